@@ -1,0 +1,3 @@
+//! The pure heart of `informer`.
+pub mod reflector;
+pub mod version;

@@ -1,0 +1,3 @@
+//! The list and watch machine.
+mod request;
+pub use request::{Consistency, ListRequest, StreamId, WatchRequest, WatchStart};
