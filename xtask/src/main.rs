@@ -1,2 +1,111 @@
-//! The project's chores.
-fn main() {}
+//! The project's chores: `cargo xtask <command>`.
+//!
+//! One file (or folder) a command, one row in [`COMMANDS`] each. Plain Rust, so that a chore runs wherever the
+//! project builds and is reviewed, linted and tested like the rest of it.
+
+mod ci;
+mod repo;
+mod tidy;
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use repo::Repo;
+
+/// Why a command ended without success.
+enum Failure {
+    /// It was called wrongly: exit code 2, with the help.
+    Usage(String),
+    /// It ran and found something: exit code 1.
+    Failed(String),
+}
+
+struct Command {
+    name: &'static str,
+    options: &'static str,
+    about: &'static str,
+    run: fn(&Repo, &[String]) -> Result<(), Failure>,
+}
+
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "ci",
+        options: "[--only STAGE,…]",
+        about: "run every check a change must pass",
+        run: ci::run,
+    },
+    Command {
+        name: "tidy",
+        options: "[--bless]",
+        about: "check the house rules; --bless lowers the length ratchet",
+        run: tidy::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
+    }
+    match dispatch(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Usage(why)) => {
+            eprint!("error: {why}\n\n{}", help());
+            ExitCode::from(2)
+        }
+        Err(Failure::Failed(why)) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(args: &[String]) -> Result<(), Failure> {
+    let Some((name, options)) = args.split_first() else {
+        return Err(Failure::Usage("no command given".to_owned()));
+    };
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        return Err(Failure::Usage(format!("unknown command `{name}`")));
+    };
+    (command.run)(&Repo::locate(), options)
+}
+
+fn help() -> String {
+    let mut text = "usage: cargo xtask <command>\n\ncommands:\n".to_owned();
+    for Command { name, options, about, .. } in COMMANDS {
+        let call = format!("{name} {options}");
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {call:<24}{about}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage_error(args: &[&str]) -> String {
+        let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+        match dispatch(&args) {
+            Err(Failure::Usage(why)) => why,
+            Err(Failure::Failed(why)) => panic!("ran and failed: {why}"),
+            Ok(()) => panic!("ran"),
+        }
+    }
+
+    #[test]
+    fn wrong_calls_are_usage_errors() {
+        assert_eq!(usage_error(&[]), "no command given");
+        assert_eq!(usage_error(&["brew"]), "unknown command `brew`");
+        assert!(usage_error(&["ci", "--only", "fmt,brew"]).contains("unknown stage `brew`"));
+        assert!(usage_error(&["tidy", "--curse"]).contains("`--curse`"));
+    }
+
+    #[test]
+    fn help_lists_every_command() {
+        for command in COMMANDS {
+            assert!(help().contains(&format!("\n  {} ", command.name)));
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! `cargo xtask ci`: every check a change must pass, cheapest first, stopping at the first that fails.
+//!
+//! The same list runs on a developer's machine and on the build machine; nothing is checked in one place only.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crate::repo::Repo;
+use crate::{Failure, tidy};
+
+struct Stage {
+    name: &'static str,
+    work: Work,
+}
+
+enum Work {
+    /// The rules of [`tidy`], in this process.
+    Tidy,
+    /// A cargo call, its arguments separated by blanks.
+    Cargo { args: &'static str, env: &'static [(&'static str, &'static str)] },
+}
+
+impl Work {
+    const fn cargo(args: &'static str) -> Self {
+        Self::Cargo { args, env: &[] }
+    }
+}
+
+const STAGES: &[Stage] = &[
+    Stage { name: "fmt", work: Work::cargo("fmt --all --check") },
+    Stage { name: "tidy", work: Work::Tidy },
+    Stage { name: "clippy", work: Work::cargo("clippy --workspace --all-targets --locked -- -D warnings") },
+    // The library as an application without our TLS feature gets it; in the workspace the examples turn it on.
+    Stage { name: "features", work: Work::cargo("clippy -p informer --all-targets --locked -- -D warnings") },
+    Stage { name: "test", work: Work::cargo("test --workspace --locked") },
+    Stage {
+        name: "shuttle",
+        work: Work::cargo("test -p informer-core --features shuttle --test shuttle --locked"),
+    },
+    Stage {
+        name: "doc",
+        work: Work::Cargo {
+            args: "doc --workspace --no-deps --locked",
+            env: &[("RUSTDOCFLAGS", "-D warnings")],
+        },
+    },
+];
+
+pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
+    let mut rows = Vec::new();
+    let mut result = Ok(());
+    for stage in select(args)? {
+        println!("== {}", stage.name);
+        let begun = Instant::now();
+        let outcome = stage.run(repo);
+        rows.push(Row { name: stage.name, took: begun.elapsed(), passed: outcome.is_ok() });
+        if let Err(Failure::Usage(why) | Failure::Failed(why)) = outcome {
+            result = Err(Failure::Failed(format!("stage `{}` failed: {why}", stage.name)));
+            break;
+        }
+    }
+    println!("== summary");
+    for row in rows {
+        println!("{row}");
+    }
+    result
+}
+
+/// The stages asked for, always in the order of [`STAGES`].
+fn select(args: &[String]) -> Result<Vec<&'static Stage>, Failure> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let only: Vec<&str> = match args[..] {
+        [] => return Ok(STAGES.iter().collect()),
+        ["--only", list] => list.split(',').map(str::trim).collect(),
+        _ => return Err(Failure::Usage(format!("`ci` does not take `{}`", args.join(" ")))),
+    };
+    if let Some(unknown) = only.iter().find(|name| STAGES.iter().all(|stage| stage.name != **name)) {
+        let known: Vec<&str> = STAGES.iter().map(|stage| stage.name).collect();
+        return Err(Failure::Usage(format!("unknown stage `{unknown}`, take some of {}", known.join(","))));
+    }
+    Ok(STAGES.iter().filter(|stage| only.contains(&stage.name)).collect())
+}
+
+impl Stage {
+    fn run(&self, repo: &Repo) -> Result<(), Failure> {
+        let (args, env) = match self.work {
+            Work::Tidy => return tidy::run(repo, &[]),
+            Work::Cargo { args, env } => (args, env),
+        };
+        let words: Vec<&str> = args.split_whitespace().collect();
+        let status = repo
+            .cargo(&words)
+            .envs(env.iter().copied())
+            .status()
+            .map_err(|error| Failure::Failed(format!("cannot run cargo: {error}")))?;
+        if status.success() { Ok(()) } else { Err(Failure::Failed(format!("`cargo {args}` gave {status}"))) }
+    }
+}
+
+/// A line of the closing table.
+struct Row {
+    name: &'static str,
+    took: Duration,
+    passed: bool,
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let outcome = if self.passed { "passed" } else { "failed" };
+        write!(f, "{:<10}{:>8.1} s  {outcome}", self.name, self.took.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(args: &[&str]) -> Result<String, String> {
+        let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+        match select(&args) {
+            Ok(stages) => Ok(stages.iter().map(|stage| stage.name).collect::<Vec<_>>().join(" ")),
+            Err(Failure::Usage(why) | Failure::Failed(why)) => Err(why),
+        }
+    }
+
+    #[test]
+    fn all_stages_run_unless_some_are_named() {
+        assert_eq!(names(&[]).unwrap(), "fmt tidy clippy features test shuttle doc");
+        assert_eq!(names(&["--only", "doc,fmt"]).unwrap(), "fmt doc");
+    }
+
+    #[test]
+    fn a_misspelt_stage_is_not_a_pass() {
+        assert!(names(&["--only", "fmt,clipy"]).unwrap_err().starts_with("unknown stage `clipy`"));
+        assert!(names(&["--only", ""]).unwrap_err().starts_with("unknown stage ``"));
+        assert_eq!(names(&["--only"]).unwrap_err(), "`ci` does not take `--only`");
+    }
+
+    #[test]
+    fn the_summary_lines_up() {
+        let row = Row { name: "test", took: Duration::from_millis(12_340), passed: true };
+        assert_eq!(row.to_string(), "test          12.3 s  passed");
+        let row = Row { name: "clippy", took: Duration::from_millis(40), passed: false };
+        assert_eq!(row.to_string(), "clippy         0.0 s  failed");
+    }
+}

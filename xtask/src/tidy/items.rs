@@ -1,0 +1,188 @@
+//! What the rules look for in code: paths by name, and functions with their lengths.
+//!
+//! Works on the text [`super::code::code_only`] leaves; it knows tokens, not meaning, so a renamed import
+//! (`use std::fs as disk`) is seen where it is imported and not where it is used.
+
+use super::code::is_word;
+
+/// A function with a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Function<'a> {
+    pub(super) name: &'a str,
+    /// Where its `fn` stands, from 1.
+    pub(super) line: usize,
+    /// From the line of its `fn` to the line of its closing brace.
+    pub(super) lines: usize,
+}
+
+/// Every function with a body, nested ones too.
+pub(super) fn functions(code: &str) -> Vec<Function<'_>> {
+    words(code, "fn").filter_map(|at| function_at(code, at)).collect()
+}
+
+/// Whether `path` is named in `code`, as whole words: `rand::` is not in `operand::`.
+pub(super) fn names(code: &str, path: &str) -> bool {
+    words(code, path).next().is_some()
+}
+
+/// `code` with each braced import written out, on the line it begins: `use a::{b, c};` as `use a::b; use a::c;`.
+///
+/// Without this, `use std::{fs, io}` would hide `std::fs` from a search.
+pub(super) fn spell_out_imports(code: &str) -> String {
+    let mut spelt = String::with_capacity(code.len());
+    let mut done = 0;
+    for at in words(code, "use") {
+        let tree = &code[at + "use".len()..];
+        // Not `use<'a>`, the bound.
+        if at < done || !tree.starts_with(char::is_whitespace) {
+            continue;
+        }
+        let Some(tree) = tree.split(';').next().filter(|tree| tree.contains('{')) else { continue };
+        spelt.push_str(&code[done..at]);
+        for path in leaves("", tree) {
+            spelt.push_str("use ");
+            spelt.push_str(&path);
+            spelt.push_str("; ");
+        }
+        spelt.extend(tree.matches('\n'));
+        done = (at + "use".len() + tree.len() + 1).min(code.len());
+    }
+    spelt.push_str(&code[done..]);
+    spelt
+}
+
+/// The paths of an import tree, each with `prefix` before it.
+fn leaves(prefix: &str, tree: &str) -> Vec<String> {
+    let tree = tree.trim();
+    let Some((stem, branches)) = tree.split_once('{') else {
+        return if tree.is_empty() { Vec::new() } else { vec![format!("{prefix}{tree}")] };
+    };
+    let prefix = format!("{prefix}{}", stem.trim());
+    let branches = branches.rsplit_once('}').map_or(branches, |(inside, _)| inside);
+    let mut depth = 0_usize;
+    let at_top_comma = |c: char| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    };
+    branches.split(at_top_comma).flat_map(|branch| leaves(&prefix, branch)).collect()
+}
+
+/// Where `word` stands in `code` without running into a longer word on either side.
+fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let touches =
+        |outer: Option<char>, inner: Option<char>| outer.is_some_and(is_word) && inner.is_some_and(is_word);
+    code.match_indices(word).map(|(at, _)| at).filter(move |at| {
+        let before = code[..*at].chars().next_back();
+        let after = code[at + word.len()..].chars().next();
+        !touches(before, word.chars().next()) && !touches(after, word.chars().next_back())
+    })
+}
+
+/// `None` for a function pointer type, and for a function without a body.
+fn function_at(code: &str, at: usize) -> Option<Function<'_>> {
+    let signature = code[at + "fn".len()..].trim_start();
+    let name = &signature[..signature.find(|c| !is_word(c)).unwrap_or(signature.len())];
+    if name.is_empty() {
+        return None;
+    }
+    let length = body_end(&code[at..])?;
+    let newlines = |text: &str| text.matches('\n').count();
+    Some(Function { name, line: newlines(&code[..at]) + 1, lines: newlines(&code[at..at + length]) + 1 })
+}
+
+/// Where the body that follows closes: the first brace that leaves nothing open.
+fn body_end(code: &str) -> Option<usize> {
+    let (mut braces, mut brackets) = (0, 0);
+    for (at, c) in code.char_indices() {
+        match c {
+            '(' | '[' => brackets += 1,
+            ')' | ']' => brackets -= 1,
+            '{' => braces += 1,
+            '}' => {
+                braces -= 1;
+                if braces == 0 && brackets == 0 {
+                    return Some(at);
+                }
+            }
+            // `[u8; 4]` in a signature is no end.
+            ';' if braces == 0 && brackets == 0 => return None,
+            _ => {}
+        }
+        if braces < 0 || brackets < 0 {
+            return None;
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::code::code_only;
+    use super::*;
+
+    /// Each function as `name@line+lines`.
+    fn check_functions(text: &str, expected: &str) {
+        let code = code_only(text);
+        let found: Vec<String> =
+            functions(&code).iter().map(|f| format!("{}@{}+{}", f.name, f.line, f.lines)).collect();
+        assert_eq!(found.join(" "), expected, "{text:?}");
+    }
+
+    #[test]
+    fn functions_are_measured_from_fn_to_brace() {
+        check_functions("fn a() {}\nfn b() {\n}\n", "a@1+1 b@2+2");
+        check_functions(
+            "impl A {\n    pub async fn a(\n        self,\n    ) -> B {\n        c\n    }\n}",
+            "a@2+5",
+        );
+        check_functions("fn a() {\n    fn b() {\n    }\n}", "a@1+4 b@2+2");
+    }
+
+    #[test]
+    fn literals_and_comments_do_not_close_functions() {
+        check_functions("fn a() {\n    b(\"}\"); // }\n    c('}', r#\"}\"#);\n    /* } */\n}", "a@1+5");
+        check_functions("fn a<'a>(b: &'a str) {\n    'c: loop { break 'c }\n}", "a@1+3");
+    }
+
+    #[test]
+    fn signatures_hold_semicolons_and_braces() {
+        check_functions("fn a(b: [u8; 4], c: [u8; { N }]) {\n}", "a@1+2");
+        check_functions("fn a<F>(f: F) where F: Fn(fn() -> u8) -> u8 {\n}", "a@1+2");
+    }
+
+    #[test]
+    fn what_has_no_body_is_not_a_function() {
+        check_functions("trait A {\n    fn a();\n    fn b(c: [u8; 2]) -> u8;\n}", "");
+        check_functions("type A = fn(u8) -> u8;\nstruct B { c: fn() }", "");
+        check_functions("macro_rules! a { ($b:ident) => { fn $b() {} } }", "");
+    }
+
+    #[test]
+    fn names_are_whole_words() {
+        assert!(names("let a = rand::random();", "rand::"));
+        assert!(names("use std::fs;", "std::fs"));
+        assert!(names("todo!()", "todo!"));
+        assert!(!names("operand::new()", "rand::"));
+        assert!(!names("std::fs_like()", "std::fs"));
+        assert!(!names("my_todo!()", "todo!"));
+    }
+
+    #[test]
+    fn braced_imports_are_spelt_out_in_place() {
+        let spelt = spell_out_imports("use a::{b, c::{d, e as f},};\nlet g;");
+        assert_eq!(spelt, "use a::b; use a::c::d; use a::c::e as f; \nlet g;");
+        assert_eq!(spell_out_imports("use a::{\n    b,\n};\nc"), "use a::b; \n\n\nc");
+        assert_eq!(spell_out_imports("pub(crate) use {a::b, c};"), "pub(crate) use a::b; use c; ");
+    }
+
+    #[test]
+    fn other_code_is_left_alone() {
+        for code in ["use a::b;", "fn a() -> impl B + use<'_> { c }", "let used = { 1 };"] {
+            assert_eq!(spell_out_imports(code), code);
+        }
+    }
+}

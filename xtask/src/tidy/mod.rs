@@ -1,0 +1,113 @@
+//! `cargo xtask tidy`: the house rules that a compiler does not know, checked by code.
+//!
+//! Each rule is a function from text to [`Problem`]s, in the file that names its subject; this file feeds them
+//! and prints what they say. A rule does no I/O, so each has a test that it can fail and one that it passes.
+
+mod code;
+mod graph;
+mod items;
+mod ratchet;
+mod sources;
+
+use std::fmt;
+
+use crate::Failure;
+use crate::repo::Repo;
+
+/// Something to mend, and where.
+#[derive(Debug, PartialEq, Eq)]
+struct Problem {
+    /// A path, `path:line`, or a crate.
+    place: String,
+    what: String,
+}
+
+impl Problem {
+    fn new(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { place: place.into(), what: what.into() }
+    }
+
+    fn at(path: &str, line: usize, what: impl Into<String>) -> Self {
+        Self::new(format!("{path}:{line}"), what)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+/// A Rust file: what was written, and the code in it without comments and literals.
+struct Source {
+    path: String,
+    text: String,
+    code: String,
+}
+
+impl Source {
+    fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
+        let (path, text) = (path.into(), text.into());
+        let code = code::code_only(&text);
+        Self { path, text, code }
+    }
+
+    /// Written by a program: its lengths are nobody's choice.
+    fn is_generated(&self) -> bool {
+        self.text.lines().next().is_some_and(|line| line.contains("@generated"))
+    }
+
+    /// Under a `tests/` folder, where integration tests live.
+    fn is_integration_test(&self) -> bool {
+        self.path.split('/').any(|part| part == "tests")
+    }
+
+    /// Tests only, wherever they live.
+    fn is_test(&self) -> bool {
+        self.is_integration_test() || self.path.ends_with("/tests.rs")
+    }
+}
+
+pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
+    let bless = match args {
+        [] => false,
+        [flag] if flag == "--bless" => true,
+        _ => return Err(Failure::Usage(format!("`tidy` does not take `{}`", args.join(" ")))),
+    };
+    let files = repo.rust_files()?;
+    let sources: Vec<Source> = files.into_iter().map(|file| Source::new(file.path, file.text)).collect();
+    if bless {
+        lower_ratchet(repo, &sources)?;
+    }
+    let problems = check(repo, &sources)?;
+    for problem in &problems {
+        eprintln!("{problem}");
+    }
+    match problems.len() {
+        0 => {
+            println!("tidy: {} files in order", sources.len());
+            Ok(())
+        }
+        1 => Err(Failure::Failed("tidy found a problem".to_owned())),
+        count => Err(Failure::Failed(format!("tidy found {count} problems"))),
+    }
+}
+
+fn check(repo: &Repo, sources: &[Source]) -> Result<Vec<Problem>, Failure> {
+    let metadata = repo.cargo_output(&["metadata", "--format-version", "1", "--no-deps"])?;
+    let mut problems = graph::check_edges(&metadata);
+    problems.extend(graph::check_lock(&repo.read("Cargo.lock")?));
+    problems.extend(sources.iter().flat_map(sources::check));
+    problems.extend(ratchet::check(sources, &repo.read(ratchet::FILE)?));
+    Ok(problems)
+}
+
+fn lower_ratchet(repo: &Repo, sources: &[Source]) -> Result<(), Failure> {
+    let recorded = repo.read(ratchet::FILE)?;
+    let lowered = ratchet::bless(sources, &recorded);
+    if lowered != recorded {
+        repo.write(ratchet::FILE, &lowered)?;
+        println!("rewrote {}", ratchet::FILE);
+    }
+    Ok(())
+}
