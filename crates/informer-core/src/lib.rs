@@ -1,3 +1,16 @@
-//! The pure heart of `informer`.
+//! The pure heart of `informer`: everything that decides, and nothing that waits.
+
+pub mod key;
+pub mod object;
 pub mod reflector;
+pub mod scope;
+pub mod selector;
 pub mod version;
+pub mod wire;
+
+pub use key::{Key, ParseKeyError};
+pub use object::{DecodeError, Entry, Object, Retention, Typed};
+pub use scope::Scope;
+pub use selector::{FieldSelector, LabelSelector, SelectorError};
+pub use version::ResourceVersion;
+pub use wire::{Encoding, FieldPath, FieldPathError, Labels, OwnerReference, TypeMeta};

@@ -80,7 +80,11 @@ mod tests {
     #[test]
     fn there_is_no_fixed_width() {
         // 2^128 - 1, the largest that conformance asks for, and one digit more.
-        check("340282366920938463463374607431768211455", "3402823669209384634633746074317682114550", Some(Ordering::Less));
+        check(
+            "340282366920938463463374607431768211455",
+            "3402823669209384634633746074317682114550",
+            Some(Ordering::Less),
+        );
     }
 
     #[test]

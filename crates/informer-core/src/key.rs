@@ -1,0 +1,194 @@
+//! Identity of an object inside one cache: namespace and name, ordered by namespace first.
+//!
+//! A uid is no part of it: a deleted and re-created object has the same key. This module does not know which
+//! kind a key belongs to; a cache holds one kind.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::str::FromStr;
+use std::sync::{Arc, LazyLock};
+
+/// Namespace and name of an object. Cheap to clone.
+///
+/// Keys order by namespace, then by name; cluster-scoped objects (no namespace) come first.
+///
+/// ```
+/// use informer_core::Key;
+///
+/// let key = Key::new("kube-system", "dns");
+/// assert_eq!(key.to_string(), "kube-system/dns");
+/// assert_eq!("kube-system/dns".parse(), Ok(key));
+/// assert_eq!(Key::cluster("node-1").namespace(), None);
+/// ```
+#[derive(Clone, Eq)]
+pub struct Key {
+    /// Namespace, a NUL, name. The NUL sorts before every character of a name, so that comparing the texts
+    /// compares namespaces first, in one go.
+    text: Text,
+    /// Where the NUL is. Invariant: `text.bytes()[split] == 0`.
+    split: u32,
+    /// A hash of the text, made once: caches look keys up far more often than they meet new ones.
+    hash: u32,
+}
+
+/// The longest text that is kept in the key itself. Most are shorter, and comparing those does not go elsewhere in memory.
+const INLINE: usize = 54;
+
+#[derive(Clone, PartialEq, Eq)]
+enum Text {
+    /// Behind the text are zeros.
+    Inline {
+        length: u8,
+        bytes: [u8; INLINE],
+    },
+    Shared(Arc<[u8]>),
+}
+
+impl Text {
+    fn new(namespace: &str, name: &str) -> Self {
+        let split = namespace.len();
+        let length = split + 1 + name.len();
+        if length > INLINE {
+            return Self::Shared([namespace.as_bytes(), b"\0", name.as_bytes()].concat().into());
+        }
+        let mut bytes = [0; INLINE];
+        bytes[..split].copy_from_slice(namespace.as_bytes());
+        bytes[split + 1..length].copy_from_slice(name.as_bytes());
+        Self::Inline { length: u8::try_from(length).unwrap_or_default(), bytes }
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Inline { length, bytes } => &bytes[..usize::from(*length)],
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl Key {
+    /// The key of a namespaced object; an empty namespace means a cluster-scoped one.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        let text = Text::new(namespace, name);
+        let split = u32::try_from(namespace.len()).unwrap_or(u32::MAX);
+        Self { hash: hash(text.bytes()), text, split }
+    }
+
+    /// The key of a cluster-scoped object.
+    pub fn cluster(name: &str) -> Self {
+        Self::new("", name)
+    }
+
+    /// The first key that could belong to `namespace`: where a walk over that namespace begins.
+    pub(crate) fn first_in(namespace: &str) -> Self {
+        Self::new(namespace, "")
+    }
+
+    /// The namespace, `None` for cluster-scoped objects.
+    pub fn namespace(&self) -> Option<&str> {
+        (self.split > 0).then(|| text(&self.text.bytes()[..self.split as usize]))
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        text(&self.text.bytes()[self.split as usize + 1..])
+    }
+
+    /// A hash of the whole key. Another one in every process, so nothing that can be seen may depend on it.
+    pub(crate) fn hash32(&self) -> u32 {
+        self.hash
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "any half of the hash will do")]
+fn hash(text: &[u8]) -> u32 {
+    // Whoever may create objects chooses their names; without a secret they could choose names that all fall into one place.
+    static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    SECRET.hash_one(text) as u32
+}
+
+/// Part of a key. It came from a `str`, cut where that ended.
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.text == other.text && self.split == other.split
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u32(self.hash);
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.text.bytes().cmp(other.text.bytes()).then(self.split.cmp(&other.split))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.namespace() {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name()),
+            None => f.write_str(self.name()),
+        }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text that is no key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is no object key: expected `name` or `namespace/name`")]
+pub struct ParseKeyError {
+    text: String,
+}
+
+impl FromStr for Key {
+    type Err = ParseKeyError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (namespace, name) = text.split_once('/').unwrap_or(("", text));
+        let misplaced = text.starts_with('/') || name.is_empty() || name.contains('/') || text.contains('\0');
+        if misplaced { Err(ParseKeyError { text: text.to_owned() }) } else { Ok(Self::new(namespace, name)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_order_by_namespace_then_name() {
+        // As plain text "a-b/x" would come before "a/x", since '-' sorts before '/'.
+        let mut keys = [Key::new("a-b", "x"), Key::new("a", "y"), Key::cluster("z"), Key::new("a", "x")];
+        keys.sort();
+        let texts: Vec<_> = keys.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["z", "a/x", "a/y", "a-b/x"]);
+    }
+
+    #[test]
+    fn parse_accepts_what_display_prints_and_nothing_else() {
+        for good in ["name", "ns/name", "a.b/c-d"] {
+            assert_eq!(good.parse::<Key>().unwrap().to_string(), good);
+        }
+        for bad in ["", "/", "/x", "x/", "a/b/c", "a\0b"] {
+            assert!(bad.parse::<Key>().is_err(), "{bad:?}");
+        }
+    }
+}

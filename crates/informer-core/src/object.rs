@@ -1,0 +1,348 @@
+//! Cached objects: the entry that a cache keeps, and the typed handle through which everybody sees it.
+//!
+//! An [`Entry`] is not generic: head, bytes, encoding, and a slot for views that were decoded from it. [`Object`] is a view
+//! of an entry as some type `K`; views of different types of one entry live side by side. Entries never change
+//! (C13), except that one may learn that the server has a newer state which could not be read.
+
+use crate::key::Key;
+use crate::version::ResourceVersion;
+use crate::wire::{Encoding, Head, Labels, OwnerReference, Scanned};
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// What a cache keeps of each object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Retention {
+    /// The bytes; a typed view lives as long as somebody holds it.
+    #[default]
+    Bytes,
+    /// The bytes, and each typed view from its first use on. For small kinds that are read all the time.
+    Decoded,
+}
+
+/// One object of a cache, whatever its kind.
+// In this order, so that the key lies beside the count of shares: a look-up needs both, and comes from far away in memory.
+#[repr(C)]
+pub struct Entry {
+    head: Head,
+    bytes: Box<[u8]>,
+    encoding: Encoding,
+    retention: Retention,
+    /// Whether the server has a newer state that could not be read.
+    stale: AtomicBool,
+    /// What was decoded from the bytes, at most one view per type.
+    views: Mutex<Vec<View>>,
+}
+
+/// A decoded view in an entry's slot. The value is a `Box<K>`.
+enum View {
+    Kept(Arc<dyn Any + Send + Sync>),
+    Shared(Weak<dyn Any + Send + Sync>),
+}
+
+impl View {
+    fn get<K: Send + Sync + 'static>(&self) -> Option<Typed<K>> {
+        let any = match self {
+            Self::Kept(view) => Arc::clone(view),
+            Self::Shared(view) => view.upgrade()?,
+        };
+        any.downcast().ok().map(Typed)
+    }
+
+    fn is_alive(&self) -> bool {
+        match self {
+            Self::Kept(_) => true,
+            Self::Shared(view) => view.strong_count() > 0,
+        }
+    }
+}
+
+impl Entry {
+    /// The entry of an object that was just read.
+    pub fn new(scanned: Scanned, encoding: Encoding, retention: Retention) -> Self {
+        let Scanned { head, bytes } = scanned;
+        Self { head, bytes, encoding, retention, stale: AtomicBool::new(false), views: Mutex::default() }
+    }
+
+    /// What is known without decoding.
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Namespace and name.
+    pub fn key(&self) -> &Key {
+        &self.head.key
+    }
+
+    /// The object's bytes, in the form that [`Entry::encoding`] says.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How the bytes are written.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// About how much memory the entry takes.
+    pub fn cost(&self) -> usize {
+        size_of::<Self>() + self.bytes.len() + 2 * (self.head.key.name().len() + self.head.uid.len())
+    }
+
+    /// Whether `other` is the same state to the last byte. A server that was restored from a backup gives version
+    /// numbers out a second time, so there uid and version prove nothing.
+    pub fn is_identical(&self, other: &Self) -> bool {
+        self.head.uid == other.head.uid
+            && self.head.version == other.head.version
+            && self.bytes == other.bytes
+    }
+
+    /// Whether `other` is another life of this key: deleted and created again. Unknown uids are taken for equal.
+    pub fn is_other_life(&self, other: &Self) -> bool {
+        self.head.uid != other.head.uid && !self.head.uid.is_empty() && !other.head.uid.is_empty()
+    }
+
+    /// Whether the server has a newer state that could not be read.
+    pub fn is_stale(&self) -> bool {
+        self.stale.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_stale(&self, stale: bool) {
+        self.stale.store(stale, Ordering::Relaxed);
+    }
+
+    fn typed<K: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Typed<K>, DecodeError> {
+        if let Some(view) = self.lock_views().iter().find_map(View::get) {
+            return Ok(view);
+        }
+        // Decoded outside the lock: two threads may both do it, but neither waits for the other.
+        let view = Arc::new(Box::new(self.decode::<K>(&self.bytes)?));
+        let mut views = self.lock_views();
+        if let Some(earlier) = views.iter().find_map(View::get) {
+            return Ok(earlier);
+        }
+        views.retain(View::is_alive);
+        let any: Arc<dyn Any + Send + Sync> = view.clone();
+        views.push(match self.retention {
+            Retention::Decoded => View::Kept(any),
+            Retention::Bytes => View::Shared(Arc::downgrade(&any)),
+        });
+        Ok(Typed(view))
+    }
+
+    fn decode<K: DeserializeOwned>(&self, bytes: &[u8]) -> Result<K, DecodeError> {
+        match self.encoding {
+            Encoding::Json => serde_json::from_slice(bytes).map_err(|error| {
+                // Only a failure pays for finding out where.
+                let mut again = serde_json::Deserializer::from_slice(bytes);
+                let place =
+                    serde_path_to_error::deserialize::<_, K>(&mut again).err().map(|e| e.path().to_string());
+                DecodeError {
+                    key: self.head.key.clone(),
+                    version: self.head.version.clone(),
+                    target: std::any::type_name::<K>(),
+                    place: place.filter(|place| place != ".").unwrap_or_default().into(),
+                    reason: error.to_string().into(),
+                }
+            }),
+        }
+    }
+
+    fn lock_views(&self) -> std::sync::MutexGuard<'_, Vec<View>> {
+        self.views.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Two entries are equal if they are the same state of the same object, to the last byte.
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.head.key == other.head.key && self.is_identical(other)
+    }
+}
+
+impl Eq for Entry {}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.head.key, self.head.version)
+    }
+}
+
+/// A decoded object, shared by everybody who holds it.
+///
+/// It is reached through one more box than an `Arc<K>`, so that an entry can remember a view without keeping the memory of
+/// one that nobody holds any more (a `Pod` alone is two kilobytes, even when empty).
+#[expect(clippy::redundant_allocation, reason = "the box is what lets a dead view's memory go")]
+pub struct Typed<K>(Arc<Box<K>>);
+
+impl<K> Deref for Typed<K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.0
+    }
+}
+
+impl<K> AsRef<K> for Typed<K> {
+    fn as_ref(&self) -> &K {
+        self
+    }
+}
+
+impl<K> Clone for Typed<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K: fmt::Debug> fmt::Debug for Typed<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<K> Typed<K> {
+    /// Whether both are one and the same decoded value.
+    pub fn ptr_eq(left: &Self, right: &Self) -> bool {
+        Arc::ptr_eq(&left.0, &right.0)
+    }
+}
+
+/// An object whose bytes do not decode as the asked type. A trouble of whoever asked, not of the cache (C9).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key} at version {version} does not decode as {target}{}{place}: {reason}", if place.is_empty() { "" } else { ", at " })]
+#[non_exhaustive]
+pub struct DecodeError {
+    /// Which object.
+    pub key: Key,
+    /// Which state of it.
+    pub version: ResourceVersion,
+    /// The type that was asked for.
+    pub target: &'static str,
+    /// The path of the field, as in `spec.containers[0].name`; empty for the object as a whole.
+    pub place: Box<str>,
+    /// What the decoder says.
+    pub reason: Box<str>,
+}
+
+/// A cached object, seen as a `K`. Cheap to clone, immutable.
+///
+/// Questions about the head cost nothing; [`Object::typed`] decodes when it is called, and what it returns is shared
+/// while anybody holds it.
+pub struct Object<K> {
+    entry: Arc<Entry>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Object<K> {
+    /// A view of an entry.
+    pub fn new(entry: Arc<Entry>) -> Self {
+        Self { entry, kind: PhantomData }
+    }
+
+    /// The entry behind the view.
+    pub fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
+    /// The same object, seen as another type.
+    pub fn view<T>(&self) -> Object<T> {
+        Object::new(Arc::clone(&self.entry))
+    }
+
+    /// Namespace and name.
+    pub fn key(&self) -> &Key {
+        &self.entry.head.key
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.key().name()
+    }
+
+    /// The namespace, `None` for cluster-scoped objects.
+    pub fn namespace(&self) -> Option<&str> {
+        self.key().namespace()
+    }
+
+    /// The uid; empty if the server sent none.
+    pub fn uid(&self) -> &str {
+        &self.entry.head.uid
+    }
+
+    /// The resource version of this state.
+    pub fn version(&self) -> &ResourceVersion {
+        &self.entry.head.version
+    }
+
+    /// The generation, where the kind has one.
+    pub fn generation(&self) -> Option<i64> {
+        self.entry.head.generation
+    }
+
+    /// The labels.
+    pub fn labels(&self) -> &Labels {
+        &self.entry.head.labels
+    }
+
+    /// The owners.
+    pub fn owners(&self) -> &[OwnerReference] {
+        &self.entry.head.owners
+    }
+
+    /// When it was created.
+    pub fn created(&self) -> Option<Timestamp> {
+        self.entry.head.created
+    }
+
+    /// When its deletion was asked for; `None` while nobody has.
+    pub fn deleted(&self) -> Option<Timestamp> {
+        self.entry.head.deleted
+    }
+
+    /// Whether the server has a newer state of this object that could not be read.
+    pub fn is_stale(&self) -> bool {
+        self.entry.is_stale()
+    }
+
+    /// The object as JSON, without `metadata.managedFields`. Equal however the object arrived.
+    pub fn raw(&self) -> &[u8] {
+        match self.entry.encoding {
+            Encoding::Json => &self.entry.bytes,
+        }
+    }
+
+    /// Decodes `metadata` alone, as an `ObjectMeta` or whatever part of it is of interest.
+    pub fn metadata<M: DeserializeOwned>(&self) -> Result<M, DecodeError> {
+        let range = &self.entry.head.metadata;
+        let bytes = self.entry.bytes.get(range.start as usize..range.end as usize).unwrap_or_default();
+        self.entry.decode(bytes)
+    }
+}
+
+impl<K: DeserializeOwned + Send + Sync + 'static> Object<K> {
+    /// The decoded object. Whoever asks while another holds it gets the same one.
+    pub fn typed(&self) -> Result<Typed<K>, DecodeError> {
+        self.entry.typed()
+    }
+}
+
+impl<K> Clone for Object<K> {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.entry))
+    }
+}
+
+/// Key and version only: contents may be secret.
+impl<K> fmt::Debug for Object<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.entry.fmt(f)
+    }
+}

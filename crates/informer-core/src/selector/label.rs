@@ -1,0 +1,479 @@
+//! Label selectors: what they require, how they match and print.
+//!
+//! Invariant: every [`Requirement`] has a key and values that a label can have, and a [`LabelSelector`] keeps its
+//! requirements sorted and distinct, so that equality is equality of meaning as written. It does not know the text
+//! form it was read from (`a==b` and `a=b` are one) nor where labels are kept.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use super::{SelectorError, Unexpected, insert_sorted, parse, rules, sorted, write_joined};
+
+/// Which labels an object must have: requirements that all hold. The default selects everything.
+///
+/// ```
+/// use informer_core::selector::{LabelSelector, Requirement};
+///
+/// let selector = LabelSelector::parse("tier!=cache, app in (web, api)")?;
+/// assert_eq!(selector.to_string(), "app in (api,web),tier!=cache");
+///
+/// let labels = [("app", "web"), ("pod-template-hash", "5d8f")];
+/// let lookup = |key: &str| labels.iter().find(|(k, _)| *k == key).map(|(_, value)| *value);
+/// assert!(selector.matches(lookup)); // a label that is absent is not equal to anything
+///
+/// let stricter = selector.and(Requirement::exists("tier")?);
+/// assert!(!stricter.matches(lookup));
+/// # Ok::<(), informer_core::selector::SelectorError>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct LabelSelector {
+    /// Sorted, without duplicates.
+    requirements: Vec<Requirement>,
+}
+
+impl LabelSelector {
+    /// The selector without requirements; its text is empty.
+    pub fn everything() -> Self {
+        Self::default()
+    }
+
+    /// Reads the form used in query strings and by `kubectl -l`: `a=b`, `a==b`, `a!=b`, `a in (x,y)`,
+    /// `a notin (x,y)`, `a` (exists), `!a` (does not), `a>1`, `a<1`, joined by commas.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        match parse::label_requirements(text) {
+            Ok(requirements) => Ok(Self { requirements: sorted(requirements) }),
+            Err(Unexpected { at, expected }) => {
+                Err(SelectorError::LabelText { text: text.to_owned(), at, expected })
+            }
+        }
+    }
+
+    /// This selector with one more requirement.
+    #[must_use]
+    pub fn and(mut self, requirement: Requirement) -> Self {
+        insert_sorted(&mut self.requirements, requirement);
+        self
+    }
+
+    /// Whether the labels that `lookup` answers for fulfil every requirement.
+    pub fn matches<'a>(&self, lookup: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.requirements.iter().all(|requirement| requirement.matches(lookup(&requirement.key)))
+    }
+
+    /// Whether there is no requirement, so that every object matches.
+    pub fn is_everything(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// The requirements in the order in which they print: by key, each once.
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.requirements
+    }
+}
+
+impl FromStr for LabelSelector {
+    type Err = SelectorError;
+
+    fn from_str(text: &str) -> Result<Self, SelectorError> {
+        Self::parse(text)
+    }
+}
+
+/// The canonical text: sorted by key, values sorted, no white space but around `in` and `notin`.
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_joined(f, &self.requirements)
+    }
+}
+
+/// One condition on one label. The order of requirements is the one in which a selector prints them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Requirement {
+    /// A valid label key.
+    key: String,
+    condition: Condition,
+}
+
+/// What is asked of a label. Values are valid label values, sets are not empty, numbers are not negative.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Condition {
+    Exists,
+    NotExists,
+    Equals(String),
+    NotEquals(String),
+    In(BTreeSet<String>),
+    NotIn(BTreeSet<String>),
+    GreaterThan(i64),
+    LessThan(i64),
+}
+
+impl Requirement {
+    /// `key=value`: the label exists and has this value.
+    pub fn equals(key: impl Into<String>, value: impl Into<String>) -> Result<Self, SelectorError> {
+        let key = checked_key(key)?;
+        let value = checked_value(&key, value)?;
+        Ok(Self { key, condition: Condition::Equals(value) })
+    }
+
+    /// `key!=value`: the label has another value, or does not exist.
+    pub fn not_equals(key: impl Into<String>, value: impl Into<String>) -> Result<Self, SelectorError> {
+        let key = checked_key(key)?;
+        let value = checked_value(&key, value)?;
+        Ok(Self { key, condition: Condition::NotEquals(value) })
+    }
+
+    /// `key in (values)`: the label exists and has one of these values, of which there must be at least one.
+    pub fn is_in<V: Into<String>>(
+        key: impl Into<String>,
+        values: impl IntoIterator<Item = V>,
+    ) -> Result<Self, SelectorError> {
+        let key = checked_key(key)?;
+        let values = checked_values(&key, values)?;
+        Ok(Self { key, condition: Condition::In(values) })
+    }
+
+    /// `key notin (values)`: the label has none of these values (at least one must be given), or does not exist.
+    pub fn not_in<V: Into<String>>(
+        key: impl Into<String>,
+        values: impl IntoIterator<Item = V>,
+    ) -> Result<Self, SelectorError> {
+        let key = checked_key(key)?;
+        let values = checked_values(&key, values)?;
+        Ok(Self { key, condition: Condition::NotIn(values) })
+    }
+
+    /// `key`: the label exists, with any value.
+    pub fn exists(key: impl Into<String>) -> Result<Self, SelectorError> {
+        Ok(Self { key: checked_key(key)?, condition: Condition::Exists })
+    }
+
+    /// `!key`: the label does not exist.
+    pub fn not_exists(key: impl Into<String>) -> Result<Self, SelectorError> {
+        Ok(Self { key: checked_key(key)?, condition: Condition::NotExists })
+    }
+
+    /// `key>bound`: the label exists, and its value is a base-10 integer above `bound`, which must not be negative.
+    pub fn greater_than(key: impl Into<String>, bound: i64) -> Result<Self, SelectorError> {
+        let key = checked_key(key)?;
+        let bound = checked_number(&key, bound)?;
+        Ok(Self { key, condition: Condition::GreaterThan(bound) })
+    }
+
+    /// `key<bound`: the label exists, and its value is a base-10 integer below `bound`, which must not be negative.
+    pub fn less_than(key: impl Into<String>, bound: i64) -> Result<Self, SelectorError> {
+        let key = checked_key(key)?;
+        let bound = checked_number(&key, bound)?;
+        Ok(Self { key, condition: Condition::LessThan(bound) })
+    }
+
+    /// For the parser, which has checked every part where it stands in the text.
+    pub(super) fn unchecked(key: &str, condition: Condition) -> Self {
+        Self { key: key.to_owned(), condition }
+    }
+
+    /// The label that this is about.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Whether the label may have this value; `None` if the object does not have the label.
+    pub fn matches(&self, value: Option<&str>) -> bool {
+        let number = || value.and_then(|value| value.parse::<i64>().ok());
+        match &self.condition {
+            Condition::Exists => value.is_some(),
+            Condition::NotExists => value.is_none(),
+            Condition::Equals(wanted) => value == Some(wanted),
+            Condition::NotEquals(unwanted) => value != Some(unwanted),
+            Condition::In(wanted) => value.is_some_and(|value| wanted.contains(value)),
+            Condition::NotIn(unwanted) => !value.is_some_and(|value| unwanted.contains(value)),
+            Condition::GreaterThan(bound) => number().is_some_and(|number| number > *bound),
+            Condition::LessThan(bound) => number().is_some_and(|number| number < *bound),
+        }
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, condition } = self;
+        let set = |f: &mut fmt::Formatter<'_>, operator: &str, values: &BTreeSet<String>| {
+            write!(f, "{key} {operator} (")?;
+            write_joined(f, values)?;
+            f.write_str(")")
+        };
+        match condition {
+            Condition::Exists => f.write_str(key),
+            Condition::NotExists => write!(f, "!{key}"),
+            Condition::Equals(value) => write!(f, "{key}={value}"),
+            Condition::NotEquals(value) => write!(f, "{key}!={value}"),
+            Condition::In(values) => set(f, "in", values),
+            Condition::NotIn(values) => set(f, "notin", values),
+            Condition::GreaterThan(bound) => write!(f, "{key}>{bound}"),
+            Condition::LessThan(bound) => write!(f, "{key}<{bound}"),
+        }
+    }
+}
+
+fn checked_key(key: impl Into<String>) -> Result<String, SelectorError> {
+    let key = key.into();
+    match rules::check_label_key(&key) {
+        Ok(()) => Ok(key),
+        Err(expected) => Err(SelectorError::LabelKey { key, expected }),
+    }
+}
+
+fn checked_value(key: &str, value: impl Into<String>) -> Result<String, SelectorError> {
+    let value = value.into();
+    match rules::check_label_value(&value) {
+        Ok(()) => Ok(value),
+        Err(expected) => Err(SelectorError::LabelValue { key: key.to_owned(), value, expected }),
+    }
+}
+
+fn checked_values<V: Into<String>>(
+    key: &str,
+    values: impl IntoIterator<Item = V>,
+) -> Result<BTreeSet<String>, SelectorError> {
+    let values: BTreeSet<String> =
+        values.into_iter().map(|value| checked_value(key, value)).collect::<Result<_, _>>()?;
+    if values.is_empty() { Err(SelectorError::NoValues { key: key.to_owned() }) } else { Ok(values) }
+}
+
+fn checked_number(key: &str, bound: i64) -> Result<i64, SelectorError> {
+    if bound >= 0 {
+        return Ok(bound);
+    }
+    let value = bound.to_string();
+    Err(SelectorError::LabelValue { key: key.to_owned(), value, expected: rules::NUMBER })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// `labels` as `key=value` words.
+    #[track_caller]
+    fn check(selector: &str, labels: &str, expected: bool) {
+        let labels: BTreeMap<&str, &str> =
+            labels.split_whitespace().map(|word| word.split_once('=').unwrap()).collect();
+        let selector = LabelSelector::parse(selector).unwrap();
+        assert_eq!(selector.matches(|key| labels.get(key).copied()), expected, "{selector} on {labels:?}");
+    }
+
+    #[test]
+    fn everything_matches_anything() {
+        assert!(LabelSelector::default().is_everything());
+        check("", "", true);
+        check("", "a=b", true);
+    }
+
+    #[test]
+    fn positive_requirements_need_the_label() {
+        for selector in ["a", "a=x", "a in (x,y)", "a in ()", "a=", "a>1", "a<1"] {
+            check(selector, "", false);
+            check(selector, "b=x", false);
+        }
+        check("a", "a=", true);
+        check("a=x", "a=x", true);
+        check("a=x", "a=y", false);
+        check("a=", "a=", true);
+        check("a in (x,y)", "a=y", true);
+        check("a in (x,y)", "a=z", false);
+        check("a in ()", "a=", true);
+        check("a in ()", "a=x", false);
+    }
+
+    #[test]
+    fn negative_requirements_hold_without_the_label() {
+        for selector in ["!a", "a!=x", "a notin (x,y)", "a notin ()", "a!="] {
+            check(selector, "", true);
+            check(selector, "b=x", true);
+        }
+        check("!a", "a=", false);
+        check("a!=x", "a=x", false);
+        check("a!=x", "a=y", true);
+        check("a!=", "a=", false);
+        check("a notin (x,y)", "a=y", false);
+        check("a notin (x,y)", "a=z", true);
+        check("a notin ()", "a=", false);
+    }
+
+    #[test]
+    fn numbers_compare_as_numbers_and_other_values_never() {
+        check("a>9", "a=10", true);
+        check("a>9", "a=9", false);
+        check("a<10", "a=9", true);
+        check("a<10", "a=10", false);
+        check("a<1", "a=0007", false);
+        check("a<1", "a=-5", true); // no server stores such a label, but it is a number
+        for value in ["", "x", "1x", "1.5", "9223372036854775808", "0x10"] {
+            check("a>0", &format!("a={value}"), false);
+            check("a<9", &format!("a={value}"), false);
+        }
+    }
+
+    #[test]
+    fn all_requirements_must_hold() {
+        check("a=x,b!=y,!c", "a=x", true);
+        check("a=x,b!=y,!c", "a=x b=y", false);
+        check("a=x,b!=y,!c", "a=x c=", false);
+        check("a>1,a<5", "a=3", true);
+        check("a>1,a<5", "a=5", false);
+        check("a=x,a=y", "a=x", false);
+    }
+
+    #[test]
+    fn building_checks_every_part() {
+        #[track_caller]
+        fn check(outcome: Result<Requirement, SelectorError>, expected: &str) {
+            let shown = outcome.map_or_else(|error| error.to_string(), |requirement| requirement.to_string());
+            assert_eq!(shown, expected);
+        }
+        check(Requirement::equals("a", ""), "a=");
+        check(Requirement::is_in("a", ["y", "x", "y"]), "a in (x,y)");
+        check(Requirement::not_in("a", [""]), "a notin ()");
+        check(Requirement::less_than("a", i64::MAX), "a<9223372036854775807");
+        check(Requirement::exists(""), r#"label key "": expected a label key"#);
+        check(Requirement::not_exists("/a"), r#"label key "/a": expected a DNS name before "/""#);
+        check(
+            Requirement::not_equals("a", "b c"),
+            r#"label "a", value "b c": expected a label value of letters, digits, "-", "_" and ".", with a letter or digit at both ends"#,
+        );
+        check(Requirement::is_in("a", [""; 0]), r#"label "a": expected at least one value"#);
+        check(
+            Requirement::greater_than("a", -1),
+            r#"label "a", value "-1": expected a whole number from 0 to 9223372036854775807"#,
+        );
+    }
+
+    #[test]
+    fn selectors_of_the_same_requirements_are_equal() {
+        let built = LabelSelector::everything()
+            .and(Requirement::not_in("b", ["y", "x"]).unwrap())
+            .and(Requirement::equals("a", "1").unwrap())
+            .and(Requirement::equals("a", "1").unwrap());
+        assert_eq!(built, "a==1, b notin (x,y)".parse().unwrap());
+        assert_eq!(built.requirements().iter().map(Requirement::key).collect::<Vec<_>>(), ["a", "b"]);
+        assert_ne!(built, LabelSelector::parse("a in (1),b notin (x,y)").unwrap()); // written otherwise
+    }
+
+    /// A requirement as plain data, with its own way of matching: the naive twin.
+    #[derive(Debug, Clone)]
+    struct Twin {
+        key: String,
+        operator: &'static str,
+        values: Vec<String>,
+        bound: i64,
+    }
+
+    impl Twin {
+        fn build(&self) -> Requirement {
+            let (key, values) = (self.key.as_str(), &self.values);
+            match self.operator {
+                "=" => Requirement::equals(key, &values[0]),
+                "!=" => Requirement::not_equals(key, &values[0]),
+                "in" => Requirement::is_in(key, values),
+                "notin" => Requirement::not_in(key, values),
+                "exists" => Requirement::exists(key),
+                "!" => Requirement::not_exists(key),
+                ">" => Requirement::greater_than(key, self.bound),
+                _ => Requirement::less_than(key, self.bound),
+            }
+            .unwrap()
+        }
+
+        fn matches(&self, labels: &[(String, String)]) -> bool {
+            let Some((_, value)) = labels.iter().find(|(key, _)| *key == self.key) else {
+                return matches!(self.operator, "!=" | "notin" | "!");
+            };
+            match self.operator {
+                "=" => *value == self.values[0],
+                "!=" => *value != self.values[0],
+                "in" => self.values.contains(value),
+                "notin" => !self.values.contains(value),
+                "exists" => true,
+                "!" => false,
+                operator => match value.parse::<i64>() {
+                    Ok(number) if operator == ">" => number > self.bound,
+                    Ok(number) => number < self.bound,
+                    Err(_) => false,
+                },
+            }
+        }
+    }
+
+    fn key() -> impl Strategy<Value = String> {
+        prop_oneof![
+            Just("in".to_owned()),
+            "[ab]",
+            "([a-z][a-z0-9-]{0,5}[a-z0-9]\\.){0,2}io/[A-Z][A-Za-z_.-]{0,6}0"
+        ]
+    }
+
+    fn value() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "[xy]?",
+            "[0-9]{1,2}",
+            Just("notin".to_owned()),
+            "[A-Za-z0-9][A-Za-z0-9_.-]{0,8}[A-Za-z0-9]"
+        ]
+    }
+
+    fn twin() -> impl Strategy<Value = Twin> {
+        let operator = prop::sample::select(vec!["=", "!=", "in", "notin", "exists", "!", ">", "<"]);
+        let values = prop::collection::vec(value(), 1..4);
+        let bound = prop_oneof![0..100i64, Just(i64::MAX), 0..i64::MAX];
+        (key(), operator, values, bound).prop_map(|(key, operator, values, bound)| Twin {
+            key,
+            operator,
+            values,
+            bound,
+        })
+    }
+
+    fn select(twins: &[Twin]) -> LabelSelector {
+        twins.iter().map(Twin::build).fold(LabelSelector::everything(), LabelSelector::and)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_reads_back(twins in prop::collection::vec(twin(), 0..6)) {
+            let selector = select(&twins);
+            prop_assert_eq!(LabelSelector::parse(&selector.to_string()), Ok(selector));
+        }
+
+        #[test]
+        fn order_of_building_does_not_matter(twins in prop::collection::vec(twin(), 0..6)) {
+            let backwards: Vec<_> = twins.iter().rev().cloned().collect();
+            prop_assert_eq!(select(&twins), select(&backwards));
+        }
+
+        #[test]
+        fn matching_agrees_with_the_naive_twin(
+            twins in prop::collection::vec(twin(), 0..4),
+            labels in prop::collection::vec((key(), value()), 0..5),
+        ) {
+            let lookup = |key: &str| labels.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str());
+            prop_assert_eq!(select(&twins).matches(lookup), twins.iter().all(|twin| twin.matches(&labels)));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in any::<String>()) {
+            let _ = LabelSelector::parse(&text);
+        }
+
+        /// Close enough to the grammar that much of it is accepted; what is, reads back, and errors point into the text.
+        #[test]
+        fn likely_text_is_read_or_refused(text in "(a|b/c|in|notin|1| |,|=|==|!|!=|\\(|\\)|<|>|\\(x,y\\)|é|\0){0,12}") {
+            match LabelSelector::parse(&text) {
+                Ok(selector) => prop_assert_eq!(LabelSelector::parse(&selector.to_string()), Ok(selector)),
+                Err(SelectorError::LabelText { at, .. }) => prop_assert!(text.is_char_boundary(at)),
+                Err(error) => prop_assert!(false, "{}", error),
+            }
+        }
+    }
+}

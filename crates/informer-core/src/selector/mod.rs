@@ -1,0 +1,123 @@
+//! Label and field selectors, as Kubernetes means them.
+//!
+//! Both are a set of requirements that must all hold, kept sorted and without duplicates: two selectors are
+//! equal exactly when they state the same requirements, in whatever order they were written, and
+//! `parse(print(s)) == s`. A selector that was parsed or built is valid; matching cannot fail.
+//!
+//! Selectors do not know objects: they ask a lookup for the value of a key. Nor do they know which fields a
+//! server can select on, or how a query string is percent-encoded.
+
+mod field;
+mod label;
+mod parse;
+mod rules;
+
+pub use field::{FieldRequirement, FieldSelector};
+pub use label::{LabelSelector, Requirement};
+
+/// Why a selector could not be parsed or a requirement not built: what was given, and what was expected instead.
+///
+/// ```
+/// use informer_core::selector::LabelSelector;
+///
+/// let error = LabelSelector::parse("a in x").unwrap_err();
+/// assert_eq!(error.to_string(), r#"label selector "a in x": expected "(" at byte 5"#);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SelectorError {
+    /// The text is not a label selector.
+    #[error("label selector {text:?}: expected {expected} at byte {at}")]
+    LabelText {
+        /// The whole text.
+        text: String,
+        /// The byte at which something else was expected; the text's length if it ended too early.
+        at: usize,
+        /// What was expected there.
+        expected: &'static str,
+    },
+    /// The text is not a field selector.
+    #[error("field selector {text:?}: expected {expected} at byte {at}")]
+    FieldText {
+        /// The whole text.
+        text: String,
+        /// The byte at which something else was expected; the text's length if it ended too early.
+        at: usize,
+        /// What was expected there.
+        expected: &'static str,
+    },
+    /// A requirement was built with a key that no label can have.
+    #[error("label key {key:?}: expected {expected}")]
+    LabelKey {
+        /// The key as given.
+        key: String,
+        /// What was expected instead.
+        expected: &'static str,
+    },
+    /// A requirement was built with a value that no label can have.
+    #[error("label {key:?}, value {value:?}: expected {expected}")]
+    LabelValue {
+        /// The key of the requirement.
+        key: String,
+        /// The value as given.
+        value: String,
+        /// What was expected instead.
+        expected: &'static str,
+    },
+    /// An `in` or `notin` requirement was built without values.
+    #[error("label {key:?}: expected at least one value")]
+    NoValues {
+        /// The key of the requirement.
+        key: String,
+    },
+    /// A requirement was built with a field name that cannot be written in a selector.
+    #[error("field name {name:?}: expected {expected}")]
+    FieldName {
+        /// The name as given.
+        name: String,
+        /// What was expected instead.
+        expected: &'static str,
+    },
+}
+
+/// What a parser stumbled over; the public error adds the text.
+#[derive(Debug, PartialEq, Eq)]
+struct Unexpected {
+    at: usize,
+    expected: &'static str,
+}
+
+impl Unexpected {
+    /// For use in `map_err`: turns a broken rule into an error at `at`.
+    fn at(at: usize) -> impl Fn(&'static str) -> Self {
+        move |expected| Self { at, expected }
+    }
+}
+
+/// The form in which selectors keep their requirements: in order, each once.
+fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
+    items.sort_unstable();
+    items.dedup();
+    items
+}
+
+/// Adds `item` to a list that is [`sorted`], which it stays.
+fn insert_sorted<T: Ord>(items: &mut Vec<T>, item: T) {
+    if let Err(place) = items.binary_search(&item) {
+        items.insert(place, item);
+    }
+}
+
+/// Writes `items` with commas between.
+fn write_joined<T: std::fmt::Display>(
+    f: &mut std::fmt::Formatter<'_>,
+    items: impl IntoIterator<Item = T>,
+) -> std::fmt::Result {
+    for (place, item) in items.into_iter().enumerate() {
+        if place > 0 {
+            f.write_str(",")?;
+        }
+        write!(f, "{item}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! What Kubernetes accepts as a label key, a label value and a field name.
+//!
+//! Each check answers `Err` with what was expected instead, worded to follow "expected". The rules for labels are
+//! those of the API server; a label that passes here is never refused there. Nothing here knows selectors.
+
+/// A qualified name: an optional DNS subdomain and `/`, then a name.
+pub(super) fn check_label_key(key: &str) -> Result<(), &'static str> {
+    let name = match key.split_once('/') {
+        None => key,
+        Some((_, name)) if name.contains('/') => return Err(r#"a label key with at most one "/""#),
+        Some((prefix, name)) => {
+            check_prefix(prefix)?;
+            name
+        }
+    };
+    if name.is_empty() {
+        return Err("a label key");
+    }
+    if name.len() > 63 {
+        return Err("a label key whose name has at most 63 bytes");
+    }
+    if !is_name(name) {
+        return Err(
+            r#"a label key of letters, digits, "-", "_" and ".", with a letter or digit at both ends"#,
+        );
+    }
+    Ok(())
+}
+
+/// A label value: empty, or formed like the name of a key.
+pub(super) fn check_label_value(value: &str) -> Result<(), &'static str> {
+    if value.len() > 63 {
+        return Err("a label value of at most 63 bytes");
+    }
+    if !value.is_empty() && !is_name(value) {
+        return Err(
+            r#"a label value of letters, digits, "-", "_" and ".", with a letter or digit at both ends"#,
+        );
+    }
+    Ok(())
+}
+
+/// What `>` and `<` are compared with. It is a label value as well, so it has no sign.
+pub(super) const NUMBER: &str = "a whole number from 0 to 9223372036854775807";
+
+/// The number that `>` or `<` compares with, from its text.
+pub(super) fn number(text: &str) -> Result<i64, &'static str> {
+    check_label_value(text)?;
+    text.parse().map_err(|_| NUMBER)
+}
+
+/// A field name. Kubernetes has no escapes on this side, and a server knows its fields by name, so whatever could
+/// not be read back, and white space (which is never trimmed), is refused here instead of there.
+pub(super) fn check_field_name(name: &str) -> Result<(), &'static str> {
+    let forbidden = |c: char| matches!(c, '\\' | ',' | '=' | '!') || c.is_whitespace() || c.is_control();
+    if name.is_empty() {
+        return Err("a field name");
+    }
+    if name.contains(forbidden) {
+        return Err(r#"a field name without white space, "\", ",", "=" and "!""#);
+    }
+    Ok(())
+}
+
+/// A DNS subdomain. Its labels have no length of their own: Kubernetes bounds only the whole.
+fn check_prefix(prefix: &str) -> Result<(), &'static str> {
+    if prefix.is_empty() {
+        return Err(r#"a DNS name before "/""#);
+    }
+    if prefix.len() > 253 {
+        return Err("a label key whose prefix has at most 253 bytes");
+    }
+    if !prefix.split('.').all(is_dns_label) {
+        return Err("a label key whose prefix is a lower-case DNS name");
+    }
+    Ok(())
+}
+
+fn is_dns_label(label: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    is_word(label, inner, |b| inner(b) || b == b'-')
+}
+
+fn is_name(name: &str) -> bool {
+    is_word(name, |b| b.is_ascii_alphanumeric(), |b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+}
+
+/// Whether `text` has at least one byte, `end` bytes at both ends, and `inner` bytes throughout.
+fn is_word(text: &str, end: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
+    let bytes = text.as_bytes();
+    matches!((bytes.first(), bytes.last()), (Some(&first), Some(&last)) if end(first) && end(last))
+        && bytes.iter().all(|&b| inner(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(outcome: Result<(), &'static str>, expected: &str) {
+        assert_eq!(outcome.err().unwrap_or("ok"), expected);
+    }
+
+    #[test]
+    fn label_keys() {
+        let characters =
+            r#"a label key of letters, digits, "-", "_" and ".", with a letter or digit at both ends"#;
+        for key in
+            ["a", "A", "0", "a-b", "a_b.c", "a..b", "in", "notin", "app.kubernetes.io/name", "1/2", "a-b.c/D"]
+        {
+            check(check_label_key(key), "ok");
+        }
+        for key in ["-a", "a-", ".a", "a.", "_", "a b", "ä", "a\0", "a/-b", "a/b."] {
+            check(check_label_key(key), characters);
+        }
+        check(check_label_key(""), "a label key");
+        check(check_label_key("a/"), "a label key");
+        check(check_label_key("/a"), r#"a DNS name before "/""#);
+        check(check_label_key("a/b/c"), r#"a label key with at most one "/""#);
+        check(check_label_key("//"), r#"a label key with at most one "/""#);
+        for prefix in ["A", "-a", "a-", "a..b", ".a", "a.", "a_b", "a.-b"] {
+            check(
+                check_label_key(&format!("{prefix}/x")),
+                "a label key whose prefix is a lower-case DNS name",
+            );
+        }
+    }
+
+    #[test]
+    fn lengths_are_bounded_to_the_byte() {
+        check(check_label_key(&"a".repeat(63)), "ok");
+        check(check_label_key(&"a".repeat(64)), "a label key whose name has at most 63 bytes");
+        check(check_label_key(&format!("{}/a", "p".repeat(253))), "ok");
+        check(
+            check_label_key(&format!("{}/a", "p".repeat(254))),
+            "a label key whose prefix has at most 253 bytes",
+        );
+        check(check_label_value(&"a".repeat(63)), "ok");
+        check(check_label_value(&"a".repeat(64)), "a label value of at most 63 bytes");
+    }
+
+    #[test]
+    fn label_values() {
+        let characters =
+            r#"a label value of letters, digits, "-", "_" and ".", with a letter or digit at both ends"#;
+        for value in ["", "a", "0", "A-b_c.d", "in"] {
+            check(check_label_value(value), "ok");
+        }
+        for value in ["-a", "a.", "a/b", "a b", "é", "-1", "+1", " "] {
+            check(check_label_value(value), characters);
+        }
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!(number("0"), Ok(0));
+        assert_eq!(number("007"), Ok(7));
+        assert_eq!(number("9223372036854775807"), Ok(i64::MAX));
+        for text in ["", "9223372036854775808", "1.5", "0x1", "1_0", "a"] {
+            check(number(text).map(drop), NUMBER);
+        }
+        assert!(number("-1").is_err());
+        assert!(number("+1").is_err());
+        assert!(number(&"0".repeat(64)).is_err());
+    }
+
+    #[test]
+    fn field_names() {
+        for name in ["metadata.name", "spec.nodeName", "a", "x-y_z", "ü", "a[0]"] {
+            check(check_field_name(name), "ok");
+        }
+        check(check_field_name(""), "a field name");
+        for name in [" a", "a ", "a\tb", "a\0", "a!", "a\\b", "a,b", "a=b"] {
+            check(check_field_name(name), r#"a field name without white space, "\", ",", "=" and "!""#);
+        }
+    }
+}

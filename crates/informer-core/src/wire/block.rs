@@ -1,0 +1,170 @@
+//! Sixty-four bytes of JSON at once: which brackets in them count, and whether the depth comes down to zero.
+//!
+//! Each kind of byte becomes a word with one bit per byte, in order; then strings are found by arithmetic on whole words instead
+//! of byte by byte (the method is simdjson's). It only knows quotes, backslashes and brackets.
+
+use wide::u8x16;
+
+/// The bytes in a block.
+pub(crate) const SIZE: usize = 64;
+
+const EVEN: u64 = 0x5555_5555_5555_5555;
+
+/// What one block leaves to the next. The default stands between strings.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Carry {
+    /// All bits if the block ended inside a string, else none.
+    string: u64,
+    /// One if its last byte was a backslash that escapes the next byte, else zero.
+    escape: u64,
+}
+
+impl Carry {
+    pub(crate) fn is_in_string(self) -> bool {
+        self.string != 0
+    }
+
+    pub(crate) fn is_escaped(self) -> bool {
+        self.escape != 0
+    }
+}
+
+/// The brackets of a block that stand outside strings.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    open: u64,
+    close: u64,
+}
+
+impl Block {
+    #[inline]
+    pub(crate) fn read(bytes: &[u8; SIZE], carry: &mut Carry) -> Self {
+        let masks = Masks::of(bytes);
+        let escaped = escaped(masks.backslash, &mut carry.escape);
+        let strings = between(masks.quote & !escaped) ^ carry.string;
+        carry.string = if strings >> (SIZE - 1) == 1 { u64::MAX } else { 0 };
+        let outside = !(strings | escaped);
+        Self { open: masks.open & outside, close: masks.close & outside }
+    }
+
+    /// Counts the brackets. `Some(n)` if the depth comes to zero, with the byte before `n`.
+    #[inline]
+    pub(crate) fn end(&self, depth: &mut u64) -> Option<usize> {
+        let mut brackets = self.open | self.close;
+        while brackets != 0 {
+            let bit = brackets & brackets.wrapping_neg();
+            if self.open & bit != 0 {
+                *depth += 1;
+            } else {
+                *depth -= 1;
+                if *depth == 0 {
+                    return Some(bit.trailing_zeros() as usize + 1);
+                }
+            }
+            brackets ^= bit;
+        }
+        None
+    }
+}
+
+/// One bit per byte of a block, the first byte lowest.
+struct Masks {
+    quote: u64,
+    backslash: u64,
+    open: u64,
+    close: u64,
+}
+
+impl Masks {
+    #[inline]
+    fn of(bytes: &[u8; SIZE]) -> Self {
+        let mut masks = Self { quote: 0, backslash: 0, open: 0, close: 0 };
+        for (row, lanes) in bytes.as_chunks::<16>().0.iter().enumerate() {
+            let lanes = u8x16::from(*lanes);
+            // Bit 0x20 is what tells '[' from '{' and ']' from '}'.
+            let folded = lanes | u8x16::splat(0x20);
+            let hits = |lanes: u8x16, byte: u8| {
+                let mask = lanes.cmp_eq(u8x16::splat(byte)).move_mask();
+                u64::from(mask.cast_unsigned()) << (16 * row)
+            };
+            masks.quote |= hits(lanes, b'"');
+            masks.backslash |= hits(lanes, b'\\');
+            masks.open |= hits(folded, b'{');
+            masks.close |= hits(folded, b'}');
+        }
+        masks
+    }
+}
+
+/// The bytes behind a backslash that is not itself escaped.
+#[inline]
+fn escaped(backslash: u64, carry: &mut u64) -> u64 {
+    if backslash == 0 {
+        return std::mem::take(carry);
+    }
+    // A run of backslashes escapes the byte behind it if its length is odd. Adding a run's first bit to the run carries out behind
+    // it; whether start and end lie on bits of equal parity tells the length's.
+    let backslash = backslash & !*carry;
+    let follows = (backslash << 1) | *carry;
+    let odd_starts = backslash & !EVEN & !follows;
+    let (sum, overflow) = odd_starts.overflowing_add(backslash);
+    *carry = u64::from(overflow);
+    (EVEN ^ (sum << 1)) & follows
+}
+
+/// Bits from each odd quote on, up to the quote behind it: the insides of strings, with their opening quotes.
+#[inline]
+fn between(quotes: u64) -> u64 {
+    [1, 2, 4, 8, 16, 32].iter().fold(quotes, |bits, by| bits ^ (bits << by))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What [`Block::read`] says, byte by byte.
+    fn naive(bytes: &[u8; SIZE], in_string: &mut bool, in_escape: &mut bool) -> Block {
+        let mut block = Block { open: 0, close: 0 };
+        for (at, byte) in bytes.iter().enumerate() {
+            if std::mem::take(in_escape) {
+                continue;
+            }
+            match byte {
+                b'\\' => *in_escape = true,
+                b'"' => *in_string = !*in_string,
+                b'{' | b'[' if !*in_string => block.open |= 1 << at,
+                b'}' | b']' if !*in_string => block.close |= 1 << at,
+                _ => {}
+            }
+        }
+        block
+    }
+
+    #[test]
+    fn blocks_are_what_reading_byte_by_byte_says() {
+        let mut seed = 1_u64;
+        let mut random = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize
+        };
+        let alphabet = b"\"\"\\\\\\{}[]a,: \x02\x22\xa2\xdc\x5c\xfb\xfd|";
+        let (mut carry, mut in_string, mut in_escape) = (Carry::default(), false, false);
+        for round in 0..20_000 {
+            let most = 1 + round % alphabet.len();
+            let bytes: [u8; SIZE] = std::array::from_fn(|_| alphabet[random() % most]);
+            let expected = naive(&bytes, &mut in_string, &mut in_escape);
+            assert_eq!(Block::read(&bytes, &mut carry), expected, "round {round}: {bytes:?}");
+            assert_eq!((carry.is_in_string(), carry.is_escaped()), (in_string, in_escape), "round {round}");
+        }
+    }
+
+    #[test]
+    fn the_end_is_where_the_depth_comes_to_zero() {
+        let mut text = [b' '; SIZE];
+        text[..14].copy_from_slice(br#"[}"}]"]{}}{[]]"#);
+        let block = Block::read(&text, &mut Carry::default());
+        assert_eq!(block.end(&mut 1), Some(7));
+        let mut depth = 5;
+        assert_eq!((block.end(&mut depth), depth), (None, 3));
+    }
+}

@@ -1,0 +1,308 @@
+//! The head of an object: what the cache knows about it without decoding it.
+//!
+//! A head is read from the spans that [`super::object::ObjectReader`] noted while the object went by. It is
+//! strict: a head either reads completely or the object is unreadable. It does not know what the rest
+//! of the object looks like.
+
+use super::members::{each_element, each_member};
+use crate::key::Key;
+use crate::version::ResourceVersion;
+use jiff::Timestamp;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// What is known of an object without decoding it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(C)] // the key first: see `Entry`
+pub struct Head {
+    /// Namespace and name.
+    pub key: Key,
+    /// The uid; empty if the server sent none.
+    pub uid: Box<str>,
+    /// The resource version.
+    pub version: ResourceVersion,
+    /// The generation, where the kind has one.
+    pub generation: Option<i64>,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// When its deletion was asked for.
+    pub deleted: Option<Timestamp>,
+    /// Its labels.
+    pub labels: Labels,
+    /// Its owners.
+    pub owners: Box<[OwnerReference]>,
+    /// Where in the object's bytes the value of `metadata` lies.
+    pub(crate) metadata: Range<u32>,
+}
+
+/// One entry of `metadata.ownerReferences`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct OwnerReference {
+    /// Group and version of the owner.
+    pub api_version: Box<str>,
+    /// Kind of the owner.
+    pub kind: Box<str>,
+    /// Name of the owner, in the object's own namespace or cluster-scoped.
+    pub name: Box<str>,
+    /// Uid of the owner.
+    pub uid: Box<str>,
+    /// Whether this owner is the managing controller.
+    pub controller: bool,
+}
+
+/// The labels of an object, in the server's order, in one piece of memory.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Labels {
+    /// All names and values, one behind the other.
+    text: Box<str>,
+    /// Where each name and each value ends, alternating. Invariant: even length, ascending, within `text`.
+    ends: Box<[u32]>,
+}
+
+impl Labels {
+    /// The value of a label.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// Names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let piece = |index: usize| {
+            let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+            &self.text[start..self.ends[index] as usize]
+        };
+        (0..self.ends.len() / 2).map(move |pair| (piece(2 * pair), piece(2 * pair + 1)))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+}
+
+/// Why a head does not read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeadError {
+    /// A field that every object has is absent.
+    #[error("metadata.{field} is missing")]
+    Missing {
+        /// Its name.
+        field: &'static str,
+    },
+    /// A field is not what it has to be.
+    #[error("metadata.{field} is not {expected}")]
+    Malformed {
+        /// Its name.
+        field: &'static str,
+        /// What it has to be.
+        expected: &'static str,
+    },
+}
+
+/// The fields of `metadata` that make up a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Field {
+    Name,
+    Namespace,
+    Uid,
+    Version,
+    Generation,
+    Created,
+    Deleted,
+    Labels,
+    Annotations,
+    Owners,
+}
+
+const FIELDS: [(Field, &str); 10] = [
+    (Field::Name, "name"),
+    (Field::Namespace, "namespace"),
+    (Field::Uid, "uid"),
+    (Field::Version, "resourceVersion"),
+    (Field::Generation, "generation"),
+    (Field::Created, "creationTimestamp"),
+    (Field::Deleted, "deletionTimestamp"),
+    (Field::Labels, "labels"),
+    (Field::Annotations, "annotations"),
+    (Field::Owners, "ownerReferences"),
+];
+
+impl Field {
+    /// The field with this name in the JSON.
+    pub(crate) fn named(name: &[u8]) -> Option<Self> {
+        FIELDS.iter().find(|(_, known)| known.as_bytes() == name).map(|(field, _)| *field)
+    }
+
+    fn name(self) -> &'static str {
+        FIELDS[self as usize].1
+    }
+}
+
+/// Where in an object's bytes the fields of its head lie.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Spans {
+    pub(crate) metadata: Range<usize>,
+    fields: [Range<usize>; FIELDS.len()],
+}
+
+impl Spans {
+    pub(crate) fn set(&mut self, field: Field, span: Range<usize>) {
+        self.fields[field as usize] = span;
+    }
+
+    /// Whether a value was noted for this field.
+    pub(crate) fn has(&self, field: Field) -> bool {
+        !self.fields[field as usize].is_empty()
+    }
+
+    /// Whether `metadata` was read to its end.
+    pub(crate) fn metadata_is_whole(&self) -> bool {
+        !self.metadata.is_empty()
+    }
+
+    /// The head of the object whose bytes are `bytes`.
+    pub(crate) fn head(&self, bytes: &[u8]) -> Result<Head, HeadError> {
+        let key = self.key(bytes)?;
+        let version = self.version(bytes)?.ok_or(HeadError::Missing { field: Field::Version.name() })?;
+        Ok(Head {
+            key,
+            uid: self.text(bytes, Field::Uid)?.unwrap_or_default().into(),
+            version,
+            generation: self.parsed(bytes, Field::Generation, "an integer", |text| text.parse().ok())?,
+            created: self.time(bytes, Field::Created)?,
+            deleted: self.time(bytes, Field::Deleted)?,
+            labels: self.labels(bytes)?,
+            owners: self.owners(bytes)?,
+            metadata: narrow(self.metadata.start)..narrow(self.metadata.end),
+        })
+    }
+
+    /// The key alone.
+    pub(crate) fn key(&self, bytes: &[u8]) -> Result<Key, HeadError> {
+        let missing = HeadError::Missing { field: Field::Name.name() };
+        let name = self.text(bytes, Field::Name)?.filter(|name| !name.is_empty()).ok_or(missing)?;
+        let namespace = self.text(bytes, Field::Namespace)?.unwrap_or_default();
+        for (field, text) in [(Field::Name, &name), (Field::Namespace, &namespace)] {
+            if text.contains(['\0', '/']) {
+                return Err(HeadError::Malformed { field: field.name(), expected: "an object name" });
+            }
+        }
+        Ok(Key::new(&namespace, &name))
+    }
+
+    /// The version alone, `None` if it is absent or empty.
+    pub(crate) fn version(&self, bytes: &[u8]) -> Result<Option<ResourceVersion>, HeadError> {
+        let text = self.text(bytes, Field::Version)?;
+        Ok(text.filter(|text| !text.is_empty()).map(|text| ResourceVersion::new(&text)))
+    }
+
+    /// One annotation.
+    pub(crate) fn annotation(&self, bytes: &[u8], name: &str) -> Option<String> {
+        let mut found = None;
+        each_member(self.value(bytes, Field::Annotations)?, |known, value| {
+            if string(known, false).as_deref() == Some(name) {
+                found = string(value, true).map(Cow::into_owned);
+            }
+            found.is_none()
+        })?;
+        found
+    }
+
+    /// The bytes of a field; `None` if it is absent or null.
+    fn value<'a>(&self, bytes: &'a [u8], field: Field) -> Option<&'a [u8]> {
+        bytes.get(self.fields[field as usize].clone()).filter(|value| !value.is_empty() && *value != b"null")
+    }
+
+    fn text<'a>(&self, bytes: &'a [u8], field: Field) -> Result<Option<Cow<'a, str>>, HeadError> {
+        let malformed = HeadError::Malformed { field: field.name(), expected: "a string" };
+        self.value(bytes, field).map(|value| string(value, true).ok_or(malformed)).transpose()
+    }
+
+    fn parsed<T>(
+        &self,
+        bytes: &[u8],
+        field: Field,
+        expected: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, HeadError> {
+        let Some(value) = self.value(bytes, field) else { return Ok(None) };
+        let parsed = std::str::from_utf8(value).ok().and_then(parse);
+        parsed.map(Some).ok_or(HeadError::Malformed { field: field.name(), expected })
+    }
+
+    fn time(&self, bytes: &[u8], field: Field) -> Result<Option<Timestamp>, HeadError> {
+        self.parsed(bytes, field, "a time", |text| text.trim_matches('"').parse().ok())
+    }
+
+    fn labels(&self, bytes: &[u8]) -> Result<Labels, HeadError> {
+        let Some(value) = self.value(bytes, Field::Labels) else { return Ok(Labels::default()) };
+        let (mut text, mut ends) = (String::with_capacity(value.len()), Vec::new());
+        let mut all_strings = true;
+        let walked = each_member(value, |name, value| {
+            for piece in [string(name, false), string(value, true)] {
+                all_strings &= piece.is_some();
+                text.push_str(&piece.unwrap_or_default());
+                ends.push(narrow(text.len()));
+            }
+            all_strings
+        });
+        let malformed = HeadError::Malformed { field: Field::Labels.name(), expected: "a map of strings" };
+        walked.filter(|()| all_strings).ok_or(malformed)?;
+        Ok(Labels { text: text.into(), ends: ends.into() })
+    }
+
+    fn owners(&self, bytes: &[u8]) -> Result<Box<[OwnerReference]>, HeadError> {
+        let Some(value) = self.value(bytes, Field::Owners) else { return Ok(Box::default()) };
+        let mut owners = Vec::new();
+        let mut readable = true;
+        let walked = each_element(value, |element| match owner(element) {
+            Some(owner) => owners.push(owner),
+            None => readable = false,
+        });
+        let expected = "a list of owner references";
+        walked.filter(|()| readable).ok_or(HeadError::Malformed { field: Field::Owners.name(), expected })?;
+        Ok(owners.into())
+    }
+}
+
+fn owner(element: &[u8]) -> Option<OwnerReference> {
+    let mut owner = OwnerReference::default();
+    let mut readable = true;
+    each_member(element, |name, value| {
+        let field = match name {
+            b"apiVersion" => &mut owner.api_version,
+            b"kind" => &mut owner.kind,
+            b"name" => &mut owner.name,
+            b"uid" => &mut owner.uid,
+            b"controller" => {
+                owner.controller = value == b"true";
+                return true;
+            }
+            _ => return true,
+        };
+        match string(value, true) {
+            Some(text) => *field = text.into(),
+            None => readable = false,
+        }
+        readable
+    })?;
+    readable.then_some(owner)
+}
+
+/// Offsets inside one object; objects are limited to far less than 4 GiB by `wire::Limits`.
+fn narrow(offset: usize) -> u32 {
+    u32::try_from(offset).unwrap_or(u32::MAX)
+}
+
+/// A JSON string, with or without its quotes. `None` if it is no string or not UTF-8.
+pub(crate) fn string(raw: &[u8], quoted: bool) -> Option<Cow<'_, str>> {
+    let inner = if quoted { raw.strip_prefix(b"\"")?.strip_suffix(b"\"")? } else { raw };
+    if inner.contains(&b'\\') {
+        let whole = if quoted { Cow::Borrowed(raw) } else { Cow::Owned([b"\"", raw, b"\""].concat()) };
+        return serde_json::from_slice::<String>(&whole).ok().map(Cow::Owned);
+    }
+    std::str::from_utf8(inner).ok().map(Cow::Borrowed)
+}

@@ -1,0 +1,179 @@
+//! From the server's bytes to objects, while the bytes arrive.
+//!
+//! [`ListReader`] and [`WatchReader`] are fed chunks cut anywhere and hand out one object at a time: its [`Head`] and its
+//! bytes without `metadata.managedFields`, found in one pass. A body is never held whole. An object that cannot be read is
+//! handed out as [`Unreadable`] and reading goes on; only a body that is no JSON, or ends too early, ends in a
+//! [`WireError`]. Nothing here knows what a kind looks like inside, nor where the bytes come from.
+
+mod block;
+mod head;
+mod list;
+mod members;
+mod object;
+mod path;
+mod skim;
+mod status;
+mod watch;
+
+pub use head::{Head, HeadError, Labels, OwnerReference};
+pub use list::{ListItem, ListMeta, ListReader};
+pub use members::Unexpected;
+pub use object::Scanned;
+pub use path::{FieldPath, FieldPathError};
+pub use status::Status;
+pub use watch::{Frame, FrameKind, WatchReader};
+
+use crate::key::Key;
+use crate::version::ResourceVersion;
+use std::fmt;
+
+/// How objects are written, on the wire and in the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Encoding {
+    /// JSON, the form every kind has.
+    #[default]
+    Json,
+}
+
+/// Group, version and kind of the objects in one cache.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct TypeMeta {
+    /// `v1`, or `group/version`.
+    pub api_version: String,
+    /// The kind, as in `Pod`.
+    pub kind: String,
+}
+
+impl TypeMeta {
+    /// The type `kind` of `api_version`.
+    pub fn new(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self { api_version: api_version.into(), kind: kind.into() }
+    }
+}
+
+/// What a reader refuses to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The largest object, in bytes without `managedFields`. A larger one is skipped and reported.
+    pub object_bytes: usize,
+}
+
+impl Limits {
+    /// Objects of up to `object_bytes`, and never more than 1 GiB.
+    pub fn new(object_bytes: usize) -> Self {
+        Self { object_bytes: object_bytes.min(1 << 30) }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::new(8 << 20)
+    }
+}
+
+/// Where in a body something stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Which item of the list, or which frame of the watch, from zero.
+    pub index: u64,
+    /// At which byte of the body.
+    pub byte: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{} at byte {}", self.index, self.byte)
+    }
+}
+
+/// An object that was skipped: what is known of it, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("object {} ({place}) is unreadable: {problem}", key.as_ref().map_or("?".to_owned(), ToString::to_string))]
+pub struct Unreadable {
+    /// Its key, if that much could be read.
+    pub key: Option<Key>,
+    /// Its version, if that much could be read.
+    pub version: Option<ResourceVersion>,
+    /// Where it began.
+    pub place: Place,
+    /// What is wrong with it.
+    pub problem: ObjectProblem,
+}
+
+/// What is wrong with one object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObjectProblem {
+    /// Its head does not read.
+    #[error("{0}")]
+    Head(#[from] HeadError),
+    /// It is larger than the limit.
+    #[error("it is larger than {limit} bytes")]
+    TooLarge {
+        /// The limit.
+        limit: usize,
+    },
+    /// It belongs to another kind than the cache.
+    #[error("it is of another kind: {found}")]
+    OtherKind {
+        /// The type it says it has.
+        found: Box<str>,
+    },
+    /// It is no JSON object.
+    #[error("it is no object")]
+    NotAnObject,
+    /// It came in a watch frame of a type nobody knows.
+    #[error("its frame is of no known type")]
+    UnknownFrame,
+}
+
+/// What ends the reading of a body.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {place}: {problem}")]
+pub struct WireError {
+    /// `item` or `frame`.
+    what: &'static str,
+    /// Where.
+    pub place: Place,
+    /// What is wrong.
+    pub problem: BodyProblem,
+}
+
+/// What is wrong with a body.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BodyProblem {
+    /// A byte that JSON does not allow there.
+    #[error("not JSON: {0}")]
+    Syntax(#[from] Unexpected),
+    /// The body ended inside a value.
+    #[error("the body ends too early")]
+    Truncated,
+    /// The body is something else than a list.
+    #[error("not a list but a {found}")]
+    NotAList {
+        /// Its kind.
+        found: Box<str>,
+    },
+    /// The list's own metadata cannot be used.
+    #[error("the list's metadata does not read: {reason}")]
+    ListMeta {
+        /// Why not.
+        reason: &'static str,
+    },
+}
+
+/// The longest `kind` or `apiVersion` that is believed: a group and a version are at most 317 bytes.
+const LONGEST_KIND: usize = 512;
+
+/// Appends what of `part` fits below `limit`: always the same beginning, however the value was cut.
+fn keep_beginning(buffer: &mut Vec<u8>, part: &[u8], limit: usize) {
+    let room = limit.saturating_sub(buffer.len());
+    buffer.extend_from_slice(&part[..part.len().min(room)]);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,727 @@
+//! Readers on small bodies: what comes out, what is refused, and that cuts do not matter.
+//!
+//! Every body is read whole, with each single cut, in pieces of three bytes, and byte by byte; all must give the
+//! same outputs and the same error. Outputs are compared as short texts: see [`item_text`] and [`frame_text`].
+
+use super::*;
+
+type Read<T> = (Vec<T>, Result<(), WireError>);
+
+const EVERYTHING: usize = 1 << 20;
+
+fn pod_type() -> TypeMeta {
+    TypeMeta::new("v1", "Pod")
+}
+
+/// Reads `body` in all the ways it may be cut; they must agree.
+#[track_caller]
+fn however_cut<T: PartialEq + fmt::Debug>(body: &[u8], read: impl Fn(&[&[u8]]) -> Read<T>) -> Read<T> {
+    let whole = read(&[body]);
+    // Long bodies are cut near their ends and here and there between.
+    let (near, step) = if body.len() < 5000 { (body.len(), 1) } else { (20, body.len() / 8) };
+    for cut in
+        (0..=body.len()).filter(|cut| *cut < near || cut + near > body.len() || cut.is_multiple_of(step))
+    {
+        let (left, right) = body.split_at(cut);
+        assert_eq!(read(&[left, right]), whole, "cut at {cut}");
+    }
+    for size in [1, 3] {
+        assert_eq!(read(&body.chunks(size).collect::<Vec<_>>()), whole, "in pieces of {size}");
+    }
+    whole
+}
+
+#[track_caller]
+fn read_list(types: &TypeMeta, limit: usize, body: &[u8]) -> Read<ListItem> {
+    however_cut(body, |pieces| {
+        let (mut reader, mut items) = (ListReader::new(types.clone(), Limits::new(limit)), Vec::new());
+        let read = pieces.iter().try_for_each(|piece| reader.read(piece, |item| items.push(item)));
+        (items, read.and_then(|()| reader.finish()))
+    })
+}
+
+#[track_caller]
+fn read_watch(types: &TypeMeta, limit: usize, body: &[u8]) -> Read<Frame> {
+    however_cut(body, |pieces| {
+        let (mut reader, mut frames) = (WatchReader::new(types.clone(), Limits::new(limit)), Vec::new());
+        let read = pieces.iter().try_for_each(|piece| reader.read(piece, |frame| frames.push(frame)));
+        (frames, read.and_then(|()| reader.finish()))
+    })
+}
+
+fn item_text(item: &ListItem) -> String {
+    match item {
+        ListItem::Meta(meta) => {
+            let token =
+                meta.continue_token.as_ref().map_or(String::new(), |token| format!(" continue={token}"));
+            let remaining = meta.remaining.map_or(String::new(), |count| format!(" remaining={count}"));
+            format!("list {}{token}{remaining}", meta.version)
+        }
+        ListItem::Object(object) => object_text(object),
+        ListItem::Unreadable(unreadable) => unreadable_text(unreadable),
+    }
+}
+
+fn frame_text(frame: &Frame) -> String {
+    match frame {
+        Frame::Added(object) => format!("ADDED {}", object_text(object)),
+        Frame::Modified(object) => format!("MODIFIED {}", object_text(object)),
+        Frame::Deleted(object) => format!("DELETED {}", object_text(object)),
+        Frame::Bookmark { version, initial_events_end } => {
+            let version = version.as_ref().map_or("-", ResourceVersion::as_str);
+            format!("BOOKMARK {version}{}", if *initial_events_end { " end" } else { "" })
+        }
+        Frame::Error(status) => format!("ERROR {status}"),
+        Frame::Unreadable(kind, unreadable) => format!("{kind:?}: {}", unreadable_text(unreadable)),
+    }
+}
+
+fn object_text(object: &Scanned) -> String {
+    format!("{}@{}", object.head.key, object.head.version)
+}
+
+fn unreadable_text(unreadable: &Unreadable) -> String {
+    let version = unreadable.version.as_ref().map_or(String::new(), |version| format!("; version {version}"));
+    format!("{unreadable}{version}")
+}
+
+fn texts<T>((items, end): &Read<T>, text: impl Fn(&T) -> String) -> Vec<String> {
+    items.iter().map(text).chain(end.as_ref().err().map(|error| format!("error: {error}"))).collect()
+}
+
+#[track_caller]
+fn check_list(body: impl AsRef<[u8]>, expected: &[&str]) {
+    assert_eq!(texts(&read_list(&pod_type(), EVERYTHING, body.as_ref()), item_text), expected);
+}
+
+#[track_caller]
+fn check_watch(body: impl AsRef<[u8]>, expected: &[&str]) {
+    assert_eq!(texts(&read_watch(&pod_type(), EVERYTHING, body.as_ref()), frame_text), expected);
+}
+
+/// A list of pods at version 10 with these items. The first begins at byte 63.
+fn list_of(items: impl AsRef<[u8]>) -> Vec<u8> {
+    [br#"{"kind":"PodList","metadata":{"resourceVersion":"10"},"items":["#, items.as_ref(), b"]}"].concat()
+}
+
+/// Checks what becomes of one item of a list.
+#[track_caller]
+fn check_item(item: impl AsRef<[u8]>, expected: &str) {
+    check_list(list_of(item), &["list 10", expected]);
+}
+
+/// The one object in a list of `item`.
+#[track_caller]
+fn scanned(item: impl AsRef<[u8]>) -> Scanned {
+    let (items, end) = read_list(&pod_type(), EVERYTHING, &list_of(item));
+    assert_eq!(end, Ok(()));
+    match &items[..] {
+        [ListItem::Meta(_), ListItem::Object(object)] => object.clone(),
+        other => panic!("not one object: {other:?}"),
+    }
+}
+
+/// Checks the bytes that are kept of one item of a list, behind apiVersion and kind.
+#[track_caller]
+fn check_kept(item: &str, expected: &str) {
+    let object = scanned(item);
+    let text = std::str::from_utf8(&object.bytes).unwrap();
+    assert_eq!(text.strip_prefix(r#"{"apiVersion":"v1","kind":"Pod","#).unwrap(), expected);
+    let range = object.head.metadata.start as usize..object.head.metadata.end as usize;
+    let metadata: serde_json::Value = serde_json::from_slice(&object.bytes[range]).unwrap();
+    assert_eq!(metadata, serde_json::from_slice::<serde_json::Value>(&object.bytes).unwrap()["metadata"]);
+}
+
+fn time(text: &str) -> jiff::Timestamp {
+    text.parse().unwrap()
+}
+
+const A: &str = r#"{"metadata":{"name":"a","namespace":"ns","resourceVersion":"1"}}"#;
+const B: &str = r#"{"metadata":{"name":"b","namespace":"ns","resourceVersion":"2"}}"#;
+
+// Objects: heads
+
+#[test]
+fn a_head_holds_what_the_metadata_says() {
+    let head = scanned(
+        r#"{"metadata":{"name":"a","generateName":"a-","namespace":"ns","uid":"u-1","resourceVersion":"7",
+        "generation":3,"creationTimestamp":"2026-11-15T01:40:00Z","deletionTimestamp":"2026-11-15T01:40:30Z",
+        "labels":{"app":"web","tier":""},"annotations":{"x":"y"},"finalizers":["f"],"ownerReferences":[
+        {"apiVersion":"apps/v1","kind":"ReplicaSet","name":"rs","uid":"u-2","controller":true,"blockOwnerDeletion":true},
+        {"apiVersion":"v1","kind":"Node","name":"n","uid":"u-3"}]},"spec":{}}"#,
+    )
+    .head;
+    assert_eq!(head.key, Key::new("ns", "a"));
+    assert_eq!((&*head.uid, head.version.as_str(), head.generation), ("u-1", "7", Some(3)));
+    assert_eq!(head.created, Some(time("2026-11-15T01:40:00Z")));
+    assert_eq!(head.deleted, Some(time("2026-11-15T01:40:30Z")));
+    assert_eq!(head.labels.iter().collect::<Vec<_>>(), [("app", "web"), ("tier", "")]);
+    let owner = |api_version: &str, kind: &str, name: &str, uid: &str, controller| OwnerReference {
+        api_version: api_version.into(),
+        kind: kind.into(),
+        name: name.into(),
+        uid: uid.into(),
+        controller,
+    };
+    let owners = [owner("apps/v1", "ReplicaSet", "rs", "u-2", true), owner("v1", "Node", "n", "u-3", false)];
+    assert_eq!(*head.owners, owners);
+}
+
+#[test]
+fn a_head_may_be_nearly_empty() {
+    let nulls = r#"{"metadata":{"name":"n","resourceVersion":"1","namespace":null,"uid":null,"generation":null,
+        "creationTimestamp":null,"deletionTimestamp":null,"labels":null,"annotations":null,"ownerReferences":null}}"#;
+    let empties =
+        r#"{"metadata":{"name":"n","resourceVersion":"1","namespace":"","labels":{},"ownerReferences":[ ]}}"#;
+    for item in [r#"{"metadata":{"name":"n","resourceVersion":"1"}}"#, nulls, empties] {
+        let head = scanned(item).head;
+        assert_eq!((head.key, &*head.uid, head.generation), (Key::cluster("n"), "", None), "{item}");
+        assert_eq!((head.created, head.deleted), (None, None), "{item}");
+        assert!(head.labels.is_empty() && head.owners.is_empty(), "{item}");
+    }
+}
+
+#[test]
+fn escapes_are_undone_in_the_head_and_kept_in_the_bytes() {
+    let item = r#"{"metadata":{"name":"\u0061\u002db","namespace":"n\u0073","resourceVersion":"\u0031","uid":"\"",
+        "labels":{"a\u002fb":"x\\y","\u00e9":"\ud83d\ude00","é":"\t"}}}"#;
+    let Scanned { head, bytes } = scanned(item);
+    assert_eq!((head.key, head.version.as_str(), &*head.uid), (Key::new("ns", "a-b"), "1", "\""));
+    assert_eq!(head.labels.iter().collect::<Vec<_>>(), [("a/b", "x\\y"), ("é", "😀"), ("é", "\t")]);
+    assert!(String::from_utf8_lossy(&bytes).contains(r#""name":"\u0061\u002db""#));
+}
+
+#[test]
+fn a_repeated_field_counts_by_its_last_value_as_in_any_json_reader() {
+    check_item(r#"{"metadata":{"name":"x","name":"a","resourceVersion":"1"}}"#, "a@1");
+    // The second metadata stands alone: nothing is left over from the first.
+    let twice = r#"{"metadata":{"name":"x","namespace":"old","resourceVersion":"1"},"metadata":{"name":"a","resourceVersion":"2"}}"#;
+    check_item(twice, "a@2");
+}
+
+// Objects: bytes
+
+#[test]
+fn managed_fields_are_gone_wherever_they_stand() {
+    let fields = r#""managedFields":[{"manager":"m","fieldsV1":{"f:a":{"k:{\"b\":\"]\"}":{}}}}]"#;
+    let check = |before: &str, after: &str, kept: &str| {
+        let item = format!(r#"{{"metadata":{{{before}{fields}{after}}},"spec":{{"managedFields":[1]}}}}"#);
+        check_kept(&item, &format!(r#""metadata":{{{kept}}},"spec":{{"managedFields":[1]}}}}"#));
+    };
+    check("", r#","name":"a","resourceVersion":"1""#, r#""name":"a","resourceVersion":"1""#);
+    check(r#""name":"a","#, r#","resourceVersion":"1""#, r#""name":"a","resourceVersion":"1""#);
+    check(r#""name":"a","resourceVersion":"1","#, "", r#""name":"a","resourceVersion":"1""#);
+    let both = format!(r#"{{"metadata":{{{fields},"name":"a",{fields},"resourceVersion":"1"}}}}"#);
+    check_kept(&both, r#""metadata":{"name":"a","resourceVersion":"1"}}"#);
+}
+
+#[test]
+fn managed_fields_alone_leave_an_empty_metadata() {
+    let place = "#0 at byte 63";
+    check_item(
+        r#"{"metadata":{"managedFields":[]}}"#,
+        &format!("object ? ({place}) is unreadable: metadata.name is missing"),
+    );
+    // A second metadata makes such an object readable, and shows what was kept of the first.
+    let item = r#"{"metadata":{"managedFields":[]},"metadata":{"name":"a","resourceVersion":"1"}}"#;
+    let kept =
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{},"metadata":{"name":"a","resourceVersion":"1"}}"#;
+    assert_eq!(&*scanned(item).bytes, kept.as_bytes());
+}
+
+#[test]
+fn metadata_may_come_after_the_spec() {
+    check_kept(
+        r#"{"spec":{"a":1},"metadata":{"managedFields":[{}],"name":"a","resourceVersion":"1"},"status":{}}"#,
+        r#""spec":{"a":1},"metadata":{"name":"a","resourceVersion":"1"},"status":{}}"#,
+    );
+}
+
+#[test]
+fn managed_fields_do_not_count_against_the_limit() {
+    let fields = format!(r#"{{"f:x":"{}"}}"#, "y".repeat(100_000));
+    let item = format!(r#"{{"metadata":{{"name":"a","managedFields":[{fields}],"resourceVersion":"1"}}}}"#);
+    let read = read_list(&pod_type(), 200, &list_of(item));
+    assert_eq!(texts(&read, item_text), ["list 10", "a@1"]);
+}
+
+#[test]
+fn an_object_has_the_same_bytes_however_it_came() {
+    let widgets = TypeMeta::new("example.com/v1", "Widget");
+    let rest = r#""metadata":{"name":"a","namespace":"ns","resourceVersion":"1"},"spec":{"size":1.50}}"#;
+    let expected = format!(r#"{{"apiVersion":"example.com/v1","kind":"Widget",{rest}"#);
+    let built_in = format!("{{{rest}");
+    let watched = format!(r#"{{"kind":"Widget","apiVersion":"example.com/v1",{rest}"#);
+    let managed = expected.replacen(r#""name":"#, r#""managedFields":[{"a":"b"}],"name":"#, 1);
+    let pretty = expected.replacen(r#""namespace":"#, "\n  \"namespace\" :\t", 1).replacen(
+        r#","spec":"#,
+        ",\r\n \"spec\" : ",
+        1,
+    );
+    let last = format!("{},\"kind\":\"Widget\"}}", built_in.strip_suffix('}').unwrap());
+    for item in [&built_in, &expected, &watched, &managed, &pretty, &last] {
+        let (items, end) = read_list(&widgets, EVERYTHING, &list_of(item));
+        let [ListItem::Meta(_), ListItem::Object(listed)] = &items[..] else { panic!("{items:?}") };
+        assert_eq!((String::from_utf8_lossy(&listed.bytes).as_ref(), end), (&*expected, Ok(())));
+        let frame = format!(r#"{{"type":"ADDED","object":{item}}}"#);
+        assert_eq!(
+            read_watch(&widgets, EVERYTHING, frame.as_bytes()),
+            (vec![Frame::Added(listed.clone())], Ok(()))
+        );
+    }
+}
+
+// Objects: unreadable ones
+
+#[test]
+fn an_object_without_a_proper_head_is_skipped_and_named() {
+    let check = |metadata: &str, expected: &str| {
+        let item = format!(r#"{{"metadata":{metadata},"spec":{{}}}},{B}"#);
+        let expected = expected.replacen("()", "(#0 at byte 63) is unreadable:", 1);
+        check_list(list_of(item), &["list 10", &format!("object {expected}"), "ns/b@2"]);
+    };
+    check(r#"{"namespace":"ns","resourceVersion":"1"}"#, "? () metadata.name is missing; version 1");
+    check(r#"{"name":"","resourceVersion":"1"}"#, "? () metadata.name is missing; version 1");
+    check(r#"{"name":null}"#, "? () metadata.name is missing");
+    check(r#"{"name":7,"resourceVersion":"1"}"#, "? () metadata.name is not a string; version 1");
+    check(r#"{"name":["a"],"resourceVersion":"1"}"#, "? () metadata.name is not a string; version 1");
+    check(r#"{"name":"a/b","resourceVersion":"1"}"#, "? () metadata.name is not an object name; version 1");
+    check(
+        r#"{"name":"a\u0000b","resourceVersion":"1"}"#,
+        "? () metadata.name is not an object name; version 1",
+    );
+    check(r#"{"name":"a\ud800","resourceVersion":"1"}"#, "? () metadata.name is not a string; version 1");
+    check(r#"{"name":"a","namespace":"n/s"}"#, "? () metadata.namespace is not an object name");
+    check(r#"{"name":"a","namespace":1}"#, "? () metadata.namespace is not a string");
+    check(r#"{"name":"a","namespace":"ns"}"#, "ns/a () metadata.resourceVersion is missing");
+    check(r#"{"name":"a","resourceVersion":""}"#, "a () metadata.resourceVersion is missing");
+    check(r#"{"name":"a","resourceVersion":5}"#, "a () metadata.resourceVersion is not a string");
+    check(r#"{"name":"a","resourceVersion":"1","uid":{}}"#, "a () metadata.uid is not a string; version 1");
+    let with = |rest: &str| format!(r#"{{"name":"a","resourceVersion":"1",{rest}}}"#);
+    check(&with(r#""generation":1.5"#), "a () metadata.generation is not an integer; version 1");
+    check(&with(r#""creationTimestamp":"now""#), "a () metadata.creationTimestamp is not a time; version 1");
+    check(&with(r#""labels":[]"#), "a () metadata.labels is not a map of strings; version 1");
+    check(&with(r#""labels":{"a":1}"#), "a () metadata.labels is not a map of strings; version 1");
+    let owners = "a () metadata.ownerReferences is not a list of owner references; version 1";
+    for bad in ["[1]", "{}", r#"[{"uid":1}]"#] {
+        check(&with(&format!(r#""ownerReferences":{bad}"#)), owners);
+    }
+    for bad in ["null", "[]", "1", r#""a""#] {
+        check(bad, "? () metadata.name is missing");
+    }
+}
+
+#[test]
+fn an_item_that_is_no_object_is_skipped() {
+    // Cut inside such an item, its second half once looked like a new one.
+    for odd in ["null", "12", r#""a,b""#, r#"[{"metadata":{}},[],1]"#, "-1.5e3", r#""\",""#] {
+        let expected = "object ? (#0 at byte 63) is unreadable: it is no object";
+        check_list(list_of(format!("{odd},{B}")), &["list 10", expected, "ns/b@2"]);
+        check_list(list_of(format!("{odd} ")), &["list 10", expected]);
+    }
+}
+
+#[test]
+fn an_object_of_another_kind_is_skipped() {
+    let check = |types: &str, found: &str| {
+        let item = A.replacen('{', &format!("{{{types},"), 1);
+        let expected =
+            format!("object ns/a (#0 at byte 63) is unreadable: it is of another kind: {found}; version 1");
+        check_list(list_of(format!("{item},{B}")), &["list 10", &expected, "ns/b@2"]);
+    };
+    check(r#""kind":"Node","apiVersion":"v1""#, "v1 Node");
+    check(r#""kind":"Pod","apiVersion":"v2""#, "v2 Pod");
+    check(r#""kind":"Node""#, "Node");
+    check(r#""kind":5"#, "5");
+    // Some writers escape what need not be escaped.
+    check_item(A.replacen('{', r#"{"kind":"\u0050od","#, 1), "ns/a@1");
+    let long = "K".repeat(5000);
+    check(&format!(r#""kind":"{long}""#), &long[..511]);
+}
+
+#[test]
+fn bytes_that_are_no_utf8_are_kept_unless_the_head_has_them() {
+    let item = b"{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"1\"},\"data\":\"\xff\xfe\"}";
+    assert!(scanned(item).bytes.ends_with(b"\"data\":\"\xff\xfe\"}"));
+    check_item(
+        b"{\"metadata\":{\"name\":\"\xff\",\"resourceVersion\":\"1\"}}",
+        "object ? (#0 at byte 63) is unreadable: metadata.name is not a string; version 1",
+    );
+    check_item(
+        b"{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"1\",\"labels\":{\"\xff\":\"\"}}}",
+        "object a (#0 at byte 63) is unreadable: metadata.labels is not a map of strings; version 1",
+    );
+}
+
+#[test]
+fn nesting_costs_nothing() {
+    let deep = format!("{}1{}", r#"{"a":["#.repeat(50_000), "]}".repeat(50_000));
+    let item = A.replacen('{', &format!(r#"{{"spec":{deep},"#), 1);
+    check_item(&item, "ns/a@1");
+    let managed = A.replacen(r#""name""#, &format!(r#""managedFields":{deep},"name""#), 1);
+    check_kept(&managed, &A[1..]);
+    check_watch(format!(r#"{{"x":{deep},"type":"ADDED","object":{A}}}"#), &["ADDED ns/a@1"]);
+    check_watch(format!(r#"{{"type":"ERROR","object":{{"code":410,"details":{deep}}}}}"#), &["ERROR 410"]);
+}
+
+// Objects: the size limit
+
+const LIMIT: usize = 120;
+
+#[track_caller]
+fn check_limited(item: &str, expected: &str) {
+    let expected = expected.replacen("too large", "is unreadable: it is larger than 120 bytes", 1);
+    let (listed, framed) =
+        (expected.replacen("()", "(#0 at byte 63)", 1), expected.replacen("()", "(#0 at byte 0)", 1));
+    let read = read_list(&pod_type(), LIMIT, &list_of(format!("{item},{B}")));
+    assert_eq!(texts(&read, item_text), ["list 10", &listed, "ns/b@2"]);
+    let stream = format!(r#"{{"type":"MODIFIED","object":{item}}}{{"type":"ADDED","object":{B}}}"#);
+    let read = read_watch(&pod_type(), LIMIT, stream.as_bytes());
+    assert_eq!(texts(&read, frame_text), [&*format!("Modified: {framed}"), "ADDED ns/b@2"]);
+}
+
+#[test]
+fn an_object_over_the_limit_is_skipped_and_the_next_is_read() {
+    let long = "x".repeat(300);
+    let known = "object ns/a () too large; version 1";
+    check_limited(&A.replacen("}}", &format!(r#"}},"spec":"{long}"}}"#), 1), known);
+    check_limited(&A.replacen("}}", &format!(r#"}},"{long}":1}}"#), 1), known);
+    check_limited(&A.replacen(r#""}}"#, &format!(r#"","labels":{{"a":"{long}"}}}}}}"#), 1), known);
+    // A custom resource may have its largest part in front: the head is still found.
+    check_limited(&A.replacen('{', &format!(r#"{{"spec":"{long}","#), 1), known);
+}
+
+#[test]
+fn a_key_is_only_told_when_it_is_whole() {
+    // Between name and namespace the limit once made a cluster-scoped key of a namespaced one.
+    let long = "x".repeat(300);
+    let between =
+        format!(r#"{{"metadata":{{"name":"a","uid":"{long}","namespace":"ns","resourceVersion":"1"}}}}"#);
+    check_limited(&between, "object ? () too large");
+    let behind = format!(r#"{{"metadata":{{"name":"a","resourceVersion":"1"}},"spec":"{long}"}}"#);
+    check_limited(&behind, "object a () too large; version 1");
+}
+
+#[test]
+fn the_limit_counts_the_bytes_that_are_kept() {
+    let length = scanned(A).bytes.len();
+    let fits = |limit| texts(&read_list(&pod_type(), limit, &list_of(A)), item_text)[1] == "ns/a@1";
+    assert!(fits(length) && !fits(length - 1));
+    // The type is not kept, so it is compared even where nothing fits.
+    let typed = A.replacen('{', r#"{"kind":"Pod","apiVersion":"v1","#, 1);
+    let read = read_list(&pod_type(), 2, &list_of(typed));
+    assert_eq!(
+        texts(&read, item_text)[1],
+        "object ? (#0 at byte 63) is unreadable: it is larger than 2 bytes"
+    );
+}
+
+#[test]
+fn names_without_end_are_not_held() {
+    let long = "n".repeat(9 << 20);
+    let read = |limit, body: &[u8]| {
+        let (mut reader, mut items) = (ListReader::new(pod_type(), Limits::new(limit)), Vec::new());
+        let end = body.chunks(4096).try_for_each(|piece| reader.read(piece, |item| items.push(item)));
+        texts(&(items, end.and_then(|()| reader.finish())), item_text)
+    };
+    let item = A.replacen("}}", &format!(r#"}},"{long}":1}}"#), 1);
+    let unreadable =
+        "object ns/a (#0 at byte 63) is unreadable: it is larger than 1073741824 bytes; version 1";
+    assert_eq!(read(usize::MAX, &list_of(item)), ["list 10", unreadable]);
+    let top = format!(r#"{{"{long}":1,"metadata":{{"resourceVersion":"10"}},"items":[{A}]}}"#);
+    assert_eq!(read(8 << 20, top.as_bytes()), ["list 10", "ns/a@1"]);
+}
+
+// Lists
+
+#[test]
+fn a_list_is_its_metadata_and_its_items() {
+    let wrap = |rest: &str| format!(r#"{{"kind":"PodList","apiVersion":"v1",{rest}}}"#);
+    check_list(wrap(r#""metadata":{"resourceVersion":"10"},"items":[]"#), &["list 10"]);
+    check_list(wrap(r#""metadata":{"resourceVersion":"10"},"items":null"#), &["list 10"]);
+    check_list(wrap(r#""items":[],"metadata":{"resourceVersion":"10"}"#), &["list 10"]);
+    let items = format!(r#""items":[{A},{B}]"#);
+    let meta = r#""metadata":{"selfLink":"","resourceVersion":"10","continue":"c=","remainingItemCount":7}"#;
+    let meta_text = "list 10 continue=c= remaining=7";
+    check_list(wrap(&format!("{meta},{items}")), &[meta_text, "ns/a@1", "ns/b@2"]);
+    check_list(wrap(&format!("{items},{meta}")), &["ns/a@1", "ns/b@2", meta_text]);
+    let odd = r#""metadata":{"resourceVersion":"10","continue":"","remainingItemCount":-1},"other":[{"items":[1]}],"items":[]"#;
+    check_list(wrap(odd), &["list 10"]);
+}
+
+#[test]
+fn a_list_may_be_indented() {
+    let body = r#"
+        {
+          "kind": "PodList",
+          "metadata": { "resourceVersion": "10", "continue": "\u0063" },
+          "items": [
+            { "metadata": { "name": "a" , "resourceVersion": "1" } } ,
+            { "metadata" : {
+              "name" : "b",
+              "resourceVersion" : "2"
+            } }
+          ]
+        }
+        "#;
+    check_list(body, &["list 10 continue=c", "a@1", "b@2"]);
+    check_list(body.replace('\n', "\r\n\t"), &["list 10 continue=c", "a@1", "b@2"]);
+}
+
+#[test]
+fn the_list_kind_of_a_custom_resource_is_its_owners_choice() {
+    check_list(r#"{"kind":"Podden","metadata":{"resourceVersion":"10"},"items":[]}"#, &["list 10"]);
+    check_list(r#"{"metadata":{"resourceVersion":"10"},"items":[]}"#, &["list 10"]);
+}
+
+#[test]
+fn a_body_that_is_no_list_is_refused() {
+    let status = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","code":500}"#;
+    check_list(status, &["error: item #0 at byte 16: not a list but a Status"]);
+    let table = r#"{"kind":"Table","metadata":{"resourceVersion":"10"},"columnDefinitions":[],"rows":[]}"#;
+    check_list(table, &["error: item #0 at byte 15: not a list but a Table"]);
+    let pod = r#"{"kind":"Pod","metadata":{"name":"a","resourceVersion":"10"},"items":[]}"#;
+    check_list(pod, &["error: item #0 at byte 13: not a list but a Pod"]);
+    let node = r#"{"kind":"Node","metadata":{"name":"a","resourceVersion":"10"}}"#;
+    check_list(node, &["list 10", "error: item #0 at byte 62: not a list but a Node"]);
+    let bare = r#"{"metadata":{"resourceVersion":"10"}}"#;
+    check_list(bare, &["list 10", "error: item #0 at byte 37: not a list but a body without items"]);
+    for odd in [r#"{"a":[]}"#, "5", "nothing", r#""x""#, "false"] {
+        let (body, byte) = (format!(r#"{{"items":{odd}}}"#), 9 + odd.len());
+        let expected =
+            format!("error: item #0 at byte {byte}: not a list but a body whose items are no list");
+        check_list(body, &[&expected]);
+    }
+}
+
+#[test]
+fn a_list_needs_a_version() {
+    let check = |metadata: &str, reason: &str| {
+        let body = format!(r#"{{"items":[],"metadata":{metadata}}}"#);
+        let byte = 23 + metadata.len();
+        check_list(
+            body,
+            &[&format!("error: item #0 at byte {byte}: the list's metadata does not read: {reason}")],
+        );
+    };
+    check("{}", "it has no resourceVersion");
+    check(r#"{"resourceVersion":""}"#, "it has no resourceVersion");
+    check(r#"{"resourceVersion":null}"#, "it has no resourceVersion");
+    check(r#"{"resourceVersion":5}"#, "its fields have the wrong types");
+    check("null", "its fields have the wrong types");
+    check("[]", "its fields have the wrong types");
+    let twice = r#"{"metadata":{"resourceVersion":"1"},"metadata":{"resourceVersion":"2"},"items":[]}"#;
+    check_list(
+        twice,
+        &["list 1", "error: item #0 at byte 70: the list's metadata does not read: it comes twice"],
+    );
+    check_list(
+        r#"{"items":[]}"#,
+        &["error: item #0 at byte 12: the list's metadata does not read: it is missing"],
+    );
+}
+
+#[test]
+fn list_metadata_that_is_too_long_is_refused_whole() {
+    // A middle that did not fit was once left out, and the ends alone read as metadata without a token.
+    let body = format!(r#"{{"metadata":{{"resourceVersion":"1","continue":"{}"}}}}"#, "c".repeat(70_000));
+    let expected = format!("error: item #0 at byte {}: the list's metadata does not read: ", body.len() - 1);
+    check_list(&body, &[&format!("{expected}its fields have the wrong types")]);
+    let mut reader = ListReader::new(pod_type(), Limits::default());
+    let mut read = |piece: &str| reader.read(piece.as_bytes(), |_| {});
+    assert_eq!((read(&body[..100]), read(&body[100..70_000])), (Ok(()), Ok(())));
+    assert!(read(&body[70_000..]).is_err());
+}
+
+#[test]
+fn what_is_no_json_is_refused_where_it_stops_being_it() {
+    let check =
+        |body: &str, expected: &str| check_list(body, &[&format!("error: item #0 at byte {expected}")]);
+    check("<html>nope</html>", "0: not JSON: expected `{`, found `<`");
+    check("\n[]", "1: not JSON: expected `{`, found `[`");
+    check("404 page not found\n", "0: not JSON: expected `{`, found `4`");
+    check("\u{1f}\u{8b}", "0: not JSON: expected `{`, found byte 0x1f");
+    check("{,}", "1: not JSON: expected a member or `}`, found `,`");
+    check(r#"{"items"[]}"#, "8: not JSON: expected `:`, found `[`");
+    check(r#"{"items":}"#, "9: not JSON: expected a value, found `}`");
+    check(r#"{"items":[]"a":1}"#, "11: not JSON: expected `,` or `}`, found `\"`");
+    check(r#"{"items":[],}"#, "12: not JSON: expected a member, found `}`");
+    check(r#"{"items":[,]}"#, "10: not JSON: expected an item, found `,`");
+    check(r#"{"items":[}"#, "10: not JSON: expected an item, found `}`");
+    check(r#"{"items":[:"#, "10: not JSON: expected an item, found `:`");
+    check(r#"{"items":[{"metadata":}]}"#, "22: not JSON: expected a value, found `}`");
+    check(r#"{"items":[{"metadata":{"name"}}]}"#, "29: not JSON: expected `:`, found `}`");
+    let comma = format!(r#"{{"items":[{A},]}}"#);
+    check_list(comma, &["ns/a@1", "error: item #1 at byte 75: not JSON: expected an item, found `]`"]);
+    let after = format!(r#"{{"items":[{A} {B}]}}"#);
+    check_list(after, &["ns/a@1", "error: item #1 at byte 75: not JSON: expected `,` or `]`, found `{`"]);
+    let behind = [&list_of(A), &b" {}"[..]].concat();
+    check_list(
+        behind,
+        &["list 10", "ns/a@1", "error: item #1 at byte 130: not JSON: expected the end, found `{`"],
+    );
+}
+
+#[test]
+fn a_list_that_ends_too_early_is_truncated_wherever_it_ends() {
+    let body = list_of(format!("{A},{B}"));
+    for end in 0..body.len() {
+        let (items, result) = read_list(&pod_type(), EVERYTHING, &body[..end]);
+        let index = u64::from(end >= 63 + A.len()) + u64::from(end > 63 + A.len() + B.len());
+        let place = Place { index, byte: end as u64 };
+        assert_eq!(result, Err(WireError { what: "item", place, problem: BodyProblem::Truncated }), "{end}");
+        assert!(items.len() <= 3);
+    }
+    check_list(&body[..100], &["list 10", "error: item #0 at byte 100: the body ends too early"]);
+    check_list("", &["error: item #0 at byte 0: the body ends too early"]);
+}
+
+// Watches
+
+#[test]
+fn every_type_of_frame_is_told_apart() {
+    let stream = format!(
+        r#"{{"type":"ADDED","object":{A}}}
+{{"type":"MODIFIED","object":{B}}}
+{{"object":{A},"type":"DELETED"}}
+{{"type":"BOOKMARK","object":{{"kind":"Pod","apiVersion":"v1","metadata":{{"resourceVersion":"9"}}}}}}
+{{"type":"ERROR","object":{{"kind":"Status","reason":"Expired","message":"too old","code":410}}}}
+"#
+    );
+    let expected =
+        ["ADDED ns/a@1", "MODIFIED ns/b@2", "DELETED ns/a@1", "BOOKMARK 9", "ERROR 410 Expired: too old"];
+    check_watch(&stream, &expected);
+    check_watch(stream.replace('\n', ""), &expected);
+    let pretty = stream.replace(r#"":"#, "\" :\n  ").replace(r#",""#, "\r\n ,\t\"").replace('{', "{ ");
+    check_watch(pretty, &expected);
+    check_watch(" \n", &[]);
+    check_watch("", &[]);
+}
+
+#[test]
+fn a_bookmark_ends_the_initial_events_only_if_it_says_true() {
+    let check = |metadata: &str, expected: &str| {
+        check_watch(format!(r#"{{"type":"BOOKMARK","object":{{"metadata":{metadata}}}}}"#), &[expected]);
+    };
+    let annotated = |value: &str| {
+        format!(r#"{{"resourceVersion":"9","annotations":{{"a":"b","k8s.io/initial-events-end":{value}}}}}"#)
+    };
+    check(&annotated(r#""true""#), "BOOKMARK 9 end");
+    check(&annotated(r#""tru\u0065""#), "BOOKMARK 9 end");
+    check(&annotated(r#""false""#), "BOOKMARK 9");
+    check(&annotated(r#""""#), "BOOKMARK 9");
+    check(&annotated("true"), "BOOKMARK 9");
+    check(r#"{"resourceVersion":"9","annotations":null}"#, "BOOKMARK 9");
+    check(r#"{"resourceVersion":"9","creationTimestamp":null}"#, "BOOKMARK 9");
+    check(r#"{"resourceVersion":""}"#, "BOOKMARK -");
+    check(r#"{"resourceVersion":9}"#, "BOOKMARK -");
+    check("{}", "BOOKMARK -");
+    check_watch(r#"{"type":"BOOKMARK"}"#, &["BOOKMARK -"]);
+    check_watch(r#"{"type":"BOOKMARK","object":null}"#, &["BOOKMARK -"]);
+}
+
+#[test]
+fn an_error_frame_says_what_it_can() {
+    let status = |object: &str| {
+        let body = format!(r#"{{"type":"ERROR","object":{object}}}"#);
+        match &read_watch(&pod_type(), EVERYTHING, body.as_bytes()) {
+            (frames, Ok(())) if frames.len() == 1 => match &frames[0] {
+                Frame::Error(status) => status.clone(),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    };
+    let too_large = status(
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Timeout: Too large","reason":"Timeout",
+        "details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large"}],"retryAfterSeconds":1},"code":504}"#,
+    );
+    assert_eq!((too_large.code, &*too_large.reason, too_large.version_too_large), (504, "Timeout", true));
+    assert_eq!(too_large.retry_after, Some(std::time::Duration::from_secs(1)));
+    assert!(status(r#"{"message":"Too large resource version: 9"}"#).version_too_large);
+    assert!(!status(r#"{"code":504,"details":{"causes":[{"reason":"Other"}]}}"#).version_too_large);
+    let check = |object: &str, expected: &str| assert_eq!(status(object).to_string(), expected, "{object}");
+    check(r#"{"reason":"Expired","message":"a \"b\""}"#, "Expired: a \"b\"");
+    check(r#"{"code":410}"#, "410");
+    check(r#"{"message":"gone","code":410,"details":null}"#, "410: gone");
+    for nothing in ["{}", "null", "[]", r#"{"code":"410"}"#, r#"{"code":70000}"#] {
+        check(nothing, "a failure without a code");
+    }
+    check_watch(r#"{"type":"ERROR"}"#, &["ERROR a failure without a code"]);
+}
+
+#[test]
+fn a_frame_that_cannot_be_used_is_skipped_and_the_next_is_read() {
+    let check = |frame: &str, expected: &str| {
+        // The place is that of the frame's bracket, not of the white space before it.
+        let stream = format!(
+            "{{\"type\":\"ADDED\",\"object\":{A}}}\n \n{frame}\n{{\"type\":\"ADDED\",\"object\":{B}}}"
+        );
+        let expected = expected.replacen("()", "(#1 at byte 93) is unreadable:", 1);
+        check_watch(stream, &["ADDED ns/a@1", &expected, "ADDED ns/b@2"]);
+    };
+    check(r#"{"type":"ADDED"}"#, "Added: object ? () it is no object");
+    check(r#"{"type":"ADDED","object":null}"#, "Added: object ? () it is no object");
+    check(r#"{"type":"DELETED","object":"a{"}"#, "Deleted: object ? () it is no object");
+    check(r#"{"type":"MODIFIED","object":[{}]}"#, "Modified: object ? () it is no object");
+    check(r#"{"type":"DELETED","object":{}}"#, "Deleted: object ? () metadata.name is missing");
+    check(
+        r#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#,
+        "Added: object a () metadata.resourceVersion is missing",
+    );
+    check(
+        r#"{"type":"ADDED","object":{"kind":"Node","metadata":{"name":"a"}}}"#,
+        "Added: object a () it is of another kind: Node",
+    );
+    check("{}", r#"Unknown(""): object ? () it is no object"#);
+    let unknown = "object ns/a () its frame is of no known type; version 1";
+    check(&format!(r#"{{"object":{A}}}"#), &format!(r#"Unknown(""): {unknown}"#));
+    check(&format!(r#"{{"type":"RENAMED","object":{A}}}"#), &format!(r#"Unknown("RENAMED"): {unknown}"#));
+    check(&format!(r#"{{"type":null,"object":{A}}}"#), &format!(r#"Unknown("null"): {unknown}"#));
+    let long = "T".repeat(500);
+    check(
+        &format!(r#"{{"type":"{long}","object":{A}}}"#),
+        &format!(r#"Unknown("{}"): {unknown}"#, &long[..63]),
+    );
+}
+
+#[test]
+fn the_last_type_and_object_of_a_frame_count() {
+    let frame = format!(r#"{{"type":"ADDED","object":{A},"x":1,"object":{B},"type":"DELETED"}}"#);
+    check_watch(frame, &["DELETED ns/b@2"]);
+}
+
+#[test]
+fn a_stream_that_is_no_stream_of_frames_is_refused() {
+    let check = |rest: &str, expected: &str| {
+        let stream = format!("{{\"type\":\"ADDED\",\"object\":{A}}}\n{rest}");
+        check_watch(stream, &["ADDED ns/a@1", &format!("error: frame #1 at byte {expected}")]);
+    };
+    check_watch("<html></html>", &["error: frame #0 at byte 0: not JSON: expected `{`, found `<`"]);
+    check("too many requests", "91: not JSON: expected `{`, found `t`");
+    check("null", "91: not JSON: expected `{`, found `n`");
+    check("}", "91: not JSON: expected `{`, found `}`");
+    check(r#"{"type"}"#, "98: not JSON: expected `:`, found `}`");
+    check(r#"{"type":"ADDED","object":{"metadata":{]"#, "129: not JSON: expected a member or `}`, found `]`");
+    check(r#"{"type":"ADDED","object":{"#, "117: the body ends too early");
+    check("{", "92: the body ends too early");
+}
+
+#[test]
+fn a_stream_that_ends_inside_a_frame_is_truncated() {
+    let frame = format!("{{\"type\":\"ADDED\",\"object\":{A}}}");
+    let stream = format!("{frame}\n{frame}\n");
+    for end in 0..=stream.len() {
+        let (frames, result) = read_watch(&pod_type(), EVERYTHING, &stream.as_bytes()[..end]);
+        let index = u64::from(end >= frame.len());
+        let inside = ![0, frame.len(), frame.len() + 1, stream.len() - 1, stream.len()].contains(&end);
+        let place = Place { index, byte: end as u64 };
+        let truncated = Err(WireError { what: "frame", place, problem: BodyProblem::Truncated });
+        assert_eq!(result, if inside { truncated } else { Ok(()) }, "{end}");
+        assert_eq!(
+            frames.len(),
+            usize::from(end >= frame.len()) + usize::from(end + 1 >= stream.len()),
+            "{end}"
+        );
+    }
+}

@@ -1,0 +1,223 @@
+//! Reading a watch stream as it arrives.
+//!
+//! Frames are JSON values, one behind the other; line ends mean nothing. A frame whose object cannot be read is handed out as
+//! [`Frame::Unreadable`] and the next one is read; only bytes that are no frame at all end the stream. The reader holds one frame.
+
+use super::members::{Members, Step};
+use super::object::{ObjectReader, Scanned};
+use super::skim::Skim;
+use super::status::Status;
+use super::{BodyProblem, Limits, ObjectProblem, Place, TypeMeta, Unreadable, WireError, keep_beginning};
+use crate::version::ResourceVersion;
+
+/// The annotation of the bookmark that closes the initial events of a watch-list.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// One message of a watch stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Frame {
+    /// An object appeared.
+    Added(Scanned),
+    /// An object changed.
+    Modified(Scanned),
+    /// An object went away, or left the selector; this is its last state.
+    Deleted(Scanned),
+    /// The stream has come as far as this version.
+    Bookmark {
+        /// The version, if the bookmark had a readable one.
+        version: Option<ResourceVersion>,
+        /// Whether the initial events of a watch-list end here.
+        initial_events_end: bool,
+    },
+    /// The server ends the stream.
+    Error(Status),
+    /// A frame whose object was skipped.
+    Unreadable(FrameKind, Unreadable),
+}
+
+/// What a frame says it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FrameKind {
+    /// `ADDED`
+    Added,
+    /// `MODIFIED`
+    Modified,
+    /// `DELETED`
+    Deleted,
+    /// `BOOKMARK`
+    Bookmark,
+    /// `ERROR`
+    Error,
+    /// A type nobody knows, or none.
+    Unknown(Box<str>),
+}
+
+impl FrameKind {
+    fn read(raw: &[u8]) -> Self {
+        match raw {
+            b"\"ADDED\"" => Self::Added,
+            b"\"MODIFIED\"" => Self::Modified,
+            b"\"DELETED\"" => Self::Deleted,
+            b"\"BOOKMARK\"" => Self::Bookmark,
+            b"\"ERROR\"" => Self::Error,
+            other => Self::Unknown(String::from_utf8_lossy(other).replace('"', "").into()),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Members,
+    Type,
+    Object,
+    Skipped,
+}
+
+/// Reads one watch stream.
+#[derive(Debug)]
+pub struct WatchReader {
+    types: TypeMeta,
+    at: At,
+    members: Members,
+    object: ObjectReader,
+    skim: Skim,
+    /// The value of `type`, as sent.
+    kind: Vec<u8>,
+    saw_object: bool,
+    place: Place,
+    /// Where the current frame began.
+    frame_start: u64,
+}
+
+/// The longest `type` that is believed.
+const LONGEST_TYPE: usize = 64;
+
+impl WatchReader {
+    /// A reader for a watch on objects of this type.
+    pub fn new(types: TypeMeta, limits: Limits) -> Self {
+        Self {
+            object: ObjectReader::new(&types, limits.object_bytes),
+            types,
+            at: At::Members,
+            members: Members::new(),
+            skim: Skim::new(),
+            kind: Vec::new(),
+            saw_object: false,
+            place: Place { index: 0, byte: 0 },
+            frame_start: 0,
+        }
+    }
+
+    /// Reads the next chunk, handing each frame it completes to `on`.
+    pub fn read(&mut self, chunk: &[u8], mut on: impl FnMut(Frame)) -> Result<(), WireError> {
+        let base = self.place.byte;
+        let mut at = 0;
+        while at < chunk.len() {
+            let result = self.step(chunk, &mut at, base, &mut on);
+            self.place.byte = base + at as u64;
+            result.map_err(|problem| self.error(problem))?;
+        }
+        Ok(())
+    }
+
+    /// Says that the stream is over; an error if that happened inside a frame.
+    pub fn finish(&self) -> Result<(), WireError> {
+        if self.members.is_fresh() { Ok(()) } else { Err(self.error(BodyProblem::Truncated)) }
+    }
+
+    fn error(&self, problem: BodyProblem) -> WireError {
+        WireError { what: "frame", place: self.place, problem }
+    }
+
+    fn step(
+        &mut self,
+        chunk: &[u8],
+        at: &mut usize,
+        base: u64,
+        on: &mut impl FnMut(Frame),
+    ) -> Result<(), BodyProblem> {
+        match self.at {
+            At::Members => {
+                if self.members.is_fresh() {
+                    if chunk[*at].is_ascii_whitespace() {
+                        *at += 1;
+                        return Ok(());
+                    }
+                    self.frame_start = base + *at as u64;
+                }
+                match self.members.next(chunk, at)? {
+                    Step::NeedMore => {}
+                    Step::End => self.finish_frame(on),
+                    Step::Value => self.enter(chunk[*at]),
+                }
+            }
+            At::Object => {
+                if self.object.feed(chunk, at)? {
+                    self.at = At::Members;
+                }
+            }
+            At::Type | At::Skipped => {
+                let rest = &chunk[*at..];
+                let end = self.skim.feed(rest);
+                let part = &rest[..end.unwrap_or(rest.len())];
+                if self.at == At::Type {
+                    keep_beginning(&mut self.kind, part, LONGEST_TYPE);
+                }
+                *at += part.len();
+                if end.is_some() {
+                    self.at = At::Members;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, first: u8) {
+        self.at = match self.members.name() {
+            b"type" => {
+                self.kind.clear();
+                At::Type
+            }
+            b"object" if first == b'{' => {
+                self.object.reset();
+                self.saw_object = true;
+                At::Object
+            }
+            _ => At::Skipped,
+        };
+    }
+
+    fn finish_frame(&mut self, on: &mut impl FnMut(Frame)) {
+        on(self.frame());
+        self.kind.clear();
+        self.object.reset();
+        self.saw_object = false;
+        self.place.index += 1;
+    }
+
+    fn frame(&self) -> Frame {
+        let kind = FrameKind::read(&self.kind);
+        match kind {
+            FrameKind::Error => Frame::Error(Status::from_json(self.object.bytes()).unwrap_or_default()),
+            FrameKind::Bookmark => Frame::Bookmark {
+                version: self.object.version(),
+                initial_events_end: self.object.annotation(INITIAL_EVENTS_END).as_deref() == Some("true"),
+            },
+            _ if !self.saw_object => self.unreadable(kind, ObjectProblem::NotAnObject),
+            _ => match (self.object.take_object(&self.types), &kind) {
+                (Ok(object), FrameKind::Added) => Frame::Added(object),
+                (Ok(object), FrameKind::Modified) => Frame::Modified(object),
+                (Ok(object), FrameKind::Deleted) => Frame::Deleted(object),
+                (Ok(_), _) => self.unreadable(kind, ObjectProblem::UnknownFrame),
+                (Err(problem), _) => self.unreadable(kind, problem),
+            },
+        }
+    }
+
+    fn unreadable(&self, kind: FrameKind, problem: ObjectProblem) -> Frame {
+        let place = Place { index: self.place.index, byte: self.frame_start };
+        let unreadable =
+            Unreadable { key: self.object.key(), version: self.object.version(), place, problem };
+        Frame::Unreadable(kind, unreadable)
+    }
+}
