@@ -1,16 +1,21 @@
 //! The pure heart of `informer`: everything that decides, and nothing that waits.
 
+pub mod delta;
 pub mod key;
 pub mod object;
 pub mod reflector;
 pub mod scope;
 pub mod selector;
+pub mod store;
+mod sync;
 pub mod version;
 pub mod wire;
 
+pub use delta::{Batch, Closed, Deleted, Delta, DeltaFifo, FifoLimits, ListenerId, Replaced};
 pub use key::{Key, ParseKeyError};
 pub use object::{DecodeError, Entry, Object, Retention, Typed};
 pub use scope::Scope;
 pub use selector::{FieldSelector, LabelSelector, SelectorError};
+pub use store::{Applied, BuiltIndex, Change, Index, IndexHandle, Snapshot, StoreReader, StoreWriter};
 pub use version::ResourceVersion;
 pub use wire::{Encoding, FieldPath, FieldPathError, Labels, OwnerReference, TypeMeta};

@@ -1,0 +1,65 @@
+//! What the writer reports after a batch: changes to tell, and what was refused.
+
+use super::Snapshot;
+use crate::delta::ListenerId;
+use crate::key::Key;
+use crate::object::Entry;
+use std::sync::Arc;
+
+/// One thing that became different in the cache, in the order in which it is to be told.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// A key that was not there is there.
+    Added(Arc<Entry>),
+    /// A newer state of an object that was there.
+    Updated {
+        /// What was there.
+        old: Arc<Entry>,
+        /// What is there now.
+        new: Arc<Entry>,
+    },
+    /// A key is gone.
+    Deleted {
+        /// Its last known state.
+        last: Arc<Entry>,
+        /// Whether the deletion itself was seen; otherwise it is inferred from an absence.
+        observed: bool,
+    },
+    /// Everything in this state is to be told again to these listeners.
+    Resync {
+        /// Who is due.
+        due: Arc<[ListenerId]>,
+        /// What to tell.
+        objects: Snapshot,
+    },
+}
+
+impl Change {
+    /// The key concerned; `None` for a resync.
+    pub fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Added(entry) | Self::Updated { new: entry, .. } | Self::Deleted { last: entry, .. } => {
+                Some(entry.key())
+            }
+            Self::Resync { .. } => None,
+        }
+    }
+}
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Applied {
+    /// What to tell, in order. The published state already contains it all.
+    pub changes: Vec<Change>,
+    /// Deltas that were older than, or equal to, what the cache holds, and dropped (C1).
+    pub outdated: u64,
+    /// Deletions of keys that the cache does not hold.
+    pub unknown_deletes: u64,
+    /// Items that a list contained more than once.
+    pub duplicates: u64,
+    /// Objects that could not be read.
+    pub unreadable: u64,
+    /// Whether a list lay behind what the cache had seen before (C1): the server was restored from a backup.
+    pub rewound: bool,
+}

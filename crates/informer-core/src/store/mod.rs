@@ -1,0 +1,21 @@
+//! The cache: objects by key, indexes beside them, published as snapshots.
+//!
+//! One [`StoreWriter`] applies deltas and publishes a new state after each batch; any number of [`StoreReader`]s look at the newest
+//! state, or hold a [`Snapshot`] of it, without ever waiting (C5). The writer says exactly what changed, as [`Change`]s, after the state
+//! that contains the change is published (C4). Nothing here is generic over the kind, and nothing here talks to a server.
+
+mod change;
+mod index;
+mod objects;
+mod pages;
+mod replace;
+mod snapshot;
+mod writer;
+
+pub use change::{Applied, Change};
+pub use index::{Index, IndexHandle};
+pub use snapshot::{BuiltIndex, Snapshot, StoreReader};
+pub use writer::StoreWriter;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! Publishing and reading under every schedule that the model checker tries: `cargo test -p informer-core --features shuttle --test shuttle`.
+//!
+//! One writer applies batches and installs an index that another thread built; two readers look on. The cell of `src/sync.rs` is then
+//! made of the checker's primitives. The model is small: all objects change together, so a snapshot that mixes two states shows at once.
+#![cfg(feature = "shuttle")]
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
+use informer_core::wire::{Limits, ListItem, ListReader};
+use informer_core::{
+    Delta, Encoding, Entry, Index, IndexHandle, Key, Object, Replaced, ResourceVersion, Retention, Scope,
+    Snapshot, StoreReader, StoreWriter, TypeMeta,
+};
+use serde::Deserialize;
+use shuttle::sync::mpsc;
+use shuttle::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const SCHEDULES: usize = 2000;
+const NAMES: [&str; 3] = ["x", "y", "z"];
+
+/// The objects in the state of this round: all with its number as version, field and label.
+fn entries(round: u64, retention: Retention) -> Vec<Arc<Entry>> {
+    let item = |name: &&str| {
+        format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"a","uid":"u","resourceVersion":"{round}","labels":{{"round":"{round}"}}}},"spec":{{"round":{round}}}}}"#
+        )
+    };
+    let items = NAMES.iter().map(item).collect::<Vec<_>>().join(",");
+    let body = format!(r#"{{"metadata":{{"resourceVersion":"{round}"}},"items":[{items}]}}"#);
+    let mut entries = Vec::new();
+    let on = |item| {
+        if let ListItem::Object(object) = item {
+            entries.push(Arc::new(Entry::new(object, Encoding::Json, retention)));
+        }
+    };
+    ListReader::new(TypeMeta::new("v1", "Thing"), Limits::default()).read(body.as_bytes(), on).unwrap();
+    entries
+}
+
+fn list(round: u64, retention: Retention) -> Delta {
+    let (scope, version) = (Scope::All, ResourceVersion::new(&round.to_string()));
+    Delta::Replaced(Replaced { scope, version, entries: entries(round, retention), unreadable: Vec::new() })
+}
+
+fn batch(round: u64, retention: Retention) -> Vec<Delta> {
+    entries(round, retention).into_iter().map(Delta::Updated).collect()
+}
+
+/// C5: all answers of one snapshot agree with each other and with its version. Returns the round that it shows.
+#[track_caller]
+fn check(snapshot: &Snapshot, indexes: &[IndexHandle]) -> u64 {
+    let Some(version) = snapshot.version() else {
+        assert!(snapshot.is_empty(), "objects without a version");
+        return 0;
+    };
+    let keys = NAMES.map(|name| Key::new("a", name));
+    assert_eq!(snapshot.len(), keys.len());
+    for (entry, key) in snapshot.list().zip(&keys) {
+        assert_eq!((entry.key(), &entry.head().version), (key, version), "object and version");
+        assert!(Arc::ptr_eq(entry, snapshot.get(key).unwrap()), "walk and look-up");
+    }
+    for index in indexes {
+        assert_eq!(snapshot.index_values(index), [version.as_str().into()], "values of {}", index.name());
+        assert_eq!(snapshot.index_keys(index, version.as_str()), keys, "keys in {}", index.name());
+    }
+    version.as_str().parse().unwrap()
+}
+
+/// Looks at the store a few times: what it shows never goes back, and what is held never changes.
+fn watch(reader: &StoreReader, indexes: &[IndexHandle]) {
+    let mut newest = 0;
+    for _ in 0..3 {
+        let held = reader.snapshot();
+        let round = check(&held, indexes);
+        assert!(round >= newest, "C5: {round} behind {newest}");
+        let one =
+            reader.get(&Key::new("a", "y")).map_or(0, |entry| entry.head().version.as_str().parse().unwrap());
+        assert!(one >= round, "C5: a look-up shows {one} behind {round}");
+        thread::yield_now();
+        assert_eq!(check(&held, indexes), round, "a held snapshot");
+        newest = round;
+    }
+}
+
+fn publish_and_read() {
+    let label = Index::label("round").into_handle().unwrap();
+    let field = Index::field("spec.round").into_handle().unwrap();
+    let (mut writer, reader) = StoreWriter::new([Scope::All]);
+    writer.add_index(label.clone());
+    let indexes = [label, field.clone()];
+
+    let readers = [(); 2].map(|()| {
+        let (reader, indexes) = (reader.clone(), indexes.clone());
+        thread::spawn(move || watch(&reader, &indexes))
+    });
+    let (built, to_install) = mpsc::channel();
+    let builder = thread::spawn({
+        let reader = reader.clone();
+        move || built.send(reader.build_index(field)).unwrap()
+    });
+
+    writer.apply(&Scope::All, [list(1, Retention::Bytes)]);
+    writer.apply(&Scope::All, batch(2, Retention::Bytes));
+    // Built from some state between nothing and the newest.
+    writer.install_index(to_install.recv().unwrap());
+    writer.apply(&Scope::All, batch(3, Retention::Bytes));
+    writer.apply(&Scope::All, [list(4, Retention::Bytes)]);
+    writer.check_invariants();
+
+    assert_eq!(check(&reader.snapshot(), &indexes), 4);
+    assert!(reader.snapshot().has_index(&indexes[1]));
+    for thread in readers {
+        thread.join().unwrap();
+    }
+    builder.join().unwrap();
+    assert!(!writer.release(), "nobody holds an old state any more");
+}
+
+/// How many views were dropped by the writer's thread, and by others.
+static BY_WRITER: AtomicUsize = AtomicUsize::new(0);
+static BY_OTHERS: AtomicUsize = AtomicUsize::new(0);
+
+/// A decoded object that tells who takes it apart. Kept by its entry, so it goes when the entry goes.
+#[derive(Deserialize)]
+struct Witness {}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        let by_writer = thread::current().name() == Some("writer");
+        if by_writer { &BY_WRITER } else { &BY_OTHERS }.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Retired states: they live while a reader holds them, and only the writer takes them apart.
+fn retire() {
+    BY_WRITER.store(0, Ordering::Relaxed);
+    BY_OTHERS.store(0, Ordering::Relaxed);
+    let (mut writer, reader) = StoreWriter::new([Scope::All]);
+    let seen = |deltas: Vec<Delta>| {
+        for delta in &deltas {
+            if let Delta::Updated(entry) = delta {
+                Object::<Witness>::new(Arc::clone(entry)).typed().unwrap();
+            }
+        }
+        deltas
+    };
+    let readers = [(); 2].map(|()| {
+        let reader = reader.clone();
+        thread::spawn(move || {
+            for _ in 0..2 {
+                let held = reader.snapshot();
+                thread::yield_now();
+                check(&held, &[]);
+            }
+        })
+    });
+    let writing = thread::Builder::new().name("writer".to_owned()).spawn(move || {
+        writer.apply(&Scope::All, [list(1, Retention::Decoded)]);
+        for round in 2..5 {
+            writer.apply(&Scope::All, seen(batch(round, Retention::Decoded)));
+        }
+        writer
+    });
+    for thread in readers {
+        thread.join().unwrap();
+    }
+    let mut writer = writing.unwrap().join().unwrap();
+    let last = thread::Builder::new().name("writer".to_owned()).spawn(move || {
+        assert!(!writer.release(), "nobody holds an old state any more");
+        writer
+    });
+    let writer = last.unwrap().join().unwrap();
+    assert_eq!(BY_OTHERS.load(Ordering::Relaxed), 0, "an old state was taken apart by a reader");
+    assert_eq!(
+        BY_WRITER.load(Ordering::Relaxed),
+        2 * NAMES.len(),
+        "old states are gone, the newest is there"
+    );
+    assert_eq!(check(&reader.snapshot(), &[]), 4);
+    drop(writer);
+}
+
+#[test]
+fn c5_snapshots_are_whole_and_never_go_back() {
+    shuttle::check_random(publish_and_read, SCHEDULES);
+    shuttle::check_pct(publish_and_read, SCHEDULES, 3);
+}
+
+#[test]
+fn c5_only_the_writer_takes_old_states_apart() {
+    shuttle::check_random(retire, SCHEDULES);
+    shuttle::check_pct(retire, SCHEDULES, 3);
+}
