@@ -1,4 +1,10 @@
 //! The pure heart of `informer`: everything that decides, and nothing that waits.
+//!
+//! No I/O, no clock, no threads, no async runtime: time and randomness come in as parameters, and the same inputs
+//! give the same outputs. The crate `informer` drives it.
+//!
+//! Bytes go in at [`wire`], are steered by the [`reflector`] machine, queue up as deltas in a [`DeltaFifo`], and are applied by a
+//! [`StoreWriter`], which publishes snapshots for readers and says what changed.
 
 pub mod delta;
 pub mod key;
@@ -8,6 +14,7 @@ pub mod scope;
 pub mod selector;
 pub mod store;
 mod sync;
+pub mod time;
 pub mod version;
 pub mod wire;
 
@@ -17,5 +24,6 @@ pub use object::{DecodeError, Entry, Object, Retention, Typed};
 pub use scope::Scope;
 pub use selector::{FieldSelector, LabelSelector, SelectorError};
 pub use store::{Applied, BuiltIndex, Change, Index, IndexHandle, Snapshot, StoreReader, StoreWriter};
+pub use time::Moment;
 pub use version::ResourceVersion;
 pub use wire::{Encoding, FieldPath, FieldPathError, Labels, OwnerReference, TypeMeta};

@@ -1,3 +1,33 @@
-//! The list and watch machine.
+//! The list and watch machine: keeps a [`DeltaFifo`](crate::DeltaFifo) fed with what a server has, whatever the server does.
+//!
+//! [`Reflector`] is a pure machine. Its driver carries out the [`Action`]s it polls, tells it what happened with `handle_…`, and wakes it
+//! at [`Reflector::next_deadline`]. It is split by state:
+//!
+//! | state | file | left when |
+//! |---|---|---|
+//! | watch-list | `watchlist` | the initial events end (→ watching), or it is refused or stalls (→ listing) |
+//! | listing | `listing` | the last page is in (→ watching), or a page fails (→ waiting, or listing from another version) |
+//! | watching | `watching` | the stream ends (→ watching, waiting, or a new round) |
+//! | waiting | `machine` | the time has come (→ a new round, or watching) |
+//!
+//! Promises kept here: the versions of C1, the silence, back-off and hot-loop rules of C11, the states of C7.
+
+mod backoff;
+mod config;
+mod failure;
+mod listing;
+mod machine;
 mod request;
+mod state;
+mod watching;
+mod watchlist;
+
+pub use backoff::{BackoffConfig, Random};
+pub use config::{Config, WatchListPolicy};
+pub use failure::{Failure, ResponseHead, Trouble};
+pub use machine::{Action, Reflector};
 pub use request::{Consistency, ListRequest, StreamId, WatchRequest, WatchStart};
+pub use state::{Asked, Counters, Report, State};
+
+#[cfg(test)]
+mod tests;

@@ -124,7 +124,10 @@ mod tests {
         let at_nine = Consistency::NotOlderThan(ResourceVersion::new("9"));
         let list = ListRequest::new(at_nine.clone(), Some(500));
         assert_eq!(text(list.query()), "limit=500&resourceVersion=9&resourceVersionMatch=NotOlderThan");
-        assert_eq!(text(ListRequest::new(Consistency::Any, Some(500)).query()), "limit=500&resourceVersion=0");
+        assert_eq!(
+            text(ListRequest::new(Consistency::Any, Some(500)).query()),
+            "limit=500&resourceVersion=0"
+        );
         assert_eq!(text(ListRequest::new(Consistency::MostRecent, None).query()), "");
         let next = ListRequest { continue_token: Some("abc".into()), ..list };
         assert_eq!(text(next.query()), "limit=500&continue=abc");
@@ -132,11 +135,14 @@ mod tests {
 
     #[test]
     fn a_watch_asks_for_bookmarks_and_says_how_long() {
-        let watch = WatchRequest::new(WatchStart::After(ResourceVersion::new("7")), Duration::from_secs(300));
-        assert_eq!(text(watch.query()), "watch=1&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion=7");
+        let watch = WatchRequest::new(WatchStart::After(ResourceVersion::new("7")), Duration::from_mins(5));
+        assert_eq!(
+            text(watch.query()),
+            "watch=1&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion=7"
+        );
         let start = WatchStart::InitialEvents(Consistency::MostRecent);
         assert_eq!(
-            text(WatchRequest::new(start, Duration::from_secs(300)).query()),
+            text(WatchRequest::new(start, Duration::from_mins(5)).query()),
             "watch=1&allowWatchBookmarks=true&timeoutSeconds=300&sendInitialEvents=true&\
              resourceVersionMatch=NotOlderThan&resourceVersion="
         );

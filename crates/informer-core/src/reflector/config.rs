@@ -1,0 +1,68 @@
+//! What a reflector is told at its birth.
+
+use super::backoff::BackoffConfig;
+use crate::object::Retention;
+use crate::scope::Scope;
+use crate::wire::{Limits, TypeMeta};
+use std::time::Duration;
+
+/// Whether the initial set is asked for as a stream (watch-list) or as a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum WatchListPolicy {
+    /// As a stream, until this server shows that it cannot.
+    #[default]
+    Auto,
+    /// Always as a list.
+    Never,
+}
+
+/// The settings of one reflector. The defaults suit a production cluster.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Config {
+    /// Type of the objects.
+    pub types: TypeMeta,
+    /// What it reflects.
+    pub scope: Scope,
+    /// What the cache keeps of each object.
+    pub retention: Retention,
+    /// What is refused.
+    pub limits: Limits,
+    /// Whether to stream the initial set.
+    pub watch_list: WatchListPolicy,
+    /// Items per page, for every list. By default only lists that may reach the server's storage are paged.
+    pub page_size: Option<u32>,
+    /// The shortest time a watch asks for; the longest is twice that.
+    pub watch_timeout: Duration,
+    /// How waits grow after failures.
+    pub backoff: BackoffConfig,
+    /// How long to wait before asking again for what is forbidden or not served; stretched by up to twice.
+    pub slow_retry: Duration,
+    /// A watch-list that brings next to nothing new for so long has stalled.
+    pub watch_list_stall: Duration,
+    /// A request without response headers for so long has failed. A source should have given up before.
+    pub answer_deadline: Duration,
+    /// A list whose body brings nothing for so long has stalled.
+    pub list_stall: Duration,
+}
+
+impl Config {
+    /// The defaults, for objects of this type in this scope.
+    pub fn new(types: TypeMeta, scope: Scope) -> Self {
+        Self {
+            types,
+            scope,
+            retention: Retention::default(),
+            limits: Limits::default(),
+            watch_list: WatchListPolicy::default(),
+            page_size: None,
+            watch_timeout: Duration::from_mins(5),
+            backoff: BackoffConfig::default(),
+            slow_retry: Duration::from_secs(30),
+            watch_list_stall: Duration::from_secs(10),
+            answer_deadline: Duration::from_mins(2),
+            list_stall: Duration::from_mins(1),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The set as a list, page by page.
+
+use super::config::Config;
+use super::failure::{Failure, Refusal, ResponseHead, Trouble};
+use super::machine::{Answer, Next, Phase, Reflector};
+use super::request::{Consistency, ListRequest, StreamId};
+use super::state::{Asked, Report, State};
+use crate::delta::{Delta, Replaced};
+use crate::object::Entry;
+use crate::time::Moment;
+use crate::version::ResourceVersion;
+use crate::wire::{ListItem, ListMeta, ListReader, ObjectProblem, Unreadable};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The page size of lists that may reach the server's storage.
+const PAGE_SIZE: u32 = 500;
+/// So many empty pages in a row are believed.
+const MOST_EMPTY_PAGES: u32 = 3;
+
+/// A list that is coming in.
+#[derive(Debug)]
+pub(super) struct Listing {
+    pub(super) id: StreamId,
+    /// The request of the current page.
+    request: ListRequest,
+    answer: Answer<Box<ListReader>>,
+    /// The metadata of the current page.
+    meta: Option<ListMeta>,
+    /// The version of the first page: later pages repeat it, and if one should not, the earlier loses nothing.
+    version: Option<ResourceVersion>,
+    /// The tokens of the pages so far.
+    tokens: BTreeSet<Box<str>>,
+    /// Items so far, of whatever kind; those before the current page; and pages in a row that brought none.
+    items: u64,
+    before_page: u64,
+    empty_pages: u32,
+    /// The pages took too long once: everything was asked for at once instead.
+    unpaged: bool,
+    /// How many objects there are in all; the server says it with each page but the last.
+    total: Option<u64>,
+    entries: Vec<Arc<Entry>>,
+    unreadable: Vec<Unreadable>,
+}
+
+impl Listing {
+    fn new(id: StreamId, request: ListRequest) -> Self {
+        Self {
+            id,
+            request,
+            answer: Answer::Awaited,
+            meta: None,
+            version: None,
+            tokens: BTreeSet::new(),
+            items: 0,
+            before_page: 0,
+            empty_pages: 0,
+            unpaged: false,
+            total: None,
+            entries: Vec::new(),
+            unreadable: Vec::new(),
+        }
+    }
+
+    pub(super) fn open(&mut self, now: Moment, head: ResponseHead, config: &Config) {
+        self.answer = if head.is_success() && !head.is_foreign() {
+            Answer::Body(Box::new(ListReader::new(config.types.clone(), config.limits)))
+        } else {
+            Answer::Refused(Refusal::new(now, head))
+        };
+    }
+
+    pub(super) fn refused(&self) -> Option<&Refusal> {
+        self.answer.refused()
+    }
+
+    /// A body that has begun must go on.
+    pub(super) fn deadline(&self, config: &Config, last_contact: Moment) -> Option<Moment> {
+        (!self.is_awaited()).then(|| last_contact + config.list_stall)
+    }
+
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(self.answer, Answer::Awaited)
+    }
+
+    pub(super) fn state(&self) -> State {
+        match self.done() {
+            0 => State::Connecting,
+            done => State::Listing { done, total: self.total },
+        }
+    }
+
+    /// Objects so far, readable or not.
+    fn done(&self) -> u64 {
+        (self.entries.len() + self.unreadable.len()) as u64
+    }
+}
+
+impl Reflector {
+    pub(super) fn begin_list(&mut self, now: Moment) {
+        let consistency = self.consistency(Consistency::Any);
+        let reaches_storage = self.pages_at_any || !matches!(consistency, Consistency::NotOlderThan(_));
+        let limit = self.config.page_size.or(reaches_storage.then_some(PAGE_SIZE));
+        self.send_first_page(now, ListRequest::new(consistency, limit));
+    }
+
+    fn send_first_page(&mut self, now: Moment, request: ListRequest) {
+        let id = self.send_list(now, request.clone());
+        self.phase = Phase::Listing(Listing::new(id, request));
+    }
+
+    pub(super) fn list_bytes(&mut self, now: Moment, chunk: &[u8]) {
+        let Phase::Listing(listing) = &mut self.phase else { return };
+        let mut items = Vec::new();
+        let outcome = match &mut listing.answer {
+            Answer::Body(reader) => reader.read(chunk, |item| items.push(item)),
+            Answer::Refused(refusal) => {
+                if refusal.read(chunk) {
+                    let failure = refusal.failure();
+                    self.cancel_stream();
+                    self.list_failed(now, failure);
+                }
+                return;
+            }
+            Answer::Awaited => return,
+        };
+        for item in items {
+            self.list_item(item);
+        }
+        if let Err(error) = outcome {
+            self.cancel_stream();
+            self.list_failed(now, Failure::from(&error));
+        }
+    }
+
+    fn list_item(&mut self, item: ListItem) {
+        let entry = match item {
+            ListItem::Object(scanned) => Ok(self.entry(scanned)),
+            other => Err(other),
+        };
+        let Phase::Listing(listing) = &mut self.phase else { return };
+        match entry {
+            Ok(entry) => {
+                listing.items += 1;
+                listing.entries.push(entry);
+            }
+            Err(ListItem::Meta(meta)) => {
+                listing.version.get_or_insert_with(|| meta.version.clone());
+                listing.meta = Some(meta);
+            }
+            Err(ListItem::Unreadable(unreadable)) => {
+                listing.items += 1;
+                // The key and version of another kind's object say nothing about this cache.
+                if !matches!(unreadable.problem, ObjectProblem::OtherKind { .. }) {
+                    listing.unreadable.push(unreadable.clone());
+                }
+                self.counters.unreadable += 1;
+                self.report(Report::Unreadable(unreadable));
+            }
+            Err(ListItem::Object(_)) => {}
+        }
+    }
+
+    pub(super) fn list_end(&mut self, now: Moment) {
+        let Phase::Listing(listing) = &mut self.phase else { return };
+        let problem = match &listing.answer {
+            Answer::Awaited => Some(Failure::transient("the answer ended before it began")),
+            Answer::Refused(refusal) => Some(refusal.failure()),
+            Answer::Body(reader) => reader.finish().err().map(|error| Failure::from(&error)),
+        };
+        if let Some(failure) = problem {
+            return self.list_failed(now, failure);
+        }
+        let Some(ListMeta { continue_token: Some(token), remaining, .. }) = listing.meta.take() else {
+            return self.list_complete(now);
+        };
+        // What remains is counted from the end of a page.
+        listing.total = remaining.map(|remaining| remaining + listing.done()).or(listing.total);
+        let before = std::mem::replace(&mut listing.before_page, listing.items);
+        listing.empty_pages = if listing.items == before { listing.empty_pages + 1 } else { 0 };
+        // C11: pages that go round in a circle, or bring nothing, would be asked for without end and without pause.
+        if !listing.tokens.insert(token.clone()) {
+            self.list_failed(now, Failure::transient("the list's pages go round in a circle"));
+        } else if listing.empty_pages > MOST_EMPTY_PAGES {
+            let failure = Failure::transient("the list's pages are empty and do not end");
+            if listing.unpaged { self.list_failed(now, failure) } else { self.list_unpaged(now, failure) }
+        } else {
+            self.next_page(now, token);
+        }
+    }
+
+    fn next_page(&mut self, now: Moment, token: Box<str>) {
+        let Phase::Listing(listing) = &self.phase else { return };
+        let limit = listing.request.limit.or(Some(PAGE_SIZE));
+        let request = ListRequest { continue_token: Some(token), limit, ..listing.request.clone() };
+        self.pages_at_any |= request.consistency == Consistency::Any;
+        let id = self.send_list(now, request.clone());
+        if let Phase::Listing(listing) = &mut self.phase {
+            listing.id = id;
+            listing.request = request;
+            listing.answer = Answer::Awaited;
+        }
+    }
+
+    fn list_complete(&mut self, now: Moment) {
+        let Phase::Listing(listing) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
+        let Some(version) = listing.version else {
+            return self.wait(now, Asked::List, Next::Round, Failure::transient("the list has no version"));
+        };
+        let consistent = listing.request.consistency == Consistency::MostRecent;
+        // C1: only a consistent list is the truth when it lies behind what was seen. Anything else that goes back is asked again.
+        if !consistent && self.position.as_ref().is_some_and(|position| version.is_before(position)) {
+            let text = format!("the list is older than asked for: {version}");
+            let failure = Failure { trouble: Trouble::VersionTooLarge, ..Failure::transient(text) };
+            return self.set_refused(now, Asked::List, consistent, failure);
+        }
+        if let Some(because) = self.capability.refused_this_round.take() {
+            self.abandon_watch_list(because);
+        }
+        self.note_set(now, version.clone(), consistent);
+        let scope = self.config.scope.clone();
+        let (entries, unreadable) = (listing.entries, listing.unreadable);
+        self.push(Delta::Replaced(Replaced { scope, version, entries, unreadable }));
+        self.begin_watch(now);
+    }
+
+    pub(super) fn list_failed(&mut self, now: Moment, failure: Failure) {
+        let Phase::Listing(listing) = &self.phase else { return };
+        let consistent = listing.request.consistency == Consistency::MostRecent;
+        let token_expired = failure.trouble == Trouble::Expired && listing.request.continue_token.is_some();
+        if token_expired && !listing.unpaged {
+            self.counters.expired += 1;
+            return self.list_unpaged(now, failure);
+        }
+        self.set_refused(now, Asked::List, consistent, failure);
+    }
+
+    /// Pages lead nowhere: everything at once, from where the first page was asked. Once: a server that pages nevertheless could go on
+    /// like this for ever.
+    fn list_unpaged(&mut self, now: Moment, failure: Failure) {
+        let Phase::Listing(listing) = &self.phase else { return };
+        let request = ListRequest::new(listing.request.consistency.clone(), None);
+        self.report_failure(Asked::List, failure, std::time::Duration::ZERO);
+        self.send_first_page(now, request);
+        if let Phase::Listing(listing) = &mut self.phase {
+            listing.unpaged = true;
+        }
+    }
+
+    /// A list or watch-list was refused. A version the server cannot serve is dropped, once and at once; anything else waits.
+    pub(super) fn set_refused(&mut self, now: Moment, asked: Asked, consistent: bool, failure: Failure) {
+        let version_trouble = matches!(failure.trouble, Trouble::Expired | Trouble::VersionTooLarge);
+        self.counters.expired += u64::from(failure.trouble == Trouble::Expired);
+        // A version that the server does not even accept is as good as one that it cannot serve, but not worth a second request at once.
+        let rejected = failure.trouble == Trouble::Rejected && !consistent;
+        self.version_unavailable |= version_trouble || rejected;
+        if !version_trouble || consistent {
+            return self.wait(now, asked, Next::Round, failure);
+        }
+        self.report_failure(asked, failure, std::time::Duration::ZERO);
+        match asked {
+            Asked::WatchList => self.begin_watch_list(now),
+            Asked::List | Asked::Watch => self.begin_list(now),
+        }
+    }
+}

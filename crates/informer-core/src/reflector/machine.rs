@@ -1,0 +1,443 @@
+//! The reflector as its driver sees it, and what all its states share.
+
+use super::backoff::{Backoff, Random};
+use super::config::{Config, WatchListPolicy};
+use super::failure::{Failure, Refusal, ResponseHead, Trouble};
+use super::listing::Listing;
+use super::request::{Consistency, ListRequest, StreamId, WatchRequest};
+use super::state::{Asked, Counters, Report, State};
+use super::watching::{Stream, Watching};
+use super::watchlist::{Capability, WatchListing};
+use crate::delta::Delta;
+use crate::object::Entry;
+use crate::store::StoreReader;
+use crate::time::Moment;
+use crate::version::ResourceVersion;
+use crate::wire::{Encoding, Scanned};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the driver is to do.
+#[derive(Debug)]
+pub enum Action {
+    /// Send this list request; what comes back belongs to the stream with this id.
+    List(StreamId, ListRequest),
+    /// Send this watch request.
+    Watch(StreamId, WatchRequest),
+    /// Give up this request.
+    Cancel(StreamId),
+    /// Append this to the queue.
+    Push(Delta),
+    /// Tell people.
+    Report(Report),
+}
+
+/// How far the answer to a request has come.
+#[derive(Debug)]
+pub(super) enum Answer<R> {
+    Awaited,
+    /// Headers said success.
+    Body(R),
+    /// Headers said something else; the reason is coming in.
+    Refused(Refusal),
+}
+
+impl<R> Answer<R> {
+    pub(super) fn refused(&self) -> Option<&Refusal> {
+        if let Self::Refused(refusal) = self { Some(refusal) } else { None }
+    }
+}
+
+/// What happens when a wait is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The set is asked for anew.
+    Round,
+    /// The watch goes on where it was.
+    Watch,
+}
+
+#[derive(Debug)]
+pub(super) enum Phase {
+    Idle,
+    WatchListing(WatchListing),
+    Listing(Listing),
+    Watching(Watching),
+    Waiting { until: Moment, next: Next, failure: Failure },
+    Stopped,
+}
+
+/// Keeps a queue fed with what a server has.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact learnt from the server, not a state")]
+pub struct Reflector {
+    pub(super) config: Config,
+    pub(super) phase: Phase,
+    /// The version of the newest state that was handed on. Only ever a version that the server reported as such.
+    pub(super) position: Option<ResourceVersion>,
+    /// Set when a list or watch-list failed because of its version; the next one asks for the newest state instead.
+    pub(super) version_unavailable: bool,
+    /// Whether a watch-list can be had.
+    pub(super) capability: Capability,
+    /// A list at "any version" came in pages: there is no watch cache in front of the storage, so lists are paged from now on.
+    pub(super) pages_at_any: bool,
+    /// The longest time between two bookmarks so far.
+    pub(super) bookmark_gap: Option<Duration>,
+    /// Watches in a row that ended early without having brought anything.
+    pub(super) barren_watches: u32,
+    /// A position was lost and no watch has been healthy since.
+    pub(super) expired_since_health: bool,
+    /// When the server was last heard.
+    pub(super) last_contact: Moment,
+    /// When the cache was last known to be current: a live watch was heard, or a set was complete.
+    pub(super) last_current: Moment,
+    /// When the open request was sent.
+    sent: Moment,
+    /// When the server last said something about its state: a frame of a watch, or a complete set.
+    pub(super) last_news: Moment,
+    pub(super) synced: bool,
+    pub(super) backoff: Backoff,
+    pub(super) random: Random,
+    pub(super) counters: Counters,
+    next_stream: u64,
+    actions: VecDeque<Action>,
+    /// What the cache holds already: an equal entry is used again instead of a second copy.
+    known: Option<StoreReader>,
+}
+
+impl Reflector {
+    /// A reflector that has not started. `known` is the cache it feeds, if there is one; entries that a relist finds unchanged are
+    /// taken from there, so that a relist does not hold everything twice.
+    pub fn new(config: Config, seed: u64, known: Option<StoreReader>) -> Self {
+        Self {
+            backoff: Backoff::new(config.backoff),
+            config,
+            phase: Phase::Idle,
+            position: None,
+            version_unavailable: false,
+            capability: Capability::default(),
+            pages_at_any: false,
+            bookmark_gap: None,
+            barren_watches: 0,
+            expired_since_health: false,
+            last_contact: Moment::default(),
+            last_current: Moment::default(),
+            sent: Moment::default(),
+            last_news: Moment::default(),
+            synced: false,
+            random: Random::new(seed),
+            counters: Counters::default(),
+            next_stream: 0,
+            actions: VecDeque::new(),
+            known,
+        }
+    }
+
+    /// Begins; later calls do nothing.
+    pub fn start(&mut self, now: Moment) {
+        if matches!(self.phase, Phase::Idle) {
+            self.last_contact = now;
+            self.begin_round(now);
+        }
+    }
+
+    /// Ends; what arrives afterwards is ignored.
+    pub fn stop(&mut self) {
+        self.cancel_stream();
+        self.phase = Phase::Stopped;
+    }
+
+    /// The headers of a response are in.
+    pub fn handle_response(&mut self, now: Moment, id: StreamId, head: ResponseHead) {
+        if !self.is_current(id) {
+            return;
+        }
+        self.last_contact = now;
+        match &mut self.phase {
+            Phase::Listing(listing) => listing.open(now, head, &self.config),
+            Phase::WatchListing(listing) => listing.open(now, head, &self.config),
+            Phase::Watching(watching) => watching.stream.open(now, head, &self.config),
+            Phase::Idle | Phase::Waiting { .. } | Phase::Stopped => {}
+        }
+        self.note_current(now);
+    }
+
+    /// A part of a body is in.
+    pub fn handle_bytes(&mut self, now: Moment, id: StreamId, chunk: &[u8]) {
+        if !self.is_current(id) {
+            return;
+        }
+        self.last_contact = now;
+        self.note_current(now);
+        match &mut self.phase {
+            Phase::Listing(_) => self.list_bytes(now, chunk),
+            Phase::WatchListing(_) | Phase::Watching(_) => self.stream_bytes(now, id, chunk),
+            Phase::Idle | Phase::Waiting { .. } | Phase::Stopped => {}
+        }
+        self.note_current(now);
+    }
+
+    /// A body ended as it should.
+    pub fn handle_end(&mut self, now: Moment, id: StreamId) {
+        if self.is_current(id) {
+            match &self.phase {
+                Phase::Listing(_) => self.list_end(now),
+                Phase::WatchListing(_) => self.watch_list_end(now),
+                Phase::Watching(_) => self.watch_end(now),
+                Phase::Idle | Phase::Waiting { .. } | Phase::Stopped => {}
+            }
+        }
+    }
+
+    /// A request could not be sent, or its answer broke off.
+    pub fn handle_error(&mut self, now: Moment, id: StreamId, failure: Failure) {
+        if self.is_current(id) {
+            // Headers that said no count more than how their body broke off (C7: any 404 is NotServed).
+            let failure = self.refused().map_or(failure, Refusal::failure);
+            self.stream_failed(now, failure);
+        }
+    }
+
+    /// Time has passed; to be called at [`Reflector::next_deadline`], harmless at any other time.
+    pub fn handle_timeout(&mut self, now: Moment) {
+        if self.next_deadline().is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        if let Some(failure) = self.refused().map(Refusal::failure) {
+            self.cancel_stream();
+            return self.stream_failed(now, failure);
+        }
+        if self.is_awaited() {
+            self.cancel_stream();
+            let text = format!("no answer within {:?}", self.config.answer_deadline);
+            return self.stream_failed(now, Failure::transient(text));
+        }
+        match &self.phase {
+            Phase::Waiting { next: Next::Watch, .. } => self.begin_watch(now),
+            Phase::Waiting { next: Next::Round, .. } => self.begin_round(now),
+            Phase::WatchListing(_) => self.watch_list_stalled(now),
+            Phase::Listing(_) => {
+                self.cancel_stream();
+                self.stream_failed(now, Failure::transient("the body stopped coming"));
+            }
+            Phase::Watching(_) => self.watch_silent(now),
+            Phase::Idle | Phase::Stopped => {}
+        }
+    }
+
+    /// The next thing to do, if any. To be polled until `None` after every call.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When to call [`Reflector::handle_timeout`].
+    pub fn next_deadline(&self) -> Option<Moment> {
+        if let Some(refusal) = self.refused() {
+            return Some(refusal.deadline());
+        }
+        if self.is_awaited() {
+            return Some(self.sent + self.config.answer_deadline);
+        }
+        match &self.phase {
+            Phase::Waiting { until, .. } => Some(*until),
+            Phase::WatchListing(listing) => listing.deadline(&self.config),
+            Phase::Listing(listing) => listing.deadline(&self.config, self.last_contact),
+            Phase::Watching(watching) => watching.deadline(self.bookmark_gap, self.last_contact),
+            Phase::Idle | Phase::Stopped => None,
+        }
+    }
+
+    /// Where it stands (C7).
+    pub fn state(&self) -> State {
+        let stale = || State::Stale { since: self.last_current };
+        match &self.phase {
+            Phase::Stopped => State::Stopped,
+            Phase::Idle => State::NotStarted,
+            Phase::Waiting { failure, until, .. } => match failure.trouble {
+                Trouble::Forbidden => State::Forbidden { because: failure.text.clone() },
+                Trouble::NotServed => State::NotServed { because: failure.text.clone() },
+                _ => State::BackingOff { until: *until, because: failure.text.clone() },
+            },
+            Phase::Watching(watching) if watching.is_live() => State::Live,
+            _ if self.synced => stale(),
+            Phase::WatchListing(listing) => listing.state(),
+            Phase::Listing(listing) => listing.state(),
+            Phase::Watching(_) => State::Connecting,
+        }
+    }
+
+    /// How often things happened.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The version of the newest state that was handed on.
+    pub fn position(&self) -> Option<&ResourceVersion> {
+        self.position.as_ref()
+    }
+
+    /// Panics if the machine contradicts itself; for tests and simulations.
+    pub fn check_invariants(&self) {
+        assert_eq!(self.synced, self.position.is_some(), "synced exactly when there is a position");
+        assert!(!matches!(self.phase, Phase::Watching(_)) || self.synced, "a watch needs a position");
+        assert!(
+            !matches!(self.phase, Phase::Waiting { next: Next::Watch, .. }) || self.synced,
+            "only a watch can be waited for that has a position"
+        );
+    }
+
+    // What the states share.
+
+    /// Asks for the whole set.
+    pub(super) fn begin_round(&mut self, now: Moment) {
+        self.capability.refused_this_round = None;
+        if self.config.watch_list == WatchListPolicy::Auto && !self.capability.abandoned {
+            self.begin_watch_list(now);
+        } else {
+            self.begin_list(now);
+        }
+    }
+
+    /// The version to ask a complete set for. `first` is what to ask while nothing is known yet.
+    pub(super) fn consistency(&self, first: Consistency) -> Consistency {
+        match &self.position {
+            _ if self.version_unavailable => Consistency::MostRecent,
+            Some(position) => Consistency::NotOlderThan(position.clone()),
+            None => first,
+        }
+    }
+
+    /// Whatever request is open has failed.
+    pub(super) fn stream_failed(&mut self, now: Moment, failure: Failure) {
+        match &self.phase {
+            Phase::Listing(_) => self.list_failed(now, failure),
+            Phase::WatchListing(_) => self.watch_list_failed(now, failure),
+            Phase::Watching(_) => self.watch_failed(now, failure),
+            Phase::Idle | Phase::Waiting { .. } | Phase::Stopped => {}
+        }
+    }
+
+    /// Waits as long as the failure asks for, then goes on.
+    pub(super) fn wait(&mut self, now: Moment, asked: Asked, next: Next, failure: Failure) {
+        const LONGEST: Duration = Duration::from_mins(10);
+        let delay = match failure.trouble {
+            Trouble::Forbidden | Trouble::NotServed => self.random.stretch(self.config.slow_retry),
+            // Never sooner than our own back-off, however small the server's number.
+            _ => {
+                self.backoff.next(&mut self.random).max(failure.retry_after.unwrap_or_default().min(LONGEST))
+            }
+        };
+        self.report_failure(asked, failure.clone(), delay);
+        self.phase = Phase::Waiting { until: now + delay, next, failure };
+    }
+
+    pub(super) fn report_failure(&mut self, asked: Asked, failure: Failure, retry_in: Duration) {
+        self.counters.failures += 1;
+        self.report(Report::Failed { asked, failure, retry_in });
+    }
+
+    pub(super) fn report(&mut self, report: Report) {
+        self.actions.push_back(Action::Report(report));
+    }
+
+    pub(super) fn push(&mut self, delta: Delta) {
+        self.actions.push_back(Action::Push(delta));
+    }
+
+    pub(super) fn send_list(&mut self, now: Moment, request: ListRequest) -> StreamId {
+        self.counters.lists += 1;
+        self.sent = now;
+        let id = self.new_stream();
+        self.actions.push_back(Action::List(id, request));
+        id
+    }
+
+    pub(super) fn send_watch(&mut self, now: Moment, start: super::WatchStart) -> Stream {
+        let seconds = self.random.stretch(self.config.watch_timeout).as_secs();
+        let timeout = Duration::from_secs(seconds);
+        self.sent = now;
+        let id = self.new_stream();
+        self.actions.push_back(Action::Watch(id, WatchRequest::new(start, timeout)));
+        Stream::new(id, now, timeout)
+    }
+
+    fn new_stream(&mut self) -> StreamId {
+        self.next_stream += 1;
+        StreamId(self.next_stream)
+    }
+
+    /// Gives up the open request, if there is one.
+    pub(super) fn cancel_stream(&mut self) {
+        if let Some(id) = self.current() {
+            self.actions.push_back(Action::Cancel(id));
+        }
+    }
+
+    fn current(&self) -> Option<StreamId> {
+        match &self.phase {
+            Phase::Listing(listing) => Some(listing.id),
+            Phase::WatchListing(listing) => Some(listing.stream.id),
+            Phase::Watching(watching) => Some(watching.stream.id),
+            Phase::Idle | Phase::Waiting { .. } | Phase::Stopped => None,
+        }
+    }
+
+    /// Whether the open request has no response headers yet.
+    fn is_awaited(&self) -> bool {
+        match &self.phase {
+            Phase::Listing(listing) => listing.is_awaited(),
+            Phase::WatchListing(listing) => listing.stream.is_awaited(),
+            Phase::Watching(watching) => watching.stream.is_awaited(),
+            Phase::Idle | Phase::Waiting { .. } | Phase::Stopped => false,
+        }
+    }
+
+    /// A live watch was heard.
+    fn note_current(&mut self, now: Moment) {
+        if matches!(&self.phase, Phase::Watching(watching) if watching.stream.is_open()) {
+            self.last_current = now;
+        }
+    }
+
+    /// The answer to the open request, if its headers said no.
+    fn refused(&self) -> Option<&Refusal> {
+        match &self.phase {
+            Phase::Listing(listing) => listing.refused(),
+            Phase::WatchListing(listing) => listing.stream.refused(),
+            Phase::Watching(watching) => watching.stream.refused(),
+            Phase::Idle | Phase::Waiting { .. } | Phase::Stopped => None,
+        }
+    }
+
+    /// Whether something belongs to the open request; counts it otherwise.
+    pub(super) fn is_current(&mut self, id: StreamId) -> bool {
+        let current = self.current() == Some(id);
+        if !current {
+            self.counters.late += 1;
+        }
+        current
+    }
+
+    /// The entry for an object that was just read: the one in the cache if it is equal, a new one otherwise.
+    pub(super) fn entry(&self, scanned: Scanned) -> Arc<Entry> {
+        let new = Entry::new(scanned, Encoding::Json, self.config.retention);
+        let known = self.known.as_ref().and_then(|known| known.get(new.key()));
+        known.filter(|known| known.is_identical(&new)).unwrap_or_else(|| Arc::new(new))
+    }
+
+    /// A complete set was handed on: what stands in the way of the next is forgotten.
+    pub(super) fn note_set(&mut self, now: Moment, version: ResourceVersion, consistent: bool) {
+        if let Some(from) = self.position.as_ref().filter(|position| version.is_before(position)) {
+            debug_assert!(consistent, "only a consistent list may go back");
+            let rewound = Report::Rewound { from: from.clone(), to: version.clone() };
+            self.counters.rewinds += 1;
+            self.report(rewound);
+        }
+        self.counters.replaces += 1;
+        (self.last_news, self.last_current) = (now, now);
+        self.position = Some(version);
+        self.version_unavailable = false;
+        self.synced = true;
+    }
+}

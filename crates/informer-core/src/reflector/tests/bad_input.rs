@@ -1,0 +1,550 @@
+//! Bodies that are not what they should be, and objects that cannot be read (C9): they hurt only themselves.
+
+use super::check;
+
+#[test]
+fn a_list_that_ends_too_early_is_no_list() {
+    check(
+        r#"
+        with lists
+        start
+        > list limit=500 rv=0
+        200
+        bytes {"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[
+        end
+        > list failed: item #0 at byte 62: the body ends too early; again in 800ms..1.6s
+        > state backing off: item #0 at byte 62: the body ends too early
+        wake
+        > list limit=500 rv=0
+        > state connecting
+        200
+        end
+        > list failed: item #0 at byte 0: the body ends too early; again in 1.6s..3.2s
+        > state backing off: item #0 at byte 0: the body ends too early
+        "#,
+    );
+}
+
+#[test]
+fn a_list_that_is_no_json_is_given_up() {
+    check(
+        "
+        with lists
+        start
+        > list limit=500 rv=0
+        200
+        bytes hello
+        > cancel
+        > list failed: item #0 at byte 0: not JSON: expected `{`, found `h`; again in 800ms..1.6s
+        > state backing off: item #0 at byte 0: not JSON: expected `{`, found `h`
+        wake
+        > list limit=500 rv=0
+        > state connecting
+        200 type=text/html
+        bytes <html>password: hunter2</html>
+        end
+        > list failed: expected JSON, got text/html (a proxy's page?); again in 1.6s..3.2s
+        > state backing off: expected JSON, got text/html (a proxy's page?)
+        ",
+    );
+}
+
+#[test]
+fn a_list_of_something_else_is_no_list() {
+    check(
+        r#"
+        with lists
+        start
+        > list limit=500 rv=0
+        200
+        bytes {"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9"},"rows":[]}
+        > cancel
+        > list failed: item #0 at byte 15: not a list but a Table; again in 800ms..1.6s
+        > state backing off: item #0 at byte 15: not a list but a Table
+        wake
+        > list limit=500 rv=0
+        > state connecting
+        200
+        bytes {"kind":"Status","status":"Failure","code":500}
+        > cancel
+        > list failed: item #0 at byte 16: not a list but a Status; again in 1.6s..3.2s
+        > state backing off: item #0 at byte 16: not a list but a Status
+        wake
+        > list limit=500 rv=0
+        > state connecting
+        200
+        bytes {"metadata":{"resourceVersion":"9"}}
+        end
+        > list failed: item #0 at byte 36: not a list but a body without items; again in 3.2s..6.4s
+        > state backing off: item #0 at byte 36: not a list but a body without items
+        "#,
+    );
+}
+
+#[test]
+fn a_list_without_a_version_is_of_no_use() {
+    check(
+        "
+        with lists
+        start
+        > list limit=500 rv=0
+        200
+        page a/x@5
+        > cancel
+        > list failed: item #0 at byte 49: the list's metadata does not read: it has no resourceVersion; again in 800ms..1.6s
+        > state backing off: item #0 at byte 49: the list's metadata does not read: it has no resourceVersion
+        wake
+        > list limit=500 rv=0
+        > state connecting
+        200
+        page v= a/x@5
+        > cancel
+        > list failed: item #0 at byte 69: the list's metadata does not read: it has no resourceVersion; again in 1.6s..3.2s
+        > state backing off: item #0 at byte 69: the list's metadata does not read: it has no resourceVersion
+        ",
+    );
+}
+
+// C9, P12
+#[test]
+fn unreadable_items_of_a_list_are_skipped_and_told() {
+    check(
+        "
+        with lists
+        with limit 300
+        start
+        > list limit=500 rv=0
+        200
+        page v=9 a/x@5 a/no-version @6 a/big@7;big a/node@8;kind=Node =17 =null a/y@6
+        > unreadable a/no-version: metadata.resourceVersion is missing
+        > unreadable ?@6: metadata.name is missing
+        > unreadable a/big@7: it is larger than 300 bytes
+        > unreadable a/node@8: it is of another kind: v1 Node
+        > unreadable ?: it is no object
+        > unreadable ?: it is no object
+        > state listing 7
+        end
+        > push replaced @9 [a/x@5, a/y@6] unreadable [a/no-version, ?@6, a/big@7, ?, ?]
+        > watch rv=9
+        > state stale
+        count unreadable
+        > unreadable 6
+        200
+        > state live
+        after 10s
+        end
+        > watch rv=9
+        ",
+    );
+}
+
+// C9, C7
+#[test]
+fn unreadable_items_are_counted_among_those_listed() {
+    check(
+        "
+        with lists
+        start
+        > list limit=500 rv=0
+        200
+        page v=9 continue=t remaining=1 a/no-version
+        > unreadable a/no-version: metadata.resourceVersion is missing
+        > state listing 1
+        end
+        > list limit=500 continue=t
+        > state listing 1/2
+        list v=9 a/x@5
+        > push replaced @9 [a/x@5] unreadable [a/no-version]
+        > watch rv=9
+        > state stale
+        ",
+    );
+}
+
+// C9
+#[test]
+fn unreadable_objects_of_a_watch_list_are_skipped_and_told() {
+    check(
+        "
+        with limit 300
+        start
+        > watch-list match=NotOlderThan rv=
+        200
+        ADDED a/x@5
+        > state listing 1
+        ADDED a/no-version
+        > unreadable a/no-version: metadata.resourceVersion is missing
+        ADDED @6
+        > unreadable ?@6: metadata.name is missing
+        ADDED a/big@7;big
+        > unreadable a/big@7: it is larger than 300 bytes
+        ADDED a/node@8;kind=Node
+        > unreadable a/node@8: it is of another kind: v1 Node
+        ADDED =17
+        > unreadable ?: it is no object
+        BOOKMARK @9 end
+        > push replaced @9 [a/x@5] unreadable [a/big@7, a/no-version]
+        > state live
+        count unreadable
+        > unreadable 5
+        ",
+    );
+}
+
+// C9: the newest word about an object counts.
+#[test]
+fn an_object_of_a_watch_list_becomes_readable_unreadable_and_goes_away() {
+    check(
+        "
+        with limit 300
+        start
+        > watch-list match=NotOlderThan rv=
+        200
+        ADDED a/x@5;big
+        > unreadable a/x@5: it is larger than 300 bytes
+        MODIFIED a/x@6
+        > state listing 1
+        ADDED a/y@5
+        > state listing 2
+        MODIFIED a/y@6;big
+        > unreadable a/y@6: it is larger than 300 bytes
+        ADDED a/z@5;big
+        > unreadable a/z@5: it is larger than 300 bytes
+        DELETED a/z@6;big
+        > unreadable a/z@6: it is larger than 300 bytes
+        ADDED a/w@5;big
+        > unreadable a/w@5: it is larger than 300 bytes
+        DELETED a/w@6
+        BOOKMARK @9 end
+        > push replaced @9 [a/x@6, a/y@5] unreadable [a/y@6]
+        > state live
+        ",
+    );
+}
+
+// C9: a frame of another kind, or of no known type, takes nothing away and casts no doubt.
+#[test]
+fn foreign_frames_of_a_watch_list_touch_nothing() {
+    check(
+        "
+        start
+        > watch-list match=NotOlderThan rv=
+        200
+        ADDED a/x@5
+        > state listing 1
+        ADDED a/y@5
+        > state listing 2
+        DELETED a/x@6;kind=Node
+        > unreadable a/x@6: it is of another kind: v1 Node
+        PING a/y@7
+        > unreadable a/y@7: its frame is of no known type
+        BOOKMARK @9 end
+        > push replaced @9 [a/x@5, a/y@5]
+        > state live
+        ",
+    );
+}
+
+// C9, P11
+#[test]
+fn unreadable_objects_of_a_watch_are_told_and_the_position_goes_on() {
+    check(
+        "
+        with lists
+        with limit 300
+        start
+        > list limit=500 rv=0
+        list v=9 a/x@5
+        > push replaced @9 [a/x@5]
+        > watch rv=9
+        > state stale
+        200
+        > state live
+        MODIFIED a/x@10;big
+        > unreadable a/x@10: it is larger than 300 bytes
+        > push unreadable a/x@10
+        ADDED a/no-version
+        > unreadable a/no-version: metadata.resourceVersion is missing
+        > push unreadable a/no-version
+        ADDED @11
+        > unreadable ?@11: metadata.name is missing
+        > push unreadable ?@11
+        ADDED =17
+        > unreadable ?: it is no object
+        > push unreadable ?
+        DELETED a/x@12;big
+        > unreadable a/x@12: it is larger than 300 bytes
+        > push deleted a/x@12 (last state unreadable)
+        PING a/x@13
+        > unreadable a/x@13: its frame is of no known type
+        after 10s
+        end
+        > watch rv=12
+        count unreadable
+        > unreadable 6
+        ",
+    );
+}
+
+// C2: something is gone, and only the whole set can tell what.
+#[test]
+fn a_deletion_of_nobody_knows_what_is_found_out_by_a_relist() {
+    check(
+        "
+        live v=9 a/x@5
+        > state live
+        after 10s
+        DELETED @11 + MODIFIED a/x@12
+        > unreadable ?@11: metadata.name is missing
+        > cancel
+        > watch failed: a deletion could not be read; again in 800ms..1.6s
+        > state backing off: a deletion could not be read
+        wake
+        > list rv=11 match=NotOlderThan
+        > state stale
+        list v=12
+        > push replaced @12 []
+        > watch rv=12
+        ",
+    );
+}
+
+// C2
+#[test]
+fn a_deletion_of_nobody_knows_what_ends_a_watch_list() {
+    check(
+        "
+        start
+        > watch-list match=NotOlderThan rv=
+        200
+        ADDED a/x@5
+        > state listing 1
+        DELETED =17
+        > unreadable ?: it is no object
+        > cancel
+        > watch-list failed: a deletion could not be read; again now
+        > list limit=500 rv=0
+        > state connecting
+        list v=9
+        > push replaced @9 []
+        > watch rv=9
+        > state stale
+        ",
+    );
+}
+
+// Neither key nor version of another kind's object are of this cache.
+#[test]
+fn an_object_of_another_kind_is_told_and_moves_nothing() {
+    check(
+        "
+        live v=9 a/x@5
+        > state live
+        MODIFIED a/x@70;kind=Node
+        > unreadable a/x@70: it is of another kind: v1 Node
+        DELETED a/x@71;kind=Node
+        > unreadable a/x@71: it is of another kind: v1 Node
+        after 10s
+        end
+        > watch rv=9
+        ",
+    );
+}
+
+// C9: neither a relist nor a hot loop, however long it goes on.
+#[test]
+fn a_stream_of_unreadable_objects_stays_a_stream() {
+    check(
+        "
+        start
+        > watch-list match=NotOlderThan rv=
+        200
+        ADDED a/no-version
+        > unreadable a/no-version: metadata.resourceVersion is missing
+        BOOKMARK @9 end
+        > push replaced @9 [] unreadable [a/no-version]
+        > state live
+        ADDED a/no-version + ADDED a/no-version + ADDED a/no-version + ADDED @10
+        > unreadable a/no-version: metadata.resourceVersion is missing
+        > push unreadable a/no-version
+        > unreadable a/no-version: metadata.resourceVersion is missing
+        > push unreadable a/no-version
+        > unreadable a/no-version: metadata.resourceVersion is missing
+        > push unreadable a/no-version
+        > unreadable ?@10: metadata.name is missing
+        > push unreadable ?@10
+        after 10s
+        end
+        > watch rv=10
+        count unreadable watch_lists lists watches
+        > unreadable 5 watch_lists 1 lists 0 watches 1
+        ",
+    );
+}
+
+#[test]
+fn a_frame_that_is_cut_off_is_asked_for_again() {
+    check(
+        r#"
+        live v=9
+        > state live
+        after 10s
+        ADDED a/x@10
+        > push added a/x@10
+        bytes {"type":"ADDED","object":{"metadata":{"name":"y"
+        end
+        > watch failed: frame #1 at byte 179: the body ends too early; again now
+        > watch rv=10
+        > state stale
+        "#,
+    );
+}
+
+#[test]
+fn a_watch_that_is_no_json_is_given_up() {
+    check(
+        "
+        live v=9
+        > state live
+        bytes hello
+        > cancel
+        > watch failed: frame #0 at byte 0: not JSON: expected `{`, found `h`; again in 800ms..1.6s
+        > state backing off: frame #0 at byte 0: not JSON: expected `{`, found `h`
+        wake
+        > watch rv=9
+        > state stale
+        200 type=text/html
+        bytes <html>password: hunter2</html>
+        end
+        > watch failed: expected JSON, got text/html (a proxy's page?); again in 1.6s..3.2s
+        > state backing off: expected JSON, got text/html (a proxy's page?)
+        ",
+    );
+}
+
+#[test]
+fn frames_before_the_garbage_count() {
+    check(
+        r#"
+        live v=9
+        > state live
+        bytes {"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"10"}}}]
+        > push bookmark @10
+        > cancel
+        > watch failed: frame #1 at byte 66: not JSON: expected `{`, found `]`; again in 800ms..1.6s
+        > state backing off: frame #1 at byte 66: not JSON: expected `{`, found `]`
+        wake
+        > watch rv=10
+        > state stale
+        "#,
+    );
+}
+
+#[test]
+fn a_watch_list_that_is_no_json_gives_way_to_the_list() {
+    check(
+        "
+        start
+        > watch-list match=NotOlderThan rv=
+        200
+        ADDED a/x@5
+        > state listing 1
+        bytes ]
+        > cancel
+        > watch-list failed: frame #1 at byte 130: not JSON: expected `{`, found `]`; again now
+        > list limit=500 rv=0
+        > state connecting
+        list v=9 a/x@5
+        > push replaced @9 [a/x@5]
+        > watch rv=9
+        > state stale
+        200
+        > state live
+        after 10s
+        ERROR 410 Expired
+        > cancel
+        > watch failed: 410 Expired; again now
+        > watch-list match=NotOlderThan rv=9
+        > state stale
+        200 type=text/html
+        bytes <html>password: hunter2</html>
+        end
+        > watch-list failed: expected JSON, got text/html (a proxy's page?); again now
+        > list rv=9 match=NotOlderThan
+        ",
+    );
+}
+
+#[test]
+fn an_error_frame_without_a_code_is_some_failure() {
+    check(
+        r#"
+        live v=9
+        > state live
+        ERROR
+        > cancel
+        > watch failed: a failure without a code; again in 800ms..1.6s
+        > state backing off: a failure without a code
+        wake
+        > watch rv=9
+        > state stale
+        200
+        > state live
+        bytes {"type":"ERROR","object":{"code":"many"}}
+        > cancel
+        > watch failed: a failure without a code; again in 1.6s..3.2s
+        > state backing off: a failure without a code
+        wake
+        > watch rv=9
+        > state stale
+        200
+        > state live
+        bytes {"type":"ERROR"}
+        > cancel
+        > watch failed: a failure without a code; again in 3.2s..6.4s
+        > state backing off: a failure without a code
+        "#,
+    );
+}
+
+// A watch that answers with a bare `Status` is read as a frame of no known type, and brings nothing.
+#[test]
+fn a_status_instead_of_frames_is_barren() {
+    check(
+        r#"
+        with lists
+        start
+        > list limit=500 rv=0
+        list v=9
+        > push replaced @9 []
+        > watch rv=9
+        > state stale
+        during 10m 15..60 list: list v=9; watch: 200 / bytes {"kind":"Status","code":410} / end
+        > state backing off: the watch ended early
+        "#,
+    );
+}
+
+#[test]
+fn no_garbage_is_a_hot_loop() {
+    for (answers, because) in [
+        (
+            "list: 200 / bytes ]; watch-list: 200 / bytes ]",
+            "item #0 at byte 0: not JSON: expected `{`, found `]`",
+        ),
+        (
+            "watch-list: refuse 500; list: list v=9; watch: 200 / bytes ]",
+            "frame #0 at byte 0: not JSON: expected `{`, found `]`",
+        ),
+        ("watch-list: 200 / BOOKMARK @9 end / DELETED @9", "a deletion could not be read"),
+    ] {
+        check(&format!(
+            "
+            start
+            > watch-list match=NotOlderThan rv=
+            during 10m 12..80 {answers}
+            > state backing off: {because}
+            "
+        ));
+    }
+}

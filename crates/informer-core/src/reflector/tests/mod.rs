@@ -1,0 +1,11 @@
+//! The reflector, one script per rule. `script` is the language; the rest are the rules, by state.
+
+mod any_server;
+mod bad_input;
+mod listing;
+mod script;
+mod standing;
+mod watching;
+mod watchlist;
+
+use script::check;

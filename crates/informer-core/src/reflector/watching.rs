@@ -1,0 +1,313 @@
+//! Following changes.
+//!
+//! A watch that lived for [`HEALTHY`] is followed by the next one at once; one that ended sooner takes the back-off, whatever its
+//! end looked like, so no server can make this a hot loop (C11). A connection on which nothing is heard for longer than this server's
+//! bookmarks take is given up.
+
+use super::config::Config;
+use super::failure::{Failure, Refusal, ResponseHead, Trouble};
+use super::machine::{Answer, Next, Phase, Reflector};
+use super::request::{StreamId, WatchStart};
+use super::state::{Asked, Report};
+use crate::delta::{Deleted, Delta};
+use crate::time::Moment;
+use crate::version::ResourceVersion;
+use crate::wire::{Frame, FrameKind, ObjectProblem, Unreadable, WatchReader};
+use std::time::Duration;
+
+/// A watch that lived so long was a good one.
+const HEALTHY: Duration = Duration::from_secs(10);
+/// So many watches in a row that bring nothing and end early mean that the position is no good.
+const MOST_BARREN: u32 = 3;
+/// The shortest silence that is taken for a dead connection.
+const SHORTEST_SILENCE: Duration = Duration::from_secs(90);
+/// So many silences without a single frame put the position itself in doubt.
+const DOUBTFUL: u32 = 2;
+/// How much later than its own timeout a watch may end.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// A watch stream, whatever it is used for.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) id: StreamId,
+    answer: Answer<Box<WatchReader>>,
+    /// When the headers came; before that, when the request was sent.
+    opened: Moment,
+    /// How long the server was asked to keep it open.
+    timeout: Duration,
+    last_bookmark: Option<Moment>,
+    /// Frames of a watch that brought something: an ERROR does not, nor does a frame of no known type.
+    frames: u64,
+}
+
+impl Stream {
+    pub(super) fn new(id: StreamId, now: Moment, timeout: Duration) -> Self {
+        Self { id, answer: Answer::Awaited, opened: now, timeout, last_bookmark: None, frames: 0 }
+    }
+
+    pub(super) fn open(&mut self, now: Moment, head: ResponseHead, config: &Config) {
+        self.opened = now;
+        self.answer = if head.is_success() && !head.is_foreign() {
+            Answer::Body(Box::new(WatchReader::new(config.types.clone(), config.limits)))
+        } else {
+            Answer::Refused(Refusal::new(now, head))
+        };
+    }
+
+    /// Why the request was refused, if it was.
+    pub(super) fn refusal(&self) -> Option<Failure> {
+        match &self.answer {
+            Answer::Awaited => Some(Failure::transient("the answer ended before it began")),
+            Answer::Refused(refusal) => Some(refusal.failure()),
+            Answer::Body(_) => None,
+        }
+    }
+
+    pub(super) fn refused(&self) -> Option<&Refusal> {
+        self.answer.refused()
+    }
+
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(self.answer, Answer::Awaited)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.answer, Answer::Body(_))
+    }
+}
+
+/// A watch from the position on.
+#[derive(Debug)]
+pub(super) struct Watching {
+    pub(super) stream: Stream,
+    /// Follows a healthy watch without a pause, so the cache is not worth less while the headers are awaited.
+    seamless: bool,
+}
+
+impl Watching {
+    /// A watch-list whose initial events are over.
+    pub(super) fn continued(stream: Stream, now: Moment) -> Self {
+        Self { stream: Stream { opened: now, last_bookmark: Some(now), frames: 0, ..stream }, seamless: true }
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.stream.is_open() || (self.seamless && self.stream.refused().is_none())
+    }
+
+    /// When silence has lasted too long.
+    pub(super) fn deadline(&self, bookmark_gap: Option<Duration>, last_contact: Moment) -> Option<Moment> {
+        let silence = match bookmark_gap {
+            // One long gap must not make every later silence longer than a watch lasts.
+            Some(gap) => (3 * gap).min(self.stream.timeout + GRACE).max(SHORTEST_SILENCE),
+            None => self.stream.timeout + GRACE,
+        };
+        (!self.stream.is_awaited()).then(|| last_contact + silence)
+    }
+}
+
+impl Reflector {
+    /// Watches from the position on.
+    pub(super) fn begin_watch(&mut self, now: Moment) {
+        self.open_watch(now, false);
+    }
+
+    fn open_watch(&mut self, now: Moment, seamless: bool) {
+        let Some(position) = self.position.clone() else { return self.begin_round(now) };
+        // C1: a server that was restored to a point before our position accepts it and says nothing until it has come there by
+        // another way. Only a list finds that out.
+        let longest = 2 * self.config.watch_timeout;
+        let silence = self.bookmark_gap.map_or(longest, |gap| (3 * gap).min(longest)).max(SHORTEST_SILENCE);
+        if now - self.last_news > DOUBTFUL * silence {
+            return self.begin_round(now);
+        }
+        self.counters.watches += 1;
+        let stream = self.send_watch(now, WatchStart::After(position));
+        self.phase = Phase::Watching(Watching { stream, seamless });
+    }
+
+    /// Bytes of a watch or a watch-list.
+    pub(super) fn stream_bytes(&mut self, now: Moment, id: StreamId, chunk: &[u8]) {
+        let (Phase::Watching(Watching { stream, .. })
+        | Phase::WatchListing(super::watchlist::WatchListing { stream, .. })) = &mut self.phase
+        else {
+            return;
+        };
+        let mut frames = Vec::new();
+        let outcome = match &mut stream.answer {
+            Answer::Body(reader) => reader.read(chunk, |frame| frames.push(frame)),
+            Answer::Refused(refusal) => {
+                if refusal.read(chunk) {
+                    let failure = refusal.failure();
+                    self.cancel_stream();
+                    self.stream_failed(now, failure);
+                }
+                return;
+            }
+            Answer::Awaited => return,
+        };
+        for frame in frames {
+            // The first ERROR frame ends the stream; the end of the initial events changes what frames mean.
+            if !self.is_current(id) {
+                return;
+            }
+            self.counters.frames += 1;
+            if matches!(self.phase, Phase::WatchListing(_)) {
+                self.watch_list_frame(now, frame);
+            } else {
+                self.watch_frame(now, frame);
+            }
+        }
+        if let Err(error) = outcome
+            && self.is_current(id)
+        {
+            self.cancel_stream();
+            self.stream_failed(now, Failure::from(&error));
+        }
+    }
+
+    fn watch_frame(&mut self, now: Moment, frame: Frame) {
+        if let Phase::Watching(watching) = &mut self.phase {
+            let idle = matches!(frame, Frame::Error(_) | Frame::Unreadable(FrameKind::Unknown(_), _));
+            watching.stream.frames += u64::from(!idle);
+            if !idle {
+                self.last_news = now;
+            }
+        }
+        match frame {
+            Frame::Added(scanned) => {
+                let entry = self.entry(scanned);
+                self.advance(entry.head().version.clone());
+                self.push(Delta::Added(entry));
+            }
+            Frame::Modified(scanned) => {
+                let entry = self.entry(scanned);
+                self.advance(entry.head().version.clone());
+                self.push(Delta::Updated(entry));
+            }
+            Frame::Deleted(scanned) => {
+                let entry = self.entry(scanned);
+                let version = entry.head().version.clone();
+                self.advance(version.clone());
+                let key = entry.key().clone();
+                self.push(Delta::Deleted(Deleted { key, version: Some(version), last: Some(entry) }));
+            }
+            Frame::Bookmark { version, .. } => self.bookmark(now, version),
+            Frame::Error(status) => {
+                self.cancel_stream();
+                self.watch_failed(now, Failure::of_status(&status));
+            }
+            Frame::Unreadable(kind, unreadable) => self.watch_unreadable(now, &kind, unreadable),
+        }
+    }
+
+    fn bookmark(&mut self, now: Moment, version: Option<ResourceVersion>) {
+        self.counters.bookmarks += 1;
+        if let Phase::Watching(watching) = &mut self.phase {
+            let before = watching.stream.last_bookmark.replace(now).unwrap_or(watching.stream.opened);
+            self.bookmark_gap = self.bookmark_gap.max(Some(now - before));
+        }
+        if let Some(version) = version {
+            self.advance(version.clone());
+            self.push(Delta::Bookmark(version));
+        }
+    }
+
+    /// A change to something that could not be read: told to the store, so that its older state is known to be stale.
+    fn watch_unreadable(&mut self, now: Moment, kind: &FrameKind, unreadable: Unreadable) {
+        self.counters.unreadable += 1;
+        self.report(Report::Unreadable(unreadable.clone()));
+        if matches!(unreadable.problem, ObjectProblem::OtherKind { .. } | ObjectProblem::UnknownFrame) {
+            return; // neither its key nor its version say anything about this cache
+        }
+        unreadable.version.iter().for_each(|version| self.advance(version.clone()));
+        match (kind, unreadable.key.clone()) {
+            (FrameKind::Deleted, Some(key)) => {
+                self.push(Delta::Deleted(Deleted { key, version: unreadable.version, last: None }));
+            }
+            // C2: something is gone, and only the whole set can tell what.
+            (FrameKind::Deleted, None) => {
+                self.note_health(now);
+                self.cancel_stream();
+                self.wait(now, Asked::Watch, Next::Round, Failure::unreadable_deletion());
+            }
+            (FrameKind::Added | FrameKind::Modified, _) => self.push(Delta::Unreadable(unreadable)),
+            _ => {}
+        }
+    }
+
+    /// The position follows the stream; a comparable version does not take it back.
+    fn advance(&mut self, version: ResourceVersion) {
+        if !self.position.as_ref().is_some_and(|position| version.is_before(position)) {
+            self.position = Some(version);
+        }
+    }
+
+    /// The server ended the stream, as it does when its time is over.
+    pub(super) fn watch_end(&mut self, now: Moment) {
+        let Phase::Watching(watching) = &self.phase else { return };
+        let failure = match (watching.stream.refusal(), &watching.stream.answer) {
+            (Some(refusal), _) => Some(refusal),
+            (None, Answer::Body(reader)) => reader.finish().err().map(|error| Failure::from(&error)),
+            (None, _) => None,
+        };
+        match failure {
+            None if self.note_health(now) => self.open_watch(now, true),
+            None => self.watch_barren(now, Failure::transient("the watch ended early")),
+            Some(failure) => self.watch_failed(now, failure),
+        }
+    }
+
+    /// Nothing was heard for too long.
+    pub(super) fn watch_silent(&mut self, now: Moment) {
+        self.counters.silent += 1;
+        self.cancel_stream();
+        self.watch_failed(now, Failure::transient("nothing was heard for too long, not even a bookmark"));
+    }
+
+    pub(super) fn watch_failed(&mut self, now: Moment, failure: Failure) {
+        let healthy = self.note_health(now);
+        match failure.trouble {
+            // A 410 keeps the position: the next list is asked for at least that version.
+            Trouble::Expired | Trouble::VersionTooLarge => {
+                self.counters.expired += 1;
+                if std::mem::replace(&mut self.expired_since_health, true) {
+                    return self.wait(now, Asked::Watch, Next::Round, failure);
+                }
+                self.report_failure(Asked::Watch, failure, Duration::ZERO);
+                self.begin_round(now);
+            }
+            Trouble::NotServed => self.wait(now, Asked::Watch, Next::Round, failure),
+            Trouble::Throttled | Trouble::Forbidden | Trouble::Unreachable => {
+                self.wait(now, Asked::Watch, Next::Watch, failure);
+            }
+            Trouble::Transient | Trouble::Rejected if healthy && failure.retry_after.is_none() => {
+                self.report_failure(Asked::Watch, failure, Duration::ZERO);
+                self.open_watch(now, false);
+            }
+            Trouble::Transient | Trouble::Rejected => self.watch_barren(now, failure),
+        }
+    }
+
+    /// A watch that ended too soon. If that happens again and again and nothing ever comes, the set is asked for anew.
+    fn watch_barren(&mut self, now: Moment, failure: Failure) {
+        let Phase::Watching(watching) = &self.phase else { return };
+        self.barren_watches = if watching.stream.frames == 0 { self.barren_watches + 1 } else { 0 };
+        let exhausted = self.barren_watches >= MOST_BARREN;
+        if exhausted {
+            self.barren_watches = 0;
+        }
+        self.wait(now, Asked::Watch, if exhausted { Next::Round } else { Next::Watch }, failure);
+    }
+
+    /// Whether the current watch lived long enough; if so, earlier trouble is forgotten.
+    fn note_health(&mut self, now: Moment) -> bool {
+        let Phase::Watching(watching) = &self.phase else { return false };
+        let healthy = watching.stream.is_open() && now - watching.stream.opened >= HEALTHY;
+        if healthy {
+            self.backoff.reset();
+            self.barren_watches = 0;
+            self.expired_since_health = false;
+        }
+        healthy
+    }
+}

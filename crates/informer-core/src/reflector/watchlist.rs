@@ -1,0 +1,224 @@
+//! The set as a stream: a watch that begins with everything there is.
+//!
+//! The trap of this form is a server that streams and never says that the initial events are over. It gives no error, so
+//! progress is watched: a window of time must bring a fair number of new keys. A server that failed once in a way that shows it cannot
+//! is remembered, and asked for lists from then on.
+
+use super::config::Config;
+use super::failure::{Failure, Trouble};
+use super::machine::{Phase, Reflector};
+use super::request::{Consistency, WatchStart};
+use super::state::{Asked, Report, State};
+use super::watching::{Stream, Watching};
+use crate::delta::{Delta, Replaced};
+use crate::key::Key;
+use crate::object::Entry;
+use crate::time::Moment;
+use crate::version::ResourceVersion;
+use crate::wire::{Frame, FrameKind, ObjectProblem, Unreadable};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What is known about this server's watch-lists.
+#[derive(Debug, Default)]
+pub(super) struct Capability {
+    /// They are not used any more.
+    pub(super) abandoned: bool,
+    /// It was refused in this round, for this reason; if the list then works, it is the watch-list that cannot be had.
+    pub(super) refused_this_round: Option<Box<str>>,
+    /// Streams in a row that did not come to the end of the initial events, though nothing was wrong with the request.
+    unfinished: u32,
+}
+
+/// A watch-list before its initial events are over.
+#[derive(Debug)]
+pub(super) struct WatchListing {
+    pub(super) stream: Stream,
+    consistency: Consistency,
+    entries: BTreeMap<Key, Arc<Entry>>,
+    unreadable: BTreeMap<Key, Unreadable>,
+    /// When the current window of progress began, and how many keys there were then.
+    window: Option<(Moment, usize)>,
+}
+
+impl WatchListing {
+    pub(super) fn open(&mut self, now: Moment, head: super::ResponseHead, config: &Config) {
+        self.stream.open(now, head, config);
+        self.window = Some((now, 0));
+    }
+
+    pub(super) fn deadline(&self, config: &Config) -> Option<Moment> {
+        self.window.map(|(start, _)| start + config.watch_list_stall)
+    }
+
+    pub(super) fn state(&self) -> State {
+        match self.entries.len() as u64 {
+            0 => State::Connecting,
+            done => State::Listing { done, total: None },
+        }
+    }
+
+    /// A fair number of new keys is one in a hundred: less is what a busy cluster's live changes look like.
+    fn made_progress(&self) -> bool {
+        self.window.is_some_and(|(_, before)| self.entries.len() > before + before / 100)
+    }
+}
+
+impl Reflector {
+    pub(super) fn begin_watch_list(&mut self, now: Moment) {
+        // Unlike a list, a watch-list with no version at all is consistent, so it never asks for "any".
+        let consistency = self.consistency(Consistency::MostRecent);
+        self.counters.watch_lists += 1;
+        let stream = self.send_watch(now, WatchStart::InitialEvents(consistency.clone()));
+        self.phase = Phase::WatchListing(WatchListing {
+            stream,
+            consistency,
+            entries: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            window: None,
+        });
+    }
+
+    pub(super) fn watch_list_frame(&mut self, now: Moment, frame: Frame) {
+        let frame = match frame {
+            Frame::Added(scanned) | Frame::Modified(scanned) => {
+                let entry = self.entry(scanned);
+                if let Phase::WatchListing(listing) = &mut self.phase {
+                    listing.unreadable.remove(entry.key());
+                    listing.entries.insert(entry.key().clone(), entry);
+                }
+                return;
+            }
+            frame => frame,
+        };
+        let Phase::WatchListing(listing) = &mut self.phase else { return };
+        match frame {
+            Frame::Deleted(scanned) => {
+                listing.entries.remove(&scanned.head.key);
+                listing.unreadable.remove(&scanned.head.key);
+            }
+            Frame::Bookmark { initial_events_end: true, version: Some(version) } => {
+                self.watch_list_complete(now, version);
+            }
+            Frame::Bookmark { .. } | Frame::Added(_) | Frame::Modified(_) => {}
+            Frame::Error(status) => {
+                self.cancel_stream();
+                self.watch_list_failed(now, Failure::of_status(&status));
+            }
+            Frame::Unreadable(kind, unreadable) => {
+                let mut lost = false;
+                match (&kind, &unreadable.key) {
+                    // Another kind's object says nothing about ours.
+                    _ if matches!(unreadable.problem, ObjectProblem::OtherKind { .. }) => {}
+                    (FrameKind::Deleted, Some(key)) => {
+                        listing.entries.remove(key);
+                        listing.unreadable.remove(key);
+                    }
+                    (FrameKind::Deleted, None) => lost = true,
+                    (FrameKind::Added | FrameKind::Modified, Some(key)) => {
+                        listing.unreadable.insert(key.clone(), unreadable.clone());
+                    }
+                    _ => {}
+                }
+                self.counters.unreadable += 1;
+                self.report(Report::Unreadable(unreadable));
+                if lost {
+                    // C2: what is gone may be among the objects so far.
+                    self.cancel_stream();
+                    self.watch_list_failed(now, Failure::unreadable_deletion());
+                }
+            }
+        }
+    }
+
+    fn watch_list_complete(&mut self, now: Moment, version: ResourceVersion) {
+        let Phase::WatchListing(listing) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
+        let consistent = listing.consistency == Consistency::MostRecent;
+        if !consistent && self.position.as_ref().is_some_and(|position| version.is_before(position)) {
+            self.phase = Phase::WatchListing(listing);
+            self.cancel_stream();
+            let text = format!("the watch-list is older than asked for: {version}");
+            let failure = Failure { trouble: Trouble::VersionTooLarge, ..Failure::transient(text) };
+            return self.watch_list_failed(now, failure);
+        }
+        self.note_set(now, version.clone(), consistent);
+        self.capability.unfinished = 0;
+        let entries = listing.entries.into_values().collect();
+        let unreadable = listing.unreadable.into_values().collect();
+        let scope = self.config.scope.clone();
+        self.push(Delta::Replaced(Replaced { scope, version, entries, unreadable }));
+        self.phase = Phase::Watching(Watching::continued(listing.stream, now));
+    }
+
+    /// The stream ended without saying that the initial events are over.
+    pub(super) fn watch_list_end(&mut self, now: Moment) {
+        let Phase::WatchListing(listing) = &self.phase else { return };
+        let failure = listing.stream.refusal().unwrap_or_else(|| {
+            let failure = Failure::transient("the stream ended before the initial events did");
+            self.note_unfinished(&failure);
+            failure
+        });
+        self.watch_list_failed(now, failure);
+    }
+
+    /// A window of time is over.
+    pub(super) fn watch_list_stalled(&mut self, now: Moment) {
+        let Phase::WatchListing(listing) = &mut self.phase else { return };
+        if listing.made_progress() {
+            listing.window = Some((now, listing.entries.len()));
+            return;
+        }
+        let failure = Failure::transient("the initial events never ended");
+        self.cancel_stream();
+        self.abandon_watch_list(failure.text.clone());
+        self.report_failure(Asked::WatchList, failure, std::time::Duration::ZERO);
+        self.begin_list(now);
+    }
+
+    pub(super) fn watch_list_failed(&mut self, now: Moment, failure: Failure) {
+        let Phase::WatchListing(listing) = &self.phase else { return };
+        let consistent = listing.consistency == Consistency::MostRecent;
+        match failure.trouble {
+            Trouble::Expired | Trouble::VersionTooLarge => {
+                if consistent {
+                    // It asked for no version, so no other can help. The list may.
+                    self.note_unfinished(&failure);
+                }
+                self.set_refused(now, Asked::WatchList, consistent, failure);
+            }
+            Trouble::Throttled | Trouble::Unreachable => {
+                self.set_refused(now, Asked::WatchList, consistent, failure);
+            }
+            // C11: a server that asks for a pause is spared the list too.
+            Trouble::Transient if failure.retry_after.is_some() => {
+                self.set_refused(now, Asked::WatchList, consistent, failure);
+            }
+            Trouble::Rejected | Trouble::Forbidden | Trouble::NotServed => {
+                // Old servers refuse the parameters, each in its own way. If the list works, that was it; if not, the
+                // list's own refusal says what is wrong.
+                self.capability.refused_this_round = Some(failure.text.clone());
+                self.report_failure(Asked::WatchList, failure, std::time::Duration::ZERO);
+                self.begin_list(now);
+            }
+            Trouble::Transient => {
+                self.report_failure(Asked::WatchList, failure, std::time::Duration::ZERO);
+                self.begin_list(now);
+            }
+        }
+    }
+
+    /// Once may be chance; twice in a row, and watch-lists are not asked for any more.
+    fn note_unfinished(&mut self, failure: &Failure) {
+        self.capability.unfinished += 1;
+        if self.capability.unfinished >= 2 {
+            self.abandon_watch_list(failure.text.clone());
+        }
+    }
+
+    pub(super) fn abandon_watch_list(&mut self, because: Box<str>) {
+        if !self.capability.abandoned {
+            self.capability.abandoned = true;
+            self.report(Report::WatchListAbandoned { because });
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What must hold all along: what handlers are told, what readers see, and how often the server is asked.
+
+use super::json::squeezed;
+use super::server::{Fit, Obj, SLOTS, Server, key, slot_of};
+use informer_core::reflector::ListRequest;
+use informer_core::store::{Applied, Change, Snapshot};
+use informer_core::{Entry, IndexHandle, Key, Moment, StoreReader};
+use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash as _, Hasher as _};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The server's state behind an entry; panics if there never was one with exactly this content.
+pub(crate) fn origin<'a>(server: &'a Server, entry: &Entry) -> &'a Rc<Obj> {
+    let bytes = squeezed(entry.bytes());
+    let text = std::str::from_utf8(&bytes).unwrap();
+    let stamp = text.split("\"stamp\":").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
+    let version = server.parse(&entry.head().version);
+    let object = server.find(stamp.parse().unwrap(), version);
+    let object = object.unwrap_or_else(|| panic!("{entry:?}: no such state ever existed"));
+    assert_eq!(text, object.canonical, "{entry:?}: not what the server had");
+    assert_eq!(entry.key(), &key(object.slot));
+    assert_eq!(&*entry.head().uid, format!("u-{}", object.uid));
+    object
+}
+
+/// How a batch came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cause {
+    /// It is a complete list.
+    pub(crate) list: bool,
+    /// It comes from another branch than the batch before it: the server was restored.
+    pub(crate) other_branch: bool,
+}
+
+/// What a handler knows that was told every change.
+#[derive(Debug, Default)]
+pub(crate) struct Mirror {
+    objects: BTreeMap<Key, Arc<Entry>>,
+    /// The stamp that was last told of each slot.
+    stamps: [u64; SLOTS],
+    pub(crate) told: u64,
+}
+
+impl Mirror {
+    /// Folds what a batch changed, checking that each change is legal here (C1, C3) and real.
+    pub(crate) fn fold(&mut self, server: &Server, applied: &Applied, cause: Cause) {
+        if cause.list {
+            // C5: a relist is told as deletions first, then the rest, each in key order.
+            let place = |change: &Change| (!matches!(change, Change::Deleted { .. }), change.key().cloned());
+            let sorted = applied.changes.is_sorted_by(|left, right| place(left) < place(right));
+            assert!(sorted, "C5: a relist is told as {:?}", applied.changes);
+        }
+        for change in &applied.changes {
+            self.told += 1;
+            match change {
+                Change::Added(new) => {
+                    self.check_order(server, new, cause);
+                    let before = self.objects.insert(new.key().clone(), Arc::clone(new));
+                    assert!(before.is_none(), "C3: {new:?} added twice");
+                }
+                Change::Updated { old, new } => {
+                    self.check_order(server, new, cause);
+                    let before = self.objects.insert(new.key().clone(), Arc::clone(new));
+                    let before = before.unwrap_or_else(|| panic!("C3: {new:?} updated before it was added"));
+                    assert!(
+                        Arc::ptr_eq(&before, old),
+                        "C3: {new:?} replaces {old:?}, but {before:?} was told"
+                    );
+                    assert_eq!(
+                        old.head().uid,
+                        new.head().uid,
+                        "C3: {new:?} is another life, told as an update"
+                    );
+                    // A stale state may be one that a restore undid, kept because what there is now cannot be read.
+                    let undone = old.is_stale() && server.rewinds > 0;
+                    let back = new.head().version.is_before(&old.head().version);
+                    assert!(cause.list || !back || undone, "C1: {old:?} -> {new:?}");
+                    assert_ne!(old.bytes(), new.bytes(), "{new:?} told though nothing changed");
+                }
+                Change::Deleted { last, observed } => {
+                    let before = self.objects.remove(last.key());
+                    let before = before.unwrap_or_else(|| panic!("C3: {last:?} deleted before it was added"));
+                    assert_eq!(
+                        before.head().uid,
+                        last.head().uid,
+                        "C3: {last:?} deleted, but {before:?} was told"
+                    );
+                    assert!(
+                        *observed || Arc::ptr_eq(&before, last),
+                        "C3: {last:?} inferred, but {before:?} was told"
+                    );
+                    assert!(!(cause.list && *observed), "a list shows no deletions");
+                    self.stamps[slot_of(last.key())] = origin(server, last).stamp;
+                }
+                Change::Resync { objects, .. } => self.check_equal(objects, "resync"),
+            }
+        }
+    }
+
+    /// The states of an object are told in the server's order; only a restore takes them back (C1).
+    fn check_order(&mut self, server: &Server, new: &Entry, cause: Cause) {
+        let object = origin(server, new);
+        assert_eq!(object.fit, Fit::Readable, "{new:?} cannot be read");
+        let last = &mut self.stamps[object.slot];
+        let restored = cause.list && cause.other_branch;
+        // Equal: the same state, written differently on the wire.
+        assert!(restored || object.stamp >= *last, "C1: {new:?} has stamp {} behind {last}", object.stamp);
+        *last = object.stamp;
+    }
+
+    /// C4, and the fold of all events is the store.
+    pub(crate) fn check_equal(&self, snapshot: &Snapshot, what: &str) {
+        let equal = snapshot.len() == self.objects.len()
+            && snapshot.list().zip(self.objects.values()).all(|(left, right)| Arc::ptr_eq(left, right));
+        let listed: Vec<_> = snapshot.list().collect();
+        assert!(equal, "C4, {what}: the store is {listed:?}, told was {:?}", self.objects.values());
+    }
+}
+
+/// The cache is exactly what the server had at the version that the cache claims.
+pub(crate) fn check_exact(server: &Server, branch: usize, snapshot: &Snapshot) {
+    let Some(version) = snapshot.version() else {
+        assert!(snapshot.is_empty(), "objects without a version");
+        return;
+    };
+    let expected = server.state_at(branch, server.parse(version));
+    let unreadable: Vec<&Key> = snapshot.unreadable().map(|(key, _)| key).collect();
+    for (slot, object) in expected.iter().enumerate() {
+        let key = key(slot);
+        let object = object.as_ref().filter(|_| server.visible(slot));
+        let cached = snapshot.get(&key);
+        let hidden = object.is_some_and(|object| object.fit != Fit::Readable);
+        assert_eq!(unreadable.contains(&&key), hidden, "at {version}: {key} unreadable or not");
+        match (object, cached) {
+            (Some(object), Some(entry)) if !hidden => {
+                let equal = entry.bytes() == object.canonical.as_bytes()
+                    || squeezed(entry.bytes()) == object.canonical.as_bytes();
+                assert!(equal, "at {version} the server had {}, the cache {entry:?}", object.canonical);
+                assert!(!entry.is_stale(), "{entry:?} is the newest state and called stale");
+            }
+            (Some(_), None) if !hidden => panic!("at {version}: {key} is missing"),
+            (None, Some(entry)) => panic!("at {version}: {entry:?} does not exist"),
+            (Some(_), Some(entry)) => assert!(entry.is_stale(), "{entry:?} is older and not called stale"),
+            (Some(_) | None, None) => {}
+        }
+    }
+}
+
+/// Index look-ups against the model's own fields.
+pub(crate) fn check_indexes(
+    server: &Server,
+    snapshot: &Snapshot,
+    by_app: &IndexHandle,
+    by_node: &IndexHandle,
+) {
+    let origins: Vec<&Rc<Obj>> = snapshot.list().map(|entry| origin(server, entry)).collect();
+    for number in 0..3 {
+        let app: Vec<Key> = origins
+            .iter()
+            .filter(|object| object.app == Some(number))
+            .map(|object| key(object.slot))
+            .collect();
+        assert_eq!(snapshot.index_keys(by_app, &format!("app-{number}")), app);
+        let node: Vec<Key> =
+            origins.iter().filter(|object| object.node == number).map(|object| key(object.slot)).collect();
+        assert_eq!(snapshot.index_keys(by_node, &format!("n-{number}")), node);
+    }
+}
+
+/// A snapshot that somebody holds, and what it said when it was taken.
+#[derive(Debug)]
+pub(crate) struct Held {
+    snapshot: Snapshot,
+    fingerprint: u64,
+}
+
+impl Held {
+    pub(crate) fn take(reader: &StoreReader, index: &IndexHandle) -> Self {
+        let snapshot = reader.snapshot();
+        Self { fingerprint: fingerprint(&snapshot, index), snapshot }
+    }
+
+    /// C5: it still says the same.
+    pub(crate) fn check(&self, index: &IndexHandle) {
+        assert_eq!(fingerprint(&self.snapshot, index), self.fingerprint, "C5: a held snapshot changed");
+    }
+}
+
+fn fingerprint(snapshot: &Snapshot, index: &IndexHandle) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    snapshot.version().hash(&mut hasher);
+    for entry in snapshot.list() {
+        (entry.key(), &entry.head().version, entry.bytes()).hash(&mut hasher);
+    }
+    for value in snapshot.index_values(index) {
+        (&value, snapshot.index_keys(index, &value)).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// How often the server is asked (C11).
+///
+/// Between two pauses there are at most [`Pace::BURST`] requests, pages of a list aside. A pause is a wait that is as long as the
+/// back-off demands, or a watch that lived for ten seconds. After each such watch six waits may be shorter than thirty seconds.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    burst: u64,
+    pages: usize,
+    /// The list that was asked for last, if nothing else was since, and how often it was asked again without a pause.
+    list: Option<ListRequest>,
+    repeated: u32,
+    /// Back-off waits since the last healthy watch.
+    waits: u32,
+    pub(crate) requests: u64,
+    healths: u64,
+    pub(crate) widest: u64,
+}
+
+impl Pace {
+    /// Two rounds (the first 410 after a healthy watch is followed by a new round at once), each of at most six: a watch-list, a list and the
+    /// same whole when its token expires, both again without a version, a watch.
+    const BURST: u64 = 12;
+
+    pub(crate) fn request(&mut self, now: Moment, list: Option<&ListRequest>) {
+        self.repeated = if list.is_some() && self.list.as_ref() == list { self.repeated + 1 } else { 0 };
+        self.list = list.cloned();
+        assert!(self.repeated < 2, "C11: {list:?} again and again");
+        self.burst += 1;
+        self.requests += 1;
+        self.pages = 0;
+        self.widest = self.widest.max(self.burst);
+        assert!(self.burst <= Self::BURST, "C11: {} requests without a pause", self.burst);
+        let allowed = Self::BURST * (6 * (self.healths + 1) + now.since_origin().as_secs() / 30 + 1);
+        assert!(self.requests <= allowed, "C11: {} requests until {now:?}", self.requests);
+    }
+
+    pub(crate) fn page(&mut self) {
+        self.pages += 1;
+        assert!(self.pages <= SLOTS, "C11: a list of {} pages", self.pages);
+    }
+
+    /// The reflector says that it waits.
+    pub(crate) fn wait(&mut self, delay: Duration, slow: bool) {
+        let least = if slow { 30_000 } else { (800_u64 << self.waits.min(6)).min(30_000) };
+        assert!(delay >= Duration::from_millis(least), "C11: wait {} is only {delay:?}", self.waits);
+        self.waits += u32::from(!slow);
+        self.burst = 0;
+        self.list = None;
+    }
+
+    /// A watch lived for ten seconds.
+    pub(crate) fn healthy(&mut self) {
+        self.waits = 0;
+        self.burst = 0;
+        self.healths += 1;
+    }
+}

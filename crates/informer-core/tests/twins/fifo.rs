@@ -1,0 +1,148 @@
+//! Runs a delta queue and its twin through the same random operations.
+
+use crate::objects::{Plain, listed, version, watched};
+use informer_core::reflector::Random;
+use informer_core::{Batch, Closed, Deleted, Delta, DeltaFifo, FifoLimits, Key, ListenerId, Replaced, Scope};
+use std::collections::VecDeque;
+
+/// A delta as the twin keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Waiting {
+    /// Tells it from every other delta.
+    label: String,
+    cost: usize,
+    alone: bool,
+    /// Whether it is the first complete list.
+    first_set: bool,
+}
+
+#[derive(Debug, Default)]
+struct Naive {
+    queue: VecDeque<Waiting>,
+    /// Batches that were popped and not applied yet, with whether the first complete list is in them.
+    popped: VecDeque<(Batch, bool)>,
+    closed: bool,
+    saw_set: bool,
+    synced: bool,
+}
+
+pub(crate) fn run(seed: u64) {
+    let mut random = Random::new(seed);
+    let limits = FifoLimits::new(1 + index(&mut random, 8), 1 + index(&mut random, 4000));
+    let (mut fifo, mut naive) = (DeltaFifo::new(limits), Naive::default());
+    for serial in 0..60 {
+        match random.below(40) {
+            0..20 => push(&mut fifo, &mut naive, &mut random, serial),
+            20..30 => pop(&mut fifo, &mut naive, &mut random),
+            30..39 => apply(&mut fifo, &mut naive, &mut random),
+            _ if random.below(4) == 0 => {
+                fifo.close();
+                naive.closed = true;
+            }
+            _ => {}
+        }
+        check(&fifo, &naive, limits);
+    }
+}
+
+fn check(fifo: &DeltaFifo, naive: &Naive, limits: FifoLimits) {
+    let (count, bytes) = (naive.queue.len(), naive.queue.iter().map(|delta| delta.cost).sum::<usize>());
+    assert_eq!((fifo.len(), fifo.bytes(), fifo.is_empty()), (count, bytes, count == 0), "what waits");
+    assert_eq!(fifo.has_room(), count < limits.count && bytes < limits.bytes, "room");
+    assert_eq!(fifo.is_closed(), naive.closed, "closed");
+    assert_eq!(fifo.has_synced(), naive.synced, "synced");
+    fifo.check_invariants();
+}
+
+/// Pushes even when there is no room: that is the caller's business.
+fn push(fifo: &mut DeltaFifo, naive: &mut Naive, random: &mut Random, serial: u64) {
+    let delta = delta(random, serial);
+    let alone = matches!(delta, Delta::Replaced(_) | Delta::Sync(_));
+    let first_set = matches!(delta, Delta::Replaced(_)) && !naive.saw_set;
+    let waiting = Waiting { label: label(&delta), cost: delta.cost(), alone, first_set };
+    let pushed = match delta {
+        Delta::Replaced(replaced) if random.below(2) == 0 => fifo.replace(replaced),
+        Delta::Sync(due) if random.below(2) == 0 => fifo.resync(due),
+        delta => fifo.push(delta),
+    };
+    if naive.closed {
+        assert_eq!(pushed, Err(Closed));
+        return;
+    }
+    assert_eq!(pushed, Ok(()));
+    naive.saw_set |= first_set;
+    naive.queue.push_back(waiting);
+}
+
+/// Whatever was pushed comes out once, in order: never merged, relists and resyncs alone.
+fn pop(fifo: &mut DeltaFifo, naive: &mut Naive, random: &mut Random) {
+    let most = index(random, 6);
+    let mut expected: Vec<Waiting> = Vec::new();
+    while let Some(next) = naive.queue.front() {
+        let full = expected.len() == most.max(1);
+        if full || expected.iter().any(|delta| delta.alone) || (next.alone && !expected.is_empty()) {
+            break;
+        }
+        expected.extend(naive.queue.pop_front());
+    }
+    let batch = fifo.pop(most);
+    let labels = batch.as_ref().map(|batch| batch.deltas.iter().map(label).collect::<Vec<_>>());
+    let wanted = (!expected.is_empty()).then(|| expected.iter().map(|delta| delta.label.clone()).collect());
+    assert_eq!(labels, wanted, "popped at most {most}");
+    if let Some(batch) = batch {
+        assert_eq!(batch.initial, !naive.synced, "initial");
+        naive.popped.push_back((batch, expected.iter().any(|delta| delta.first_set)));
+    }
+}
+
+/// Batches are applied in order, some later than others.
+fn apply(fifo: &mut DeltaFifo, naive: &mut Naive, random: &mut Random) {
+    let Some((batch, has_first_set)) = naive.popped.pop_front() else { return };
+    if random.below(2) == 0 {
+        fifo.applied(&batch);
+    } else {
+        fifo.applied_up_to(batch.end());
+    }
+    naive.synced |= has_first_set;
+}
+
+fn delta(random: &mut Random, serial: u64) -> Delta {
+    let plain = |number: usize| Plain {
+        name: ("a", format!("o{number}")),
+        uid: String::new(),
+        version: (serial + 1).to_string(),
+        node: None,
+        app: None,
+        tags: vec!["tag"; number],
+    };
+    let number = index(random, 4);
+    match random.below(16) {
+        0..4 => Delta::Added(watched(&plain(number))),
+        4..8 => Delta::Updated(watched(&plain(number))),
+        8..11 => Delta::Deleted(Deleted {
+            key: Key::new("a", &format!("o{number}")),
+            version: Some(version(&serial.to_string())),
+            last: (random.below(2) == 0).then(|| watched(&plain(number))),
+        }),
+        11 => {
+            let (entries, unreadable) = listed(&(0..number).map(plain).collect::<Vec<_>>(), &[]);
+            Delta::Replaced(Replaced {
+                scope: Scope::All,
+                version: version(&serial.to_string()),
+                entries,
+                unreadable,
+            })
+        }
+        12 | 13 => Delta::Sync([ListenerId(serial)].into()),
+        _ => Delta::Bookmark(version(&serial.to_string())),
+    }
+}
+
+/// Kind, objects and serial number, as `Debug` prints them.
+fn label(delta: &Delta) -> String {
+    format!("{delta:?}")
+}
+
+fn index(random: &mut Random, bound: u64) -> usize {
+    usize::try_from(random.below(bound)).unwrap()
+}

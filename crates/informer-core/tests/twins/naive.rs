@@ -1,0 +1,315 @@
+//! The store's twin: a sorted map of plain objects, every answer computed anew.
+//!
+//! It states the promises C1 to C3 and C5 a second time, in the simplest way there is.
+
+use crate::objects::{Broken, Name, Plain, key};
+use informer_core::{Change, Entry, Index, IndexHandle, Object, Scope, Snapshot};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+/// An object, and the very entry that the cache must hold for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    pub(crate) plain: Plain,
+    pub(crate) entry: Arc<Entry>,
+}
+
+/// A state of the twin; a clone of it stays as it is, like a snapshot.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Naive {
+    pub(crate) objects: BTreeMap<Name, Held>,
+    pub(crate) versions: BTreeMap<Scope, Option<String>>,
+    /// The version of each object whose newest state does not read.
+    pub(crate) unreadable: BTreeMap<Name, Option<String>>,
+    /// Which of the indexes are installed.
+    pub(crate) installed: Vec<bool>,
+}
+
+/// What the store should report of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) changes: Vec<Change>,
+    pub(crate) outdated: u64,
+    pub(crate) unknown_deletes: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) unreadable: u64,
+    pub(crate) rewound: bool,
+}
+
+/// Whether two versions are known to be in this order.
+fn ordered(left: &str, right: &str) -> Option<Ordering> {
+    let comparable = |text: &str| text.parse::<u64>().ok().filter(|_| !text.starts_with('0'));
+    Some(comparable(left)?.cmp(&comparable(right)?))
+}
+
+fn is_before(left: &str, right: &str) -> bool {
+    ordered(left, right).is_some_and(Ordering::is_lt)
+}
+
+fn is_other_life(left: &Plain, right: &Plain) -> bool {
+    !left.uid.is_empty() && !right.uid.is_empty() && left.uid != right.uid
+}
+
+fn is_in(scope: &Scope, name: &Name) -> bool {
+    match scope {
+        Scope::All => true,
+        Scope::Namespace(namespace) => **namespace == *name.0,
+    }
+}
+
+impl Naive {
+    fn newest(&self, name: &Name) -> Option<&str> {
+        match self.unreadable.get(name) {
+            Some(version) => version.as_deref(),
+            None => self.objects.get(name).map(|held| held.plain.version.as_str()),
+        }
+    }
+
+    /// C1: a watch tells nothing that is not newer, where that can be told.
+    fn is_outdated(&self, name: &Name, version: &str) -> bool {
+        self.newest(name).and_then(|newest| ordered(version, newest)).is_some_and(Ordering::is_le)
+    }
+
+    pub(crate) fn advance(&mut self, scope: &Scope, version: &str) {
+        let known = self.versions.get_mut(scope).unwrap();
+        if !known.as_ref().is_some_and(|known| is_before(version, known)) {
+            *known = Some(version.to_owned());
+        }
+    }
+
+    pub(crate) fn upsert(&mut self, scope: &Scope, new: Held, told: &mut Told) {
+        let (name, version) = (new.plain.name.clone(), new.plain.version.clone());
+        if self.is_outdated(&name, &version) {
+            told.outdated += 1;
+            return;
+        }
+        self.unreadable.remove(&name);
+        let entry = Arc::clone(&new.entry);
+        match self.objects.get(&name).cloned() {
+            None => told.changes.push(Change::Added(entry)),
+            Some(old) if is_other_life(&old.plain, &new.plain) => {
+                told.changes.push(Change::Deleted { last: old.entry, observed: false });
+                told.changes.push(Change::Added(entry));
+            }
+            Some(old) => told.changes.push(Change::Updated { old: old.entry, new: entry }),
+        }
+        self.objects.insert(name, new);
+        self.advance(scope, &version);
+    }
+
+    pub(crate) fn delete(
+        &mut self,
+        scope: &Scope,
+        name: &Name,
+        version: Option<&str>,
+        last: Option<Arc<Entry>>,
+        told: &mut Told,
+    ) {
+        if let (Some(version), Some(newest)) = (version, self.newest(name))
+            && is_before(version, newest)
+        {
+            told.outdated += 1;
+            return;
+        }
+        self.unreadable.remove(name);
+        match self.objects.remove(name) {
+            Some(old) => {
+                let observed = last.as_ref().is_none_or(|last| {
+                    let (old, last) = (&old.entry.head().uid, &last.head().uid);
+                    old.is_empty() || last.is_empty() || old == last
+                });
+                let last = last.filter(|_| observed).unwrap_or(old.entry);
+                told.changes.push(Change::Deleted { last, observed });
+            }
+            None => told.unknown_deletes += 1,
+        }
+        if let Some(version) = version {
+            self.advance(scope, version);
+        }
+    }
+
+    pub(crate) fn mark(&mut self, scope: &Scope, broken: &Broken, told: &mut Told) {
+        told.unreadable += 1;
+        if let (Some(name), Some(version)) = (&broken.name, &broken.version)
+            && self.is_outdated(name, version)
+        {
+            told.outdated += 1;
+            return;
+        }
+        if let Some(name) = &broken.name {
+            self.unreadable.insert(name.clone(), broken.version.clone());
+        }
+        if let Some(version) = &broken.version {
+            self.advance(scope, version);
+        }
+    }
+
+    /// C5: the list is the truth of its scope; deletions first, then the rest in key order.
+    pub(crate) fn replace(
+        &mut self,
+        scope: &Scope,
+        version: &str,
+        list: Vec<Held>,
+        broken: &[Broken],
+        told: &mut Told,
+    ) {
+        let known = self.versions.insert(scope.clone(), Some(version.to_owned())).flatten();
+        told.rewound |= known.is_some_and(|known| is_before(version, &known));
+        told.unreadable += broken.len() as u64;
+        told.duplicates += list.len() as u64;
+        let list: BTreeMap<Name, Held> =
+            list.into_iter().map(|held| (held.plain.name.clone(), held)).collect();
+        told.duplicates -= list.len() as u64;
+        self.unreadable.retain(|name, _| !is_in(scope, name));
+        for broken in broken {
+            if let Some(name) = &broken.name {
+                self.unreadable.insert(name.clone(), broken.version.clone());
+            }
+        }
+
+        let before = self.objects.clone();
+        for (name, old) in before.iter().filter(|(name, _)| is_in(scope, name)) {
+            let gone = match list.get(name) {
+                Some(new) => is_other_life(&old.plain, &new.plain),
+                None => !self.unreadable.contains_key(name),
+            };
+            if gone {
+                self.objects.remove(name);
+                told.changes.push(Change::Deleted { last: Arc::clone(&old.entry), observed: false });
+            }
+        }
+        for (name, new) in list {
+            let entry = Arc::clone(&new.entry);
+            match self.objects.get(&name) {
+                Some(old) if old.plain == new.plain => continue,
+                Some(old) => {
+                    told.changes.push(Change::Updated { old: Arc::clone(&old.entry), new: entry });
+                }
+                None => told.changes.push(Change::Added(entry)),
+            }
+            self.objects.insert(name, new);
+        }
+    }
+
+    /// Compares a snapshot with this state: every question, every answer.
+    pub(crate) fn check(&self, snapshot: &Snapshot, rules: &[Rule]) {
+        let all: Vec<&Arc<Entry>> = self.objects.values().map(|held| &held.entry).collect();
+        same(snapshot.list(), &all, "list");
+        assert_eq!((snapshot.len(), snapshot.is_empty()), (all.len(), all.is_empty()));
+        for namespace in ["", "a", "a-b", "b", "nowhere"] {
+            let expected: Vec<_> = all
+                .iter()
+                .copied()
+                .filter(|entry| entry.key().namespace().unwrap_or_default() == namespace)
+                .collect();
+            same(snapshot.namespace(namespace), &expected, namespace);
+        }
+        for (name, held) in &self.objects {
+            let key = key(name);
+            assert_eq!(held.entry.key(), &key);
+            assert!(snapshot.get(&key).is_some_and(|entry| Arc::ptr_eq(entry, &held.entry)), "get {key}");
+        }
+        assert!(snapshot.get(&key(&("a", "nobody".to_owned()))).is_none());
+        self.check_versions(snapshot);
+        for (rule, installed) in rules.iter().zip(&self.installed) {
+            self.check_index(snapshot, rule, *installed);
+        }
+    }
+
+    /// What only the newest state says: an entry learns later that it has become stale.
+    pub(crate) fn check_stale(&self) {
+        for (name, held) in &self.objects {
+            assert_eq!(held.entry.is_stale(), self.unreadable.contains_key(name), "{name:?} is stale");
+        }
+    }
+
+    fn check_versions(&self, snapshot: &Snapshot) {
+        for (scope, version) in &self.versions {
+            let found = snapshot.scope_version(scope).map(informer_core::ResourceVersion::as_str);
+            assert_eq!(found, version.as_deref(), "the version of {scope}");
+        }
+        let known: Option<Vec<&str>> = self.versions.values().map(Option::as_deref).collect();
+        let smallest = known.and_then(|known| {
+            let is_smallest = |one: &&&str| {
+                known.iter().all(|other| one == &other || ordered(one, other).is_some_and(Ordering::is_le))
+            };
+            known.iter().find(is_smallest).copied()
+        });
+        assert_eq!(snapshot.version().map(informer_core::ResourceVersion::as_str), smallest, "the version");
+        let unreadable: Vec<_> = snapshot.unreadable().map(|(key, _)| key.clone()).collect();
+        let expected: Vec<_> = self.unreadable.keys().map(key).collect();
+        assert_eq!(unreadable, expected, "unreadable");
+    }
+
+    fn check_index(&self, snapshot: &Snapshot, rule: &Rule, installed: bool) {
+        assert_eq!(snapshot.has_index(&rule.handle), installed, "{:?} is installed", rule.handle);
+        let mut expected: BTreeMap<String, Vec<&Arc<Entry>>> = BTreeMap::new();
+        for held in self.objects.values() {
+            let mut values = (rule.values)(&held.plain);
+            values.sort();
+            values.dedup();
+            for value in values {
+                expected.entry(value).or_default().push(&held.entry);
+            }
+        }
+        let values: Vec<_> = snapshot.index_values(&rule.handle).iter().map(ToString::to_string).collect();
+        assert!(values.iter().eq(expected.keys()), "values of {:?}: {values:?} {expected:?}", rule.handle);
+        // Without the index every look-up walks all objects: two of them are enough.
+        let looked_up = if installed { expected.len() } else { 1 };
+        for (value, entries) in expected.iter().take(looked_up) {
+            same(snapshot.by(&rule.handle, value), entries, value);
+            if installed {
+                let keys = snapshot.index_keys(&rule.handle, value);
+                assert!(keys.iter().eq(entries.iter().map(|entry| entry.key())), "keys of {value}");
+            }
+        }
+        for absent in ["n3", "n1-", "zz"].into_iter().take(looked_up) {
+            assert!(snapshot.index_keys(&rule.handle, absent).is_empty(), "{absent}");
+        }
+    }
+}
+
+/// Whether a walk gives exactly these entries, the very same, in this order.
+#[track_caller]
+fn same<'a>(walk: impl Iterator<Item = &'a Arc<Entry>>, expected: &[&Arc<Entry>], what: &str) {
+    let walked: Vec<_> = walk.collect();
+    let equal = walked.len() == expected.len()
+        && walked.iter().zip(expected).all(|(left, right)| Arc::ptr_eq(left, right));
+    assert!(equal, "{what}: {walked:?} instead of {expected:?}");
+}
+
+/// An index, and what it should say of a plain object.
+pub(crate) struct Rule {
+    pub(crate) handle: IndexHandle,
+    pub(crate) values: fn(&Plain) -> Vec<String>,
+}
+
+/// All kinds of indexes: fields, a list of values, labels, closures, one that panics, and a second one by the same field.
+pub(crate) fn rules() -> Vec<Rule> {
+    fn node(plain: &Plain) -> Vec<String> {
+        plain.node.iter().map(ToString::to_string).collect()
+    }
+    let initial = |object: &Object<()>| object.name().chars().take(1).map(String::from).collect::<Vec<_>>();
+    let picky = |object: &Object<()>| match object.labels().get("app") {
+        // A panic without the noise: this one does not call the hook.
+        None if object.name() == "x0" => resume_unwind(Box::new("no label")),
+        None => Vec::new(),
+        Some(app) => vec![app.to_owned(), object.namespace().unwrap_or("-").to_owned()],
+    };
+    let rule = |index: Index, values| Rule { handle: index.into_handle().unwrap(), values };
+    vec![
+        rule(Index::field("spec.node"), node),
+        rule(Index::label("app"), |plain| plain.app.iter().map(ToString::to_string).collect()),
+        rule(Index::by("initial", initial), |plain| plain.name.1.chars().take(1).map(String::from).collect()),
+        rule(Index::field("spec.tags"), |plain| plain.tags.iter().map(ToString::to_string).collect()),
+        rule(Index::by("picky", picky), |plain| match plain.app {
+            None => Vec::new(),
+            Some(app) => {
+                vec![app.to_owned(), Some(plain.name.0).filter(|ns| !ns.is_empty()).unwrap_or("-").to_owned()]
+            }
+        }),
+        rule(Index::field(".spec.node"), node),
+    ]
+}
