@@ -1,0 +1,211 @@
+//! Pods as a production cluster has them, from a seed: about 10 KB of JSON each, half of it `managedFields`.
+//!
+//! Two containers with env, probes, resources and mounts, an owner reference, five labels, a full status and the fields of two
+//! managers. Values vary from pod to pod; the shape does not. It knows nothing of the crate it feeds.
+#![allow(dead_code, reason = "each bench uses its part")]
+
+use std::fmt::Write;
+
+/// A small generator of random numbers (splitmix64): the same seed gives the same pods.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % bound as u64).unwrap_or_default()
+    }
+}
+
+/// Which pod, and what the benches care about in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pod {
+    /// Its number; namespace (of 200) and name follow from it. The key is 40 bytes long.
+    pub(crate) number: usize,
+    pub(crate) version: u64,
+    /// The number of its node (of 500): `spec.nodeName`.
+    pub(crate) node: usize,
+    /// The number of its app (of 400): the label `app`.
+    pub(crate) app: usize,
+}
+
+impl Pod {
+    pub(crate) fn new(number: usize, version: u64) -> Self {
+        Self { number, version, node: number * 7 % 500, app: number * 11 % 400 }
+    }
+
+    /// 13 bytes.
+    pub(crate) fn namespace(&self) -> String {
+        format!("team-{:03}-prod", self.number % 200)
+    }
+
+    /// 26 bytes.
+    pub(crate) fn name(&self) -> String {
+        format!("web-front-{:05}-{:010x}", self.number, self.number * 7919)
+    }
+
+    /// The pod as a list carries it: no `apiVersion`, no `kind`.
+    pub(crate) fn item(&self, random: &mut Random) -> String {
+        let (metadata, fields) = (self.metadata(random), managed_fields(random));
+        format!(
+            "{{\"metadata\":{{{metadata},{fields}}},\"spec\":{},\"status\":{}}}",
+            self.spec(random),
+            Self::status(random)
+        )
+    }
+
+    /// The pod as the cache would keep it: without `managedFields`.
+    pub(crate) fn kept(&self, random: &mut Random) -> String {
+        let metadata = self.metadata(random);
+        format!(
+            "{{\"metadata\":{{{metadata}}},\"spec\":{},\"status\":{}}}",
+            self.spec(random),
+            Self::status(random)
+        )
+    }
+
+    /// The pod as a watch carries it, without a line end.
+    pub(crate) fn frame(&self, random: &mut Random) -> String {
+        let item = self.item(random);
+        format!(r#"{{"type":"MODIFIED","object":{{"apiVersion":"v1","kind":"Pod",{}}}"#, &item[1..])
+    }
+
+    /// An object of half a kilobyte with the same key, label and node.
+    pub(crate) fn small(&self, random: &mut Random) -> String {
+        format!(
+            r#"{{"metadata":{{{}}},"spec":{{"nodeName":"node-{:04}"}},"status":{{"phase":"Running"}}}}"#,
+            self.short_metadata(random),
+            self.node
+        )
+    }
+
+    fn short_metadata(&self, random: &mut Random) -> String {
+        let (name, namespace, app) = (self.name(), self.namespace(), self.app);
+        format!(
+            r#""name":"{name}","namespace":"{namespace}","uid":"{}","resourceVersion":"{}","creationTimestamp":"{}","labels":{{"app":"app-{app:03}","pod-template-hash":"{:010x}","app.kubernetes.io/name":"app-{app:03}","app.kubernetes.io/version":"v1.{}.0","team":"{namespace}"}}"#,
+            uid(self.number),
+            self.version,
+            time(random),
+            random.next() >> 24,
+            random.below(90),
+        )
+    }
+
+    fn metadata(&self, random: &mut Random) -> String {
+        format!(
+            r#"{},"annotations":{{"kubectl.kubernetes.io/restartedAt":"{}","prometheus.io/port":"{}","prometheus.io/scrape":"true"}},"ownerReferences":[{{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web-front-{:05}","uid":"{}","controller":true,"blockOwnerDeletion":true}}]"#,
+            self.short_metadata(random),
+            time(random),
+            8000 + random.below(1000),
+            self.number,
+            uid(self.number + 1_000_000),
+        )
+    }
+
+    fn spec(&self, random: &mut Random) -> String {
+        let volumes = r#"{"name":"config","configMap":{"name":"web-config","defaultMode":420}},{"name":"cache","emptyDir":{"sizeLimit":"1Gi"}},{"name":"kube-api-access-x2x7z","projected":{"sources":[{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},{"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}},{"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}]}}],"defaultMode":420}}"#;
+        let (app, sidecar) = (container("app", random), container("sidecar", random));
+        format!(
+            r#"{{"volumes":[{volumes}],"containers":[{app},{sidecar}],"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"web","serviceAccount":"web","nodeName":"node-{:04}","securityContext":{{"runAsUser":{},"fsGroup":2000}},"schedulerName":"default-scheduler","tolerations":[{{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}},{{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}}],"priority":0,"enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority"}}"#,
+            self.node,
+            1000 + random.below(1000),
+        )
+    }
+
+    fn status(random: &mut Random) -> String {
+        let mut conditions = String::new();
+        for kind in ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"] {
+            let comma = if conditions.is_empty() { "" } else { "," };
+            let at = time(random);
+            let _ = write!(
+                conditions,
+                r#"{comma}{{"type":"{kind}","status":"True","lastProbeTime":null,"lastTransitionTime":"{at}"}}"#
+            );
+        }
+        let (a, b) = (random.below(250), random.below(250));
+        format!(
+            r#"{{"observedGeneration":1,"phase":"Running","conditions":[{conditions}],"hostIP":"10.0.{b}.{a}","hostIPs":[{{"ip":"10.0.{b}.{a}"}}],"podIP":"10.244.{a}.{b}","podIPs":[{{"ip":"10.244.{a}.{b}"}}],"startTime":"{}","containerStatuses":[{},{}],"qosClass":"Burstable"}}"#,
+            time(random),
+            container_status("app", random),
+            container_status("sidecar", random),
+        )
+    }
+}
+
+fn uid(number: usize) -> String {
+    let mut random = Random::new(number as u64);
+    let (high, low) = (random.next(), random.next());
+    format!(
+        "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
+        high >> 32,
+        high & 0xffff,
+        (high >> 16) & 0xfff,
+        low >> 52,
+        low & 0xffff_ffff_ffff
+    )
+}
+
+fn time(random: &mut Random) -> String {
+    let (day, hour) = (1 + random.below(28), random.below(24));
+    format!("2026-10-{day:02}T{hour:02}:{:02}:{:02}Z", random.below(60), random.below(60))
+}
+
+fn container(name: &str, random: &mut Random) -> String {
+    let mut env = String::from(
+        r#"{"name":"POD_NAME","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"metadata.name"}}}"#,
+    );
+    for variable in ["LOG_LEVEL", "DATABASE_URL", "CACHE_HOST", "FEATURE_FLAGS"] {
+        let value = random.next();
+        let _ = write!(env, r#",{{"name":"{variable}","value":"{name}-{value:016x}.internal:5432"}}"#);
+    }
+    let port = 8000 + random.below(1000);
+    format!(
+        r#"{{"name":"{name}","image":"registry.example.com/team/{name}:v1.{}.{}","ports":[{{"name":"http","containerPort":{port},"protocol":"TCP"}}],"env":[{env}],"resources":{{"limits":{{"cpu":"{}m","memory":"512Mi"}},"requests":{{"cpu":"100m","memory":"{}Mi"}}}},"volumeMounts":[{{"name":"config","mountPath":"/etc/app"}},{{"name":"cache","mountPath":"/var/cache"}},{{"name":"kube-api-access-x2x7z","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}}],"livenessProbe":{{"httpGet":{{"path":"/healthz","port":{port},"scheme":"HTTP"}},"initialDelaySeconds":10,"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3}},"readinessProbe":{{"httpGet":{{"path":"/ready","port":{port},"scheme":"HTTP"}},"timeoutSeconds":1,"periodSeconds":5,"successThreshold":1,"failureThreshold":3}},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}}"#,
+        random.below(90),
+        random.below(90),
+        500 + random.below(500),
+        128 + random.below(128),
+    )
+}
+
+fn container_status(name: &str, random: &mut Random) -> String {
+    let (id, image) = (random.next(), random.next());
+    format!(
+        r#"{{"name":"{name}","state":{{"running":{{"startedAt":"{}"}}}},"lastState":{{}},"ready":true,"restartCount":{},"image":"registry.example.com/team/{name}:v1.2.3","imageID":"registry.example.com/team/{name}@sha256:{image:016x}{id:016x}{id:016x}{image:016x}","containerID":"containerd://{id:016x}{image:016x}{image:016x}{id:016x}","started":true}}"#,
+        time(random),
+        random.below(9),
+    )
+}
+
+/// What two managers say they own: names of fields, and keys of list elements with quotes in them.
+fn managed_fields(random: &mut Random) -> String {
+    let container = |name: &str| {
+        format!(
+            r#""k:{{\"name\":\"{name}\"}}":{{".":{{}},"f:env":{{".":{{}},"k:{{\"name\":\"CACHE_HOST\"}}":{{".":{{}},"f:name":{{}},"f:value":{{}}}},"k:{{\"name\":\"DATABASE_URL\"}}":{{".":{{}},"f:name":{{}},"f:value":{{}}}},"k:{{\"name\":\"FEATURE_FLAGS\"}}":{{".":{{}},"f:name":{{}},"f:value":{{}}}},"k:{{\"name\":\"LOG_LEVEL\"}}":{{".":{{}},"f:name":{{}},"f:value":{{}}}},"k:{{\"name\":\"POD_NAME\"}}":{{".":{{}},"f:name":{{}},"f:valueFrom":{{".":{{}},"f:fieldRef":{{}}}}}}}},"f:image":{{}},"f:imagePullPolicy":{{}},"f:livenessProbe":{{".":{{}},"f:failureThreshold":{{}},"f:httpGet":{{".":{{}},"f:path":{{}},"f:port":{{}},"f:scheme":{{}}}},"f:initialDelaySeconds":{{}},"f:periodSeconds":{{}},"f:successThreshold":{{}},"f:timeoutSeconds":{{}}}},"f:name":{{}},"f:ports":{{".":{{}},"k:{{\"containerPort\":8080,\"protocol\":\"TCP\"}}":{{".":{{}},"f:containerPort":{{}},"f:name":{{}},"f:protocol":{{}}}}}},"f:readinessProbe":{{".":{{}},"f:failureThreshold":{{}},"f:httpGet":{{".":{{}},"f:path":{{}},"f:port":{{}},"f:scheme":{{}}}},"f:periodSeconds":{{}},"f:successThreshold":{{}},"f:timeoutSeconds":{{}}}},"f:resources":{{".":{{}},"f:limits":{{".":{{}},"f:cpu":{{}},"f:memory":{{}}}},"f:requests":{{".":{{}},"f:cpu":{{}},"f:memory":{{}}}}}},"f:terminationMessagePath":{{}},"f:terminationMessagePolicy":{{}},"f:volumeMounts":{{".":{{}},"k:{{\"mountPath\":\"/etc/app\"}}":{{".":{{}},"f:mountPath":{{}},"f:name":{{}}}},"k:{{\"mountPath\":\"/var/cache\"}}":{{".":{{}},"f:mountPath":{{}},"f:name":{{}}}}}}}}"#
+        )
+    };
+    let condition = |kind: &str| {
+        format!(
+            r#""k:{{\"type\":\"{kind}\"}}":{{".":{{}},"f:lastProbeTime":{{}},"f:lastTransitionTime":{{}},"f:status":{{}},"f:type":{{}}}}"#
+        )
+    };
+    let (app, sidecar) = (container("app"), container("sidecar"));
+    let conditions = ["ContainersReady", "Initialized", "PodReadyToStartContainers", "Ready"].map(condition);
+    format!(
+        r#""managedFields":[{{"manager":"kube-controller-manager","operation":"Update","apiVersion":"v1","time":"{}","fieldsType":"FieldsV1","fieldsV1":{{"f:metadata":{{"f:generateName":{{}},"f:labels":{{".":{{}},"f:app":{{}},"f:app.kubernetes.io/name":{{}},"f:app.kubernetes.io/version":{{}},"f:pod-template-hash":{{}},"f:team":{{}}}},"f:ownerReferences":{{".":{{}},"k:{{\"uid\":\"{}\"}}":{{}}}}}},"f:spec":{{"f:containers":{{{app},{sidecar}}},"f:dnsPolicy":{{}},"f:enableServiceLinks":{{}},"f:restartPolicy":{{}},"f:schedulerName":{{}},"f:securityContext":{{".":{{}},"f:fsGroup":{{}},"f:runAsUser":{{}}}},"f:serviceAccount":{{}},"f:serviceAccountName":{{}},"f:terminationGracePeriodSeconds":{{}},"f:volumes":{{".":{{}},"k:{{\"name\":\"cache\"}}":{{".":{{}},"f:emptyDir":{{".":{{}},"f:sizeLimit":{{}}}},"f:name":{{}}}},"k:{{\"name\":\"config\"}}":{{".":{{}},"f:configMap":{{".":{{}},"f:defaultMode":{{}},"f:name":{{}}}},"f:name":{{}}}}}}}}}}}},{{"manager":"kubelet","operation":"Update","apiVersion":"v1","time":"{}","fieldsType":"FieldsV1","fieldsV1":{{"f:status":{{"f:conditions":{{{}}},"f:containerStatuses":{{}},"f:hostIP":{{}},"f:hostIPs":{{}},"f:phase":{{}},"f:podIP":{{}},"f:podIPs":{{".":{{}},"k:{{\"ip\":\"10.244.1.2\"}}":{{".":{{}},"f:ip":{{}}}}}},"f:startTime":{{}}}}}},"subresource":"status"}}]"#,
+        time(random),
+        uid(random.below(1_000_000)),
+        time(random),
+        conditions.join(","),
+    )
+}

@@ -1,0 +1,273 @@
+//! How fast the store takes upserts and answers look-ups: one writer thread and one reader thread on 50,000 objects in 200
+//! namespaces with two indexes, and whether a look-up ever waits for the writer (C5).
+//!
+//! Entries are built before the clock starts, and freed after it stops. `cargo bench -p informer-core --bench store`
+#![allow(clippy::unwrap_used, clippy::cast_precision_loss)]
+
+mod pods;
+
+use informer_core::wire::{Limits, ListItem, ListReader};
+use informer_core::{
+    Delta, Encoding, Entry, Index, Key, Replaced, ResourceVersion, Retention, Scope, StoreReader,
+    StoreWriter, TypeMeta,
+};
+use pods::{Pod, Random};
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const OBJECTS: usize = 50_000;
+const UPDATES: usize = 64_000;
+const RUNS: usize = 9;
+const BATCHES: [usize; 4] = [1, 16, 64, 256];
+/// At a batch of 64, per second.
+const UPSERT_BAR: f64 = 300_000.0;
+const GET_BAR: f64 = 3_000_000.0;
+
+/// How an object is written.
+type Write = fn(&Pod, &mut Random) -> String;
+
+fn main() {
+    let only = std::env::args().nth(1).filter(|name| !name.starts_with('-'));
+    let sizes: [(&str, Write); 2] = [("small", Pod::small), ("pods", Pod::kept)];
+    for (name, write) in sizes.into_iter().filter(|(name, _)| only.as_ref().is_none_or(|only| only == name)) {
+        let set = Set::new(write);
+        let bytes: usize = set.base.iter().map(|entry| entry.bytes().len()).sum();
+        println!(
+            "\n{OBJECTS} {name} of {} bytes; a label and a field index; writer beside reader",
+            bytes / OBJECTS
+        );
+        println!("{:<36}{:>19}{:>21}", "thousands per second: median (best)", "upserts", "gets");
+        for (variant, updates) in [("values stay", &set.same), ("10 % change both values", &set.moved)] {
+            report(&set, variant, updates);
+        }
+        waits(&set);
+    }
+}
+
+fn report(set: &Set, variant: &str, updates: &[Arc<Entry>]) {
+    let mut results = BATCHES.map(|batch| (batch, Vec::new(), Vec::new()));
+    for _ in 0..RUNS {
+        for (batch, upserts, gets) in &mut results {
+            let (upsert, get) = write_and_read(set, updates, *batch);
+            upserts.push(upsert);
+            gets.push(get);
+        }
+    }
+    for (batch, upserts, gets) in &mut results {
+        let (upsert, get) = (Rates::of(upserts), Rates::of(gets));
+        let verdict = if *batch == 64 { verdict(upsert.median, get.median) } else { String::new() };
+        println!("{:<34}{upsert}{get}  {verdict}", format!("batch {batch:>3}, {variant}"));
+    }
+}
+
+/// Of several runs; the best one says what a quiet machine would give.
+struct Rates {
+    median: f64,
+    best: f64,
+}
+
+impl Rates {
+    fn of(runs: &mut [f64]) -> Self {
+        runs.sort_by(f64::total_cmp);
+        Self { median: runs[runs.len() / 2], best: runs[runs.len() - 1] }
+    }
+}
+
+impl std::fmt::Display for Rates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:>12.0} ({:>6.0})", self.median / 1e3, self.best / 1e3)
+    }
+}
+
+/// Measures a thread by the time it ran, where the system says so: other programs share the cores.
+struct Clock {
+    start: Instant,
+    ran: Option<Duration>,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Self { start: Instant::now(), ran: ran() }
+    }
+
+    /// How many a second.
+    fn rate(&self, count: usize) -> f64 {
+        let wall = self.start.elapsed();
+        let cpu = ran().zip(self.ran).map_or(wall, |(now, then)| now.saturating_sub(then));
+        count as f64 / cpu.as_secs_f64()
+    }
+}
+
+/// How long this thread has run, where the system says so.
+fn ran() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+}
+
+fn verdict(upserts: f64, gets: f64) -> String {
+    let word = |met| if met { "met" } else { "MISSED" };
+    format!(
+        "bars {:.0} {}, {:.0} {}",
+        UPSERT_BAR / 1e3,
+        word(upserts >= UPSERT_BAR),
+        GET_BAR / 1e3,
+        word(gets >= GET_BAR)
+    )
+}
+
+/// The objects, and two series of newer states of random ones of them.
+struct Set {
+    base: Vec<Arc<Entry>>,
+    same: Vec<Arc<Entry>>,
+    moved: Vec<Arc<Entry>>,
+    /// Keys of random objects.
+    keys: Vec<Key>,
+}
+
+impl Set {
+    fn new(write: Write) -> Self {
+        let mut random = Random::new(7);
+        let base: Vec<Pod> = (0..OBJECTS).map(|number| Pod::new(number, 1000)).collect();
+        let updates = |random: &mut Random, moves: usize| -> Vec<Pod> {
+            let mut now = base.clone();
+            let mut update = |step: usize| {
+                let pod = &mut now[random.below(OBJECTS)];
+                pod.version = 1001 + step as u64;
+                if random.below(100) < moves {
+                    (pod.node, pod.app) = (random.below(500), random.below(400));
+                }
+                *pod
+            };
+            (0..UPDATES).map(&mut update).collect()
+        };
+        let (same, moved) = (updates(&mut random, 0), updates(&mut random, 10));
+        let mut build = |pods: &[Pod]| entries(pods.iter().map(|pod| write(pod, &mut random)));
+        let (base, same, moved) = (build(&base), build(&same), build(&moved));
+        // Made one after the other, as a caller makes its keys: not the cache's own.
+        let key = |entry: &Arc<Entry>| Key::new(entry.key().namespace().unwrap(), entry.key().name());
+        let keys: Vec<Key> = (0..OBJECTS).map(|_| key(&base[random.below(OBJECTS)])).collect();
+        Self { base, same, moved, keys }
+    }
+
+    /// A store that holds the objects, with its indexes.
+    fn store(&self) -> (StoreWriter, StoreReader) {
+        let (mut writer, reader) = StoreWriter::new([Scope::All]);
+        writer.add_index(Index::label("app").into_handle().unwrap());
+        writer.add_index(Index::field("spec.nodeName").into_handle().unwrap());
+        let (version, entries) = (ResourceVersion::new("1000"), self.base.clone());
+        let replaced = Replaced { scope: Scope::All, version, entries, unreadable: Vec::new() };
+        writer.apply(&Scope::All, [Delta::Replaced(replaced)]);
+        (writer, reader)
+    }
+}
+
+fn entries(items: impl Iterator<Item = String>) -> Vec<Arc<Entry>> {
+    let mut reader = ListReader::new(TypeMeta::new("v1", "Pod"), Limits::default());
+    let mut entries = Vec::new();
+    let mut read = |bytes: &[u8]| {
+        let on = |item| match item {
+            ListItem::Object(object) => {
+                entries.push(Arc::new(Entry::new(object, Encoding::Json, Retention::Bytes)));
+            }
+            other => panic!("{other:?}"),
+        };
+        reader.read(bytes, on).unwrap();
+    };
+    read(b"{\"items\":[");
+    for (count, item) in items.enumerate() {
+        read(if count > 0 { b"," } else { b"" });
+        read(item.as_bytes());
+    }
+    entries
+}
+
+/// Applies all updates; returns how many a second.
+fn write(writer: &mut StoreWriter, updates: &[Arc<Entry>], batch: usize) -> f64 {
+    let clock = Clock::start();
+    for batch in updates.chunks(batch) {
+        black_box(writer.apply(&Scope::All, batch.iter().map(|entry| Delta::Updated(Arc::clone(entry)))));
+    }
+    clock.rate(updates.len())
+}
+
+/// Writes on this thread while another reads; upserts and gets a second.
+fn write_and_read(set: &Set, updates: &[Arc<Entry>], batch: usize) -> (f64, f64) {
+    let (mut writer, reader) = set.store();
+    let (go, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    let result = thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            go.store(true, Ordering::Release);
+            let (clock, mut gets) = (Clock::start(), 0_usize);
+            while !stop.load(Ordering::Relaxed) {
+                for key in &set.keys[gets % OBJECTS..][..OBJECTS / 1000] {
+                    assert!(reader.get(black_box(key)).is_some());
+                }
+                gets += OBJECTS / 1000;
+            }
+            clock.rate(gets)
+        });
+        while !go.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+        let upserts = write(&mut writer, updates, batch);
+        stop.store(true, Ordering::Relaxed);
+        (upserts, reading.join().unwrap())
+    });
+    let newest = updates.last().unwrap();
+    assert!(Arc::ptr_eq(newest, &reader.get(newest.key()).unwrap()));
+    result
+}
+
+/// The longest look-ups beside a writer in batches of 64, and without one.
+fn waits(set: &Set) {
+    println!(
+        "{:<44} {:>12} {:>12} {:>12}",
+        "single gets, each timed (median run)", "p99.99 µs", "max µs", "over 1 ms"
+    );
+    let mut rows = [("beside a writer, batch 64", true, Vec::new()), ("no writer", false, Vec::new())];
+    for _ in 0..RUNS {
+        for (_, with_writer, runs) in &mut rows {
+            runs.push(timed_gets(set, *with_writer));
+        }
+    }
+    for (name, _, runs) in &mut rows {
+        runs.sort_by_key(|times| times.1);
+        let (tail, longest, over) = runs[RUNS / 2];
+        let micros = |time: Duration| time.as_secs_f64() * 1e6;
+        println!("{name:<44} {:>12.1} {:>12.1} {over:>12}", micros(tail), micros(longest));
+    }
+}
+
+/// The 99.99th percentile, the longest, and how many took over a millisecond.
+fn timed_gets(set: &Set, with_writer: bool) -> (Duration, Duration, usize) {
+    let (mut writer, reader) = set.store();
+    let stop = AtomicBool::new(false);
+    let mut times = thread::scope(|scope| {
+        if with_writer {
+            scope.spawn(|| {
+                for batch in set.same.chunks(64) {
+                    writer.apply(&Scope::All, batch.iter().map(|entry| Delta::Updated(Arc::clone(entry))));
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            });
+        }
+        let mut times = Vec::with_capacity(4 * OBJECTS);
+        let mut before = Instant::now();
+        for key in set.keys.iter().cycle().take(4 * OBJECTS) {
+            assert!(reader.get(black_box(key)).is_some());
+            let now = Instant::now();
+            times.push(now - before);
+            before = now;
+        }
+        stop.store(true, Ordering::Relaxed);
+        times
+    });
+    times.sort_unstable();
+    let over = times.iter().filter(|time| **time > Duration::from_millis(1)).count();
+    (times[times.len() - times.len() / 10_000], times[times.len() - 1], over)
+}
