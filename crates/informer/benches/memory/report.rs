@@ -1,0 +1,156 @@
+//! The table: what was measured, against what it may be at most.
+//!
+//! Everything is counted from what the process had before it asked the server for anything. A peak is compared with what was
+//! settled when its phase began; that of the first sync with what is settled after it.
+
+use crate::client::Phase;
+use crate::gauge::{Level, Reading};
+use crate::{Mode, Plan};
+use std::fmt;
+
+/// Settled, bytes a pod.
+const SETTLED: f64 = 8000.0;
+/// Peaks, as multiples of what is settled.
+const SYNC_PEAK: f64 = 1.15;
+const FEW_PEAK: f64 = 1.15;
+const ALL_PEAK: f64 = 2.1;
+
+/// What a row's value is compared with.
+enum Scale {
+    /// Bytes for each of so many pods.
+    Each(usize),
+    /// This many bytes.
+    Times(u64),
+}
+
+struct Row {
+    mode: Mode,
+    what: &'static str,
+    unit: &'static str,
+    bytes: u64,
+    scale: Scale,
+    /// The most it may be; `None` for information.
+    bar: Option<f64>,
+    seconds: Option<f64>,
+}
+
+pub(crate) struct Report {
+    objects: usize,
+    handlers: usize,
+    /// A pod as a list carries it: how long, and how much of it is `managedFields`.
+    sizes: (usize, usize),
+    rows: Vec<Row>,
+}
+
+impl Report {
+    /// An empty table for runs with pods like this one.
+    pub(crate) fn new(plan: &Plan, sample: &str) -> Self {
+        let managed = sample.find(",\"managedFields\":").zip(sample.find("},\"spec\":"));
+        let sizes = (sample.len(), managed.map_or(0, |(start, end)| end - start));
+        Self { objects: plan.objects, handlers: plan.handlers, sizes, rows: Vec::new() }
+    }
+
+    /// Adds what one run found, phase by phase.
+    pub(crate) fn add(&mut self, mode: Mode, readings: &[Reading]) {
+        let readings: Vec<&Reading> = readings.iter().collect();
+        let Ok(readings) = <[&Reading; Phase::ALL.len()]>::try_from(readings) else { return };
+        self.add_measure(mode, "live bytes", readings, |reading| Some(reading.live));
+        self.add_measure(mode, "RSS", readings, |reading| reading.rss);
+    }
+
+    fn add_measure(
+        &mut self,
+        mode: Mode,
+        unit: &'static str,
+        readings: [&Reading; Phase::ALL.len()],
+        level: impl Fn(&Reading) -> Option<Level>,
+    ) {
+        let [Some(before), Some(sync), Some(few), Some(all), Some(again)] = readings.map(level) else {
+            eprintln!("{}: this system does not tell its {unit}", mode.name());
+            return;
+        };
+        let [_, took_sync, took_few, took_all, took_again] = readings.map(|reading| Some(reading.seconds));
+        let above = |bytes: u64| bytes.saturating_sub(before.now);
+        let each = Scale::Each;
+        let times = |level: Level| Scale::Times(above(level.now));
+        let rows = [
+            ("settled after sync", sync.now, each(self.objects), Some(SETTLED), None),
+            ("peak while syncing", sync.peak, times(sync), Some(SYNC_PEAK), took_sync),
+            ("peak of relist, 1 % changed", few.peak, times(sync), Some(FEW_PEAK), took_few),
+            ("settled after it", few.now, times(sync), None, None),
+            ("peak of relist, all changed", all.peak, times(few), Some(ALL_PEAK), took_all),
+            ("settled after it", all.now, times(few), None, None),
+            ("peak of the same once more", again.peak, times(few), None, took_again),
+            ("settled after it", again.now, times(few), None, None),
+        ];
+        self.rows.extend(rows.map(|(what, bytes, scale, bar, seconds)| Row {
+            mode,
+            what,
+            unit,
+            bytes: above(bytes),
+            scale,
+            bar,
+            seconds,
+        }));
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (pod, managed) = self.sizes;
+        writeln!(
+            f,
+            "\n{} pods of {pod} bytes of JSON, {managed} of them managedFields; handlers: {}.\n\
+             Bytes above what the process had before it asked for anything; peaks as multiples of what was settled.\n",
+            self.objects, self.handlers
+        )?;
+        let head = ["mode", "measure", "what", "MB", "ratio", "bar", "", "seconds"];
+        let [mode, unit, what, bytes, ratio, bar, verdict, seconds] = head;
+        writeln!(
+            f,
+            "{mode:<11}{unit:<12}{what:<29}{bytes:>8}{ratio:>13}{bar:>13}  {verdict:<6}{seconds:>9}"
+        )?;
+        self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))?;
+        let missed = self.rows.iter().filter(|row| row.is_met() == Some(false)).count();
+        let barred = self.rows.iter().filter(|row| row.bar.is_some()).count();
+        writeln!(f, "\n{} of {barred} bars met", barred - missed)
+    }
+}
+
+impl Row {
+    fn ratio(&self) -> f64 {
+        match self.scale {
+            Scale::Each(objects) => self.bytes as f64 / objects as f64,
+            Scale::Times(settled) => self.bytes as f64 / settled as f64,
+        }
+    }
+
+    fn is_met(&self) -> Option<bool> {
+        self.bar.map(|bar| self.ratio() <= bar)
+    }
+
+    fn scaled(&self, value: f64) -> String {
+        match self.scale {
+            Scale::Each(_) => format!("{value:.0} B/pod"),
+            Scale::Times(_) => format!("{value:.2} x"),
+        }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mode, unit, what, megabytes) = (self.mode.name(), self.unit, self.what, self.bytes as f64 / 1e6);
+        let bar = self.bar.map_or_else(|| "-".to_owned(), |bar| self.scaled(bar));
+        let verdict = match self.is_met() {
+            Some(true) => "met",
+            Some(false) => "MISSED",
+            None => "",
+        };
+        let seconds = self.seconds.map(|seconds| format!("{seconds:.1}")).unwrap_or_default();
+        let ratio = self.scaled(self.ratio());
+        let line = format!(
+            "{mode:<11}{unit:<12}{what:<29}{megabytes:>8.1}{ratio:>13}{bar:>13}  {verdict:<6}{seconds:>9}"
+        );
+        f.write_str(line.trim_end())
+    }
+}

@@ -1,0 +1,97 @@
+//! What handlers receive.
+
+use informer_core::{Entry, Object};
+use std::fmt;
+use std::sync::Arc;
+
+/// Why an object is told as updated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// It changed.
+    Change,
+    /// It is told again by a resync; old and new are the same.
+    Resync,
+}
+
+/// What happened to one object, as one handler sees it.
+pub enum Event<K> {
+    /// An object that this handler did not know.
+    #[non_exhaustive]
+    Added {
+        /// The object.
+        object: Object<K>,
+        /// Whether it was there before the handler began to watch.
+        initial: bool,
+    },
+    /// A newer state of an object that this handler knows.
+    #[non_exhaustive]
+    Updated {
+        /// The state that this handler saw last.
+        old: Object<K>,
+        /// The state now.
+        new: Object<K>,
+        /// Whether it changed, or is told again.
+        cause: Cause,
+    },
+    /// An object that this handler knew is gone.
+    #[non_exhaustive]
+    Deleted {
+        /// Its last known state.
+        last: Object<K>,
+        /// Whether the deletion was seen; otherwise it happened in a gap, and `last` may not be the very last state.
+        observed: bool,
+    },
+}
+
+impl<K> Event<K> {
+    /// The object concerned: the new state, or the last one.
+    pub fn object(&self) -> &Object<K> {
+        match self {
+            Self::Added { object, .. }
+            | Self::Updated { new: object, .. }
+            | Self::Deleted { last: object, .. } => object,
+        }
+    }
+
+    pub(crate) fn of(told: Told) -> Self {
+        match told {
+            Told::Added { entry, initial } => Self::Added { object: Object::new(entry), initial },
+            Told::Updated { old, new, cause } => {
+                Self::Updated { old: Object::new(old), new: Object::new(new), cause }
+            }
+            Told::Deleted { last, observed } => Self::Deleted { last: Object::new(last), observed },
+        }
+    }
+}
+
+impl<K> Clone for Event<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Added { object, initial } => Self::Added { object: object.clone(), initial: *initial },
+            Self::Updated { old, new, cause } => {
+                Self::Updated { old: old.clone(), new: new.clone(), cause: *cause }
+            }
+            Self::Deleted { last, observed } => Self::Deleted { last: last.clone(), observed: *observed },
+        }
+    }
+}
+
+/// Keys and versions only: contents may be secret.
+impl<K> fmt::Debug for Event<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Added { object, initial } => write!(f, "Added({object:?}, initial: {initial})"),
+            Self::Updated { old, new, cause } => write!(f, "Updated({old:?} -> {new:?}, {cause:?})"),
+            Self::Deleted { last, observed } => write!(f, "Deleted({last:?}, observed: {observed})"),
+        }
+    }
+}
+
+/// An event before anybody says what type its objects have.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Added { entry: Arc<Entry>, initial: bool },
+    Updated { old: Arc<Entry>, new: Arc<Entry>, cause: Cause },
+    Deleted { last: Arc<Entry>, observed: bool },
+}

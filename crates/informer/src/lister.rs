@@ -1,0 +1,148 @@
+//! Reading the cache: typed views of its newest state.
+//!
+//! Every call answers from one state (C5). A lister holds no state itself; two calls may see two states. Whoever needs
+//! several answers from one state takes a [`Lister::snapshot`].
+
+use informer_core::{IndexHandle, Key, LabelSelector, Object, ResourceVersion, Snapshot, StoreReader};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// Reads the objects of one kind. Cheap to clone; never waits.
+pub struct Lister<K> {
+    reader: Reader,
+    kind: PhantomData<fn() -> K>,
+}
+
+#[derive(Clone)]
+enum Reader {
+    /// Always the newest state.
+    Newest(StoreReader),
+    /// One state for good.
+    Fixed(Snapshot),
+}
+
+impl<K> Lister<K> {
+    pub(crate) fn new(reader: StoreReader) -> Self {
+        Self { reader: Reader::Newest(reader), kind: PhantomData }
+    }
+
+    /// A lister whose answers all come from the state that is the newest now.
+    #[must_use]
+    pub fn snapshot(&self) -> Self {
+        Self { reader: Reader::Fixed(self.state()), kind: PhantomData }
+    }
+
+    /// The object with this key.
+    pub fn get(&self, key: &Key) -> Option<Object<K>> {
+        match &self.reader {
+            Reader::Newest(reader) => reader.get(key).map(Object::new),
+            Reader::Fixed(snapshot) => snapshot.get(key).cloned().map(Object::new),
+        }
+    }
+
+    /// All objects, ordered by namespace and name.
+    pub fn list(&self) -> Vec<Object<K>> {
+        views(self.state().list())
+    }
+
+    /// The objects whose labels match, ordered by namespace and name.
+    pub fn matching(&self, selector: &LabelSelector) -> Vec<Object<K>> {
+        views(self.state().list().filter(|entry| selector.matches(|name| entry.head().labels.get(name))))
+    }
+
+    /// The objects that have this value in an index, in key order.
+    pub fn by(&self, index: &IndexHandle, value: &str) -> Vec<Object<K>> {
+        views(self.state().by(index, value))
+    }
+
+    /// The keys of the objects that have this value in an index.
+    pub fn keys_by(&self, index: &IndexHandle, value: &str) -> Vec<Key> {
+        self.state().index_keys(index, value)
+    }
+
+    /// The values that occur in an index, in order.
+    pub fn values_of(&self, index: &IndexHandle) -> Vec<Arc<str>> {
+        self.state().index_values(index)
+    }
+
+    /// The objects of one namespace.
+    pub fn namespace(&self, namespace: &str) -> NamespaceLister<K> {
+        NamespaceLister { lister: self.clone(), namespace: namespace.into() }
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.state().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.state().is_empty()
+    }
+
+    /// The version that the state stands for; `None` until the first complete set is in.
+    pub fn version(&self) -> Option<ResourceVersion> {
+        self.state().version().cloned()
+    }
+
+    fn state(&self) -> Snapshot {
+        match &self.reader {
+            Reader::Newest(reader) => reader.snapshot(),
+            Reader::Fixed(snapshot) => snapshot.clone(),
+        }
+    }
+}
+
+fn views<'a, K>(entries: impl Iterator<Item = &'a Arc<informer_core::Entry>>) -> Vec<Object<K>> {
+    entries.cloned().map(Object::new).collect()
+}
+
+impl<K> Clone for Lister<K> {
+    fn clone(&self) -> Self {
+        Self { reader: self.reader.clone(), kind: PhantomData }
+    }
+}
+
+impl<K> fmt::Debug for Lister<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lister of a {:?}", self.state())
+    }
+}
+
+/// Reads the objects of one kind in one namespace.
+pub struct NamespaceLister<K> {
+    lister: Lister<K>,
+    namespace: Box<str>,
+}
+
+impl<K> NamespaceLister<K> {
+    /// The object with this name.
+    pub fn get(&self, name: &str) -> Option<Object<K>> {
+        self.lister.get(&Key::new(&self.namespace, name))
+    }
+
+    /// All objects of the namespace, ordered by name.
+    pub fn list(&self) -> Vec<Object<K>> {
+        views(self.lister.state().namespace(&self.namespace))
+    }
+
+    /// The objects of the namespace whose labels match, ordered by name.
+    pub fn matching(&self, selector: &LabelSelector) -> Vec<Object<K>> {
+        let state = self.lister.state();
+        let objects = state.namespace(&self.namespace);
+        views(objects.filter(|entry| selector.matches(|name| entry.head().labels.get(name))))
+    }
+}
+
+impl<K> Clone for NamespaceLister<K> {
+    fn clone(&self) -> Self {
+        Self { lister: self.lister.clone(), namespace: self.namespace.clone() }
+    }
+}
+
+impl<K> fmt::Debug for NamespaceLister<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, namespace {}", self.lister, self.namespace)
+    }
+}

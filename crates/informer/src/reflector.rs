@@ -1,0 +1,159 @@
+//! Drives the reflector machine: carries out its actions, tells it what happened. It decides nothing.
+
+use crate::clock::Clock;
+use crate::queue::Queue;
+use crate::source::{Answer, ByteStream, Response, Source, SourceError};
+use crate::status::StatusCell;
+use futures::StreamExt as _;
+use informer_core::reflector::{Action, Failure, Reflector, Report, ResponseHead, StreamId};
+use informer_core::{Closed, Moment};
+use std::error::Error as _;
+use std::future::pending;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// Everything the driver works with.
+pub(crate) struct Driver {
+    pub(crate) machine: Reflector,
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) status: Arc<StatusCell>,
+    /// What it reflects, for logs.
+    pub(crate) resource: Arc<str>,
+}
+
+/// The one request that is open.
+enum Open {
+    Nothing,
+    Answer(StreamId, Answer),
+    Body(StreamId, ByteStream),
+}
+
+/// What the open request brought.
+enum Arrival {
+    Answer(StreamId, Result<Response, SourceError>),
+    Chunk(StreamId, Option<Result<bytes::Bytes, SourceError>>),
+}
+
+impl Open {
+    fn id(&self) -> Option<StreamId> {
+        match self {
+            Self::Nothing => None,
+            Self::Answer(id, _) | Self::Body(id, _) => Some(*id),
+        }
+    }
+
+    async fn next(&mut self) -> Arrival {
+        match self {
+            Self::Nothing => pending().await,
+            Self::Answer(id, answer) => Arrival::Answer(*id, answer.await),
+            Self::Body(id, body) => Arrival::Chunk(*id, body.next().await),
+        }
+    }
+}
+
+impl Driver {
+    /// Runs until `stop` says so or the queue is closed.
+    pub(crate) async fn run(mut self, clock: Clock, mut stop: watch::Receiver<bool>) {
+        let mut open = Open::Nothing;
+        self.machine.start(clock.now());
+        loop {
+            tokio::select! {
+                biased;
+                () = stopped(&mut stop) => break,
+                carried_out = self.carry_out(&mut open) => if carried_out.is_err() { break },
+            }
+            let deadline = self.machine.next_deadline().map(|moment| clock.instant(moment));
+            tokio::select! {
+                biased;
+                () = stopped(&mut stop) => break,
+                arrival = open.next() => self.handle(clock.now(), arrival, &mut open),
+                () = sleep_until(deadline) => self.machine.handle_timeout(clock.now()),
+            }
+        }
+    }
+
+    /// Does what the machine wants done. Deltas wait for room in the queue; meanwhile nothing is read.
+    async fn carry_out(&mut self, open: &mut Open) -> Result<(), Closed> {
+        self.publish();
+        while let Some(action) = self.machine.poll_action() {
+            match action {
+                Action::List(id, request) => *open = Open::Answer(id, self.source.list(request)),
+                Action::Watch(id, request) => *open = Open::Answer(id, self.source.watch(request)),
+                Action::Cancel(id) if open.id() == Some(id) => *open = Open::Nothing,
+                Action::Cancel(_) => {}
+                Action::Push(delta) => self.queue.push(delta).await?,
+                Action::Report(report) => self.log(&report),
+            }
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, now: Moment, arrival: Arrival, open: &mut Open) {
+        match arrival {
+            Arrival::Answer(id, Ok(response)) => {
+                let mut head = ResponseHead::new(response.status);
+                head.content_type = response.content_type.map(Into::into);
+                head.retry_after = response.retry_after;
+                *open = Open::Body(id, response.body);
+                self.machine.handle_response(now, id, head);
+            }
+            Arrival::Chunk(id, Some(Ok(chunk))) => self.machine.handle_bytes(now, id, &chunk),
+            Arrival::Chunk(id, None) => {
+                *open = Open::Nothing;
+                self.machine.handle_end(now, id);
+            }
+            Arrival::Answer(id, Err(error)) | Arrival::Chunk(id, Some(Err(error))) => {
+                *open = Open::Nothing;
+                self.machine.handle_error(now, id, failure(&error));
+            }
+        }
+    }
+
+    fn publish(&self) {
+        self.status.set_reflector(self.machine.state(), *self.machine.counters());
+    }
+
+    fn log(&self, report: &Report) {
+        let resource = &*self.resource;
+        match report {
+            Report::Failed { retry_in, .. } if retry_in.is_zero() => tracing::info!(resource, "{report}"),
+            _ => tracing::warn!(resource, "{report}"),
+        }
+    }
+}
+
+/// However the driver ends, also by a panic of the source: nothing more comes, and everybody can see it (C9).
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.machine.stop();
+        self.publish();
+        self.queue.close();
+    }
+}
+
+/// Returns when the informer is to stop, also when nobody is left who could say so.
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+async fn sleep_until(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => pending().await,
+    }
+}
+
+/// What a source's error means to the machine, with its causes spelt out.
+fn failure(error: &SourceError) -> Failure {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    match error {
+        SourceError::Connect { .. } => Failure::unreachable(text),
+        _ => Failure::transient(text),
+    }
+}
