@@ -1,1 +1,1 @@
-//! Shared by the examples: nothing yet.
+//! The examples are programs: see the files beside this package's manifest. Nothing is shared between them.
