@@ -56,7 +56,7 @@ impl Queue {
     /// Says that everything up to the end of a batch is in the store; returns whether the first set is.
     pub(crate) fn applied(&self, end: u64) -> bool {
         let mut fifo = self.lock();
-        fifo.applied_up_to(end);
+        fifo.applied(end);
         fifo.has_synced()
     }
 

@@ -56,7 +56,7 @@ pub struct Batch {
 /// fifo.push(Delta::Bookmark(ResourceVersion::new("7")))?;
 /// let batch = fifo.pop(64).unwrap();
 /// assert_eq!(batch.deltas.len(), 1);
-/// fifo.applied(&batch);
+/// fifo.applied(batch.end());
 /// assert!(fifo.pop(64).is_none());
 /// # Ok::<(), informer_core::Closed>(())
 /// ```
@@ -132,13 +132,8 @@ impl DeltaFifo {
         (!deltas.is_empty()).then(|| Batch { deltas, initial: !self.has_synced(), end })
     }
 
-    /// Says that a popped batch is in the store.
-    pub fn applied(&mut self, batch: &Batch) {
-        self.applied = self.applied.max(batch.end);
-    }
-
-    /// The sequence number of a batch's end, for a caller that hands the deltas away before they are applied.
-    pub fn applied_up_to(&mut self, end: u64) {
+    /// Says that a popped batch is in the store, by its [`Batch::end`]: the deltas themselves are gone by then.
+    pub fn applied(&mut self, end: u64) {
         self.applied = self.applied.max(end);
     }
 

@@ -34,7 +34,7 @@ pub(crate) fn run(seed: u64) {
         match random.below(40) {
             0..20 => push(&mut fifo, &mut naive, &mut random, serial),
             20..30 => pop(&mut fifo, &mut naive, &mut random),
-            30..39 => apply(&mut fifo, &mut naive, &mut random),
+            30..39 => apply(&mut fifo, &mut naive),
             _ if random.below(4) == 0 => {
                 fifo.close();
                 naive.closed = true;
@@ -96,13 +96,9 @@ fn pop(fifo: &mut DeltaFifo, naive: &mut Naive, random: &mut Random) {
 }
 
 /// Batches are applied in order, some later than others.
-fn apply(fifo: &mut DeltaFifo, naive: &mut Naive, random: &mut Random) {
+fn apply(fifo: &mut DeltaFifo, naive: &mut Naive) {
     let Some((batch, has_first_set)) = naive.popped.pop_front() else { return };
-    if random.below(2) == 0 {
-        fifo.applied(&batch);
-    } else {
-        fifo.applied_up_to(batch.end());
-    }
+    fifo.applied(batch.end());
     naive.synced |= has_first_set;
 }
 
