@@ -208,10 +208,7 @@ impl Reflector {
             return self.wait(now, Asked::List, Next::Round, Failure::transient("the list has no version"));
         };
         let consistent = listing.request.consistency == Consistency::MostRecent;
-        // C1: only a consistent list is the truth when it lies behind what was seen. Anything else that goes back is asked again.
-        if !consistent && self.position.as_ref().is_some_and(|position| version.is_before(position)) {
-            let text = format!("the list is older than asked for: {version}");
-            let failure = Failure { trouble: Trouble::VersionTooLarge, ..Failure::transient(text) };
+        if let Some(failure) = self.went_back(Asked::List, &version, consistent) {
             return self.set_refused(now, Asked::List, consistent, failure);
         }
         if let Some(because) = self.capability.refused_this_round.take() {
@@ -222,6 +219,18 @@ impl Reflector {
         let (entries, unreadable) = (listing.entries, listing.unreadable);
         self.push(Delta::Replaced(Replaced { scope, version, entries, unreadable }));
         self.begin_watch(now);
+    }
+
+    /// C1: only a consistent set is the truth when it lies behind what was seen. Anything else that goes back is asked for again.
+    pub(super) fn went_back(
+        &self,
+        asked: Asked,
+        version: &ResourceVersion,
+        consistent: bool,
+    ) -> Option<Failure> {
+        let back = !consistent && self.position.as_ref().is_some_and(|position| version.is_before(position));
+        let text = format!("the {asked} is older than asked for: {version}");
+        back.then(|| Failure { trouble: Trouble::VersionTooLarge, ..Failure::transient(text) })
     }
 
     pub(super) fn list_failed(&mut self, now: Moment, failure: Failure) {

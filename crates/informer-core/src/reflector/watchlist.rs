@@ -134,11 +134,9 @@ impl Reflector {
     fn watch_list_complete(&mut self, now: Moment, version: ResourceVersion) {
         let Phase::WatchListing(listing) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
         let consistent = listing.consistency == Consistency::MostRecent;
-        if !consistent && self.position.as_ref().is_some_and(|position| version.is_before(position)) {
+        if let Some(failure) = self.went_back(Asked::WatchList, &version, consistent) {
             self.phase = Phase::WatchListing(listing);
             self.cancel_stream();
-            let text = format!("the watch-list is older than asked for: {version}");
-            let failure = Failure { trouble: Trouble::VersionTooLarge, ..Failure::transient(text) };
             return self.watch_list_failed(now, failure);
         }
         self.note_set(now, version.clone(), consistent);
