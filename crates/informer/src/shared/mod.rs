@@ -323,3 +323,40 @@ impl<K> fmt::Debug for SharedInformer<K> {
         write!(f, "informer for {}: {}", self.shared.resource, self.status().state)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Answer;
+    use informer_core::reflector::{ListRequest, WatchRequest};
+    use k8s_openapi::api::core::v1::Pod;
+
+    /// A server that never answers.
+    struct Silence;
+
+    impl Source for Silence {
+        fn list(&self, _: ListRequest) -> Answer {
+            Box::pin(std::future::pending())
+        }
+
+        fn watch(&self, _: WatchRequest) -> Answer {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn c9_a_dead_pump_stops_the_informer_and_it_says_so() {
+        // The driver noticed only when it had something to push: a quiet informer stayed live over a cache that nobody wrote.
+        let pods = SharedInformer::<Pod>::with_source(Silence, &Options::default());
+        let on = pods.on(|_| {});
+        let parts = std::mem::replace(&mut *pods.shared.lock_life(), Life::NeverBegun);
+        let Life::Idle(parts) = parts else { unreachable!("it was not started") };
+        let (driver, pump) = *parts;
+        let driving = tokio::spawn(driver.run(pods.shared.clock, pods.shared.stop.subscribe()));
+        drop(pump);
+        let ended = tokio::time::timeout(Duration::from_hours(1), driving).await;
+        ended.expect("the driver goes on for nobody").unwrap();
+        assert_eq!(pods.wait_for_sync(Duration::MAX).await.unwrap_err().state, State::Stopped);
+        assert!(!on.synced().await);
+    }
+}
