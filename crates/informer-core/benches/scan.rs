@@ -6,8 +6,8 @@
 
 mod pods;
 
-use informer_core::TypeMeta;
 use informer_core::wire::{Frame, Limits, ListItem, ListReader, WatchReader};
+use informer_core::{Projection, TypeMeta};
 use pods::{Pod, Random};
 use serde::de::IgnoredAny;
 use std::hint::black_box;
@@ -35,8 +35,12 @@ fn main() {
     let fields = items.iter().map(|item| managed_bytes(item)).sum::<usize>();
     println!("{PODS} pods of {} bytes, managedFields {} of them", list.len() / PODS, fields / PODS);
 
-    let mut arms: [Arm<'_>; 4] = [
-        ("list, 16 KiB chunks", Some(BAR), list.as_bytes(), Box::new(read_list)),
+    let lean = Projection::drop(["status", "metadata.annotations", "spec.containers[*].env"]).unwrap();
+    let placed = Projection::keep(["spec.nodeName", "status.phase"]).unwrap();
+    let mut arms: [Arm<'_>; 6] = [
+        ("list, 16 KiB chunks", Some(BAR), list.as_bytes(), Box::new(|body| read_list(body, None))),
+        ("list, parts dropped", None, list.as_bytes(), Box::new(|body| read_list(body, Some(&lean)))),
+        ("list, two fields kept", None, list.as_bytes(), Box::new(|body| read_list(body, Some(&placed)))),
         ("watch, 16 KiB chunks", Some(BAR), watch.as_bytes(), Box::new(read_watch)),
         ("floor: serde_json IgnoredAny", None, list.as_bytes(), Box::new(ignore)),
         ("floor: memcpy", None, list.as_bytes(), Box::new(copy)),
@@ -66,8 +70,8 @@ fn managed_bytes(item: &str) -> usize {
     item[start..].find("],\"spec\"").or_else(|| item[start..].find("]},\"spec\"")).unwrap()
 }
 
-fn read_list(body: &[u8]) {
-    let mut reader = ListReader::new(TypeMeta::new("v1", "Pod"), Limits::default());
+fn read_list(body: &[u8], by: Option<&Projection>) {
+    let mut reader = ListReader::new(TypeMeta::new("v1", "Pod"), Limits::default()).projecting(by.cloned());
     let mut seen = 0;
     for chunk in body.chunks(CHUNK) {
         let on = |item| match item {

@@ -26,4 +26,6 @@ pub use selector::{FieldSelector, LabelSelector, SelectorError};
 pub use store::{Applied, BuiltIndex, Change, Index, IndexHandle, Snapshot, StoreReader, StoreWriter};
 pub use time::Moment;
 pub use version::ResourceVersion;
-pub use wire::{Encoding, FieldPath, FieldPathError, Labels, OwnerReference, TypeMeta};
+pub use wire::{
+    Encoding, FieldPath, FieldPathError, Labels, OwnerReference, Projection, ProjectionError, TypeMeta,
+};

@@ -8,7 +8,7 @@
 use informer_core::wire::{
     Frame, Head, Limits, ListItem, ListMeta, ListReader, Scanned, Status, TypeMeta, WatchReader,
 };
-use informer_core::{Key, ResourceVersion};
+use informer_core::{Key, Projection, ResourceVersion};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -92,8 +92,15 @@ fn type_of(value: &Value) -> TypeMeta {
 /// Reads a list whole and in pieces; nothing in it may be unreadable.
 #[track_caller]
 fn read_list(types: &TypeMeta, body: &str) -> (ListMeta, Vec<Scanned>) {
+    read_projected(types, None, body)
+}
+
+/// The same with a projection.
+#[track_caller]
+fn read_projected(types: &TypeMeta, by: Option<&Projection>, body: &str) -> (ListMeta, Vec<Scanned>) {
     let read = |size: usize| {
-        let (mut reader, mut items) = (ListReader::new(types.clone(), Limits::default()), Vec::new());
+        let reader = ListReader::new(types.clone(), Limits::default());
+        let (mut reader, mut items) = (reader.projecting(by.cloned()), Vec::new());
         body.as_bytes().chunks(size).for_each(|piece| reader.read(piece, |item| items.push(item)).unwrap());
         reader.finish().unwrap();
         items
@@ -248,6 +255,45 @@ fn every_recorded_list_reads_as_its_json_says() {
         }
     }
     assert_eq!((lists, items, pages), (111, 302, 14));
+}
+
+#[test]
+fn every_recorded_list_reads_when_projected() {
+    let env = "spec.template.spec.containers[*].env";
+    let lean = Projection::drop(["status", "metadata.annotations", env]).unwrap();
+    let placed = Projection::keep(["spec.nodeName", "data"]).unwrap();
+    let (mut lists, mut items) = (0, 0);
+    let recorded = answers().filter_map(|(_, response)| Some(response.body?.get().to_owned()));
+    for json in recorded.chain(kinds().into_iter().map(|(_, body)| body)) {
+        let Ok(parsed) = serde_json::from_str::<Value>(&json) else { continue }; // a watch
+        if parsed["items"].is_array() {
+            lists += 1;
+            items += check_projected(&json, &type_of(&parsed), &lean, &placed);
+        }
+    }
+    assert_eq!((lists, items), (110, 335));
+}
+
+/// Checks that projected items are the items, less what goes; returns how many there are.
+#[track_caller]
+fn check_projected(json: &str, types: &TypeMeta, lean: &Projection, placed: &Projection) -> usize {
+    let read = |by| read_projected(types, by, &compact(json)).1;
+    let (all, lean, placed) = (read(None), read(Some(lean)), read(Some(placed)));
+    assert_eq!((lean.len(), placed.len()), (all.len(), all.len()));
+    for ((object, lean), placed) in all.iter().zip(lean).zip(placed) {
+        let parse = |object: &Scanned| serde_json::from_slice::<Value>(&object.bytes).unwrap();
+        let mut expected = parse(object);
+        check_head(&placed.head, &expected["metadata"]);
+        expected.as_object_mut().unwrap().remove("status");
+        expected["metadata"].as_object_mut().unwrap().remove("annotations");
+        assert_eq!(parse(&lean), expected);
+        let members = parse(&placed);
+        let known = ["apiVersion", "kind", "metadata", "spec", "data"];
+        assert!(members.as_object().unwrap().keys().all(|name| known.contains(&&**name)), "{members}");
+        assert_eq!(members.get("data"), expected.get("data"));
+        assert_eq!(members["spec"]["nodeName"], expected["spec"]["nodeName"]);
+    }
+    all.len()
 }
 
 #[test]

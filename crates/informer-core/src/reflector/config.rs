@@ -3,7 +3,7 @@
 use super::backoff::BackoffConfig;
 use crate::object::Retention;
 use crate::scope::Scope;
-use crate::wire::{Limits, TypeMeta};
+use crate::wire::{Limits, Projection, TypeMeta};
 use std::time::Duration;
 
 /// Whether the initial set is asked for as a stream (watch-list) or as a list.
@@ -29,6 +29,8 @@ pub struct Config {
     pub retention: Retention,
     /// What is refused.
     pub limits: Limits,
+    /// What of each object is read at all.
+    pub projection: Option<Projection>,
     /// Whether to stream the initial set.
     pub watch_list: WatchListPolicy,
     /// Items per page, for every list. By default only lists that may reach the server's storage are paged.
@@ -55,6 +57,7 @@ impl Config {
             scope,
             retention: Retention::default(),
             limits: Limits::default(),
+            projection: None,
             watch_list: WatchListPolicy::default(),
             page_size: None,
             watch_timeout: Duration::from_mins(5),

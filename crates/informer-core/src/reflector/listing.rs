@@ -64,7 +64,8 @@ impl Listing {
 
     pub(super) fn open(&mut self, now: Moment, head: ResponseHead, config: &Config) {
         self.answer = if head.is_success() && !head.is_foreign() {
-            Answer::Body(Box::new(ListReader::new(config.types.clone(), config.limits)))
+            let reader = ListReader::new(config.types.clone(), config.limits);
+            Answer::Body(Box::new(reader.projecting(config.projection.clone())))
         } else {
             Answer::Refused(Refusal::new(now, head))
         };

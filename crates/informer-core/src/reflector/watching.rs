@@ -48,7 +48,8 @@ impl Stream {
     pub(super) fn open(&mut self, now: Moment, head: ResponseHead, config: &Config) {
         self.opened = now;
         self.answer = if head.is_success() && !head.is_foreign() {
-            Answer::Body(Box::new(WatchReader::new(config.types.clone(), config.limits)))
+            let reader = WatchReader::new(config.types.clone(), config.limits);
+            Answer::Body(Box::new(reader.projecting(config.projection.clone())))
         } else {
             Answer::Refused(Refusal::new(now, head))
         };

@@ -36,6 +36,13 @@ pub struct Head {
     pub(crate) metadata: Range<u32>,
 }
 
+impl Head {
+    /// A range of an object's bytes, as a head notes it.
+    pub(super) fn range(range: Range<usize>) -> Range<u32> {
+        narrow(range.start)..narrow(range.end)
+    }
+}
+
 /// One entry of `metadata.ownerReferences`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -136,6 +143,11 @@ impl Field {
         FIELDS.iter().find(|(_, known)| known.as_bytes() == name).map(|(field, _)| *field)
     }
 
+    /// Whether an object is known by it.
+    pub(crate) fn is_identity(self) -> bool {
+        !matches!(self, Self::Labels | Self::Annotations | Self::Owners)
+    }
+
     fn name(self) -> &'static str {
         FIELDS[self as usize].1
     }
@@ -176,7 +188,7 @@ impl Spans {
             deleted: self.time(bytes, Field::Deleted)?,
             labels: self.labels(bytes)?,
             owners: self.owners(bytes)?,
-            metadata: narrow(self.metadata.start)..narrow(self.metadata.end),
+            metadata: Head::range(self.metadata.clone()),
         })
     }
 

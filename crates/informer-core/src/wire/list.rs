@@ -5,6 +5,7 @@
 
 use super::members::{Members, Step, Unexpected};
 use super::object::{ObjectReader, Scanned};
+use super::projection::Projection;
 use super::skim::Skim;
 use super::{
     BodyProblem, LONGEST_KIND, Limits, ObjectProblem, Place, TypeMeta, Unreadable, WireError, keep_beginning,
@@ -111,6 +112,13 @@ impl ListReader {
             saw_items: false,
             saw_meta: false,
         }
+    }
+
+    /// The same, leaving out of each object what the projection leaves out.
+    #[must_use]
+    pub fn projecting(mut self, projection: Option<Projection>) -> Self {
+        self.object.set_projection(projection);
+        self
     }
 
     /// Reads the next chunk, handing what it completes to `on`.

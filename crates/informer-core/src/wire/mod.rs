@@ -1,16 +1,18 @@
 //! From the server's bytes to objects, while the bytes arrive.
 //!
 //! [`ListReader`] and [`WatchReader`] are fed chunks cut anywhere and hand out one object at a time: its [`Head`] and its
-//! bytes without `metadata.managedFields`, found in one pass. A body is never held whole. An object that cannot be read is
+//! bytes without `metadata.managedFields` and what a [`Projection`] leaves out, found in one pass. A body is never held whole. An object that cannot be read is
 //! handed out as [`Unreadable`] and reading goes on; only a body that is no JSON, or ends too early, ends in a
 //! [`WireError`]. Nothing here knows what a kind looks like inside, nor where the bytes come from.
 
 mod block;
+mod cut;
 mod head;
 mod list;
 mod members;
 mod object;
 mod path;
+mod projection;
 mod skim;
 mod status;
 mod watch;
@@ -20,6 +22,7 @@ pub use list::{ListItem, ListMeta, ListReader};
 pub use members::Unexpected;
 pub use object::Scanned;
 pub use path::{FieldPath, FieldPathError};
+pub use projection::{Projection, ProjectionError};
 pub use status::Status;
 pub use watch::{Frame, FrameKind, WatchReader};
 
@@ -57,7 +60,8 @@ impl TypeMeta {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The largest object, in bytes without `managedFields`. A larger one is skipped and reported.
+    /// The largest object, in bytes without `managedFields` and what a [`Projection`] drops at the top or in `metadata`.
+    /// A larger one is skipped and reported.
     pub object_bytes: usize,
 }
 

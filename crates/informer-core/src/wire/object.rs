@@ -2,17 +2,18 @@
 //!
 //! One pass. The members of the object and of its `metadata` are walked; everything deeper is skimmed. What is kept is
 //! written to one buffer in canonical form: `apiVersion` and `kind` of the cache first, then the members as sent, without
-//! `metadata.managedFields`. Thus the bytes are equal whether the object came in a list (no kind on its items),
-//! a watch or a watch-list. Nothing beyond the size limit is ever held.
+//! `metadata.managedFields` and what a [`Projection`] leaves out. Thus the bytes are equal whether the object came in a list (no
+//! kind on its items), a watch or a watch-list. Nothing beyond the size limit is ever held.
 
 use super::head::{Field, Head, Spans, string};
 use super::members::{Members, Step, Unexpected};
+use super::projection::{Fate, Level, Projection};
 use super::skim::Skim;
 use super::{LONGEST_KIND, ObjectProblem, TypeMeta, keep_beginning};
 use crate::key::Key;
 use crate::version::ResourceVersion;
 
-/// One object: its head, and its bytes without `managedFields`.
+/// One object: its head, and its bytes without `managedFields` and what a projection left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scanned {
     /// What is known without decoding.
@@ -24,7 +25,7 @@ pub struct Scanned {
 /// What becomes of the value that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Take {
-    /// Left out (`managedFields`).
+    /// Left out (`managedFields`, or by the projection).
     Drop,
     /// Kept as it is.
     Keep,
@@ -43,6 +44,12 @@ enum At {
     MetadataValue(Take),
 }
 
+/// `{"apiVersion":…,"kind":…`: how every kept object begins.
+pub(super) fn prefix(types: &TypeMeta) -> Vec<u8> {
+    let quote = |text: &str| serde_json::Value::from(text).to_string();
+    format!("{{\"apiVersion\":{},\"kind\":{}", quote(&types.api_version), quote(&types.kind)).into_bytes()
+}
+
 /// Reads objects one after another; its buffers are used again.
 #[derive(Debug)]
 pub(crate) struct ObjectReader {
@@ -50,13 +57,22 @@ pub(crate) struct ObjectReader {
     members: Members,
     metadata: Members,
     skim: Skim,
-    /// `{"apiVersion":…,"kind":…`: how every kept object begins.
+    /// See [`prefix`].
     prefix: Box<[u8]>,
     limit: usize,
+    projection: Option<Projection>,
+    /// Whether the projection is meant for the current object.
+    projects: bool,
     kept: Vec<u8>,
     spans: Spans,
+    /// Where in `kept` the current member begins, with the comma before it.
+    member_start: usize,
     /// Where in `kept` the current value begins.
     value_start: usize,
+    /// How the projection cuts the current value when it is complete.
+    cut_by: Option<usize>,
+    /// What is left of a value that is being cut.
+    left: Vec<u8>,
     /// The object's own type, as sent.
     kind: Vec<u8>,
     api_version: Vec<u8>,
@@ -68,24 +84,54 @@ pub(crate) struct ObjectReader {
 
 impl ObjectReader {
     pub(crate) fn new(types: &TypeMeta, limit: usize) -> Self {
-        let quote = |text: &str| serde_json::Value::from(text).to_string();
-        let prefix =
-            format!("{{\"apiVersion\":{},\"kind\":{}", quote(&types.api_version), quote(&types.kind));
         Self {
             at: At::Members,
             members: Members::new(),
             metadata: Members::new(),
             skim: Skim::new(),
-            prefix: prefix.into_bytes().into(),
+            prefix: prefix(types).into(),
             limit,
+            projection: None,
+            projects: true,
             kept: Vec::new(),
             spans: Spans::default(),
+            member_start: 0,
             value_start: 0,
+            cut_by: None,
+            left: Vec::new(),
             kind: Vec::new(),
             api_version: Vec::new(),
             cut: false,
             lost: false,
         }
+    }
+
+    pub(crate) fn set_projection(&mut self, projection: Option<Projection>) {
+        self.projection = projection;
+    }
+
+    pub(crate) fn has_projection(&self) -> bool {
+        self.projection.is_some()
+    }
+
+    /// Says whether the projection is meant for the object to come.
+    pub(crate) fn set_projects(&mut self, projects: bool) {
+        self.projects = projects;
+    }
+
+    /// Applies the projection to a complete object for which it did not seem to be meant.
+    pub(crate) fn project_late(&mut self) {
+        if self.projects || self.projection.is_none() || self.cut || self.lost {
+            return;
+        }
+        let [kept, kind, api_version] =
+            [&mut self.kept, &mut self.kind, &mut self.api_version].map(std::mem::take);
+        self.reset();
+        self.projects = true;
+        let read = self.feed(&kept, &mut 0);
+        debug_assert_eq!(read, Ok(true), "what was read once reads again");
+        // What was kept had the cache's own type already.
+        (self.kind, self.api_version) = (kind, api_version);
     }
 
     /// Goes on from `bytes[*at]`; `true` when the object is complete. Then one of the `take_…` and [`Self::reset`] follow.
@@ -138,6 +184,9 @@ impl ObjectReader {
         (self.members, self.metadata, self.skim) = (Members::new(), Members::new(), Skim::new());
         self.kept.clear();
         self.kept.shrink_to(USUAL);
+        self.left.clear();
+        self.left.shrink_to(USUAL);
+        self.cut_by = None;
         self.kind.clear();
         self.api_version.clear();
         self.spans = Spans::default();
@@ -202,10 +251,7 @@ impl ObjectReader {
             }
             b"kind" => Take::Kind,
             b"apiVersion" => Take::ApiVersion,
-            _ => {
-                self.keep_name(true);
-                Take::Keep
-            }
+            _ => self.admit(Level::Object, Take::Keep),
         };
         self.value_start = self.kept.len();
         self.at = At::Value(take);
@@ -216,12 +262,26 @@ impl ObjectReader {
             b"managedFields" => Take::Drop,
             name => {
                 let take = Field::named(name).map_or(Take::Keep, Take::Note);
-                self.keep_name(false);
-                take
+                self.admit(Level::Metadata, take)
             }
         };
         self.value_start = self.kept.len();
         self.at = At::MetadataValue(take);
+    }
+
+    /// Lets the current member in as `take`, name first, unless the projection drops it.
+    fn admit(&mut self, level: Level, take: Take) -> Take {
+        if let Some(projection) = self.projection.as_ref().filter(|_| self.projects) {
+            let members = if level == Level::Object { &self.members } else { &self.metadata };
+            match projection.fate(level, members.name()) {
+                Fate::Drop => return Take::Drop,
+                Fate::Cut(by) => self.cut_by = Some(by),
+                Fate::Keep => {}
+            }
+        }
+        self.member_start = self.kept.len();
+        self.keep_name(level == Level::Object);
+        take
     }
 
     /// Reads on in the current value; `true` when it is over.
@@ -236,10 +296,24 @@ impl ObjectReader {
             Take::ApiVersion => keep_beginning(&mut self.api_version, part, LONGEST_KIND),
         }
         *at += part.len();
-        if let (Take::Note(field), Some(_), false) = (take, end, self.cut) {
+        if end.is_none() {
+            return false;
+        }
+        let stays = self.cut_by.take().is_none_or(|by| self.cut_value(by));
+        if let (Take::Note(field), true, false) = (take, stays, self.cut) {
             self.spans.set(field, self.value_start..self.kept.len());
         }
-        end.is_some()
+        true
+    }
+
+    /// Cuts the current value, which is complete; `false` if nothing is left, not even its name.
+    fn cut_value(&mut self, by: usize) -> bool {
+        let Some(projection) = self.projection.as_ref().filter(|_| !self.cut) else { return true };
+        self.left.clear();
+        let stays = projection.cut(by, &self.kept[self.value_start..], &mut self.left);
+        self.kept.truncate(if stays { self.value_start } else { self.member_start });
+        self.kept.extend_from_slice(&self.left);
+        stays
     }
 
     /// Writes the current member's name, with the comma before it.

@@ -1,14 +1,17 @@
-//! Looking up a field by its path in an object's bytes, without decoding the object.
+//! Paths to fields: how they are written, and looking up a field in an object's bytes without decoding the object.
 //!
 //! Only what lies on the path is read; everything beside it is skimmed. A path that meets a list goes into each of
-//! its elements.
+//! its elements. [`super::projection`] uses the same paths to cut things out.
 
 use super::members::{each_element, each_member};
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-/// A dotted path to a field, as in `spec.nodeName`.
+/// A path to a field: names joined by dots, as in `spec.nodeName`.
+///
+/// A name that has dots itself stands in brackets and quotes, as in `metadata.annotations['example.com/team']`. A list on the
+/// way is gone into; who likes can say so, as in `spec.containers[*].image`.
 ///
 /// ```
 /// use informer_core::FieldPath;
@@ -23,7 +26,9 @@ pub struct FieldPath(Box<[Box<str>]>);
 
 /// A text that is no field path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no field path: expected names joined by dots, as in `spec.nodeName`")]
+#[error(
+    "`{text}` is no field path: expected names joined by dots, as in `spec.nodeName`, or in brackets and quotes"
+)]
 pub struct FieldPathError {
     text: String,
 }
@@ -32,15 +37,12 @@ impl FromStr for FieldPath {
     type Err = FieldPathError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // A leading dot is how kubectl's JSON paths begin.
-        let names: Box<[Box<str>]> =
-            text.strip_prefix('.').unwrap_or(text).split('.').map(Into::into).collect();
-        let plain = |name: &str| !name.is_empty() && !name.contains(['[', ']', '"', '\\', ' ']);
-        if names.iter().all(|name| plain(name)) {
-            Ok(Self(names))
-        } else {
-            Err(FieldPathError { text: text.to_owned() })
-        }
+        let names = steps(text)?.into_iter().filter_map(|step| match step {
+            PathStep::Name(name) => Some(name),
+            // A list is gone into anyway.
+            PathStep::Each => None,
+        });
+        Ok(Self(names.collect()))
     }
 }
 
@@ -74,7 +76,7 @@ fn walk<'a>(path: &[Box<str>], value: &'a [u8], visit: &mut dyn FnMut(Cow<'a, st
         return;
     };
     let _ = each_member(value, |known, value| {
-        let found = known == name.as_bytes();
+        let found = is_named(known, name);
         if found {
             walk(rest, value, visit);
         }
@@ -92,8 +94,73 @@ fn scalar(value: &[u8]) -> Option<Cow<'_, str>> {
 
 impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join("."))
+        for (index, name) in self.0.iter().enumerate() {
+            match &**name {
+                name if is_plain(name) => write!(f, "{}{name}", if index == 0 { "" } else { "." })?,
+                name if name.contains('\'') => write!(f, "[\"{name}\"]")?,
+                name => write!(f, "['{name}']")?,
+            }
+        }
+        Ok(())
     }
+}
+
+/// One step of a path.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum PathStep {
+    /// To the member of this name.
+    Name(Box<str>),
+    /// To each element of a list.
+    Each,
+}
+
+/// The steps of a path as it is written. The first is always a name: objects are no lists.
+pub(super) fn steps(text: &str) -> Result<Vec<PathStep>, FieldPathError> {
+    let parsed = parse(text).filter(|steps| matches!(steps.first(), Some(PathStep::Name(_))));
+    parsed.ok_or_else(|| FieldPathError { text: text.to_owned() })
+}
+
+fn parse(text: &str) -> Option<Vec<PathStep>> {
+    // A leading dot is how kubectl's JSON paths begin.
+    let mut rest = text.strip_prefix('.').unwrap_or(text);
+    let mut steps = Vec::new();
+    loop {
+        let (step, behind) = if let Some(inner) = rest.strip_prefix('[') {
+            bracket(inner)?
+        } else {
+            let (name, behind) = rest.split_at(rest.find(['.', '[']).unwrap_or(rest.len()));
+            (PathStep::Name(Some(name).filter(|name| is_plain(name))?.into()), behind)
+        };
+        steps.push(step);
+        rest = match behind.strip_prefix('.') {
+            None if behind.is_empty() => return Some(steps),
+            None if behind.starts_with('[') => behind,
+            Some(name) if !name.starts_with('[') => name,
+            Some(_) | None => return None,
+        };
+    }
+}
+
+/// What stands in brackets, and what follows them.
+fn bracket(inner: &str) -> Option<(PathStep, &str)> {
+    if let Some(behind) = inner.strip_prefix("*]") {
+        return Some((PathStep::Each, behind));
+    }
+    let quote = inner.chars().next().filter(|first| matches!(first, '\'' | '"'))?;
+    let (name, behind) = inner[1..].split_once(quote)?;
+    let behind = behind.strip_prefix(']').filter(|_| !name.is_empty())?;
+    Some((PathStep::Name(name.into()), behind))
+}
+
+/// Whether a name needs no quotes in a path.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['[', ']', '"', '\\', ' ', '.'])
+}
+
+/// Whether a member's name, as it was sent, is `name`.
+pub(super) fn is_named(sent: &[u8], name: &str) -> bool {
+    let is_escaped = || sent.len() > name.len() && sent.contains(&b'\\');
+    sent == name.as_bytes() || (is_escaped() && super::head::string(sent, false).as_deref() == Some(name))
 }
 
 #[cfg(test)]
@@ -130,11 +197,45 @@ mod tests {
     #[test]
     fn escapes_are_undone() {
         check("a", r#"{"a":"x\u0026y"}"#, &["x&y"]);
+        check("status.phase", r#"{"sta\u0074us":{"ph\u0061se":"x"}}"#, &["x"]);
+        check("a", r#"{"\ud800":"no","\u0061":"yes"}"#, &["yes"]);
+    }
+
+    #[test]
+    fn names_with_dots_stand_in_quotes() {
+        let object = r#"{"metadata":{"annotations":{"a.b/c":"x","it's":"y"}}}"#;
+        check("metadata.annotations['a.b/c']", object, &["x"]);
+        check(r#".metadata["annotations"]["it's"]"#, object, &["y"]);
+        check("['metadata'].annotations['a.b/c']", object, &["x"]);
+    }
+
+    #[test]
+    fn a_list_may_be_named_as_one() {
+        check("a[*].b", r#"{"a":[{"b":1},{"b":2}]}"#, &["1", "2"]);
+        check("a[*]", r#"{"a":["x","y"]}"#, &["x", "y"]);
+    }
+
+    #[test]
+    fn a_path_is_written_as_it_is_read() {
+        for (path, written) in [
+            ("spec.nodeName", "spec.nodeName"),
+            (".a['b'].c[\"d.e\"].f", "a.b.c['d.e'].f"),
+            ("a[*].b", "a.b"),
+            (r#"['a.b']["it's."]"#, r#"['a.b']["it's."]"#),
+        ] {
+            let parsed: FieldPath = path.parse().unwrap();
+            assert_eq!(parsed.to_string(), written);
+            assert_eq!(written.parse(), Ok(parsed));
+        }
     }
 
     #[test]
     fn odd_paths_are_refused() {
-        for bad in ["", ".", "a..b", "a.", "metadata.labels['x']", "a b"] {
+        let names = ["", ".", "a..b", "a.", "a b", "a\\.b", "..a"];
+        let brackets =
+            ["a[", "a[]", "a[0]", "a[b]", "a['']", "a['b", "a['b'", "a['b']c", "a.['b']", "a['b\"]"];
+        for bad in names.into_iter().chain(brackets).chain(["[*]", "[*].a", "a]", "a[*", "a[*]b", "a['b'x]"])
+        {
             assert!(bad.parse::<FieldPath>().is_err(), "{bad:?}");
         }
     }

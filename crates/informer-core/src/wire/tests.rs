@@ -3,6 +3,8 @@
 //! Every body is read whole, with each single cut, in pieces of three bytes, and byte by byte; all must give the
 //! same outputs and the same error. Outputs are compared as short texts: see [`item_text`] and [`frame_text`].
 
+mod projection;
+
 use super::*;
 
 type Read<T> = (Vec<T>, Result<(), WireError>);

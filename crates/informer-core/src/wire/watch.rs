@@ -5,6 +5,7 @@
 
 use super::members::{Members, Step};
 use super::object::{ObjectReader, Scanned};
+use super::projection::Projection;
 use super::skim::Skim;
 use super::status::Status;
 use super::{BodyProblem, Limits, ObjectProblem, Place, TypeMeta, Unreadable, WireError, keep_beginning};
@@ -108,6 +109,13 @@ impl WatchReader {
         }
     }
 
+    /// The same, leaving out of each object what the projection leaves out. Bookmarks and errors are read whole.
+    #[must_use]
+    pub fn projecting(mut self, projection: Option<Projection>) -> Self {
+        self.object.set_projection(projection);
+        self
+    }
+
     /// Reads the next chunk, handing each frame it completes to `on`.
     pub fn read(&mut self, chunk: &[u8], mut on: impl FnMut(Frame)) -> Result<(), WireError> {
         let base = self.place.byte;
@@ -181,6 +189,8 @@ impl WatchReader {
             b"object" if first == b'{' => {
                 self.object.reset();
                 self.saw_object = true;
+                // A bookmark's annotations and an error's status are for us.
+                self.object.set_projects(self.is_change());
                 At::Object
             }
             _ => At::Skipped,
@@ -188,11 +198,24 @@ impl WatchReader {
     }
 
     fn finish_frame(&mut self, on: &mut impl FnMut(Frame)) {
+        // The type may stand behind the object; no server is known to do that, so reading twice then is no loss.
+        if self.saw_object && self.is_change() {
+            self.object.project_late();
+        }
         on(self.frame());
         self.kind.clear();
         self.object.reset();
         self.saw_object = false;
         self.place.index += 1;
+    }
+
+    /// Whether the frame is known to carry an object of the cache.
+    fn is_change(&self) -> bool {
+        self.object.has_projection()
+            && matches!(
+                FrameKind::read(&self.kind),
+                FrameKind::Added | FrameKind::Modified | FrameKind::Deleted
+            )
     }
 
     fn frame(&self) -> Frame {

@@ -1,0 +1,113 @@
+//! Cutting declared paths out of one JSON value, or everything else.
+//!
+//! One walk: members on no path are skimmed and copied, or left out. What is written is never longer than what was read. The
+//! recursion is as deep as the longest path, however deep the value is.
+
+use super::members::{each_element, each_member};
+use super::path::{PathStep, is_named};
+
+/// What becomes of the values that the paths name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Mode {
+    /// They go.
+    Drop,
+    /// They stay, and everything beside them goes.
+    Keep,
+}
+
+/// The paths that lead on from some value; an empty one names the value itself.
+type Paths<'p> = [&'p [PathStep]];
+
+/// Appends what is left of `value` to `out`; `false` if nothing is, and then nothing was appended.
+///
+/// None of `paths` is empty: whoever calls knows what becomes of the value as a whole.
+pub(super) fn cut(mode: Mode, paths: &Paths<'_>, value: &[u8], out: &mut Vec<u8>) -> bool {
+    cut_inside(mode, paths, value, false, out)
+}
+
+/// `in_list` says that the value is an element of a list.
+fn cut_inside(mode: Mode, paths: &Paths<'_>, value: &[u8], in_list: bool, out: &mut Vec<u8>) -> bool {
+    let start = out.len();
+    let walked = match value.first() {
+        Some(b'{') => cut_object(mode, paths, value, out),
+        Some(b'[') => cut_list(mode, paths, value, in_list, out),
+        _ => None,
+    };
+    if walked.is_some() {
+        return true;
+    }
+    // Nothing that a path could lead into.
+    out.truncate(start);
+    if mode == Mode::Drop {
+        out.extend_from_slice(value);
+    }
+    mode == Mode::Drop
+}
+
+/// `None` if no path leads into an object, or if it is no JSON.
+fn cut_object(mode: Mode, paths: &Paths<'_>, object: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    paths.iter().any(|path| matches!(path.first(), Some(PathStep::Name(_)))).then_some(())?;
+    out.push(b'{');
+    let first = out.len();
+    each_member(object, |name, value| {
+        let before = out.len();
+        let comma: &[u8] = if before == first { b"" } else { b"," };
+        for part in [comma, b"\"", name, b"\":"] {
+            out.extend_from_slice(part);
+        }
+        let inner: Vec<_> = paths.iter().filter_map(|path| into_member(path, name)).collect();
+        if !cut_part(mode, &inner, value, false, out) {
+            out.truncate(before);
+        }
+        true
+    })?;
+    out.push(b'}');
+    Some(())
+}
+
+/// `None` if no path leads into a list, or if it is no JSON.
+fn cut_list(mode: Mode, paths: &Paths<'_>, list: &[u8], in_list: bool, out: &mut Vec<u8>) -> Option<()> {
+    let inner: Vec<_> = paths.iter().filter_map(|path| into_element(path, in_list)).collect();
+    (!inner.is_empty()).then_some(())?;
+    out.push(b'[');
+    let first = out.len();
+    each_element(list, |element| {
+        let before = out.len();
+        if before != first {
+            out.push(b',');
+        }
+        if !cut_part(mode, &inner, element, true, out) {
+            out.truncate(before);
+        }
+    })?;
+    out.push(b']');
+    Some(())
+}
+
+/// A member's value or an element, with the paths that lead to it.
+fn cut_part(mode: Mode, paths: &Paths<'_>, value: &[u8], in_list: bool, out: &mut Vec<u8>) -> bool {
+    let is_named = paths.iter().any(|path| path.is_empty());
+    if !is_named && !paths.is_empty() {
+        return cut_inside(mode, paths, value, in_list, out);
+    }
+    let stays = is_named == (mode == Mode::Keep);
+    if stays {
+        out.extend_from_slice(value);
+    }
+    stays
+}
+
+fn into_member<'p>(path: &&'p [PathStep], name: &[u8]) -> Option<&'p [PathStep]> {
+    match path.split_first()? {
+        (PathStep::Name(wanted), rest) => is_named(name, wanted).then_some(rest),
+        (PathStep::Each, _) => None,
+    }
+}
+
+/// A name leads into a list's elements as well, but not into lists directly inside lists.
+fn into_element<'p>(path: &&'p [PathStep], in_list: bool) -> Option<&'p [PathStep]> {
+    match path.split_first()? {
+        (PathStep::Each, rest) => Some(rest),
+        (PathStep::Name(_), _) => (!in_list).then_some(*path),
+    }
+}

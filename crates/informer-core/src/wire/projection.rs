@@ -1,0 +1,194 @@
+//! What of each object is read at all, by declared paths.
+//!
+//! A [`Projection`] is settled before the first byte arrives: for each member of an object and of its `metadata` it says at once
+//! whether it stays, goes, or is cut. It does not know how members are found ([`super::object`]) nor how values are
+//! cut ([`super::cut`]).
+
+use super::cut::{Mode, cut};
+use super::head::{Field, string};
+use super::path::{FieldPathError, PathStep, is_named, steps};
+use std::fmt;
+use std::sync::Arc;
+
+/// Leaves parts of every object out of the cache, by declared paths, while the object is being read. Cheap to clone.
+///
+/// A path is written as a [`FieldPath`](super::FieldPath) is: `status`, `spec.containers[*].env`,
+/// `metadata.annotations['kubectl.kubernetes.io/last-applied-configuration']`. A list on the way is gone into with or without `[*]`, but a
+/// list directly inside a list only with it. Order and repetition do not matter, and a path that lies within another
+/// adds nothing to it.
+///
+/// - **What an object is known by always stays**: `apiVersion`, `kind`, and of `metadata` the fields `name`, `namespace`, `uid`,
+///   `resourceVersion`, `generation`, `creationTimestamp` and `deletionTimestamp`. `managedFields` are never there.
+/// - **What goes is gone** for everybody, as if the server had not sent it: typed views, indexes, and heads, where labels or owner references
+///   were dropped. A typed view is decoded from what is left, so what is dropped must be optional in the type; a `Pod`
+///   without `spec.containers` does not decode.
+/// - **What goes at the top or in `metadata` is never held**, and does not count against the
+///   [limit](super::Limits::object_bytes). What lies deeper is cut when the member around it is complete, and until then counts.
+/// - Bookmarks and errors of a watch are no objects and are read as they are.
+///
+/// ```
+/// use informer_core::Projection;
+///
+/// let lean = Projection::drop(["status", "spec.containers[*].env", "metadata.annotations"])?;
+/// let placement = Projection::keep(["spec.nodeName", "status.phase"])?;
+/// assert!(Projection::drop(["metadata.uid"]).is_err());
+/// # Ok::<(), informer_core::ProjectionError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Projection(Arc<Rules>);
+
+/// A projection that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProjectionError {
+    /// A path that does not read.
+    #[error(transparent)]
+    Path(#[from] FieldPathError),
+    /// A path to something that an object is known by.
+    #[error("`{path}` cannot be dropped: objects are known by it")]
+    Identity {
+        /// The path.
+        path: Box<str>,
+    },
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct Rules {
+    mode: Mode,
+    /// As they were written, without repetitions. Invariant: sorted, and none lies within another.
+    paths: Vec<Vec<PathStep>>,
+    /// Whether one of them is `metadata`. Only to keep: nobody can drop it.
+    all_metadata: bool,
+    /// The paths by the first member they name; behind `metadata`, by the second.
+    members: Vec<Member>,
+}
+
+/// A member of an object or of its metadata that some path names or leads into.
+#[derive(PartialEq, Eq, Hash)]
+struct Member {
+    level: Level,
+    name: Box<str>,
+    /// Where the paths go from here; an empty one names the member itself.
+    paths: Vec<Box<[PathStep]>>,
+}
+
+/// Whose members are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Level {
+    Object,
+    Metadata,
+}
+
+/// What becomes of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Keep,
+    Drop,
+    /// It is kept, and when complete handed to [`Projection::cut`] with this number.
+    Cut(usize),
+}
+
+impl Projection {
+    /// Drops what the paths name and keeps the rest. With no paths at all, everything stays.
+    ///
+    /// What is left of an object or list stays, even if that is nothing: `{}` or `[]`. A path that ends in `[*]` empties
+    /// the list. Where a path meets something that it cannot lead into, such as a text where there should be a map, nothing happens.
+    ///
+    /// Labels and owner references may be dropped; then the cache knows none of them either.
+    pub fn drop<S: AsRef<str>>(paths: impl IntoIterator<Item = S>) -> Result<Self, ProjectionError> {
+        Self::new(Mode::Drop, paths)
+    }
+
+    /// Keeps what the paths name and drops the rest. With no paths at all, only the head stays.
+    ///
+    /// The head, which always stays, is what an object is known by, and its labels and owner references: the cache answers questions
+    /// about them. Annotations and finalizers stay if they are named; `metadata` names all of it. Objects and lists on the way to what
+    /// is kept stay as well, even if nothing is in them: `{}` or `[]`. Where a path meets something that it cannot lead into,
+    /// such as a text or null where there should be a map, that is not kept; in a list, such an element is left out.
+    pub fn keep<S: AsRef<str>>(paths: impl IntoIterator<Item = S>) -> Result<Self, ProjectionError> {
+        Self::new(Mode::Keep, paths)
+    }
+
+    fn new<S: AsRef<str>>(mode: Mode, texts: impl IntoIterator<Item = S>) -> Result<Self, ProjectionError> {
+        let mut paths = Vec::new();
+        for text in texts {
+            let path = steps(text.as_ref())?;
+            if mode == Mode::Drop && is_identity(&path) {
+                return Err(ProjectionError::Identity { path: text.as_ref().into() });
+            }
+            paths.push(path);
+        }
+        // Sorted, a path stands right before those that lie within it.
+        paths.sort_unstable();
+        paths.dedup_by(|later, earlier| later.starts_with(earlier));
+        let mut members: Vec<Member> = Vec::new();
+        for path in &paths {
+            let Some((level, name, rest)) = split(path) else { continue };
+            match members.iter_mut().find(|member| member.level == level && &*member.name == name) {
+                Some(member) => member.paths.push(rest.into()),
+                None => members.push(Member { level, name: name.into(), paths: vec![rest.into()] }),
+            }
+        }
+        let all_metadata = paths.contains(&vec![PathStep::Name("metadata".into())]);
+        Ok(Self(Arc::new(Rules { mode, paths, all_metadata, members })))
+    }
+
+    /// What becomes of the member that was sent with this name.
+    pub(super) fn fate(&self, level: Level, sent: &[u8]) -> Fate {
+        let Rules { mode, members, .. } = &*self.0;
+        let named = |member: &Member| member.level == level && is_named(sent, &member.name);
+        let found = members.iter().position(named);
+        match (found, mode) {
+            _ if level == Level::Metadata && *mode == Mode::Keep && self.always_keeps(sent) => Fate::Keep,
+            (None, Mode::Drop) => Fate::Keep,
+            (None, Mode::Keep) => Fate::Drop,
+            (Some(found), mode) if members[found].paths.iter().any(|path| path.is_empty()) => match mode {
+                Mode::Drop => Fate::Drop,
+                Mode::Keep => Fate::Keep,
+            },
+            (Some(found), _) => Fate::Cut(found),
+        }
+    }
+
+    /// Appends what is left of a complete member to `out`; `false` if the member goes as a whole.
+    pub(super) fn cut(&self, member: usize, value: &[u8], out: &mut Vec<u8>) -> bool {
+        let paths: Vec<&[PathStep]> = self.0.members[member].paths.iter().map(|path| &**path).collect();
+        cut(self.0.mode, &paths, value, out)
+    }
+
+    /// Whether a member of `metadata` stays whatever else is kept.
+    fn always_keeps(&self, sent: &[u8]) -> bool {
+        let field = string(sent, false).and_then(|name| Field::named(name.as_bytes()));
+        self.0.all_metadata || field.is_some_and(|field| field != Field::Annotations)
+    }
+}
+
+/// Whether dropping this would drop something that an object is known by.
+fn is_identity(path: &[PathStep]) -> bool {
+    let name = |index: usize| match path.get(index) {
+        Some(PathStep::Name(name)) => Some(&**name),
+        Some(PathStep::Each) | None => None,
+    };
+    match (name(0), name(1)) {
+        (Some("apiVersion" | "kind"), _) | (Some("metadata"), None) => true,
+        (Some("metadata"), Some(field)) => Field::named(field.as_bytes()).is_some_and(Field::is_identity),
+        _ => false,
+    }
+}
+
+/// The member that a path begins with, and the way from there. `None` if it names `metadata` as a whole.
+fn split(path: &[PathStep]) -> Option<(Level, &str, &[PathStep])> {
+    match path {
+        [PathStep::Name(first), PathStep::Name(second), rest @ ..] if **first == *"metadata" => {
+            Some((Level::Metadata, second, rest))
+        }
+        [PathStep::Name(first), rest @ ..] if **first != *"metadata" => Some((Level::Object, first, rest)),
+        _ => None,
+    }
+}
+
+impl fmt::Debug for Projection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}{:?}", self.0.mode, self.0.paths)
+    }
+}

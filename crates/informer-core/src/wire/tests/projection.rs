@@ -1,0 +1,413 @@
+//! Projections on small objects, cut everywhere. Random ones against a naive twin are in `tests/projections.rs`.
+
+use super::*;
+
+#[track_caller]
+fn dropping(paths: &[&str]) -> Projection {
+    Projection::drop(paths).unwrap()
+}
+
+#[track_caller]
+fn keeping(paths: &[&str]) -> Projection {
+    Projection::keep(paths).unwrap()
+}
+
+#[track_caller]
+fn read_list_by(projection: &Projection, limit: usize, body: &[u8]) -> Read<ListItem> {
+    however_cut(body, |pieces| {
+        let reader = ListReader::new(pod_type(), Limits::new(limit));
+        let (mut reader, mut items) = (reader.projecting(Some(projection.clone())), Vec::new());
+        let read = pieces.iter().try_for_each(|piece| reader.read(piece, |item| items.push(item)));
+        (items, read.and_then(|()| reader.finish()))
+    })
+}
+
+#[track_caller]
+fn read_watch_by(projection: &Projection, limit: usize, body: &[u8]) -> Read<Frame> {
+    however_cut(body, |pieces| {
+        let reader = WatchReader::new(pod_type(), Limits::new(limit));
+        let (mut reader, mut frames) = (reader.projecting(Some(projection.clone())), Vec::new());
+        let read = pieces.iter().try_for_each(|piece| reader.read(piece, |frame| frames.push(frame)));
+        (frames, read.and_then(|()| reader.finish()))
+    })
+}
+
+/// The one object in a list of `item`, which is the same in a frame.
+#[track_caller]
+fn projected(projection: &Projection, item: &str) -> Scanned {
+    let (items, end) = read_list_by(projection, EVERYTHING, &list_of(item));
+    assert_eq!(end, Ok(()));
+    let [ListItem::Meta(_), ListItem::Object(object)] = &items[..] else { panic!("{items:?}") };
+    for frame in [
+        format!(r#"{{"type":"MODIFIED","object":{item}}}"#),
+        format!(r#"{{"object":{item},"type":"MODIFIED"}}"#),
+    ] {
+        let frames = read_watch_by(projection, EVERYTHING, frame.as_bytes());
+        assert_eq!(frames, (vec![Frame::Modified(object.clone())], Ok(())));
+    }
+    object.clone()
+}
+
+/// Checks what is left of an object, behind apiVersion and kind.
+#[track_caller]
+fn check_left(projection: &Projection, item: &str, expected: &str) {
+    let object = projected(projection, item);
+    let text = std::str::from_utf8(&object.bytes).unwrap();
+    assert_eq!(text.strip_prefix(r#"{"apiVersion":"v1","kind":"Pod","#).unwrap(), expected);
+    let range = object.head.metadata.start as usize..object.head.metadata.end as usize;
+    let whole: serde_json::Value = serde_json::from_slice(&object.bytes).unwrap();
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&object.bytes[range]).unwrap(), whole["metadata"]);
+}
+
+const HEAD: &str = r#""metadata":{"name":"a","resourceVersion":"1"}"#;
+
+/// Checks what is left of members behind a plain head.
+#[track_caller]
+fn check_rest(projection: &Projection, rest: &str, expected: &str) {
+    let comma = |text: &str| if text.is_empty() { String::new() } else { format!(",{text}") };
+    check_left(projection, &format!("{{{HEAD}{}}}", comma(rest)), &format!("{HEAD}{}}}", comma(expected)));
+}
+
+/// Checks what is left of members of `metadata`, behind name and version.
+#[track_caller]
+fn check_metadata(projection: &Projection, rest: &str, expected: &str) {
+    let comma = |text: &str| if text.is_empty() { String::new() } else { format!(",{text}") };
+    let head = r#""metadata":{"name":"a","resourceVersion":"1""#;
+    check_left(
+        projection,
+        &format!("{{{head}{}}},\"spec\":1}}", comma(rest)),
+        &format!("{head}{}}},\"spec\":1}}", comma(expected)),
+    );
+}
+
+// Dropping
+
+#[test]
+fn members_are_dropped_and_the_others_keep_their_order() {
+    let status = dropping(&["status"]);
+    check_rest(
+        &status,
+        r#""spec":{"b":1,"a":2},"status":{"phase":"Running"},"data":[1]"#,
+        r#""spec":{"b":1,"a":2},"data":[1]"#,
+    );
+    check_rest(&status, r#""status":{}"#, "");
+    check_rest(&status, r#""status":null,"status":"twice","spec":{"status":1}"#, r#""spec":{"status":1}"#);
+    let first = r#"{"status":{"x":[1]},"spec":{},"metadata":{"name":"a","resourceVersion":"1"}}"#;
+    check_left(&status, first, r#""spec":{},"metadata":{"name":"a","resourceVersion":"1"}}"#);
+}
+
+#[test]
+fn metadata_members_are_dropped_wherever_they_stand() {
+    let annotations = dropping(&["metadata.annotations", "metadata.finalizers"]);
+    check_metadata(
+        &annotations,
+        r#""annotations":{"a":"b"},"labels":{"x":"y"},"finalizers":["f"]"#,
+        r#""labels":{"x":"y"}"#,
+    );
+    let first = r#"{"metadata":{"annotations":{"a":"b"},"name":"a","managedFields":[1],"resourceVersion":"1","finalizers":[]}}"#;
+    check_left(&annotations, first, r#""metadata":{"name":"a","resourceVersion":"1"}}"#);
+}
+
+#[test]
+fn nested_members_are_cut_out() {
+    let paths = dropping(&["spec.a.b", "spec.c"]);
+    check_rest(&paths, r#""spec":{"a":{"b":1,"x":2},"c":3,"d":4}"#, r#""spec":{"a":{"x":2},"d":4}"#);
+    check_rest(&paths, r#""spec":{"a":{"b":1},"c":{}},"x":[]"#, r#""spec":{"a":{}},"x":[]"#);
+    check_rest(&paths, r#""spec":{"c":1}"#, r#""spec":{}"#);
+    check_rest(
+        &paths,
+        r#""spec":{"x":{"b":1,"c":2}},"a":{"b":1}"#,
+        r#""spec":{"x":{"b":1,"c":2}},"a":{"b":1}"#,
+    );
+}
+
+#[test]
+fn lists_are_gone_into_with_and_without_saying_so() {
+    let pod = r#""spec":{"containers":[{"name":"x","env":[{"name":"e"}]},{"env":[]},{"name":"y"}],"env":1}"#;
+    let left = r#""spec":{"containers":[{"name":"x"},{},{"name":"y"}],"env":1}"#;
+    check_rest(&dropping(&["spec.containers[*].env"]), pod, left);
+    check_rest(&dropping(&["spec.containers.env"]), pod, left);
+    check_rest(&dropping(&["spec.containers[*]"]), pod, r#""spec":{"containers":[],"env":1}"#);
+    check_rest(&dropping(&["spec.containers[*].env[*].name"]), pod, &pod.replace(r#"{"name":"e"}"#, "{}"));
+    // Both may be declared for one list.
+    check_rest(
+        &dropping(&["spec.a[*].b", "spec.a.c"]),
+        r#""spec":{"a":[{"b":1,"c":2,"d":3}]}"#,
+        r#""spec":{"a":[{"d":3}]}"#,
+    );
+    // A list directly inside a list is gone into only where the path says so.
+    let nested = r#""spec":{"a":[[{"b":1}],{"b":2}]}"#;
+    check_rest(&dropping(&["spec.a.b"]), nested, r#""spec":{"a":[[{"b":1}],{}]}"#);
+    check_rest(&dropping(&["spec.a[*].b"]), nested, r#""spec":{"a":[[{"b":1}],{}]}"#);
+    check_rest(&dropping(&["spec.a[*][*].b"]), nested, r#""spec":{"a":[[{}],{"b":2}]}"#);
+    // A member that is a list itself.
+    check_rest(
+        &dropping(&["items.b", "others[*]"]),
+        r#""items":[{"b":1,"c":2}],"others":[1,2]"#,
+        r#""items":[{"c":2}],"others":[]"#,
+    );
+}
+
+#[test]
+fn what_cannot_be_gone_into_is_left_as_it_is() {
+    for path in ["spec.a", "spec.a.b", "spec[*].a", "spec[*]"] {
+        for value in ["null", "1", r#""a""#, "true", "[]", "{}", "[1,null]"] {
+            let left = if path == "spec[*]" && value == "[1,null]" { "[]" } else { value };
+            check_rest(&dropping(&[path]), &format!(r#""spec":{value}"#), &format!(r#""spec":{left}"#));
+        }
+    }
+    // `[*]` means lists.
+    check_rest(&dropping(&["spec[*].a"]), r#""spec":{"a":1}"#, r#""spec":{"a":1}"#);
+    // Broken inside, which nobody notices who only skims.
+    let broken = format!(r#"{{{HEAD},"spec":{{"a":1 "b":2}}}}"#);
+    let object = projected(&dropping(&["spec.a"]), &broken);
+    assert!(object.bytes.ends_with(br#""spec":{"a":1 "b":2}}"#));
+}
+
+#[test]
+fn names_are_compared_without_their_quotes_and_escapes() {
+    let both = dropping(&["status", "metadata.annotations['a.b/c']"]);
+    check_metadata(&both, r#""annotations":{"a.b/c":"x","a":{"b/c":1}}"#, r#""annotations":{"a":{"b/c":1}}"#);
+    check_metadata(&both, r#""annotations":{"\u0061.b\/c":"x","y":1}"#, r#""annotations":{"y":1}"#);
+    check_rest(&both, r#""sta\u0074us":{},"spec":1,"\u0073tatu":2"#, r#""spec":1,"\u0073tatu":2"#);
+    check_rest(&both, r#""\\u0073tatus":1"#, r#""\\u0073tatus":1"#);
+    // No path can name what is no text.
+    let odd = projected(&both, &format!(r#"{{{HEAD},"sta\ud800tus":1}}"#));
+    assert!(odd.bytes.ends_with(br#""sta\ud800tus":1}"#));
+    let quoted = dropping(&[r#"data['it"s']"#, r#"data["it's"]"#]);
+    check_rest(&quoted, r#""data":{"it\"s":1,"it's":2,"its":3}"#, r#""data":{"its":3}"#);
+}
+
+#[test]
+fn what_stays_is_written_as_it_was_sent() {
+    let item =
+        format!("{{ {HEAD} , \"spec\" : {{ \"a\" : 1 , \"b\" : [ 1.50, \"\\u0061\" ] , \"c\":1e3 }} }}");
+    check_left(
+        &dropping(&["spec.a"]),
+        &item,
+        &format!("{HEAD},\"spec\":{{\"b\":[ 1.50, \"\\u0061\" ],\"c\":1e3}}}}"),
+    );
+}
+
+// Keeping
+
+#[test]
+fn only_what_is_named_is_kept() {
+    let paths = keeping(&["status.phase", "spec.nodeName"]);
+    let pod = r#""spec":{"containers":[],"nodeName":"n","x":1},"data":{"a":1},"status":{"phase":"Running","ip":"x"}"#;
+    check_rest(&paths, pod, r#""spec":{"nodeName":"n"},"status":{"phase":"Running"}"#);
+    check_rest(&paths, r#""data":1"#, "");
+    // What lies on the way stays, even if nothing is in it.
+    check_rest(&paths, r#""spec":{"x":1},"status":{}"#, r#""spec":{},"status":{}"#);
+    check_rest(&keeping(&["spec"]), pod, r#""spec":{"containers":[],"nodeName":"n","x":1}"#);
+}
+
+#[test]
+fn what_cannot_be_gone_into_is_not_kept() {
+    for value in ["null", "1", r#""nodeName""#, "true"] {
+        check_rest(&keeping(&["spec.nodeName", "x"]), &format!(r#""spec":{value},"x":1"#), r#""x":1"#);
+        check_rest(&keeping(&["spec[*]", "x"]), &format!(r#""spec":{value},"x":1"#), r#""x":1"#);
+    }
+    check_rest(&keeping(&["spec[*].a"]), r#""spec":{"a":1}"#, "");
+    check_rest(&keeping(&["spec.a"]), r#""spec":[]"#, r#""spec":[]"#);
+    check_rest(
+        &keeping(&["spec.a"]),
+        r#""spec":[1,{"a":2,"b":3},null,[{"a":4}],{"b":5}]"#,
+        r#""spec":[{"a":2},{}]"#,
+    );
+    check_rest(&keeping(&["spec.a.b"]), r#""spec":{"a":"text","c":1}"#, r#""spec":{}"#);
+    check_rest(&keeping(&["spec.a"]), r#""spec":{"a":1 "b":2},"data":1"#, "");
+}
+
+#[test]
+fn elements_of_lists_are_kept_as_the_path_says() {
+    let pod = r#""spec":{"containers":[{"name":"x","image":"i"},{"image":"j"}]}"#;
+    for path in ["spec.containers.name", "spec.containers[*].name"] {
+        check_rest(&keeping(&[path]), pod, r#""spec":{"containers":[{"name":"x"},{}]}"#);
+    }
+    check_rest(&keeping(&["spec.containers[*]"]), pod, pod);
+    check_rest(&keeping(&["spec.containers[*].name", "spec.containers.image"]), pod, pod);
+}
+
+#[test]
+fn the_head_is_always_kept() {
+    let head = r#""namespace":"ns","uid":"u","generation":3,"creationTimestamp":"2026-11-15T01:40:00Z",
+        "deletionTimestamp":"2026-11-15T01:40:30Z","labels":{"x":"y"},"ownerReferences":[{"uid":"o"}]"#;
+    let head = head.replace("\n        ", "");
+    let rest = r#""annotations":{"a":"b","c":"d"},"finalizers":["f"],"generateName":"a-""#;
+    let all = format!("{head},{rest}");
+    check_metadata(&keeping(&["spec"]), &all, &head);
+    check_metadata(&keeping(&["spec", "metadata.labels.none", "metadata.name.x"]), &all, &head);
+    check_metadata(
+        &keeping(&["spec", "metadata.annotations.a"]),
+        &all,
+        &format!(r#"{head},"annotations":{{"a":"b"}}"#),
+    );
+    check_metadata(
+        &keeping(&["spec", "metadata.finalizers"]),
+        &all,
+        &format!(r#"{head},"finalizers":["f"]"#),
+    );
+    check_metadata(&keeping(&["spec", "metadata"]), &format!(r#"{all},"managedFields":[]"#), &all);
+    check_metadata(&keeping(&["spec", "metadata[*].finalizers"]), &all, &head);
+    check_metadata(&keeping(&["spec", "metadata.annotations.a"]), r#""annotations":"text""#, "");
+    // Also if its names are written in another way.
+    check_metadata(&keeping(&["spec"]), r#""l\u0061bels":{},"annot\u0061tions":{}"#, r#""l\u0061bels":{}"#);
+    let object =
+        projected(&keeping(&[]), &format!(r#"{{"metadata":{{"name":"a","resourceVersion":"1",{all}}}}}"#));
+    assert_eq!(object.head.labels.get("x"), Some("y"));
+    assert_eq!((&*object.head.uid, object.head.owners.len()), ("u", 1));
+}
+
+// Paths
+
+#[test]
+fn no_paths_at_all() {
+    let item = format!(r#"{{{HEAD},"spec":{{"a":1}}}}"#);
+    assert_eq!(projected(&dropping(&[]), &item), scanned(&item));
+    assert_eq!(projected(&keeping(&[]), &item), scanned(A.replace("\"namespace\":\"ns\",", "")));
+}
+
+#[test]
+fn order_repetition_and_overlap_do_not_matter() {
+    let one = dropping(&["spec", "status.a"]);
+    for same in [
+        &["status.a", "spec"][..],
+        &["spec", "status.a", "spec", "status['a']", ".spec"],
+        &["spec.a", "spec", "status.a.b[*].c", "status.a", "spec.a[*]"],
+    ] {
+        assert_eq!(dropping(same), one);
+    }
+    assert_ne!(one, keeping(&["spec", "status.a"]));
+    assert_ne!(one, dropping(&["spec", "status"]));
+    check_rest(&one, r#""spec":{"a":1},"status":{"a":1,"ab":2},"specs":1"#, r#""status":{"ab":2},"specs":1"#);
+    check_rest(
+        &keeping(&["spec.a", "spec", "status.a.b", "status.a"]),
+        r#""spec":{"b":1},"status":{"a":2,"b":3}"#,
+        r#""spec":{"b":1},"status":{"a":2}"#,
+    );
+}
+
+#[test]
+fn what_an_object_is_known_by_cannot_be_dropped() {
+    let metadata = [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+    ];
+    let metadata = metadata.map(|field| format!("metadata.{field}"));
+    let others = [
+        "apiVersion",
+        "kind",
+        "metadata",
+        ".metadata",
+        "['metadata']['uid']",
+        "metadata[*]",
+        "metadata[*].x",
+        "metadata.name.x",
+    ];
+    for path in metadata.iter().map(String::as_str).chain(others) {
+        let error = Projection::drop(["status", path]).unwrap_err();
+        assert_eq!(error, ProjectionError::Identity { path: path.into() });
+        assert_eq!(error.to_string(), format!("`{path}` cannot be dropped: objects are known by it"));
+        assert!(Projection::keep([path]).is_ok());
+    }
+    for path in [
+        "metadata.labels",
+        "metadata.ownerReferences[*].uid",
+        "metadata.managedFields",
+        "spec.name",
+        "metadata.x.uid",
+    ] {
+        assert!(Projection::drop([path]).is_ok(), "{path}");
+    }
+    for path in ["", "a..b", "a[0]", "[*].a"] {
+        let error = Projection::keep([path]).unwrap_err();
+        assert!(error.to_string().starts_with(&format!("`{path}` is no field path: ")), "{error}");
+        assert_eq!(Projection::drop([path]), Err(error));
+    }
+}
+
+#[test]
+fn dropped_labels_and_owners_are_not_in_the_head() {
+    let item = r#"{"metadata":{"name":"a","resourceVersion":"1","labels":{"x":"y","z":""},"uid":"u","ownerReferences":[{"uid":"o","name":"n"}]}}"#;
+    let head = projected(&dropping(&["metadata.labels.x", "metadata.ownerReferences"]), item).head;
+    assert_eq!(head.labels.iter().collect::<Vec<_>>(), [("z", "")]);
+    assert!(head.owners.is_empty());
+    let head = projected(&dropping(&["metadata.labels", "metadata.ownerReferences[*].uid"]), item).head;
+    assert!(head.labels.is_empty());
+    assert_eq!((&*head.uid, &*head.owners[0].name, &*head.owners[0].uid), ("u", "n", ""));
+}
+
+// Limits, frames and other kinds
+
+#[test]
+fn what_is_dropped_at_the_top_or_in_metadata_does_not_count_against_the_limit() {
+    let long = "x".repeat(500);
+    let item = format!(
+        r#"{{"status":{{"a":"{long}"}},"metadata":{{"name":"a","annotations":{{"a":"{long}"}},"resourceVersion":"1"}},"data":"{long}"}}"#
+    );
+    let check = |projection: &Projection, item: &str, expected: &str| {
+        let read = read_list_by(projection, 100, &list_of(format!("{item},{B}")));
+        let expected =
+            expected.replacen("()", "(#0 at byte 63) is unreadable: it is larger than 100 bytes", 1);
+        assert_eq!(texts(&read, item_text), ["list 10", &*expected, "ns/b@2"]);
+        let frame = format!(r#"{{"type":"ADDED","object":{item}}}"#);
+        let read = texts(&read_watch_by(projection, 100, frame.as_bytes()), frame_text);
+        assert_eq!(read[0].contains("larger"), expected.contains("larger"));
+    };
+    check(&dropping(&["status", "data", "metadata.annotations"]), &item, "a@1");
+    check(&keeping(&["spec"]), &item, "a@1");
+    check(&dropping(&["status", "data"]), &item, "object ? ()");
+    check(&dropping(&["status", "metadata.annotations"]), &item, "object a (); version 1");
+    // Deeper, the member around it must fit before it is cut.
+    let deep = format!(r#"{{{HEAD},"spec":{{"a":"{long}"}}}}"#);
+    check(&dropping(&["spec.a"]), &deep, "object a (); version 1");
+    check(&keeping(&["spec.b"]), &deep, "object a (); version 1");
+    // Each member on its own: what was cut makes room for the next.
+    let half = "x".repeat(25);
+    let two = format!(r#"{{{HEAD},"s":{{"a":"{half}"}},"t":{{"a":"{half}"}}}}"#);
+    let limit = format!(r#"{{"apiVersion":"v1","kind":"Pod",{HEAD},"s":{{}},"t":{{"a":"{half}"}}}}"#).len();
+    let read = |limit| texts(&read_list_by(&dropping(&["s.a"]), limit, &list_of(&two)), item_text).remove(1);
+    assert_eq!(read(limit), "a@1");
+    assert!(read(limit - 1).contains("larger"));
+}
+
+#[test]
+fn bookmarks_and_errors_are_read_whole() {
+    let end = r#"{"metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}"#;
+    let gone = r#"{"kind":"Status","status":"Failure","reason":"Expired","message":"too old","code":410}"#;
+    let error = frame_text(&Frame::Error(Status::from_json(gone.as_bytes()).unwrap()));
+    assert!(error.contains("Expired"));
+    let named = ["status", "reason", "code", "message", "metadata.annotations"];
+    for projection in [keeping(&[]), dropping(&named)] {
+        let check = |frame: &str, expected: &str| {
+            // Before and behind: a change, and one without an object.
+            let odd = r#"{"type":"ADDED"}"#;
+            let body = format!(r#"{{"type":"ADDED","object":{A}}}{odd}{frame}{odd}"#);
+            let texts = texts(&read_watch_by(&projection, EVERYTHING, body.as_bytes()), frame_text);
+            let [object, first, frame, second] = &texts[..] else { panic!("{texts:?}") };
+            assert_eq!((&**object, &**frame), ("ADDED ns/a@1", expected));
+            assert!(first.ends_with("it is no object") && second.ends_with("it is no object"), "{texts:?}");
+        };
+        check(&format!(r#"{{"type":"BOOKMARK","object":{end}}}"#), "BOOKMARK 9 end");
+        check(&format!(r#"{{"object":{end},"type":"BOOKMARK"}}"#), "BOOKMARK 9 end");
+        check(&format!(r#"{{"type":"ERROR","object":{gone}}}"#), &error);
+        check(&format!(r#"{{"object":{gone},"type":"ERROR"}}"#), &error);
+    }
+}
+
+#[test]
+fn another_kind_is_still_another_kind() {
+    let item = A.replacen('{', r#"{"kind":"Node","#, 1);
+    for frame in
+        [format!(r#"{{"type":"ADDED","object":{item}}}"#), format!(r#"{{"object":{item},"type":"ADDED"}}"#)]
+    {
+        let read = texts(&read_watch_by(&keeping(&[]), EVERYTHING, frame.as_bytes()), frame_text);
+        assert!(read[0].ends_with("it is of another kind: Node; version 1"), "{read:?}");
+    }
+}

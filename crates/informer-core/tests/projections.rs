@@ -1,0 +1,264 @@
+//! Projections against a naive twin: parse the object, ask of every place in it whether some path names it or leads on from
+//! it, and build the object anew from the answers. Any object, any paths, any pieces.
+//!
+//! A failing case is printed shrunk. Small cases with their order and spelling are in `wire/tests/projection.rs`.
+
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
+use informer_core::wire::{Frame, Limits, ListItem, ListReader, Scanned, WatchReader};
+use informer_core::{Projection, TypeMeta};
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+
+fn types() -> TypeMeta {
+    TypeMeta::new("example.com/v1", "Widget")
+}
+
+/// 256 cases each; `PROPTEST_CASES` asks for more.
+fn config() -> ProptestConfig {
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
+}
+
+// The twin
+
+/// A step of a path, or of the way to a place: there `Each` is any one element.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step {
+    Name(&'static str),
+    Each,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// The path has nothing to do with the place.
+    Apart,
+    /// The path leads on from there.
+    OnTheWay,
+    /// The path names the place, or something around it.
+    Named,
+}
+
+/// What a path says of the `value` at a place.
+fn verdict(path: &[Step], place: &[String], value: &Value) -> Verdict {
+    let (mut left, mut in_list) = (path, false);
+    for step in place {
+        left = match (left.first(), step.as_str()) {
+            (None, _) => return Verdict::Named,
+            (Some(Step::Each), "[]") => &left[1..],
+            // A list is gone into, but not one inside another.
+            (Some(Step::Name(_)), "[]") if !in_list => left,
+            (Some(Step::Name(name)), step) if *name == step => &left[1..],
+            _ => return Verdict::Apart,
+        };
+        in_list = step == "[]";
+    }
+    match (left.first(), value) {
+        (None, _) => Verdict::Named,
+        (Some(Step::Name(_)), Value::Object(_)) | (Some(Step::Each), Value::Array(_)) => Verdict::OnTheWay,
+        (Some(Step::Name(_)), Value::Array(_)) if !in_list => Verdict::OnTheWay,
+        _ => Verdict::Apart,
+    }
+}
+
+/// Builds what is at `place` anew from those places in it that stay.
+fn rebuild(place: &mut Vec<String>, value: &Value, stays: &dyn Fn(&[String], &Value) -> bool) -> Value {
+    let mut inside = |step: &str, value: &Value| {
+        place.push(step.to_owned());
+        let rebuilt = stays(place, value).then(|| rebuild(place, value, stays));
+        place.pop();
+        rebuilt
+    };
+    match value {
+        Value::Object(members) => {
+            let kept = members.iter().filter_map(|(name, value)| Some((name.clone(), inside(name, value)?)));
+            Value::Object(kept.collect())
+        }
+        Value::Array(elements) => elements.iter().filter_map(|element| inside("[]", element)).collect(),
+        plain => plain.clone(),
+    }
+}
+
+const IDENTITY: [&str; 7] =
+    ["name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"];
+
+fn project(keep: bool, paths: &[Vec<Step>], object: &Value) -> Value {
+    let is_one = |place: &[String], value: &Value, wanted: &[Verdict]| {
+        paths.iter().any(|path| wanted.contains(&verdict(path, place, value)))
+    };
+    let stays = |place: &[String], value: &Value| {
+        let place_names: Vec<&str> = place.iter().map(String::as_str).collect();
+        match place_names[..] {
+            ["apiVersion" | "kind" | "metadata"] => true,
+            ["metadata", field, ..] if IDENTITY.contains(&field) => true,
+            ["metadata", "labels" | "ownerReferences", ..] if keep => true,
+            _ if keep => is_one(place, value, &[Verdict::Named, Verdict::OnTheWay]),
+            _ => !is_one(place, value, &[Verdict::Named]),
+        }
+    };
+    rebuild(&mut Vec::new(), object, &stays)
+}
+
+// Objects and paths, from the same few names
+
+const NAMES: [&str; 6] = ["a", "b", "spec", "c.d/e", "it's", "é\""];
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<i32>().prop_map(Value::from),
+        select(vec!["", "a", "{\"a\":1}", "]", "\\", "é"]).prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 40, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            members(inner).prop_map(Value::from),
+        ]
+    })
+}
+
+fn members(value: impl Strategy<Value = Value>) -> impl Strategy<Value = Map<String, Value>> {
+    let members = prop::collection::vec((select(NAMES.to_vec()), value), 0..5);
+    members.prop_map(|members| members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+prop_compose! {
+    fn object()(
+        mut object in members(any_json()),
+        mut metadata in members(any_json()),
+        labels in prop::option::of(prop::collection::btree_map("[ab]", "[xy]", 0..3)),
+        annotations in prop::option::of(any_json()),
+    ) -> Value {
+        metadata.insert("name".to_owned(), "n".into());
+        metadata.insert("resourceVersion".to_owned(), "1".into());
+        metadata.insert("uid".to_owned(), "u".into());
+        labels.map(|labels| metadata.insert("labels".to_owned(), json!(labels)));
+        annotations.map(|annotations| metadata.insert("annotations".to_owned(), annotations));
+        object.insert("metadata".to_owned(), metadata.into());
+        object.insert("apiVersion".to_owned(), types().api_version.into());
+        object.insert("kind".to_owned(), types().kind.into());
+        object.into()
+    }
+}
+
+fn path() -> impl Strategy<Value = Vec<Step>> {
+    let name = || select(NAMES.to_vec()).prop_map(Step::Name);
+    let first = prop_oneof![
+        2 => name().prop_map(|name| vec![name]),
+        1 => select(vec!["annotations", "labels", "a", "b"])
+            .prop_map(|name| vec![Step::Name("metadata"), Step::Name(name)]),
+    ];
+    let rest = prop::collection::vec(prop_oneof![2 => name(), 1 => Just(Step::Each)], 0..4);
+    (first, rest).prop_map(|(first, rest)| [first, rest].concat())
+}
+
+fn written(path: &[Step]) -> String {
+    let mut text = String::new();
+    for step in path {
+        match step {
+            Step::Each => text.push_str("[*]"),
+            Step::Name(name) if name.contains('"') => write!(text, "['{name}']").unwrap(),
+            Step::Name(name) if name.contains(['.', '\'']) => write!(text, "[\"{name}\"]").unwrap(),
+            Step::Name(name) => write!(text, ".{name}").unwrap(),
+        }
+    }
+    text
+}
+
+/// The object's JSON, with this space around everything and, if `escaped`, all names of deeper members spelt out.
+fn json_of(value: &Value, space: &str, escaped: bool, deep: bool) -> String {
+    let join = |parts: Vec<String>| parts.join(&format!("{space},{space}"));
+    match value {
+        Value::Array(elements) => {
+            let parts = elements.iter().map(|element| json_of(element, space, escaped, true)).collect();
+            format!("[{space}{}{space}]", join(parts))
+        }
+        Value::Object(members) => {
+            let parts = members.iter().map(|(name, value)| {
+                let mut spelt = String::from("\"");
+                name.encode_utf16().for_each(|unit| write!(spelt, "\\u{unit:04x}").unwrap());
+                // The reader takes the names it knows itself only as everybody writes them.
+                let own = ["metadata", "apiVersion", "kind", "name", "resourceVersion", "uid", "labels"];
+                let plain = !escaped || (!deep && own.contains(&&**name));
+                let spelt = if plain { Value::from(&**name).to_string() } else { spelt + "\"" };
+                let deep = deep || name != "metadata";
+                format!("{spelt}{space}:{space}{}", json_of(value, space, escaped, deep))
+            });
+            format!("{{{space}{}{space}}}", join(parts.collect()))
+        }
+        plain => plain.to_string(),
+    }
+}
+
+// Reading
+
+/// `body` in pieces, cut at each of `cuts`.
+fn cut<'a>(body: &'a str, cuts: &[Index]) -> Vec<&'a [u8]> {
+    let mut ends: Vec<usize> =
+        cuts.iter().map(|cut| cut.index(body.len() + 1)).chain([0, body.len()]).collect();
+    ends.sort_unstable();
+    ends.windows(2).map(|ends| &body.as_bytes()[ends[0]..ends[1]]).collect()
+}
+
+fn read_list(projection: &Projection, body: &str, cuts: &[Index]) -> Scanned {
+    let mut reader = ListReader::new(types(), Limits::default()).projecting(Some(projection.clone()));
+    let mut found = Vec::new();
+    for piece in cut(body, cuts) {
+        reader.read(piece, |item| found.push(item)).unwrap();
+    }
+    reader.finish().unwrap();
+    match found.pop() {
+        Some(ListItem::Object(object)) => object,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn read_watch(projection: &Projection, body: &str, cuts: &[Index]) -> Scanned {
+    let mut reader = WatchReader::new(types(), Limits::default()).projecting(Some(projection.clone()));
+    let mut found = Vec::new();
+    for piece in cut(body, cuts) {
+        reader.read(piece, |frame| found.push(frame)).unwrap();
+    }
+    reader.finish().unwrap();
+    match found.pop() {
+        Some(Frame::Deleted(object)) => object,
+        other => panic!("{other:?}"),
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn what_is_left_is_what_the_twin_leaves(
+        object in object(),
+        paths in prop::collection::vec(path(), 0..4),
+        keep in any::<bool>(),
+        space in select(vec!["", " ", "\r\n\t"]),
+        escaped in any::<bool>(),
+        cuts in prop::collection::vec(any::<Index>(), 0..6),
+    ) {
+        let texts: Vec<String> = paths.iter().map(|path| written(path)).collect();
+        let projection = if keep { Projection::keep(&texts) } else { Projection::drop(&texts) }.unwrap();
+        let json = json_of(&object, space, escaped, false);
+        let list = format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{json}]}}"#);
+        let read = read_list(&projection, &list, &cuts);
+
+        prop_assert_eq!(serde_json::from_slice::<Value>(&read.bytes).unwrap(), project(keep, &paths, &object));
+        let labels = project(keep, &paths, &object)["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+        let head: Map<_, _> = read.head.labels.iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        prop_assert_eq!(head, labels);
+        prop_assert_eq!(&*read.head.uid, "u");
+
+        prop_assert_eq!(&read_list(&projection, &list, &[]), &read, "whole");
+        let typed_first = format!(r#"{{"type":"DELETED","object":{json}}}"#);
+        prop_assert_eq!(&read_watch(&projection, &typed_first, &cuts), &read, "in a frame");
+        let typed_last = format!(r#"{{"object":{json},"type":"DELETED"}}"#);
+        prop_assert_eq!(&read_watch(&projection, &typed_last, &cuts), &read, "in an odd frame");
+        // What is left has nothing more to leave out.
+        let left = std::str::from_utf8(&read.bytes).unwrap();
+        let again = format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{left}]}}"#);
+        prop_assert_eq!(&read_list(&projection, &again, &[]), &read, "again");
+    }
+}
