@@ -15,6 +15,7 @@ pub mod selector;
 pub mod store;
 mod sync;
 pub mod time;
+pub mod transform;
 pub mod version;
 pub mod wire;
 
@@ -25,6 +26,7 @@ pub use scope::Scope;
 pub use selector::{FieldSelector, LabelSelector, SelectorError};
 pub use store::{Applied, BuiltIndex, Change, Index, IndexHandle, Snapshot, StoreReader, StoreWriter};
 pub use time::Moment;
+pub use transform::{OnTransformError, Transform};
 pub use version::ResourceVersion;
 pub use wire::{
     Encoding, FieldPath, FieldPathError, Labels, OwnerReference, Projection, ProjectionError, TypeMeta,

@@ -3,6 +3,7 @@
 use super::backoff::BackoffConfig;
 use crate::object::Retention;
 use crate::scope::Scope;
+use crate::transform::{OnTransformError, Transform};
 use crate::wire::{Limits, Projection, TypeMeta};
 use std::time::Duration;
 
@@ -31,6 +32,10 @@ pub struct Config {
     pub limits: Limits,
     /// What of each object is read at all.
     pub projection: Option<Projection>,
+    /// What changes each object before it is cached.
+    pub transform: Option<Transform>,
+    /// What is cached of an object that the transform fails on.
+    pub on_transform_error: OnTransformError,
     /// Whether to stream the initial set.
     pub watch_list: WatchListPolicy,
     /// Items per page, for every list. By default only lists that may reach the server's storage are paged.
@@ -58,6 +63,8 @@ impl Config {
             retention: Retention::default(),
             limits: Limits::default(),
             projection: None,
+            transform: None,
+            on_transform_error: OnTransformError::default(),
             watch_list: WatchListPolicy::default(),
             page_size: None,
             watch_timeout: Duration::from_mins(5),

@@ -1,6 +1,7 @@
 //! What a reflector says about itself: its state, its counters, and reports of what went wrong.
 
 use super::failure::Failure;
+use crate::key::Key;
 use crate::time::Moment;
 use crate::version::ResourceVersion;
 use crate::wire::Unreadable;
@@ -110,6 +111,8 @@ pub struct Counters {
     pub bookmarks: u64,
     /// Objects that could not be read.
     pub unreadable: u64,
+    /// Objects that the transform failed on.
+    pub transform_errors: u64,
     /// Bytes or ends that came from a request that had been given up.
     pub late: u64,
     /// Positions that the server had forgotten (410).
@@ -158,6 +161,13 @@ pub enum Report {
     },
     /// An object was skipped.
     Unreadable(Unreadable),
+    /// The transform failed on an object; what was cached instead is set by [`OnTransformError`](crate::OnTransformError).
+    TransformFailed {
+        /// Which object.
+        key: Key,
+        /// What the transform said, or what is wrong with its result.
+        because: Box<str>,
+    },
     /// This server's watch-lists are not used any more.
     WatchListAbandoned {
         /// Why.
@@ -179,6 +189,7 @@ impl fmt::Display for Report {
                 write!(f, "{asked}: {failure}; again in {retry_in:?}")
             }
             Self::Unreadable(unreadable) => write!(f, "{unreadable}"),
+            Self::TransformFailed { key, because } => write!(f, "object {key} is not transformed: {because}"),
             Self::WatchListAbandoned { because } => write!(f, "watch-list is not used any more: {because}"),
             Self::Rewound { from, to } => {
                 write!(f, "the server went back from version {from} to {to}; was it restored from a backup?")

@@ -13,6 +13,7 @@ mod members;
 mod object;
 mod path;
 mod projection;
+mod single;
 mod skim;
 mod status;
 mod watch;
@@ -23,6 +24,7 @@ pub use members::Unexpected;
 pub use object::Scanned;
 pub use path::{FieldPath, FieldPathError};
 pub use projection::{Projection, ProjectionError};
+pub(crate) use single::{NoObject, metadata_only, read_object};
 pub use status::Status;
 pub use watch::{Frame, FrameKind, WatchReader};
 

@@ -5,6 +5,7 @@ mod bad_input;
 mod listing;
 mod script;
 mod standing;
+mod transform;
 mod watching;
 mod watchlist;
 

@@ -409,6 +409,9 @@ impl Run {
             Action::Report(Report::Unreadable(unreadable)) => {
                 format!("unreadable {}: {}", unreadable_text(&unreadable), unreadable.problem)
             }
+            Action::Report(Report::TransformFailed { key, because }) => {
+                format!("not transformed {key}: {because}")
+            }
             Action::Report(Report::WatchListAbandoned { because }) => {
                 format!("no more watch-lists: {because}")
             }

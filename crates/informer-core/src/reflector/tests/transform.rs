@@ -1,0 +1,300 @@
+//! Transforms and projections, as the machine applies them: once per object, and never to the harm of one.
+
+use super::super::{Action, Config, Reflector, Report, ResponseHead, StreamId, WatchListPolicy};
+use crate::delta::{Delta, Replaced};
+use crate::object::Entry;
+use crate::store::StoreWriter;
+use crate::time::Moment;
+use crate::transform::{OnTransformError, Transform};
+use crate::wire::{Limits, Projection, TypeMeta};
+use crate::{Key, Scope};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+const NOW: Moment = Moment::at(std::time::Duration::ZERO);
+
+fn config() -> Config {
+    Config::new(TypeMeta::new("v1", "Secret"), Scope::All)
+}
+
+/// A started machine, with everything that came out of it.
+struct Run {
+    machine: Reflector,
+    stream: StreamId,
+    /// Entries in the order in which they were pushed, those of deletions included.
+    entries: Vec<Arc<Entry>>,
+    reports: Vec<Report>,
+}
+
+impl Run {
+    fn new(config: Config) -> Self {
+        Self::knowing(config, None)
+    }
+
+    fn knowing(config: Config, known: Option<crate::StoreReader>) -> Self {
+        let machine = Reflector::new(config, 1, known);
+        let mut run = Self { machine, stream: StreamId(0), entries: Vec::new(), reports: Vec::new() };
+        run.machine.start(NOW);
+        run.drain();
+        run
+    }
+
+    /// A machine that lists `items` and has gone on to its watch.
+    fn listed(config: Config, items: &[&str]) -> Self {
+        let mut run = Self::new(Config { watch_list: WatchListPolicy::Never, ..config });
+        run.list(items);
+        run
+    }
+
+    fn list(&mut self, items: &[&str]) {
+        self.open();
+        let items = items.join(",");
+        self.bytes(&format!(r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{items}]}}"#));
+        self.machine.handle_end(NOW, self.stream);
+        self.drain();
+    }
+
+    fn open(&mut self) {
+        self.machine.handle_response(NOW, self.stream, ResponseHead::new(200));
+    }
+
+    fn bytes(&mut self, bytes: &str) {
+        self.machine.handle_bytes(NOW, self.stream, bytes.as_bytes());
+        self.drain();
+    }
+
+    fn frame(&mut self, kind: &str, object: &str) {
+        self.bytes(&format!(r#"{{"type":"{kind}","object":{object}}}"#));
+    }
+
+    fn drain(&mut self) {
+        while let Some(action) = self.machine.poll_action() {
+            match action {
+                Action::List(id, _) | Action::Watch(id, _) => self.stream = id,
+                Action::Push(Delta::Added(entry) | Delta::Updated(entry)) => self.entries.push(entry),
+                Action::Push(Delta::Deleted(deleted)) => self.entries.extend(deleted.last),
+                Action::Push(Delta::Replaced(replaced)) => self.entries.extend(replaced.entries),
+                Action::Report(report) => self.reports.push(report),
+                Action::Push(_) | Action::Cancel(_) => {}
+            }
+        }
+        self.machine.check_invariants();
+    }
+
+    fn bytes_of(&self, index: usize) -> &str {
+        std::str::from_utf8(self.entries[index].bytes()).unwrap()
+    }
+
+    /// Checks that the one object failed for this reason, and what was cached of it.
+    #[track_caller]
+    fn check_failed(&self, because: &str, cached: &str) {
+        let key = Key::new("ns", "a");
+        assert_eq!(self.reports, [Report::TransformFailed { key, because: because.into() }]);
+        assert_eq!(self.machine.counters().transform_errors, 1);
+        assert_eq!(self.entries.len(), 1);
+        assert_eq!(self.bytes_of(0), cached);
+    }
+}
+
+fn object(name: &str, version: u32) -> String {
+    format!(
+        r#"{{"metadata":{{"name":"{name}","namespace":"ns","uid":"u-{name}","resourceVersion":"{version}","annotations":{{"copy":"hunter2"}},"labels":{{"a":"b"}}}},"data":{{"password":"hunter2"}}}}"#
+    )
+}
+
+fn received(name: &str, version: u32) -> String {
+    object(name, version).replacen('{', r#"{"apiVersion":"v1","kind":"Secret","#, 1)
+}
+
+/// Replaces texts in what was received.
+fn replacing(pairs: &'static [(&'static str, &'static str)]) -> Transform {
+    Transform::new(|entry| {
+        let text = String::from_utf8(entry.bytes().to_vec()).unwrap();
+        Ok(pairs.iter().fold(text, |text, (old, new)| text.replace(old, new)).into_bytes())
+    })
+}
+
+fn with(transform: Transform) -> Config {
+    Config { transform: Some(transform), ..config() }
+}
+
+/// A transform that changes nothing, and what it was called for.
+fn counting() -> (Transform, Arc<Mutex<Vec<String>>>) {
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&calls);
+    let transform = Transform::new(move |entry| {
+        told.lock().unwrap().push(format!("{entry:?}"));
+        Ok(entry.bytes().to_vec())
+    });
+    (transform, calls)
+}
+
+#[test]
+fn each_object_is_transformed_exactly_once() {
+    let (transform, calls) = counting();
+    let mut run = Run::listed(with(transform), &[&object("a", 1), &object("b", 2)]);
+    assert_eq!(*calls.lock().unwrap(), ["ns/a@1", "ns/b@2"]);
+    run.open();
+    run.frame("ADDED", &object("c", 10));
+    run.frame("MODIFIED", &object("a", 11));
+    run.frame("DELETED", &object("b", 12));
+    run.frame("BOOKMARK", r#"{"metadata":{"name":"x","resourceVersion":"13"}}"#);
+    run.frame("ADDED", r#"{"metadata":{"name":"unreadable"}}"#);
+    run.frame("ERROR", r#"{"kind":"Status","code":500}"#);
+    assert_eq!(calls.lock().unwrap()[2..], ["ns/c@10", "ns/a@11", "ns/b@12"]);
+    assert_eq!(run.entries.len(), 5);
+    assert_eq!(run.machine.counters().transform_errors, 0);
+}
+
+#[test]
+fn a_watch_list_transforms_each_object_once() {
+    let (transform, calls) = counting();
+    let mut run = Run::new(with(transform));
+    run.open();
+    run.frame("ADDED", &object("a", 1));
+    run.frame("ADDED", &object("b", 2));
+    run.frame("DELETED", &object("b", 3)); // nobody sees its last state
+    let end = r#"{"metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}"#;
+    run.frame("BOOKMARK", end);
+    run.frame("MODIFIED", &object("a", 10));
+    assert_eq!(*calls.lock().unwrap(), ["ns/a@1", "ns/b@2", "ns/a@10"]);
+    assert_eq!(
+        run.entries.iter().map(|entry| format!("{entry:?}")).collect::<Vec<_>>(),
+        ["ns/a@1", "ns/a@10"]
+    );
+}
+
+#[test]
+fn the_result_is_cached_in_canonical_form_and_its_head_is_read_again() {
+    let transform = Transform::new(|_| {
+        Ok(br#" { "data" : {} , "metadata" : {"managedFields":[1],"resourceVersion":"1","name":"a","namespace":"ns",
+            "labels":{"new":"yes"},"uid":"u-a"}, "kind":"Secret" } "#.to_vec())
+    });
+    let run = Run::listed(with(transform), &[&object("a", 1)]);
+    assert_eq!(run.reports, []);
+    let expected = r#"{"apiVersion":"v1","kind":"Secret","data":{},"metadata":{"resourceVersion":"1","name":"a","namespace":"ns","labels":{"new":"yes"},"uid":"u-a"}}"#;
+    assert_eq!(run.bytes_of(0), expected);
+    assert_eq!(run.entries[0].head().labels.iter().collect::<Vec<_>>(), [("new", "yes")]);
+}
+
+#[test]
+fn the_projection_comes_first_and_only_once() {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let (told, text) = (Arc::clone(&seen), "hunter2");
+    let transform = Transform::new(move |entry| {
+        let bytes = String::from_utf8(entry.bytes().to_vec()).unwrap();
+        told.fetch_add(usize::from(!bytes.contains(text)), Ordering::Relaxed);
+        // What the projection would drop may well be put back.
+        Ok(bytes.replacen(r#","metadata":"#, r#","data":{"n":1},"metadata":"#, 1).into_bytes())
+    });
+    let projection = Some(Projection::drop(["data", "metadata.annotations"]).unwrap());
+    let run = Run::listed(Config { projection, ..with(transform) }, &[&object("a", 1)]);
+    assert_eq!((seen.load(Ordering::Relaxed), run.reports.len()), (1, 0));
+    assert!(run.bytes_of(0).contains(r#""data":{"n":1}"#) && !run.bytes_of(0).contains(text));
+}
+
+#[test]
+fn projections_reach_lists_and_watches() {
+    let projection = Some(Projection::keep(["data.password"]).unwrap());
+    let mut run = Run::listed(Config { projection, ..config() }, &[&object("a", 1)]);
+    run.open();
+    run.frame("MODIFIED", &object("a", 10));
+    let expected = |version| received("a", version).replace(r#""annotations":{"copy":"hunter2"},"#, "");
+    assert_eq!((run.bytes_of(0), run.bytes_of(1)), (&*expected(1), &*expected(10)));
+}
+
+const METADATA: &str = r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a","namespace":"ns","uid":"u-a","resourceVersion":"1","labels":{"a":"b"}}}"#;
+
+/// Checks that the transform fails like that, and both ways to go on.
+#[track_caller]
+fn check_fails(transform: &Transform, because: &str) {
+    let config = || Config { limits: Limits::new(400), ..with(transform.clone()) };
+    let run = Run::listed(config(), &[&object("a", 1)]);
+    run.check_failed(because, &received("a", 1));
+
+    let on_transform_error = OnTransformError::MetadataOnly;
+    let run = Run::listed(Config { on_transform_error, ..config() }, &[&object("a", 1)]);
+    run.check_failed(because, METADATA);
+    let entry = &run.entries[0];
+    assert_eq!((entry.head().labels.get("a"), &*entry.head().uid), (Some("b"), "u-a"));
+    let range = entry.head().metadata.start as usize..entry.head().metadata.end as usize;
+    let metadata = METADATA.split_once(r#""metadata":"#).unwrap().1.strip_suffix('}').unwrap();
+    assert_eq!(std::str::from_utf8(&entry.bytes()[range]).unwrap(), metadata);
+    assert!(!format!("{:?} {}", run.reports, run.reports[0]).contains("hunter2"));
+}
+
+#[test]
+fn whatever_goes_wrong_is_told_and_something_is_cached() {
+    check_fails(&Transform::new(|_| Err("no such field".into())), "no such field");
+    check_fails(&Transform::new(|_| panic!("hunter2")), "the transform panicked");
+    let unfit = |result: &'static str, why: &str| {
+        let because = format!("the transform's result does not read: {why}");
+        check_fails(&Transform::new(move |_| Ok(result.into())), &because);
+    };
+    unfit("", "no JSON at line 1, column 0");
+    unfit("{\"hunter2\":\n hunter2}", "no JSON at line 2, column 2");
+    unfit(r#"{"data":{"a":hunter2}}"#, "no JSON at line 1, column 14");
+    unfit("{}{}", "no JSON at line 1, column 3");
+    unfit(r#""hunter2""#, "no JSON object");
+    unfit("null", "no JSON object");
+    unfit("{}", "metadata.name is missing");
+    unfit(r#"{"kind":"hunter2"}"#, "of another kind");
+    unfit(
+        r#"{"metadata":{"name":"a","resourceVersion":"1","labels":"hunter2"}}"#,
+        "metadata.labels is not a map of strings",
+    );
+    let bytes = Transform::new(|_| Ok(b"{\"\xff\":1}".to_vec()));
+    check_fails(&bytes, "the transform's result does not read: no UTF-8 behind byte 2");
+    let larger = Transform::new(|entry| {
+        let text = String::from_utf8(entry.bytes().to_vec()).unwrap();
+        Ok(text.replace("hunter2", &"hunter2".repeat(100)).into_bytes())
+    });
+    check_fails(&larger, "the transform's result does not read: larger than 400 bytes");
+}
+
+#[test]
+fn an_object_stays_the_object_it_is() {
+    check_fails(&replacing(&[(r#""name":"a""#, r#""name":"b""#)]), "the transform changed the object's key");
+    check_fails(&replacing(&[(r#""namespace":"ns","#, "")]), "the transform changed the object's key");
+    check_fails(&replacing(&[("u-a", "u-b")]), "the transform changed the object's uid");
+    check_fails(&replacing(&[(r#""uid":"u-a","#, "")]), "the transform changed the object's uid");
+    let version = replacing(&[(r#""resourceVersion":"1""#, r#""resourceVersion":"2""#)]);
+    check_fails(&version, "the transform changed the object's version");
+}
+
+#[test]
+fn one_bad_object_is_one_bad_object() {
+    let transform = Transform::new(|entry| {
+        if entry.key().name() == "b" { Err("not this one".into()) } else { Ok(entry.bytes().to_vec()) }
+    });
+    let run = Run::listed(with(transform), &[&object("a", 1), &object("b", 2), &object("c", 3)]);
+    assert_eq!(run.entries.len(), 3);
+    assert_eq!(run.reports[0].to_string(), "object ns/b is not transformed: not this one");
+    assert_eq!(run.machine.counters().transform_errors, 1);
+}
+
+#[test]
+fn a_relist_finds_transformed_objects_unchanged() {
+    let transform = replacing(&[("hunter2", "x")]);
+    let config = || Config { watch_list: WatchListPolicy::Never, ..with(transform.clone()) };
+    let (mut writer, reader) = StoreWriter::new([Scope::All]);
+    let first = Run::listed(config(), &[&object("a", 1), &object("b", 2)]);
+    let replaced = |entries: &[Arc<Entry>]| {
+        let (scope, version) = (Scope::All, crate::ResourceVersion::new("9"));
+        Delta::Replaced(Replaced { scope, version, entries: entries.to_vec(), unreadable: Vec::new() })
+    };
+    assert_eq!(writer.apply(&Scope::All, [replaced(&first.entries)]).changes.len(), 2);
+    let mut second = Run::knowing(config(), Some(reader));
+    second.list(&[&object("a", 1), &object("b", 3)]);
+    let same: Vec<_> =
+        first.entries.iter().zip(&second.entries).map(|(old, new)| Arc::ptr_eq(old, new)).collect();
+    assert_eq!(same, [true, false]);
+    assert_eq!(writer.apply(&Scope::All, [replaced(&second.entries)]).changes.len(), 1);
+}
+
+#[test]
+fn a_transform_is_itself_and_tells_nothing() {
+    let (one, other) = (replacing(&[]), replacing(&[]));
+    assert!(Transform::ptr_eq(&one, &one.clone()) && !Transform::ptr_eq(&one, &other));
+    assert_eq!(format!("{one:?}"), "Transform");
+}

@@ -1,0 +1,64 @@
+//! One object by itself, not out of a body: read again after somebody changed it, or cut down to its metadata.
+//!
+//! Nothing here says anything of an object's contents, also when it does not read: errors are logged.
+
+use super::cut::{Mode, cut};
+use super::head::{Head, HeadError};
+use super::object::{ObjectReader, Scanned, prefix};
+use super::path::PathStep;
+use super::{Limits, ObjectProblem, TypeMeta};
+use serde::de::IgnoredAny;
+
+/// Why bytes that should be an object are none. Without a word of what they say.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoObject {
+    #[error("no UTF-8 behind byte {0}")]
+    Utf8(usize),
+    #[error("no JSON at line {0}, column {1}")]
+    Json(usize, usize),
+    #[error("no JSON object")]
+    Other,
+    #[error("larger than {0} bytes")]
+    TooLarge(usize),
+    #[error("of another kind")]
+    OtherKind,
+    #[error("{0}")]
+    Head(HeadError),
+}
+
+impl From<ObjectProblem> for NoObject {
+    fn from(problem: ObjectProblem) -> Self {
+        match problem {
+            ObjectProblem::Head(error) => Self::Head(error),
+            ObjectProblem::TooLarge { limit } => Self::TooLarge(limit),
+            ObjectProblem::OtherKind { .. } => Self::OtherKind,
+            ObjectProblem::NotAnObject | ObjectProblem::UnknownFrame => Self::Other,
+        }
+    }
+}
+
+/// Reads one object that is all there: its canonical form, and its head.
+///
+/// Unlike what a server sends, it is held to be JSON throughout.
+pub(crate) fn read_object(types: &TypeMeta, limits: Limits, bytes: &[u8]) -> Result<Scanned, NoObject> {
+    let text = std::str::from_utf8(bytes).map_err(|error| NoObject::Utf8(error.valid_up_to()))?;
+    serde_json::from_str::<IgnoredAny>(text).map_err(|error| NoObject::Json(error.line(), error.column()))?;
+    let mut reader = ObjectReader::new(types, limits.object_bytes);
+    match reader.feed(bytes, &mut 0) {
+        Ok(true) => Ok(reader.take_object(types)?),
+        Ok(false) | Err(_) => Err(NoObject::Other),
+    }
+}
+
+/// What is left of an object without everything but its metadata, and without its annotations, which may quote the rest.
+pub(crate) fn metadata_only(types: &TypeMeta, head: &Head, bytes: &[u8]) -> Scanned {
+    let annotations = [PathStep::Name("annotations".into())];
+    let metadata = bytes.get(head.metadata.start as usize..head.metadata.end as usize).unwrap_or_default();
+    let mut kept = prefix(types);
+    kept.extend_from_slice(b",\"metadata\":");
+    let start = kept.len();
+    cut(Mode::Drop, &[&annotations], metadata, &mut kept);
+    let range = Head::range(start..kept.len());
+    kept.push(b'}');
+    Scanned { head: Head { metadata: range, ..head.clone() }, bytes: kept.into() }
+}
