@@ -80,5 +80,5 @@ fn list() -> Delta {
         read(Pod::new(number, 1000).small(&mut random).as_bytes());
     }
     let version = ResourceVersion::new("1000");
-    Delta::Replaced(Replaced { scope: Scope::All, version, entries, unreadable: Vec::new() })
+    Delta::Replaced(Replaced { scope: Scope::All, version, entries, unreadable: Vec::new(), audit: false })
 }

@@ -158,7 +158,7 @@ impl Set {
         writer.add_index(Index::label("app").into_handle().unwrap());
         writer.add_index(Index::field("spec.nodeName").into_handle().unwrap());
         let (version, entries) = (ResourceVersion::new("1000"), self.base.clone());
-        let replaced = Replaced { scope: Scope::All, version, entries, unreadable: Vec::new() };
+        let replaced = Replaced { scope: Scope::All, version, entries, unreadable: Vec::new(), audit: false };
         writer.apply(&Scope::All, [Delta::Replaced(replaced)]);
         (writer, reader)
     }

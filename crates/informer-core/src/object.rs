@@ -13,7 +13,7 @@ use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// What a cache keeps of each object.
@@ -39,6 +39,8 @@ pub struct Entry {
     stale: AtomicBool,
     /// What was decoded from the bytes, at most one view per type.
     views: Mutex<Vec<View>>,
+    /// Where a view that does not decode is counted.
+    decode_errors: Option<Arc<AtomicU64>>,
 }
 
 /// A decoded view in an entry's slot. The value is a `Box<K>`.
@@ -68,7 +70,14 @@ impl Entry {
     /// The entry of an object that was just read.
     pub fn new(scanned: Scanned, encoding: Encoding, retention: Retention) -> Self {
         let Scanned { head, bytes } = scanned;
-        Self { head, bytes, encoding, retention, stale: AtomicBool::new(false), views: Mutex::default() }
+        let (stale, views) = (AtomicBool::new(false), Mutex::default());
+        Self { head, bytes, encoding, retention, stale, views, decode_errors: None }
+    }
+
+    /// The same, counting there the views that do not decode.
+    #[must_use]
+    pub fn counting(self, decode_errors: Option<Arc<AtomicU64>>) -> Self {
+        Self { decode_errors, ..self }
     }
 
     /// What is known without decoding.
@@ -140,6 +149,9 @@ impl Entry {
     fn decode<K: DeserializeOwned>(&self, bytes: &[u8]) -> Result<K, DecodeError> {
         match self.encoding {
             Encoding::Json => serde_json::from_slice(bytes).map_err(|error| {
+                if let Some(errors) = &self.decode_errors {
+                    errors.fetch_add(1, Ordering::Relaxed);
+                }
                 // Only a failure pays for finding out where.
                 let mut again = serde_json::Deserializer::from_slice(bytes);
                 let place =

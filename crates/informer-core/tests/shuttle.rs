@@ -40,7 +40,13 @@ fn entries(round: u64, retention: Retention) -> Vec<Arc<Entry>> {
 
 fn list(round: u64, retention: Retention) -> Delta {
     let (scope, version) = (Scope::All, ResourceVersion::new(&round.to_string()));
-    Delta::Replaced(Replaced { scope, version, entries: entries(round, retention), unreadable: Vec::new() })
+    Delta::Replaced(Replaced {
+        scope,
+        version,
+        entries: entries(round, retention),
+        unreadable: Vec::new(),
+        audit: false,
+    })
 }
 
 fn batch(round: u64, retention: Retention) -> Vec<Delta> {

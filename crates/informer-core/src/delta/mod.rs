@@ -59,6 +59,8 @@ pub struct Replaced {
     pub entries: Vec<Arc<Entry>>,
     /// Its objects that could not be read. They exist, so what the cache has of them stays.
     pub unreadable: Vec<Unreadable>,
+    /// Whether it only checks the cache, at the very version that the cache has: whatever differs should not.
+    pub audit: bool,
 }
 
 impl Delta {

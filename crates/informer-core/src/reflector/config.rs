@@ -5,6 +5,8 @@ use crate::object::Retention;
 use crate::scope::Scope;
 use crate::transform::{OnTransformError, Transform};
 use crate::wire::{Limits, Projection, TypeMeta};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// Whether the initial set is asked for as a stream (watch-list) or as a list.
@@ -40,6 +42,8 @@ pub struct Config {
     pub watch_list: WatchListPolicy,
     /// Items per page, for every list. By default only lists that may reach the server's storage are paged.
     pub page_size: Option<u32>,
+    /// How often the cache is compared with a fresh list; `None` for never.
+    pub relist_every: Option<Duration>,
     /// The shortest time a watch asks for; the longest is twice that.
     pub watch_timeout: Duration,
     /// How waits grow after failures.
@@ -52,6 +56,8 @@ pub struct Config {
     pub answer_deadline: Duration,
     /// A list whose body brings nothing for so long has stalled.
     pub list_stall: Duration,
+    /// Counts the objects that did not decode when somebody looked at them.
+    pub decode_errors: Option<Arc<AtomicU64>>,
 }
 
 impl Config {
@@ -67,12 +73,14 @@ impl Config {
             on_transform_error: OnTransformError::default(),
             watch_list: WatchListPolicy::default(),
             page_size: None,
+            relist_every: None,
             watch_timeout: Duration::from_mins(5),
             backoff: BackoffConfig::default(),
             slow_retry: Duration::from_secs(30),
             watch_list_stall: Duration::from_secs(10),
             answer_deadline: Duration::from_mins(2),
             list_stall: Duration::from_mins(1),
+            decode_errors: None,
         }
     }
 }

@@ -4,7 +4,7 @@ use super::config::Config;
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
 use super::machine::{Answer, Next, Phase, Reflector};
 use super::request::{Consistency, ListRequest, StreamId};
-use super::state::{Asked, Report, State};
+use super::state::{Asked, Relist, Report, State};
 use crate::delta::{Delta, Replaced};
 use crate::object::Entry;
 use crate::time::Moment;
@@ -91,6 +91,10 @@ impl Listing {
         }
     }
 
+    fn is_audit(&self) -> bool {
+        matches!(self.request.consistency, Consistency::Exactly(_))
+    }
+
     /// Objects so far, readable or not.
     fn done(&self) -> u64 {
         (self.entries.len() + self.unreadable.len()) as u64
@@ -103,6 +107,35 @@ impl Reflector {
         let reaches_storage = self.pages_at_any || !matches!(consistency, Consistency::NotOlderThan(_));
         let limit = self.config.page_size.or(reaches_storage.then_some(PAGE_SIZE));
         self.send_first_page(now, ListRequest::new(consistency, limit));
+    }
+
+    /// Compares the cache with what the server had at the same version. Only thus every difference is one too many: a newer list would
+    /// also contain what the watch had not brought yet.
+    pub(super) fn begin_audit(&mut self, now: Moment) {
+        let Some(position) = self.position.clone() else { return };
+        self.note_health(now);
+        self.cancel_stream();
+        self.counters.relists.count(Relist::Audit);
+        // Whatever becomes of it, the next one is due in its turn.
+        self.audit_at = self.next_audit(now);
+        let limit = self.config.page_size.or(Some(PAGE_SIZE));
+        self.send_first_page(now, ListRequest::new(Consistency::Exactly(position), limit));
+    }
+
+    /// The clients of one server, and the kinds of one client, do not all list at once.
+    pub(super) fn next_audit(&mut self, now: Moment) -> Option<Moment> {
+        let every = self.config.relist_every?;
+        let tenth = every / 10;
+        Some(now + 9 * tenth + self.random.stretch(tenth))
+    }
+
+    /// An audit that the server could not serve. A version that it has forgotten takes a list as any other; otherwise the watch goes on.
+    fn audit_failed(&mut self, now: Moment, failure: Failure) {
+        if matches!(failure.trouble, Trouble::Expired | Trouble::VersionTooLarge | Trouble::Rejected) {
+            self.report_failure(Asked::List, failure, std::time::Duration::ZERO);
+            return self.begin_list(now);
+        }
+        self.wait(now, Asked::List, Next::Watch, failure);
     }
 
     fn send_first_page(&mut self, now: Moment, request: ListRequest) {
@@ -205,6 +238,8 @@ impl Reflector {
 
     fn list_complete(&mut self, now: Moment) {
         let Phase::Listing(listing) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
+        // A server that does not know exact lists answers with a newer one; what differs then is no drift.
+        let audit = listing.is_audit() && listing.version == self.position;
         let Some(version) = listing.version else {
             return self.wait(now, Asked::List, Next::Round, Failure::transient("the list has no version"));
         };
@@ -218,7 +253,7 @@ impl Reflector {
         self.note_set(now, version.clone(), consistent);
         let scope = self.config.scope.clone();
         let (entries, unreadable) = (listing.entries, listing.unreadable);
-        self.push(Delta::Replaced(Replaced { scope, version, entries, unreadable }));
+        self.push(Delta::Replaced(Replaced { scope, version, entries, unreadable, audit }));
         self.begin_watch(now);
     }
 
@@ -236,6 +271,9 @@ impl Reflector {
 
     pub(super) fn list_failed(&mut self, now: Moment, failure: Failure) {
         let Phase::Listing(listing) = &self.phase else { return };
+        if listing.is_audit() {
+            return self.audit_failed(now, failure);
+        }
         let consistent = listing.request.consistency == Consistency::MostRecent;
         let token_expired = failure.trouble == Trouble::Expired && listing.request.continue_token.is_some();
         if token_expired && !listing.unpaged {

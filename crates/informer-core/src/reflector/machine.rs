@@ -5,7 +5,7 @@ use super::config::{Config, WatchListPolicy};
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
 use super::listing::Listing;
 use super::request::{Consistency, ListRequest, StreamId, WatchRequest};
-use super::state::{Asked, Counters, Report, State};
+use super::state::{Asked, Counters, Relist, Report, State};
 use super::watching::{Stream, Watching};
 use super::watchlist::{Capability, WatchListing};
 use crate::delta::Delta;
@@ -91,6 +91,10 @@ pub struct Reflector {
     pub(super) expired_since_health: bool,
     /// When the server was last heard.
     pub(super) last_contact: Moment,
+    /// When the server was last heard at all.
+    heard: Option<Moment>,
+    /// When the cache is next compared with a fresh list.
+    pub(super) audit_at: Option<Moment>,
     /// When the cache was last known to be current: a live watch was heard, or a set was complete.
     pub(super) last_current: Moment,
     /// When the open request was sent.
@@ -123,6 +127,8 @@ impl Reflector {
             barren_watches: 0,
             expired_since_health: false,
             last_contact: Moment::default(),
+            heard: None,
+            audit_at: None,
             last_current: Moment::default(),
             sent: Moment::default(),
             last_news: Moment::default(),
@@ -139,7 +145,7 @@ impl Reflector {
     pub fn start(&mut self, now: Moment) {
         if matches!(self.phase, Phase::Idle) {
             self.last_contact = now;
-            self.begin_round(now);
+            self.begin_round(now, Relist::First);
         }
     }
 
@@ -154,7 +160,7 @@ impl Reflector {
         if !self.is_current(id) {
             return;
         }
-        self.last_contact = now;
+        self.note_heard(now);
         match &mut self.phase {
             Phase::Listing(listing) => listing.open(now, head, &self.config),
             Phase::WatchListing(listing) => listing.open(now, head, &self.config),
@@ -169,7 +175,7 @@ impl Reflector {
         if !self.is_current(id) {
             return;
         }
-        self.last_contact = now;
+        self.note_heard(now);
         self.note_current(now);
         match &mut self.phase {
             Phase::Listing(_) => self.list_bytes(now, chunk),
@@ -216,12 +222,16 @@ impl Reflector {
         }
         match &self.phase {
             Phase::Waiting { next: Next::Watch, .. } => self.begin_watch(now),
-            Phase::Waiting { next: Next::Round, .. } => self.begin_round(now),
+            Phase::Waiting { next: Next::Round, failure, .. } => {
+                let cause = Relist::after(failure.trouble);
+                self.begin_round(now, cause);
+            }
             Phase::WatchListing(_) => self.watch_list_stalled(now),
             Phase::Listing(_) => {
                 self.cancel_stream();
                 self.stream_failed(now, Failure::transient("the body stopped coming"));
             }
+            Phase::Watching(_) if self.audit_at.is_some_and(|at| at <= now) => self.begin_audit(now),
             Phase::Watching(_) => self.watch_silent(now),
             Phase::Idle | Phase::Stopped => {}
         }
@@ -244,7 +254,10 @@ impl Reflector {
             Phase::Waiting { until, .. } => Some(*until),
             Phase::WatchListing(listing) => listing.deadline(&self.config),
             Phase::Listing(listing) => listing.deadline(&self.config, self.last_contact),
-            Phase::Watching(watching) => watching.deadline(self.bookmark_gap, self.last_contact),
+            Phase::Watching(watching) => {
+                let silence = watching.deadline(self.bookmark_gap, self.last_contact);
+                silence.into_iter().chain(self.audit_at).min()
+            }
             Phase::Idle | Phase::Stopped => None,
         }
     }
@@ -273,6 +286,16 @@ impl Reflector {
         &self.counters
     }
 
+    /// When the server was last heard.
+    pub fn heard(&self) -> Option<Moment> {
+        self.heard
+    }
+
+    /// When the cache was last known to be current; `None` until it was complete.
+    pub fn last_current(&self) -> Option<Moment> {
+        self.synced.then_some(self.last_current)
+    }
+
     /// The version of the newest state that was handed on.
     pub fn position(&self) -> Option<&ResourceVersion> {
         self.position.as_ref()
@@ -291,7 +314,8 @@ impl Reflector {
     // What the states share.
 
     /// Asks for the whole set.
-    pub(super) fn begin_round(&mut self, now: Moment) {
+    pub(super) fn begin_round(&mut self, now: Moment, cause: Relist) {
+        self.counters.relists.count(cause);
         self.capability.refused_this_round = None;
         if self.config.watch_list == WatchListPolicy::Auto && !self.capability.abandoned {
             self.begin_watch_list(now);
@@ -394,6 +418,11 @@ impl Reflector {
         }
     }
 
+    fn note_heard(&mut self, now: Moment) {
+        self.last_contact = now;
+        self.heard = Some(now);
+    }
+
     /// A live watch was heard.
     fn note_current(&mut self, now: Moment) {
         if matches!(&self.phase, Phase::Watching(watching) if watching.stream.is_open()) {
@@ -423,6 +452,7 @@ impl Reflector {
     /// The entry for an object that was just read: the one in the cache if it is equal, a new one otherwise.
     pub(super) fn entry(&mut self, scanned: Scanned) -> Arc<Entry> {
         let new = self.transformed(Entry::new(scanned, Encoding::Json, self.config.retention));
+        let new = new.counting(self.config.decode_errors.clone());
         let known = self.known.as_ref().and_then(|known| known.get(new.key()));
         known.filter(|known| known.is_identical(&new)).unwrap_or_else(|| Arc::new(new))
     }
@@ -456,6 +486,7 @@ impl Reflector {
             self.report(rewound);
         }
         self.counters.replaces += 1;
+        self.audit_at = self.next_audit(now);
         (self.last_news, self.last_current) = (now, now);
         self.position = Some(version);
         self.version_unavailable = false;

@@ -27,7 +27,7 @@ pub use config::{Config, WatchListPolicy};
 pub use failure::{Failure, ResponseHead, Trouble};
 pub use machine::{Action, Reflector};
 pub use request::{Consistency, ListRequest, StreamId, WatchRequest, WatchStart};
-pub use state::{Asked, Counters, Report, State};
+pub use state::{Asked, Counters, Relist, Relists, Report, State};
 
 #[cfg(test)]
 mod tests;

@@ -12,11 +12,14 @@ pub struct StreamId(pub u64);
 
 /// From which state of the server an answer may come.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Consistency {
     /// Whatever the server has at hand (`resourceVersion=0`).
     Any,
     /// The given version or a newer one.
     NotOlderThan(ResourceVersion),
+    /// Exactly the given version.
+    Exactly(ResourceVersion),
     /// The newest state, read consistently (no version): the truth, also when it lies behind what was seen before.
     MostRecent,
 }
@@ -45,6 +48,7 @@ pub struct WatchRequest {
 
 /// Where a watch begins.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum WatchStart {
     /// Changes after this version.
     After(ResourceVersion),
@@ -77,6 +81,10 @@ impl ListRequest {
                 query.push(("resourceVersion", version.to_string()));
                 query.push(("resourceVersionMatch", "NotOlderThan".to_owned()));
             }
+            Consistency::Exactly(version) => {
+                query.push(("resourceVersion", version.to_string()));
+                query.push(("resourceVersionMatch", "Exact".to_owned()));
+            }
             Consistency::MostRecent => {}
         }
         query
@@ -100,7 +108,8 @@ impl WatchRequest {
                 query.push(("resourceVersionMatch", "NotOlderThan".to_owned()));
                 let version = match consistency {
                     Consistency::Any => "0",
-                    Consistency::NotOlderThan(version) => version.as_str(),
+                    // A stream has no exact form; it goes on behind the version anyway.
+                    Consistency::NotOlderThan(version) | Consistency::Exactly(version) => version.as_str(),
                     Consistency::MostRecent => "",
                 };
                 query.push(("resourceVersion", version.to_owned()));
@@ -129,6 +138,11 @@ mod tests {
             "limit=500&resourceVersion=0"
         );
         assert_eq!(text(ListRequest::new(Consistency::MostRecent, None).query()), "");
+        let exact = Consistency::Exactly(ResourceVersion::new("9"));
+        assert_eq!(
+            text(ListRequest::new(exact, None).query()),
+            "resourceVersion=9&resourceVersionMatch=Exact"
+        );
         let next = ListRequest { continue_token: Some("abc".into()), ..list };
         assert_eq!(text(next.query()), "limit=500&continue=abc");
     }

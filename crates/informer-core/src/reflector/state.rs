@@ -1,6 +1,6 @@
 //! What a reflector says about itself: its state, its counters, and reports of what went wrong.
 
-use super::failure::Failure;
+use super::failure::{Failure, Trouble};
 use crate::key::Key;
 use crate::time::Moment;
 use crate::version::ResourceVersion;
@@ -93,6 +93,79 @@ impl fmt::Display for State {
     }
 }
 
+/// Why the whole set is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Relist {
+    /// It is the first time.
+    First,
+    /// The server has forgotten our position (410), or has not come as far.
+    Forgotten,
+    /// The kind was forbidden or not served, and may be there again.
+    Absent,
+    /// Watches broke again and again, or something was told that only the whole set can explain.
+    Failed,
+    /// Nothing was heard for so long that the position itself is in doubt.
+    Doubt,
+    /// The cache is compared with a fresh list, as configured.
+    Audit,
+}
+
+impl Relist {
+    /// The cause of a relist that follows a failure.
+    pub(super) fn after(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Expired | Trouble::VersionTooLarge => Self::Forgotten,
+            Trouble::Forbidden | Trouble::NotServed => Self::Absent,
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// How often the whole set was asked for, by cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Relists {
+    /// The first time.
+    pub first: u64,
+    /// The server had forgotten our position, or had not come as far.
+    pub forgotten: u64,
+    /// The kind had been forbidden or not served.
+    pub absent: u64,
+    /// Watches or lists had failed.
+    pub failed: u64,
+    /// The position was in doubt.
+    pub doubt: u64,
+    /// To compare.
+    pub audit: u64,
+}
+
+impl Relists {
+    /// The numbers with the names of their causes.
+    pub fn by_cause(&self) -> [(&'static str, u64); 6] {
+        let Self { first, forgotten, absent, failed, doubt, audit } = *self;
+        [
+            ("first", first),
+            ("forgotten", forgotten),
+            ("absent", absent),
+            ("failed", failed),
+            ("doubt", doubt),
+            ("audit", audit),
+        ]
+    }
+
+    pub(super) fn count(&mut self, cause: Relist) {
+        *match cause {
+            Relist::First => &mut self.first,
+            Relist::Forgotten => &mut self.forgotten,
+            Relist::Absent => &mut self.absent,
+            Relist::Failed => &mut self.failed,
+            Relist::Doubt => &mut self.doubt,
+            Relist::Audit => &mut self.audit,
+        } += 1;
+    }
+}
+
 /// How often things happened. Numbers only ever grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -103,6 +176,8 @@ pub struct Counters {
     pub watches: u64,
     /// Requests for a watch-list.
     pub watch_lists: u64,
+    /// Rounds in which the whole set was asked for, by cause.
+    pub relists: Relists,
     /// Complete sets that were handed on, the first included.
     pub replaces: u64,
     /// Frames that were read.
@@ -125,8 +200,43 @@ pub struct Counters {
     pub failures: u64,
 }
 
+/// Of several reflectors together.
+impl std::ops::AddAssign for Counters {
+    fn add_assign(&mut self, other: Self) {
+        let Self { lists, watches, watch_lists, relists, replaces, frames, bookmarks, .. } = other;
+        let Self { unreadable, late, expired, rewinds, silent, failures, transform_errors, .. } = other;
+        self.lists += lists;
+        self.watches += watches;
+        self.watch_lists += watch_lists;
+        self.relists += relists;
+        self.replaces += replaces;
+        self.frames += frames;
+        self.bookmarks += bookmarks;
+        self.unreadable += unreadable;
+        self.late += late;
+        self.expired += expired;
+        self.rewinds += rewinds;
+        self.silent += silent;
+        self.failures += failures;
+        self.transform_errors += transform_errors;
+    }
+}
+
+impl std::ops::AddAssign for Relists {
+    fn add_assign(&mut self, other: Self) {
+        let Self { first, forgotten, absent, failed, doubt, audit } = other;
+        self.first += first;
+        self.forgotten += forgotten;
+        self.absent += absent;
+        self.failed += failed;
+        self.doubt += doubt;
+        self.audit += audit;
+    }
+}
+
 /// What a request was for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Asked {
     /// A list.
     List,
@@ -151,6 +261,7 @@ impl fmt::Display for Asked {
 #[non_exhaustive]
 pub enum Report {
     /// A request failed, or a stream broke.
+    #[non_exhaustive]
     Failed {
         /// What was asked.
         asked: Asked,
@@ -169,11 +280,13 @@ pub enum Report {
         because: Box<str>,
     },
     /// This server's watch-lists are not used any more.
+    #[non_exhaustive]
     WatchListAbandoned {
         /// Why.
         because: Box<str>,
     },
     /// A consistent list lies behind what was seen before: the server was restored from a backup.
+    #[non_exhaustive]
     Rewound {
         /// How far we were.
         from: ResourceVersion,

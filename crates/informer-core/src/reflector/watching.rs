@@ -8,7 +8,7 @@ use super::config::Config;
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
 use super::machine::{Answer, Next, Phase, Reflector};
 use super::request::{StreamId, WatchStart};
-use super::state::{Asked, Report};
+use super::state::{Asked, Relist, Report};
 use crate::delta::{Deleted, Delta};
 use crate::time::Moment;
 use crate::version::ResourceVersion;
@@ -113,13 +113,15 @@ impl Reflector {
     }
 
     fn open_watch(&mut self, now: Moment, seamless: bool) {
-        let Some(position) = self.position.clone() else { return self.begin_round(now) };
+        let Some(position) = self.position.clone() else {
+            return self.begin_round(now, Relist::First);
+        };
         // C1: a server that was restored to a point before our position accepts it and says nothing until it has come there by
         // another way. Only a list finds that out.
         let longest = 2 * self.config.watch_timeout;
         let silence = self.bookmark_gap.map_or(longest, |gap| (3 * gap).min(longest)).max(SHORTEST_SILENCE);
         if now - self.last_news > DOUBTFUL * silence {
-            return self.begin_round(now);
+            return self.begin_round(now, Relist::Doubt);
         }
         self.counters.watches += 1;
         let stream = self.send_watch(now, WatchStart::After(position));
@@ -275,7 +277,7 @@ impl Reflector {
                     return self.wait(now, Asked::Watch, Next::Round, failure);
                 }
                 self.report_failure(Asked::Watch, failure, Duration::ZERO);
-                self.begin_round(now);
+                self.begin_round(now, Relist::Forgotten);
             }
             Trouble::NotServed => self.wait(now, Asked::Watch, Next::Round, failure),
             Trouble::Throttled | Trouble::Forbidden | Trouble::Unreachable => {
@@ -301,7 +303,7 @@ impl Reflector {
     }
 
     /// Whether the current watch lived long enough; if so, earlier trouble is forgotten.
-    fn note_health(&mut self, now: Moment) -> bool {
+    pub(super) fn note_health(&mut self, now: Moment) -> bool {
         let Phase::Watching(watching) = &self.phase else { return false };
         let healthy = watching.stream.is_open() && now - watching.stream.opened >= HEALTHY;
         if healthy {

@@ -144,7 +144,7 @@ impl Reflector {
         let entries = listing.entries.into_values().collect();
         let unreadable = listing.unreadable.into_values().collect();
         let scope = self.config.scope.clone();
-        self.push(Delta::Replaced(Replaced { scope, version, entries, unreadable }));
+        self.push(Delta::Replaced(Replaced { scope, version, entries, unreadable, audit: false }));
         self.phase = Phase::Watching(Watching::continued(listing.stream, now));
     }
 

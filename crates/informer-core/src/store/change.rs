@@ -62,4 +62,8 @@ pub struct Applied {
     pub unreadable: u64,
     /// Whether a list lay behind what the cache had seen before (C1): the server was restored from a backup.
     pub rewound: bool,
+    /// Changes that an audit found: the cache was not what the server had at the same version.
+    pub drift: u64,
+    /// Calls of index functions that panicked.
+    pub index_panics: u64,
 }

@@ -15,7 +15,8 @@ use std::sync::Arc;
 impl StoreWriter {
     /// Makes the cache equal to the list, within its scope. Reported are deletions first, then the rest in key order (C5).
     pub(super) fn replace(&mut self, replaced: Replaced, applied: &mut Applied) {
-        let Replaced { scope, version, entries, unreadable } = replaced;
+        let Replaced { scope, version, entries, unreadable, audit } = replaced;
+        let before = applied.changes.len();
         let entries = sort(entries, applied);
         let known = self.state.versions.get(&scope).and_then(Option::as_ref);
         applied.rewound |= known.is_some_and(|known| version.is_before(known));
@@ -52,6 +53,9 @@ impl StoreWriter {
             object.key.iter().for_each(|key| self.note_unreadable(key, object));
         }
         self.state.versions.insert(scope, Some(version));
+        if audit {
+            applied.drift += (applied.changes.len() - before) as u64;
+        }
     }
 
     fn replace_one(&mut self, new: Arc<Entry>, applied: &mut Applied) {

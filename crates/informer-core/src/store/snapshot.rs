@@ -13,6 +13,7 @@ use crate::version::ResourceVersion;
 use imbl::OrdMap;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// The contents of one state.
@@ -57,6 +58,17 @@ impl Snapshot {
     /// All objects, ordered by namespace and name.
     pub fn list(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.0.objects.values()
+    }
+
+    /// The objects whose keys come after this one, in order; all of them after `None`.
+    pub fn after(&self, key: Option<&Key>) -> impl Iterator<Item = &Arc<Entry>> {
+        let start = key.map_or(Bound::Unbounded, |key| Bound::Excluded(key.clone()));
+        self.0.objects.range((start, Bound::Unbounded))
+    }
+
+    /// About how much memory the objects take. Counted when asked for, object by object: the writer has better things to do.
+    pub fn bytes(&self) -> usize {
+        self.list().map(|entry| entry.cost()).sum()
     }
 
     /// The objects of one namespace, ordered by name.
@@ -114,6 +126,11 @@ impl Snapshot {
             let version = version.as_ref()?;
             Some(if version.compare(smallest)?.is_lt() { version } else { smallest })
         })
+    }
+
+    /// Whether every scope has synced.
+    pub fn is_synced(&self) -> bool {
+        self.0.versions.values().all(Option::is_some)
     }
 
     /// The version of one scope.

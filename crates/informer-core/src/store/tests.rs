@@ -61,7 +61,13 @@ fn delete(text: &str) -> Delta {
 
 fn list_of(scope: Scope, version: &str, texts: &[&str]) -> Delta {
     let (entries, unreadable) = read(texts);
-    Delta::Replaced(Replaced { scope, version: ResourceVersion::new(version), entries, unreadable })
+    Delta::Replaced(Replaced {
+        scope,
+        version: ResourceVersion::new(version),
+        entries,
+        unreadable,
+        audit: false,
+    })
 }
 
 fn list(version: &str, texts: &[&str]) -> Delta {

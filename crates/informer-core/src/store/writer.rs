@@ -35,6 +35,8 @@ pub struct StoreWriter {
     reader: StoreReader,
     /// States that were replaced while somebody still held them.
     retired: Vec<Snapshot>,
+    /// Panics of index functions that were told.
+    told_panics: u64,
 }
 
 impl StoreWriter {
@@ -44,7 +46,7 @@ impl StoreWriter {
         let state = State { versions, ..State::default() };
         let reader = StoreReader::new(state.clone());
         let (indexes, free, retired) = (Vec::new(), Vec::new(), Vec::new());
-        (Self { state, indexes, free, reader: reader.clone(), retired }, reader)
+        (Self { state, indexes, free, reader: reader.clone(), retired, told_panics: 0 }, reader)
     }
 
     /// Applies deltas that concern `scope`, publishes once, and says what changed.
@@ -66,6 +68,9 @@ impl StoreWriter {
             }
         }
         self.publish();
+        let panics = self.indexes.iter().map(|index| index.postings.handle.failures()).sum();
+        // Those while an index was built are told with the next batch.
+        applied.index_panics = panics - std::mem::replace(&mut self.told_panics, panics);
         applied
     }
 

@@ -49,12 +49,21 @@ pub struct TypeMeta {
     pub api_version: String,
     /// The kind, as in `Pod`.
     pub kind: String,
+    /// Another type that objects may say they have: the server's own kind, where only metadata was asked for and a server did not
+    /// know that form.
+    pub or: Option<Box<TypeMeta>>,
 }
 
 impl TypeMeta {
     /// The type `kind` of `api_version`.
     pub fn new(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
-        Self { api_version: api_version.into(), kind: kind.into() }
+        Self { api_version: api_version.into(), kind: kind.into(), or: None }
+    }
+
+    /// This type for the cache; what says it is of the other one is taken too.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self { or: Some(Box::new(other)), ..self }
     }
 }
 

@@ -227,7 +227,10 @@ impl ObjectReader {
 
     fn check_type(&self, types: &TypeMeta) -> Result<(), ObjectProblem> {
         let differs = |sent: &[u8], own: &str| !sent.is_empty() && string(sent, true).as_deref() != Some(own);
-        if differs(&self.kind, &types.kind) || differs(&self.api_version, &types.api_version) {
+        let is_of = |types: &TypeMeta| {
+            !differs(&self.kind, &types.kind) && !differs(&self.api_version, &types.api_version)
+        };
+        if !is_of(types) && !types.or.as_deref().is_some_and(is_of) {
             let found =
                 [&self.api_version, &self.kind].map(|text| String::from_utf8_lossy(text).replace('"', ""));
             return Err(ObjectProblem::OtherKind { found: found.join(" ").trim().into() });

@@ -179,7 +179,16 @@ impl Net {
         } else {
             let version = match &ask.consistency {
                 Consistency::Any if dice.strikes(Fault::Lag) => server.older(0, dice),
-                Consistency::Any | Consistency::MostRecent => server.version,
+                Consistency::Exactly(asked) => {
+                    let asked = server.parse(asked);
+                    if asked > server.version {
+                        return refuse(504, &json::too_large(dice.one_in(2)));
+                    }
+                    if asked < server.oldest {
+                        return gone();
+                    }
+                    asked
+                }
                 Consistency::NotOlderThan(asked) => {
                     let asked = server.parse(asked);
                     if asked > server.version || dice.strikes(Fault::TooLarge) {
@@ -192,6 +201,7 @@ impl Net {
                         server.version
                     }
                 }
+                _ => server.version,
             };
             (server.branch(), version, 0)
         };
@@ -303,7 +313,7 @@ impl Net {
                             server.version
                         }
                     }
-                    Consistency::Any | Consistency::MostRecent => server.version,
+                    _ => server.version,
                 };
                 live.cursor = version;
                 live.marker = Marker::Due;
@@ -318,6 +328,7 @@ impl Net {
                     json::bookmark(&mut body, &server.text(version), true);
                 }
             }
+            other => unreachable!("{other:?}"),
         }
         conn.bytes = body.into_bytes();
         conn.live = Some(live);

@@ -119,6 +119,7 @@ impl Run {
         config.watch_list = if dice.one_in(3) { WatchListPolicy::Never } else { WatchListPolicy::Auto };
         config.watch_timeout = Duration::from_secs(if dice.one_in(3) { 30 } else { 300 });
         config.retention = if dice.one_in(4) { Retention::Decoded } else { Retention::Bytes };
+        config.relist_every = dice.one_in(3).then(|| Duration::from_secs(60 + 60 * dice.below(10)));
         let (mut writer, reader) = StoreWriter::new([scope.clone()]);
         let known = (!dice.one_in(4)).then(|| reader.clone());
         let by_app = Index::label("app").into_handle().unwrap();
@@ -364,7 +365,7 @@ impl Run {
     fn report(&mut self, report: &Report) {
         self.note(|| format!("says: {report}"));
         match report {
-            Report::Failed { failure, retry_in, asked } if !retry_in.is_zero() => {
+            Report::Failed { failure, retry_in, asked, .. } if !retry_in.is_zero() => {
                 self.note_health();
                 let lost = *asked == Asked::Watch && failure.trouble == Trouble::Expired;
                 assert!(!(self.was_healthy && lost), "C11: a 410 after a healthy watch relists at once");
@@ -386,8 +387,10 @@ impl Run {
             Action::List(id, ask) => {
                 match &ask.consistency {
                     Consistency::Any => assert!(position.is_none(), "any version, though one is known"),
-                    Consistency::NotOlderThan(version) => assert_eq!(Some(version), position),
-                    Consistency::MostRecent => {}
+                    Consistency::NotOlderThan(version) | Consistency::Exactly(version) => {
+                        assert_eq!(Some(version), position);
+                    }
+                    _ => {}
                 }
                 if ask.continue_token.is_some() {
                     self.pace.page();

@@ -127,6 +127,7 @@ fn delta(random: &mut Random, serial: u64) -> Delta {
                 version: version(&serial.to_string()),
                 entries,
                 unreadable,
+                audit: false,
             })
         }
         12 | 13 => Delta::Sync([ListenerId(serial)].into()),

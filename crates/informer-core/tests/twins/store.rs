@@ -170,7 +170,7 @@ impl Run {
         let list = held.map(|(plain, entry)| Held { plain, entry: Arc::clone(entry) }).collect();
         let text = self.version();
         self.naive.replace(&scope, &text, list, &broken, told);
-        Delta::Replaced(Replaced { scope, version: version(&text), entries, unreadable })
+        Delta::Replaced(Replaced { scope, version: version(&text), entries, unreadable, audit: false })
     }
 
     /// Indexes are begun from some snapshot and come in some batches later.

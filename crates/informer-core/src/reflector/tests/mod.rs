@@ -1,6 +1,7 @@
 //! The reflector, one script per rule. `script` is the language; the rest are the rules, by state.
 
 mod any_server;
+mod audit;
 mod bad_input;
 mod listing;
 mod script;

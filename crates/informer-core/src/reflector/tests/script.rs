@@ -7,7 +7,7 @@
 //! | line | means |
 //! |---|---|
 //! | `> …` | what the machine does; everything else is an input, `#` a comment |
-//! | `with lists`, `with page-size 2`, `with limit 300` | settings, before `start` |
+//! | `with lists`, `with page-size 2`, `with limit 300`, `with relist-every 4m` | settings, before `start` |
 //! | `live v=9 a/x@5 …` | started with a list like that, and watching: nothing of it is told but the state |
 //! | `start`, `stop`, `tick` | the call of that name; `tick` calls `handle_timeout` now |
 //! | `after 5s`, `wake` | time passes, deadlines on the way are kept; to the next deadline |
@@ -191,6 +191,7 @@ impl Run {
         match setting.split_once(' ').unwrap_or((setting, "")) {
             ("lists", "") => self.config.watch_list = WatchListPolicy::Never,
             ("page-size", size) => self.config.page_size = Some(size.parse().unwrap()),
+            ("relist-every", time) => self.config.relist_every = Some(duration(time)),
             ("limit", bytes) => self.config.limits = Limits::new(bytes.parse().unwrap()),
             _ => panic!("no such setting: {setting}"),
         }
@@ -476,12 +477,13 @@ fn delta_text(delta: &Delta) -> String {
             let last = if deleted.last.is_some() { "" } else { " (last state unreadable)" };
             format!("deleted {}{version}{last}", deleted.key)
         }
-        Delta::Replaced(Replaced { version, entries, unreadable, .. }) => {
+        Delta::Replaced(Replaced { version, entries, unreadable, audit, .. }) => {
             let entries: Vec<_> = entries.iter().map(|entry| entry_text(entry)).collect();
             let unreadable: Vec<_> = unreadable.iter().map(unreadable_text).collect();
             let more =
                 if unreadable.is_empty() { String::new() } else { format!(" unreadable {unreadable:?}") };
-            format!("replaced @{version} {entries:?}{more}").replace('"', "")
+            let word = if *audit { "audited" } else { "replaced" };
+            format!("{word} @{version} {entries:?}{more}").replace('"', "")
         }
         Delta::Sync(_) => "sync".to_owned(),
         Delta::Bookmark(version) => format!("bookmark @{version}"),

@@ -281,7 +281,13 @@ fn a_relist_finds_transformed_objects_unchanged() {
     let first = Run::listed(config(), &[&object("a", 1), &object("b", 2)]);
     let replaced = |entries: &[Arc<Entry>]| {
         let (scope, version) = (Scope::All, crate::ResourceVersion::new("9"));
-        Delta::Replaced(Replaced { scope, version, entries: entries.to_vec(), unreadable: Vec::new() })
+        Delta::Replaced(Replaced {
+            scope,
+            version,
+            entries: entries.to_vec(),
+            unreadable: Vec::new(),
+            audit: false,
+        })
     };
     assert_eq!(writer.apply(&Scope::All, [replaced(&first.entries)]).changes.len(), 2);
     let mut second = Run::knowing(config(), Some(reader));
