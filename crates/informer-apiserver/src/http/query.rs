@@ -1,0 +1,273 @@
+//! Query parameters of lists, watches and deletions, read and checked as a real server does.
+//!
+//! Of a repeated parameter the first counts, unknown ones are ignored. What is wrong is refused with the server's own words.
+
+use crate::model::{At, Cause, DeleteOptions, From, Policy, Status, Token};
+
+/// The parameters of a request.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+/// What a list asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ListOptions {
+    pub(crate) at: At,
+    /// A version that must be there first.
+    pub(crate) reach: Option<u64>,
+    /// Zero for no limit.
+    pub(crate) limit: usize,
+}
+
+/// What a watch asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WatchOptions {
+    pub(crate) from: From,
+    /// A version that initial events must have reached.
+    pub(crate) reach: Option<u64>,
+    pub(crate) bookmarks: bool,
+    /// Negative ones end at once; none means the server's own.
+    pub(crate) timeout: Option<i64>,
+}
+
+impl Query {
+    pub(crate) fn parse(query: &str) -> Self {
+        Query(form_urlencoded::parse(query.as_bytes()).into_owned().collect())
+    }
+
+    /// The value of a parameter, empty if it is not there.
+    pub(crate) fn get(&self, name: &str) -> &str {
+        self.find(name).unwrap_or_default()
+    }
+
+    pub(crate) fn is_watch(&self) -> bool {
+        self.flag("watch").unwrap_or(false)
+    }
+
+    pub(crate) fn list(&self) -> Result<ListOptions, Status> {
+        let limit = self.number("limit")?.unwrap_or(0);
+        self.check_list()?;
+        let (version, token) = (self.get("resourceVersion"), self.get("continue"));
+        // Whoever takes any version gets it whole.
+        let limit = if version == "0" { 0 } else { usize::try_from(limit).unwrap_or(0) };
+        if !token.is_empty() {
+            let token = Token::decode(token).map_err(Status::bad_request)?;
+            if !version.is_empty() && version != "0" {
+                let message = "specifying resource version is not allowed when using continue";
+                return Err(Status::bad_request(message));
+            }
+            return Ok(ListOptions { at: At::Token(token), reach: None, limit });
+        }
+        if version.is_empty() {
+            return Ok(ListOptions { at: At::Newest, reach: None, limit });
+        }
+        let number = parse_version(version)
+            .map_err(|error| Status::bad_request(format!("invalid resource version: {error}")))?;
+        if number == 0 {
+            return Ok(ListOptions { at: At::Newest, reach: None, limit });
+        }
+        let exact = match self.get("resourceVersionMatch") {
+            "Exact" => true,
+            "NotOlderThan" => false,
+            _ => limit > 0,
+        };
+        let at = if exact { At::Exact(number) } else { At::Newest };
+        Ok(ListOptions { at, reach: Some(number), limit })
+    }
+
+    pub(crate) fn watch(&self) -> Result<WatchOptions, Status> {
+        let timeout = self.number("timeoutSeconds")?;
+        let version = self.get("resourceVersion");
+        let mut initial = self.flag("sendInitialEvents");
+        let mut rule = self.get("resourceVersionMatch");
+        // Without a version a watch has always begun with what is there.
+        if initial.is_none() && rule.is_empty() && matches!(version, "" | "0") {
+            (initial, rule) = (Some(true), "NotOlderThan");
+        }
+        self.check_watch(initial, rule)?;
+        let number = if version.is_empty() { Ok(0) } else { parse_version(version) };
+        let number = number.map_err(Status::internal)?;
+        let (from, reach) = match (initial, number) {
+            (Some(true), 0) => (From::Start, None),
+            (Some(true), number) => (From::Start, Some(number)),
+            (_, 0) => (From::Now, None),
+            (_, number) => (From::Version(number), None),
+        };
+        let bookmarks = self.flag("allowWatchBookmarks").unwrap_or(false);
+        Ok(WatchOptions { from, reach, bookmarks, timeout: timeout.filter(|seconds| *seconds != 0) })
+    }
+
+    /// A version on a read of one object: it must have been reached.
+    pub(crate) fn reach(&self) -> Result<Option<u64>, Status> {
+        match self.get("resourceVersion") {
+            "" | "0" => Ok(None),
+            version => parse_version(version).map(Some).map_err(Status::internal),
+        }
+    }
+
+    /// Options of a deletion without a body.
+    pub(crate) fn delete(&self) -> Result<DeleteOptions, Status> {
+        let policy = policy(self.get("propagationPolicy"))?;
+        Ok(DeleteOptions { policy, ..DeleteOptions::default() })
+    }
+
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.find("dryRun").is_some()
+    }
+
+    fn check_list(&self) -> Result<(), Status> {
+        let (rule, version) = (self.get("resourceVersionMatch"), self.get("resourceVersion"));
+        let mut causes = Vec::new();
+        if !rule.is_empty() {
+            if version.is_empty() && self.get("continue").is_empty() {
+                causes
+                    .push(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"));
+            }
+            if !self.get("continue").is_empty() {
+                causes.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+            }
+            if !matches!(rule, "Exact" | "NotOlderThan") {
+                causes.push(unsupported(rule, r#""Exact", "NotOlderThan", """#));
+            }
+            if rule == "Exact" && version == "0" {
+                let why = r#"resourceVersionMatch "exact" is forbidden for resourceVersion "0""#;
+                causes.push(forbidden(why));
+            }
+        }
+        if self.find("sendInitialEvents").is_some() {
+            let why = "Forbidden: sendInitialEvents is forbidden for list";
+            causes.push(Cause::new("FieldValueForbidden", "sendInitialEvents", why));
+        }
+        invalid(causes)
+    }
+
+    fn check_watch(&self, initial: Option<bool>, rule: &str) -> Result<(), Status> {
+        let mut causes = Vec::new();
+        if initial.is_some() && rule != "NotOlderThan" {
+            causes.push(forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
+        }
+        if !rule.is_empty() {
+            if initial.is_none() {
+                let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+                causes.push(forbidden(why));
+            }
+            if rule != "NotOlderThan" {
+                causes.push(unsupported(rule, r#""NotOlderThan""#));
+            }
+            if !self.get("continue").is_empty() {
+                causes.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+            }
+        }
+        invalid(causes)
+    }
+
+    fn find(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Any value but `false` and `0` is true.
+    fn flag(&self, name: &str) -> Option<bool> {
+        self.find(name).map(|value| !matches!(value, "false" | "0"))
+    }
+
+    fn number(&self, name: &str) -> Result<Option<i64>, Status> {
+        let Some(text) = self.find(name).filter(|text| !text.is_empty()) else { return Ok(None) };
+        let syntax = || format!("strconv.ParseInt: parsing {text:?}: invalid syntax");
+        text.parse().map(Some).map_err(|_| Status::bad_request(syntax()))
+    }
+}
+
+/// Options of a deletion, from its body.
+pub(crate) fn delete_options(body: &[u8]) -> Result<DeleteOptions, Status> {
+    let options: serde_json::Value = serde_json::from_slice(body).map_err(|_| {
+        Status::bad_request("couldn't get version/kind; json parse error: unexpected end of JSON input")
+    })?;
+    let text = |pointer: &str| options.pointer(pointer).and_then(serde_json::Value::as_str);
+    let kind = options.get("kind").and_then(serde_json::Value::as_str).unwrap_or("DeleteOptions");
+    if kind != "DeleteOptions" {
+        let scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
+        let version = text("/apiVersion").unwrap_or_default();
+        let message =
+            format!("no kind \"{kind}\" is registered for version \"{version}\" in scheme \"{scheme}\"");
+        return Err(Status::bad_request(message));
+    }
+    if options.get("dryRun").is_some_and(|dry| dry.as_array().is_some_and(|dry| !dry.is_empty())) {
+        return Err(dry_run_refused());
+    }
+    Ok(DeleteOptions {
+        uid: text("/preconditions/uid").map(str::to_owned),
+        version: text("/preconditions/resourceVersion").map(str::to_owned),
+        policy: policy(text("/propagationPolicy").unwrap_or_default())?,
+    })
+}
+
+/// Better than doing it for real.
+pub(crate) fn dry_run_refused() -> Status {
+    Status::bad_request("this server does not do dry runs")
+}
+
+fn policy(name: &str) -> Result<Policy, Status> {
+    match name {
+        "" | "Background" => Ok(Policy::Background),
+        "Foreground" => Ok(Policy::Foreground),
+        "Orphan" => Ok(Policy::Orphan),
+        _ => {
+            let supported = r#""Foreground", "Background", "Orphan", "nil""#;
+            let message = format!("Unsupported value: \"{name}\": supported values: {supported}");
+            let cause = Cause::new("FieldValueNotSupported", "propagationPolicy", message);
+            Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", vec![cause]))
+        }
+    }
+}
+
+fn parse_version(text: &str) -> Result<u64, String> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parsed = text.parse().ok().filter(|_| digits);
+    parsed.ok_or_else(|| {
+        format!(
+            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+        )
+    })
+}
+
+fn forbidden(why: &str) -> Cause {
+    Cause::new("FieldValueForbidden", "resourceVersionMatch", format!("Forbidden: {why}"))
+}
+
+fn unsupported(value: &str, supported: &str) -> Cause {
+    let message = format!("Unsupported value: \"{value}\": supported values: {supported}");
+    Cause::new("FieldValueNotSupported", "resourceVersionMatch", message)
+}
+
+fn invalid(causes: Vec<Cause>) -> Result<(), Status> {
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid("meta.k8s.io", "ListOptions", "", causes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_knows_its_version() {
+        let at = |query: &str| Query::parse(query).list().map(|options| (options.at, options.reach));
+        assert_eq!(at("").unwrap(), (At::Newest, None));
+        assert_eq!(at("resourceVersion=0&limit=3").unwrap(), (At::Newest, None));
+        assert_eq!(at("resourceVersion=7").unwrap(), (At::Newest, Some(7)));
+        assert_eq!(at("resourceVersion=7&limit=2").unwrap(), (At::Exact(7), Some(7)));
+        assert_eq!(at("resourceVersion=-1").unwrap_err().code, 400);
+        assert_eq!(at("resourceVersionMatch=Exact&resourceVersion=0").unwrap_err().code, 422);
+    }
+
+    #[test]
+    fn a_watch_without_a_version_begins_with_what_is_there() {
+        let from = |query: &str| Query::parse(query).watch().map(|options| options.from);
+        assert_eq!(from("watch=1").unwrap(), From::Start);
+        assert_eq!(from("resourceVersion=7").unwrap(), From::Version(7));
+        let at_now = "sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
+        assert_eq!(from(at_now).unwrap(), From::Now);
+        assert_eq!(from("sendInitialEvents=true").unwrap_err().code, 422);
+        assert_eq!(from("resourceVersion=abc").unwrap_err().code, 500);
+    }
+}

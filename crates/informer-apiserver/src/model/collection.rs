@@ -1,0 +1,221 @@
+//! The objects of one resource: what is there now, what happened lately, and what was there before.
+//!
+//! Invariants: versions of `history` rise strictly; every change after `floor` is in it; `live` is what results from
+//! all of them. So any version from `floor` on can be listed and watched from, and nothing before. A collection does
+//! not know what is inside its objects, nor who watches.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use super::kinds::Resource;
+use super::state::State;
+
+/// Objects by key, in key order. A copy shares everything with the original.
+pub(crate) type Objects = OrdMap<Arc<str>, Arc<State>>;
+
+/// How many pages of lists may be under way before the oldest has to be worked out from history.
+const PINS: usize = 8;
+
+/// The objects of one resource.
+#[derive(Debug)]
+pub(crate) struct Collection {
+    live: Objects,
+    history: VecDeque<Change>,
+    /// The sequence number of the first change in `history`.
+    first: u64,
+    floor: u64,
+    limit: usize,
+    /// States of lists that are being paged through, so that each page need not undo history.
+    pins: VecDeque<(u64, Objects)>,
+    /// Watches opened under an earlier term end at `cut_at`.
+    term: u64,
+    cut_at: u64,
+    retired: bool,
+    watchers: usize,
+}
+
+/// One change of one object.
+#[derive(Debug, Clone)]
+pub(crate) struct Change {
+    pub(crate) version: u64,
+    /// What it was; none for a new object.
+    pub(crate) before: Option<Arc<State>>,
+    /// What it became; none for a deletion.
+    pub(crate) after: Option<Arc<State>>,
+}
+
+impl Collection {
+    /// A collection whose past begins at `floor`.
+    pub(crate) fn new(live: Objects, floor: u64, limit: usize) -> Self {
+        Collection {
+            live,
+            history: VecDeque::new(),
+            first: 0,
+            floor,
+            limit,
+            pins: VecDeque::new(),
+            term: 0,
+            cut_at: 0,
+            retired: false,
+            watchers: 0,
+        }
+    }
+
+    pub(crate) fn live(&self) -> &Objects {
+        &self.live
+    }
+
+    /// The oldest version that can be listed or watched from.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    pub(crate) fn put(&mut self, before: Option<Arc<State>>, after: Arc<State>) {
+        self.live.insert(after.key().into(), after.clone());
+        self.record(Change { version: after.version, before, after: Some(after) });
+    }
+
+    pub(crate) fn remove(&mut self, before: Arc<State>, version: u64) {
+        self.live.remove(before.key().as_str());
+        self.record(Change { version, before: Some(before), after: None });
+    }
+
+    /// What was there at a version; none if that is forgotten. Versions that are not reached yet mean now.
+    pub(crate) fn at(&self, version: u64) -> Option<Objects> {
+        if version < self.floor {
+            return None;
+        }
+        if self.history.back().is_none_or(|last| last.version <= version) {
+            return Some(self.live.clone());
+        }
+        if let Some((_, pinned)) = self.pins.iter().find(|(pinned, _)| *pinned == version) {
+            return Some(pinned.clone());
+        }
+        let mut objects = self.live.clone();
+        for change in self.history.iter().rev().take_while(|change| change.version > version) {
+            match (&change.before, &change.after) {
+                (Some(before), _) => {
+                    objects.insert(before.key().into(), before.clone());
+                }
+                (None, Some(after)) => {
+                    objects.remove(after.key().as_str());
+                }
+                (None, None) => {}
+            }
+        }
+        Some(objects)
+    }
+
+    /// Remembers the state of a list that goes on.
+    pub(crate) fn pin(&mut self, version: u64, objects: &Objects) {
+        if self.pins.iter().any(|(pinned, _)| *pinned == version) {
+            return;
+        }
+        if self.pins.len() == PINS {
+            self.pins.pop_front();
+        }
+        self.pins.push_back((version, objects.clone()));
+    }
+
+    /// Reads what can be selected on anew, for a resource that was defined anew. Versions stay.
+    pub(crate) fn encode_again(&mut self, resource: &Resource) {
+        let again = |state: &Arc<State>| Arc::new(State::encode(resource, state.version, &state.decode()));
+        self.live = self.live.iter().map(|(key, state)| (key.clone(), again(state))).collect();
+    }
+
+    /// Forgets everything before a version.
+    pub(crate) fn compact(&mut self, version: u64) {
+        self.first = self.end();
+        self.history.clear();
+        self.pins.clear();
+        self.floor = self.floor.max(version);
+    }
+
+    /// Ends the watches that are open, after what has happened so far.
+    pub(crate) fn cut(&mut self) {
+        self.term += 1;
+        self.cut_at = self.end();
+    }
+
+    /// Ends the watches for good: there will be nothing more.
+    pub(crate) fn retire(&mut self) {
+        self.cut();
+        self.retired = true;
+    }
+
+    /// Counts a watch in; the term under which it is open.
+    pub(crate) fn watcher_came(&mut self) -> u64 {
+        self.watchers += 1;
+        self.term
+    }
+
+    /// Counts a watch out; whether nobody needs the collection any more.
+    pub(crate) fn watcher_left(&mut self) -> bool {
+        self.watchers = self.watchers.saturating_sub(1);
+        self.is_abandoned()
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.retired && self.watchers == 0
+    }
+
+    /// The sequence number of the next change.
+    pub(crate) fn end(&self) -> u64 {
+        self.first + self.history.len() as u64
+    }
+
+    /// The sequence number of the first change after a version.
+    pub(crate) fn after(&self, version: u64) -> u64 {
+        self.first + self.history.partition_point(|change| change.version <= version) as u64
+    }
+
+    /// Where a watch of a term ends; none if it goes on.
+    pub(crate) fn end_of(&self, term: u64) -> Option<u64> {
+        (term != self.term).then_some(self.cut_at)
+    }
+
+    /// The change with a sequence number; none if it is forgotten or has not happened.
+    pub(crate) fn change(&self, sequence: u64) -> Option<&Change> {
+        let place = sequence.checked_sub(self.first)?;
+        self.history.get(usize::try_from(place).ok()?)
+    }
+
+    pub(crate) fn is_forgotten(&self, sequence: u64) -> bool {
+        sequence < self.first
+    }
+
+    fn record(&mut self, change: Change) {
+        self.history.push_back(change);
+        if self.history.len() > self.limit
+            && let Some(dropped) = self.history.pop_front()
+        {
+            self.floor = dropped.version;
+            self.first += 1;
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn check_invariants(&self) {
+        let versions: Vec<u64> = self.history.iter().map(|change| change.version).collect();
+        assert!(versions.is_sorted_by(|a, b| a < b), "versions rise: {versions:?}");
+        assert!(versions.first().is_none_or(|first| *first > self.floor), "history begins after the floor");
+        let mut replayed = self.at(self.floor).unwrap_or_default();
+        for change in &self.history {
+            match (&change.before, &change.after) {
+                (_, Some(after)) => {
+                    replayed.insert(after.key().into(), after.clone());
+                }
+                (Some(before), None) => {
+                    replayed.remove(before.key().as_str());
+                }
+                (None, None) => {}
+            }
+        }
+        let versions = |objects: &Objects| -> Vec<(String, u64)> {
+            objects.iter().map(|(key, state)| (key.to_string(), state.version)).collect()
+        };
+        assert_eq!(versions(&replayed), versions(&self.live), "history leads to what is there");
+    }
+}

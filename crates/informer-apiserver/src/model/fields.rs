@@ -1,0 +1,207 @@
+//! Field selectors, as the server parses them, and the whole question a list or a watch asks about a state.
+//!
+//! A field selector is checked against the fields its resource can select on when it is made, so matching cannot
+//! fail. Values are read when a state is stored, not when it is matched.
+
+use super::kinds::Resource;
+use super::selector::LabelSelector;
+use super::state::State;
+use super::status::Status;
+
+/// Which objects a list or a watch is about.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Filter {
+    /// Empty for all namespaces and for cluster-scoped resources.
+    pub(crate) namespace: String,
+    labels: LabelSelector,
+    fields: Vec<FieldTest>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FieldTest {
+    what: What,
+    value: String,
+    equal: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Name,
+    Namespace,
+    /// The place in the resource's fields.
+    Field(usize),
+}
+
+impl Filter {
+    /// Everything in a namespace, or everywhere if that is empty.
+    pub(crate) fn namespace(namespace: &str) -> Self {
+        Filter { namespace: namespace.to_owned(), ..Filter::default() }
+    }
+
+    /// Parses both selectors of a request.
+    pub(crate) fn parse(
+        resource: &Resource,
+        namespace: &str,
+        labels: &str,
+        fields: &str,
+    ) -> Result<Self, Status> {
+        Ok(Filter {
+            namespace: namespace.to_owned(),
+            labels: LabelSelector::parse(labels).map_err(Status::bad_request)?,
+            fields: parse_fields(resource, fields).map_err(Status::bad_request)?,
+        })
+    }
+
+    /// Whether a selector narrows it; the namespace does not count.
+    pub(crate) fn selects(&self) -> bool {
+        !self.labels.is_empty() || !self.fields.is_empty()
+    }
+
+    pub(crate) fn matches(&self, state: &State) -> bool {
+        (self.namespace.is_empty() || self.namespace == state.namespace)
+            && self.labels.matches(&state.labels)
+            && self.fields.iter().all(|test| test.holds(state))
+    }
+}
+
+impl FieldTest {
+    fn holds(&self, state: &State) -> bool {
+        let value = match self.what {
+            What::Name => state.name.as_str(),
+            What::Namespace => state.namespace.as_str(),
+            What::Field(place) => state.fields.get(place).map_or("", String::as_str),
+        };
+        (value == self.value) == self.equal
+    }
+}
+
+fn parse_fields(resource: &Resource, text: &str) -> Result<Vec<FieldTest>, String> {
+    let mut tests = Vec::new();
+    for term in split_terms(text) {
+        if term.is_empty() {
+            continue;
+        }
+        let (name, value, equal) = split_term(term)
+            .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
+        let value = unescape(value)?;
+        tests.push(FieldTest { what: find(resource, name)?, value, equal });
+    }
+    Ok(tests)
+}
+
+fn find(resource: &Resource, name: &str) -> Result<What, String> {
+    match name {
+        "metadata.name" => return Ok(What::Name),
+        "metadata.namespace" => return Ok(What::Namespace),
+        _ => {}
+    }
+    if let Some(place) = resource.fields.iter().position(|field| field.name == name) {
+        return Ok(What::Field(place));
+    }
+    if resource.fields.is_empty() && !resource.custom {
+        let known = r#"only "metadata.name", "metadata.namespace""#;
+        return Err(format!("\"{name}\" is not a known field selector: {known}"));
+    }
+    Err(format!("field label not supported: {name}"))
+}
+
+/// Splits at commas that are not escaped.
+fn split_terms(text: &str) -> Vec<&str> {
+    let mut terms = Vec::new();
+    let (mut start, mut escaped) = (0, false);
+    for (at, symbol) in text.char_indices() {
+        if escaped {
+            escaped = false;
+        } else if symbol == '\\' {
+            escaped = true;
+        } else if symbol == ',' {
+            terms.push(&text[start..at]);
+            start = at + 1;
+        }
+    }
+    terms.push(&text[start..]);
+    terms
+}
+
+fn split_term(term: &str) -> Option<(&str, &str, bool)> {
+    let at = term.find(['=', '!'])?;
+    let (name, rest) = term.split_at(at);
+    for (operator, equal) in [("!=", false), ("==", true), ("=", true)] {
+        if let Some(value) = rest.strip_prefix(operator) {
+            return Some((name, value, equal));
+        }
+    }
+    None
+}
+
+fn unescape(value: &str) -> Result<String, String> {
+    let mut out = String::with_capacity(value.len());
+    let mut symbols = value.chars();
+    while let Some(symbol) = symbols.next() {
+        if symbol != '\\' {
+            out.push(symbol);
+            continue;
+        }
+        match symbols.next() {
+            Some(escaped @ ('\\' | ',' | '=')) => out.push(escaped),
+            other => {
+                let other = other.map(String::from).unwrap_or_default();
+                return Err(format!("invalid field selector: invalid escape sequence: \\{other}"));
+            }
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kinds::Registry;
+    use super::*;
+
+    fn error(plural: &str, fields: &str) -> String {
+        let registry = Registry::builtin();
+        let resource = registry.get(registry.find("", plural).unwrap()).unwrap();
+        Filter::parse(resource, "", "", fields).map(|_| ()).unwrap_err().message
+    }
+
+    #[test]
+    fn errors_are_those_of_the_server() {
+        assert_eq!(
+            error("configmaps", "data.v=a"),
+            r#""data.v" is not a known field selector: only "metadata.name", "metadata.namespace""#
+        );
+        assert_eq!(error("pods", "spec.containers=a"), "field label not supported: spec.containers");
+        assert_eq!(
+            error("configmaps", "metadata.name"),
+            "invalid selector: 'metadata.name'; can't understand 'metadata.name'"
+        );
+        assert_eq!(
+            error("configmaps", "metadata.name in (a)"),
+            "invalid selector: 'metadata.name in (a)'; can't understand 'metadata.name in (a)'"
+        );
+        assert_eq!(
+            error("configmaps", r"metadata.name=a\b"),
+            r"invalid field selector: invalid escape sequence: \b"
+        );
+    }
+
+    #[test]
+    fn states_are_matched_by_field() {
+        let registry = Registry::builtin();
+        let pods = registry.get(registry.find("", "pods").unwrap()).unwrap();
+        let pod = serde_json::json!({
+            "metadata": {"name": "p", "namespace": "d"}, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}
+        });
+        let state = State::encode(pods, 1, &pod);
+        for (fields, expected) in [
+            ("spec.nodeName=n1", true),
+            ("spec.nodeName=", false),
+            ("spec.nodeName!=,status.phase==Running", true),
+            ("spec.restartPolicy=Always", true),
+            ("metadata.name!=p", false),
+            (r"metadata.name=a\,b", false),
+        ] {
+            assert_eq!(Filter::parse(pods, "", "", fields).unwrap().matches(&state), expected, "{fields}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Names and uids that nobody chose: they look random, and come out the same in every run.
+
+/// The alphabet of generated names: no vowels and nothing that looks like something else.
+const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// A seeded source (`SplitMix64`).
+#[derive(Debug, Clone)]
+pub(crate) struct Ids(u64);
+
+impl Ids {
+    pub(crate) fn new(seed: u64) -> Self {
+        Ids(seed)
+    }
+
+    /// A uid in the form of a version 4 UUID.
+    pub(crate) fn uid(&mut self) -> String {
+        let high = (self.next() & !0xf000) | 0x4000;
+        let low = (self.next() & !(0b11 << 62)) | (0b10 << 62);
+        format!(
+            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            high >> 32,
+            (high >> 16) & 0xffff,
+            high & 0xffff,
+            low >> 48,
+            low & 0xffff_ffff_ffff
+        )
+    }
+
+    /// A name from `generateName`: at most 63 bytes, five of them made up.
+    pub(crate) fn name(&mut self, base: &str) -> String {
+        let end = (0..=base.len().min(58)).rev().find(|end| base.is_char_boundary(*end)).unwrap_or(0);
+        let mut name = base[..end].to_owned();
+        let mut bits = self.next();
+        for _ in 0..5 {
+            let letters = NAME_LETTERS.len() as u64;
+            let place = usize::try_from(bits % letters).unwrap_or(0);
+            name.push(char::from(NAME_LETTERS[place]));
+            bits /= letters;
+        }
+        name
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_have_their_form_and_repeat() {
+        let (mut one, mut two) = (Ids::new(7), Ids::new(7));
+        let uid = one.uid();
+        assert_eq!(uid, two.uid());
+        assert_ne!(uid, one.uid());
+        let parts: Vec<usize> = uid.split('-').map(str::len).collect();
+        assert_eq!(parts, [8, 4, 4, 4, 12]);
+        assert_eq!(&uid[14..15], "4");
+        assert!("89ab".contains(&uid[19..20]));
+        assert_eq!(one.name("gen-").len(), 9);
+        assert_eq!(one.name(&"g".repeat(70)).len(), 63);
+    }
+}

@@ -1,0 +1,164 @@
+//! Lists and their pages: which version is shown, where a page begins, and the token that leads to the next.
+//!
+//! A token says a version and a key, and nothing about resource or selector, so it can be used with others, as on a
+//! real server. A page is worked out from a shared copy, without the model. How items are written is not known here.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use super::fields::Filter;
+use super::kinds::Place;
+use super::state::State;
+use super::status::Status;
+use super::{Model, Objects};
+
+/// Which version of a list is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum At {
+    Newest,
+    Exact(u64),
+    Token(Token),
+}
+
+/// Where a list goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Token {
+    v: String,
+    /// -1 for the newest.
+    rv: i64,
+    start: String,
+}
+
+/// A list, before it is cut into pages.
+#[derive(Debug, Clone)]
+pub(crate) struct Listing {
+    pub(crate) version: u64,
+    pub(crate) objects: Objects,
+    /// The key behind which it begins.
+    pub(crate) after: Option<String>,
+}
+
+/// A page of a list.
+pub(crate) struct Page {
+    pub(crate) items: Vec<Arc<State>>,
+    pub(crate) next: Option<Token>,
+    pub(crate) remaining: Option<usize>,
+}
+
+impl Model {
+    /// Finds the state of a list; `paged` keeps it at hand for the pages that follow.
+    pub(crate) fn list(
+        &mut self,
+        place: Place,
+        namespace: &str,
+        at: &At,
+        paged: bool,
+    ) -> Result<Listing, Status> {
+        let current = self.version;
+        let collection = self.collections.get_mut(&place.id).ok_or_else(Status::no_such_resource)?;
+        let (version, after) = match at {
+            At::Newest => (current, None),
+            At::Exact(version) => (*version, None),
+            At::Token(token) => {
+                let version = u64::try_from(token.rv).unwrap_or(current);
+                (version, Some(token.key(namespace)))
+            }
+        };
+        // A token from before a restore names a version that this history has not reached, or reached by another way.
+        let known = version <= current;
+        let objects = collection.at(version).filter(|_| known).ok_or_else(|| match at {
+            At::Token(token) => Status::token_expired(Token { rv: -1, ..token.clone() }.encode()),
+            At::Newest | At::Exact(_) => Status::list_expired(),
+        })?;
+        if paged {
+            collection.pin(version, &objects);
+        }
+        Ok(Listing { version, objects, after })
+    }
+}
+
+impl Listing {
+    /// Cuts a page off. `limit` is at least one.
+    pub(crate) fn page(&self, filter: &Filter, limit: usize) -> Page {
+        let mut rest = self.states(filter);
+        let items: Vec<Arc<State>> = rest.by_ref().take(limit).collect();
+        let left = if filter.selects() { usize::from(rest.next().is_some()) } else { rest.count() };
+        let next = items.last().filter(|_| left > 0).map(|last| {
+            let start = if filter.namespace.is_empty() { last.key() } else { last.name.clone() };
+            Token {
+                v: "meta.k8s.io/v1".to_owned(),
+                rv: i64::try_from(self.version).unwrap_or(i64::MAX),
+                start: format!("/{start}\0"),
+            }
+        });
+        Page { items, next, remaining: (left > 0 && !filter.selects()).then_some(left) }
+    }
+
+    /// All states from the beginning of the list on.
+    pub(crate) fn states<'a>(&'a self, filter: &'a Filter) -> impl Iterator<Item = Arc<State>> + 'a {
+        states_after(&self.objects, self.after.as_deref(), filter)
+    }
+}
+
+/// States behind a key, in key order.
+pub(crate) fn states_after<'a>(
+    objects: &'a Objects,
+    after: Option<&str>,
+    filter: &'a Filter,
+) -> impl Iterator<Item = Arc<State>> + 'a {
+    let namespace = &filter.namespace;
+    let first = format!("{namespace}/");
+    let from = match after {
+        Some(after) if namespace.is_empty() || after > first.as_str() => Bound::Excluded(after),
+        _ if namespace.is_empty() => Bound::Unbounded,
+        _ => Bound::Included(first.as_str()),
+    };
+    // '0' follows '/', so this is the first key behind the namespace.
+    let behind = format!("{namespace}0");
+    let to = if namespace.is_empty() { Bound::Unbounded } else { Bound::Excluded(behind.as_str()) };
+    let range = objects.range::<_, str>((from, to));
+    range.map(|(_, state)| state).filter(move |state| filter.matches(state)).cloned()
+}
+
+impl Token {
+    /// Reads a token; the error is the text that a 400 carries.
+    pub(crate) fn decode(text: &str) -> Result<Self, String> {
+        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|error| {
+            let at = match error {
+                base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+                _ => text.len(),
+            };
+            format!(
+                "invalid continue token: continue key is not valid: illegal base64 data at input byte {at}"
+            )
+        })?;
+        let token: Token = serde_json::from_slice(&bytes).map_err(|_| {
+            let found = char::from(bytes.first().copied().unwrap_or(b' '));
+            format!(
+                "invalid continue token: continue key is not valid: invalid character '{found}' looking for beginning \
+                 of value"
+            )
+        })?;
+        if token.v != "meta.k8s.io/v1" {
+            return Err(format!(
+                "invalid continue token: continue key is not valid: server does not recognize this encoded version \"{}\"",
+                token.v
+            ));
+        }
+        Ok(token)
+    }
+
+    pub(crate) fn encode(&self) -> String {
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    /// The key behind which the list goes on; tokens count from the beginning of their namespace.
+    fn key(&self, namespace: &str) -> String {
+        let start = self.start.trim_start_matches('/').trim_end_matches('\0');
+        super::state::key(namespace, start)
+    }
+}

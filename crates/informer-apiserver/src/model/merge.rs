@@ -1,0 +1,164 @@
+//! What an update makes of an object: what the body may change comes from it, the rest stays as it was.
+//!
+//! Pure functions from old and new objects to the one that is stored. That the body is meant for this object was checked before;
+//! versions and history come after.
+
+use serde_json::{Map, Value, json};
+
+use super::kinds::{Place, Resource};
+use super::status::{Cause, Status};
+use super::write::{Part, metadata};
+use super::{custom, habits};
+
+/// The object that is stored.
+pub(super) fn merge(
+    resource: &Resource,
+    place: Place,
+    part: Part,
+    old: &Value,
+    body: Value,
+) -> Result<Value, Status> {
+    match part {
+        Part::Main => merge_main(resource, place, old, body),
+        Part::Status => {
+            let mut merged = old.clone();
+            take_field(&mut merged, &body, "status");
+            Ok(merged)
+        }
+        Part::Finalize => {
+            let mut merged = old.clone();
+            merged["spec"] = body.get("spec").cloned().unwrap_or_else(|| json!({}));
+            Ok(merged)
+        }
+    }
+}
+
+fn merge_main(resource: &Resource, place: Place, old: &Value, mut body: Value) -> Result<Value, Status> {
+    let empty = Map::new();
+    let old_metadata = old.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    let new = metadata(resource, &mut body)?;
+    for field in [
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+    ] {
+        match old_metadata.get(field) {
+            Some(value) => new.insert(field.to_owned(), value.clone()),
+            None => new.remove(field),
+        };
+    }
+    if !new.contains_key("managedFields")
+        && let Some(managed) = old_metadata.get("managedFields")
+    {
+        new.insert("managedFields".to_owned(), managed.clone());
+    }
+    new.remove("selfLink");
+    new.retain(|_, value| !is_empty(value));
+    check_finalizers(resource, old_metadata, new)?;
+    if resource.has_status(place.version) {
+        take_field(&mut body, old, "status");
+    }
+    if resource.is("", "namespaces") {
+        take_field(&mut body, old, "spec");
+    }
+    habits::complete(resource, &mut body)?;
+    if resource.is_definition() {
+        custom::check_update(old, &body)?;
+    }
+    let changed = generation_counts(resource, place, old, &body);
+    if resource.generation && changed {
+        let generation = old["metadata"]["generation"].as_u64().unwrap_or(0);
+        body["metadata"]["generation"] = json!(generation + 1);
+    }
+    Ok(body)
+}
+
+/// Whatever is terminating gets no new finalizers.
+fn check_finalizers(
+    resource: &Resource,
+    old: &Map<String, Value>,
+    new: &Map<String, Value>,
+) -> Result<(), Status> {
+    if !old.contains_key("deletionTimestamp") {
+        return Ok(());
+    }
+    let of = |metadata: &Map<String, Value>| -> Vec<Value> {
+        metadata.get("finalizers").and_then(Value::as_array).cloned().unwrap_or_default()
+    };
+    let had = of(old);
+    let added: Vec<String> =
+        of(new).iter().filter(|finalizer| !had.contains(finalizer)).map(Value::to_string).collect();
+    if added.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+        added.join(", ")
+    );
+    let name = new.get("name").and_then(Value::as_str).unwrap_or_default();
+    let cause = Cause::new("FieldValueForbidden", "metadata.finalizers", message);
+    Err(Status::invalid(&resource.group, &resource.kind, name, vec![cause]))
+}
+
+/// Whether a change raises the generation: anything but metadata, and the status where it has a subresource.
+fn generation_counts(resource: &Resource, place: Place, old: &Value, new: &Value) -> bool {
+    let uncounted: &[&str] = if resource.has_status(place.version) {
+        &["kind", "apiVersion", "metadata", "status"]
+    } else {
+        &["kind", "apiVersion", "metadata"]
+    };
+    let annotations = |object: &Value| object.pointer("/metadata/annotations").cloned();
+    let by_annotation = resource.is("apps", "deployments") && annotations(old) != annotations(new);
+    by_annotation || !is_equal_but(old, new, uncounted)
+}
+
+/// Whether two objects are the same but for what the server stamps on them.
+pub(super) fn is_same(old: &Value, new: &Value) -> bool {
+    is_equal_but(old, new, &["kind", "apiVersion", "metadata"])
+        && is_equal_but(&old["metadata"], &new["metadata"], &["resourceVersion", "managedFields"])
+}
+
+/// Compares the fields of two objects, but for some.
+fn is_equal_but(old: &Value, new: &Value, but: &[&str]) -> bool {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return old == new };
+    let counted =
+        |fields: &'_ Map<String, Value>| fields.keys().filter(|name| !but.contains(&name.as_str())).count();
+    let equal = |name: &String| but.contains(&name.as_str()) || old.get(name) == new.get(name);
+    counted(old) == counted(new) && old.keys().all(equal)
+}
+
+/// Whether nothing keeps an object that is being deleted.
+pub(super) fn is_finished(resource: &Resource, object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    let held = metadata.get("finalizers").is_some_and(|finalizers| !is_empty(finalizers))
+        || (resource.is("", "namespaces")
+            && object.pointer("/spec/finalizers").is_some_and(|finalizers| !is_empty(finalizers)));
+    let waiting = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) > 0;
+    metadata.get("deletionTimestamp").is_some() && !held && !waiting
+}
+
+pub(super) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+pub(super) fn drop_field(object: &mut Value, field: &str) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove(field);
+    }
+}
+
+fn take_field(object: &mut Value, from: &Value, field: &str) {
+    match from.get(field) {
+        Some(value) => object[field] = value.clone(),
+        None => drop_field(object, field),
+    }
+}

@@ -1,0 +1,181 @@
+//! The server's state and everything that decides: pure, so that a run can be repeated.
+//!
+//! One counter gives every write its version, whatever its kind, and each kind keeps what happened to it lately. Time is a
+//! parameter, ids come from a seed. The model knows no HTTP, no clock, no tokio, and nobody who waits: after an
+//! operation it says which resources changed, and the shell wakes who is interested.
+
+mod builtin;
+mod collection;
+mod custom;
+mod delete;
+mod fields;
+mod habits;
+mod ids;
+mod kinds;
+mod list;
+mod merge;
+mod selector;
+mod state;
+mod status;
+mod watch;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+pub(crate) use collection::Objects;
+pub(crate) use delete::{DeleteOptions, Deleted, Policy};
+pub(crate) use fields::Filter;
+pub(crate) use kinds::{GroupKind, Place, Registry, Resource, ResourceId, priority, split_api_version};
+pub(crate) use list::{At, Listing, Page, Token, states_after};
+pub(crate) use state::{Shape, State, View};
+pub use status::{Cause, Details, Status};
+pub(crate) use watch::{Cursor, Frame, From, Step};
+pub(crate) use write::Part;
+
+use collection::Collection;
+use ids::Ids;
+
+/// Namespaces that are always there.
+const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// Namespaces that cannot be deleted.
+const IMMORTAL: &[&str] = &["default", "kube-public", "kube-system"];
+
+/// The whole state of a server.
+#[derive(Debug)]
+pub(crate) struct Model {
+    /// The version of the last write.
+    version: u64,
+    /// How often the server was put back; watches of an earlier epoch are broken.
+    epoch: u64,
+    history: usize,
+    ids: Ids,
+    registry: Registry,
+    collections: BTreeMap<ResourceId, Collection>,
+    /// Resources with news since the shell last asked.
+    touched: Vec<ResourceId>,
+}
+
+/// A copy of a server's objects, as a backup of etcd is one: no history.
+#[derive(Debug, Clone)]
+pub(crate) struct Copy {
+    version: u64,
+    registry: Registry,
+    objects: BTreeMap<ResourceId, Objects>,
+}
+
+impl Model {
+    /// A server with nothing but the usual namespaces, keeping `history` changes of each resource.
+    pub(crate) fn new(now: Timestamp, seed: u64, history: usize) -> Self {
+        let registry = Registry::builtin();
+        let collections =
+            registry.iter().map(|(id, _)| (id, Collection::new(Objects::new(), 0, history))).collect();
+        let mut model = Model {
+            version: 1,
+            epoch: 0,
+            history,
+            ids: Ids::new(seed),
+            registry,
+            collections,
+            touched: Vec::new(),
+        };
+        if let Some(namespaces) = model.registry.place("", "v1", "namespaces") {
+            for name in NAMESPACES {
+                let object = serde_json::json!({"metadata": {"name": name}});
+                let created = model.create(now, namespaces, "", object);
+                debug_assert!(created.is_ok(), "{name}: {created:?}");
+            }
+        }
+        model
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub(crate) fn get(&self, place: Place, namespace: &str, name: &str) -> Option<Arc<State>> {
+        let collection = self.collections.get(&place.id)?;
+        collection.live().get(state::key(namespace, name).as_str()).cloned()
+    }
+
+    /// How a place shows objects: `None` for the version whose name is in the stored bytes.
+    pub(crate) fn api_version_shown(&self, place: Place) -> Option<String> {
+        let resource = self.registry.get(place.id)?;
+        (place.version > 0 || resource.custom).then(|| resource.api_version(place.version))
+    }
+
+    /// Forgets all history up to now.
+    pub(crate) fn compact(&mut self) {
+        for collection in self.collections.values_mut() {
+            collection.compact(self.version);
+        }
+    }
+
+    pub(crate) fn backup(&self) -> Copy {
+        let objects = self.collections.iter().map(|(id, collection)| (*id, collection.live().clone()));
+        Copy { version: self.version, registry: self.registry.clone(), objects: objects.collect() }
+    }
+
+    /// Goes back to a copy: versions too, while ids go on.
+    pub(crate) fn restore(&mut self, copy: &Copy) {
+        let mut registry = copy.registry.clone();
+        registry.skip_ids_of(&self.registry);
+        self.registry = registry;
+        self.version = copy.version;
+        self.epoch += 1;
+        self.touched.extend(self.collections.keys().copied());
+        let (version, history) = (self.version, self.history);
+        let objects = copy.objects.iter().filter(|(id, _)| self.registry.get(**id).is_some());
+        self.collections =
+            objects.map(|(id, live)| (*id, Collection::new(live.clone(), version, history))).collect();
+    }
+
+    /// Resources with news since this was last called.
+    pub(crate) fn take_touched(&mut self) -> Vec<ResourceId> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// Stores a state under the next version.
+    fn store(
+        &mut self,
+        id: ResourceId,
+        resource: &Resource,
+        before: Option<Arc<State>>,
+        object: &serde_json::Value,
+    ) -> Arc<State> {
+        self.version += 1;
+        let state = Arc::new(State::encode(resource, self.version, object));
+        if let Some(collection) = self.collections.get_mut(&id) {
+            collection.put(before, state.clone());
+        }
+        self.touched.push(id);
+        state
+    }
+
+    /// Removes an object under the next version.
+    fn remove(&mut self, id: ResourceId, before: Arc<State>) {
+        self.version += 1;
+        if let Some(collection) = self.collections.get_mut(&id) {
+            collection.remove(before, self.version);
+        }
+        self.touched.push(id);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn check_invariants(&self) {
+        for collection in self.collections.values() {
+            collection.check_invariants();
+            assert!(collection.live().values().all(|state| state.version <= self.version));
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! Label selectors, parsed and matched as the server does it, with its error texts.
+//!
+//! A parsed selector is a list of requirements that must all hold; the empty one holds for everything. What a label
+//! is attached to is not known here.
+
+/// A label selector.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LabelSelector(Vec<Requirement>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    test: Test,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Test {
+    Exists,
+    Missing,
+    In(Vec<String>),
+    NotIn(Vec<String>),
+    Greater(i64),
+    Less(i64),
+}
+
+impl LabelSelector {
+    /// Parses a selector; the error is the text that a 400 carries.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut parser = Parser { tokens: tokens(text), at: 0 };
+        let mut requirements = Vec::new();
+        loop {
+            match parser.peek() {
+                Token::End if requirements.is_empty() => break,
+                Token::Not | Token::Word(_) => requirements.push(parser.requirement()?),
+                found => return Err(format!("found '{found}', expected: !, identifier, or 'end of string'")),
+            }
+            match parser.next() {
+                Token::End => break,
+                Token::Comma => match parser.peek() {
+                    Token::Not | Token::Word(_) => {}
+                    found => return Err(format!("found '{found}', expected: identifier after ','")),
+                },
+                found => return Err(format!("found '{found}', expected: ',' or 'end of string'")),
+            }
+        }
+        Ok(LabelSelector(requirements))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn matches(&self, labels: &[(String, String)]) -> bool {
+        self.0.iter().all(|requirement| {
+            let found = labels.iter().find(|(key, _)| *key == requirement.key).map(|(_, value)| value);
+            requirement.test.holds(found.map(String::as_str))
+        })
+    }
+}
+
+impl Test {
+    fn holds(&self, value: Option<&str>) -> bool {
+        let number = || value.and_then(|value| value.parse::<i64>().ok());
+        match self {
+            Test::Exists => value.is_some(),
+            Test::Missing => value.is_none(),
+            Test::In(values) => value.is_some_and(|value| values.iter().any(|other| other == value)),
+            Test::NotIn(values) => value.is_none_or(|value| values.iter().all(|other| other != value)),
+            Test::Greater(than) => number().is_some_and(|number| number > *than),
+            Test::Less(than) => number().is_some_and(|number| number < *than),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    Word(String),
+    Not,
+    Comma,
+    Open,
+    Close,
+    Equal,
+    DoubleEqual,
+    NotEqual,
+    Greater,
+    Less,
+    End,
+}
+
+impl std::fmt::Display for Token {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Token::Word(word) => word,
+            Token::Not => "!",
+            Token::Comma => ",",
+            Token::Open => "(",
+            Token::Close => ")",
+            Token::Equal => "=",
+            Token::DoubleEqual => "==",
+            Token::NotEqual => "!=",
+            Token::Greater => ">",
+            Token::Less => "<",
+            Token::End => "",
+        })
+    }
+}
+
+fn tokens(text: &str) -> Vec<Token> {
+    let special = |symbol: char| "!=,()<>".contains(symbol);
+    let mut tokens = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let (token, length) = if rest.starts_with("==") {
+            (Token::DoubleEqual, 2)
+        } else if rest.starts_with("!=") {
+            (Token::NotEqual, 2)
+        } else if special(first) {
+            let token = match first {
+                '!' => Token::Not,
+                '=' => Token::Equal,
+                ',' => Token::Comma,
+                '(' => Token::Open,
+                ')' => Token::Close,
+                '<' => Token::Less,
+                _ => Token::Greater,
+            };
+            (token, 1)
+        } else {
+            let end = rest.find(|symbol: char| special(symbol) || symbol.is_whitespace());
+            let word = &rest[..end.unwrap_or(rest.len())];
+            (Token::Word(word.to_owned()), word.len())
+        };
+        tokens.push(token);
+        rest = rest[length..].trim_start();
+    }
+    tokens
+}
+
+struct Parser {
+    tokens: Vec<Token>,
+    at: usize,
+}
+
+impl Parser {
+    fn peek(&self) -> Token {
+        self.tokens.get(self.at).cloned().unwrap_or(Token::End)
+    }
+
+    fn next(&mut self) -> Token {
+        let token = self.peek();
+        self.at += 1;
+        token
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, String> {
+        self.bare_requirement().map_err(|error| format!("unable to parse requirement: {error}"))
+    }
+
+    fn bare_requirement(&mut self) -> Result<Requirement, String> {
+        let absent = self.peek() == Token::Not;
+        if absent {
+            self.next();
+        }
+        let key = match self.next() {
+            Token::Word(key) => key,
+            found => return Err(format!("found '{found}', expected: identifier")),
+        };
+        check_key(&key)?;
+        if absent {
+            return Ok(Requirement { key, test: Test::Missing });
+        }
+        let test = match self.peek() {
+            Token::End | Token::Comma => Test::Exists,
+            Token::Equal | Token::DoubleEqual => Test::In(vec![self.value_after_operator(&key)?]),
+            Token::NotEqual => Test::NotIn(vec![self.value_after_operator(&key)?]),
+            Token::Greater => Test::Greater(self.number_after_operator(&key)?),
+            Token::Less => Test::Less(self.number_after_operator(&key)?),
+            Token::Word(word) if word == "in" => Test::In(self.values(&key)?),
+            Token::Word(word) if word == "notin" => Test::NotIn(self.values(&key)?),
+            found => return Err(format!("found '{found}', expected: in, notin, =, ==, !=, gt, lt")),
+        };
+        Ok(Requirement { key, test })
+    }
+
+    fn value_after_operator(&mut self, key: &str) -> Result<String, String> {
+        self.next();
+        match self.peek() {
+            Token::End | Token::Comma => Ok(String::new()),
+            Token::Word(value) => {
+                self.next();
+                check_value(key, 0, &value)?;
+                Ok(value)
+            }
+            found => Err(format!("found '{found}', expected: identifier")),
+        }
+    }
+
+    fn number_after_operator(&mut self, key: &str) -> Result<i64, String> {
+        let value = self.value_after_operator(key)?;
+        value.parse().map_err(|_| {
+            format!("values[0]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer")
+        })
+    }
+
+    fn values(&mut self, key: &str) -> Result<Vec<String>, String> {
+        self.next();
+        match self.next() {
+            Token::Open => {}
+            found => return Err(format!("found '{found}' expected: '('")),
+        }
+        let mut values = Vec::new();
+        loop {
+            match self.next() {
+                Token::Word(value) => {
+                    check_value(key, values.len(), &value)?;
+                    values.push(value);
+                    match self.next() {
+                        Token::Comma if self.peek() == Token::Close => values.push(String::new()),
+                        Token::Comma => {}
+                        Token::Close => return Ok(values),
+                        found => return Err(format!("found '{found}', expected: ',' or ')'")),
+                    }
+                }
+                Token::Comma => values.push(String::new()),
+                Token::Close => {
+                    if values.is_empty() {
+                        values.push(String::new());
+                    }
+                    return Ok(values);
+                }
+                found => return Err(format!("found '{found}', expected: ',', ')' or identifier")),
+            }
+        }
+    }
+}
+
+fn check_key(key: &str) -> Result<(), String> {
+    let (prefix, name) = match key.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, key),
+    };
+    if prefix.is_some_and(|prefix| !is_subdomain(prefix)) {
+        return Err(format!(
+            "<nil>: Invalid value: \"{key}\": prefix part a lowercase RFC 1123 subdomain must consist of lower case \
+             alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
+             'example.com', regex used for validation is \
+             '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+        ));
+    }
+    if name.is_empty() || !is_label_text(name) {
+        return Err(format!(
+            "<nil>: Invalid value: \"{key}\": name part must consist of alphanumeric characters, '-', '_' or '.', and \
+             must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex \
+             used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+        ));
+    }
+    Ok(())
+}
+
+fn check_value(key: &str, place: usize, value: &str) -> Result<(), String> {
+    if value.len() > 63 {
+        return Err(format!(
+            "values[{place}][{key}]: Invalid value: \"{value}\": must be no more than 63 bytes"
+        ));
+    }
+    if !value.is_empty() && !is_label_text(value) {
+        return Err(format!(
+            "values[{place}][{key}]: Invalid value: \"{value}\": a valid label must be an empty string or consist of \
+             alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. \
+             'MyValue',  or 'my_value',  or '12345', regex used for validation is \
+             '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+        ));
+    }
+    Ok(())
+}
+
+fn is_label_text(text: &str) -> bool {
+    let outer = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= 63
+        && outer(bytes.first())
+        && outer(bytes.last())
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}
+
+/// Whether a text can be a name: dots between labels of lower case letters, digits and dashes.
+pub(crate) fn is_subdomain(text: &str) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    !text.is_empty()
+        && text.len() <= 253
+        && text.split('.').all(|part| {
+            let bytes = part.as_bytes();
+            bytes.first().is_some_and(plain)
+                && bytes.last().is_some_and(plain)
+                && bytes.iter().all(|byte| plain(byte) || *byte == b'-')
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(text: &str) -> Vec<(String, String)> {
+        let pairs = text.split(',').filter(|pair| !pair.is_empty());
+        pairs.filter_map(|pair| pair.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+    }
+
+    #[test]
+    fn selectors_match_as_recorded() {
+        let cases = [
+            ("color=red", "color=red", true),
+            ("color==red", "color=blue", false),
+            ("color!=red", "", true),
+            ("color in (red,blue)", "color=blue", true),
+            ("color notin (red,blue)", "n=1", true),
+            ("color", "color=", true),
+            ("!color", "n=1", true),
+            ("n>2", "n=10", true),
+            ("n<2", "n=10", false),
+            ("color=red,n!=1", "color=red,n=1", false),
+            ("odd=", "odd=", true),
+            (" color = red , n ", "color=red,n=1", true),
+            ("odd in ()", "odd=", true),
+            ("color in ( red )", "color=red", true),
+            ("color=red,color=blue", "color=red", false),
+            ("", "", true),
+        ];
+        for (selector, of, expected) in cases {
+            let parsed = LabelSelector::parse(selector).unwrap();
+            assert_eq!(parsed.matches(&labels(of)), expected, "{selector} on {of}");
+        }
+    }
+
+    #[test]
+    fn errors_are_those_of_the_server() {
+        let cases = [
+            ("a===b", "unable to parse requirement: found '=', expected: identifier"),
+            ("bad key=v", "unable to parse requirement: found 'key', expected: in, notin, =, ==, !=, gt, lt"),
+            ("a=b c!", "found 'c', expected: ',' or 'end of string'"),
+            ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+            ("a in", "unable to parse requirement: found '' expected: '('"),
+            ("a=b,", "found '', expected: identifier after ','"),
+            ("=", "found '=', expected: !, identifier, or 'end of string'"),
+            ("a,,b", "found ',', expected: identifier after ','"),
+        ];
+        for (selector, expected) in cases {
+            assert_eq!(LabelSelector::parse(selector).unwrap_err(), expected, "{selector}");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The model under random operations, against a naive twin: a list of everything that ever happened.
+//!
+//! Failing seeds are printed; a run depends on nothing else.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// What a naive server remembers: every version's complete state, as `name -> value of k`.
+type Twin = Vec<(u64, BTreeMap<String, String>)>;
+
+struct World {
+    model: Model,
+    place: Place,
+    twin: Twin,
+    random: u64,
+}
+
+impl World {
+    fn new(seed: u64, history: usize) -> Self {
+        let model = Model::new(Timestamp::UNIX_EPOCH, seed, history);
+        let place = model.registry().place("", "v1", "configmaps").unwrap();
+        let twin = vec![(model.version(), BTreeMap::new())];
+        World { model, place, twin, random: seed.wrapping_mul(2).wrapping_add(1) }
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % below
+    }
+
+    fn act(&mut self) {
+        let name = format!("m-{}", self.random(6));
+        let value = self.random(3).to_string();
+        let labels = if self.random(2) == 0 { json!({"on": "yes"}) } else { json!({}) };
+        let object = json!({"metadata": {"name": name, "labels": labels}, "data": {"k": value}});
+        let (now, key) = (Timestamp::UNIX_EPOCH, ("default", name.as_str()));
+        let mut objects = self.twin.last().unwrap().1.clone();
+        let before = self.model.version();
+        match self.random(3) {
+            0 => {
+                if self.model.create(now, self.place, "default", object).is_ok() {
+                    objects.insert(name.clone(), value);
+                }
+            }
+            1 => {
+                let part = Part::Main;
+                if self.model.update(now, self.place, key, part, object).is_ok() {
+                    objects.insert(name.clone(), value);
+                }
+            }
+            _ => {
+                if self.model.delete(now, self.place, key, &DeleteOptions::default()).is_ok() {
+                    objects.remove(&name);
+                }
+            }
+        }
+        assert!(self.model.version() <= before + 1, "one write, one version");
+        if self.model.version() > before {
+            self.twin.push((self.model.version(), objects));
+        } else {
+            assert_eq!(objects, self.twin.last().unwrap().1, "no version, no change");
+        }
+    }
+
+    fn listed(&mut self, at: &At) -> Result<BTreeMap<String, String>, Status> {
+        let listing = self.model.list(self.place, "default", at, false)?;
+        let filter = Filter::namespace("default");
+        Ok(listing.states(&filter).map(|state| (state.name.clone(), value(&state))).collect())
+    }
+}
+
+fn value(state: &State) -> String {
+    state.decode().pointer("/data/k").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn every_version_can_be_listed_until_it_is_forgotten() {
+    for seed in 0..200 {
+        let mut world = World::new(seed, 20);
+        for _ in 0..60 {
+            world.act();
+        }
+        world.model.check_invariants();
+        let floor = world.model.collections[&world.place.id].floor();
+        for (version, expected) in world.twin.clone() {
+            let listed = world.listed(&At::Exact(version));
+            if version < floor {
+                assert_eq!(listed.unwrap_err().code, 410, "seed {seed}, version {version}");
+            } else {
+                assert_eq!(listed.unwrap(), expected, "seed {seed}, version {version}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_watch_from_any_version_leads_to_the_same_state() {
+    for seed in 0..200 {
+        let mut world = World::new(seed, usize::MAX);
+        for _ in 0..40 {
+            world.act();
+        }
+        let all = Filter::namespace("default");
+        for (from, mut objects) in world.twin.clone() {
+            let opened = world.model.open_watch(world.place, From::Version(from)).unwrap();
+            let mut cursor = opened.cursor;
+            let mut last = from;
+            loop {
+                let Step::Frames(frames, more) = world.model.step(&mut cursor, &all, 3) else {
+                    panic!("seed {seed}: ended")
+                };
+                for frame in frames {
+                    assert!(frame.version > last, "seed {seed}: versions rise");
+                    last = frame.version;
+                    let known = objects.contains_key(&frame.state.name);
+                    match frame.kind.name() {
+                        "ADDED" => assert!(!known, "seed {seed}: added twice"),
+                        _ => assert!(known, "seed {seed}: changed, and never added"),
+                    }
+                    match frame.kind.name() {
+                        "DELETED" => objects.remove(&frame.state.name),
+                        _ => objects.insert(frame.state.name.clone(), value(&frame.state)),
+                    };
+                }
+                if !more {
+                    break;
+                }
+            }
+            world.model.close_watch(&cursor);
+            assert_eq!(objects, world.twin.last().unwrap().1, "seed {seed}, from {from}");
+        }
+    }
+}
+
+#[test]
+fn a_selective_watch_sees_what_a_selective_list_sees() {
+    for seed in 0..200 {
+        let mut world = World::new(seed, usize::MAX);
+        let resource = world.model.registry().get(world.place.id).unwrap().clone();
+        let filter = Filter::parse(&resource, "default", "on=yes", "").unwrap();
+        let mut cursor = world.model.open_watch(world.place, From::Start).unwrap().cursor;
+        let mut seen: BTreeMap<String, String> = BTreeMap::new();
+        for _ in 0..40 {
+            world.act();
+            let Step::Frames(frames, _) = world.model.step(&mut cursor, &filter, usize::MAX) else {
+                panic!("seed {seed}: ended")
+            };
+            for frame in frames {
+                match frame.kind.name() {
+                    "DELETED" => seen.remove(&frame.state.name),
+                    _ => seen.insert(frame.state.name.clone(), value(&frame.state)),
+                };
+            }
+            let listing = world.model.list(world.place, "default", &At::Newest, false).unwrap();
+            let listed: BTreeMap<String, String> =
+                listing.states(&filter).map(|state| (state.name.clone(), value(&state))).collect();
+            assert_eq!(seen, listed, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn pages_put_together_are_the_list() {
+    for seed in 0..50 {
+        let mut world = World::new(seed, usize::MAX);
+        for _ in 0..30 {
+            world.act();
+        }
+        let expected = world.listed(&At::Newest).unwrap();
+        let filter = Filter::namespace(if seed % 2 == 0 { "default" } else { "" });
+        let limit = 1 + usize::try_from(world.random(3)).unwrap();
+        let (mut at, mut found) = (At::Newest, BTreeMap::new());
+        loop {
+            let listing = world.model.list(world.place, &filter.namespace, &at, true).unwrap();
+            let page = listing.page(&filter, limit);
+            found.extend(page.items.iter().map(|state| (state.name.clone(), value(state))));
+            world.act();
+            let Some(next) = page.next else { break };
+            let token = Token::decode(&next.encode()).unwrap();
+            assert_eq!(page.remaining, Some(expected.len() - found.len()), "seed {seed}");
+            at = At::Token(token);
+        }
+        assert_eq!(found, expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn keys_are_ordered_as_text() {
+    let mut world = World::new(0, usize::MAX);
+    let namespaces = world.model.registry().place("", "v1", "namespaces").unwrap();
+    let now = Timestamp::UNIX_EPOCH;
+    for namespace in ["a", "a-b"] {
+        world.model.create(now, namespaces, "", json!({"metadata": {"name": namespace}})).unwrap();
+        let object = json!({"metadata": {"name": "x"}});
+        world.model.create(now, world.place, namespace, object).unwrap();
+    }
+    let listing = world.model.list(world.place, "", &At::Newest, false).unwrap();
+    let keys: Vec<String> = listing.states(&Filter::default()).map(|state| state.key()).collect();
+    assert_eq!(keys, ["a-b/x", "a/x"], "'-' comes before '/'");
+    let of_a = Filter::namespace("a");
+    assert_eq!(listing.states(&of_a).count(), 1);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_objects() {
+    let uids = |seed| {
+        let mut world = World::new(seed, 10);
+        for _ in 0..20 {
+            world.act();
+        }
+        let listing = world.model.list(world.place, "", &At::Newest, false).unwrap();
+        listing.states(&Filter::default()).map(|state| state.uid.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(uids(3), uids(3));
+    assert_ne!(uids(3), uids(4));
+}
+
+#[test]
+fn bodies_of_any_shape_are_refused_and_never_break_the_model() {
+    let mut world = World::new(0, 10);
+    let now = Timestamp::UNIX_EPOCH;
+    let everything: Vec<Place> =
+        world.model.registry().iter().map(|(id, _)| Place { id, version: 0 }).collect();
+    let bodies = [
+        json!(null),
+        json!([]),
+        json!("text"),
+        json!({"metadata": "x"}),
+        json!({"metadata": {"name": 5}}),
+        json!({"metadata": {"name": "x", "labels": "y"}}),
+        json!({"metadata": {"name": "x", "labels": {"a": 1}}}),
+        json!({"metadata": {"name": "x", "finalizers": {}}}),
+        json!({"metadata": {"name": "x"}, "spec": "y", "status": "z", "data": [], "stringData": {"a": "b"}}),
+        json!({"metadata": {"name": "x", "finalizers": ["a/b"]}, "spec": {"names": [], "versions": {}}}),
+    ];
+    for place in everything {
+        for body in &bodies {
+            let _ = world.model.create(now, place, "default", body.clone());
+            for part in [Part::Main, Part::Status, Part::Finalize] {
+                let _ = world.model.update(now, place, ("default", "x"), part, body.clone());
+                let _ = world.model.update(now, place, ("", "x"), part, body.clone());
+            }
+            let _ = world.model.delete(now, place, ("default", "x"), &DeleteOptions::default());
+            let _ = world.model.delete(now, place, ("", "x"), &DeleteOptions::default());
+        }
+    }
+    world.model.check_invariants();
+}

@@ -1,0 +1,247 @@
+//! The server through a `kube::Client`, as its users meet it: reads, writes, pages, metadata, discovery.
+
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
+mod common;
+
+use common::{by, configmap, raw, raw_with, server};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, Discovery};
+use serde_json::{Value, json};
+
+fn code(error: &kube::Error) -> u16 {
+    match error {
+        kube::Error::Api(status) => status.code,
+        other => panic!("not a status: {other}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_lives_from_create_to_delete() {
+    by(async {
+        let server = server();
+        let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
+        let map: ConfigMap = serde_json::from_value(configmap("a", "1")).unwrap();
+        let mut created = maps.create(&PostParams::default(), &map).await.unwrap();
+        assert_eq!(created.metadata.resource_version, Some(server.version().to_string()));
+        assert_eq!(code(&maps.create(&PostParams::default(), &map).await.unwrap_err()), 409);
+
+        created.data.as_mut().unwrap().insert("k".to_owned(), "2".to_owned());
+        let stale = created.clone();
+        let updated = maps.replace("a", &PostParams::default(), &created).await.unwrap();
+        assert_ne!(updated.metadata.resource_version, created.metadata.resource_version);
+        assert_eq!(code(&maps.replace("a", &PostParams::default(), &stale).await.unwrap_err()), 409);
+
+        let gone = maps.delete("a", &DeleteParams::default()).await.unwrap();
+        assert!(gone.is_right(), "a status and no object");
+        assert_eq!(code(&maps.get("a").await.unwrap_err()), 404);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_pinned_to_the_first() {
+    by(async {
+        let server = server();
+        for name in ["d", "b", "a", "c", "e"] {
+            server.create(&configmap(name, "1")).unwrap();
+        }
+        let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
+        let first = maps.list(&ListParams::default().limit(2)).await.unwrap();
+        let names = |list: &kube::core::ObjectList<ConfigMap>| -> Vec<String> {
+            list.items.iter().filter_map(|map| map.metadata.name.clone()).collect()
+        };
+        assert_eq!(names(&first), ["a", "b"]);
+        assert_eq!(first.metadata.remaining_item_count, Some(3));
+        server.create(&configmap("bb", "late")).unwrap();
+        server.delete("v1", "configmaps", Some("default"), "c").unwrap();
+        let token = first.metadata.continue_.clone().unwrap();
+        let second = maps.list(&ListParams::default().limit(9).continue_token(&token)).await.unwrap();
+        assert_eq!(names(&second), ["c", "d", "e"]);
+        assert_eq!(second.metadata.resource_version, first.metadata.resource_version);
+        assert_eq!(second.metadata.continue_.unwrap_or_default(), "");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_token_comes_with_another() {
+    by(async {
+        let server = server();
+        for name in ["a", "b", "c"] {
+            server.create(&configmap(name, "1")).unwrap();
+        }
+        let path = "/api/v1/namespaces/default/configmaps";
+        let (_, first) = raw(&server, &format!("{path}?limit=1")).await;
+        let token = first["metadata"]["continue"].as_str().unwrap().to_owned();
+        server.create(&configmap("aa", "1")).unwrap();
+        server.compact();
+        let (code, status) = raw(&server, &format!("{path}?limit=1&continue={token}")).await;
+        assert_eq!((code, status["reason"].as_str()), (410, Some("Expired")));
+        let fresh = status["metadata"]["continue"].as_str().unwrap();
+        let (code, rest) = raw(&server, &format!("{path}?continue={fresh}")).await;
+        assert_eq!(code, 200);
+        let names: Vec<&str> = rest["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|item| item["metadata"]["name"].as_str())
+            .collect();
+        assert_eq!(names, ["aa", "b", "c"]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_is_not_there_yet_is_waited_for() {
+    by(async {
+        let server = server();
+        let path = "/api/v1/namespaces/default/configmaps";
+        let future = server.version() + 1;
+        let started = tokio::time::Instant::now();
+        let (code, status) = raw(&server, &format!("{path}?resourceVersion={}", future + 100)).await;
+        assert_eq!((code, status["reason"].as_str()), (504, Some("Timeout")));
+        assert_eq!(status["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
+        assert_eq!(started.elapsed().as_secs(), 3);
+
+        let waiting = format!("{path}?resourceVersion={future}");
+        let (list, ()) = tokio::join!(raw(&server, &waiting), async {
+            server.create(&configmap("a", "1")).unwrap();
+        });
+        assert_eq!((list.0, list.1["items"].as_array().unwrap().len()), (200, 1));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn selectors_choose() {
+    by(async {
+        let server = server();
+        for (name, node, app) in [("a", "n1", "web"), ("b", "n2", "web"), ("c", "", "db")] {
+            let mut pod = common::pod(name);
+            pod["metadata"]["labels"] = json!({"app": app});
+            if !node.is_empty() {
+                pod["spec"]["nodeName"] = json!(node);
+            }
+            server.create(&pod).unwrap();
+        }
+        let pods: Api<Pod> = Api::all(server.client());
+        for (params, expected) in [
+            (ListParams::default().labels("app=web"), vec!["a", "b"]),
+            (ListParams::default().labels("app notin (web)"), vec!["c"]),
+            (ListParams::default().fields("spec.nodeName=n1"), vec!["a"]),
+            (ListParams::default().fields("spec.nodeName="), vec!["c"]),
+            (
+                ListParams::default().labels("app").fields("status.phase=Pending,metadata.name!=b"),
+                vec!["a", "c"],
+            ),
+        ] {
+            let found = pods.list(&params).await.unwrap();
+            let names: Vec<String> = found.items.into_iter().filter_map(|pod| pod.metadata.name).collect();
+            assert_eq!(names, expected, "{params:?}");
+        }
+        let wrong = pods.list(&ListParams::default().fields("spec.containers=x")).await.unwrap_err();
+        assert_eq!(code(&wrong), 400);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_and_spec_are_written_apart() {
+    by(async {
+        let server = server();
+        let mut pod = common::pod("p");
+        pod["status"] = json!({"phase": "Running"});
+        let created = server.create(&pod).unwrap();
+        assert_eq!(created["status"]["phase"], "Pending", "a create does not set the status");
+        pod["spec"]["nodeName"] = json!("n9");
+        let status = server.update_status(&pod).unwrap();
+        assert_eq!(status["status"]["phase"], "Running");
+        assert!(status["spec"].get("nodeName").is_none(), "a status update changes nothing else");
+        assert_eq!(status["metadata"]["generation"], 1);
+        pod["status"] = json!({"phase": "Failed"});
+        let main = server.update(&pod).unwrap();
+        assert_eq!(main["status"]["phase"], "Running");
+        assert_eq!(main["metadata"]["generation"], 2);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_is_enough_for_some() {
+    by(async {
+        let server = server();
+        let nodes: Api<Node> = Api::all(server.client());
+        assert!(nodes.list_metadata(&ListParams::default()).await.unwrap().items.is_empty());
+        server.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})).unwrap();
+        let list = nodes.list_metadata(&ListParams::default()).await.unwrap();
+        assert_eq!(list.items[0].metadata.name.as_deref(), Some("n"));
+        assert_eq!(nodes.get_metadata("n").await.unwrap().types.unwrap().kind, "PartialObjectMetadata");
+        let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        let (code, empty) = raw_with(&server, "GET", "/api/v1/pods", accept, None).await;
+        assert_eq!((code, empty.get("items")), (200, Some(&Value::Null)));
+        let (code, _) =
+            raw_with(&server, "GET", "/api/v1/pods", "application/vnd.kubernetes.protobuf", None).await;
+        assert_eq!(code, 406);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn discovery_finds_what_is_served() {
+    by(async {
+        let server = server();
+        server.create(&common::definition()).unwrap();
+        let found = Discovery::new(server.client()).run().await.unwrap();
+        assert!(found.has_group("apps"));
+        let group = found.groups().find(|group| group.name() == "rec.example.com").unwrap();
+        assert_eq!(group.preferred_version_or_latest(), "v1");
+        let (widgets, _) = group.recommended_kind("Widget").unwrap();
+        assert_eq!(widgets.plural, "widgets");
+        let version = server.client().apiserver_version().await.unwrap();
+        assert_eq!((version.major.as_str(), version.minor.as_str()), ("1", "36"));
+        let (code, _) = raw(&server, "/apis/nothing.example/v1/things").await;
+        assert_eq!(code, 404);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_list_comes_in_chunks() {
+    by(async {
+        let server = server();
+        let filler = "x".repeat(1_000);
+        for number in 0..500 {
+            server.create(&configmap(&format!("m-{number:04}"), &filler)).unwrap();
+        }
+        let maps: Api<ConfigMap> = Api::all(server.client());
+        let all = maps.list(&ListParams::default()).await.unwrap();
+        assert_eq!(all.items.len(), 500);
+        assert!(all.items.is_sorted_by_key(|map| map.metadata.name.clone()));
+        let chunks = common::chunks(&server, "/api/v1/configmaps").await;
+        assert!(chunks > 5, "{chunks} chunks");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn finalizers_keep_an_object() {
+    by(async {
+        let server = server();
+        let mut map = configmap("f", "1");
+        map["metadata"]["finalizers"] = json!(["example.com/one"]);
+        server.create(&map).unwrap();
+        let shown = server.delete("v1", "configmaps", Some("default"), "f").unwrap().unwrap();
+        assert!(shown["metadata"]["deletionTimestamp"].is_string());
+        let refused = server.create(&configmap("f", "1")).unwrap_err();
+        assert_eq!(refused.message, r#"object is being deleted: configmaps "f" already exists"#);
+        map["metadata"]["finalizers"] = json!(["example.com/one", "example.com/two"]);
+        assert_eq!(server.update(&map).unwrap_err().code, 422);
+        map["metadata"]["finalizers"] = json!([]);
+        let last = server.update(&map).unwrap();
+        assert_eq!(last["metadata"]["resourceVersion"], shown["metadata"]["resourceVersion"]);
+        assert!(server.get("v1", "configmaps", Some("default"), "f").is_none());
+    })
+    .await;
+}
