@@ -48,7 +48,7 @@ async fn start(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dy
             .await
             .map_err(|_| "no cluster found (set KUBECONFIG, or pass --kubeconfig PATH)")?,
     };
-    let pods = SharedInformer::with_options(informer::client(config)?, &options);
+    let pods = SharedInformer::with_options(informer::client(config)?, options);
     let ctrl_c = async { drop(tokio::signal::ctrl_c().await) };
     run(&pods, |line| println!("{line}"), ctrl_c).await
 }

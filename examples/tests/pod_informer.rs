@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 #[tokio::test(start_paused = true)]
 async fn it_prints_what_happens_to_pods_until_it_is_told_to_stop() {
     let (source, mut server) = script();
-    let pods = SharedInformer::with_source(source, &Options::default());
+    let pods = SharedInformer::with_source(source, Options::default());
     let (sender, mut lines) = mpsc::unbounded_channel();
     let (stop, stopped) = oneshot::channel::<()>();
     let program = tokio::spawn(async move {
@@ -35,7 +35,7 @@ async fn it_prints_what_happens_to_pods_until_it_is_told_to_stop() {
 #[tokio::test(start_paused = true)]
 async fn it_ends_with_the_reason_when_pods_are_forbidden() {
     let (source, mut server) = script();
-    let pods = SharedInformer::with_source(source, &Options::default());
+    let pods = SharedInformer::with_source(source, Options::default());
     let answers = async {
         let status = r#"{"kind":"Status","code":403,"reason":"Forbidden","message":"pods is forbidden"}"#;
         server.next().await.reply(403, status);

@@ -25,3 +25,11 @@ impl Clock {
         self.origin.checked_add(moment.since_origin()).unwrap_or_else(|| Instant::now() + year)
     }
 }
+
+/// Returns at the deadline; never, if there is none.
+pub(crate) async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

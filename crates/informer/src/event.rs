@@ -53,16 +53,6 @@ impl<K> Event<K> {
             | Self::Deleted { last: object, .. } => object,
         }
     }
-
-    pub(crate) fn of(told: Told) -> Self {
-        match told {
-            Told::Added { entry, initial } => Self::Added { object: Object::new(entry), initial },
-            Told::Updated { old, new, cause } => {
-                Self::Updated { old: Object::new(old), new: Object::new(new), cause }
-            }
-            Told::Deleted { last, observed } => Self::Deleted { last: Object::new(last), observed },
-        }
-    }
 }
 
 impl<K> Clone for Event<K> {
@@ -88,10 +78,55 @@ impl<K> fmt::Debug for Event<K> {
     }
 }
 
+/// What a handler that wants every state receives: events, and word of those it was too slow for.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Delivery<K> {
+    /// One event.
+    Event(Event<K>),
+    /// The handler fell behind its bound: so many events were merged into later ones of the same objects. What is told is still
+    /// true and in order, only in larger steps.
+    #[non_exhaustive]
+    Lagged {
+        /// How many events are told as part of others.
+        skipped: u64,
+    },
+}
+
+impl<K> Delivery<K> {
+    /// The event, if it is one.
+    pub fn into_event(self) -> Option<Event<K>> {
+        match self {
+            Self::Event(event) => Some(event),
+            Self::Lagged { .. } => None,
+        }
+    }
+}
+
+impl<K> From<Event<K>> for Delivery<K> {
+    fn from(event: Event<K>) -> Self {
+        Self::Event(event)
+    }
+}
+
 /// An event before anybody says what type its objects have.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Added { entry: Arc<Entry>, initial: bool },
     Updated { old: Arc<Entry>, new: Arc<Entry>, cause: Cause },
     Deleted { last: Arc<Entry>, observed: bool },
+    Lagged { skipped: u64 },
+}
+
+impl<K> From<Told> for Delivery<K> {
+    fn from(told: Told) -> Self {
+        Self::Event(match told {
+            Told::Added { entry, initial } => Event::Added { object: Object::new(entry), initial },
+            Told::Updated { old, new, cause } => {
+                Event::Updated { old: Object::new(old), new: Object::new(new), cause }
+            }
+            Told::Deleted { last, observed } => Event::Deleted { last: Object::new(last), observed },
+            Told::Lagged { skipped } => return Self::Lagged { skipped },
+        })
+    }
 }

@@ -2,23 +2,24 @@
 //! what changes.
 //!
 //! ```no_run
-//! use informer::{Event, Index, SharedInformer};
+//! use informer::{Event, Index, SharedInformerFactory};
 //! use k8s_openapi::api::core::v1::Pod;
 //! use std::time::Duration;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = informer::client(kube::Config::infer().await?)?;
-//! let pods = SharedInformer::<Pod>::new(client);
+//! let factory = SharedInformerFactory::new(client);
 //!
-//! let by_node = pods.add_index(Index::field("spec.nodeName"))?;
+//! let pods = factory.informer::<Pod>();
+//! let by_node = pods.add_index(Index::field("spec.nodeName"))?; // look-ups through the handle cannot fail
 //! let _watching = pods.on(|event| match event {
 //!     Event::Added { object, initial, .. } => println!("+ {} (initial: {initial})", object.key()),
 //!     Event::Updated { old, new, .. } => println!("~ {} {} -> {}", new.key(), old.version(), new.version()),
 //!     Event::Deleted { last, observed, .. } => println!("- {} (observed: {observed})", last.key()),
 //! });
 //!
-//! pods.start();
-//! pods.wait_for_sync(Duration::from_secs(30)).await?;
+//! factory.start();
+//! factory.wait_for_sync(Duration::from_secs(30)).await?; // synced, or each kind's state and reason
 //!
 //! for pod in pods.lister().by(&by_node, "node-0042") {
 //!     println!("{} {:?}", pod.name(), pod.typed()?.status); // decoded here, and only here
@@ -27,53 +28,97 @@
 //! # }
 //! ```
 //!
+//! # Where to look
+//!
+//! | for | see |
+//! |---|---|
+//! | informers of many kinds, shared by a whole program | [`SharedInformerFactory`] |
+//! | one kind: start, handlers, indexes, freshness | [`SharedInformer`] |
+//! | settings: namespaces, selectors, resync, transforms… | [`Options`] |
+//! | being told what changes | [`Handler`], [`SharedInformer::on`], [`EventStream`], [`HandlerBuilder`] |
+//! | reading the cache | [`Lister`], [`Object`], [`Index`] |
+//! | how it is doing | [`Status`], [`State`], [`Metrics`], [`Problem`] |
+//! | lists and watches from elsewhere | [`source::Source`] |
+//!
 //! # Promises
 //!
 //! The numbers are quoted by the tests.
 //!
 //! - **C1 Order.** A handler sees the states of one object in the server's order. From a watch a comparable version never goes
-//!   back. A consistent relist is the truth even when its versions are lower (a restored etcd); that is counted as a rewind.
+//!   back. A consistent relist is the truth even when its versions are lower (a restored etcd); that is counted as a rewind, and fails
+//!   those who wait for a version.
 //! - **C2 No loss.** Everything that exists at sync is `Added`; every later change, or a newer one of the same key, reaches
 //!   every handler; every deletion reaches every handler that saw the object, also when it happened during a gap.
 //! - **C3 Legal sequences.** Per handler and key: Added, Updated…, Deleted, Added… A delete and re-create inside a gap is told as
 //!   Deleted, then Added.
 //! - **C4 Store first.** When a handler runs, the cache already holds that change or a newer one.
-//! - **C5 Snapshots.** A read answers from one published state; readers and the writer never wait for each other.
+//! - **C5 Snapshots.** A read answers from one published state, with the version it stands for; readers and the writer never wait for
+//!   each other. A relist is swapped in whole and speaks only for its namespace.
 //! - **C6 Late handlers.** A handler added at any time gets the current set (flagged as initial), then what follows. Removing it is
 //!   awaitable: no call after removal returns.
-//! - **C7 Sync ends.** An informer is always in a named [`State`]; [`SharedInformer::wait_for_sync`] fails at once where waiting
-//!   is useless, and at its deadline says why.
+//! - **C7 Sync ends.** An informer is always in a named [`State`]; [`SharedInformerFactory::wait_for_sync`] fails at once where waiting
+//!   is useless, and at its deadline says why. Informer-synced and handler-synced ([`Registration::synced`]) are two things.
 //! - **C8 Bounded.** A slow handler costs at most one pending transition per key, and delays nobody else. The queue in front of the cache is
-//!   bounded, and slows the socket down when it is full.
-//! - **C9 Failure domains.** A bad object, a panicking handler or a broken index function hurts only itself, and is counted.
+//!   bounded, and slows the socket down when it is full. Handlers run inline, and are named if they take long, or on threads that may block.
+//! - **C9 Failure domains.** A bad object, a panicking handler, a forbidden kind or a broken index function hurts only itself, and is
+//!   counted and reported.
 //! - **C10 Shutdown.** Drains until a deadline, ends every task, calls no handler afterwards.
-//! - **C11 Good citizen.** No hot loop whatever the server does; `Retry-After` is honoured; a dead connection is noticed.
+//! - **C11 Good citizen.** No hot loop whatever the server does; `Retry-After` is honoured; a dead connection is noticed. One watch per
+//!   kind and choice of objects, shared by everybody who asks.
+//! - **C12 Resync.** Per handler, kept across reconnects, spread over its period; never touches the server.
 //! - **C13 Read-only.** Cached objects cannot be changed: the type forbids it.
+//!
+//!   ```compile_fail,E0594
+//!   # use informer::Object;
+//!   # use k8s_openapi::api::core::v1::Pod;
+//!   fn spoil(pod: &Object<Pod>) -> Result<(), informer::DecodeError> {
+//!       pod.typed()?.metadata.name = None; // C13: does not compile
+//!       Ok(())
+//!   }
+//!   ```
 //!
 //! # Features
 //!
 //! `rustls-tls` builds TLS with rustls and ring. An application that chooses TLS by features of `kube` itself does not
-//! need it. The version of the Kubernetes types is chosen by the application, as a feature of `k8s-openapi`.
+//! need it. `accessors` adds the built-in kinds by name, as client-go has them: `factory.core().v1().pods()`. The version of the
+//! Kubernetes types is chosen by the application, as a feature of `k8s-openapi`.
 
 mod client;
 mod clock;
 mod event;
+mod factory;
+mod handler;
 mod lister;
+mod metrics;
+mod problem;
 mod queue;
 mod reflector;
+mod resource;
 mod shared;
 pub mod source;
 mod status;
+#[cfg(test)]
+mod testing;
 
 pub use client::client;
-pub use event::{Cause, Event};
+pub use event::{Cause, Delivery, Event};
+pub use factory::{ConfigureError, FactoryShutdownError, FactorySyncError, KindState, SharedInformerFactory};
+pub use handler::{EventStream, FilteringHandler, Handler, HandlerBuilder};
 pub use informer_core::reflector::{
-    Consistency, Counters, ListRequest, State, WatchListPolicy, WatchRequest, WatchStart,
+    Asked, Consistency, Counters, Failure, ListRequest, Relists, Report, State, Trouble, WatchListPolicy,
+    WatchRequest, WatchStart,
 };
+pub use informer_core::selector::{FieldRequirement, Requirement};
+pub use informer_core::wire::{Head, ObjectProblem, Unreadable};
 pub use informer_core::{
     DecodeError, Entry, FieldPathError, FieldSelector, Index, IndexHandle, Key, LabelSelector, Labels,
-    Moment, Object, OwnerReference, ParseKeyError, ResourceVersion, Retention, SelectorError, Typed,
+    Moment, Object, OnTransformError, OwnerReference, ParseKeyError, ProjectionError, ResourceVersion,
+    Retention, Scope, SelectorError, Typed,
 };
 pub use lister::{Lister, NamespaceLister};
-pub use shared::{AddIndexError, Options, Registration, SharedInformer, ShutdownError, SyncError};
-pub use status::Status;
+pub use metrics::{HandlerMetrics, Metrics};
+pub use problem::Problem;
+pub use shared::{
+    AddIndexError, NotReached, Options, Registration, SharedInformer, ShutdownError, SyncError, VersionError,
+};
+pub use status::{ChangeCounters, ScopeStatus, Status};

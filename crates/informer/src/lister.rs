@@ -1,14 +1,32 @@
 //! Reading the cache: typed views of its newest state.
 //!
 //! Every call answers from one state (C5). A lister holds no state itself; two calls may see two states. Whoever needs
-//! several answers from one state takes a [`Lister::snapshot`].
+//! several answers from one state takes a [`Lister::snapshot`]. Reads before the first complete set are possible, see what has come so far,
+//! and can be told by [`Lister::has_synced`] and [`Lister::version`].
 
-use informer_core::{IndexHandle, Key, LabelSelector, Object, ResourceVersion, Snapshot, StoreReader};
+use crate::shared::Engine;
+use informer_core::{IndexHandle, Key, LabelSelector, Object, ResourceVersion, Snapshot};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Reads the objects of one kind. Cheap to clone; never waits.
+/// Reads the objects of one kind. Cheap to clone; never waits. Keeps its informer alive, except a [`Lister::snapshot`], which is
+/// complete in itself.
+///
+/// ```no_run
+/// # use informer::{LabelSelector, Lister};
+/// # use k8s_openapi::api::core::v1::Pod;
+/// # fn example(pods: &Lister<Pod>) -> Result<(), Box<dyn std::error::Error>> {
+/// if let Some(pod) = pods.get("shop", "web-0") {
+///     println!("{:?}", pod.typed()?.status);
+/// }
+/// let web: LabelSelector = "app=web".parse()?;
+/// for pod in pods.namespace("shop").matching(&web) {
+///     println!("{}", pod.name()); // nothing was decoded for this
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Lister<K> {
     reader: Reader,
     kind: PhantomData<fn() -> K>,
@@ -17,14 +35,14 @@ pub struct Lister<K> {
 #[derive(Clone)]
 enum Reader {
     /// Always the newest state.
-    Newest(StoreReader),
+    Newest(Arc<Engine>),
     /// One state for good.
     Fixed(Snapshot),
 }
 
 impl<K> Lister<K> {
-    pub(crate) fn new(reader: StoreReader) -> Self {
-        Self { reader: Reader::Newest(reader), kind: PhantomData }
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        Self { reader: Reader::Newest(engine), kind: PhantomData }
     }
 
     /// A lister whose answers all come from the state that is the newest now.
@@ -33,10 +51,15 @@ impl<K> Lister<K> {
         Self { reader: Reader::Fixed(self.state()), kind: PhantomData }
     }
 
+    /// The object with this namespace and name; the namespace of cluster-scoped objects is empty.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Object<K>> {
+        self.get_by_key(&Key::new(namespace, name))
+    }
+
     /// The object with this key.
-    pub fn get(&self, key: &Key) -> Option<Object<K>> {
+    pub fn get_by_key(&self, key: &Key) -> Option<Object<K>> {
         match &self.reader {
-            Reader::Newest(reader) => reader.get(key).map(Object::new),
+            Reader::Newest(engine) => engine.reader.get(key).map(Object::new),
             Reader::Fixed(snapshot) => snapshot.get(key).cloned().map(Object::new),
         }
     }
@@ -86,9 +109,14 @@ impl<K> Lister<K> {
         self.state().version().cloned()
     }
 
+    /// Whether the state is complete: the first set is in. Until then reads see nothing, or, with several namespaces, some of them.
+    pub fn has_synced(&self) -> bool {
+        self.state().is_synced()
+    }
+
     fn state(&self) -> Snapshot {
         match &self.reader {
-            Reader::Newest(reader) => reader.snapshot(),
+            Reader::Newest(engine) => engine.reader.snapshot(),
             Reader::Fixed(snapshot) => snapshot.clone(),
         }
     }
@@ -119,12 +147,22 @@ pub struct NamespaceLister<K> {
 impl<K> NamespaceLister<K> {
     /// The object with this name.
     pub fn get(&self, name: &str) -> Option<Object<K>> {
-        self.lister.get(&Key::new(&self.namespace, name))
+        self.lister.get(&self.namespace, name)
     }
 
     /// All objects of the namespace, ordered by name.
     pub fn list(&self) -> Vec<Object<K>> {
         views(self.lister.state().namespace(&self.namespace))
+    }
+
+    /// How many objects the namespace has.
+    pub fn len(&self) -> usize {
+        self.lister.state().namespace(&self.namespace).count()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.lister.state().namespace(&self.namespace).next().is_none()
     }
 
     /// The objects of the namespace whose labels match, ordered by name.

@@ -1,29 +1,45 @@
-//! The delta queue between two tasks: the reflector's driver fills it, the pump empties it.
+//! The delta queues between tasks: each reflector's driver fills its own, the pump empties them all.
 //!
-//! A thin async face of [`DeltaFifo`]: [`Queue::push`] waits for room, which is what stops the socket; [`Queue::pop`] waits for deltas.
+//! A thin async face of one [`DeltaFifo`] per scope: [`Queue::push`] waits for room, which is what stops that scope's socket;
+//! [`Queue::pop`] waits for deltas, and takes from the scopes in turn.
 
-use informer_core::{Batch, Closed, Delta, DeltaFifo};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use informer_core::{Batch, Closed, Delta, DeltaFifo, ListenerId};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Queue {
-    fifo: Mutex<DeltaFifo>,
+    lanes: Mutex<Lanes>,
     /// Something was pushed, or the queue was closed.
     filled: Notify,
     /// Something was popped, or the queue was closed.
     drained: Notify,
 }
 
+/// One queue per scope.
+#[derive(Debug)]
+struct Lanes {
+    fifos: Vec<DeltaFifo>,
+    /// Whose turn it is.
+    turn: usize,
+}
+
 impl Queue {
-    /// Appends a delta as soon as there is room.
-    pub(crate) async fn push(&self, delta: Delta) -> Result<(), Closed> {
+    pub(crate) fn new(lanes: usize) -> Self {
+        let fifos = (0..lanes).map(|_| DeltaFifo::default()).collect();
+        let lanes = Mutex::new(Lanes { fifos, turn: 0 });
+        Self { lanes, filled: Notify::new(), drained: Notify::new() }
+    }
+
+    /// Appends a delta to a lane as soon as there is room in it.
+    pub(crate) async fn push(&self, lane: usize, delta: Delta) -> Result<(), Closed> {
         loop {
             let mut drained = std::pin::pin!(self.drained.notified());
             // Registered before looking, so that a pop in between is not missed.
             drained.as_mut().enable();
             {
-                let mut fifo = self.lock();
+                let mut lanes = self.lock();
+                let fifo = lanes.fifos.get_mut(lane).ok_or(Closed)?;
                 if fifo.is_closed() || fifo.has_room() {
                     fifo.push(delta)?;
                     self.filled.notify_one();
@@ -34,18 +50,29 @@ impl Queue {
         }
     }
 
-    /// Takes a batch as soon as there is one; `None` when the queue is closed and empty.
-    pub(crate) async fn pop(&self, most: usize) -> Option<Batch> {
+    /// Appends a resync; it sees what was pushed before it. Without room it is left out: whoever is due is due again soon.
+    pub(crate) fn resync(&self, due: Arc<[ListenerId]>) {
+        if let Some(fifo) = self.lock().fifos.first_mut()
+            && !due.is_empty()
+            && fifo.has_room()
+            && fifo.resync(due).is_ok()
+        {
+            self.filled.notify_one();
+        }
+    }
+
+    /// Takes a batch of one lane as soon as there is one; `None` when the queue is closed and empty.
+    pub(crate) async fn pop(&self, most: usize) -> Option<(usize, Batch)> {
         loop {
             let mut filled = std::pin::pin!(self.filled.notified());
             filled.as_mut().enable();
             {
-                let mut fifo = self.lock();
-                if let Some(batch) = fifo.pop(most) {
-                    self.drained.notify_one();
-                    return Some(batch);
+                let mut lanes = self.lock();
+                if let Some(found) = lanes.pop(most) {
+                    self.drained.notify_waiters();
+                    return Some(found);
                 }
-                if fifo.is_closed() {
+                if lanes.fifos.iter().all(DeltaFifo::is_closed) {
                     return None;
                 }
             }
@@ -53,21 +80,38 @@ impl Queue {
         }
     }
 
-    /// Says that everything up to the end of a batch is in the store; returns whether the first set is.
-    pub(crate) fn applied(&self, end: u64) -> bool {
-        let mut fifo = self.lock();
-        fifo.applied(end);
-        fifo.has_synced()
+    /// Says that everything up to the end of a lane's batch is in the store; returns whether every lane's first set is.
+    pub(crate) fn applied(&self, lane: usize, end: u64) -> bool {
+        let mut lanes = self.lock();
+        if let Some(fifo) = lanes.fifos.get_mut(lane) {
+            fifo.applied(end);
+        }
+        lanes.fifos.iter().all(DeltaFifo::has_synced)
     }
 
     /// Refuses further deltas.
     pub(crate) fn close(&self) {
-        self.lock().close();
+        self.lock().fifos.iter_mut().for_each(DeltaFifo::close);
         self.filled.notify_one();
-        self.drained.notify_one();
+        self.drained.notify_waiters();
     }
 
-    fn lock(&self) -> MutexGuard<'_, DeltaFifo> {
-        self.fifo.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Lanes> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lanes {
+    /// A batch of the first lane that has one, from the one whose turn it is on.
+    fn pop(&mut self, most: usize) -> Option<(usize, Batch)> {
+        let count = self.fifos.len();
+        for step in 0..count {
+            let lane = (self.turn + step) % count;
+            if let Some(batch) = self.fifos[lane].pop(most) {
+                self.turn = lane + 1;
+                return Some((lane, batch));
+            }
+        }
+        None
     }
 }

@@ -1,14 +1,16 @@
 //! Drives the reflector machine: carries out its actions, tells it what happened. It decides nothing.
 
-use crate::clock::Clock;
+use crate::clock::{Clock, sleep_until};
+use crate::problem::{Problem, Problems};
 use crate::queue::Queue;
 use crate::source::{Answer, ByteStream, Response, Source, SourceError};
 use crate::status::StatusCell;
-use futures::StreamExt as _;
-use informer_core::reflector::{Action, Failure, Reflector, Report, ResponseHead, StreamId};
+use futures::{FutureExt as _, StreamExt as _};
+use informer_core::reflector::{Action, Failure, Reflector, ResponseHead, StreamId};
 use informer_core::{Closed, Moment};
 use std::error::Error as _;
 use std::future::pending;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -18,8 +20,12 @@ pub(crate) struct Driver {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) status: Arc<StatusCell>,
-    /// What it reflects, for logs.
-    pub(crate) resource: Arc<str>,
+    pub(crate) problems: Problems,
+    /// Which of the informer's scopes it reflects.
+    pub(crate) lane: usize,
+    pub(crate) clock: Clock,
+    /// Says to everybody that the informer is to stop.
+    pub(crate) stop: watch::Sender<bool>,
 }
 
 /// The one request that is open.
@@ -43,18 +49,32 @@ impl Open {
         }
     }
 
+    /// Asks a source. If it panics, at once or later, that request has failed, and no more (C9).
+    fn ask(id: StreamId, source: impl FnOnce() -> Answer) -> Self {
+        let answer =
+            catch_unwind(AssertUnwindSafe(source)).unwrap_or_else(|_| Box::pin(async { Err(panicked()) }));
+        Self::Answer(id, answer)
+    }
+
     async fn next(&mut self) -> Arrival {
         match self {
             Self::Nothing => pending().await,
-            Self::Answer(id, answer) => Arrival::Answer(*id, answer.await),
-            Self::Body(id, body) => Arrival::Chunk(*id, body.next().await),
+            Self::Answer(id, answer) => {
+                let answer = AssertUnwindSafe(answer).catch_unwind().await;
+                Arrival::Answer(*id, answer.unwrap_or_else(|_| Err(panicked())))
+            }
+            Self::Body(id, body) => {
+                let chunk = AssertUnwindSafe(body.next()).catch_unwind().await;
+                Arrival::Chunk(*id, chunk.unwrap_or_else(|_| Some(Err(panicked()))))
+            }
         }
     }
 }
 
 impl Driver {
-    /// Runs until `stop` says so or the queue is closed.
-    pub(crate) async fn run(mut self, clock: Clock, mut stop: watch::Receiver<bool>) {
+    /// Runs until it is to stop or the queue is closed.
+    pub(crate) async fn run(mut self) {
+        let (clock, mut stop) = (self.clock, self.stop.subscribe());
         let mut open = Open::Nothing;
         self.machine.start(clock.now());
         loop {
@@ -78,12 +98,12 @@ impl Driver {
         self.publish();
         while let Some(action) = self.machine.poll_action() {
             match action {
-                Action::List(id, request) => *open = Open::Answer(id, self.source.list(request)),
-                Action::Watch(id, request) => *open = Open::Answer(id, self.source.watch(request)),
+                Action::List(id, request) => *open = Open::ask(id, || self.source.list(request)),
+                Action::Watch(id, request) => *open = Open::ask(id, || self.source.watch(request)),
                 Action::Cancel(id) if open.id() == Some(id) => *open = Open::Nothing,
                 Action::Cancel(_) => {}
-                Action::Push(delta) => self.queue.push(delta).await?,
-                Action::Report(report) => self.log(&report),
+                Action::Push(delta) => self.queue.push(self.lane, delta).await?,
+                Action::Report(report) => self.problems.report(&Problem::Server(report)),
             }
         }
         Ok(())
@@ -111,15 +131,7 @@ impl Driver {
     }
 
     fn publish(&self) {
-        self.status.set_reflector(self.machine.state(), *self.machine.counters());
-    }
-
-    fn log(&self, report: &Report) {
-        let resource = &*self.resource;
-        match report {
-            Report::Failed { retry_in, .. } if retry_in.is_zero() => tracing::info!(resource, "{report}"),
-            _ => tracing::warn!(resource, "{report}"),
-        }
+        self.status.set_reflector(self.lane, &self.machine, self.clock.now());
     }
 }
 
@@ -129,6 +141,7 @@ impl Drop for Driver {
         self.machine.stop();
         self.publish();
         self.queue.close();
+        self.stop.send_replace(true);
     }
 }
 
@@ -137,11 +150,8 @@ pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-async fn sleep_until(deadline: Option<tokio::time::Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => pending().await,
-    }
+fn panicked() -> SourceError {
+    SourceError::Send { source: "the source panicked".into() }
 }
 
 /// What a source's error means to the machine, with its causes spelt out.

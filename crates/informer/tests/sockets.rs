@@ -39,7 +39,7 @@ async fn c7_throttling_that_the_default_client_hides_is_still_a_named_state() {
     for status in ["429 Too Many Requests", "503 Service Unavailable", "504 Gateway Timeout"] {
         let server = Loopback::start([Reply::new(status, &[("retry-after", "1")], "")]).await;
         let client = Client::try_from(config(&server)).unwrap();
-        let pods = SharedInformer::<Pod>::with_options(client, &options());
+        let pods = SharedInformer::<Pod>::with_options(client, options());
         pods.start();
         wait_for_state(&pods, "no response headers within 300ms").await;
         assert!(matches!(pods.status().state, State::BackingOff { .. } | State::Connecting));
@@ -55,7 +55,7 @@ async fn c7_c11_throttling_is_seen_and_waited_out_with_the_recommended_client() 
         let refusal = Reply::new(status, &[], "");
         let server = Loopback::start([refusal.clone(), refusal, list.clone(), watch.clone()]).await;
         let client = informer::client(config(&server)).unwrap();
-        let pods = SharedInformer::<Pod>::with_options(client, &options());
+        let pods = SharedInformer::<Pod>::with_options(client, options());
         pods.start();
         pods.wait_for_sync(Duration::from_secs(30)).await.unwrap();
         let counters = pods.status().counters;
@@ -72,7 +72,7 @@ async fn a_compressed_list_is_read_through_the_default_client() {
     let list = Reply::new("200 OK", &headers, gzip.finish().unwrap());
     let watch = Reply::endless("200 OK", &[("content-type", "application/json")], [""; 0]);
     let server = Loopback::start([list, watch]).await;
-    let pods = SharedInformer::<Pod>::with_options(Client::try_from(config(&server)).unwrap(), &options());
+    let pods = SharedInformer::<Pod>::with_options(Client::try_from(config(&server)).unwrap(), options());
     pods.start();
     pods.wait_for_sync(Duration::from_secs(30)).await.unwrap();
     assert_eq!(pods.lister().namespace("ns").get("a").unwrap().version().as_str(), "3");

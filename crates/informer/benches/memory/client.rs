@@ -120,7 +120,7 @@ impl Client {
         let options = Options::default()
             .watch_list(policy)
             .backoff(Duration::from_millis(10), Duration::from_millis(100));
-        let informer = SharedInformer::with_options(informer::client(config)?, &options);
+        let informer = SharedInformer::with_options(informer::client(config)?, options);
         Ok(Self { port, objects, handlers, mode, informer, told: Arc::default() })
     }
 

@@ -1,17 +1,50 @@
-//! One handler's life: its outbox, and the task that calls it.
+//! One handler's life: its outbox, and whoever empties it.
 //!
-//! The pump fills the outbox and never waits; the task empties it into the handler. A handler that panics is caught and goes on
-//! with the next event (C9). Once [`Listener::close`] has been called and the task has ended, the handler is never called again.
+//! The pump fills the outbox and never waits. A task empties it into the handler, or an event stream takes from it as it is polled: one
+//! mechanism, of which [`Listener::poll_next`] is the whole. A handler that panics is caught and goes on with the next event (C9). Once
+//! [`Listener::close`] has been called and the listener has ended, nothing is told any more.
 
 use super::outbox::Outbox;
+use super::resync::Pace;
+use crate::clock::Clock;
 use crate::event::Told;
-use informer_core::{Change, ListenerId};
+use crate::problem::{Problem, Problems};
+use futures::task::AtomicWaker;
+use informer_core::{Change, ListenerId, Moment};
+use std::cell::Cell;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::{Notify, watch};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
-pub(super) type Handler = Box<dyn FnMut(Told) + Send>;
+pub(crate) type Handler = Box<dyn FnMut(Told) + Send>;
+
+/// An inline handler that takes longer for one event is named (C8).
+const SLOW: Duration = Duration::from_millis(100);
+
+/// Where a handler runs (C8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Mode {
+    /// On the runtime's threads.
+    #[default]
+    Inline,
+    /// On a thread that may block.
+    Blocking,
+}
+
+/// What a listener is made from.
+#[derive(Debug, Clone)]
+pub(crate) struct ListenerOptions {
+    pub(crate) name: Arc<str>,
+    /// Zero for none.
+    pub(crate) resync: Duration,
+    pub(crate) mode: Mode,
+    /// Every state up to so many pending ones, instead of one transition per key.
+    pub(crate) every_state: Option<usize>,
+}
 
 /// How far a listener has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,54 +73,117 @@ enum Closing {
 #[derive(Debug)]
 struct ListenerState {
     outbox: Outbox,
+    pace: Option<Pace>,
     closing: Closing,
     /// Whether the task has begun; a listener that was closed before never begins.
     begun: bool,
 }
 
+/// How often things happened to a handler.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) told: AtomicU64,
+    pub(super) skipped: AtomicU64,
+    pub(super) panics: AtomicU64,
+    pub(super) slow: AtomicU64,
+}
+
 pub(super) struct Listener {
     pub(super) id: ListenerId,
-    /// What the handler is called in messages.
-    pub(super) name: Arc<str>,
+    pub(super) options: ListenerOptions,
+    pub(super) tally: Tally,
+    clock: Clock,
+    problems: Problems,
     state: Mutex<ListenerState>,
-    wake: Notify,
+    /// The handler, until its task takes it. It is let go with a listener that is closed before: a handler may hold handles of its own
+    /// informer, which would otherwise keep each other alive.
+    handler: Mutex<Option<Handler>>,
+    /// Whether somebody polls it, instead of a task.
+    polled: bool,
+    wake: AtomicWaker,
     stage: watch::Sender<Stage>,
-    panics: AtomicU64,
+}
+
+thread_local! {
+    /// The listener whose handler is being called on this thread.
+    static CALLING: Cell<Option<*const Listener>> = const { Cell::new(None) };
 }
 
 impl Listener {
-    pub(super) fn new(id: ListenerId, name: Arc<str>) -> Self {
+    /// A listener with a handler, or one that somebody will poll.
+    pub(super) fn new(
+        id: ListenerId,
+        options: ListenerOptions,
+        handler: Option<Handler>,
+        clock: Clock,
+        problems: Problems,
+    ) -> Self {
+        let pace = Pace::new(options.resync);
+        let outbox = Outbox::new(options.every_state);
         Self {
             id,
-            name,
-            state: Mutex::new(ListenerState {
-                outbox: Outbox::default(),
-                closing: Closing::No,
-                begun: false,
-            }),
-            wake: Notify::new(),
+            options,
+            tally: Tally::default(),
+            clock,
+            problems,
+            state: Mutex::new(ListenerState { outbox, pace, closing: Closing::No, begun: false }),
+            polled: handler.is_none(),
+            handler: Mutex::new(handler),
+            wake: AtomicWaker::new(),
             stage: watch::Sender::new(Stage::Initial),
-            panics: AtomicU64::new(0),
         }
     }
 
     /// Adds changes to what is to be told.
     pub(super) fn tell<'a>(&self, changes: impl IntoIterator<Item = &'a Change>, initial: bool) {
+        let now = self.clock.now();
         let mut state = self.lock();
+        let ListenerState { outbox, pace, .. } = &mut *state;
+        let mut told = false;
         for change in changes {
             match change {
-                Change::Resync { due, .. } if !due.contains(&self.id) => {}
-                change => state.outbox.add(change, initial),
+                Change::Resync { due, objects } if due.contains(&self.id) => {
+                    for entry in pace.iter_mut().flat_map(|pace| pace.take(objects, now)) {
+                        outbox.add_again(&entry, now);
+                        told = true;
+                    }
+                }
+                Change::Resync { .. } => {}
+                change => {
+                    outbox.add(change, initial, now);
+                    told = true;
+                }
             }
         }
         drop(state);
-        self.wake.notify_one();
+        if told {
+            self.wake.wake();
+        }
     }
 
     /// Says that the initial set has been told to the outbox.
     pub(super) fn end_initial(&self) {
-        self.lock().outbox.end_initial();
-        self.wake.notify_one();
+        let mut state = self.lock();
+        state.outbox.end_initial();
+        if let Some(pace) = &mut state.pace {
+            pace.begin(self.clock.now());
+        }
+        drop(state);
+        self.wake.wake();
+    }
+
+    /// When its next resync is due.
+    pub(super) fn next_resync(&self) -> Option<Moment> {
+        // Most handlers have none, and need not be locked to know it.
+        if self.options.resync.is_zero() {
+            return None;
+        }
+        self.lock().pace.as_ref().and_then(Pace::next)
+    }
+
+    /// Whether its resync is due; asking puts the next one off.
+    pub(super) fn takes_resync(&self, now: Moment) -> bool {
+        self.lock().pace.as_mut().is_some_and(|pace| pace.is_due(now))
     }
 
     /// Says that the task begins; `false` if the listener was closed before.
@@ -105,45 +201,94 @@ impl Listener {
             (Closing::No | Closing::Drained, true) => Closing::Drained,
             _ => Closing::Now,
         };
-        self.wake.notify_one();
-        if !state.begun {
-            // There is no task that could say so.
+        let begun = state.begun;
+        drop(state);
+        self.wake.wake();
+        if !begun {
+            // There is no task that could say so, and none that will ever take the handler.
+            self.discard(self.take_handler());
             self.end();
         }
-        state.begun
+        begun && !self.polled
+    }
+
+    /// Ends it because its pump has gone. What was told can still be polled; a task is not waited for.
+    pub(super) fn abandon(&self) {
+        self.close(self.polled);
+    }
+
+    /// Takes the handler, for its task.
+    pub(super) fn take_handler(&self) -> Option<Handler> {
+        self.handler.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Lets a handler go. What it holds may panic when dropped; that is its own affair (C9).
+    fn discard(&self, handler: Option<Handler>) {
+        if catch_unwind(AssertUnwindSafe(|| drop(handler))).is_err() {
+            self.tally.panics.fetch_add(1, Ordering::Relaxed);
+            let handler = Arc::clone(&self.options.name);
+            self.problems.report(&Problem::HandlerPanicked { handler });
+        }
+    }
+
+    /// Whether this is asked from inside the handler's own call, which cannot wait for its own end.
+    pub(super) fn is_calling(&self) -> bool {
+        CALLING.get() == Some(std::ptr::from_ref(self))
     }
 
     pub(super) fn stage(&self) -> watch::Receiver<Stage> {
         self.stage.subscribe()
     }
 
-    pub(super) fn panics(&self) -> u64 {
-        self.panics.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn pending(&self) -> usize {
-        self.lock().outbox.len()
+    /// How much is pending, and for how long the oldest has been.
+    pub(super) fn lag(&self) -> (usize, Option<Duration>) {
+        let mut state = self.lock();
+        let oldest = state.outbox.oldest().map(|oldest| self.clock.now() - oldest);
+        (state.outbox.len(), oldest)
     }
 
     /// Tells the handler what the outbox holds, until the listener is closed. The end is told also for a task that never ran.
     pub(super) fn run(self: Arc<Self>, mut handler: Handler) -> impl Future<Output = ()> + Send {
         let ended = Ended(Arc::clone(&self));
         async move {
-            loop {
-                match self.next() {
-                    Next::Tell(told) => {
+            while let Some(told) = poll_fn(|context| self.poll_next(context)).await {
+                match self.options.mode {
+                    Mode::Inline => {
+                        let began = Instant::now();
                         self.call(&mut handler, told);
+                        self.note_time(began.elapsed());
                         // Handlers run on the runtime's threads; others want a turn too.
                         tokio::task::consume_budget().await;
                     }
-                    Next::Wait => self.wake.notified().await,
-                    Next::End => break,
+                    Mode::Blocking => match Arc::clone(&self).call_on_thread(handler, told).await {
+                        Some(back) => handler = back,
+                        None => return,
+                    },
                 }
             }
             // What the handler holds is let go before the end is told.
-            drop(handler);
+            self.discard(Some(handler));
             drop(ended);
         }
+    }
+
+    /// The next thing to tell; `None` at the end. For one caller at a time.
+    pub(super) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Told>> {
+        // Registered before looking, so that what comes in between is not missed.
+        self.wake.register(context.waker());
+        match self.next() {
+            Next::Tell(told) => Poll::Ready(Some(told)),
+            Next::Wait => Poll::Pending,
+            Next::End => Poll::Ready(None),
+        }
+    }
+
+    /// Says that nothing more will be told.
+    pub(super) fn end(&self) {
+        self.stage.send_modify(|stage| {
+            let synced = matches!(stage, Stage::Synced | Stage::Ended { synced: true });
+            *stage = Stage::Ended { synced };
+        });
     }
 
     fn next(&self) -> Next {
@@ -152,27 +297,57 @@ impl Listener {
         if outbox.initial_is_told() && *self.stage.borrow() == Stage::Initial {
             self.stage.send_replace(Stage::Synced);
         }
-        match closing {
+        let next = match closing {
             Closing::Now => Next::End,
             _ => match outbox.pop() {
                 Some(told) => Next::Tell(told),
                 None if *closing == Closing::Drained && outbox.is_empty() => Next::End,
                 None => Next::Wait,
             },
+        };
+        drop(state);
+        match &next {
+            Next::Tell(Told::Lagged { skipped }) => {
+                self.tally.skipped.fetch_add(*skipped, Ordering::Relaxed);
+            }
+            Next::Tell(_) => drop(self.tally.told.fetch_add(1, Ordering::Relaxed)),
+            Next::Wait | Next::End => {}
         }
+        next
     }
 
-    fn end(&self) {
-        self.stage.send_modify(|stage| {
-            let synced = matches!(stage, Stage::Synced | Stage::Ended { synced: true });
-            *stage = Stage::Ended { synced };
-        });
+    /// Calls the handler on a thread that may block, until there is nothing to tell. Gives the handler back, unless the runtime is
+    /// going down.
+    async fn call_on_thread(self: Arc<Self>, mut handler: Handler, told: Told) -> Option<Handler> {
+        let calls = move || {
+            self.call(&mut handler, told);
+            while let Next::Tell(told) = self.next() {
+                self.call(&mut handler, told);
+            }
+            handler
+        };
+        tokio::task::spawn_blocking(calls).await.ok()
     }
 
     fn call(&self, handler: &mut Handler, told: Told) {
-        if catch_unwind(AssertUnwindSafe(|| handler(told))).is_err() {
-            self.panics.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(handler = &*self.name, "handler panicked; it goes on with the next event");
+        let before = CALLING.replace(Some(std::ptr::from_ref(self)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| handler(told)));
+        CALLING.set(before);
+        if outcome.is_err() {
+            self.tally.panics.fetch_add(1, Ordering::Relaxed);
+            let handler = Arc::clone(&self.options.name);
+            self.problems.report(&Problem::HandlerPanicked { handler });
+        }
+    }
+
+    fn note_time(&self, took: Duration) {
+        if took >= SLOW {
+            let times = self.tally.slow.fetch_add(1, Ordering::Relaxed) + 1;
+            // One that is always slow is told of less and less often; all its calls are counted.
+            if times.is_power_of_two() {
+                let handler = Arc::clone(&self.options.name);
+                self.problems.report(&Problem::HandlerSlow { handler, took });
+            }
         }
     }
 

@@ -1,9 +1,29 @@
 //! What an informer can be told before it starts.
+//!
+//! Every setting may be left open: then a factory's own counts, and behind that the default. So one value of this type serves as the
+//! settings of a factory, of a kind in it, and of an informer that stands alone.
 
-use informer_core::reflector::{BackoffConfig, Config, WatchListPolicy};
-use informer_core::wire::{Limits, TypeMeta};
-use informer_core::{FieldSelector, LabelSelector, Retention, Scope};
+mod apply;
+
+pub(crate) use apply::Selection;
+
+use crate::problem::{Hook, Problem};
+use crate::resource::ResourceType;
+use crate::source::{BoxError, Parameters, Source};
+use informer_core::reflector::{BackoffConfig, WatchListPolicy};
+use informer_core::{
+    FieldSelector, LabelSelector, OnTransformError, Projection, ProjectionError, Retention, Transform,
+};
+use kube::Resource;
+use kube::core::DynamicObject;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// Changes the parameters of lists and watches.
+type Tweak = Arc<dyn Fn(&mut Parameters) + Send + Sync>;
 
 /// The settings of an informer. The defaults suit a production cluster: everything of the kind, in all namespaces.
 ///
@@ -13,54 +33,141 @@ use std::time::Duration;
 /// let options = Options::default().namespace("shop").labels("app=web,tier!=cache".parse::<LabelSelector>()?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 #[must_use]
 pub struct Options {
-    pub(super) namespace: Option<String>,
-    pub(super) labels: LabelSelector,
-    pub(super) fields: FieldSelector,
-    pub(super) headers_deadline: Option<Duration>,
-    retention: Retention,
-    watch_list: WatchListPolicy,
+    namespaces: Option<Vec<String>>,
+    labels: Option<LabelSelector>,
+    fields: Option<FieldSelector>,
+    resync: Option<Duration>,
+    tweak: Option<Tweak>,
+    source: Option<Arc<dyn Source>>,
+    retention: Option<Retention>,
+    watch_list: Option<WatchListPolicy>,
     page_size: Option<u32>,
+    relist_every: Option<Duration>,
     object_limit: Option<usize>,
+    headers_deadline: Option<Duration>,
     backoff: Option<BackoffConfig>,
+    on_error: Option<Hook>,
+    projection: Option<(Projection, Paths)>,
+    transform: Option<KindTransform>,
+    on_transform_error: Option<OnTransformError>,
+}
+
+/// What is left out of objects, as it was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Paths {
+    Dropped(Vec<String>),
+    Kept(Vec<String>),
+}
+
+impl Paths {
+    fn projection(&self) -> Result<Projection, ProjectionError> {
+        match self {
+            Self::Dropped(paths) => Projection::drop(paths),
+            Self::Kept(paths) => Projection::keep(paths),
+        }
+    }
+}
+
+/// A transform, and what it is for; none means everything.
+#[derive(Clone)]
+struct KindTransform {
+    kind: Option<ResourceType>,
+    transform: Transform,
 }
 
 impl Options {
     /// One namespace only; an empty name means all of them.
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Some(namespace.into()).filter(|namespace| !namespace.is_empty());
+    pub fn namespace(self, namespace: impl Into<String>) -> Self {
+        self.namespaces([namespace])
+    }
+
+    /// These namespaces, each with a watch of its own, together in one cache. None means all.
+    pub fn namespaces<S: Into<String>>(mut self, namespaces: impl IntoIterator<Item = S>) -> Self {
+        let mut names: Vec<String> = namespaces.into_iter().map(Into::into).collect();
+        names.sort_unstable();
+        names.dedup();
+        // An empty name is how the API spells all of them.
+        if names.iter().any(String::is_empty) {
+            names.clear();
+        }
+        self.namespaces = Some(names);
         self
+    }
+
+    /// All namespaces, also where the factory says otherwise.
+    pub fn all_namespaces(self) -> Self {
+        self.namespaces([""])
     }
 
     /// Only objects whose labels match; the server filters.
     pub fn labels(mut self, labels: LabelSelector) -> Self {
-        self.labels = labels;
+        self.labels = Some(labels);
         self
     }
 
     /// Only objects whose fields match; the server filters, and knows few fields of each kind.
     pub fn fields(mut self, fields: FieldSelector) -> Self {
-        self.fields = fields;
+        self.fields = Some(fields);
+        self
+    }
+
+    /// How often handlers are told everything again, unless they say otherwise themselves. Off by default; zero means off.
+    ///
+    /// A resync tells what is in the cache and asks the server nothing. It is for handlers that want to look at every object now and then,
+    /// not for getting lost events back: none are lost.
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.resync = Some(period);
+        self
+    }
+
+    /// Changes the parameters of every list and watch: adds some for servers that know them, or puts another selector in place. It is
+    /// called once, when the informer is made, since what is followed must be what was read. What the informer itself depends
+    /// on (`watch`, `resourceVersion`, `limit`…) cannot be changed.
+    ///
+    /// ```
+    /// use informer::Options;
+    ///
+    /// let options = Options::default().parameters(|parameters| parameters.set("shardSelector", "shardRange(…)"));
+    /// ```
+    pub fn parameters(mut self, tweak: impl Fn(&mut Parameters) + Send + Sync + 'static) -> Self {
+        self.tweak = Some(Arc::new(tweak));
+        self
+    }
+
+    /// Gets lists and watches from elsewhere. What it selects is then its own business: namespaces, selectors and parameters of the
+    /// options are not used. It belongs to one kind: a factory does not take it from its own options, only from
+    /// [`configure`](crate::SharedInformerFactory::configure).
+    pub fn source(mut self, source: impl Source) -> Self {
+        self.source = Some(Arc::new(source));
         self
     }
 
     /// What the cache keeps of each object.
     pub fn retention(mut self, retention: Retention) -> Self {
-        self.retention = retention;
+        self.retention = Some(retention);
         self
     }
 
     /// Whether the initial set is streamed.
     pub fn watch_list(mut self, policy: WatchListPolicy) -> Self {
-        self.watch_list = policy;
+        self.watch_list = Some(policy);
         self
     }
 
     /// Items per page, for every list.
     pub fn page_size(mut self, items: u32) -> Self {
         self.page_size = Some(items);
+        self
+    }
+
+    /// How often the cache is compared with what the server has at the same version. Differences are told as events, put right,
+    /// counted and reported: there should be none. While it lists, the watch pauses and the state is stale. Off by default; zero means
+    /// off, less than a minute means a minute, and up to a tenth is added so that not all informers do it at once.
+    pub fn relist_every(mut self, period: Duration) -> Self {
+        self.relist_every = Some(period);
         self
     }
 
@@ -82,20 +189,121 @@ impl Options {
         self
     }
 
-    pub(super) fn scope(&self) -> Scope {
-        self.namespace.as_deref().map_or(Scope::All, Scope::namespace)
+    /// Is called with the resource and every problem, whatever its class; errors inside a watch stream too. It must not block.
+    ///
+    /// ```
+    /// use informer::{Options, Trouble};
+    ///
+    /// let options = Options::default().on_error(|resource, problem| {
+    ///     if problem.trouble() == Some(Trouble::Forbidden) {
+    ///         eprintln!("{resource}: check the role binding ({problem})");
+    ///     }
+    /// });
+    /// ```
+    pub fn on_error(mut self, hook: impl Fn(&str, &Problem) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(Arc::new(hook));
+        self
     }
 
-    pub(super) fn config(&self, types: TypeMeta) -> Config {
-        let mut config = Config::new(types, self.scope());
-        config.retention = self.retention;
-        config.watch_list = self.watch_list;
-        config.page_size = self.page_size;
-        config.limits = self.object_limit.map_or_else(Limits::default, Limits::new);
-        config.backoff = self.backoff.unwrap_or_default();
-        if let Some(deadline) = self.headers_deadline {
-            config.answer_deadline = config.answer_deadline.max(deadline.saturating_mul(2));
-        }
-        config
+    /// Leaves parts of every object out while it is read, by path: they cost neither memory nor decoding. What is left out must be
+    /// optional for the type, or `typed()` fails. Replaces an earlier [`Options::keep_fields`].
+    ///
+    /// ```
+    /// use informer::Options;
+    ///
+    /// let options = Options::default()
+    ///     .drop_fields(["status", "metadata.annotations['kubectl.kubernetes.io/last-applied-configuration']"])?;
+    /// # Ok::<(), informer::ProjectionError>(())
+    /// ```
+    pub fn drop_fields<S: AsRef<str>>(
+        mut self,
+        paths: impl IntoIterator<Item = S>,
+    ) -> Result<Self, ProjectionError> {
+        let paths = Paths::Dropped(paths.into_iter().map(|path| path.as_ref().to_owned()).collect());
+        self.projection = Some((paths.projection()?, paths));
+        Ok(self)
+    }
+
+    /// Keeps nothing of an object but these parts, its identity, labels and owners. Replaces an earlier [`Options::drop_fields`].
+    pub fn keep_fields<S: AsRef<str>>(
+        mut self,
+        paths: impl IntoIterator<Item = S>,
+    ) -> Result<Self, ProjectionError> {
+        let paths = Paths::Kept(paths.into_iter().map(|path| path.as_ref().to_owned()).collect());
+        self.projection = Some((paths.projection()?, paths));
+        Ok(self)
+    }
+
+    /// Changes every object before it is cached, exactly once each time it is received. It must not change namespace, name, uid or
+    /// version. It is applied to whole objects of its own kind and version only, also where the options are those of a whole factory, or of
+    /// another kind.
+    ///
+    /// This decodes and encodes every object: where leaving parts out is enough, [`Options::drop_fields`] is far cheaper. The same object
+    /// should always become the same bytes: one with a `HashMap` in it does not, and is told as changed by every relist. The text
+    /// of an error is logged.
+    ///
+    /// ```
+    /// use informer::Options;
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// let options = Options::default().transform(|pod: &mut Pod| {
+    ///     pod.status = None;
+    ///     Ok(())
+    /// });
+    /// ```
+    pub fn transform<K>(self, change: impl Fn(&mut K) -> Result<(), BoxError> + Send + Sync + 'static) -> Self
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Serialize,
+    {
+        self.transforming(Some(ResourceType::of::<K>(&())), change)
+    }
+
+    /// The same for objects of any kind.
+    pub fn transform_dynamic(
+        self,
+        change: impl Fn(&mut DynamicObject) -> Result<(), BoxError> + Send + Sync + 'static,
+    ) -> Self {
+        self.transforming(None, change)
+    }
+
+    fn transforming<K: DeserializeOwned + Serialize>(
+        mut self,
+        kind: Option<ResourceType>,
+        change: impl Fn(&mut K) -> Result<(), BoxError> + Send + Sync + 'static,
+    ) -> Self {
+        let transform = Transform::new(move |entry| {
+            let decode = |error: serde_json::Error| place("does not decode", &error);
+            let mut object: K = serde_json::from_slice(entry.bytes()).map_err(decode)?;
+            change(&mut object).map_err(|error| error.to_string().into_boxed_str())?;
+            serde_json::to_vec(&object).map_err(|error| place("does not encode", &error))
+        });
+        self.transform = Some(KindTransform { kind, transform });
+        self
+    }
+
+    /// What becomes of an object whose transform fails. It is kept as received, unless it is a Secret: of that, only the metadata.
+    pub fn on_transform_error(mut self, choice: OnTransformError) -> Self {
+        self.on_transform_error = Some(choice);
+        self
+    }
+}
+
+/// Where something went wrong. What the decoder says may quote the object.
+fn place(what: &str, error: &serde_json::Error) -> Box<str> {
+    format!("it {what} at column {}", error.column()).into()
+}
+
+/// What was set; functions are only named.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("selection", &self.selection())
+            .field("resync", &self.resync)
+            .field("retention", &self.retention)
+            .field("watch_list", &self.watch_list)
+            .field("page_size", &self.page_size)
+            .field("relist_every", &self.relist_every)
+            .field("source", &self.source.is_some())
+            .finish_non_exhaustive()
     }
 }

@@ -3,15 +3,18 @@
 //! It applies a batch, the store publishes it, then the changes go to every listener's outbox (C4). Listeners and indexes are added
 //! between two batches, so that each sees a clean cut: the state before, then every change after (C6).
 
-use super::listener::{Handler, Listener};
+use super::listener::Listener;
+use crate::clock::{Clock, sleep_until};
+use crate::problem::{Problem, Problems};
 use crate::queue::Queue;
 use crate::status::StatusCell;
-use informer_core::{BuiltIndex, Change, Scope, StoreReader, StoreWriter};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use informer_core::{BuiltIndex, Change, ListenerId, Moment, Scope, StoreReader, StoreWriter};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 /// How many deltas are applied and published at a time.
 const BATCH: usize = 256;
@@ -20,7 +23,7 @@ const RELEASE_EVERY: Duration = Duration::from_secs(1);
 
 /// What an informer's handles ask of the pump.
 pub(super) enum Command {
-    AddListener(Arc<Listener>, Handler),
+    AddListener(Arc<Listener>),
     RemoveListener(Arc<Listener>),
     InstallIndex(Box<BuiltIndex>),
 }
@@ -28,11 +31,13 @@ pub(super) enum Command {
 pub(super) struct Pump {
     pub(super) writer: StoreWriter,
     pub(super) reader: StoreReader,
-    pub(super) scope: Scope,
+    pub(super) scopes: Vec<Scope>,
     pub(super) queue: Arc<Queue>,
     pub(super) status: Arc<StatusCell>,
     pub(super) commands: mpsc::UnboundedReceiver<Command>,
     pub(super) stop: watch::Sender<bool>,
+    pub(super) clock: Clock,
+    pub(super) problems: Problems,
 }
 
 /// However the pump ends: the driver has nobody to work for, ends too, and everybody can see it (C9).
@@ -41,19 +46,15 @@ impl Drop for Pump {
         self.stop.send_replace(true);
         self.queue.close();
         self.commands.close();
-        while let Ok(command) = self.commands.try_recv() {
-            if let Command::AddListener(listener, handler) = command {
-                listener.close(false);
-                discard(handler);
+        loop {
+            match self.commands.try_recv() {
+                Ok(Command::AddListener(listener)) => drop(listener.close(false)),
+                Ok(_) => {}
+                // Somebody is in the middle of sending.
+                Err(TryRecvError::Empty) => std::thread::yield_now(),
+                Err(TryRecvError::Disconnected) => break,
             }
         }
-    }
-}
-
-/// Lets a handler go that is never called. What it holds may panic when dropped; that is its own affair (C9).
-fn discard(handler: Handler) {
-    if catch_unwind(AssertUnwindSafe(|| drop(handler))).is_err() {
-        tracing::error!("a handler panicked while it was dropped");
     }
 }
 
@@ -65,6 +66,27 @@ struct Listeners {
     synced: bool,
 }
 
+/// Whatever ends the pump, nobody waits for what it would have told; what it has told can still be taken.
+impl Drop for Listeners {
+    fn drop(&mut self) {
+        for listener in &self.told {
+            listener.abandon();
+        }
+    }
+}
+
+impl Listeners {
+    /// When the next resync is due.
+    fn next_resync(&self) -> Option<Moment> {
+        self.told.iter().filter_map(|listener| listener.next_resync()).min()
+    }
+
+    /// Whose resync is due now.
+    fn due(&self, now: Moment) -> Arc<[ListenerId]> {
+        self.told.iter().filter(|listener| listener.takes_resync(now)).map(|listener| listener.id).collect()
+    }
+}
+
 impl Pump {
     /// Runs until the queue is closed and empty, then lets the listeners tell what they still have. To end that
     /// early, close the listeners.
@@ -74,15 +96,17 @@ impl Pump {
         // Whether somebody still holds an old state, whose memory is then to be let go when nothing else happens.
         let mut held = false;
         loop {
+            let resync_at = listeners.next_resync().map(|at| self.clock.instant(at));
             tokio::select! {
                 biased;
                 command = self.commands.recv(), if open => match command {
                     Some(command) => self.obey(command, &mut listeners),
                     None => open = false,
                 },
+                () = sleep_until(resync_at) => self.queue.resync(listeners.due(self.clock.now())),
                 batch = self.queue.pop(BATCH) => match batch {
-                    Some(batch) => {
-                        self.apply(batch, &mut listeners);
+                    Some((lane, batch)) => {
+                        self.apply(lane, batch, &mut listeners);
                         held = self.writer.release();
                         // A stream that never pauses must not keep the commands waiting.
                         tokio::task::consume_budget().await;
@@ -102,14 +126,21 @@ impl Pump {
         while listeners.tasks.join_next().await.is_some() {}
     }
 
-    fn apply(&mut self, batch: informer_core::Batch, listeners: &mut Listeners) {
+    fn apply(&mut self, lane: usize, batch: informer_core::Batch, listeners: &mut Listeners) {
         let (initial, end) = (batch.initial, batch.end());
-        let applied = self.writer.apply(&self.scope, batch.deltas);
-        self.status.count_applied(&applied);
+        let Some(scope) = self.scopes.get(lane) else { return };
+        let applied = self.writer.apply(scope, batch.deltas);
+        self.status.note_applied(&applied, &self.reader.snapshot(), self.clock.now());
+        if applied.index_panics > 0 {
+            self.problems.report(&Problem::IndexPanicked { calls: applied.index_panics });
+        }
+        if applied.drift > 0 {
+            self.problems.report(&Problem::Drift { changes: applied.drift });
+        }
         for listener in &listeners.told {
             listener.tell(&applied.changes, initial);
         }
-        if self.queue.applied(end) && !listeners.synced {
+        if self.queue.applied(lane, end) && !listeners.synced {
             listeners.synced = true;
             // The informer first: a handler is never synced before its informer is.
             self.status.set_synced();
@@ -124,8 +155,8 @@ impl Pump {
     fn obey(&mut self, command: Command, listeners: &mut Listeners) {
         match command {
             // Removed before it was added: it is never called.
-            Command::AddListener(listener, handler) if !listener.begin() => discard(handler),
-            Command::AddListener(listener, handler) => {
+            Command::AddListener(listener) if !listener.begin() => {}
+            Command::AddListener(listener) => {
                 let present = self.reader.snapshot();
                 let initial: Vec<Change> =
                     present.list().map(|entry| Change::Added(Arc::clone(entry))).collect();
@@ -133,7 +164,9 @@ impl Pump {
                 if listeners.synced {
                     listener.end_initial();
                 }
-                listeners.tasks.spawn(Arc::clone(&listener).run(handler));
+                if let Some(handler) = listener.take_handler() {
+                    listeners.tasks.spawn(Arc::clone(&listener).run(handler).in_current_span());
+                }
                 listeners.told.push(listener);
             }
             Command::RemoveListener(listener) => {

@@ -1,22 +1,27 @@
 //! The handle of a handler: as long as it lives, the handler is called.
 
-use super::listener::{Listener, Stage};
-use super::pump::Command;
+use super::engine::{DetachedListener, Engine};
+use super::listener::{Handler as ListenerHandler, Listener, ListenerOptions, Stage};
 use std::fmt;
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-/// Keeps a handler registered. Dropping it removes the handler; [`Registration::detach`] leaves it for the informer's life.
+/// Keeps a handler registered, and its informer alive. Dropping it removes the handler.
+///
+/// [`Registration::detach`] gives it up without removing the handler.
 #[must_use = "dropping a registration removes its handler; detach() keeps it"]
 pub struct Registration {
-    /// `None` once detached.
+    engine: Arc<Engine>,
+    /// `None` once removed or detached.
     listener: Option<Arc<Listener>>,
-    commands: mpsc::UnboundedSender<Command>,
 }
 
 impl Registration {
-    pub(super) fn new(listener: Arc<Listener>, commands: mpsc::UnboundedSender<Command>) -> Self {
-        Self { listener: Some(listener), commands }
+    /// Adds a handler to an informer.
+    pub(crate) fn add(engine: Arc<Engine>, options: ListenerOptions, handler: ListenerHandler) -> Self {
+        let listener = engine.listen(options, Some(handler));
+        Self { engine, listener: Some(listener) }
     }
 
     /// Waits until the handler has returned from every event of the initial set; `false` if that will never be.
@@ -27,48 +32,62 @@ impl Registration {
         reached.is_ok_and(|stage| matches!(*stage, Stage::Synced | Stage::Ended { synced: true }))
     }
 
+    /// Whether the handler has returned from every event of the initial set.
+    pub fn is_synced(&self) -> bool {
+        let stage = self.listener.as_ref().map(|listener| *listener.stage().borrow());
+        matches!(stage, Some(Stage::Synced | Stage::Ended { synced: true }))
+    }
+
     /// Removes the handler. When this returns, the handler is not running and is never called again.
+    ///
+    /// From inside the handler's own call it returns at once: the call in progress is then the last one.
     pub async fn remove(mut self) {
         let Some(listener) = self.listener.take() else { return };
-        if self.end(&listener) {
+        if self.engine.unlisten(&listener) && !listener.is_calling() {
             let _ = listener.stage().wait_for(|stage| matches!(stage, Stage::Ended { .. })).await;
         }
     }
 
-    /// Leaves the handler registered for as long as the informer lives.
+    /// Leaves the handler registered: for as long as the factory lives that its informer came from, which keeps the informer alive too.
+    /// Without a factory, for as long as the informer lives.
+    ///
+    /// Beware of circles: a handler that holds a handle of its own informer (a lister, say) keeps it alive. With a registration, or a
+    /// factory to detach to, that ends with those; detached from an informer that stands alone it ends only with
+    /// [`SharedInformer::shutdown`](crate::SharedInformer::shutdown). A detached handler that holds its own factory ends only with the factory's.
     pub fn detach(mut self) {
-        self.listener = None;
+        let Some(listener) = self.listener.take() else { return };
+        if let Some(keeper) = self.engine.keeper.get().and_then(std::sync::Weak::upgrade) {
+            keeper.keep(Arc::clone(&self.engine), DetachedListener(listener));
+        }
     }
 
-    /// How many objects the handler has still to be told about.
+    /// How many objects the handler has still to be told about; of a handler that wants every state, how many states.
     pub fn pending(&self) -> usize {
-        self.listener.as_ref().map_or(0, |listener| listener.pending())
+        self.listener.as_ref().map_or(0, |listener| listener.lag().0)
+    }
+
+    /// For how long the oldest of them has been waiting; `None` if there is none.
+    pub fn oldest_pending(&self) -> Option<Duration> {
+        self.listener.as_ref().and_then(|listener| listener.lag().1)
     }
 
     /// How often the handler panicked.
     pub fn panics(&self) -> u64 {
-        self.listener.as_ref().map_or(0, |listener| listener.panics())
-    }
-
-    /// Returns whether there is a task whose end can be waited for.
-    fn end(&self, listener: &Arc<Listener>) -> bool {
-        // A pump that has ended has no listeners any more.
-        let _ = self.commands.send(Command::RemoveListener(Arc::clone(listener)));
-        listener.close(false)
+        self.listener.as_ref().map_or(0, |listener| listener.tally.panics.load(Ordering::Relaxed))
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
         if let Some(listener) = self.listener.take() {
-            self.end(&listener);
+            self.engine.unlisten(&listener);
         }
     }
 }
 
 impl fmt::Debug for Registration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.listener.as_ref().map_or("detached", |listener| &*listener.name);
+        let name = self.listener.as_ref().map_or("detached", |listener| &*listener.options.name);
         write!(f, "registration of {name}")
     }
 }

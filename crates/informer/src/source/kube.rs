@@ -28,6 +28,53 @@ const WATCH_HEADERS: Duration = Duration::from_secs(30);
 /// takes longer than the deadline, fail every time.
 const LIST_HEADERS: Duration = Duration::from_secs(70);
 
+/// The forms in which a server sends metadata alone.
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+/// Parameters on which what is read depends; they are set by whoever reads, and by nobody else.
+const RESERVED: &[&str] = &[
+    "allowWatchBookmarks",
+    "continue",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+    "watch",
+];
+
+/// The parameters of lists and watches that may be changed: the selectors, and whatever else a server understands. An empty value
+/// counts as none; what the informer itself sets (`watch`, `resourceVersion`, `limit`…) is not taken from here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    /// The value of a parameter.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
+    /// Sets a parameter, in place of whatever it was.
+    pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        let name = name.into();
+        self.remove(&name);
+        self.0.push((name, value.into()));
+    }
+
+    /// Takes a parameter away.
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|(known, _)| known != name);
+    }
+}
+
+/// The form in which a body is asked for.
+#[derive(Clone, Copy)]
+struct Form {
+    accept: &'static str,
+    encoding: &'static str,
+}
+
 /// Lists and watches one collection of a Kubernetes API server.
 ///
 /// It does not retry. A client built with `kube::Client::try_from` does, inside, and for watches too (429, 503 and 504,
@@ -36,10 +83,10 @@ const LIST_HEADERS: Duration = Duration::from_secs(70);
 pub struct KubeSource {
     client: kube::Client,
     url_path: String,
-    labels: Option<String>,
-    fields: Option<String>,
+    parameters: Parameters,
     headers_deadline: Option<Duration>,
     compress_lists: bool,
+    metadata_only: bool,
 }
 
 impl KubeSource {
@@ -48,23 +95,23 @@ impl KubeSource {
         Self {
             client,
             url_path: url_path.into(),
-            labels: None,
-            fields: None,
+            parameters: Parameters::default(),
             headers_deadline: None,
             compress_lists: false,
+            metadata_only: false,
         }
     }
 
     /// Only objects that this label selector matches; an empty one matches all.
     #[must_use]
     pub fn labels(self, selector: impl Into<String>) -> Self {
-        Self { labels: Some(selector.into()).filter(|text| !text.is_empty()), ..self }
+        self.parameters(|parameters| parameters.set("labelSelector", selector))
     }
 
     /// Only objects that this field selector matches; an empty one matches all.
     #[must_use]
     pub fn fields(self, selector: impl Into<String>) -> Self {
-        Self { fields: Some(selector.into()).filter(|text| !text.is_empty()), ..self }
+        self.parameters(|parameters| parameters.set("fieldSelector", selector))
     }
 
     /// How long a request may take until its response headers are in, connecting included.
@@ -81,9 +128,23 @@ impl KubeSource {
         Self { compress_lists: compress, ..self }
     }
 
-    fn get(&self, query: Vec<(&'static str, String)>, encoding: &'static str, deadline: Duration) -> Answer {
+    /// Whether only the metadata of the objects is asked for, as `PartialObjectMetadata`.
+    #[must_use]
+    pub fn metadata_only(self, metadata_only: bool) -> Self {
+        Self { metadata_only, ..self }
+    }
+
+    /// Changes the parameters of all its requests. They are the same for every list and watch: if they changed between two of them, what was
+    /// read before would not be what is followed now.
+    #[must_use]
+    pub fn parameters(mut self, change: impl FnOnce(&mut Parameters)) -> Self {
+        change(&mut self.parameters);
+        self
+    }
+
+    fn get(&self, query: &[(&'static str, String)], form: Form, deadline: Duration) -> Answer {
         let client = self.client.clone();
-        let request = self.request(query, encoding);
+        let request = self.request(query, form);
         let after = self.headers_deadline.unwrap_or(deadline);
         async move {
             let sent = client.send(request?);
@@ -95,21 +156,21 @@ impl KubeSource {
 
     fn request(
         &self,
-        query: Vec<(&'static str, String)>,
-        encoding: &'static str,
+        query: &[(&'static str, String)],
+        form: Form,
     ) -> Result<http::Request<Body>, SourceError> {
         let invalid = |source| SourceError::Request { path: self.url_path.clone(), source };
         // A namespace that carries one of these would quietly address another resource.
         if self.url_path.contains(['?', '#']) {
             return Err(invalid("a path must hold neither '?' nor '#'".into()));
         }
+        let free = self.parameters.0.iter();
+        let free = free.filter(|(name, value)| !RESERVED.contains(&&**name) && !value.is_empty());
         let mut pairs = form_urlencoded::Serializer::new(String::new());
-        pairs.extend_pairs(query);
-        pairs.extend_pairs(self.labels.iter().map(|text| ("labelSelector", text)));
-        pairs.extend_pairs(self.fields.iter().map(|text| ("fieldSelector", text)));
+        pairs.extend_pairs(query).extend_pairs(free);
         http::Request::get(format!("{}?{}", self.url_path, pairs.finish()))
-            .header(ACCEPT, "application/json")
-            .header(ACCEPT_ENCODING, encoding)
+            .header(ACCEPT, form.accept)
+            .header(ACCEPT_ENCODING, form.encoding)
             .body(Body::empty())
             .map_err(|error| invalid(error.into()))
     }
@@ -118,11 +179,13 @@ impl KubeSource {
 impl Source for KubeSource {
     fn list(&self, request: ListRequest) -> Answer {
         let encoding = if self.compress_lists { "gzip" } else { "identity" };
-        self.get(request.query(), encoding, LIST_HEADERS)
+        let accept = if self.metadata_only { METADATA_LIST } else { "application/json" };
+        self.get(&request.query(), Form { accept, encoding }, LIST_HEADERS)
     }
 
     fn watch(&self, request: WatchRequest) -> Answer {
-        self.get(request.query(), "identity", WATCH_HEADERS)
+        let accept = if self.metadata_only { METADATA } else { "application/json" };
+        self.get(&request.query(), Form { accept, encoding: "identity" }, WATCH_HEADERS)
     }
 }
 
@@ -130,10 +193,10 @@ impl fmt::Debug for KubeSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KubeSource")
             .field("url_path", &self.url_path)
-            .field("labels", &self.labels)
-            .field("fields", &self.fields)
+            .field("parameters", &self.parameters)
             .field("headers_deadline", &self.headers_deadline)
             .field("compress_lists", &self.compress_lists)
+            .field("metadata_only", &self.metadata_only)
             .finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@
 mod gzip;
 mod kube;
 
-pub use self::kube::KubeSource;
+pub use self::kube::{KubeSource, Parameters};
 
 pub use bytes::Bytes;
 pub use futures::stream::Stream;

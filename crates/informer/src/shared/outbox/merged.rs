@@ -1,19 +1,19 @@
-//! What one handler has still to be told: at most one transition per key (C8).
+//! At most one pending transition per key (C8).
 //!
 //! A handler that falls behind gets fewer, larger steps, never a wrong one: what is pending leads from what this handler last saw to what is
 //! there now. Nothing is told about an object that came and went in between. A deletion and the re-creation after it keep a place
 //! each, so that the deletions of a relist stay in front. Pure: the listener's task drives it.
 
 use crate::event::{Cause, Told};
-use informer_core::{Change, Entry, Key};
+use informer_core::{Change, Entry, Key, Moment};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Pending steps, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
-    /// The places of the steps, by ascending number. May hold places whose step is settled; those are skipped.
-    order: VecDeque<(u64, Key)>,
+pub(in crate::shared) struct Merged {
+    /// The places of the steps, by ascending number, with the time each was taken. May hold places whose step is settled; those are skipped.
+    order: VecDeque<(u64, Moment, Key)>,
     /// What is pending for each key. Invariant: every step's number stands in `order`; no key is here without a step.
     pending: HashMap<Key, Steps>,
     /// How many steps are pending.
@@ -49,21 +49,21 @@ struct Here {
     cause: Cause,
 }
 
-impl Outbox {
+impl Merged {
     /// Takes in a change. `initial` says that it belongs to the set that was there before the handler began.
-    pub(super) fn add(&mut self, change: &Change, initial: bool) {
+    pub(super) fn add(&mut self, change: &Change, initial: bool, now: Moment) {
         match change {
-            Change::Added(entry) => self.add_here(None, entry, initial, Cause::Change),
-            Change::Updated { old, new } => self.add_here(Some(old), new, false, Cause::Change),
-            Change::Deleted { last, observed } => self.add_gone(last, *observed),
-            Change::Resync { objects, .. } => {
-                for entry in objects.list() {
-                    // What is pending will be told anyway, and is newer.
-                    if !self.pending.contains_key(entry.key()) {
-                        self.add_here(Some(entry), entry, false, Cause::Resync);
-                    }
-                }
-            }
+            Change::Added(entry) => self.add_here(None, entry, initial, Cause::Change, now),
+            Change::Updated { old, new } => self.add_here(Some(old), new, false, Cause::Change, now),
+            Change::Deleted { last, observed } => self.add_gone(last, *observed, now),
+            Change::Resync { .. } => {}
+        }
+    }
+
+    /// Takes in an object that is to be told again. What is pending will be told anyway, and is newer.
+    pub(super) fn add_again(&mut self, entry: &Arc<Entry>, now: Moment) {
+        if !self.pending.contains_key(entry.key()) {
+            self.add_here(Some(entry), entry, false, Cause::Resync, now);
         }
     }
 
@@ -75,7 +75,7 @@ impl Outbox {
     /// The next thing to tell.
     pub(super) fn pop(&mut self) -> Option<Told> {
         loop {
-            let Some((number, key)) = self.order.pop_front() else {
+            let Some((number, _, key)) = self.order.pop_front() else {
                 self.let_go();
                 return None;
             };
@@ -93,14 +93,20 @@ impl Outbox {
 
     /// Whether the initial set is known and nothing of it is left.
     pub(super) fn initial_is_told(&mut self) -> bool {
-        while let Some((number, key)) = self.order.front() {
-            if self.is_pending(*number, key) {
-                break;
-            }
-            self.order.pop_front();
-        }
-        let oldest = self.order.front().map(|(number, _)| *number);
+        self.clear_front();
+        let oldest = self.order.front().map(|(number, ..)| *number);
         self.initial_end.is_some_and(|end| oldest.is_none_or(|oldest| oldest > end))
+    }
+
+    /// When the oldest pending step was taken in.
+    pub(super) fn oldest(&mut self) -> Option<Moment> {
+        self.clear_front();
+        self.order.front().map(|(_, at, _)| *at)
+    }
+
+    /// How many steps are pending.
+    pub(super) fn steps(&self) -> usize {
+        self.steps
     }
 
     /// How many keys have something pending.
@@ -112,7 +118,14 @@ impl Outbox {
         self.pending.is_empty()
     }
 
-    fn add_here(&mut self, before: Option<&Arc<Entry>>, after: &Arc<Entry>, initial: bool, cause: Cause) {
+    fn add_here(
+        &mut self,
+        before: Option<&Arc<Entry>>,
+        after: &Arc<Entry>,
+        initial: bool,
+        cause: Cause,
+        now: Moment,
+    ) {
         let steps = self.pending.entry(after.key().clone()).or_default();
         if let Some(here) = &mut steps.here {
             here.after = Arc::clone(after);
@@ -123,10 +136,10 @@ impl Outbox {
         let number = self.last_number;
         steps.here = Some(Here { number, before: before.cloned(), after: Arc::clone(after), initial, cause });
         self.steps += 1;
-        self.place(number, after.key());
+        self.place(number, after.key(), now);
     }
 
-    fn add_gone(&mut self, last: &Arc<Entry>, observed: bool) {
+    fn add_gone(&mut self, last: &Arc<Entry>, observed: bool, now: Moment) {
         let key = last.key();
         let steps = self.pending.entry(key.clone()).or_default();
         match steps.here.take() {
@@ -143,17 +156,17 @@ impl Outbox {
                 let number = self.last_number;
                 steps.gone = Some(Gone { number, last: Arc::clone(last), observed });
                 self.steps += 1;
-                self.place(number, key);
+                self.place(number, key, now);
             }
         }
     }
 
     /// Puts a new step at the end. Settled places are cleared away once they are the greater part.
-    fn place(&mut self, number: u64, key: &Key) {
-        self.order.push_back((number, key.clone()));
+    fn place(&mut self, number: u64, key: &Key, now: Moment) {
+        self.order.push_back((number, now, key.clone()));
         if self.order.len() > 2 * self.steps + 64 {
             let order = std::mem::take(&mut self.order);
-            self.order = order.into_iter().filter(|(number, key)| self.is_pending(*number, key)).collect();
+            self.order = order.into_iter().filter(|(number, _, key)| self.is_pending(*number, key)).collect();
         }
     }
 
@@ -164,6 +177,16 @@ impl Outbox {
         debug_assert!(self.pending.is_empty(), "every pending step has a place");
         self.order.shrink_to(USUAL);
         self.pending.shrink_to(USUAL);
+    }
+
+    /// Takes away places in front whose step is settled.
+    fn clear_front(&mut self) {
+        while let Some((number, _, key)) = self.order.front() {
+            if self.is_pending(*number, key) {
+                break;
+            }
+            self.order.pop_front();
+        }
     }
 
     fn is_pending(&self, number: u64, key: &Key) -> bool {
@@ -190,4 +213,5 @@ impl Steps {
 }
 
 #[cfg(test)]
+#[path = "merged_tests.rs"]
 mod tests;

@@ -1,0 +1,274 @@
+//! Which informers a factory has, with which options, and who keeps them alive.
+//!
+//! Invariants: at most one engine per kind, form and selection that is not stopping; what a view settled for a kind stays so for as long as
+//! the view lives, also when the engine itself comes and goes.
+
+use crate::resource::ResourceType;
+use crate::shared::{DetachedListener, Engine, Keeper, Options, Selection};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use tokio::runtime::Handle;
+
+/// A kind that was to be configured otherwise than it is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{resource}: another `{option}` is in use already (configure a kind before it is first asked for, and the same everywhere)"
+)]
+#[non_exhaustive]
+pub struct ConfigureError {
+    /// Which kind.
+    pub resource: Box<str>,
+    /// The option that differs.
+    pub option: &'static str,
+}
+
+/// What makes two calls get the same informer.
+type Identity = (ResourceType, Selection);
+
+/// One choice of objects: the defaults of its calls, and the kinds that were settled.
+pub(super) struct View {
+    /// What this view chooses from, if it was made from another.
+    parent: Option<Arc<View>>,
+    /// The settings of every kind that has none of its own; of a view that was made from another, only what it chooses.
+    defaults: Options,
+    /// The options of each kind that was configured or asked for.
+    settled: Mutex<BTreeMap<ResourceType, Options>>,
+}
+
+pub(super) struct Registry {
+    client: kube::Client,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    life: Life,
+    informers: BTreeMap<Identity, Informer>,
+    /// Informers that somebody stopped and that were replaced by another.
+    stopping: Vec<Weak<Engine>>,
+    /// Handlers without a registration, and their informers: they live as long as the factory.
+    detached: Vec<(Arc<Engine>, DetachedListener)>,
+}
+
+#[derive(Default, Clone)]
+enum Life {
+    #[default]
+    NotStarted,
+    /// On this runtime.
+    Started(Handle),
+    ShutDown,
+}
+
+struct Informer {
+    options: Options,
+    /// Its options were given by `configure`, and stay when it goes.
+    configured: bool,
+    living: Weak<Engine>,
+    /// Until the start the factory keeps it.
+    kept: Option<Arc<Engine>>,
+}
+
+impl View {
+    pub(super) fn new(defaults: Options) -> Self {
+        Self { parent: None, defaults, settled: Mutex::default() }
+    }
+
+    /// A view of another choice; in everything else, kinds are what they are in `parent`.
+    pub(super) fn choosing(parent: Arc<Self>, choice: Options) -> Self {
+        Self { parent: Some(parent), defaults: choice.selection_only(), settled: Mutex::default() }
+    }
+
+    /// Puts the options of a kind right.
+    fn resettle(&self, resource: &ResourceType, options: Options) -> Options {
+        self.lock().insert(resource.clone(), options.clone());
+        options
+    }
+
+    /// The options of a kind: those it has, or these from now on.
+    fn settle(&self, resource: &ResourceType, options: impl FnOnce() -> Options) -> Options {
+        self.lock().entry(resource.clone()).or_insert_with(options).clone()
+    }
+
+    /// What a kind has if nothing is said about it here.
+    fn defaults(&self, resource: &ResourceType) -> Options {
+        let defaults = self.defaults.clone();
+        let Some(parent) = &self.parent else { return defaults };
+        let settled = parent.lock().get(resource).cloned();
+        defaults.or(&settled.unwrap_or_else(|| parent.defaults(resource)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ResourceType, Options>> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Registry {
+    pub(super) fn new(client: kube::Client) -> Self {
+        Self { client, state: Mutex::default() }
+    }
+
+    pub(super) fn configure(
+        &self,
+        view: &View,
+        resource: &ResourceType,
+        options: Options,
+        cluster_scoped: bool,
+    ) -> Result<(), ConfigureError> {
+        let wanted = scoped(options.or(&view.defaults(resource)), cluster_scoped);
+        let identity = (resource.clone(), wanted.selection());
+        // One after another, so that what is refused has changed nothing.
+        let mut state = self.lock();
+        let mut settled = view.lock();
+        let known = settled.get(resource).map(|options| scoped(options.clone(), cluster_scoped));
+        // Another view may have settled the same choice of objects otherwise.
+        let shared = state.informers.get(&identity).map(|informer| &informer.options);
+        if let Some(option) = known.iter().chain(shared).find_map(|known| known.difference(&wanted)) {
+            return Err(ConfigureError { resource: resource.name().into(), option });
+        }
+        settled.insert(resource.clone(), wanted.clone());
+        state.informers.entry(identity).or_insert_with(|| Informer::new(wanted)).configured = true;
+        Ok(())
+    }
+
+    /// The engine for a kind as a view sees it. After the start it is started.
+    pub(super) fn engine(
+        self: &Arc<Self>,
+        view: &View,
+        resource: &ResourceType,
+        cluster_scoped: bool,
+    ) -> Arc<Engine> {
+        let options = view.settle(resource, || scoped(view.defaults(resource), cluster_scoped));
+        // A dynamic call does not know that a kind has no namespace, and may have settled it before.
+        let options = if cluster_scoped { view.resettle(resource, scoped(options, true)) } else { options };
+        let identity = (resource.clone(), options.selection());
+        let (engine, life) = self.find(&identity, options.clone()).unwrap_or_else(|options| {
+            // Made without a lock, since what the options hold is called for it. Somebody may be faster.
+            let made = Engine::new(Some(self.client.clone()), resource, Options::clone(&options));
+            self.adopt(identity.clone(), *options, made)
+        });
+        match life {
+            Life::NotStarted => {}
+            Life::Started(runtime) => engine.start(&runtime),
+            Life::ShutDown => engine.give_up(),
+        }
+        engine
+    }
+
+    /// The engine that lives, or else the options for a new one.
+    fn find(&self, identity: &Identity, options: Options) -> Result<(Arc<Engine>, Life), Box<Options>> {
+        let mut state = self.lock();
+        // Choices that nobody uses any more, and nobody configured, are forgotten: there may be one per tenant.
+        state.informers.retain(|_, informer| informer.configured || informer.living.strong_count() > 0);
+        let life = state.life.clone();
+        let informer = state.informers.entry(identity.clone()).or_insert_with(|| Informer::new(options));
+        let engine = informer.usable().ok_or_else(|| Box::new(informer.options.clone()))?;
+        Ok((engine, life))
+    }
+
+    /// Makes an engine the one of its identity, unless there is one by now.
+    fn adopt(
+        self: &Arc<Self>,
+        identity: Identity,
+        options: Options,
+        made: Arc<Engine>,
+    ) -> (Arc<Engine>, Life) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let informer = state.informers.entry(identity).or_insert_with(|| Informer::new(options));
+        if let Some(engine) = informer.usable() {
+            return (engine, state.life.clone());
+        }
+        // One that was stopped may still be telling what it has; a shutdown waits for it too. Its detached handlers end with it.
+        state.stopping.retain(|engine| engine.strong_count() > 0);
+        state.stopping.push(std::mem::replace(&mut informer.living, Arc::downgrade(&made)));
+        let keeper: Weak<dyn Keeper> = Arc::downgrade(&(Arc::clone(self) as Arc<dyn Keeper>));
+        let _ = made.keeper.set(keeper);
+        if matches!(state.life, Life::NotStarted) {
+            informer.kept = Some(Arc::clone(&made));
+        }
+        let (ended, detached) =
+            std::mem::take(&mut state.detached).into_iter().partition(|(engine, _)| engine.has_stopped());
+        state.detached = detached;
+        let life = state.life.clone();
+        drop(guard);
+        drop::<Vec<_>>(ended);
+        (made, life)
+    }
+
+    pub(super) fn start(&self) {
+        // Whatever starts later starts here too, whichever thread asks for it. Without a runtime this panics before anything is changed.
+        let runtime = Handle::current();
+        let mut state = self.lock();
+        if !matches!(state.life, Life::NotStarted) {
+            return;
+        }
+        state.life = Life::Started(runtime.clone());
+        let kept: Vec<_> = state.informers.values_mut().filter_map(|informer| informer.kept.take()).collect();
+        drop(state);
+        for engine in &kept {
+            engine.start(&runtime);
+        }
+    }
+
+    /// Nothing starts any more. Returns everything that is to be stopped.
+    pub(super) fn shut_down(&self) -> Vec<Arc<Engine>> {
+        let mut state = self.lock();
+        state.life = Life::ShutDown;
+        for informer in state.informers.values_mut() {
+            informer.kept = informer.living.upgrade();
+        }
+        let stopping = state.stopping.iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
+        let living = state.informers.values_mut().filter_map(|informer| informer.kept.take());
+        let engines = living.chain(stopping).collect();
+        // What was detached ends with the factory's work.
+        let detached = std::mem::take(&mut state.detached);
+        drop(state);
+        drop(detached);
+        engines
+    }
+
+    /// The informers that live, ordered by what they are about.
+    pub(super) fn engines(&self) -> Vec<Arc<Engine>> {
+        self.lock().informers.values().filter_map(|informer| informer.living.upgrade()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Informer {
+    fn new(options: Options) -> Self {
+        Self { options, configured: false, living: Weak::new(), kept: None }
+    }
+
+    /// The engine, unless somebody has stopped it or it broke: then it is no use to whoever asks now.
+    fn usable(&self) -> Option<Arc<Engine>> {
+        self.living.upgrade().filter(|engine| !engine.has_stopped())
+    }
+}
+
+/// Namespaces do not concern what has none.
+fn scoped(options: Options, cluster_scoped: bool) -> Options {
+    if cluster_scoped { options.all_namespaces() } else { options }
+}
+
+impl Keeper for Registry {
+    fn keep(&self, engine: Arc<Engine>, listener: DetachedListener) {
+        let mut state = self.lock();
+        if !matches!(state.life, Life::ShutDown) {
+            state.detached.push((engine, listener));
+        }
+    }
+}
+
+/// With the factory its detached handlers end. They may hold listers of their own informers, which would otherwise never end.
+impl Drop for Registry {
+    fn drop(&mut self) {
+        // What is let go may be anything, so no lock is held.
+        let detached = std::mem::take(&mut self.lock().detached);
+        for (engine, listener) in &detached {
+            engine.drop_detached(listener);
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! What is behind every handle of one informer: its cache, its tasks, its listeners. Not generic over the kind.
+//!
+//! Handles hold it; its tasks do not. So when the last handle goes, everything ends: the watch, the tasks, the memory.
+
+use super::listener::{Listener, ListenerOptions, Mode};
+use super::options::Options;
+use super::pump::{Command, Pump};
+use super::wait::ShutdownError;
+use crate::clock::Clock;
+use crate::metrics::{HandlerMetrics, Metrics};
+use crate::problem::{Problem, Problems};
+use crate::queue::Queue;
+use crate::reflector::Driver;
+use crate::resource::ResourceType;
+use crate::status::{Status, StatusCell};
+use futures::FutureExt as _;
+use informer_core::reflector::Reflector;
+use informer_core::{ListenerId, StoreReader, StoreWriter};
+use std::hash::{BuildHasher, RandomState};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+use tracing::Instrument as _;
+
+/// Somebody who keeps informers alive for their detached handlers: a factory.
+pub(crate) trait Keeper: Send + Sync {
+    /// Keeps an informer alive, until the keeper itself goes; then the listener ends.
+    fn keep(&self, engine: Arc<Engine>, listener: DetachedListener);
+}
+
+/// A listener whose registration was given up.
+pub(crate) struct DetachedListener(pub(super) Arc<Listener>);
+
+pub(crate) struct Engine {
+    /// What it informs about, for messages: `pods in all namespaces`.
+    pub(crate) resource: Arc<str>,
+    pub(crate) reader: StoreReader,
+    pub(super) status: Arc<StatusCell>,
+    pub(super) clock: Clock,
+    pub(crate) keeper: OnceLock<Weak<dyn Keeper>>,
+    /// The resync of handlers that say nothing about it.
+    pub(super) resync: Duration,
+    problems: Problems,
+    decode_errors: Arc<AtomicU64>,
+    commands: mpsc::UnboundedSender<Command>,
+    stop: watch::Sender<bool>,
+    next_listener: AtomicU64,
+    /// The listeners that live; a shutdown that runs out of time closes them.
+    listeners: Mutex<Vec<Weak<Listener>>>,
+    life: Mutex<Life>,
+}
+
+enum Life {
+    /// With all that its tasks need.
+    Idle(Box<Parts>),
+    /// Closed when all tasks have ended; anybody may wait for that, any number of times.
+    Begun(watch::Receiver<()>),
+    NeverBegun,
+}
+
+struct Parts {
+    drivers: Vec<Driver>,
+    pump: Pump,
+}
+
+impl Engine {
+    /// An engine that has not started. Without a client its options must have a source.
+    #[expect(clippy::needless_pass_by_value, reason = "an engine owns what it works with")]
+    pub(crate) fn new(client: Option<kube::Client>, resource: &ResourceType, options: Options) -> Arc<Self> {
+        let (client, options) = (client.as_ref(), &options);
+        let scopes = options.scopes();
+        let name: Arc<str> = format!("{} {}", resource.name(), options.choice()).into();
+        let problems = Problems { resource: Arc::clone(&name), hook: options.error_hook() };
+        let (writer, reader) = StoreWriter::new(scopes.iter().cloned());
+        let (queue, status) = (Arc::new(Queue::new(scopes.len())), Arc::new(StatusCell::new(&scopes)));
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let (clock, stop, decode_errors) = (Clock::new(), watch::Sender::new(false), Arc::default());
+        let parameters = options.parameters_once();
+        let driver = |(lane, scope): (usize, &informer_core::Scope)| {
+            let mut config = options.config(resource, scope.clone());
+            config.decode_errors = Some(Arc::clone(&decode_errors));
+            // Spreads the clients of one server out; nothing else depends on it.
+            let seed = RandomState::new().hash_one((&name, lane));
+            Some(Driver {
+                machine: Reflector::new(config, seed, Some(reader.clone())),
+                source: options.source_of(client, resource, scope, &parameters)?,
+                queue: Arc::clone(&queue),
+                status: Arc::clone(&status),
+                problems: problems.clone(),
+                lane,
+                clock,
+                stop: stop.clone(),
+            })
+        };
+        let drivers = scopes.iter().enumerate().filter_map(driver).collect();
+        let pump = Pump {
+            writer,
+            reader: reader.clone(),
+            scopes: scopes.clone(),
+            queue: Arc::clone(&queue),
+            status: Arc::clone(&status),
+            commands: receiver,
+            stop: stop.clone(),
+            clock,
+            problems: problems.clone(),
+        };
+        Arc::new(Self {
+            resource: name,
+            reader,
+            status,
+            clock,
+            keeper: OnceLock::new(),
+            resync: options.resync_period(),
+            problems,
+            decode_errors,
+            commands,
+            stop,
+            next_listener: AtomicU64::new(0),
+            listeners: Mutex::default(),
+            life: Mutex::new(Life::Idle(Box::new(Parts { drivers, pump }))),
+        })
+    }
+
+    /// Starts its tasks; later calls do nothing.
+    pub(crate) fn start(&self, runtime: &Handle) {
+        let mut life = self.lock_life();
+        *life = match std::mem::replace(&mut *life, Life::NeverBegun) {
+            Life::Idle(parts) => {
+                let Parts { drivers, pump } = *parts;
+                let (running, ended) = watch::channel(());
+                let running = Arc::new(running);
+                let span = tracing::info_span!("informer", resource = &*self.resource);
+                for driver in drivers {
+                    let task = watched(driver.run(), self.problems.clone());
+                    runtime.spawn(while_holding(Arc::clone(&running), task).instrument(span.clone()));
+                }
+                let task = watched(pump.run(), self.problems.clone());
+                runtime.spawn(while_holding(running, task).instrument(span));
+                Life::Begun(ended)
+            }
+            other => other,
+        };
+    }
+
+    /// What a listener is made from that says nothing else.
+    pub(crate) fn listener_options(&self) -> ListenerOptions {
+        ListenerOptions { name: "".into(), resync: self.resync, mode: Mode::Inline, every_state: None }
+    }
+
+    /// Adds a listener; without a handler, somebody will poll it.
+    pub(super) fn listen(
+        &self,
+        options: ListenerOptions,
+        handler: Option<super::listener::Handler>,
+    ) -> Arc<Listener> {
+        let id = ListenerId(self.next_listener.fetch_add(1, Ordering::Relaxed));
+        let listener = Arc::new(Listener::new(id, options, handler, self.clock, self.problems.clone()));
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.retain(|known| known.strong_count() > 0);
+        listeners.push(Arc::downgrade(&listener));
+        drop(listeners);
+        if !self.send(Command::AddListener(Arc::clone(&listener))) {
+            // The informer has ended: nothing is ever told.
+            listener.close(false);
+        }
+        listener
+    }
+
+    /// Takes a listener out; returns whether there is a task whose end can be waited for.
+    pub(super) fn unlisten(&self, listener: &Arc<Listener>) -> bool {
+        self.send(Command::RemoveListener(Arc::clone(listener)));
+        listener.close(false)
+    }
+
+    /// Ends a handler whose keeper has gone.
+    pub(crate) fn drop_detached(&self, listener: &DetachedListener) {
+        self.unlisten(&listener.0);
+    }
+
+    /// Whether somebody took the command: a pump that has ended does not.
+    pub(super) fn send(&self, command: Command) -> bool {
+        self.commands.send(command).is_ok()
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        Status { now: self.clock.now(), ..self.status.get() }
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        let (status, snapshot) = (self.status(), self.reader.snapshot());
+        let handlers = self.living_listeners().iter().map(|listener| handler_metrics(listener)).collect();
+        let decode_errors = self.decode_errors.load(Ordering::Relaxed);
+        Metrics::new(&self.resource, &status, &snapshot, decode_errors, handlers)
+    }
+
+    /// Says that it is to stop, and ends one that was never started. What the handlers still have is told by the pump.
+    pub(crate) async fn shutdown(&self, deadline: Duration) -> Result<(), ShutdownError> {
+        // A handler that is in the middle of a call when time is up gets a moment to return from it.
+        const GRACE: Duration = Duration::from_millis(100);
+        self.stop.send_replace(true);
+        let Some(mut ended) = self.end_life() else {
+            self.close_listeners();
+            return Ok(());
+        };
+        let mut all_ended = std::pin::pin!(async { while ended.changed().await.is_ok() {} });
+        if tokio::time::timeout(deadline, &mut all_ended).await.is_ok() {
+            return Ok(());
+        }
+        self.close_listeners();
+        let resource = Arc::clone(&self.resource);
+        let late = tokio::time::timeout(GRACE, all_ended).await;
+        late.map_err(|_| ShutdownError { resource, after: deadline })
+    }
+
+    /// Whether it has stopped, is to stop, or was never started and will not be.
+    pub(crate) fn has_stopped(&self) -> bool {
+        *self.stop.borrow() || self.status.is_stopped()
+    }
+
+    /// Ends one that was never started; it never will be.
+    pub(crate) fn give_up(&self) {
+        self.stop.send_replace(true);
+        if self.end_life().is_none() {
+            self.close_listeners();
+        }
+    }
+
+    /// What to wait for until all tasks have ended; `None` if none was ever begun, and none ever will be.
+    fn end_life(&self) -> Option<watch::Receiver<()>> {
+        let mut life = self.lock_life();
+        if let Life::Begun(ended) = &*life {
+            return Some(ended.clone());
+        }
+        // With its parts the drivers go, and say that they have stopped. Handlers go too, so no lock is held.
+        let parts = std::mem::replace(&mut *life, Life::NeverBegun);
+        drop(life);
+        drop(parts);
+        None
+    }
+
+    fn close_listeners(&self) {
+        for listener in self.living_listeners() {
+            listener.close(false);
+        }
+    }
+
+    fn living_listeners(&self) -> Vec<Arc<Listener>> {
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn lock_life(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn handler_metrics(listener: &Listener) -> HandlerMetrics {
+    let (pending, oldest) = listener.lag();
+    let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
+    HandlerMetrics {
+        name: Arc::clone(&listener.options.name),
+        number: listener.id.0,
+        pending,
+        oldest_pending: oldest,
+        told: count(&listener.tally.told),
+        skipped: count(&listener.tally.skipped),
+        panics: count(&listener.tally.panics),
+        slow_calls: count(&listener.tally.slow),
+    }
+}
+
+/// Runs a task that others can wait for: they see its share of `running` go.
+async fn while_holding(running: Arc<watch::Sender<()>>, task: impl Future<Output = ()>) {
+    task.await;
+    drop(running);
+}
+
+/// Runs a task of the informer. If it panics, through something that objects or handlers hold, that is said (C9).
+async fn watched(task: impl Future<Output = ()>, problems: Problems) {
+    if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+        problems.report(&Problem::Died);
+    }
+}
+
+/// The last handle is gone: nobody can ask for anything any more, so nothing pending is told.
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        self.close_listeners();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::{Registration, SharedInformer};
+    use crate::source::{Answer, Source};
+    use informer_core::reflector::{ListRequest, State, WatchRequest};
+    use k8s_openapi::api::core::v1::Pod;
+
+    /// A server that never answers.
+    struct Silence;
+
+    impl Source for Silence {
+        fn list(&self, _: ListRequest) -> Answer {
+            Box::pin(std::future::pending())
+        }
+
+        fn watch(&self, _: WatchRequest) -> Answer {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn c9_a_dead_pump_stops_the_informer_and_it_says_so() {
+        // The driver noticed only when it had something to push: a quiet informer stayed live over a cache that nobody wrote.
+        let pods = SharedInformer::<Pod>::with_source(Silence, Options::default());
+        let on: Registration = pods.on(|_| {});
+        let parts = std::mem::replace(&mut *pods.engine().lock_life(), Life::NeverBegun);
+        let Life::Idle(parts) = parts else { unreachable!("it was not started") };
+        let Parts { mut drivers, pump } = *parts;
+        let driving = tokio::spawn(drivers.remove(0).run());
+        drop(pump);
+        let ended = tokio::time::timeout(Duration::from_hours(1), driving).await;
+        ended.expect("the driver goes on for nobody").unwrap();
+        assert_eq!(pods.wait_for_sync(Duration::MAX).await.unwrap_err().state, State::Stopped);
+        assert!(!on.synced().await);
+    }
+}

@@ -1,0 +1,227 @@
+//! What options come to: one set over another, compared, and as the parts of an informer need them.
+
+use super::{KindTransform, Options, Paths};
+use crate::problem::Hook;
+use crate::resource::ResourceType;
+use crate::source::{KubeSource, Parameters, Source};
+use informer_core::reflector::Config;
+use informer_core::wire::Limits;
+use informer_core::{OnTransformError, Projection, Scope, Transform};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A list of everything more often than this would be an attack.
+const SHORTEST_AUDIT: Duration = Duration::from_mins(1);
+
+/// Where the contents of objects lie, apart from their metadata.
+const CONTENTS: [&str; 9] =
+    ["spec", "status", "data", "stringData", "binaryData", "rules", "subsets", "webhooks", "endpoints"];
+
+/// What is selected: part of an informer's identity.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Selection {
+    /// None means all.
+    pub(crate) namespaces: Vec<String>,
+    labels: String,
+    fields: String,
+}
+
+impl Options {
+    /// These, and those of `defaults` where these are left open.
+    pub(crate) fn or(self, defaults: &Self) -> Self {
+        let defaults = defaults.clone();
+        Self {
+            namespaces: self.namespaces.or(defaults.namespaces),
+            labels: self.labels.or(defaults.labels),
+            fields: self.fields.or(defaults.fields),
+            resync: self.resync.or(defaults.resync),
+            tweak: self.tweak.or(defaults.tweak),
+            source: self.source.or(defaults.source),
+            retention: self.retention.or(defaults.retention),
+            watch_list: self.watch_list.or(defaults.watch_list),
+            page_size: self.page_size.or(defaults.page_size),
+            relist_every: self.relist_every.or(defaults.relist_every),
+            object_limit: self.object_limit.or(defaults.object_limit),
+            headers_deadline: self.headers_deadline.or(defaults.headers_deadline),
+            backoff: self.backoff.or(defaults.backoff),
+            on_error: self.on_error.or(defaults.on_error),
+            projection: self.projection.or(defaults.projection),
+            transform: self.transform.or(defaults.transform),
+            on_transform_error: self.on_transform_error.or(defaults.on_transform_error),
+        }
+    }
+
+    /// What is kept where only metadata is asked for: a server that does not know that form sends whole objects.
+    fn metadata_projection(&self) -> Option<Projection> {
+        let paths = match &self.projection {
+            None => Paths::Kept(vec!["metadata".to_owned()]),
+            Some((_, Paths::Kept(paths))) => {
+                Paths::Kept(paths.iter().filter(|path| path.starts_with("metadata")).cloned().collect())
+            }
+            Some((_, Paths::Dropped(paths))) => {
+                Paths::Dropped(paths.iter().cloned().chain(CONTENTS.map(ToOwned::to_owned)).collect())
+            }
+        };
+        // The paths were read once already; should they not be now, nothing but the head is kept.
+        paths.projection().or_else(|_| Projection::keep::<&str>([])).ok()
+    }
+
+    /// The parameters as the hook wants them.
+    pub(crate) fn parameters_once(&self) -> Parameters {
+        let selection = self.selection();
+        let mut parameters = Parameters::default();
+        parameters.set("labelSelector", selection.labels);
+        parameters.set("fieldSelector", selection.fields);
+        if let Some(tweak) = &self.tweak {
+            tweak(&mut parameters);
+        }
+        parameters
+    }
+
+    /// What a factory can pass on to all its kinds.
+    pub(crate) fn for_all_kinds(self) -> Self {
+        Self { source: None, ..self }
+    }
+
+    /// Only what says which objects are meant.
+    pub(crate) fn selection_only(self) -> Self {
+        let Self { namespaces, labels, fields, .. } = self;
+        Self { namespaces, labels, fields, ..Self::default() }
+    }
+
+    /// The first setting in which two differ. Functions and sources are the same only if they are shared.
+    pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
+        let (left, right) = (self.selection(), other.selection());
+        let differ = [
+            ("namespaces", left.namespaces != right.namespaces),
+            ("labels", left.labels != right.labels),
+            ("fields", left.fields != right.fields),
+            ("resync", self.resync_period() != other.resync_period()),
+            ("parameters", !same(self.tweak.as_ref(), other.tweak.as_ref())),
+            ("source", !same(self.source.as_ref(), other.source.as_ref())),
+            ("retention", self.retention.unwrap_or_default() != other.retention.unwrap_or_default()),
+            ("watch_list", self.watch_list.unwrap_or_default() != other.watch_list.unwrap_or_default()),
+            ("page_size", self.page_size != other.page_size),
+            ("relist_every", self.relist_every.unwrap_or_default() != other.relist_every.unwrap_or_default()),
+            ("object_limit", self.object_limit != other.object_limit),
+            ("headers_deadline", self.headers_deadline != other.headers_deadline),
+            ("backoff", self.backoff != other.backoff),
+            ("on_error", !same(self.on_error.as_ref(), other.on_error.as_ref())),
+            ("drop_fields or keep_fields", self.projection != other.projection),
+            ("transform", !same_transform(self.transform.as_ref(), other.transform.as_ref())),
+            ("on_transform_error", self.on_transform_error != other.on_transform_error),
+        ];
+        differ.into_iter().find(|(_, differs)| *differs).map(|(name, _)| name)
+    }
+
+    /// What is chosen, in words: `in all namespaces`, `in a, b with app=web`.
+    pub(crate) fn choice(&self) -> String {
+        /// More names than these only make a message longer.
+        const NAMED: usize = 8;
+        let Selection { namespaces, labels, fields } = self.selection();
+        let mut text = match &*namespaces {
+            [] => "in all namespaces".to_owned(),
+            [one] => format!("in namespace {one}"),
+            some if some.len() <= NAMED => format!("in namespaces {}", some.join(", ")),
+            many => {
+                format!("in namespaces {} and {} more", many[..NAMED].join(", "), many.len() - NAMED)
+            }
+        };
+        for selector in [labels, fields].iter().filter(|selector| !selector.is_empty()) {
+            text.push_str(if text.contains(" with ") { " and " } else { " with " });
+            text.push_str(selector);
+        }
+        text
+    }
+
+    pub(crate) fn selection(&self) -> Selection {
+        Selection {
+            namespaces: self.namespaces.clone().unwrap_or_default(),
+            labels: self.labels.clone().unwrap_or_default().to_string(),
+            fields: self.fields.clone().unwrap_or_default().to_string(),
+        }
+    }
+
+    /// The period of handlers that say nothing about it.
+    pub(crate) fn resync_period(&self) -> Duration {
+        self.resync.unwrap_or_default()
+    }
+
+    pub(crate) fn error_hook(&self) -> Option<Hook> {
+        self.on_error.clone()
+    }
+
+    /// What the cache is fed from: everything, or one namespace each.
+    pub(crate) fn scopes(&self) -> Vec<Scope> {
+        match self.namespaces.as_deref() {
+            Some(names) if !names.is_empty() && self.source.is_none() => {
+                names.iter().map(|name| Scope::namespace(name)).collect()
+            }
+            _ => vec![Scope::All],
+        }
+    }
+
+    /// The source of one scope.
+    pub(crate) fn source_of(
+        &self,
+        client: Option<&kube::Client>,
+        resource: &ResourceType,
+        scope: &Scope,
+        parameters: &Parameters,
+    ) -> Option<Arc<dyn Source>> {
+        if let Some(source) = &self.source {
+            return Some(Arc::clone(source));
+        }
+        let namespace = match scope {
+            Scope::All => None,
+            Scope::Namespace(name) => Some(&**name),
+        };
+        let mut source = KubeSource::new(client?.clone(), resource.url_path(namespace))
+            .parameters(|own| own.clone_from(parameters))
+            .metadata_only(resource.metadata_only);
+        if let Some(deadline) = self.headers_deadline {
+            source = source.headers_deadline(deadline);
+        }
+        Some(Arc::new(source))
+    }
+
+    pub(crate) fn config(&self, resource: &ResourceType, scope: Scope) -> Config {
+        let mut config = Config::new(resource.types(), scope);
+        config.retention = self.retention.unwrap_or_default();
+        config.watch_list = self.watch_list.unwrap_or_default();
+        config.page_size = self.page_size;
+        config.relist_every =
+            self.relist_every.filter(|period| !period.is_zero()).map(|period| period.max(SHORTEST_AUDIT));
+        config.limits = self.object_limit.map_or_else(Limits::default, Limits::new);
+        config.backoff = self.backoff.unwrap_or_default();
+        config.projection = self.projection.as_ref().map(|(projection, _)| projection.clone());
+        if resource.metadata_only {
+            config.projection = self.metadata_projection();
+        }
+        let own = |own: &&KindTransform| own.kind.as_ref().is_none_or(|kind| kind == resource);
+        config.transform = self.transform.as_ref().filter(own).map(|own| own.transform.clone());
+        let cautious =
+            if resource.is_secret() { OnTransformError::MetadataOnly } else { OnTransformError::default() };
+        config.on_transform_error = self.on_transform_error.unwrap_or(cautious);
+        if let Some(deadline) = self.headers_deadline {
+            config.answer_deadline = config.answer_deadline.max(deadline.saturating_mul(2));
+        }
+        config
+    }
+}
+
+fn same<T: ?Sized>(left: Option<&Arc<T>>, right: Option<&Arc<T>>) -> bool {
+    match (left, right) {
+        (Some(left), Some(right)) => Arc::ptr_eq(left, right),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+fn same_transform(left: Option<&KindTransform>, right: Option<&KindTransform>) -> bool {
+    match (left, right) {
+        (Some(left), Some(right)) => Transform::ptr_eq(&left.transform, &right.transform),
+        (None, None) => true,
+        _ => false,
+    }
+}

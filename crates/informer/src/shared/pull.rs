@@ -1,0 +1,44 @@
+//! A listener that is emptied by whoever polls it, instead of by a task.
+
+use super::engine::Engine;
+use super::listener::{Listener, ListenerOptions, Stage};
+use crate::event::Told;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Takes events out of a listener. Keeps the informer alive; the listener ends with it.
+pub(crate) struct Pull {
+    engine: Arc<Engine>,
+    listener: Arc<Listener>,
+}
+
+impl Pull {
+    pub(crate) fn new(engine: Arc<Engine>, options: ListenerOptions) -> Self {
+        let listener = engine.listen(options, None);
+        Self { engine, listener }
+    }
+
+    pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Told>> {
+        self.listener.poll_next(context)
+    }
+
+    pub(crate) fn is_synced(&self) -> bool {
+        matches!(*self.listener.stage().borrow(), Stage::Synced | Stage::Ended { synced: true })
+    }
+
+    pub(crate) fn lag(&self) -> (usize, Option<Duration>) {
+        self.listener.lag()
+    }
+
+    pub(crate) fn resource(&self) -> &str {
+        &self.engine.resource
+    }
+}
+
+impl Drop for Pull {
+    fn drop(&mut self) {
+        self.engine.unlisten(&self.listener);
+        self.listener.end();
+    }
+}

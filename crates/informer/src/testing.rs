@@ -1,0 +1,48 @@
+//! Objects, changes and events in short, for unit tests.
+
+use crate::event::{Cause, Told};
+use informer_core::wire::{Limits, ListItem, ListReader};
+use informer_core::{Change, Encoding, Entry, Object, Retention, TypeMeta};
+use std::sync::Arc;
+
+pub(crate) fn entry(name: &str, version: u64) -> Arc<Entry> {
+    let body = format!(
+        r#"{{"kind":"PodList","metadata":{{"resourceVersion":"9"}},
+            "items":[{{"metadata":{{"name":"{name}","resourceVersion":"{version}"}}}}]}}"#
+    );
+    let mut entry = None;
+    let mut reader = ListReader::new(TypeMeta::new("v1", "Pod"), Limits::default());
+    let read = reader.read(body.as_bytes(), |item| {
+        if let ListItem::Object(scanned) = item {
+            entry = Some(Arc::new(Entry::new(scanned, Encoding::Json, Retention::Bytes)));
+        }
+    });
+    read.unwrap();
+    entry.unwrap()
+}
+
+pub(crate) fn object<K>(name: &str, version: u64) -> Object<K> {
+    Object::new(entry(name, version))
+}
+
+pub(crate) fn added(name: &str, version: u64) -> Change {
+    Change::Added(entry(name, version))
+}
+
+pub(crate) fn updated(name: &str, old: u64, new: u64) -> Change {
+    Change::Updated { old: entry(name, old), new: entry(name, new) }
+}
+
+pub(crate) fn deleted(name: &str, version: u64) -> Change {
+    Change::Deleted { last: entry(name, version), observed: true }
+}
+
+pub(crate) fn text(told: &Told) -> String {
+    match told {
+        Told::Added { entry, initial } => format!("+{entry:?}{}", if *initial { "!" } else { "" }),
+        Told::Updated { old, new, cause: Cause::Change } => format!("~{old:?}>{new:?}"),
+        Told::Updated { new, .. } => format!("={new:?}"),
+        Told::Deleted { last, .. } => format!("-{last:?}"),
+        Told::Lagged { skipped } => format!("lagged {skipped}"),
+    }
+}
