@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::repo::Repo;
-use crate::{Failure, tidy};
+use crate::{Failure, codegen, tidy};
 
 struct Stage {
     name: &'static str,
@@ -16,6 +16,10 @@ struct Stage {
 enum Work {
     /// The rules of [`tidy`], in this process.
     Tidy,
+    /// Whether generated files are what would be generated, in this process.
+    Codegen,
+    /// The library with its accessors, for the earliest and the latest types of Kubernetes.
+    Accessors,
     /// A cargo call, its arguments separated by blanks.
     Cargo { args: &'static str, env: &'static [(&'static str, &'static str)] },
 }
@@ -29,9 +33,12 @@ impl Work {
 const STAGES: &[Stage] = &[
     Stage { name: "fmt", work: Work::cargo("fmt --all --check") },
     Stage { name: "tidy", work: Work::Tidy },
+    Stage { name: "codegen", work: Work::Codegen },
     Stage { name: "clippy", work: Work::cargo("clippy --workspace --all-targets --locked -- -D warnings") },
     // The library as an application without our TLS feature gets it; in the workspace the examples turn it on.
     Stage { name: "features", work: Work::cargo("clippy -p informer --all-targets --locked -- -D warnings") },
+    // In the workspace the examples choose the latest types of Kubernetes, and these differ by version.
+    Stage { name: "accessors", work: Work::Accessors },
     Stage { name: "test", work: Work::cargo("test --workspace --locked") },
     Stage {
         name: "shuttle",
@@ -83,18 +90,30 @@ fn select(args: &[String]) -> Result<Vec<&'static Stage>, Failure> {
 
 impl Stage {
     fn run(&self, repo: &Repo) -> Result<(), Failure> {
-        let (args, env) = match self.work {
-            Work::Tidy => return tidy::run(repo, &[]),
-            Work::Cargo { args, env } => (args, env),
-        };
-        let words: Vec<&str> = args.split_whitespace().collect();
-        let status = repo
-            .cargo(&words)
-            .envs(env.iter().copied())
-            .status()
-            .map_err(|error| Failure::Failed(format!("cannot run cargo: {error}")))?;
-        if status.success() { Ok(()) } else { Err(Failure::Failed(format!("`cargo {args}` gave {status}"))) }
+        match self.work {
+            Work::Tidy => tidy::run(repo, &[]),
+            Work::Codegen => codegen::check(repo),
+            Work::Accessors => codegen::VERSIONS.iter().try_for_each(|minor| check_accessors(repo, *minor)),
+            Work::Cargo { args, env } => run_cargo(repo, args, env),
+        }
     }
+}
+
+/// The version is a feature here and not `K8S_OPENAPI_ENABLED_VERSION`: cargo keeps what it built with other features, so
+/// that nothing is built again when nothing changed.
+fn check_accessors(repo: &Repo, minor: u8) -> Result<(), Failure> {
+    let features = format!("accessors,k8s-openapi/v1_{minor}");
+    run_cargo(repo, &format!("clippy -p informer --lib --features {features} --locked -- -D warnings"), &[])
+}
+
+fn run_cargo(repo: &Repo, args: &str, env: &[(&str, &str)]) -> Result<(), Failure> {
+    let words: Vec<&str> = args.split_whitespace().collect();
+    let status = repo
+        .cargo(&words)
+        .envs(env.iter().copied())
+        .status()
+        .map_err(|error| Failure::Failed(format!("cannot run cargo: {error}")))?;
+    if status.success() { Ok(()) } else { Err(Failure::Failed(format!("`cargo {args}` gave {status}"))) }
 }
 
 /// A line of the closing table.
@@ -125,7 +144,7 @@ mod tests {
 
     #[test]
     fn all_stages_run_unless_some_are_named() {
-        assert_eq!(names(&[]).unwrap(), "fmt tidy clippy features test shuttle doc");
+        assert_eq!(names(&[]).unwrap(), "fmt tidy codegen clippy features accessors test shuttle doc");
         assert_eq!(names(&["--only", "doc,fmt"]).unwrap(), "fmt doc");
     }
 

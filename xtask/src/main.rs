@@ -4,6 +4,7 @@
 //! project builds and is reviewed, linted and tested like the rest of it.
 
 mod ci;
+mod codegen;
 mod repo;
 mod tidy;
 
@@ -33,6 +34,12 @@ const COMMANDS: &[Command] = &[
         options: "[--only STAGE,…]",
         about: "run every check a change must pass",
         run: ci::run,
+    },
+    Command {
+        name: "codegen",
+        options: "[--check]",
+        about: "generate the tables and accessors of all kinds; --check only compares",
+        run: codegen::run,
     },
     Command {
         name: "tidy",
@@ -99,6 +106,7 @@ mod tests {
         assert_eq!(usage_error(&[]), "no command given");
         assert_eq!(usage_error(&["brew"]), "unknown command `brew`");
         assert!(usage_error(&["ci", "--only", "fmt,brew"]).contains("unknown stage `brew`"));
+        assert!(usage_error(&["codegen", "--curse"]).contains("`--curse`"));
         assert!(usage_error(&["tidy", "--curse"]).contains("`--curse`"));
     }
 

@@ -3,6 +3,7 @@
 //! Everything that touches the disk or starts a process for a rule goes through here, so that the rules themselves
 //! take text and return problems.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::io::{self, IsTerminal as _};
@@ -76,8 +77,12 @@ impl Repo {
             .map_err(|error| Failure::Failed(format!("cannot read {path}: {error}")))
     }
 
+    /// Writes a file, into a new folder if need be.
     pub(crate) fn write(&self, path: &str, text: &str) -> Result<(), Failure> {
-        fs::write(self.root.join(path), text)
+        let file = self.root.join(path);
+        file.parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::write(&file, text))
             .map_err(|error| Failure::Failed(format!("cannot write {path}: {error}")))
     }
 
@@ -85,13 +90,34 @@ impl Repo {
     ///
     /// The disk is walked, not git's index: a file is checked before it is added.
     pub(crate) fn rust_files(&self) -> Result<Vec<TextFile>, Failure> {
-        let mut paths = Vec::new();
+        let mut files = Vec::new();
         for root in SOURCE_ROOTS.iter().filter(|root| self.exists(root)) {
-            self.collect(root, &mut paths)
-                .map_err(|error| Failure::Failed(format!("cannot walk {root}: {error}")))?;
+            files.extend(self.rust_files_under(root)?);
         }
+        Ok(files)
+    }
+
+    /// Every `.rs` file in a folder, in path order. The folder may also be outside of the repository.
+    pub(crate) fn rust_files_under(&self, folder: &str) -> Result<Vec<TextFile>, Failure> {
+        let mut paths = Vec::new();
+        self.collect(folder, &mut paths).map_err(|error| cannot_walk(folder, &error))?;
         paths.sort();
         paths.into_iter().map(|path| self.read(&path).map(|text| TextFile { path, text })).collect()
+    }
+
+    /// The names of the folders in a folder.
+    pub(crate) fn folders(&self, folder: &str) -> Result<BTreeSet<String>, Failure> {
+        let list = || -> io::Result<BTreeSet<String>> {
+            let mut names = BTreeSet::new();
+            for entry in fs::read_dir(self.root.join(folder))? {
+                let entry = entry?;
+                if entry.file_type()?.is_dir() {
+                    names.insert(entry.file_name().to_string_lossy().into_owned());
+                }
+            }
+            Ok(names)
+        };
+        list().map_err(|error| cannot_walk(folder, &error))
     }
 
     fn collect(&self, folder: &str, paths: &mut Vec<String>) -> io::Result<()> {
@@ -108,6 +134,10 @@ impl Repo {
         }
         Ok(())
     }
+}
+
+fn cannot_walk(folder: &str, error: &io::Error) -> Failure {
+    Failure::Failed(format!("cannot walk {folder}: {error}"))
 }
 
 fn is_about_the_running_package(variable: &str) -> bool {

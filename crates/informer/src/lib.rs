@@ -102,6 +102,8 @@ mod testing;
 
 pub use client::client;
 pub use event::{Cause, Delivery, Event};
+#[cfg(feature = "accessors")]
+pub use factory::accessors;
 pub use factory::{ConfigureError, FactoryShutdownError, FactorySyncError, KindState, SharedInformerFactory};
 pub use handler::{EventStream, FilteringHandler, Handler, HandlerBuilder};
 pub use informer_core::reflector::{

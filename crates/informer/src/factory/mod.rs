@@ -4,6 +4,8 @@
 //! cache. Which options a kind has is settled by the first call that touches it, and never changes after that. Before the start the factory
 //! keeps its informers alive; afterwards their handles do. It does not know how an informer works.
 
+#[cfg(feature = "accessors")]
+pub mod accessors;
 mod registry;
 mod wait;
 

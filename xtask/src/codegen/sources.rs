@@ -1,0 +1,107 @@
+//! Where the resources come from: the sources of the `k8s-openapi` that `Cargo.lock` names.
+//!
+//! Every Kubernetes version that crate has is read, and exactly those we generate for must be there. What a source file
+//! says is the business of [`parse`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::parse::{self, Resource};
+use super::range::ALL;
+use crate::Failure;
+use crate::repo::Repo;
+
+/// What each minor version of Kubernetes has.
+pub(super) fn read(repo: &Repo) -> Result<BTreeMap<u8, Vec<Resource>>, Failure> {
+    // Without the filter cargo would fetch the crates of every platform.
+    let metadata = repo.cargo_output(&[
+        "metadata",
+        "--format-version",
+        "1",
+        "--locked",
+        "--filter-platform",
+        "host-tuple",
+    ])?;
+    let sources = locate(&metadata).map_err(Failure::Failed)?;
+    check_versions(&repo.folders(&sources)?).map_err(|why| Failure::Failed(format!("{sources}: {why}")))?;
+    ALL.versions().map(|minor| Ok((minor, read_version(repo, &format!("{sources}/v1_{minor}"))?))).collect()
+}
+
+/// The folder with the sources, from the output of `cargo metadata`.
+fn locate(metadata: &str) -> Result<String, String> {
+    let metadata: Value =
+        serde_json::from_str(metadata).map_err(|error| format!("cargo metadata is not readable: {error}"))?;
+    let packages = metadata["packages"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut found = packages.iter().filter(|package| package["name"] == "k8s-openapi");
+    let (Some(package), None) = (found.next(), found.next()) else {
+        return Err("cargo metadata does not have exactly one package `k8s-openapi`".to_owned());
+    };
+    let manifest = package["manifest_path"].as_str().and_then(|path| Path::new(path).parent());
+    let root = manifest.ok_or("the package `k8s-openapi` has no manifest path")?;
+    Ok(format!("{}/src", root.display()))
+}
+
+/// A version more is a decision: kinds come, and kinds that are no longer everywhere get guards.
+fn check_versions(folders: &BTreeSet<String>) -> Result<(), String> {
+    let expected: BTreeSet<String> = ALL.versions().map(|minor| format!("v1_{minor}")).collect();
+    if *folders == expected {
+        return Ok(());
+    }
+    Err(format!(
+        "has the folders {folders:?} and not Kubernetes {ALL}: adjust `ALL` in xtask/src/codegen/range.rs"
+    ))
+}
+
+fn read_version(repo: &Repo, folder: &str) -> Result<Vec<Resource>, Failure> {
+    let mut resources = Vec::new();
+    for file in repo.rust_files_under(folder)? {
+        let wrong = |why: String| Failure::Failed(format!("{}: {why}", file.path));
+        let module = module(folder, &file.path).map_err(wrong)?;
+        resources.extend(parse::parse(&module, &file.text).map_err(wrong)?);
+    }
+    Ok(resources)
+}
+
+/// The module whose folder a file is in. Types live in files of their own, and the folder's module exports them.
+fn module(root: &str, path: &str) -> Result<String, String> {
+    let inside = path.strip_prefix(root).ok_or_else(|| format!("is not in {root}"))?;
+    let (folder, _) = inside.rsplit_once('/').ok_or("has no folder")?;
+    Ok(folder.trim_start_matches('/').replace('/', "::"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_crate_is_found_by_its_manifest() {
+        let package =
+            |name: &str| format!(r#"{{"name":"{name}","manifest_path":"/registry/{name}/Cargo.toml"}}"#);
+        let metadata = |names: &[&str]| {
+            let packages: Vec<String> = names.iter().map(|name| package(name)).collect();
+            format!(r#"{{"packages":[{}]}}"#, packages.join(","))
+        };
+        assert_eq!(locate(&metadata(&["kube", "k8s-openapi"])), Ok("/registry/k8s-openapi/src".to_owned()));
+        assert!(locate(&metadata(&["kube"])).is_err());
+        assert!(locate(&metadata(&["k8s-openapi", "k8s-openapi"])).is_err());
+        assert!(locate("{").is_err());
+    }
+
+    #[test]
+    fn a_version_more_or_less_is_an_error() {
+        let folders =
+            |minors: std::ops::RangeInclusive<u8>| minors.map(|minor| format!("v1_{minor}")).collect();
+        assert_eq!(check_versions(&folders(ALL.first..=ALL.last)), Ok(()));
+        assert!(check_versions(&folders(ALL.first..=ALL.last + 1)).unwrap_err().contains("adjust `ALL`"));
+        assert!(check_versions(&folders(ALL.first + 1..=ALL.last)).is_err());
+    }
+
+    #[test]
+    fn a_type_is_in_the_module_of_its_folder() {
+        assert_eq!(module("/src/v1_33", "/src/v1_33/api/apps/v1/a.rs"), Ok("api::apps::v1".to_owned()));
+        assert_eq!(module("/src/v1_33", "/src/v1_33/list.rs"), Ok(String::new()));
+        assert!(module("/src/v1_33", "/elsewhere/a.rs").is_err());
+    }
+}
