@@ -1,0 +1,373 @@
+//! Factories: what is shared, what is configured, who keeps an informer alive, kinds that come and go.
+#![allow(clippy::unwrap_used)]
+
+#[path = "common/cluster.rs"]
+mod cluster;
+
+use cluster::{LONG, config_map, names, notes, pod, until};
+use informer::{Options, Retention, SharedInformer, SharedInformerFactory, State, WatchListPolicy};
+use informer_apiserver::{ApiServer, Verb, faults};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret, Service, ServiceAccount};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn watches(server: &ApiServer, plural: &str) -> usize {
+    server.requests().iter().filter(|seen| seen.verb == Verb::Watch && seen.plural == plural).count()
+}
+
+fn started(server: &ApiServer) -> SharedInformerFactory {
+    let factory = SharedInformerFactory::new(server.client());
+    factory.start();
+    factory
+}
+
+fn is_live<K>(informer: &SharedInformer<K>) -> bool {
+    informer.status().state == State::Live
+}
+
+// What is shared.
+
+#[tokio::test(start_paused = true)]
+async fn c11_typed_dynamic_and_lister_views_share_one_watch_and_one_cache() {
+    let server = ApiServer::new();
+    server.create(&pod("default", "a")).unwrap();
+    let factory = SharedInformerFactory::new(server.client());
+    let typed = factory.informer::<Pod>();
+    let dynamic = factory.dynamic(&ApiResource::erase::<Pod>(&()));
+    let lister = factory.lister::<Pod>();
+    factory.start();
+    factory.wait_for_sync(LONG).await.unwrap();
+
+    let (one, other) = (typed.lister().list(), dynamic.lister().list());
+    assert_eq!((names(&one), names(&other)), (vec!["a".to_owned()], vec!["a".to_owned()]));
+    assert!(Arc::ptr_eq(one[0].entry(), other[0].entry()), "one cache");
+    assert_eq!(other[0].typed().unwrap().data["spec"]["containers"][0]["name"], "main");
+    assert_eq!(lister.get("default", "a").unwrap().typed().unwrap().metadata.name.as_deref(), Some("a"));
+    assert_eq!((watches(&server, "pods"), server.open_watches()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_choice_of_objects_is_another_watch_and_the_same_choice_is_not() {
+    let server = ApiServer::new();
+    server.create(&pod("default", "a")).unwrap();
+    server.create(&pod("kube-system", "b")).unwrap();
+    let factory = started(&server);
+    let system = factory.select(Options::default().namespace("kube-system"));
+    let everywhere = system.select(Options::default().all_namespaces());
+    let (all, some, again) =
+        (factory.informer::<Pod>(), system.informer::<Pod>(), everywhere.informer::<Pod>());
+    factory.wait_for_sync(LONG).await.unwrap();
+    assert_eq!(names(&all.lister().list()), ["a", "b"]);
+    assert_eq!(names(&some.lister().list()), ["b"]);
+    assert_eq!(names(&again.lister().list()), ["a", "b"]);
+    assert_eq!(server.open_watches(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configured_kind_is_so_in_every_choice_of_objects() {
+    // A kind whose data was to be left out kept it in a selected view: configure was looked up in one view only.
+    let server = ApiServer::new();
+    server.create(&config_map("default", "a", "secret")).unwrap();
+    let factory = started(&server);
+    factory.configure::<ConfigMap>(Options::default().drop_fields(["data"]).unwrap()).unwrap();
+    let here = factory.select(Options::default().namespace("default"));
+    let maps = here.informer::<ConfigMap>();
+    maps.wait_for_sync(LONG).await.unwrap();
+    assert_eq!(maps.lister().list()[0].typed().unwrap().data, None);
+    assert_eq!(maps.resource(), "configmaps in namespace default");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_informers_are_called_tells_them_apart() {
+    let server = ApiServer::new();
+    let factory = SharedInformerFactory::new(server.client());
+    let web = factory.select(Options::default().labels("app=web".parse().unwrap()).namespaces(["b", "a"]));
+    let (all, some) = (factory.informer::<Pod>(), web.informer::<Pod>());
+    assert_eq!(all.resource(), "pods in all namespaces");
+    assert_eq!(some.resource(), "pods in namespaces a, b with app=web");
+    let text = factory.prometheus();
+    assert!(
+        text.contains(r#"informer_objects{resource="pods in namespaces a, b with app=web"} 0"#),
+        "{text}"
+    );
+}
+
+// What is configured.
+
+#[tokio::test(start_paused = true)]
+async fn configure_fixes_what_every_later_call_gets() {
+    let server = ApiServer::new();
+    server.create(&pod("default", "a")).unwrap();
+    server.create(&pod("kube-system", "b")).unwrap();
+    let factory = SharedInformerFactory::new(server.client());
+    let paged = Options::default().namespace("default").watch_list(WatchListPolicy::Never).page_size(7);
+    factory.configure::<Pod>(paged.clone()).unwrap();
+    factory.configure::<Pod>(paged).expect("the same again is no conflict");
+    let lister = factory.lister::<Pod>();
+    let accessed = factory.dynamic(&ApiResource::erase::<Pod>(&()));
+    factory.start();
+    factory.wait_for_sync(LONG).await.unwrap();
+    assert_eq!(
+        (names(&lister.list()), names(&accessed.lister().list())),
+        (vec!["a".into()], vec!["a".into()])
+    );
+    let lists: Vec<_> = server.requests().into_iter().filter(|seen| seen.verb == Verb::List).collect();
+    assert_eq!(lists.len(), 1);
+    assert!(format!("{:?}", lists[0]).contains('7'), "{:?}", lists[0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_names_the_option_and_opens_no_second_watch() {
+    let server = ApiServer::new();
+    let factory = SharedInformerFactory::new(server.client());
+    factory.configure::<Pod>(Options::default().page_size(7)).unwrap();
+    let error = factory.configure::<Pod>(Options::default().page_size(8)).unwrap_err();
+    assert_eq!(error.option, "page_size");
+    assert_eq!(
+        error.to_string(),
+        "pods: another `page_size` is in use already (configure a kind before it is first asked for, and the same everywhere)"
+    );
+    let nodes = factory.informer::<Node>();
+    let late = factory.configure::<Node>(Options::default().retention(Retention::Decoded));
+    assert_eq!(late.unwrap_err().option, "retention", "the kind was asked for with the defaults");
+    // Another view that means the same objects is no way around it.
+    let other = factory.select(Options::default().all_namespaces());
+    assert_eq!(other.configure::<Pod>(Options::default().page_size(9)).unwrap_err().option, "page_size");
+    let transform = || Options::default().transform(|_: &mut ConfigMap| Ok(()));
+    factory.configure::<ConfigMap>(transform()).unwrap();
+    assert_eq!(factory.configure::<ConfigMap>(transform()).unwrap_err().option, "transform");
+    drop(nodes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_configure_leaves_open_is_the_factorys() {
+    let server = ApiServer::new();
+    server.create(&pod("default", "a")).unwrap();
+    server.create(&pod("kube-system", "b")).unwrap();
+    let factory =
+        SharedInformerFactory::with_options(server.client(), Options::default().namespace("default"));
+    factory.configure::<Pod>(Options::default().retention(Retention::Decoded)).unwrap();
+    factory.configure::<ConfigMap>(Options::default().all_namespaces()).unwrap();
+    server.create(&config_map("kube-system", "c", "1")).unwrap();
+    let (pods, maps, nodes) =
+        (factory.lister::<Pod>(), factory.lister::<ConfigMap>(), factory.lister::<Namespace>());
+    factory.start();
+    factory.wait_for_sync(LONG).await.unwrap();
+    assert_eq!(names(&pods.list()), ["a"], "a namespaced factory stays so");
+    assert_eq!(names(&maps.list()), ["c"]);
+    assert_eq!(nodes.len(), 4, "what has no namespace is not looked for in one");
+}
+
+// Who keeps an informer alive.
+
+#[tokio::test(start_paused = true)]
+async fn until_the_start_the_factory_keeps_and_then_each_handle_does() {
+    let server = ApiServer::new();
+    let factory = SharedInformerFactory::new(server.client());
+    factory.informer::<Pod>().on(|_| {}).detach();
+    let (lister, maps, stream) =
+        (factory.lister::<Secret>(), factory.informer::<ConfigMap>(), factory.informer::<Service>().events());
+    let on = factory.informer::<Node>().on(|_| {});
+    drop(factory.informer::<Namespace>()); // nobody wants it, but nobody has said so before the start
+    factory.start();
+    factory.start();
+    until(|| server.open_watches() == 5).await;
+    drop(lister);
+    until(|| server.open_watches() == 4).await;
+    drop(maps);
+    until(|| server.open_watches() == 3).await;
+    drop(stream);
+    until(|| server.open_watches() == 2).await;
+    drop(on);
+    until(|| server.open_watches() == 1).await;
+    drop(factory);
+    until(|| server.open_watches() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_for_after_the_start_starts_at_once_and_again_after_it_has_gone() {
+    let server = ApiServer::new();
+    server.create(&pod("default", "a")).unwrap();
+    let factory = started(&server);
+    for round in 1..=3 {
+        let pods = factory.informer::<Pod>();
+        pods.wait_for_sync(LONG).await.unwrap();
+        assert_eq!(names(&pods.lister().list()), ["a"]);
+        assert_eq!(watches(&server, "pods"), round);
+        drop(pods);
+        until(|| server.open_watches() == 0).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_detached_handler_that_holds_its_own_lister_ends_with_the_factory() {
+    // A handler that holds a handle of its own informer keeps it alive, and the informer keeps the handler: without the factory's word
+    // neither would ever end.
+    let server = ApiServer::new();
+    let factory = started(&server);
+    let dropped = Arc::new(());
+    let (lister, held) = (factory.lister::<Pod>(), Arc::clone(&dropped));
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&told);
+    factory
+        .informer::<Pod>()
+        .on(move |_| {
+            let _ = (&held, lister.len());
+            count.fetch_add(1, Ordering::Relaxed);
+        })
+        .detach();
+    server.create(&pod("default", "a")).unwrap();
+    until(|| told.load(Ordering::Relaxed) == 1).await;
+    drop(factory);
+    until(|| server.open_watches() == 0).await;
+    until(|| Arc::strong_count(&dropped) == 1).await;
+}
+
+// Kinds that are forbidden, missing, or come and go.
+
+#[tokio::test(start_paused = true)]
+async fn c7_c9_one_forbidden_kind_among_ten_never_delays_the_other_nine() {
+    let server = ApiServer::new();
+    let fault = server.fault(faults::forbid("secrets"));
+    let factory = SharedInformerFactory::new(server.client());
+    let secrets = factory.informer::<Secret>();
+    let others = (
+        (factory.informer::<Pod>(), factory.informer::<ConfigMap>(), factory.informer::<Service>()),
+        (factory.informer::<Node>(), factory.informer::<Namespace>(), factory.informer::<Event>()),
+        (factory.informer::<Deployment>(), factory.informer::<ServiceAccount>(), factory.metadata::<Pod>()),
+    );
+    factory.start();
+    let before = tokio::time::Instant::now();
+    let error = factory.wait_for_sync(LONG).await.unwrap_err();
+    assert!(before.elapsed() < Duration::from_secs(5), "it failed at once");
+    assert_eq!(error.kinds.len(), 10);
+    let failed: Vec<_> =
+        error.failed().filter(|error| matches!(error.state, State::Forbidden { .. })).collect();
+    assert_eq!(failed.len(), 1);
+    assert_eq!(&*failed[0].resource, "secrets in all namespaces");
+    assert!(error.to_string().contains("secrets in all namespaces: forbidden: "), "{error}");
+
+    others.0.0.wait_for_sync(LONG).await.unwrap();
+    others.2.2.wait_for_sync(LONG).await.unwrap();
+    until(|| server.open_watches() == 9).await;
+    assert!(is_live(&others.2.0) && !is_live(&secrets));
+    drop(fault);
+    secrets.wait_for_sync(Duration::ZERO).await.unwrap_err();
+    until(|| is_live(&secrets)).await;
+    factory.wait_for_sync(LONG).await.unwrap();
+}
+
+fn definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "websites.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "websites", "singular": "website", "kind": "Website", "listKind": "WebsiteList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
+        },
+    })
+}
+
+fn website(name: &str) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Website", "metadata": {"namespace": "default", "name": name}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn c7_a_kind_whose_definition_comes_and_goes_is_followed_and_others_are_untouched() {
+    let server = ApiServer::new();
+    let factory = SharedInformerFactory::new(server.client());
+    let gvk = GroupVersionKind::gvk("example.com", "v1", "Website");
+    let websites = factory.dynamic(&ApiResource::from_gvk(&gvk));
+    let pods = factory.informer::<Pod>();
+    let (_on, mut told) = notes(&websites);
+    factory.start();
+    let error = websites.wait_for_sync(LONG).await.unwrap_err();
+    assert!(matches!(error.state, State::NotServed { .. }), "{error}");
+    pods.wait_for_sync(LONG).await.unwrap();
+
+    server.create(&definition()).unwrap();
+    server.create(&website("a")).unwrap();
+    told.expect(&["+a initial"]).await;
+    until(|| is_live(&websites)).await;
+
+    server
+        .delete("apiextensions.k8s.io/v1", "customresourcedefinitions", None, "websites.example.com")
+        .unwrap();
+    told.expect(&["-a"]).await;
+    until(|| matches!(websites.status().state, State::NotServed { .. })).await;
+
+    server.create(&definition()).unwrap();
+    server.create(&website("b")).unwrap();
+    told.expect(&["+b"]).await;
+    until(|| is_live(&websites)).await;
+    assert_eq!(watches(&server, "pods"), 1, "the other kind noticed nothing");
+    assert!(is_live(&pods));
+}
+
+// The end.
+
+#[tokio::test(start_paused = true)]
+async fn c10_shutdown_tells_what_was_received_ends_everything_and_is_final() {
+    let server = ApiServer::new();
+    let factory = SharedInformerFactory::new(server.client());
+    let pods = factory.informer::<Pod>();
+    let (on, mut told) = notes(&pods);
+    factory.start();
+    factory.wait_for_sync(LONG).await.unwrap();
+    server.create(&pod("default", "a")).unwrap();
+    until(|| pods.lister().len() == 1).await;
+    factory.shutdown(LONG).await.unwrap();
+    told.expect(&["+a"]).await;
+    assert_eq!(server.open_watches(), 0);
+    assert_eq!(pods.status().state, State::Stopped);
+    assert_eq!(names(&pods.lister().list()), ["a"], "the last state stays readable");
+
+    // A start after the end does nothing, and what is asked for now is stopped from the beginning: no hang.
+    factory.start();
+    pods.start();
+    let late = factory.informer::<Node>();
+    assert_eq!(late.wait_for_sync(LONG).await.unwrap_err().state, State::Stopped);
+    assert!(!late.on(|_| {}).synced().await);
+    assert!(late.events().next().await.is_none());
+    factory.wait_for_sync(LONG).await.unwrap_err();
+    factory.shutdown(LONG).await.unwrap();
+    assert!(told.is_empty());
+    on.remove().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_factory_that_was_never_started_ends_at_once() {
+    let server = ApiServer::new();
+    let factory = SharedInformerFactory::new(server.client());
+    let pods = factory.informer::<Pod>();
+    let on = pods.on(|_| {});
+    assert_eq!(pods.wait_for_sync(Duration::from_secs(1)).await.unwrap_err().state, State::NotStarted);
+    factory.shutdown(LONG).await.unwrap();
+    assert!(!on.synced().await);
+    assert_eq!(pods.wait_for_sync(LONG).await.unwrap_err().state, State::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c6_handlers_of_two_views_see_the_same_events() {
+    let server = ApiServer::new();
+    let factory = started(&server);
+    let typed = factory.informer::<Pod>();
+    let dynamic: SharedInformer<DynamicObject> = factory.dynamic(&ApiResource::erase::<Pod>(&()));
+    let (_one, mut one) = notes(&typed);
+    let (_two, mut two) = notes(&dynamic);
+    factory.wait_for_sync(LONG).await.unwrap();
+    server.create(&pod("default", "a")).unwrap();
+    one.expect(&["+a"]).await;
+    two.expect(&["+a"]).await;
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let late = Arc::clone(&seen);
+    let on = dynamic.on(move |event| late.lock().unwrap().push(cluster::describe(&event)));
+    assert!(on.synced().await);
+    assert_eq!(*seen.lock().unwrap(), ["+a initial"]);
+}
