@@ -1,1 +1,144 @@
-//! The examples are programs: see the files beside this package's manifest. Nothing is shared between them.
+//! What the examples share: the command line that leads to a cluster, and how a failure is said. What they show is in the files beside
+//! this package's manifest, each complete in its `run`; `pod_informer` does without this and shows a whole program.
+
+use informer::{FactorySyncError, Options, State, SyncError};
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use std::error::Error;
+use std::process::ExitCode;
+
+/// What an example was called with.
+#[derive(Debug)]
+pub struct Arguments {
+    usage: &'static str,
+    kubeconfig: Option<String>,
+    /// What nobody has asked for yet.
+    rest: Vec<String>,
+}
+
+/// Runs an example: prints its usage if that is asked for, and the reason, with what can be done about it, if it fails.
+pub async fn program(
+    usage: &'static str,
+    run: impl AsyncFnOnce(Arguments) -> Result<(), Box<dyn Error>>,
+) -> ExitCode {
+    let rest: Vec<String> = std::env::args().skip(1).collect();
+    if rest.iter().any(|argument| argument == "--help" || argument == "-h") {
+        println!("{usage}");
+        return ExitCode::SUCCESS;
+    }
+    let result = match Arguments::new(usage, rest) {
+        Ok(arguments) => run(arguments).await,
+        Err(error) => Err(error),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}{}", hint(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ends with Ctrl-C. Until it is waited for, Ctrl-C ends the program in the usual way.
+pub async fn ctrl_c() {
+    eprintln!("press Ctrl-C to stop");
+    // Without signals there is nothing to wait for, and nothing else to do.
+    drop(tokio::signal::ctrl_c().await);
+}
+
+impl Arguments {
+    fn new(usage: &'static str, rest: Vec<String>) -> Result<Self, Box<dyn Error>> {
+        let mut arguments = Self { usage, kubeconfig: None, rest };
+        arguments.kubeconfig = arguments.option("--kubeconfig")?;
+        Ok(arguments)
+    }
+
+    /// Whether this flag is there.
+    pub fn flag(&mut self, name: &str) -> bool {
+        let found = self.rest.iter().position(|argument| argument == name);
+        found.map(|at| self.rest.remove(at)).is_some()
+    }
+
+    /// The value behind this option, if it is there.
+    pub fn option(&mut self, name: &str) -> Result<Option<String>, Box<dyn Error>> {
+        let Some(at) = self.rest.iter().position(|argument| argument == name) else { return Ok(None) };
+        let taken: Vec<String> = self.rest.drain(at..self.rest.len().min(at + 2)).collect();
+        taken.into_iter().nth(1).map(Some).ok_or_else(|| self.refuse(&format!("{name} needs a value")))
+    }
+
+    /// The settings that `--namespace` asks for.
+    pub fn options(&mut self) -> Result<Options, Box<dyn Error>> {
+        let namespace = self.option("--namespace")?;
+        Ok(namespace.map_or_else(Options::default, |namespace| Options::default().namespace(namespace)))
+    }
+
+    /// The first argument that belongs to no option; to be asked for after those.
+    pub fn value(&mut self, name: &str) -> Result<String, Box<dyn Error>> {
+        let found = self.rest.iter().position(|argument| !argument.starts_with('-'));
+        found.map(|at| self.rest.remove(at)).ok_or_else(|| self.refuse(&format!("{name} is missing")))
+    }
+
+    /// The client for the cluster that `--kubeconfig` says, or the environment; to be asked for last, since it refuses what is left.
+    pub async fn client(self) -> Result<kube::Client, Box<dyn Error>> {
+        if let Some(unknown) = self.rest.first() {
+            return Err(self.refuse(&format!("unknown argument {unknown}")));
+        }
+        let config = match self.kubeconfig {
+            Some(path) => {
+                let file = Kubeconfig::read_from(path)?;
+                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
+            }
+            None => Config::infer().await.map_err(|error| {
+                format!("no cluster found: {error} (set KUBECONFIG, or pass --kubeconfig PATH)")
+            })?,
+        };
+        Ok(informer::client(config)?)
+    }
+
+    fn refuse(&self, why: &str) -> Box<dyn Error> {
+        format!("{why}\n\n{}", self.usage).into()
+    }
+}
+
+/// What can be done about an error, as far as an informer's state tells.
+fn hint(error: &(dyn Error + 'static)) -> &'static str {
+    let one = error.downcast_ref::<SyncError>();
+    let all = error.downcast_ref::<FactorySyncError>();
+    match one.or_else(|| all?.failed().next()).map(|error| &error.state) {
+        Some(State::Forbidden { .. }) => {
+            " (the user needs the verbs list and watch; --namespace NAME asks for less)"
+        }
+        Some(State::NotServed { .. }) => " (is its definition installed, and the version right?)",
+        Some(State::Connecting | State::BackingOff { .. }) => " (is the server up, and reachable from here?)",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(line: &str) -> Arguments {
+        Arguments::new("usage: test", line.split_whitespace().map(str::to_owned).collect()).unwrap()
+    }
+
+    #[test]
+    fn options_come_before_or_after_the_value() {
+        for line in ["pods --namespace shop --crd", "--crd --kubeconfig file --namespace shop pods"] {
+            let mut arguments = arguments(line);
+            assert!(arguments.flag("--crd"));
+            assert_eq!(arguments.option("--namespace").unwrap().as_deref(), Some("shop"));
+            assert_eq!(arguments.value("KIND").unwrap(), "pods");
+            assert!(arguments.rest.is_empty());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_missing_or_unknown_is_said_with_the_usage() {
+        let missing = arguments("--namespace").options().err().unwrap();
+        assert_eq!(missing.to_string(), "--namespace needs a value\n\nusage: test");
+        let missing = arguments("").value("KIND").unwrap_err();
+        assert_eq!(missing.to_string(), "KIND is missing\n\nusage: test");
+        let unknown = arguments("--kubeconfig a --nope").client().await.err().unwrap();
+        assert_eq!(unknown.to_string(), "unknown argument --nope\n\nusage: test");
+    }
+}

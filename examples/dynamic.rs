@@ -1,0 +1,108 @@
+//! A kind that is known only at run time, by its name on the command line: what happens to its objects, and which parts of them change.
+//!
+//!     cargo run --example dynamic -- deployments
+//!     cargo run --example dynamic -- apps/v1/deployments/Deployment
+
+use informer::{Event, Object, SharedInformerFactory};
+use informer_examples::{ctrl_c, program};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::discovery::{ApiGroup, Discovery, verbs};
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const USAGE: &str = "usage: dynamic KIND [--kubeconfig PATH] [--namespace NAME]
+
+Prints what happens to the objects of a kind, until Ctrl-C. KIND is a plural (deployments), with its group where that is
+not enough (deployments.apps), or all there is to know, if the server is not to be asked: apps/v1/deployments/Deployment,
+and for the core group v1/pods/Pod.";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    program(USAGE, async |mut arguments| {
+        let options = arguments.options()?;
+        let kind = arguments.value("KIND")?;
+        let client = arguments.client().await?;
+        let resource = find(&client, &kind).await?;
+        let factory = SharedInformerFactory::with_options(client, options);
+        run(&factory, &resource, |line| println!("{line}"), ctrl_c()).await
+    })
+    .await
+}
+
+/// The kind that a text means: spelled out, or as the server knows it.
+pub(crate) async fn find(client: &kube::Client, text: &str) -> Result<ApiResource, Box<dyn Error>> {
+    match text.split('/').collect::<Vec<_>>()[..] {
+        [name] => {
+            let (plural, group) =
+                name.split_once('.').map_or((name, None), |(plural, group)| (plural, Some(group)));
+            discover(client, plural, group).await?.ok_or_else(|| {
+                format!(
+                    "the server has no {name} that can be watched (kubectl api-resources lists what it has)"
+                )
+                .into()
+            })
+        }
+        [version, plural, kind] => Ok(spelled_out("", version, plural, kind)),
+        [group, version, plural, kind] => Ok(spelled_out(group, version, plural, kind)),
+        _ => Err(format!("{text} is no kind (a plural, or group/version/plural/kind)").into()),
+    }
+}
+
+fn spelled_out(group: &str, version: &str, plural: &str, kind: &str) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+}
+
+/// The kind with this plural, of this group or of the first that has it, in the version that its group recommends.
+async fn discover(
+    client: &kube::Client,
+    plural: &str,
+    group: Option<&str>,
+) -> Result<Option<ApiResource>, kube::Error> {
+    let discovery = Discovery::new(client.clone()).run().await?;
+    let groups = discovery
+        .groups_alphabetical()
+        .into_iter()
+        .filter(|known| group.is_none_or(|name| known.name() == name));
+    let mut resources = groups.flat_map(ApiGroup::recommended_resources);
+    let found = resources.find(|(known, can)| known.plural == plural && can.supports_operation(verbs::WATCH));
+    Ok(found.map(|(resource, _)| resource))
+}
+
+/// Prints what happens to the objects of a kind until `done`.
+pub(crate) async fn run(
+    factory: &SharedInformerFactory,
+    resource: &ApiResource,
+    print: impl Fn(String) + Send + 'static,
+    done: impl Future<Output = ()>,
+) -> Result<(), Box<dyn Error>> {
+    let objects = factory.dynamic(resource);
+    let _printing = objects.on(move |event| match event {
+        Event::Added { object, .. } => print(format!("+ {}", object.key())),
+        Event::Updated { old, new, .. } => print(format!("~ {}: {}", new.key(), changes(&old, &new))),
+        Event::Deleted { last, .. } => print(format!("- {}", last.key())),
+    });
+    factory.start();
+    factory.wait_for_sync(Duration::from_secs(30)).await?;
+    eprintln!("synced: {} {}", objects.lister().len(), objects.resource());
+    done.await;
+    factory.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}
+
+/// Which parts of an object differ: `spec, status`. Decoding happens here, for updates only.
+fn changes(old: &Object<DynamicObject>, new: &Object<DynamicObject>) -> String {
+    let (old, new) = match (old.typed(), new.typed()) {
+        (Ok(old), Ok(new)) => (old, new),
+        (Err(error), _) | (_, Err(error)) => return error.to_string(),
+    };
+    let parts =
+        [&old.data, &new.data].into_iter().filter_map(|data| data.as_object()).flat_map(|data| data.keys());
+    let parts: BTreeSet<&String> = parts.filter(|part| old.data.get(part) != new.data.get(part)).collect();
+    let mut parts: Vec<&str> = parts.into_iter().map(String::as_str).collect();
+    if parts.is_empty() {
+        parts.push("metadata");
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,93 @@
+//! Events as a stream, taken one by one by a task that may wait between them, until it is told to stop. It wants every state, and is
+//! told when it was too slow for that.
+//!
+//!     cargo run --example event_stream -- [--kubeconfig PATH] [--namespace NAME]
+
+use informer::{Delivery, Event, EventStream, SharedInformer};
+use informer_examples::{ctrl_c, program};
+use k8s_openapi::api::core::v1::Pod;
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+const USAGE: &str = "usage: event_stream [--kubeconfig PATH] [--namespace NAME]
+
+Prints every version of every pod, until Ctrl-C. Whatever reads this program's output may be slow: it is then told what it
+missed, and the program's memory does not grow.";
+
+/// So many states may wait for whoever reads them.
+const BOUND: usize = 100;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    program(USAGE, async |mut arguments| {
+        let options = arguments.options()?;
+        let pods = SharedInformer::with_options(arguments.client().await?, options);
+        let (out, mut lines) = mpsc::channel(1);
+        // Printing may block, when the output is a pipe.
+        let printing = tokio::task::spawn_blocking(move || {
+            while let Some(line) = lines.blocking_recv() {
+                println!("{line}");
+            }
+        });
+        run(&pods, out, ctrl_c()).await?;
+        Ok(printing.await?)
+    })
+    .await
+}
+
+/// Sends every state of every pod to `out` until `done`.
+pub(crate) async fn run(
+    pods: &SharedInformer<Pod>,
+    out: mpsc::Sender<String>,
+    done: impl Future<Output = ()>,
+) -> Result<(), Box<dyn Error>> {
+    // `pods.events()` would be the same without versions in between: however slow, one pending step per pod.
+    let stream = pods.handler().every_state_up_to(BOUND).events();
+    let (stop, stopped) = oneshot::channel();
+    let following = tokio::spawn(follow(stream, out, stopped));
+    pods.start();
+    pods.wait_for_sync(Duration::from_secs(30)).await?;
+    eprintln!("synced: {} pods", pods.lister().len());
+    done.await;
+    drop(stop);
+    following.await?;
+    pods.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}
+
+/// Takes one event after the other until told to stop, which is when the other end of `stopped` is dropped.
+async fn follow(
+    mut stream: EventStream<Pod, Delivery<Pod>>,
+    out: mpsc::Sender<String>,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    loop {
+        let delivery = tokio::select! {
+            // Waiting for the next event can be broken off: none is lost.
+            delivery = stream.next() => delivery,
+            _ = &mut stopped => return,
+        };
+        let line = match delivery {
+            Some(Delivery::Event(event)) => describe(&event),
+            Some(Delivery::Lagged { skipped, .. }) => format!("… too slow: {skipped} states were left out"),
+            // More kinds of delivery may come to be.
+            Some(_) => continue,
+            // The informer has ended.
+            None => return,
+        };
+        tokio::select! {
+            sent = out.send(line) => if sent.is_err() { return },
+            _ = &mut stopped => return,
+        }
+    }
+}
+
+fn describe(event: &Event<Pod>) -> String {
+    match event {
+        Event::Added { object, .. } => format!("+ {} {}", object.key(), object.version()),
+        Event::Updated { old, new, .. } => format!("~ {} {} -> {}", new.key(), old.version(), new.version()),
+        Event::Deleted { last, .. } => format!("- {}", last.key()),
+    }
+}

@@ -1,0 +1,54 @@
+//! Only the metadata of a kind: the server sends nothing else, so this program knows whose secrets there are and never holds one.
+//!
+//!     cargo run --example metadata_only -- [--kubeconfig PATH] [--namespace NAME]
+
+use informer::{Event, Object, SharedInformerFactory};
+use informer_examples::{ctrl_c, program};
+use k8s_openapi::api::core::v1::Secret;
+use kube::core::PartialObjectMeta;
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const USAGE: &str = "usage: metadata_only [--kubeconfig PATH] [--namespace NAME]
+
+Prints the owners and labels of secrets as they come and change, until Ctrl-C. Their contents are never asked for.";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    program(USAGE, async |mut arguments| {
+        let options = arguments.options()?;
+        let factory = SharedInformerFactory::with_options(arguments.client().await?, options);
+        run(&factory, |line| println!("{line}"), ctrl_c()).await
+    })
+    .await
+}
+
+/// Prints what happens to the metadata of secrets until `done`.
+pub(crate) async fn run(
+    factory: &SharedInformerFactory,
+    print: impl Fn(String) + Send + 'static,
+    done: impl Future<Output = ()>,
+) -> Result<(), Box<dyn Error>> {
+    // A cache of its own: `factory.informer::<Secret>()` would be another one, with whole secrets in it.
+    let secrets = factory.metadata::<Secret>();
+    let _printing = secrets.on(move |event| match event {
+        Event::Added { object, .. } => print(format!("+ {}", describe(&object))),
+        Event::Updated { new, .. } => print(format!("~ {}", describe(&new))),
+        Event::Deleted { last, .. } => print(format!("- {}", last.key())),
+    });
+    factory.start();
+    factory.wait_for_sync(Duration::from_secs(30)).await?;
+    eprintln!("synced: {} secrets in {} bytes", secrets.lister().len(), secrets.metrics().bytes);
+    done.await;
+    factory.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}
+
+/// Whose it is, and how it is labelled. Nothing is decoded: labels and owners are known of every object.
+fn describe(secret: &Object<PartialObjectMeta<Secret>>) -> String {
+    let key = secret.key().to_string();
+    let owners = secret.owners().iter().map(|owner| format!("of {} {}", owner.kind, owner.name));
+    let labels = secret.labels().iter().map(|(name, value)| format!("{name}={value}"));
+    std::iter::once(key).chain(owners).chain(labels).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,43 @@
+//! The filtering handler example against an embedded server.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "../filtering_handler.rs"]
+#[allow(dead_code)]
+mod filtering_handler;
+
+use common::cluster::{pod, with};
+use common::{Program, output, rest, server};
+use informer::SharedInformer;
+use serde_json::{Value, json};
+
+fn on(node: &str, name: &str) -> Value {
+    with(pod("shop", name), "/spec/nodeName", node)
+}
+
+#[tokio::test(start_paused = true)]
+async fn beginning_to_match_is_an_add_and_ceasing_to_is_a_delete() {
+    let server = server();
+    server.create(&on("node-a", "web")).unwrap();
+    server.create(&pod("shop", "job")).unwrap();
+    let pods = SharedInformer::new(server.client());
+    let (print, mut lines) = output();
+    let program = Program::start(|stopped| async move {
+        filtering_handler::run(&pods, print, async { drop(stopped.await) }).await
+    });
+    lines.expect(&["node-a: + shop/web (1 pods)"]).await;
+    // Nobody hears of a pod without a node, and of updates that leave it so.
+    server.update(&with(pod("shop", "job"), "/metadata/labels/app", "job")).unwrap();
+    server.update(&on("node-a", "job")).unwrap();
+    lines.expect(&["node-a: + shop/job (2 pods)"]).await;
+    let phase = |phase: &str| with(on("node-a", "job"), "/status", json!({"phase": phase}));
+    server.update_status(&phase("Running")).unwrap();
+    server.update_status(&phase("Succeeded")).unwrap();
+    lines.expect(&["node-a: - shop/job (1 pods)"]).await;
+    // It was told as gone already, and is not again.
+    server.delete("v1", "pods", Some("shop"), "job").unwrap();
+    server.delete("v1", "pods", Some("shop"), "web").unwrap();
+    lines.expect(&["node-a: - shop/web (0 pods)"]).await;
+    program.stop().await;
+    assert_eq!(rest(lines).await, [""; 0]);
+}

@@ -1,0 +1,53 @@
+//! The metadata example against an embedded server.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "../metadata_only.rs"]
+#[allow(dead_code)]
+mod metadata_only;
+
+use common::cluster::{until, with};
+use common::{Program, output, server};
+use informer::SharedInformerFactory;
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::{Value, json};
+
+fn secret() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": {
+            "namespace": "shop", "name": "tls", "labels": {"app": "web", "tier": "edge"},
+            "ownerReferences": [{"apiVersion": "cert.example/v1", "kind": "Certificate", "name": "web", "uid": "1-2-3"}],
+        },
+        "data": {"key": "c2VjcmV0"},
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn owners_and_labels_are_printed_and_the_data_never_comes() {
+    let server = server();
+    server.create(&secret()).unwrap();
+    let factory = SharedInformerFactory::new(server.client());
+    let (print, mut lines) = output();
+    let running = factory.clone();
+    let program = Program::start(|stopped| async move {
+        metadata_only::run(&running, print, async { drop(stopped.await) }).await
+    });
+    lines.expect(&["+ shop/tls of Certificate web app=web tier=edge"]).await;
+    server.update(&with(secret(), "/metadata/labels", json!({"app": "cart"}))).unwrap();
+    lines.expect(&["~ shop/tls of Certificate web app=cart"]).await;
+
+    // The example's own cache: asked for again, it is shared.
+    let cached = factory.metadata::<Secret>().lister().get("shop", "tls").unwrap();
+    let raw: Value = serde_json::from_slice(cached.raw()).unwrap();
+    let parts: Vec<&String> = raw.as_object().unwrap().keys().collect();
+    assert_eq!(parts, ["apiVersion", "kind", "metadata"]);
+    assert_eq!(raw["kind"], "PartialObjectMetadata");
+    assert_eq!(server.open_watches(), 1);
+    drop(cached);
+
+    server.delete("v1", "secrets", Some("shop"), "tls").unwrap();
+    lines.expect(&["- shop/tls"]).await;
+    program.stop().await;
+    until(|| server.open_watches() == 0).await;
+}

@@ -1,0 +1,51 @@
+//! The shared factory example against an embedded server.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "../shared_factory.rs"]
+#[allow(dead_code)]
+mod shared_factory;
+
+use common::cluster::{pod, until};
+use common::{Program, output, rest, server};
+use informer::SharedInformerFactory;
+use informer_apiserver::{Verb, faults};
+
+#[tokio::test(start_paused = true)]
+async fn both_parts_are_told_and_there_is_one_watch() {
+    let server = server();
+    server.create(&pod("shop", "web-0")).unwrap();
+    let factory = SharedInformerFactory::new(server.client());
+    let (print, lines) = output();
+    let running = factory.clone();
+    let program = Program::start(|stopped| async move {
+        shared_factory::run(&running, print, async { drop(stopped.await) }).await
+    });
+    until(|| server.open_watches() == 1 && lines.0.len() == 2).await;
+    server.create(&pod("shop", "web-1")).unwrap();
+    until(|| lines.0.len() == 4).await;
+    server.delete("v1", "pods", Some("shop"), "web-0").unwrap();
+    until(|| lines.0.len() >= 6).await;
+    program.stop().await;
+
+    // Two handlers run side by side: only the lines of each have an order.
+    let (census, mut diary): (Vec<_>, Vec<_>) =
+        rest(lines).await.into_iter().partition(|line| line.starts_with("pods in"));
+    // A pod is marked before it goes; whether that is a step of its own depends on how fast the handler is.
+    diary.retain(|line| !line.starts_with('~'));
+    assert_eq!(diary, ["+ shop/web-0", "+ shop/web-1", "- shop/web-0"]);
+    assert_eq!(census, ["pods in shop: 1", "pods in shop: 2", "pods in shop: 1"]);
+    let watches = server.requests().iter().filter(|seen| seen.verb == Verb::Watch).count();
+    assert_eq!(watches, 1, "{:?}", server.requests());
+    until(|| server.open_watches() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_ends_with_the_reason_when_pods_are_forbidden() {
+    let server = server();
+    let _forbidden = server.fault(faults::forbid("pods"));
+    let factory = SharedInformerFactory::new(server.client());
+    let error = shared_factory::run(&factory, |_| {}, std::future::pending()).await.unwrap_err().to_string();
+    let start = "1 of 1 kinds not synced: pods in all namespaces: forbidden: ";
+    assert!(error.starts_with(start), "{error}");
+}

@@ -1,0 +1,118 @@
+//! Pods into a database, and right again after every restart: also after a crash, and also for pods that went while nobody watched.
+//!
+//!     cargo run --example to_database -- pods.db [--kubeconfig PATH] [--namespace NAME]
+//!     sqlite3 pods.db 'select namespace, name, node, phase from pods'
+
+use informer::{Event, SharedInformer};
+use informer_examples::{ctrl_c, program};
+use k8s_openapi::api::core::v1::Pod;
+use rusqlite::{Connection, params};
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+const USAGE: &str = "usage: to_database FILE [--kubeconfig PATH] [--namespace NAME]
+
+Keeps the table `pods` of an SQLite database the same as the pods of a cluster, and prints what changes, until Ctrl-C.
+One program per file.";
+
+/// A row says which run of this program saw its pod last.
+const TABLE: &str = "PRAGMA journal_mode = wal; PRAGMA synchronous = normal;
+    CREATE TABLE IF NOT EXISTS pods (uid TEXT PRIMARY KEY, namespace TEXT, name TEXT, version TEXT, node TEXT, phase TEXT,
+        run INTEGER) STRICT";
+/// No comparison of versions: what the informer tells last is the truth, also after a restored backup of the cluster.
+const PUT: &str = "INSERT OR REPLACE INTO pods VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    program(USAGE, async |mut arguments| {
+        let (options, file) = (arguments.options()?, arguments.value("FILE")?);
+        let pods = SharedInformer::with_options(arguments.client().await?, options);
+        let table = Table::open(&file).map_err(|error| format!("{file}: {error} (is it a database?)"))?;
+        run(&pods, table, |line| println!("{line}"), ctrl_c()).await
+    })
+    .await
+}
+
+/// Keeps the table the same as the pods until `done`, or until it cannot be written.
+pub(crate) async fn run(
+    pods: &SharedInformer<Pod>,
+    table: Table,
+    print: impl Fn(String) + Clone + Send + 'static,
+    done: impl Future<Output = ()>,
+) -> Result<(), Box<dyn Error>> {
+    let table = Arc::new(Mutex::new(table));
+    let (failed, mut failure) = mpsc::unbounded_channel();
+    let (rows, say) = (Arc::clone(&table), print.clone());
+    let writing = pods.handler().name("table").blocking().on(move |event| {
+        let written = lock(&rows).write(&event);
+        // A handler cannot fail, the program can. Nobody receives that only if it already has.
+        written.map_or_else(|error| drop(failed.send(error)), &say);
+    });
+    pods.start();
+    let work = async {
+        pods.wait_for_sync(Duration::from_secs(30)).await?;
+        // Every pod that was there has its row. Rows that no event of this run has touched are of pods that are gone.
+        if writing.synced().await {
+            let swept = tokio::task::spawn_blocking(move || lock(&table).sweep()).await??;
+            swept.into_iter().for_each(print);
+            eprintln!("synced: {} pods", pods.lister().len());
+        }
+        done.await;
+        Ok::<_, Box<dyn Error>>(())
+    };
+    tokio::select! {
+        // The table is wrong then. The next start puts it right.
+        Some(error) = failure.recv() => return Err(format!("the table cannot be written: {error}").into()),
+        result = work => result?,
+    }
+    pods.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}
+
+/// Each statement stands for itself, so a panic leaves nothing half done.
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The table, and the number of this run: higher than any in it, so that a run that broke off half-way needs no cleaning up.
+pub(crate) struct Table {
+    connection: Connection,
+    run: i64,
+}
+
+impl Table {
+    pub(crate) fn open(file: &str) -> rusqlite::Result<Self> {
+        let connection = Connection::open(file)?;
+        connection.execute_batch(TABLE)?;
+        let run = connection.query_row("SELECT coalesce(max(run), 0) + 1 FROM pods", (), |row| row.get(0))?;
+        Ok(Self { connection, run })
+    }
+
+    /// Writes what happened. The uid tells a pod from a later one of the same name.
+    fn write(&self, event: &Event<Pod>) -> rusqlite::Result<String> {
+        let pod = event.object();
+        if matches!(event, Event::Deleted { .. }) {
+            self.connection.execute("DELETE FROM pods WHERE uid = ?1", [pod.uid()])?;
+            return Ok(format!("- {}", pod.key()));
+        }
+        // A pod that does not decode keeps its row, without what only its contents tell.
+        let typed = pod.typed().ok();
+        let node = typed.as_ref().and_then(|pod| pod.spec.as_ref()?.node_name.as_deref());
+        let phase = typed.as_ref().and_then(|pod| pod.status.as_ref()?.phase.as_deref());
+        let (namespace, version) = (pod.namespace(), pod.version().as_str());
+        self.connection
+            .execute(PUT, params![pod.uid(), namespace, pod.name(), version, node, phase, self.run])?;
+        Ok(format!("{} {}", if matches!(event, Event::Added { .. }) { '+' } else { '~' }, pod.key()))
+    }
+
+    /// Removes the rows that this run has not seen.
+    fn sweep(&self) -> rusqlite::Result<Vec<String>> {
+        let gone = "DELETE FROM pods WHERE run < ?1 RETURNING namespace || '/' || name";
+        let mut gone = self.connection.prepare(gone)?;
+        gone.query_map([self.run], |row| Ok(format!("- {} (while away)", row.get::<_, String>(0)?)))?
+            .collect()
+    }
+}
