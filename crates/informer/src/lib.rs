@@ -90,6 +90,8 @@ mod factory;
 mod handler;
 mod lister;
 mod metrics;
+#[cfg(doctest)]
+mod pages;
 mod problem;
 mod queue;
 mod reflector;
