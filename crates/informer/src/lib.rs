@@ -88,6 +88,7 @@ mod clock;
 mod event;
 mod factory;
 mod handler;
+mod informer;
 mod lister;
 mod metrics;
 #[cfg(doctest)]
@@ -107,7 +108,8 @@ pub use event::{Cause, Delivery, Event};
 #[cfg(feature = "accessors")]
 pub use factory::accessors;
 pub use factory::{ConfigureError, FactoryShutdownError, FactorySyncError, KindState, SharedInformerFactory};
-pub use handler::{EventStream, FilteringHandler, Handler, HandlerBuilder};
+pub use handler::{EventStream, FilteringHandler, Given, Handler, HandlerBuilder};
+pub use informer::{AddIndexError, SharedInformer};
 pub use informer_core::reflector::{
     Asked, Consistency, Counters, Failure, ListRequest, Relists, Report, State, Trouble, WatchListPolicy,
     WatchRequest, WatchStart,
@@ -122,7 +124,5 @@ pub use informer_core::{
 pub use lister::{Lister, NamespaceLister};
 pub use metrics::{HandlerMetrics, Metrics};
 pub use problem::Problem;
-pub use shared::{
-    AddIndexError, NotReached, Options, Registration, SharedInformer, ShutdownError, SyncError, VersionError,
-};
+pub use shared::{NotReached, Options, Registration, ShutdownError, SyncError, VersionError};
 pub use status::{ChangeCounters, ScopeStatus, Status};

@@ -24,8 +24,8 @@ mod generated;
 pub use generated::*;
 
 use super::SharedInformerFactory;
+use crate::informer::SharedInformer;
 use crate::lister::Lister;
-use crate::shared::SharedInformer;
 use std::fmt;
 use std::marker::PhantomData;
 

@@ -12,10 +12,11 @@ mod wait;
 pub use registry::ConfigureError;
 pub use wait::{FactoryShutdownError, FactorySyncError, KindState};
 
+use crate::informer::SharedInformer;
 use crate::lister::Lister;
 use crate::metrics::Metrics;
 use crate::resource::{ResourceType, is_cluster_scoped};
-use crate::shared::{Engine, Options, SharedInformer};
+use crate::shared::{Engine, Options};
 use kube::Resource;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use registry::{Registry, View};

@@ -1,6 +1,7 @@
 //! How a handler is registered.
 
 use super::filter::Filter;
+use super::given::{Given, Sieve};
 use super::stream::EventStream;
 use super::{Handler, dispatch};
 use crate::event::{Delivery, Event, Told};
@@ -135,9 +136,6 @@ impl<K: 'static, E: Given<K>> HandlerBuilder<K, E> {
     }
 }
 
-/// Lets through what passes a filter.
-pub(super) type Sieve<K> = Box<dyn FnMut(Delivery<K>) -> Option<Delivery<K>> + Send>;
-
 fn sieve<K>(mut filter: Filter<Matches<K>>) -> impl FnMut(Delivery<K>) -> Option<Delivery<K>> + Send {
     move |delivery| match delivery {
         Delivery::Event(event) => filter.pass(event).map(Delivery::Event),
@@ -149,30 +147,4 @@ impl<K, E> fmt::Debug for HandlerBuilder<K, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "handler for {}: {:?}", self.engine.resource, self.options)
     }
-}
-
-/// What a handler can be given: an [`Event`], or a [`Delivery`].
-pub trait Given<K>: sealed::Sealed<K> + Send + 'static {
-    #[doc(hidden)]
-    fn given(delivery: Delivery<K>) -> Option<Self>
-    where
-        Self: Sized;
-}
-
-impl<K: 'static> Given<K> for Event<K> {
-    fn given(delivery: Delivery<K>) -> Option<Self> {
-        delivery.into_event()
-    }
-}
-
-impl<K: 'static> Given<K> for Delivery<K> {
-    fn given(delivery: Delivery<K>) -> Option<Self> {
-        Some(delivery)
-    }
-}
-
-mod sealed {
-    pub trait Sealed<K> {}
-    impl<K> Sealed<K> for super::Event<K> {}
-    impl<K> Sealed<K> for super::Delivery<K> {}
 }

@@ -5,10 +5,12 @@
 
 mod builder;
 mod filter;
+mod given;
 mod stream;
 
 pub use builder::HandlerBuilder;
 pub use filter::FilteringHandler;
+pub use given::Given;
 pub use stream::EventStream;
 
 use crate::event::{Cause, Delivery, Event};

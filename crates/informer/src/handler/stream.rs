@@ -1,6 +1,6 @@
 //! Events as a stream.
 
-use super::builder::{Given, Sieve};
+use super::given::{Given, Sieve};
 use crate::event::{Delivery, Event};
 use crate::shared::{Engine, ListenerOptions, Pull};
 use futures::Stream;

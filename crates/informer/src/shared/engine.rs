@@ -15,7 +15,7 @@ use crate::resource::ResourceType;
 use crate::status::{Status, StatusCell};
 use futures::FutureExt as _;
 use informer_core::reflector::Reflector;
-use informer_core::{ListenerId, StoreReader, StoreWriter};
+use informer_core::{IndexHandle, ListenerId, StoreReader, StoreWriter};
 use std::hash::{BuildHasher, RandomState};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -180,6 +180,16 @@ impl Engine {
         self.unlisten(&listener.0);
     }
 
+    /// Builds an index here, from a snapshot, and hands it to the pump. After the end the cache does not change, and look-ups walk it.
+    pub(crate) fn add_index(&self, index: IndexHandle) {
+        let built = self.reader.build_index(index);
+        self.send(Command::InstallIndex(Box::new(built)));
+    }
+
+    pub(crate) fn watch_status(&self) -> watch::Receiver<Status> {
+        self.status.subscribe()
+    }
+
     /// Whether somebody took the command: a pump that has ended does not.
     pub(super) fn send(&self, command: Command) -> bool {
         self.commands.send(command).is_ok()
@@ -296,7 +306,8 @@ impl Drop for Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::{Registration, SharedInformer};
+    use crate::informer::SharedInformer;
+    use crate::shared::Registration;
     use crate::source::{Answer, Source};
     use informer_core::reflector::{ListRequest, State, WatchRequest};
     use k8s_openapi::api::core::v1::Pod;

@@ -126,7 +126,7 @@ impl Engine {
     }
 
     /// Waits until the cache has reached a version.
-    pub(super) async fn wait_for_version(
+    pub(crate) async fn wait_for_version(
         &self,
         namespace: Option<&str>,
         wanted: &ResourceVersion,

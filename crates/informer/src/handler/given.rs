@@ -1,0 +1,32 @@
+//! What a handler can be given: an event, or a delivery.
+
+use crate::event::{Delivery, Event};
+
+/// Lets through what passes a filter.
+pub(super) type Sieve<K> = Box<dyn FnMut(Delivery<K>) -> Option<Delivery<K>> + Send>;
+
+/// What a handler can be given: an [`Event`], or a [`Delivery`].
+pub trait Given<K>: sealed::Sealed<K> + Send + 'static {
+    #[doc(hidden)]
+    fn given(delivery: Delivery<K>) -> Option<Self>
+    where
+        Self: Sized;
+}
+
+impl<K: 'static> Given<K> for Event<K> {
+    fn given(delivery: Delivery<K>) -> Option<Self> {
+        delivery.into_event()
+    }
+}
+
+impl<K: 'static> Given<K> for Delivery<K> {
+    fn given(delivery: Delivery<K>) -> Option<Self> {
+        Some(delivery)
+    }
+}
+
+mod sealed {
+    pub trait Sealed<K> {}
+    impl<K> Sealed<K> for super::Event<K> {}
+    impl<K> Sealed<K> for super::Delivery<K> {}
+}
