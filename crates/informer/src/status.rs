@@ -45,16 +45,23 @@ impl Status {
             _ => self.last_current.filter(|_| self.synced).map(|current| self.now - current),
         }
     }
-}
 
-impl Status {
-    /// Takes over the state of the scope that is worst off. A stream that is live tells nobody anything until the cache has the first set.
-    fn tell_worst(&mut self) -> bool {
+    /// Brings up to date what follows from the scopes.
+    fn sum_up(&mut self, now: Moment) {
+        self.now = now;
+        self.last_heard = self.scopes.iter().map(|scope| scope.last_heard).min().flatten();
+        // What is live is current, however quiet.
+        let behind = self.scopes.iter().filter(|scope| scope.state != State::Live);
+        self.last_current = behind.map(|scope| scope.last_current).min().unwrap_or(Some(now));
+        self.counters = Counters::default();
+        for scope in &self.scopes {
+            self.counters += scope.counters;
+        }
         let worst = self.scopes.iter().map(|scope| &scope.state).max_by_key(|state| badness(state));
+        // A stream that is live tells nobody anything until the cache has the first set.
         if let Some(worst) = worst.filter(|state| self.synced || **state != State::Live) {
             self.state = worst.clone();
         }
-        true
     }
 }
 
@@ -128,8 +135,11 @@ impl StatusCell {
         }))
     }
 
-    pub(crate) fn get(&self) -> Status {
-        self.0.borrow().clone()
+    /// The status as it is now.
+    pub(crate) fn get(&self, now: Moment) -> Status {
+        let mut status = self.0.borrow().clone();
+        status.sum_up(now);
+        status
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -140,35 +150,27 @@ impl StatusCell {
         self.0.subscribe()
     }
 
-    /// Notes where the reflector of one scope stands. Only a change of state wakes those who wait; counters move with every chunk.
+    /// Notes where the reflector of one scope stands. Only a change of state wakes those who wait; the rest moves with every chunk, and is
+    /// summed up when somebody looks.
     pub(crate) fn set_reflector(&self, lane: usize, machine: &Reflector, now: Moment) {
         let state = machine.state();
         self.0.send_if_modified(|status| {
             let Some(scope) = status.scopes.get_mut(lane) else { return false };
             scope.counters = *machine.counters();
             (scope.last_heard, scope.last_current) = (machine.heard(), machine.last_current());
-            if state == State::Live {
-                // Quiet, but current.
-                scope.last_current = Some(now);
-            }
             let changed = scope.state != state;
             scope.state = state;
-            status.now = now;
-            status.last_heard = status.scopes.iter().map(|scope| scope.last_heard).min().flatten();
-            let current = status.scopes.iter().filter(|scope| scope.state != State::Live);
-            status.last_current = current.map(|scope| scope.last_current).min().unwrap_or(Some(now));
-            status.counters = Counters::default();
-            for scope in &status.scopes {
-                status.counters += scope.counters;
+            if changed {
+                status.sum_up(now);
             }
-            changed && status.tell_worst()
+            changed
         });
     }
 
-    pub(crate) fn set_synced(&self) {
+    pub(crate) fn set_synced(&self, now: Moment) {
         self.0.send_modify(|status| {
             status.synced = true;
-            status.tell_worst();
+            status.sum_up(now);
         });
     }
 
@@ -191,7 +193,6 @@ impl StatusCell {
             changes.drift += applied.drift;
             changes.rewinds += u64::from(applied.rewound);
             changes.index_panics += applied.index_panics;
-            status.now = now;
             if !status.unreadable.is_empty() || applied.unreadable > 0 {
                 status.unreadable = unreadable(after);
             }
@@ -205,6 +206,7 @@ impl StatusCell {
             }
             if moved {
                 status.version = version.cloned();
+                status.sum_up(now);
             }
             moved
         });

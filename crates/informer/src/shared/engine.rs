@@ -196,7 +196,7 @@ impl Engine {
     }
 
     pub(crate) fn status(&self) -> Status {
-        Status { now: self.clock.now(), ..self.status.get() }
+        self.status.get(self.clock.now())
     }
 
     pub(crate) fn metrics(&self) -> Metrics {

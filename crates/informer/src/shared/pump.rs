@@ -143,7 +143,7 @@ impl Pump {
         if self.queue.applied(lane, end) && !listeners.synced {
             listeners.synced = true;
             // The informer first: a handler is never synced before its informer is.
-            self.status.set_synced();
+            self.status.set_synced(self.clock.now());
             for listener in &listeners.told {
                 listener.end_initial();
             }

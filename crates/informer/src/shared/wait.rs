@@ -98,7 +98,7 @@ impl Standing {
     }
 
     pub(crate) fn status(&self) -> Status {
-        Status { now: self.clock.now(), ..self.status.get() }
+        self.status.get(self.clock.now())
     }
 
     /// Waits until the first complete set is in the cache, or waiting is useless.
