@@ -1,7 +1,7 @@
 //! How a handler is registered.
 
-use super::filter::Filter;
-use super::given::{Given, Sieve};
+use super::filter::Sieve;
+use super::given::Given;
 use super::stream::EventStream;
 use super::{Handler, dispatch};
 use crate::event::{Delivery, Event, Told};
@@ -14,8 +14,6 @@ use std::time::Duration;
 
 /// So many pending states a handler may have that wants every one, unless it says otherwise.
 const EVERY_STATE: usize = 10_000;
-
-type Matches<K> = Box<dyn FnMut(&Object<K>) -> bool + Send>;
 
 /// Registers a handler with options; made by [`SharedInformer::handler`](crate::SharedInformer::handler).
 ///
@@ -39,14 +37,14 @@ pub struct HandlerBuilder<K, E = Event<K>> {
     engine: Arc<Engine>,
     name: Option<Arc<str>>,
     options: ListenerOptions,
-    filter: Option<Filter<Matches<K>>>,
+    sieve: Sieve<K>,
     given: PhantomData<fn() -> E>,
 }
 
 impl<K> HandlerBuilder<K> {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
         let options = engine.listener_options();
-        Self { engine, name: None, options, filter: None, given: PhantomData }
+        Self { engine, name: None, options, sieve: Sieve::default(), given: PhantomData }
     }
 
     /// Tells every state of every object, up to 10,000 pending ones, instead of one transition per object. Past the bound the
@@ -57,9 +55,9 @@ impl<K> HandlerBuilder<K> {
 
     /// The same with another bound.
     pub fn every_state_up_to(self, bound: usize) -> HandlerBuilder<K, Delivery<K>> {
-        let Self { engine, name, options, filter, .. } = self;
+        let Self { engine, name, options, sieve, .. } = self;
         let options = ListenerOptions { every_state: Some(bound), ..options };
-        HandlerBuilder { engine, name, options, filter, given: PhantomData }
+        HandlerBuilder { engine, name, options, sieve, given: PhantomData }
     }
 }
 
@@ -80,7 +78,7 @@ impl<K: 'static, E: Given<K>> HandlerBuilder<K, E> {
     /// Only objects that match; see [`FilteringHandler`](super::FilteringHandler) for the rule. A second filter replaces the first. A
     /// filter that panics is a handler that panics; on a stream the panic is the polling task's own.
     pub fn filter(mut self, matches: impl FnMut(&Object<K>) -> bool + Send + 'static) -> Self {
-        self.filter = Some(Filter::new(Box::new(matches)));
+        self.sieve = Sieve::new(matches);
         self
     }
 
@@ -115,31 +113,18 @@ impl<K: 'static, E: Given<K>> HandlerBuilder<K, E> {
 
     /// The events as a stream, for a task that takes them one by one. Where it runs is then that task's affair.
     pub fn events(self) -> EventStream<K, E> {
-        let Self { engine, name, mut options, filter, .. } = self;
+        let Self { engine, name, mut options, sieve, .. } = self;
         options.name = name.unwrap_or_else(|| "event stream".into());
-        EventStream::new(engine, options, filter.map(|filter| -> Sieve<K> { Box::new(sieve(filter)) }))
+        EventStream::new(engine, options, sieve)
     }
 
     fn add(self, kind: &'static str, mut handler: impl FnMut(Delivery<K>) + Send + 'static) -> Registration {
-        let Self { engine, name, mut options, filter, .. } = self;
+        let Self { engine, name, mut options, mut sieve, .. } = self;
         options.name = name.unwrap_or_else(|| kind.into());
-        let mut filter = filter.map(sieve);
         let handler = move |told: Told| {
-            let delivery = Delivery::from(told);
-            let passed = match &mut filter {
-                Some(filter) => filter(delivery),
-                None => Some(delivery),
-            };
-            passed.map(&mut handler);
+            sieve.pass(told).map(&mut handler);
         };
         Registration::add(engine, options, Box::new(handler))
-    }
-}
-
-fn sieve<K>(mut filter: Filter<Matches<K>>) -> impl FnMut(Delivery<K>) -> Option<Delivery<K>> + Send {
-    move |delivery| match delivery {
-        Delivery::Event(event) => filter.pass(event).map(Delivery::Event),
-        lagged @ Delivery::Lagged { .. } => Some(lagged),
     }
 }
 

@@ -4,7 +4,7 @@
 //! was told as there is told as gone, and nothing else is.
 
 use super::Handler;
-use crate::event::{Cause, Event};
+use crate::event::{Cause, Delivery, Event, Told};
 use informer_core::{Key, Object};
 use std::collections::HashSet;
 
@@ -125,6 +125,31 @@ impl<F> Filter<F> {
                 told.then_some(Event::Deleted { last, observed })
             }
         }
+    }
+}
+
+/// What a handler's deliveries go through: a filter, if there is one.
+pub(super) struct Sieve<K>(Option<Filter<Matches<K>>>);
+
+type Matches<K> = Box<dyn FnMut(&Object<K>) -> bool + Send>;
+
+impl<K> Sieve<K> {
+    pub(super) fn new(matches: impl FnMut(&Object<K>) -> bool + Send + 'static) -> Self {
+        Self(Some(Filter::new(Box::new(matches))))
+    }
+
+    pub(super) fn pass(&mut self, told: Told) -> Option<Delivery<K>> {
+        match (&mut self.0, Delivery::from(told)) {
+            (Some(filter), Delivery::Event(event)) => filter.pass(event).map(Delivery::Event),
+            (_, delivery) => Some(delivery),
+        }
+    }
+}
+
+/// Lets everything through.
+impl<K> Default for Sieve<K> {
+    fn default() -> Self {
+        Self(None)
     }
 }
 

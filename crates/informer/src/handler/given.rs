@@ -2,9 +2,6 @@
 
 use crate::event::{Delivery, Event};
 
-/// Lets through what passes a filter.
-pub(super) type Sieve<K> = Box<dyn FnMut(Delivery<K>) -> Option<Delivery<K>> + Send>;
-
 /// What a handler can be given: an [`Event`], or a [`Delivery`].
 pub trait Given<K>: sealed::Sealed<K> + Send + 'static {
     #[doc(hidden)]

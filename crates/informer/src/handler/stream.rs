@@ -1,7 +1,8 @@
 //! Events as a stream.
 
-use super::given::{Given, Sieve};
-use crate::event::{Delivery, Event};
+use super::filter::Sieve;
+use super::given::Given;
+use crate::event::Event;
 use crate::shared::{Engine, ListenerOptions, Pull};
 use futures::Stream;
 use std::fmt;
@@ -29,12 +30,12 @@ use std::time::Duration;
 #[must_use = "dropping a stream ends its listening"]
 pub struct EventStream<K, E = Event<K>> {
     pull: Pull,
-    sieve: Option<Sieve<K>>,
+    sieve: Sieve<K>,
     given: PhantomData<fn() -> E>,
 }
 
 impl<K: 'static, E: Given<K>> EventStream<K, E> {
-    pub(super) fn new(engine: Arc<Engine>, options: ListenerOptions, sieve: Option<Sieve<K>>) -> Self {
+    pub(super) fn new(engine: Arc<Engine>, options: ListenerOptions, sieve: Sieve<K>) -> Self {
         Self { pull: Pull::new(engine, options), sieve, given: PhantomData }
     }
 
@@ -66,12 +67,7 @@ impl<K: 'static, E: Given<K>> EventStream<K, E> {
                 return Poll::Ready(None);
             };
             budget.made_progress();
-            let delivery = Delivery::from(told);
-            let passed = match &mut self.sieve {
-                Some(sieve) => sieve(delivery),
-                None => Some(delivery),
-            };
-            if let Some(given) = passed.and_then(E::given) {
+            if let Some(given) = self.sieve.pass(told).and_then(E::given) {
                 return Poll::Ready(Some(given));
             }
         }
