@@ -60,6 +60,13 @@ pub(super) enum Stage {
     },
 }
 
+impl Stage {
+    /// Whether the handler has, or had, returned from every event of the initial set.
+    pub(super) fn has_synced(self) -> bool {
+        matches!(self, Self::Synced | Self::Ended { synced: true })
+    }
+}
+
 /// When to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Closing {
@@ -285,10 +292,7 @@ impl Listener {
 
     /// Says that nothing more will be told.
     pub(super) fn end(&self) {
-        self.stage.send_modify(|stage| {
-            let synced = matches!(stage, Stage::Synced | Stage::Ended { synced: true });
-            *stage = Stage::Ended { synced };
-        });
+        self.stage.send_modify(|stage| *stage = Stage::Ended { synced: stage.has_synced() });
     }
 
     fn next(&self) -> Next {

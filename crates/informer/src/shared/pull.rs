@@ -1,7 +1,7 @@
 //! A listener that is emptied by whoever polls it, instead of by a task.
 
 use super::engine::Engine;
-use super::listener::{Listener, ListenerOptions, Stage};
+use super::listener::{Listener, ListenerOptions};
 use crate::event::Told;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -24,7 +24,7 @@ impl Pull {
     }
 
     pub(crate) fn is_synced(&self) -> bool {
-        matches!(*self.listener.stage().borrow(), Stage::Synced | Stage::Ended { synced: true })
+        self.listener.stage().borrow().has_synced()
     }
 
     pub(crate) fn lag(&self) -> (usize, Option<Duration>) {

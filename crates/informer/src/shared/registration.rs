@@ -29,13 +29,12 @@ impl Registration {
         let Some(listener) = &self.listener else { return false };
         let mut stage = listener.stage();
         let reached = stage.wait_for(|stage| *stage != Stage::Initial).await;
-        reached.is_ok_and(|stage| matches!(*stage, Stage::Synced | Stage::Ended { synced: true }))
+        reached.is_ok_and(|stage| stage.has_synced())
     }
 
     /// Whether the handler has returned from every event of the initial set.
     pub fn is_synced(&self) -> bool {
-        let stage = self.listener.as_ref().map(|listener| *listener.stage().borrow());
-        matches!(stage, Some(Stage::Synced | Stage::Ended { synced: true }))
+        self.listener.as_ref().is_some_and(|listener| listener.stage().borrow().has_synced())
     }
 
     /// Removes the handler. When this returns, the handler is not running and is never called again.
