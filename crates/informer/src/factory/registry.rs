@@ -214,16 +214,13 @@ impl Registry {
     pub(super) fn shut_down(&self) -> Vec<Arc<Engine>> {
         let mut state = self.lock();
         state.life = Life::ShutDown;
-        for informer in state.informers.values_mut() {
-            informer.kept = informer.living.upgrade();
-        }
-        let stopping = state.stopping.iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
-        let living = state.informers.values_mut().filter_map(|informer| informer.kept.take());
-        let engines = living.chain(stopping).collect();
-        // What was detached ends with the factory's work.
+        let living = state.informers.values().map(|informer| &informer.living);
+        let engines = living.chain(&state.stopping).filter_map(Weak::upgrade).collect();
+        // What was kept, or detached, ends with the factory's work.
+        let kept: Vec<_> = state.informers.values_mut().filter_map(|informer| informer.kept.take()).collect();
         let detached = std::mem::take(&mut state.detached);
         drop(state);
-        drop(detached);
+        drop((kept, detached));
         engines
     }
 

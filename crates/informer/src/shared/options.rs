@@ -51,7 +51,7 @@ pub struct Options {
     backoff: Option<BackoffConfig>,
     on_error: Option<Hook>,
     projection: Option<(Projection, Paths)>,
-    transform: Option<KindTransform>,
+    transform: Option<Arc<KindTransform>>,
     on_transform_error: Option<OnTransformError>,
 }
 
@@ -72,7 +72,6 @@ impl Paths {
 }
 
 /// A transform, and what it is for; none means everything.
-#[derive(Clone)]
 struct KindTransform {
     kind: Option<ResourceType>,
     transform: Transform,
@@ -277,7 +276,7 @@ impl Options {
             change(&mut object).map_err(|error| error.to_string().into_boxed_str())?;
             serde_json::to_vec(&object).map_err(|error| place("does not encode", &error))
         });
-        self.transform = Some(KindTransform { kind, transform });
+        self.transform = Some(Arc::new(KindTransform { kind, transform }));
         self
     }
 

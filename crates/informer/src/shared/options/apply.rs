@@ -6,7 +6,7 @@ use crate::resource::ResourceType;
 use crate::source::{KubeSource, Parameters, Source};
 use informer_core::reflector::Config;
 use informer_core::wire::Limits;
-use informer_core::{OnTransformError, Projection, Scope, Transform};
+use informer_core::{OnTransformError, Projection, Scope};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ impl Options {
             ("backoff", self.backoff != other.backoff),
             ("on_error", !same(self.on_error.as_ref(), other.on_error.as_ref())),
             ("drop_fields or keep_fields", self.projection != other.projection),
-            ("transform", !same_transform(self.transform.as_ref(), other.transform.as_ref())),
+            ("transform", !same(self.transform.as_ref(), other.transform.as_ref())),
             ("on_transform_error", self.on_transform_error != other.on_transform_error),
         ];
         differ.into_iter().find(|(_, differs)| *differs).map(|(name, _)| name)
@@ -198,7 +198,7 @@ impl Options {
         if resource.metadata_only {
             config.projection = self.metadata_projection();
         }
-        let own = |own: &&KindTransform| own.kind.as_ref().is_none_or(|kind| kind == resource);
+        let own = |own: &&Arc<KindTransform>| own.kind.as_ref().is_none_or(|kind| kind == resource);
         config.transform = self.transform.as_ref().filter(own).map(|own| own.transform.clone());
         let cautious =
             if resource.is_secret() { OnTransformError::MetadataOnly } else { OnTransformError::default() };
@@ -213,14 +213,6 @@ impl Options {
 fn same<T: ?Sized>(left: Option<&Arc<T>>, right: Option<&Arc<T>>) -> bool {
     match (left, right) {
         (Some(left), Some(right)) => Arc::ptr_eq(left, right),
-        (None, None) => true,
-        _ => false,
-    }
-}
-
-fn same_transform(left: Option<&KindTransform>, right: Option<&KindTransform>) -> bool {
-    match (left, right) {
-        (Some(left), Some(right)) => Transform::ptr_eq(&left.transform, &right.transform),
         (None, None) => true,
         _ => false,
     }
