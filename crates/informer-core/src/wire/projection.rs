@@ -20,8 +20,8 @@ use std::sync::Arc;
 /// - **What an object is known by always stays**: `apiVersion`, `kind`, and of `metadata` the fields `name`, `namespace`, `uid`,
 ///   `resourceVersion`, `generation`, `creationTimestamp` and `deletionTimestamp`. `managedFields` are never there.
 /// - **What goes is gone** for everybody, as if the server had not sent it: typed views, indexes, and heads, where labels or owner references
-///   were dropped. A typed view is decoded from what is left, so what is dropped must be optional in the type; a `Pod`
-///   without `spec.containers` does not decode.
+///   were dropped. A typed view is decoded from what is left, so what is dropped must be optional in the type, or have a
+///   default there.
 /// - **What goes at the top or in `metadata` is never held**, and does not count against the
 ///   [limit](super::Limits::object_bytes). What lies deeper is cut when the member around it is complete, and until then counts.
 /// - Bookmarks and errors of a watch are no objects and are read as they are.

@@ -205,7 +205,7 @@ impl Options {
     }
 
     /// Leaves parts of every object out while it is read, by path: they cost neither memory nor decoding. What is left out must be
-    /// optional for the type, or `typed()` fails. Replaces an earlier [`Options::keep_fields`].
+    /// optional for the type, or have a default there, or `typed()` fails. Replaces an earlier [`Options::keep_fields`].
     ///
     /// ```
     /// use informer::Options;
