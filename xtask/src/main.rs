@@ -5,6 +5,8 @@
 
 mod ci;
 mod codegen;
+#[cfg(unix)]
+mod real;
 mod repo;
 mod tidy;
 
@@ -40,6 +42,13 @@ const COMMANDS: &[Command] = &[
         options: "[--check]",
         about: "generate the tables and accessors of all kinds; --check only compares",
         run: codegen::run,
+    },
+    #[cfg(unix)]
+    Command {
+        name: "real",
+        options: "up|down|kubectl",
+        about: "a real kube-apiserver to compare with; prints the path of its kubeconfig, or of a kubectl",
+        run: real::run,
     },
     Command {
         name: "tidy",

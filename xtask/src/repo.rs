@@ -36,6 +36,12 @@ impl Repo {
         Self { root }
     }
 
+    /// Where something in it lies on disk; the root itself for an empty path.
+    #[cfg(unix)]
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        if path.is_empty() { self.root.clone() } else { self.root.join(path) }
+    }
+
     /// A cargo call from the root, as if typed there.
     pub(crate) fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -66,6 +72,15 @@ impl Repo {
             return Err(Failure::Failed(format!("`{call}` failed: {}", output.status)));
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// What a go call prints, also when it fails: its answer then says why. Nothing where Go is not installed.
+    pub(crate) fn go_output(&self, args: &[&str]) -> Result<Option<String>, Failure> {
+        match Command::new("go").current_dir(&self.root).args(args).output() {
+            Ok(output) => Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Failure::Failed(format!("cannot run `go {}`: {error}", args.join(" ")))),
+        }
     }
 
     pub(crate) fn exists(&self, path: &str) -> bool {
@@ -99,8 +114,13 @@ impl Repo {
 
     /// Every `.rs` file in a folder, in path order. The folder may also be outside of the repository.
     pub(crate) fn rust_files_under(&self, folder: &str) -> Result<Vec<TextFile>, Failure> {
+        self.files_under(folder, "rs")
+    }
+
+    /// Likewise for another ending.
+    pub(crate) fn files_under(&self, folder: &str, ending: &str) -> Result<Vec<TextFile>, Failure> {
         let mut paths = Vec::new();
-        self.collect(folder, &mut paths).map_err(|error| cannot_walk(folder, &error))?;
+        self.collect(folder, ending, &mut paths).map_err(|error| cannot_walk(folder, &error))?;
         paths.sort();
         paths.into_iter().map(|path| self.read(&path).map(|text| TextFile { path, text })).collect()
     }
@@ -120,15 +140,15 @@ impl Repo {
         list().map_err(|error| cannot_walk(folder, &error))
     }
 
-    fn collect(&self, folder: &str, paths: &mut Vec<String>) -> io::Result<()> {
+    fn collect(&self, folder: &str, ending: &str, paths: &mut Vec<String>) -> io::Result<()> {
         for entry in fs::read_dir(self.root.join(folder))? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let path = format!("{folder}/{name}");
             let kind = entry.file_type()?;
             if kind.is_dir() && name != "target" && !name.starts_with('.') {
-                self.collect(&path, paths)?;
-            } else if kind.is_file() && Path::new(&name).extension().is_some_and(|ext| ext == "rs") {
+                self.collect(&path, ending, paths)?;
+            } else if kind.is_file() && Path::new(&name).extension().is_some_and(|ext| ext == ending) {
                 paths.push(path);
             }
         }

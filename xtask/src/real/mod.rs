@@ -1,0 +1,94 @@
+//! `cargo xtask real`: a real Kubernetes control plane (etcd and kube-apiserver) to compare the embedded server with.
+//!
+//! The programs are built once from the Go module in `xtask/real` and kept in the user's cache folder; what runs is
+//! recorded in one state folder per checkout, so that `down` ends exactly what `up` began. Texts, flags and records
+//! are made by pure functions ([`module`], [`config`], [`state`]); the rest acts on them. Paths for scripts go to
+//! stdout, everything else to stderr.
+
+mod build;
+mod config;
+mod interrupt;
+mod module;
+mod process;
+mod state;
+#[cfg(test)]
+mod tests;
+mod up;
+
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use crate::Failure;
+use crate::repo::Repo;
+use build::Programs;
+use interrupt::{Interrupt, Lock};
+use module::Module;
+use state::StateFolder;
+
+/// What can be asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum Action {
+    Up,
+    Down,
+    Kubectl,
+}
+
+pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
+    let action = action(args)?;
+    let interrupt = Interrupt::listen()?;
+    let cache = build::cache_folder()?;
+    let folder = StateFolder::of(&repo.path(""));
+    match action {
+        Action::Up => {
+            let _lock = Lock::acquire(&cache, folder.name(), &interrupt)?;
+            let module = Module::read(repo)?;
+            up::check_build(&folder, &module.build_name)?;
+            let programs = Programs::ready(repo, &module, &cache, &interrupt)?;
+            print(&up::up(&folder, &programs, &interrupt)?)
+        }
+        Action::Down => {
+            let _lock = Lock::acquire(&cache, folder.name(), &interrupt)?;
+            down(&folder)
+        }
+        Action::Kubectl => {
+            print(&Programs::ready(repo, &Module::read(repo)?, &cache, &interrupt)?.path("kubectl"))
+        }
+    }
+}
+
+fn action(args: &[String]) -> Result<Action, Failure> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        ["up"] => Ok(Action::Up),
+        ["down"] => Ok(Action::Down),
+        ["kubectl"] => Ok(Action::Kubectl),
+        [] => Err(Failure::Usage("`real` takes one of `up`, `down`, `kubectl`".to_owned())),
+        _ => Err(Failure::Usage(format!("`real` does not take `{}`", args.join(" ")))),
+    }
+}
+
+/// Ends what is recorded and forgets it. Nothing to end is no failure.
+fn down(folder: &StateFolder) -> Result<(), Failure> {
+    match folder.load()? {
+        None => say("nothing is up"),
+        Some(state) => {
+            folder.clear(&state)?;
+            say(&format!("down: {} is removed", folder.path().display()));
+        }
+    }
+    Ok(())
+}
+
+/// A line for the person. A closed stderr must not stop the work half-way, as `eprintln!` would.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// A path for the script.
+fn print(path: &Path) -> Result<(), Failure> {
+    writeln!(io::stdout(), "{}", path.display()).map_err(|error| failed("cannot write to stdout", &error))
+}
+
+fn failed(what: &str, why: &dyn std::fmt::Display) -> Failure {
+    Failure::Failed(format!("{what}: {why}"))
+}

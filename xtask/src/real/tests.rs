@@ -1,0 +1,200 @@
+//! The life of a control plane from `up` to `down`, with shell scripts in place of the programs, so that no Go is needed.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use super::build::Programs;
+use super::interrupt::Interrupt;
+use super::process::Process;
+use super::state::{State, StateFolder};
+use super::{action, down, up};
+use crate::Failure;
+
+const ETCD: &str = "#!/bin/sh\necho http://127.0.0.1:1 >\"$2.new\"\nmv \"$2.new\" \"$2\"\nexec sleep 60\n";
+const KEYGEN: &str = "#!/bin/sh\necho key\n";
+const APISERVER: &str = "#!/bin/sh
+for arg; do case $arg in --cert-dir=*) folder=${arg#*=};; esac; done
+mkdir -p \"$folder\"
+for name in leaf authority; do
+  printf -- '-----BEGIN CERTIFICATE-----\\n%s\\n-----END CERTIFICATE-----\\n' $name
+done >\"$folder/apiserver.crt\"
+exec sleep 60
+";
+const KUBECTL: &str = "#!/bin/sh\nexit 0\n";
+
+/// A checkout of its own, with programs of its own.
+struct Scene {
+    root: PathBuf,
+    folder: StateFolder,
+}
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let root = std::env::temp_dir().join(format!("informer-real-test-{name}-{}", std::process::id()));
+        let scene = Self { folder: StateFolder::of(&root), root };
+        let scripts =
+            [("etcd", ETCD), ("keygen", KEYGEN), ("kube-apiserver", APISERVER), ("kubectl", KUBECTL)];
+        for (program, script) in scripts {
+            scene.install(program, script);
+        }
+        scene
+    }
+
+    /// Written by another process: were it written by this one, a test that forks meanwhile would hold it open for
+    /// writing, and it could not be run.
+    fn install(&self, program: &str, script: &str) {
+        fs::create_dir_all(&self.root).unwrap();
+        let write = "printf %s \"$1\" >\"$2\" && chmod +x \"$2\"";
+        let path = self.root.join(program);
+        let status = Command::new("sh").args(["-c", write, "sh", script]).arg(path).status().unwrap();
+        assert!(status.success());
+    }
+
+    fn up(&self, build: &str) -> Result<PathBuf, String> {
+        up::check_build(&self.folder, build).map_err(why)?;
+        let programs = Programs::at(&self.root, build);
+        up::up(&self.folder, &programs, &Interrupt::by(Arc::default())).map_err(why)
+    }
+
+    fn state(&self) -> Option<State> {
+        self.folder.load().map_err(why).unwrap()
+    }
+
+    fn down(&self) {
+        down(&self.folder).map_err(why).unwrap();
+        assert_eq!(self.state(), None);
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // Whatever failed has been told by then.
+        let _ = down(&self.folder);
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+fn why((Failure::Usage(why) | Failure::Failed(why)): Failure) -> String {
+    why
+}
+
+/// A process of that kind that is alive, and ours to end.
+fn stranger(log: &Path) -> (Process, Child) {
+    let mut command = Command::new("sleep");
+    command.arg("60");
+    Process::start("sleep", command, log).map_err(why).unwrap()
+}
+
+#[test]
+fn one_action_is_asked_for() {
+    let parse = |args: &[&str]| match action(&args.iter().map(ToString::to_string).collect::<Vec<_>>()) {
+        Ok(action) => format!("{action:?}"),
+        Err(Failure::Usage(why)) => why,
+        Err(Failure::Failed(why)) => panic!("ran and failed: {why}"),
+    };
+    assert_eq!(parse(&["up"]), "Up");
+    assert_eq!(parse(&["down"]), "Down");
+    assert_eq!(parse(&["kubectl"]), "Kubectl");
+    assert_eq!(parse(&[]), "`real` takes one of `up`, `down`, `kubectl`");
+    assert_eq!(parse(&["up", "--foreground"]), "`real` does not take `up --foreground`");
+    assert_eq!(parse(&["sideways"]), "`real` does not take `sideways`");
+}
+
+#[test]
+fn what_is_up_stays_up_until_down() {
+    let scene = Scene::new("life");
+    let kubeconfig = scene.up("one").unwrap();
+    let state = scene.state().unwrap();
+    assert!(state.ready);
+    let names: Vec<&str> = state.processes.iter().map(|process| process.name.as_str()).collect();
+    assert_eq!(names, ["etcd", "kube-apiserver"]);
+    assert!(state.processes.iter().all(Process::is_alive));
+    assert!(fs::read_to_string(&kubeconfig).unwrap().contains("server: https://127.0.0.1:"));
+    assert_eq!(fs::metadata(&kubeconfig).unwrap().permissions().mode() & 0o777, 0o600);
+
+    assert_eq!(scene.up("one").unwrap(), kubeconfig);
+    assert_eq!(scene.state().unwrap(), state);
+    let other = scene.up("two").unwrap_err();
+    assert_eq!(other, "one is up and two is wanted: run `cargo xtask real down` first");
+
+    scene.down();
+    assert!(!state.processes.iter().any(Process::is_alive));
+    scene.down();
+}
+
+#[test]
+fn a_server_that_went_away_is_noticed() {
+    let scene = Scene::new("gone");
+    scene.up("one").unwrap();
+    let before = scene.state().unwrap();
+    before.processes[1].stop().map_err(why).unwrap();
+    scene.up("one").unwrap();
+    let after = scene.state().unwrap();
+    assert!(after.processes.iter().all(Process::is_alive));
+    assert!(!before.processes.iter().any(Process::is_alive), "the etcd left behind was ended");
+}
+
+#[test]
+fn a_record_of_other_processes_ends_nobody() {
+    let scene = Scene::new("reused");
+    scene.folder.create().map_err(why).unwrap();
+    let (stranger, mut child) = stranger(&scene.folder.file("log"));
+    let reused = Process { name: "etcd".to_owned(), started: "long ago".to_owned(), ..stranger.clone() };
+    let state = State { build: "one".to_owned(), ready: true, processes: vec![reused] };
+    scene.folder.save(&state).map_err(why).unwrap();
+    scene.down();
+    assert!(stranger.is_alive());
+    stranger.stop().map_err(why).unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_server_that_ends_takes_everything_with_it() {
+    let scene = Scene::new("ends");
+    scene.install("kube-apiserver", "#!/bin/sh\necho for a reason\nexit 3\n");
+    let why = scene.up("one").unwrap_err();
+    assert_eq!(why, "kube-apiserver ended before it was ready; it said last:\nfor a reason");
+    assert_eq!(scene.state(), None);
+    scene.install("etcd", "#!/bin/sh\necho for another\nexit 3\n");
+    let why = scene.up("one").unwrap_err();
+    assert_eq!(why, "etcd ended before it was ready; it said last:\nfor another");
+    assert_eq!(scene.state(), None);
+}
+
+#[test]
+fn a_lost_race_for_the_port_is_run_again() {
+    let scene = Scene::new("race");
+    // The first one to come leaves a mark and loses.
+    let lose = "#!/bin/sh\nif ! [ -e lost ]; then touch lost; echo address already in use; exit 1; fi\n";
+    scene.install("kube-apiserver", &APISERVER.replacen("#!/bin/sh\n", lose, 1));
+    scene.up("one").unwrap();
+    let state = scene.state().unwrap();
+    assert_eq!(state.processes.len(), 2);
+    assert!(state.processes.iter().all(Process::is_alive));
+}
+
+#[test]
+fn a_signal_takes_everything_back() {
+    let scene = Scene::new("signal");
+    // It would never be ready.
+    scene.install("kubectl", "#!/bin/sh\nexit 1\n");
+    let programs = Programs::at(&scene.root, "one");
+    let record = scene.folder.file("state.json");
+    let asked = Arc::new(AtomicBool::new(false));
+    let interrupt = Interrupt::by(Arc::clone(&asked));
+    let signal = thread::spawn(move || {
+        while !fs::read_to_string(&record).is_ok_and(|text| text.contains("kube-apiserver")) {
+            thread::yield_now();
+        }
+        asked.store(true, Ordering::Relaxed);
+    });
+    let outcome = up::up(&scene.folder, &programs, &interrupt).map_err(why);
+    signal.join().unwrap();
+    assert_eq!(outcome.unwrap_err(), "interrupted");
+    assert_eq!(scene.state(), None);
+}

@@ -1,0 +1,278 @@
+//! `up`: starts etcd and kube-apiserver in the background, and waits until the server answers.
+//!
+//! Either everything runs in the end, or nothing does and the state folder is gone: every failure on the way, a signal
+//! too, takes back what was begun.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::build::Programs;
+use super::config::{self, Tokens};
+use super::interrupt::Interrupt;
+use super::process::Process;
+use super::state::{Condition, KUBECONFIG, State, StateFolder};
+use super::{failed, say};
+use crate::Failure;
+
+/// How long a server may take to be ready, on a machine that has other work.
+const READY: Duration = Duration::from_mins(3);
+
+/// How many ports are tried when others take them first.
+const PORTS: usize = 5;
+
+/// What to do about something that is up and of no use.
+const ADVICE: &str = "run `cargo xtask real down` first";
+
+/// How many lines of a log are shown.
+const LOG_LINES: usize = 15;
+
+/// Fails if something else than that build is up: asked before a build that could not be used anyway.
+pub(super) fn check_build(folder: &StateFolder, wanted: &str) -> Result<(), Failure> {
+    match folder.load()? {
+        Some(state) if state.build != wanted && state.condition(Process::is_alive) == Condition::Up => {
+            Err(Failure::Failed(format!("{} is up and {wanted} is wanted: {ADVICE}", state.build)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes sure that it is up; gives back the kubeconfig.
+pub(super) fn up(
+    folder: &StateFolder,
+    programs: &Programs,
+    interrupt: &Interrupt,
+) -> Result<PathBuf, Failure> {
+    if let Some(state) = folder.load()? {
+        match state.condition(Process::is_alive) {
+            Condition::Up => return found_up(folder, programs),
+            Condition::Stale(why) => {
+                say(&format!("{} is stale: {why}; starting anew", folder.path().display()));
+                folder.clear(&state)?;
+            }
+        }
+    }
+    folder.create()?;
+    let mut start = Start { folder, programs, interrupt, state: State::default() };
+    match start.run() {
+        Ok(()) => Ok(folder.kubeconfig()),
+        Err(failure) => {
+            if let Err(Failure::Failed(why) | Failure::Usage(why)) = folder.clear(&start.state) {
+                say(&format!("error: {why}"));
+            }
+            Err(failure)
+        }
+    }
+}
+
+fn found_up(folder: &StateFolder, programs: &Programs) -> Result<PathBuf, Failure> {
+    if !answers(folder, programs) {
+        let log = folder.file("kube-apiserver.log");
+        return Err(Failure::Failed(format!(
+            "it is up and does not answer (see {}): {ADVICE}",
+            log.display()
+        )));
+    }
+    say("it is up already");
+    Ok(folder.kubeconfig())
+}
+
+/// Whether the server says to the admin that it is ready. kubectl asks, so the kubeconfig is tried with it.
+fn answers(folder: &StateFolder, programs: &Programs) -> bool {
+    let status = Command::new(programs.path("kubectl"))
+        .arg("--kubeconfig")
+        .arg(folder.kubeconfig())
+        .args(["--request-timeout=10s", "get", "--raw=/readyz"])
+        // The preferences of the person are for the person.
+        .env("KUBERC", "off")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// A start under way. `state` names everything that was started, and is recorded each time it grows.
+struct Start<'a> {
+    folder: &'a StateFolder,
+    programs: &'a Programs,
+    interrupt: &'a Interrupt,
+    state: State,
+}
+
+/// How waiting for a server ended.
+enum Outcome<T> {
+    Ready(T),
+    /// It ended by itself, with these words.
+    Ended(String),
+}
+
+impl Start<'_> {
+    fn run(&mut self) -> Result<(), Failure> {
+        self.programs.build_name().clone_into(&mut self.state.build);
+        self.folder.save(&self.state)?;
+        let tokens = Tokens::from_random(random()?, random()?);
+        self.folder.write(config::TOKEN_FILE, &tokens.file())?;
+        self.folder.write(config::ACCOUNT_KEY, &self.account_key()?)?;
+        let etcd = self.start_etcd()?;
+        let port = self.start_apiserver(&etcd, &tokens)?;
+        self.state.ready = true;
+        self.folder.save(&self.state)?;
+        say(&format!("kube-apiserver at https://127.0.0.1:{port}, etcd at {etcd}; contexts: admin, limited"));
+        say(&format!(
+            "logs and data are in {}; end it with `cargo xtask real down`",
+            self.folder.path().display()
+        ));
+        Ok(())
+    }
+
+    fn account_key(&self) -> Result<String, Failure> {
+        let output = Command::new(self.programs.path("keygen")).output();
+        let output = output.map_err(|error| failed("cannot run keygen", &error))?;
+        if !output.status.success() {
+            return Err(failed("keygen", &String::from_utf8_lossy(&output.stderr)));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Gives back where etcd listens.
+    fn start_etcd(&mut self) -> Result<String, Failure> {
+        let address = self.folder.file("etcd.address");
+        let mut command = Command::new(self.programs.path("etcd"));
+        command.arg(self.folder.file("etcd")).arg(&address);
+        let child = self.start("etcd", command)?;
+        let ready = || fs::read_to_string(&address).ok().map(|address| address.trim().to_owned());
+        match self.wait("etcd", child, ready)? {
+            Outcome::Ready(address) => Ok(address),
+            Outcome::Ended(log) => Err(ended("etcd", &log)),
+        }
+    }
+
+    /// Gives back the port.
+    ///
+    /// The server must be told its port, so one that is free is looked for; another program may take it before the
+    /// server does. That race is worth another try, any other end is not.
+    fn start_apiserver(&mut self, etcd: &str, tokens: &Tokens) -> Result<u16, Failure> {
+        const NAME: &str = "kube-apiserver";
+        let mut log = String::new();
+        for _ in 0..PORTS {
+            let port = free_port()?;
+            let mut command = Command::new(self.programs.path(NAME));
+            command.args(config::apiserver_args(self.folder.path(), etcd, port));
+            let child = self.start(NAME, command)?;
+            let chain = self.folder.file(config::CERTIFICATES).join("apiserver.crt");
+            let kubeconfig = || {
+                let chain = fs::read_to_string(&chain).ok()?;
+                Some(config::kubeconfig(port, config::authority(&chain)?, tokens))
+            };
+            let mut written = false;
+            let (folder, programs) = (self.folder, self.programs);
+            let outcome = self.wait(NAME, child, || {
+                if !written {
+                    written = folder.write(KUBECONFIG, &kubeconfig()?).is_ok();
+                }
+                answers(folder, programs).then_some(())
+            })?;
+            match outcome {
+                Outcome::Ready(()) => return Ok(port),
+                Outcome::Ended(said) if config::says_port_taken(&said) => {
+                    say(&format!("port {port} was taken meanwhile; trying another"));
+                    self.state.processes.retain(|process| process.name != NAME);
+                    log = said;
+                }
+                Outcome::Ended(said) => return Err(ended(NAME, &said)),
+            }
+        }
+        Err(ended(NAME, &log))
+    }
+
+    /// Starts a program in the background, and records it at once.
+    fn start(&mut self, name: &str, mut command: Command) -> Result<Child, Failure> {
+        say(&format!("starting {name}"));
+        command.current_dir(self.folder.path());
+        let (process, child) = Process::start(name, command, &self.log(name))?;
+        self.state.processes.push(process);
+        self.folder.save(&self.state)?;
+        Ok(child)
+    }
+
+    /// Waits until `ready` has an answer or the process ends.
+    fn wait<T>(
+        &self,
+        name: &str,
+        mut child: Child,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Result<Outcome<T>, Failure> {
+        let outcome = self.interrupt.wait_for(READY, || {
+            // Looked at first: whatever answers when it has ended is somebody else.
+            match child.try_wait() {
+                Ok(None) => Ok(ready().map(Outcome::Ready)),
+                Ok(Some(_)) => Ok(Some(Outcome::Ended(self.said(name)))),
+                Err(error) => Err(failed(&format!("cannot wait for {name}"), &error)),
+            }
+        })?;
+        outcome.ok_or_else(|| {
+            let said = last_lines(&self.said(name));
+            let seconds = READY.as_secs();
+            Failure::Failed(format!("{name} is not ready after {seconds} seconds; it said last:\n{said}"))
+        })
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        self.folder.file(&format!("{name}.log"))
+    }
+
+    fn said(&self, name: &str) -> String {
+        read_lossy(&self.log(name))
+    }
+}
+
+fn read_lossy(file: &Path) -> String {
+    fs::read(file).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+fn ended(name: &str, log: &str) -> Failure {
+    Failure::Failed(format!("{name} ended before it was ready; it said last:\n{}", last_lines(log)))
+}
+
+fn last_lines(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+}
+
+fn free_port() -> Result<u16, Failure> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .map(|address| address.port())
+        .map_err(|error| failed("cannot find a free port", &error))
+}
+
+fn random() -> Result<[u8; 32], Failure> {
+    let mut bytes = [0; 32];
+    File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut bytes))
+        .map_err(|error| failed("cannot read /dev/urandom", &error))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_shows_the_end_of_the_log() {
+        let log: Vec<String> = (0..100).map(|line| format!("line {line}")).collect();
+        let Failure::Failed(why) = ended("etcd", &log.join("\n")) else { panic!("a usage error") };
+        assert!(why.starts_with("etcd ended before it was ready; it said last:\nline 85\n"), "{why}");
+        assert!(why.ends_with("\nline 99"));
+        assert_eq!(last_lines(""), "");
+    }
+
+    #[test]
+    fn secrets_differ() {
+        assert_ne!(random().ok(), random().ok());
+    }
+}
