@@ -25,11 +25,16 @@ const DOORS: &[Door] = &[
     Door { from: "informer-apiserver", uses: &["informer-schema"], tests_use: &[] },
     Door { from: "informer-cli", uses: &["informer", "informer-apiserver"], tests_use: &[] },
     Door { from: "informer-examples", uses: &["informer"], tests_use: &["informer-apiserver"] },
+    // kube-rs as a client of the server: all of it is tests.
+    Door { from: "peer-kube-rs", uses: &[], tests_use: &["informer-apiserver"] },
     Door { from: "xtask", uses: &[], tests_use: &[] },
 ];
 
 /// Crates the core may not depend on, not even in its tests.
 const NOT_IN_CORE: &[&str] = &["futures", "hyper", "kube", "kube-client", "tokio"];
+
+/// The one crate that may use kube's `runtime`: whoever adds ours has an informer, and not two of them.
+const WITH_KUBE_RUNTIME: &str = "peer-kube-rs";
 
 /// Crates that may not be in the build, by whichever way.
 const NOT_IN_BUILD: &[&str] = &["aws-lc-rs", "aws-lc-sys", "native-tls", "openssl", "openssl-sys"];
@@ -39,6 +44,7 @@ struct Edge<'a> {
     from: &'a str,
     to: &'a str,
     kind: &'a str,
+    features: Vec<&'a str>,
 }
 
 /// Checks the output of `cargo metadata --no-deps`.
@@ -53,7 +59,11 @@ pub(super) fn check_edges(metadata: &str) -> Vec<Problem> {
         Problem::new(*name, "has no row in `DOORS` of xtask/src/tidy/graph.rs: say what it may depend on")
     });
     let bad_edges = edges(&metadata).into_iter().filter_map(|edge| {
-        if members.contains(edge.to) { check_door(&edge) } else { check_core_purity(&edge) }
+        if members.contains(edge.to) {
+            check_door(&edge)
+        } else {
+            check_core_purity(&edge).or_else(|| check_kube_runtime(&edge))
+        }
     });
     strangers.chain(bad_edges).collect()
 }
@@ -66,6 +76,7 @@ fn edges(metadata: &Value) -> Vec<Edge<'_>> {
             from,
             to: dependency["name"].as_str().unwrap_or_default(),
             kind: dependency["kind"].as_str().unwrap_or("normal"),
+            features: list(dependency, "features").iter().filter_map(Value::as_str).collect(),
         }));
     }
     edges
@@ -80,7 +91,7 @@ fn door(name: &str) -> Option<&'static Door> {
 }
 
 fn check_door(edge: &Edge<'_>) -> Option<Problem> {
-    let Edge { from, to, kind } = edge;
+    let Edge { from, to, kind, .. } = edge;
     // A crate without a row has been reported already.
     let door = door(from)?;
     let open = door.uses.contains(to) || (*kind == "dev" && door.tests_use.contains(to));
@@ -93,11 +104,21 @@ fn check_door(edge: &Edge<'_>) -> Option<Problem> {
 }
 
 fn check_core_purity(edge: &Edge<'_>) -> Option<Problem> {
-    let Edge { from, to, kind } = edge;
+    let Edge { from, to, kind, .. } = edge;
     (*from == "informer-core" && NOT_IN_CORE.contains(to)).then(|| {
         let what = format!(
             "must not depend on `{to}` ({kind}): the core does no I/O; what needs it belongs in `informer`"
         );
+        Problem::new(*from, what)
+    })
+}
+
+/// A feature that one crate turns on is on for all that are built with it, so the compiler does not notice who uses it.
+fn check_kube_runtime(edge: &Edge<'_>) -> Option<Problem> {
+    let Edge { from, to, kind, features } = edge;
+    let on = *to == "kube" && features.iter().any(|feature| feature.ends_with("runtime"));
+    (on && *from != WITH_KUBE_RUNTIME).then(|| {
+        let what = format!("must not turn on `runtime` of `{to}` ({kind}): only `{WITH_KUBE_RUNTIME}` may");
         Problem::new(*from, what)
     })
 }
@@ -189,6 +210,16 @@ mod tests {
         let edges =
             ["informer-core: must not depend on `tokio` (dev)", "informer-core: must not depend on `kube`"];
         check("informer-core: tokio(dev) kube serde", &edges);
+    }
+
+    #[test]
+    fn kube_runtime_is_for_the_peer_alone() {
+        let kube = r#""dependencies":[{"name":"kube","kind":"dev","features":["client","runtime"]}]"#;
+        let packages =
+            format!(r#"{{"packages":[{{"name":"peer-kube-rs",{kube}}},{{"name":"informer",{kube}}}]}}"#);
+        let problems = check_edges(&packages);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].to_string().starts_with("informer: must not turn on `runtime` of `kube` (dev)"));
     }
 
     #[test]

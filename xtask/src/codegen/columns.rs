@@ -1,0 +1,185 @@
+//! The columns in which tables show objects, as text.
+//!
+//! `columns.txt` says which columns a kind has. Where it names a field, the description is that of the documents, word for word; a field that
+//! the documents do not describe is an error. How a cell is filled is not known here.
+
+use std::collections::BTreeMap;
+
+use super::GENERATED;
+use super::layout::Expr;
+use super::types::Types;
+
+/// Which columns there are.
+const INPUT: &str = include_str!("columns.txt");
+
+/// Columns that nearly every kind has; each is a constant.
+const USUAL: &[[&str; 3]] = &[
+    ["Name", "string name", "= meta.v1.ObjectMeta.name"],
+    ["Age", "string", "= meta.v1.ObjectMeta.creationTimestamp"],
+];
+
+pub(super) fn render(types: &Types, version: &str) -> Result<String, String> {
+    render_input(INPUT, types, version)
+}
+
+fn render_input(input: &str, types: &Types, version: &str) -> Result<String, String> {
+    let mut usual = String::new();
+    for [name, kind, description] in USUAL {
+        let column = column(name, kind, description, types)?;
+        let head = format!("const {}: Column = ", name.to_uppercase());
+        let text = column.render(0, head.len(), 1);
+        usual.extend(["/// A usual column.\n", &head, &text, ";\n\n"]);
+    }
+    let tables = tables(input, types)?.into_iter().map(|([group, kind], columns)| {
+        let columns = columns.into_iter().map(Expr::word).collect();
+        let parts = vec![
+            ("group", Expr::text(&group)),
+            ("kind", Expr::text(&kind)),
+            ("columns", Expr::Slice(columns)),
+        ];
+        Expr::Struct("Table", parts)
+    });
+    Ok(format!(
+        "{GENERATED}\n\
+         //! The columns in which tables of Kubernetes {version} show objects, sorted by group and kind.\n\
+         \n\
+         use crate::{{COLUMN, Column, Table}};\n\
+         \n\
+         {usual}\
+         /// The columns of every kind that has its own, sorted by group and kind. `default` is for the other built-in kinds, `custom` for\n\
+         /// custom kinds whose definition names none.\n\
+         pub static TABLES: &[Table] = {};\n",
+        Expr::Slice(tables.collect()).render(0, 0, 1)
+    ))
+}
+
+/// Group and kind, and its columns as text.
+type Tables = BTreeMap<[String; 2], Vec<String>>;
+
+fn tables(input: &str, types: &Types) -> Result<Tables, String> {
+    let mut tables = Tables::new();
+    let mut kinds: Vec<[String; 2]> = Vec::new();
+    let lines = input.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    for line in lines {
+        if line.starts_with('[') {
+            kinds = header(line);
+            for kind in &kinds {
+                if tables.insert(kind.clone(), Vec::new()).is_some() {
+                    return Err(format!("columns.txt: {line}: is there twice"));
+                }
+            }
+            continue;
+        }
+        let column = line_column(line, types).map_err(|why| format!("columns.txt: {line}: {why}"))?;
+        for kind in &kinds {
+            tables.entry(kind.clone()).or_default().push(column.clone());
+        }
+    }
+    Ok(tables)
+}
+
+/// `[apps/Deployment] [Pod]`.
+fn header(line: &str) -> Vec<[String; 2]> {
+    let names = line.split_whitespace().map(|name| name.trim_matches(['[', ']']));
+    names
+        .map(|name| name.rsplit_once('/').unwrap_or(("", name)))
+        .map(|(group, kind)| [group.into(), kind.into()])
+        .collect()
+}
+
+fn line_column(line: &str, types: &Types) -> Result<String, String> {
+    if USUAL.iter().any(|[name, ..]| *name == line) {
+        return Ok(line.to_uppercase());
+    }
+    let mut parts = line.splitn(3, '|').map(str::trim);
+    let (Some(name), Some(kind), Some(description)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err("is no column".to_owned());
+    };
+    // Columns stand in a list in a struct in a list.
+    Ok(column(name, kind, description, types)?.render(12, 12, 1))
+}
+
+fn column(name: &str, kind: &str, description: &str, types: &Types) -> Result<Expr, String> {
+    let mut words: Vec<&str> = kind.split(' ').collect();
+    let wide = words.last() == Some(&"wide");
+    if wide {
+        words.pop();
+    }
+    let (kind, format) = match words.as_slice() {
+        [kind] => (*kind, ""),
+        [kind, format] => (*kind, *format),
+        _ => return Err(format!("has the type `{kind}`")),
+    };
+    let mut parts = vec![("name", Expr::text(name)), ("kind", Expr::text(kind))];
+    if !format.is_empty() {
+        parts.push(("format", Expr::text(format)));
+    }
+    let description = match description.strip_prefix("= ") {
+        Some(field) => described(field, types)?,
+        None => description.replace("\\n", "\n"),
+    };
+    parts.push(("description", Expr::text(&description)));
+    if wide {
+        parts.push(("priority", Expr::word("1")));
+    }
+    parts.push(("", Expr::word("..COLUMN")));
+    Ok(Expr::Struct("Column", parts))
+}
+
+/// What the documents say about a field, `core.v1.PodSpec.nodeName`.
+fn described(field: &str, types: &Types) -> Result<String, String> {
+    let (name, field) = field.rsplit_once('.').ok_or("names no field")?;
+    let home = if name.starts_with("meta.") { "io.k8s.apimachinery.pkg.apis" } else { "io.k8s.api" };
+    let found = types.description(&format!("{home}.{name}"), field);
+    found.map(str::to_owned).ok_or_else(|| format!("no document describes `{field}` of `{name}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn types() -> Types {
+        let described = |text: &str| json!({"type": "string", "description": text});
+        let meta = json!({"properties": {"name": described("its name"), "creationTimestamp": described("its time")}});
+        let spec = json!({"properties": {"nodeName": described("where it \"runs\"")}});
+        let schemas = json!({
+            "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": meta,
+            "io.k8s.api.core.v1.PodSpec": spec,
+        });
+        Types::read(&[json!({"components": {"schemas": schemas}})])
+    }
+
+    #[test]
+    fn columns_are_rendered_with_the_descriptions_of_the_documents() {
+        let input = "# words\n[Pod] [a/Pod]\nName\nNode | string wide | = core.v1.PodSpec.nodeName\nN | integer | one\\ntwo\n";
+        let text = render_input(input, &types(), "1.36").unwrap();
+        let lines = [
+            r#"const AGE: Column = Column { name: "Age", kind: "string", description: "its time", ..COLUMN };"#,
+            r#"Column { name: "N", kind: "integer", description: "one\ntwo", ..COLUMN },"#,
+            r#"description: "where it \"runs\"","#,
+            "priority: 1,",
+            "            NAME,",
+        ];
+        for line in lines {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        assert!(text.find(r#"group: """#) < text.find(r#"group: "a""#), "{text}");
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_an_error() {
+        let wrong = |input: &str| render_input(input, &types(), "1.36").unwrap_err();
+        assert!(wrong("[A]\nB | string").contains("is no column"));
+        assert!(wrong("[A]\nB | a b c | d").contains("has the type"));
+        assert!(wrong("[A]\nB | string | = core.v1.PodSpec.host").contains("no document describes `host`"));
+        assert!(wrong("[A]\n[A]").contains("twice"));
+    }
+
+    #[test]
+    fn the_input_is_understood() {
+        let count = INPUT.lines().filter(|line| line.starts_with('[')).count();
+        assert!(count > 60, "{count}");
+    }
+}

@@ -1,0 +1,266 @@
+//! The messages of Kubernetes with their fields, from its packages, as text.
+//!
+//! Numbers and types come from `.proto` files, names in JSON and what can be absent from the Go types; where the two do not
+//! have the same fields is an error. Only what a kind reaches is in the table.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::GENERATED;
+use super::layout::Expr;
+use super::proto::{Label, Proto, ProtoField};
+use super::structs::{GoField, Struct};
+
+/// Messages that are a value of their own in JSON.
+const VALUES: &[(&str, &str)] = &[
+    ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON", "Raw"),
+    ("io.k8s.apimachinery.pkg.api.resource.Quantity", "Quantity"),
+    ("io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1", "Fields"),
+    ("io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime", "MicroTime"),
+    ("io.k8s.apimachinery.pkg.apis.meta.v1.Time", "Time"),
+    ("io.k8s.apimachinery.pkg.runtime.RawExtension", "Raw"),
+    ("io.k8s.apimachinery.pkg.util.intstr.IntOrString", "IntOrString"),
+];
+
+/// How messages end that are one thing or another in JSON. One of the two is the message that ends with `Props` instead.
+const CHOICES: &[(&str, &str)] =
+    &[("PropsOrArray", "OrList"), ("PropsOrBool", "OrBoolean"), ("PropsOrStringArray", "OrStrings")];
+
+/// Packages that serve no resource but carry answers.
+const CARRIERS: &[&str] = &["io.k8s.api.apidiscovery.v2", "io.k8s.apimachinery.pkg.apis.meta.v1beta1"];
+
+/// A package of Kubernetes.
+pub(super) struct Package {
+    pub(super) proto: Proto,
+    pub(super) structs: BTreeMap<String, Struct>,
+}
+
+/// All messages, by name.
+pub(super) struct Messages<'a> {
+    all: BTreeMap<String, Message<'a>>,
+    /// Those that a kind reaches.
+    kept: BTreeSet<String>,
+}
+
+struct Message<'a> {
+    fields: &'a BTreeMap<u16, ProtoField>,
+    of: Option<&'a Struct>,
+}
+
+impl<'a> Messages<'a> {
+    /// The messages of the packages that some of the named types are in.
+    pub(super) fn read<'n>(packages: &'a [Package], types: impl Iterator<Item = &'n str>) -> Self {
+        let mut wanted: BTreeSet<&str> = CARRIERS.iter().copied().collect();
+        wanted.extend(types.filter_map(|name| Some(name.rsplit_once('.')?.0)));
+        let mut messages = Messages { all: BTreeMap::new(), kept: BTreeSet::new() };
+        let mut kinds = Vec::new();
+        for Package { proto, structs } in packages {
+            for (name, fields) in &proto.messages {
+                let of = structs.get(name);
+                let name = format!("{}.{name}", proto.package);
+                if wanted.contains(proto.package.as_str()) && of.is_some_and(|of| of.is_kind) {
+                    kinds.push(name.clone());
+                }
+                messages.all.insert(name, Message { fields, of });
+            }
+        }
+        messages.keep(kinds);
+        messages
+    }
+
+    /// Keeps messages and all that they are made of.
+    fn keep(&mut self, mut names: Vec<String>) {
+        while let Some(name) = names.pop() {
+            let Some(message) = self.all.get(&name) else { continue };
+            if value(&name).is_none() && !message.is_list() && choice(&name).is_none() {
+                if !self.kept.insert(name) {
+                    continue;
+                }
+            } else if let Some((_, of)) = choice(&name) {
+                names.push(of);
+                continue;
+            }
+            names.extend(message.fields.values().map(|field| field.of.clone()));
+        }
+    }
+
+    pub(super) fn render(&self, version: &str) -> Result<String, String> {
+        let mut rows = Vec::new();
+        for (name, message) in self.all.iter().filter(|(name, _)| self.kept.contains(*name)) {
+            rows.push(self.row(name, message).map_err(|why| format!("{name}: {why}"))?);
+        }
+        Ok(format!(
+            "{GENERATED}\n\
+             //! The messages of Kubernetes {version} with their fields, sorted by name. Lists of objects are among them.\n\
+             \n\
+             use crate::wire::{{Message, MessageId, Part, Wire}};\n\
+             \n\
+             /// Every message of Kubernetes {version} that travels as a kind or inside of one, sorted by name.\n\
+             pub static MESSAGES: &[Message] = {};\n",
+            Expr::Slice(rows).render(0, "pub static MESSAGES: &[Message] = ".len(), 1)
+        ))
+    }
+
+    fn row(&self, name: &str, message: &Message<'_>) -> Result<Expr, String> {
+        let mut parts = Vec::new();
+        for (number, field) in message.fields {
+            let said = match message.of {
+                Some(of) => of.fields.get(number).map(|said| (said.json.as_str(), said.pointer)),
+                // A struct of another package under a new name.
+                None => Some((field.name.as_str(), false)),
+            };
+            let said = said.ok_or_else(|| format!("{} has no field in Go", field.name))?;
+            parts.push(self.part(*number, field, said).map_err(|why| format!("{}: {why}", field.name))?);
+        }
+        let extra = message.of.and_then(|of| of.fields.iter().find(|(n, _)| !message.fields.contains_key(n)));
+        if let Some((number, GoField { json, .. })) = extra {
+            return Err(format!("{json} ({number}) is in Go only"));
+        }
+        let is_kind = message.of.is_some_and(|of| of.is_kind);
+        Ok(Expr::Struct(
+            "Message",
+            vec![
+                ("name", Expr::text(name)),
+                ("is_kind", Expr::word(is_kind.to_string())),
+                ("parts", Expr::Slice(parts)),
+            ],
+        ))
+    }
+
+    fn part(&self, number: u16, field: &ProtoField, (json, pointer): (&str, bool)) -> Result<Expr, String> {
+        if json == "-" {
+            return Err("has no name in JSON".to_owned());
+        }
+        let wire = self.wire(&field.of)?;
+        let (wire, pointer) = match field.label {
+            // A list in a message of its own is absent when it was never made.
+            Label::Optional => (wire.clone(), pointer || wire == "Wire::Strings"),
+            Label::Repeated => (format!("Wire::List(&{wire})"), false),
+            Label::Map => (format!("Wire::Map(&{wire})"), false),
+        };
+        Ok(Expr::Struct(
+            "Part",
+            vec![
+                ("number", Expr::word(number.to_string())),
+                ("name", Expr::text(json)),
+                ("wire", Expr::word(wire)),
+                ("pointer", Expr::word(pointer.to_string())),
+            ],
+        ))
+    }
+
+    fn wire(&self, of: &str) -> Result<String, String> {
+        let scalar = match of {
+            "bool" => Some("Boolean"),
+            "bytes" => Some("Bytes"),
+            "double" => Some("Double"),
+            "int32" => Some("Int32"),
+            "int64" => Some("Int64"),
+            "string" => Some("String"),
+            _ => None,
+        };
+        if let Some(word) = scalar.or_else(|| value(of)) {
+            return Ok(format!("Wire::{word}"));
+        }
+        if let Some((word, of)) = choice(of) {
+            return Ok(format!("Wire::{word}({})", self.id(&of)?));
+        }
+        match self.all.get(of) {
+            Some(message) if message.is_list() => Ok("Wire::Strings".to_owned()),
+            _ => Ok(format!("Wire::Message({})", self.id(of)?)),
+        }
+    }
+
+    fn id(&self, name: &str) -> Result<String, String> {
+        let place = self.kept.iter().position(|known| known == name);
+        let place = place.ok_or_else(|| format!("names `{name}`, which is not there"))?;
+        Ok(format!("MessageId({place})"))
+    }
+}
+
+impl Message<'_> {
+    /// Whether it is nothing but a list of texts that needed a message, `ExtraValue`.
+    fn is_list(&self) -> bool {
+        let only = self.fields.values().next().filter(|_| self.fields.len() == 1);
+        self.of.is_none()
+            && only.is_some_and(|field| {
+                (field.name.as_str(), field.label, field.of.as_str()) == ("items", Label::Repeated, "string")
+            })
+    }
+}
+
+fn value(name: &str) -> Option<&'static str> {
+    VALUES.iter().find(|(known, _)| *known == name).map(|(_, word)| *word)
+}
+
+/// The word for a choice, and the message that is one of its two.
+fn choice(name: &str) -> Option<(&'static str, String)> {
+    CHOICES.iter().find_map(|(ending, word)| {
+        let front = name.strip_suffix(ending)?;
+        Some((*word, format!("{front}Props")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::structs;
+    use super::*;
+
+    fn package(proto: &str, go: &str) -> Package {
+        Package {
+            proto: Proto::parse(&format!("package k8s.io.a;\n{proto}")).unwrap(),
+            structs: structs::parse(go),
+        }
+    }
+
+    fn rendered(proto: &str, go: &str) -> Result<String, String> {
+        Messages::read(&[package(proto, go)], ["io.k8s.a.Pod"].into_iter()).render("1.36")
+    }
+
+    const GO: &str = "\
+type Pod struct {
+\tTypeMeta `json:\",inline\"`
+\tSpec *Spec `json:\"spec\" protobuf:\"bytes,1,opt,name=spec\"`
+\tVerbs Verbs `json:\"verbs\" protobuf:\"bytes,2,opt,name=verbs\"`
+\tTimes map[string]Time `json:\"times\" protobuf:\"bytes,3,opt,name=times\"`
+}
+type Spec struct{}
+type Other struct{}
+";
+    const PROTO: &str = "\
+message Pod {
+  optional Spec spec = 1;
+  optional Verbs verbs = 2;
+  map<string, .k8s.io.apimachinery.pkg.apis.meta.v1.Time> times = 3;
+}
+message Spec {
+}
+message Other {
+}
+message Verbs {
+  repeated string items = 1;
+}
+";
+
+    #[test]
+    fn messages_are_rendered_with_what_both_say() {
+        let text = rendered(PROTO, GO).unwrap();
+        let lines = [
+            r#"Part { number: 1, name: "spec", wire: Wire::Message(MessageId(1)), pointer: true },"#,
+            r#"Part { number: 2, name: "verbs", wire: Wire::Strings, pointer: true },"#,
+            r#"Part { number: 3, name: "times", wire: Wire::Map(&Wire::Time), pointer: false },"#,
+            r#"Message { name: "io.k8s.a.Spec", is_kind: false, parts: &[] },"#,
+        ];
+        for line in lines {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        assert!(!text.contains("Other"), "{text}");
+    }
+
+    #[test]
+    fn both_must_have_the_same_fields() {
+        let less = PROTO.replace("  optional Spec spec = 1;\n", "");
+        assert!(rendered(&less, GO).unwrap_err().contains("spec (1) is in Go only"));
+        let other = GO.replace("bytes,1", "bytes,9");
+        assert!(rendered(PROTO, &other).unwrap_err().contains("spec has no field in Go"));
+    }
+}

@@ -1,0 +1,94 @@
+//! The Go types of a package of Kubernetes → what their tags say about protobuf and JSON.
+//!
+//! Plain text search, as every field has a line with its tags. Fields without a number do not travel and are left out.
+
+use std::collections::BTreeMap;
+
+/// A struct.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Struct {
+    /// Whether its objects have a kind and an apiVersion of their own.
+    pub(super) is_kind: bool,
+    /// By number.
+    pub(super) fields: BTreeMap<u16, GoField>,
+}
+
+/// A field of a struct.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct GoField {
+    /// The name in JSON; empty where its fields are those of the struct.
+    pub(super) json: String,
+    pub(super) pointer: bool,
+}
+
+/// The structs of a text, by name.
+pub(super) fn parse(text: &str) -> BTreeMap<String, Struct> {
+    let mut structs = BTreeMap::new();
+    let mut current: Option<(&str, Struct)> = None;
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("type ") {
+            if let Some(name) = rest.strip_suffix(" struct {") {
+                current = Some((name, Struct::default()));
+            } else if let Some(name) = rest.strip_suffix(" struct{}") {
+                structs.insert(name.to_owned(), Struct::default());
+            }
+        } else if line == "}" {
+            structs.extend(current.take().map(|(name, found)| (name.to_owned(), found)));
+        } else if let Some((_, found)) = &mut current {
+            add(found, line);
+        }
+    }
+    structs
+}
+
+/// `Name Type` and tags in backquotes; an embedded struct has no name.
+fn add(found: &mut Struct, line: &str) {
+    let mut parts = line.split('`');
+    let (Some(front), Some(tags)) = (parts.next(), parts.next()) else { return };
+    if front.trim_start().starts_with("//") {
+        return;
+    }
+    let of = front.split_whitespace().next_back().unwrap_or_default();
+    let json = tag(tags, "json").unwrap_or("-").split(',').next().unwrap_or_default();
+    let number =
+        tag(tags, "protobuf").and_then(|tag| tag.split(',').nth(1)).and_then(|text| text.parse().ok());
+    match number {
+        Some(number) => {
+            let field = GoField { json: json.to_owned(), pointer: of.starts_with('*') };
+            found.fields.insert(number, field);
+        }
+        None => found.is_kind |= json.is_empty() && of.rsplit('.').next() == Some("TypeMeta"),
+    }
+}
+
+fn tag<'a>(tags: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = tags.split_once(&format!("{name}:\""))?;
+    rest.split('"').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_say_numbers_and_names() {
+        let text = "\
+type Pod struct {
+\tmetav1.TypeMeta `json:\",inline\"`
+\t// A comment with `json:\"x\"`.
+\tmetav1.ObjectMeta `json:\"metadata,omitempty\" protobuf:\"bytes,1,opt,name=metadata\"`
+\tSource `json:\",inline\" protobuf:\"bytes,2,opt,name=source\"`
+\tSpec  *Spec `json:\"spec\" protobuf:\"bytes,3,opt,name=Spec\"`
+\tOff   string `json:\"off\" protobuf:\"-\"`
+}
+
+type Empty struct{}
+";
+        let structs = parse(text);
+        let field = |json: &str, pointer| GoField { json: json.to_owned(), pointer };
+        let fields =
+            BTreeMap::from([(1, field("metadata", false)), (2, field("", false)), (3, field("spec", true))]);
+        assert_eq!(structs["Pod"], Struct { is_kind: true, fields });
+        assert_eq!(structs["Empty"], Struct::default());
+    }
+}

@@ -1,0 +1,318 @@
+//! The types of Kubernetes with their fields, from its `OpenAPI` documents, as text.
+//!
+//! Types that are one value in JSON (quantities, times) become shapes; lists of objects are left out, as are descriptions.
+//! What a document says and we have no word for is an error: a table that says less than the documents would mislead.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::GENERATED;
+use super::layout::Expr;
+
+/// Types that are a shape of their own.
+const SHAPES: &[(&str, &str)] = &[
+    ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON", "Any"),
+    ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray", "Any"),
+    ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool", "Any"),
+    ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray", "Any"),
+    ("io.k8s.apimachinery.pkg.api.resource.Quantity", "Quantity"),
+    ("io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1", "Any"),
+    ("io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime", "MicroTime"),
+    ("io.k8s.apimachinery.pkg.apis.meta.v1.Patch", "Any"),
+    ("io.k8s.apimachinery.pkg.apis.meta.v1.Time", "Time"),
+    ("io.k8s.apimachinery.pkg.runtime.RawExtension", "Any"),
+    ("io.k8s.apimachinery.pkg.util.intstr.IntOrString", "IntOrString"),
+];
+
+/// What a place may say besides its type; anything else is an error.
+const KNOWN: &[&str] = &[
+    "$ref",
+    "additionalProperties",
+    "allOf",
+    "default",
+    "description",
+    "format",
+    "items",
+    "type",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type",
+    "x-kubernetes-map-type",
+    "x-kubernetes-patch-merge-key",
+    "x-kubernetes-patch-strategy",
+];
+
+/// All types, by name.
+pub(super) struct Types {
+    schemas: BTreeMap<String, Value>,
+    kinds: BTreeMap<[String; 3], String>,
+}
+
+impl Types {
+    pub(super) fn read(documents: &[Value]) -> Self {
+        let mut types = Types { schemas: BTreeMap::new(), kinds: BTreeMap::new() };
+        for document in documents {
+            let schemas = document["components"]["schemas"].as_object();
+            for (name, schema) in schemas.into_iter().flatten() {
+                types.add(name, schema);
+            }
+        }
+        types
+    }
+
+    fn add(&mut self, name: &str, schema: &Value) {
+        if SHAPES.iter().any(|(shape, _)| *shape == name) || is_list(schema) {
+            return;
+        }
+        // Documents repeat the types they share; those that are of every group differ only in which groups they name.
+        self.schemas.entry(name.to_owned()).or_insert_with(|| schema.clone());
+        let kinds = schema["x-kubernetes-group-version-kind"].as_array();
+        if let Some([kind]) = kinds.map(Vec::as_slice) {
+            let part = |key: &str| kind[key].as_str().unwrap_or_default().to_owned();
+            self.kinds.insert([part("group"), part("version"), part("kind")], name.to_owned());
+        }
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.schemas.keys().map(String::as_str)
+    }
+
+    /// The type of a kind, as an expression: `Some(TypeId(7))`.
+    pub(super) fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Expr> {
+        let name = self.kinds.get(&[group.to_owned(), version.to_owned(), kind.to_owned()])?;
+        self.id(name).ok().map(|id| Expr::word(format!("Some({id})")))
+    }
+
+    /// What the documents say about a field.
+    pub(super) fn description(&self, name: &str, field: &str) -> Option<&str> {
+        self.schemas.get(name)?["properties"][field]["description"].as_str()
+    }
+
+    pub(super) fn render(&self, version: &str) -> Result<String, String> {
+        let mut rows = Vec::new();
+        for (name, schema) in &self.schemas {
+            rows.push(self.row(name, schema).map_err(|why| format!("{name}: {why}"))?);
+        }
+        Ok(format!(
+            "{GENERATED}\n\
+             //! The types of Kubernetes {version} with their fields, sorted by name. Lists of objects are not among them.\n\
+             \n\
+             use crate::fields::{{FIELD, Field, ListType, MapType, Patch, Shape, TYPE, Type, TypeId}};\n\
+             \n\
+             /// Every type of the `OpenAPI` documents of Kubernetes {version} that has fields, sorted by name.\n\
+             pub static TYPES: &[Type] = {};\n",
+            Expr::Slice(rows).render(0, "pub static TYPES: &[Type] = ".len(), 1)
+        ))
+    }
+
+    fn row(&self, name: &str, schema: &Value) -> Result<Expr, String> {
+        let required: BTreeSet<&str> =
+            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let mut fields = Vec::new();
+        for (field, place) in schema["properties"].as_object().into_iter().flatten() {
+            let row = self.field(field, place, required.contains(field.as_str()));
+            fields.push(row.map_err(|why| format!("{field}: {why}"))?);
+        }
+        let mut parts = vec![("name", Expr::text(name)), ("fields", Expr::Slice(fields))];
+        if schema["x-kubernetes-map-type"] == "atomic" {
+            parts.push(("atomic", Expr::word("true")));
+        }
+        parts.push(("", Expr::word("..TYPE")));
+        Ok(Expr::Struct("Type", parts))
+    }
+
+    fn field(&self, name: &str, place: &Value, required: bool) -> Result<Expr, String> {
+        let mut parts = vec![("name", Expr::text(name)), ("shape", self.shape(place)?)];
+        if required {
+            parts.push(("required", Expr::word("true")));
+        }
+        if let Some(default) = place.get("default") {
+            parts.push(("default", Expr::word(format!("Some({:?})", default.to_string()))));
+        }
+        let patch = patch(place)?;
+        if let Some(patch) = patch {
+            parts.push(("patch", patch));
+        }
+        if reference(place).is_some() && place.get("x-kubernetes-map-type").is_some() {
+            parts.push(("owned", Expr::word(format!("Some({})", map_type(place)?))));
+        }
+        parts.push(("", Expr::word("..FIELD")));
+        Ok(Expr::Struct("Field", parts))
+    }
+
+    fn shape(&self, place: &Value) -> Result<Expr, String> {
+        let said = place.as_object().ok_or("is no schema")?;
+        if let Some(unknown) = said.keys().find(|key| !KNOWN.contains(&key.as_str())) {
+            return Err(format!("says `{unknown}`"));
+        }
+        if let Some(name) = reference(place) {
+            return Ok(Expr::word(match SHAPES.iter().find(|(shape, _)| *shape == name) {
+                Some((_, shape)) => format!("Shape::{shape}"),
+                None => format!("Shape::Object({})", self.id(name)?),
+            }));
+        }
+        let format = place["format"].as_str();
+        let shape = match (place["type"].as_str(), format) {
+            (Some("string"), None) => "Shape::String",
+            (Some("string"), Some("byte")) => "Shape::Bytes",
+            (Some("boolean"), None) => "Shape::Boolean",
+            (Some("integer"), Some("int32")) => "Shape::Int32",
+            (Some("integer"), Some("int64")) => "Shape::Int64",
+            (Some("number"), Some("double")) => "Shape::Number",
+            (Some("array"), None) => {
+                let items = Expr::word(format!("&{}", self.shape(&place["items"])?.flat()));
+                return Ok(Expr::Call("Shape::List", vec![items, Expr::word(list_type(place)?)]));
+            }
+            (Some("object"), None) => {
+                let values = Expr::word(format!("&{}", self.shape(&place["additionalProperties"])?.flat()));
+                return Ok(Expr::Call("Shape::Map", vec![values, Expr::word(map_type(place)?)]));
+            }
+            (shape, format) => return Err(format!("has the type {shape:?} in the format {format:?}")),
+        };
+        Ok(Expr::word(shape))
+    }
+
+    fn id(&self, name: &str) -> Result<String, String> {
+        let place = self.schemas.keys().position(|known| known == name);
+        place
+            .map(|place| format!("TypeId({place})"))
+            .ok_or_else(|| format!("names `{name}`, which is not there"))
+    }
+}
+
+/// A list of objects has metadata of its own and items.
+fn is_list(schema: &Value) -> bool {
+    let kinds = schema["x-kubernetes-group-version-kind"].as_array();
+    let ends = |kind: &Value| kind["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+    kinds.is_some_and(|kinds| kinds.iter().all(ends)) && schema["properties"].get("items").is_some()
+}
+
+/// The type that a place names.
+fn reference(place: &Value) -> Option<&str> {
+    let named = match place["allOf"].as_array().map(Vec::as_slice) {
+        Some([only]) => &only["$ref"],
+        _ => &place["$ref"],
+    };
+    named.as_str()?.strip_prefix("#/components/schemas/")
+}
+
+fn list_type(place: &Value) -> Result<String, String> {
+    match place["x-kubernetes-list-type"].as_str() {
+        None | Some("atomic") => Ok("ListType::Atomic".to_owned()),
+        Some("set") => Ok("ListType::Set".to_owned()),
+        Some("map") => {
+            let keys = place["x-kubernetes-list-map-keys"].as_array().ok_or("is a map without keys")?;
+            let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
+            Ok(format!("ListType::Map(&[{}])", keys.join(", ")))
+        }
+        Some(other) => Err(format!("is a list of the type `{other}`")),
+    }
+}
+
+fn map_type(place: &Value) -> Result<&'static str, String> {
+    match place["x-kubernetes-map-type"].as_str() {
+        None | Some("granular") => Ok("MapType::Granular"),
+        Some("atomic") => Ok("MapType::Atomic"),
+        Some(other) => Err(format!("is a map of the type `{other}`")),
+    }
+}
+
+/// How a patch treats a place; nothing where it says nothing or what goes without saying.
+fn patch(place: &Value) -> Result<Option<Expr>, String> {
+    let strategy = place["x-kubernetes-patch-strategy"].as_str().unwrap_or_default();
+    let [mut merge, mut retain_keys, mut replace] = [false; 3];
+    for word in strategy.split(',').filter(|word| !word.is_empty()) {
+        match word {
+            "merge" => merge = true,
+            "retainKeys" => retain_keys = true,
+            "replace" => replace = true,
+            other => return Err(format!("is patched by `{other}`")),
+        }
+    }
+    if !(merge || retain_keys || replace) {
+        return Ok(None);
+    }
+    let key = place["x-kubernetes-patch-merge-key"].as_str().unwrap_or_default();
+    Ok(Some(Expr::Struct(
+        "Patch",
+        vec![
+            ("merge", Expr::word(merge.to_string())),
+            ("replace", Expr::word(replace.to_string())),
+            ("retain_keys", Expr::word(retain_keys.to_string())),
+            ("key", Expr::text(key)),
+        ],
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn types() -> Types {
+        let schema = json!({
+            "type": "object",
+            "required": ["ports"],
+            "properties": {
+                "ports": {
+                    "type": "array",
+                    "items": {"allOf": [{"$ref": "#/components/schemas/a.Port"}], "default": {}},
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["port"],
+                    "x-kubernetes-patch-strategy": "merge",
+                    "x-kubernetes-patch-merge-key": "port",
+                },
+                "limits": {
+                    "type": "object",
+                    "additionalProperties": {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.api.resource.Quantity"},
+                },
+            },
+            "x-kubernetes-group-version-kind": [{"group": "", "version": "v1", "kind": "Thing"}],
+        });
+        let list = json!({
+            "properties": {"items": {}},
+            "x-kubernetes-group-version-kind": [{"group": "", "version": "v1", "kind": "ThingList"}],
+        });
+        let port = json!({"properties": {"port": {"type": "integer", "format": "int32", "default": 80}}});
+        let schemas = json!({"a.Thing": schema, "a.ThingList": list, "a.Port": port});
+        Types::read(&[json!({"components": {"schemas": schemas}}), json!({})])
+    }
+
+    #[test]
+    fn fields_are_rendered_with_what_they_say() {
+        let text = types().render("1.36").unwrap();
+        let lines = [
+            r#"Field { name: "limits", shape: Shape::Map(&Shape::Quantity, MapType::Granular), ..FIELD },"#,
+            r#"shape: Shape::List(&Shape::Object(TypeId(0)), ListType::Map(&["port"])),"#,
+            r#"patch: Patch { merge: true, replace: false, retain_keys: false, key: "port" },"#,
+            r#"fields: &[Field { name: "port", shape: Shape::Int32, default: Some("80"), ..FIELD }],"#,
+        ];
+        for line in lines {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        assert!(!text.contains("ThingList"), "{text}");
+    }
+
+    #[test]
+    fn a_kind_has_a_type() {
+        assert_eq!(
+            types().of_kind("", "v1", "Thing").map(|id| id.flat()),
+            Some("Some(TypeId(1))".to_owned())
+        );
+        assert!(types().of_kind("", "v1", "ThingList").is_none());
+    }
+
+    #[test]
+    fn what_we_have_no_word_for_is_an_error() {
+        let with = |place: Value| {
+            let schemas = json!({"a.A": {"properties": {"b": place}}});
+            Types::read(&[json!({"components": {"schemas": schemas}})]).render("1.36").unwrap_err()
+        };
+        assert!(with(json!({"type": "string", "enum": ["a"]})).contains("a.A: b: says `enum`"));
+        assert!(with(json!({"type": "string", "format": "uuid"})).contains("uuid"));
+        assert!(
+            with(json!({"$ref": "#/components/schemas/a.B"})).contains("names `a.B`, which is not there")
+        );
+    }
+}
