@@ -57,14 +57,15 @@ fn answers() -> impl Iterator<Item = (String, Response)> {
     })
 }
 
-/// The recorded bodies of `kinds/`, by file name, in order.
+/// The recorded JSON bodies of `kinds/`, by file name, in order; documents of discovery and the index are no objects.
 fn kinds() -> Vec<(String, String)> {
     let files = std::fs::read_dir(recordings().join("kinds")).unwrap();
     let mut bodies: Vec<_> = files
         .map(|file| file.unwrap().path())
-        .map(|path| {
-            (path.file_name().unwrap().to_string_lossy().into(), std::fs::read_to_string(path).unwrap())
-        })
+        .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), path))
+        .filter(|(name, _)| name != "index.json" && !name.starts_with("core_v1_API"))
+        .map(|(name, path)| (name, std::fs::read_to_string(path).unwrap()))
         .collect();
     bodies.sort();
     bodies
