@@ -1,0 +1,121 @@
+//! Patches: what a PATCH makes of an object. JSON patch, merge patch and strategic merge patch; apply has a room of its own.
+//!
+//! Pure functions from an object and a patch to another object, or to the status with which the real server refuses. Whether the
+//! result is a good object is not asked here: it is decoded, defaulted and validated afterwards like the body of an update.
+
+mod json;
+mod lists;
+mod merge;
+mod strategic;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Map, Value};
+
+pub(crate) use json::json;
+pub(crate) use merge::merge;
+pub(crate) use strategic::strategic;
+
+use crate::model::{Cause, Status};
+use crate::text::{self, Duplicates};
+
+/// The kinds of patches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PatchKind {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+impl PatchKind {
+    /// The kind that a content type means; its parameters do not count.
+    pub(crate) fn of(content_type: &str) -> Option<Self> {
+        match content_type.split(';').next().unwrap_or_default().trim_end() {
+            "application/json-patch+json" => Some(PatchKind::Json),
+            "application/merge-patch+json" => Some(PatchKind::Merge),
+            "application/strategic-merge-patch+json" => Some(PatchKind::Strategic),
+            "application/apply-patch+yaml" => Some(PatchKind::Apply),
+            _ => None,
+        }
+    }
+
+    /// The kind that a content type means where it can be applied; custom objects know no strategic merge.
+    pub(crate) fn accepted(content_type: &str, custom: bool) -> Result<Self, Status> {
+        match PatchKind::of(content_type) {
+            Some(PatchKind::Strategic) | None if custom => Err(unsupported_for_custom()),
+            Some(kind) => Ok(kind),
+            None => Err(unsupported()),
+        }
+    }
+}
+
+/// What Go's strict reader says about a patch itself, in its order: fields that came twice, and those that no operation has.
+///
+/// Nothing for a patch that cannot be read, since that is refused anyway.
+pub(crate) fn problems(kind: PatchKind, patch: &[u8]) -> Vec<String> {
+    match kind {
+        PatchKind::Json => json::problems(patch),
+        PatchKind::Merge | PatchKind::Strategic => text::read(patch, Duplicates::Replace)
+            .map(|read| read.duplicates)
+            .unwrap_or_default()
+            .iter()
+            .map(|path| format!("duplicate field {}", text::quoted(path)))
+            .collect(),
+        PatchKind::Apply => Vec::new(),
+    }
+}
+
+/// 422: the patched object cannot be decoded. `why` is what the decoder says, or a strict decoding error.
+///
+/// The text shows the patched object for JSON and merge patches, and the patch for strategic ones.
+pub(crate) fn undecodable(kind: PatchKind, patch: &[u8], patched: &str, why: &str) -> Status {
+    let shown = match kind {
+        PatchKind::Strategic => {
+            text::read(patch, Duplicates::Replace).map(|read| text::shown(&read.value)).unwrap_or_default()
+        }
+        PatchKind::Json | PatchKind::Merge | PatchKind::Apply => patched.to_owned(),
+    };
+    let message = format!("Invalid value: {}: {why}", text::quoted(&shown));
+    Status::invalid("", "", "", vec![Cause::new("FieldValueInvalid", "patch", message)])
+}
+
+/// Reads a patch that has to be an object.
+fn read_object(patch: &[u8]) -> Result<Map<String, Value>, Refused> {
+    match text::read(patch, Duplicates::Replace) {
+        Err(what) => Err(Refused::Unreadable(what)),
+        Ok(read) => match read.value {
+            Value::Object(fields) => Ok(fields),
+            Value::Null => Err(Refused::Null),
+            other => {
+                let kind = text::kind_of(&other);
+                let what = "into Go value of type map[string]interface {}";
+                Err(Refused::Unreadable(format!("json: cannot unmarshal {kind} {what}")))
+            }
+        },
+    }
+}
+
+/// Why a patch is no object.
+enum Refused {
+    Unreadable(String),
+    Null,
+}
+
+/// 422 with no more than that: whatever it was, the server only says so in its log.
+fn rejected() -> Status {
+    let message = "the server rejected our request due to an error in our request";
+    Status { details: Some(Box::default()), ..Status::new(422, "Invalid", message) }
+}
+
+fn unsupported() -> Status {
+    let message = "415: Unsupported Media Type";
+    Status { details: Some(Box::default()), ..Status::new(415, "UnsupportedMediaType", message) }
+}
+
+fn unsupported_for_custom() -> Status {
+    let message = "the body of the request was in an unknown format - accepted media types include: \
+                   application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+    Status::new(415, "UnsupportedMediaType", message)
+}

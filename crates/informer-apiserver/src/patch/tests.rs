@@ -1,0 +1,420 @@
+//! Every patch that was recorded: what it made of the object before it, or the words with which it was refused.
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
+use std::collections::BTreeMap;
+
+use informer_schema::{RESOURCES, TypeId};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn steps(file: &str) -> Vec<Value> {
+    let path = format!("{}/../../testdata/recordings/{file}.json", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn sent(step: &Value) -> Vec<u8> {
+    let request = &step["request"];
+    match (request.get("body"), request["body_text"].as_str()) {
+        (_, Some(text)) => text.as_bytes().to_vec(),
+        (Some(body), None) => body.to_string().into_bytes(),
+        (None, None) if request["body_description"] == "10001 test operations" => {
+            let test = json!({"op": "test", "path": "/kind", "value": "ConfigMap"});
+            Value::from(vec![test; 10_001]).to_string().into_bytes()
+        }
+        (None, None) => Vec::new(),
+    }
+}
+
+/// The type behind a path, if it is a built-in one.
+fn type_of(path: &str) -> Option<TypeId> {
+    let path = path.split('?').next().unwrap();
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let (group, version, rest) = match parts.as_slice() {
+        ["api", version, rest @ ..] => ("", *version, rest),
+        ["apis", group, version, rest @ ..] => (*group, *version, rest),
+        _ => return None,
+    };
+    let plural = match rest {
+        ["namespaces", _, plural, ..] if !matches!(*plural, "status" | "finalize") => plural,
+        [plural, ..] => plural,
+        [] => return None,
+    };
+    let found = |resource: &&informer_schema::Resource| {
+        resource.group == group && resource.version == version && resource.plural == *plural
+    };
+    RESOURCES.iter().find(found).and_then(|resource| resource.of)
+}
+
+fn patch(step: &Value, object: &Value) -> Result<Value, Status> {
+    let path = step["request"]["path"].as_str().unwrap();
+    let content_type = step["request"]["headers"]["content-type"].as_str().unwrap_or_default();
+    let of = type_of(path);
+    match (PatchKind::accepted(content_type, of.is_none())?, of) {
+        (PatchKind::Json, _) => super::json(object, &sent(step)),
+        (PatchKind::Merge, _) => super::merge(object, &sent(step)),
+        (PatchKind::Strategic, Some(of)) => super::strategic(of, object, &sent(step)),
+        (kind, _) => panic!("{kind:?}"),
+    }
+}
+
+/// What a recorded answer and ours may differ in: what the server stamps.
+fn plain(object: &Value) -> Value {
+    let mut object = object.clone();
+    for field in ["resourceVersion", "managedFields", "generation"] {
+        object["metadata"].as_object_mut().unwrap().remove(field);
+    }
+    drop_empty(&mut object);
+    object
+}
+
+/// Empty lists and maps of optional fields are not stored.
+fn drop_empty(value: &mut Value) {
+    if let Value::Object(fields) = value {
+        for field in ["finalizers", "labels", "annotations"] {
+            let empty = fields.get(field).is_some_and(|value| *value == json!([]) || *value == json!({}));
+            if empty {
+                fields.remove(field);
+            }
+        }
+        fields.values_mut().for_each(drop_empty);
+    }
+}
+
+/// Whether all of one value is in another, which may have more fields; lists have the same entries in the same order.
+fn is_part(part: &Value, whole: &Value) -> bool {
+    match (part, whole) {
+        (Value::Object(part), Value::Object(whole)) => {
+            part.iter().all(|(name, value)| whole.get(name).is_some_and(|whole| is_part(value, whole)))
+        }
+        (Value::Array(part), Value::Array(whole)) => {
+            part.len() == whole.len() && part.iter().zip(whole).all(|(part, whole)| is_part(part, whole))
+        }
+        _ => part == whole,
+    }
+}
+
+/// What defaulting adds or another part of the server changes after the patch.
+const AFTERWARDS: &[(&str, &[&str], &str)] = &[
+    ("strategic-replace-list", &["/spec/template/spec/containers"], "defaults of a new container"),
+    ("strategic-add-container", &["/spec/template/spec/containers"], "defaults of a new container"),
+    ("strategic-ports-merge", &["/spec/template/spec/containers"], "the default protocol of a port"),
+    ("strategic-volume-retain-keys", &["/spec/template/spec/volumes"], "the default mode of a volume"),
+    ("strategic-null-field", &["/spec/replicas"], "the default of replicas"),
+    ("merge", &["/spec/replicas"], "a scale was written in between"),
+    ("merge-null-default", &["/spec/color"], "the default of the color"),
+    ("merge-unknown-field", &["/nothing"], "unknown fields are dropped by the decoder"),
+    ("patch-status-subresource", &["/spec/replicas"], "only the status of a status patch counts"),
+    ("crd-add-column", &["/status"], "the definition's own conditions"),
+    (
+        "finish-held",
+        &["/metadata/deletionTimestamp", "/metadata/deletionGracePeriodSeconds"],
+        "the definition was deleted in between",
+    ),
+    ("status-condition", &["/status/conditions"], "a time that is not given is shown as null"),
+    ("lease-offset", &["/spec/renewTime"], "times are shown in UTC"),
+];
+
+#[test]
+fn recorded_patches() {
+    let (mut made, mut refused, mut wrong) = (0, 0, Vec::new());
+    for file in ["patch", "crd", "crud", "leases_events", "delete", "namespaces"] {
+        let mut objects: BTreeMap<String, Value> = BTreeMap::new();
+        for step in steps(file) {
+            let name = step["name"].as_str().unwrap();
+            let Some(path) = step["request"]["path"].as_str() else { continue };
+            let (response, plain_path) = (&step["response"], path.split('?').next().unwrap());
+            let object_path = plain_path.trim_end_matches("/status").to_owned();
+            let status = response["status"].as_u64().unwrap();
+            let applies = step["request"]["headers"]["content-type"] == "application/apply-patch+yaml";
+            if step["request"]["method"] == "PATCH" && !applies {
+                let ours = objects.get(&object_path).map(|object| patch(&step, object));
+                match ours {
+                    Some(Ok(ours)) if status == 200 && response["body"]["kind"] == ours["kind"] => {
+                        let (mut ours, mut theirs) = (plain(&ours), plain(&response["body"]));
+                        let (_, fields, _) =
+                            AFTERWARDS.iter().find(|(step, ..)| *step == name).unwrap_or(&("", &[], ""));
+                        for field in *fields {
+                            // Entries get defaults; which there are, and in which order, is the patch's doing.
+                            if let (Some(Value::Array(ours)), Some(Value::Array(theirs))) =
+                                (ours.pointer(field), theirs.pointer(field))
+                                && !is_part(&ours.clone().into(), &theirs.clone().into())
+                            {
+                                wrong.push(format!("{file}/{name} {field}\n  {ours:?}\n  {theirs:?}"));
+                            }
+                            for object in [&mut ours, &mut theirs] {
+                                let (parent, field) = field.rsplit_once('/').unwrap();
+                                object.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(field);
+                            }
+                        }
+                        if ours != theirs {
+                            wrong.push(format!("{file}/{name}\n  {ours}\n  {theirs}"));
+                        }
+                        made += 1;
+                    }
+                    Some(Err(ours)) => {
+                        let ours: Value = serde_json::from_slice(&ours.to_json()).unwrap();
+                        if ours != response["body"] {
+                            wrong.push(format!("{file}/{name}\n  {ours}\n  {}", response["body"]));
+                        }
+                        refused += 1;
+                    }
+                    // Shown as a table, as metadata or in protobuf.
+                    Some(Ok(ours)) if status == 200 => drop(objects.insert(object_path.clone(), ours)),
+                    // Something after the patch refuses, or there is no object.
+                    Some(Ok(_)) | None => {}
+                }
+            }
+            learn(&mut objects, &object_path, response);
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(made >= 55 && refused >= 18, "{made} {refused}");
+}
+
+/// Remembers objects by their paths.
+fn learn(objects: &mut BTreeMap<String, Value>, path: &str, response: &Value) {
+    let body = &response["body"];
+    let Some(name) = body["metadata"]["name"].as_str() else { return };
+    if body["kind"] == "PartialObjectMetadata" || body["kind"] == "Scale" {
+        return;
+    }
+    let path = if path.ends_with(&format!("/{name}")) { path.to_owned() } else { format!("{path}/{name}") };
+    objects.insert(path, body.clone());
+}
+
+#[test]
+fn content_types() {
+    assert_eq!(PatchKind::of("application/merge-patch+json; charset=utf-8"), Some(PatchKind::Merge));
+    assert_eq!(PatchKind::of("application/json"), None);
+    assert_eq!(PatchKind::of("application/apply-patch+cbor"), None);
+    assert!(PatchKind::accepted("application/strategic-merge-patch+json", true).is_err());
+}
+
+/// Answers of Go's libraries to the same objects and patches; a refusal is `null`.
+#[test]
+fn json_patches() {
+    for (object, operations, expected) in [
+        (json!({"a": [1, 2]}), json!([{"op": "add", "path": "/a/1", "value": 9}]), json!({"a": [1, 9, 2]})),
+        (json!({"a": [1, 2]}), json!([{"op": "add", "path": "/a/-1", "value": 9}]), json!({"a": [1, 2, 9]})),
+        (json!({"a": [1, 2]}), json!([{"op": "add", "path": "/a/3", "value": 9}]), json!(null)),
+        (json!({"a": [1, 2]}), json!([{"op": "remove", "path": "/a/-1"}]), json!({"a": [1]})),
+        (json!({"a": [1, 2]}), json!([{"op": "replace", "path": "/a/2", "value": 9}]), json!(null)),
+        // Not in the RFC: a field that is not there can be replaced.
+        (json!({}), json!([{"op": "replace", "path": "/b", "value": 9}]), json!({"b": 9})),
+        (json!({}), json!([{"op": "add", "path": "/b"}]), json!({"b": null})),
+        (json!({"a": 1}), json!([{"op": "add", "path": "x/b", "value": 2}]), json!({"a": 1, "b": 2})),
+        (json!({"a": 1}), json!([{"op": "add", "path": "", "value": {}}]), json!(null)),
+        (json!({"a": 1}), json!([{"op": "replace", "path": "", "value": {"b": 1}}]), json!({"b": 1})),
+        (json!({"a": 1}), json!([{"op": "replace", "path": "", "value": 5}]), json!(null)),
+        (json!({}), json!([{"op": "copy", "from": "/x", "path": "/y"}]), json!({"y": null})),
+        (json!({}), json!([{"op": "move", "from": "/x", "path": "/y"}]), json!(null)),
+        (json!({"a/b": 1, "c~d": 2}), json!([{"op": "remove", "path": "/a~1b"}]), json!({"c~d": 2})),
+        (json!({"a/b": 1, "c~d": 2}), json!([{"op": "remove", "path": "/c~0d"}]), json!({"a/b": 1})),
+        (json!({"a": 1}), json!([{"op": "test", "path": "/a", "value": 1}]), json!({"a": 1})),
+        (json!({"a": 1}), json!([{"op": "test", "path": "/a", "value": 1.0}]), json!(null)),
+        (json!({"a": "<"}), json!([{"op": "test", "path": "/a", "value": "<"}]), json!(null)),
+        (
+            json!({"a": {"b": [1]}}),
+            json!([{"op": "test", "path": "", "value": {"a": {"b": [1]}}}]),
+            json!({"a": {"b": [1]}}),
+        ),
+        (json!({"a": 1}), json!([{"op": "test", "path": "/x"}]), json!({"a": 1})),
+        (json!({"a": 1}), json!([{"op": "test", "path": "/x", "value": null}]), json!({"a": 1})),
+        (json!({"a": 1}), json!([{"op": "test", "path": "/x", "value": 1}]), json!(null)),
+        (json!({"a": 1}), json!([null]), json!(null)),
+        (json!({"a": 1}), json!(null), json!({"a": 1})),
+    ] {
+        let ours = super::json(&object, operations.to_string().as_bytes()).unwrap_or(Value::Null);
+        assert_eq!(ours, expected, "{object} {operations}");
+    }
+    for (operations, expected) in [
+        (
+            json!([{"op": 5}]),
+            "json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string",
+        ),
+        (json!([[]]), "json: cannot unmarshal array into Go value of type handlers.jsonPatchOp"),
+    ] {
+        let refused = super::json(&json!({}), operations.to_string().as_bytes()).unwrap_err();
+        assert_eq!(refused.message, format!("error decoding patch: {expected}"));
+    }
+}
+
+#[test]
+fn what_is_strange_about_a_patch() {
+    let patch = br#"[{"op":"add","path":"/a","path":"/b","value":{"x":1,"x":2},"more":1}]"#;
+    assert_eq!(
+        problems(PatchKind::Json, patch),
+        [
+            r#"json patch duplicate field "[0].path""#,
+            r#"json patch duplicate field "[0].value.x""#,
+            r#"json patch unknown field "[0].more""#,
+        ]
+    );
+    let patch = br#"{"data":{"a":"1","a":"2"}}"#;
+    assert_eq!(problems(PatchKind::Merge, patch), [r#"duplicate field "data.a""#]);
+}
+
+/// Hostile patches end: copies of copies, and moves that only make things deeper.
+#[test]
+fn growth_has_an_end() {
+    let double = json!({"op": "copy", "from": "/a", "path": "/a/x"});
+    let doubled = Value::from(vec![double; 10_000]).to_string();
+    let object = json!({"a": {"y": "x".repeat(1000)}});
+    assert_eq!(super::json(&object, doubled.as_bytes()).unwrap_err().code, 422);
+    let mut deeper = Vec::new();
+    for _ in 0..3000 {
+        deeper.push(json!({"op": "add", "path": "/b", "value": {}}));
+        deeper.push(json!({"op": "move", "from": "/a", "path": "/b/a"}));
+        deeper.push(json!({"op": "move", "from": "/b", "path": "/a"}));
+    }
+    for operations in [300, 9000] {
+        let patch = Value::from(deeper.get(..operations).unwrap().to_vec()).to_string();
+        let patched = super::json(&json!({"a": {}}), patch.as_bytes());
+        assert_eq!(patched.is_ok(), operations == 300);
+    }
+}
+
+#[test]
+fn merges() {
+    for (object, patch, expected) in [
+        (json!({"a": {"b": 1}}), json!({"a": {"b": null, "c": 2}}), json!({"a": {"c": 2}})),
+        (json!({}), json!({"a": {"b": null, "c": [{"d": null}, null]}}), json!({"a": {"c": [{}, null]}})),
+        (json!({"a": [1]}), json!({"a": [{"b": null}]}), json!({"a": [{}]})),
+        // Where an object was, Go's library does not look into the list.
+        (json!({"a": {}}), json!({"a": [{"b": null}]}), json!({"a": [{"b": null}]})),
+        (json!({"a": null}), json!({"a": {"b": null}}), json!({"a": {}})),
+        (json!({"a": 1}), json!({"a": {"b": {"c": null}}}), json!({"a": {"b": {}}})),
+    ] {
+        assert_eq!(super::merge(&object, patch.to_string().as_bytes()).unwrap(), expected, "{patch}");
+    }
+    assert_eq!(super::merge(&json!({}), b"null").unwrap_err().message, "Invalid JSON Patch");
+}
+
+/// Objects, patches, and what Go's library makes of them; all are parts of a Deployment.
+const STRATEGIC: &[[&str; 3]] = &[
+    [
+        r#"{"metadata":{"finalizers":["a","b"]}}"#,
+        r#"{"metadata":{"finalizers":["c","b"]}}"#,
+        r#"{"metadata":{"finalizers":["c","a","b"]}}"#,
+    ],
+    [
+        r#"{"metadata":{"finalizers":["a","b"]}}"#,
+        r#"{"metadata":{"$setElementOrder/finalizers":["b","c","a"],"finalizers":["c"]}}"#,
+        r#"{"metadata":{"finalizers":["b","c","a"]}}"#,
+    ],
+    [
+        r#"{"metadata":{"finalizers":["a","b","z"]}}"#,
+        r#"{"metadata":{"$deleteFromPrimitiveList/finalizers":["a","q"]}}"#,
+        r#"{"metadata":{"finalizers":["b","z"]}}"#,
+    ],
+    [
+        r#"{"metadata":{"labels":{"a":"1"}}}"#,
+        r#"{"metadata":{"labels":{"$patch":"delete"}}}"#,
+        r#"{"metadata":{"labels":{}}}"#,
+    ],
+    [
+        r#"{"metadata":{"labels":{"a":"1"}}}"#,
+        r#"{"metadata":{"labels":{"$patch":"merge","b":"1"}}}"#,
+        "ERR unknown patch type: merge in map: map[$patch:merge b:1]",
+    ],
+    [
+        r#"{"metadata":{"labels":{"a":"1"}}}"#,
+        r#"{"metadata":{"labels":{"b":null,"c":"1"}}}"#,
+        r#"{"metadata":{"labels":{"a":"1","c":"1"}}}"#,
+    ],
+    [r#"{"metadata":{}}"#, r#"{"metadata":{"labels":{"b":null,"$patch":"replace"}}}"#, r#"{"metadata":{}}"#],
+    [
+        r#"{"metadata":{}}"#,
+        r#"{"metadata":{"annotations":{"b":null,"c":"1"}}}"#,
+        r#"{"metadata":{"annotations":{"c":"1"}}}"#,
+    ],
+    [
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"a","image":"1"},{"name":"b"}]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"b","image":"2"},{"name":"c","env":[{"name":"X","$patch":"delete"}]}]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"containers":[{"image":"1","name":"a"},{"image":"2","name":"b"},{"env":[{"$patch":"delete","name":"X"}],"name":"c"}]}}}}"#,
+    ],
+    [
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"a"},{"name":"b"}]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"a","$patch":"delete"},{"name":"c"}]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"c"},{"name":"b"}]}}}}"#,
+    ],
+    [
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"a"}]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"containers":[{"$patch":"replace"}]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"containers":[]}}}}"#,
+    ],
+    [
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"a"}]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"containers":[{"$patch":"merge"}]}}}}"#,
+        "ERR merging lists cannot yet be specified in the patch",
+    ],
+    [
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"a"}]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"containers":["x"]}}}}"#,
+        "ERR list element types are not identical: [[map[name:a]] [x]]",
+    ],
+    [
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"a"}]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"containers":[{"$patch":"delete"}]}}}}"#,
+        "ERR map: map[$patch:delete] does not contain declared merge key: name",
+    ],
+    [
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"a"}]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"containers":null}}}}"#,
+        r#"{"spec":{"template":{"spec":{}}}}"#,
+    ],
+    [
+        r#"{"spec":{"template":{"spec":{"tolerations":[{"key":"a"}]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"tolerations":[{"key":"b"}]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"tolerations":[{"key":"b"}]}}}}"#,
+    ],
+    [
+        r#"{"spec":{"template":{"spec":{"volumes":[{"name":"v","emptyDir":{}}]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"volumes":[{"name":"v","$retainKeys":["name"],"configMap":{}}]}}}}"#,
+        "ERR invalid patch format of retainKeys",
+    ],
+    [
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"a"}]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"$setElementOrder/containers":"x"}}}}"#,
+        "ERR expected a []interface {}, but received a string",
+    ],
+    [
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"a"}]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"$setElementOrder":[]}}}}"#,
+        "ERR invalid patch format of setElementOrder list",
+    ],
+    [
+        r#"{"spec":{"template":{"spec":{"nothing":[1]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"nothing":[2]}}}}"#,
+        r#"ERR unable to find api field in struct PodSpec for the json field "nothing""#,
+    ],
+    [
+        r#"{"metadata":{"labels":{"a":{"b":1}}}}"#,
+        r#"{"metadata":{"labels":{"a":{"c":1}}}}"#,
+        "ERR merging an object in json but data type is not struct, instead is: map",
+    ],
+    [
+        r#"{"spec":{"replicas":1}}"#,
+        r#"{"spec":{"replicas":{"a":null,"b":[{"$patch":"x"},1]}}}"#,
+        r#"{"spec":{"replicas":{"b":[1]}}}"#,
+    ],
+    [
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"a","args":["x"]}]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"a","args":["y"]}]}}}}"#,
+        r#"{"spec":{"template":{"spec":{"containers":[{"args":["y"],"name":"a"}]}}}}"#,
+    ],
+];
+
+#[test]
+fn strategic_merges() {
+    let of = type_of("/apis/apps/v1/namespaces/x/deployments/y").unwrap();
+    for [object, patch, expected] in STRATEGIC {
+        let object = serde_json::from_str(object).unwrap();
+        let ours = match super::strategic(of, &object, patch.as_bytes()) {
+            Ok(patched) => text::compact(&patched),
+            Err(status) => format!("ERR {}", status.message),
+        };
+        assert_eq!(ours, *expected, "{object} {patch}");
+    }
+}

@@ -1,0 +1,420 @@
+//! A JSON reader that says what is wrong in Go's words and tells which fields came twice.
+//!
+//! Bytes that are no UTF-8 and halves of surrogate pairs become U+FFFD, as in Go. Syntax comes first: a number that is too
+//! large is only reported when the whole text is well-formed. Which fields exist is not known here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use serde_json::{Map, Number, Value};
+
+use super::MAX_DEPTH;
+use super::go::quoted_char;
+
+/// What was read.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Read {
+    pub(crate) value: Value,
+    /// Paths of fields that came more than once, each once, in the order of the text.
+    pub(crate) duplicates: Vec<String>,
+}
+
+/// What becomes of the values of a field that comes twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Duplicates {
+    /// Objects are merged, anything else is replaced: Go reading into a struct.
+    Merge,
+    /// The last one counts: Go reading into a map.
+    Replace,
+}
+
+/// Where in a text some fields stand, and which came again.
+pub(crate) type Order = Vec<Found>;
+
+/// A field in a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) path: String,
+    pub(crate) again: bool,
+}
+
+/// How many duplicates Go tells about.
+const MAX_TOLD: usize = 100;
+
+/// Reads a text.
+pub(crate) fn read(bytes: &[u8], duplicates: Duplicates) -> Result<Read, String> {
+    let (mut told, mut seen) = (Vec::new(), BTreeSet::new());
+    let value = Reader::new(bytes, duplicates, |path, again| {
+        if again && told.len() < MAX_TOLD && seen.insert(path.hash) {
+            told.push(path.text());
+        }
+    })
+    .read()?;
+    Ok(Read { value, duplicates: told })
+}
+
+/// The given fields, and all that came again, in the order of the text. A text that cannot be read has none.
+pub(crate) fn order(bytes: &[u8], fields: &[String]) -> Order {
+    let mut found: Order = Vec::new();
+    let mut wanted: BTreeMap<u64, bool> = fields.iter().map(|field| (hashed(START, field), true)).collect();
+    let mut told = BTreeSet::new();
+    let read = Reader::new(bytes, Duplicates::Replace, |path, again| {
+        if found.len() >= MAX_TOLD {
+            return;
+        }
+        if let Some(wanted) = wanted.get_mut(&path.hash) {
+            if std::mem::take(wanted) {
+                found.push(Found { path: path.text(), again: false });
+            }
+        } else if again && told.insert(path.hash) {
+            found.push(Found { path: path.text(), again: true });
+        }
+    })
+    .read();
+    if read.is_err() {
+        found.clear();
+    }
+    found
+}
+
+/// A way to a field, cheap to keep while reading: its text is only made for what is told, since ways may be as long as the body.
+struct Path<'a> {
+    above: Option<&'a Path<'a>>,
+    step: Step<'a>,
+    /// Of the text.
+    hash: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Root,
+    Field(&'a str),
+    Index(usize),
+}
+
+impl<'a> Path<'a> {
+    fn root() -> Self {
+        Path { above: None, step: Step::Root, hash: START }
+    }
+
+    fn field(above: &'a Path<'a>, name: &'a str) -> Self {
+        let dot = if above.hash == START { "" } else { "." };
+        let hash = hashed(hashed(above.hash, dot), name);
+        Path { above: Some(above), step: Step::Field(name), hash }
+    }
+
+    fn index(above: &'a Path<'a>, index: usize) -> Self {
+        let hash = hashed(above.hash, &format!("[{index}]"));
+        Path { above: Some(above), step: Step::Index(index), hash }
+    }
+
+    /// `spec.containers[0].name`
+    fn text(&self) -> String {
+        let mut text = self.above.map(Path::text).unwrap_or_default();
+        match self.step {
+            Step::Root => {}
+            Step::Field(name) => {
+                if !text.is_empty() {
+                    text.push('.');
+                }
+                text.push_str(name);
+            }
+            Step::Index(index) => {
+                let _ = write!(text, "[{index}]");
+            }
+        }
+        text
+    }
+}
+
+/// The hash of no text (FNV-1a).
+const START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// The hash of a text that goes on.
+fn hashed(hash: u64, more: &str) -> u64 {
+    more.bytes().fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+struct Reader<'a, F> {
+    bytes: &'a [u8],
+    at: usize,
+    depth: usize,
+    duplicates: Duplicates,
+    /// Told of every field that matters: with its way, and whether its object had one of that name before.
+    on_field: F,
+    /// The first number that no float can hold.
+    too_large: Option<String>,
+}
+
+impl<'a, F: FnMut(&Path<'_>, bool)> Reader<'a, F> {
+    fn new(bytes: &'a [u8], duplicates: Duplicates, on_field: F) -> Self {
+        Reader { bytes, at: 0, depth: 0, duplicates, on_field, too_large: None }
+    }
+
+    fn read(mut self) -> Result<Value, String> {
+        let root = Path::root();
+        let value = self.value(&root)?;
+        self.skip_blanks();
+        if self.peek().is_some() {
+            return Err(self.unexpected("after top-level value"));
+        }
+        match self.too_large {
+            None => Ok(value),
+            Some(text) => Err(format!("json: cannot unmarshal number {text} into Go value of type float64")),
+        }
+    }
+
+    fn value(&mut self, path: &Path<'_>) -> Result<Value, String> {
+        self.skip_blanks();
+        match self.peek() {
+            Some(b'{') => self.nested(|reader| reader.object(path)),
+            Some(b'[') => self.nested(|reader| reader.array(path)),
+            Some(b'"') => self.string().map(Value::String),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.literal("true", Value::Bool(true)),
+            Some(b'f') => self.literal("false", Value::Bool(false)),
+            Some(b'n') => self.literal("null", Value::Null),
+            _ => Err(self.unexpected("looking for beginning of value")),
+        }
+    }
+
+    fn nested(&mut self, read: impl FnOnce(&mut Self) -> Result<Value, String>) -> Result<Value, String> {
+        if self.depth == MAX_DEPTH {
+            return Err("exceeded max depth".to_owned());
+        }
+        self.depth += 1;
+        self.at += 1;
+        let value = read(self);
+        self.depth -= 1;
+        value
+    }
+
+    fn object(&mut self, path: &Path<'_>) -> Result<Value, String> {
+        let mut fields = Map::new();
+        self.skip_blanks();
+        if self.take(b'}') {
+            return Ok(Value::Object(fields));
+        }
+        loop {
+            self.skip_blanks();
+            if self.peek() != Some(b'"') {
+                return Err(self.unexpected("looking for beginning of object key string"));
+            }
+            let name = self.string()?;
+            self.skip_blanks();
+            if !self.take(b':') {
+                return Err(self.unexpected("after object key"));
+            }
+            let here = Path::field(path, &name);
+            (self.on_field)(&here, fields.contains_key(&name));
+            let value = self.value(&here)?;
+            match fields.get_mut(&name) {
+                Some(there) if self.duplicates == Duplicates::Merge => lay_over(there, value),
+                _ => drop(fields.insert(name, value)),
+            }
+            self.skip_blanks();
+            if self.take(b'}') {
+                return Ok(Value::Object(fields));
+            }
+            if !self.take(b',') {
+                return Err(self.unexpected("after object key:value pair"));
+            }
+        }
+    }
+
+    fn array(&mut self, path: &Path<'_>) -> Result<Value, String> {
+        let mut items = Vec::new();
+        self.skip_blanks();
+        if self.take(b']') {
+            return Ok(Value::Array(items));
+        }
+        loop {
+            let here = Path::index(path, items.len());
+            items.push(self.value(&here)?);
+            self.skip_blanks();
+            if self.take(b']') {
+                return Ok(Value::Array(items));
+            }
+            if !self.take(b',') {
+                return Err(self.unexpected("after array element"));
+            }
+        }
+    }
+
+    fn string(&mut self) -> Result<String, String> {
+        self.at += 1;
+        let mut text: Vec<u8> = Vec::new();
+        loop {
+            match self.peek() {
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    self.at += 1;
+                    let escaped = self.escape()?;
+                    text.extend_from_slice(escaped.encode_utf8(&mut [0; 4]).as_bytes());
+                }
+                Some(byte) if byte >= 0x20 => {
+                    text.push(byte);
+                    self.at += 1;
+                }
+                _ => return Err(self.unexpected("in string literal")),
+            }
+        }
+        self.at += 1;
+        Ok(match String::from_utf8(text) {
+            Ok(text) => text,
+            Err(bad) => replaced(bad.as_bytes()),
+        })
+    }
+
+    /// The character of an escape, behind its backslash.
+    fn escape(&mut self) -> Result<char, String> {
+        let plain = match self.peek() {
+            Some(b'u') => {
+                self.at += 1;
+                return self.unicode();
+            }
+            Some(byte @ (b'"' | b'\\' | b'/')) => char::from(byte),
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            _ => return Err(self.unexpected_inside("in string escape code")),
+        };
+        self.at += 1;
+        Ok(plain)
+    }
+
+    fn unicode(&mut self) -> Result<char, String> {
+        let first = self.hex()?;
+        if (0xD800..0xDC00).contains(&first) && self.bytes.get(self.at..self.at + 2) == Some(b"\\u") {
+            let back = self.at;
+            self.at += 2;
+            let second = self.hex()?;
+            if (0xDC00..0xE000).contains(&second) {
+                let code = 0x1_0000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+                return Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            self.at = back;
+        }
+        Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER))
+    }
+
+    fn hex(&mut self) -> Result<u32, String> {
+        let mut code = 0;
+        for _ in 0..4 {
+            let digit = self.peek().and_then(|byte| char::from(byte).to_digit(16));
+            let Some(digit) = digit else {
+                return Err(self.unexpected_inside("in \\u hexadecimal character escape"));
+            };
+            code = code * 16 + digit;
+            self.at += 1;
+        }
+        Ok(code)
+    }
+
+    fn number(&mut self) -> Result<Value, String> {
+        let start = self.at;
+        self.take(b'-');
+        if !self.take(b'0') {
+            self.digits("in numeric literal")?;
+        }
+        if self.take(b'.') {
+            self.digits("after decimal point in numeric literal")?;
+        }
+        if self.take(b'e') || self.take(b'E') {
+            let _sign = self.take(b'+') || self.take(b'-');
+            self.digits("in exponent of numeric literal")?;
+        }
+        let text = self.bytes.get(start..self.at).unwrap_or_default();
+        let text = std::str::from_utf8(text).unwrap_or_default();
+        Ok(Value::Number(number_of(text).unwrap_or_else(|| {
+            self.too_large.get_or_insert_with(|| text.to_owned());
+            Number::from(0)
+        })))
+    }
+
+    fn digits(&mut self, place: &str) -> Result<(), String> {
+        if !matches!(self.peek(), Some(b'0'..=b'9')) {
+            return Err(self.unexpected_inside(place));
+        }
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    fn literal(&mut self, word: &str, value: Value) -> Result<Value, String> {
+        for expected in word.bytes() {
+            if !self.take(expected) {
+                let place = format!("in literal {word} (expecting '{}')", char::from(expected));
+                return Err(self.unexpected_inside(&place));
+            }
+        }
+        Ok(value)
+    }
+
+    fn skip_blanks(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let there = self.peek() == Some(byte);
+        self.at += usize::from(there);
+        there
+    }
+
+    fn unexpected(&self, place: &str) -> String {
+        match self.peek() {
+            None => "unexpected end of JSON input".to_owned(),
+            Some(byte) => format!("invalid character {} {place}", quoted_char(byte)),
+        }
+    }
+
+    /// The same where no blank may stand: to Go, the end of the text is one more blank.
+    fn unexpected_inside(&self, place: &str) -> String {
+        format!("invalid character {} {place}", quoted_char(self.peek().unwrap_or(b' ')))
+    }
+}
+
+/// The number that a text is, if it is one and a float can hold it.
+pub(super) fn number_of(text: &str) -> Option<Number> {
+    if let Ok(whole) = text.parse::<i64>() {
+        return Some(Number::from(whole));
+    }
+    if let Ok(whole) = text.parse::<u64>() {
+        return Some(Number::from(whole));
+    }
+    text.parse::<f64>().ok().and_then(Number::from_f64)
+}
+
+/// Reads a second value of a field into the first, as Go does with structs and maps.
+fn lay_over(there: &mut Value, value: Value) {
+    match (there, value) {
+        (Value::Object(fields), Value::Object(new)) => {
+            for (name, value) in new {
+                match fields.get_mut(&name) {
+                    Some(there) => lay_over(there, value),
+                    None => drop(fields.insert(name, value)),
+                }
+            }
+        }
+        (there, value) => *there = value,
+    }
+}
+
+/// Each byte that is no UTF-8 becomes a replacement character of its own, as in Go.
+fn replaced(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    text
+}
