@@ -1,0 +1,208 @@
+//! Times as Go reads and writes them: in words that name the first part that does not fit, back in UTC.
+//!
+//! Two forms: whole seconds (a fraction is accepted and dropped) and exactly six digits. Knows no calendar beyond what a date needs.
+
+use jiff::Timestamp;
+use jiff::civil;
+use jiff::tz::Offset;
+
+/// Which of the two forms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Seconds,
+    Micros,
+}
+
+impl Form {
+    fn layout(self) -> &'static str {
+        match self {
+            Form::Seconds => "2006-01-02T15:04:05Z07:00",
+            Form::Micros => "2006-01-02T15:04:05.000000Z07:00",
+        }
+    }
+}
+
+/// The time as the server writes it, or why it is none.
+pub(super) fn canonical(form: Form, text: &str) -> Result<String, String> {
+    let mut reader = Reader { form, text, rest: text };
+    let (datetime, offset) = reader.read()?;
+    let time = Offset::from_seconds(offset)
+        .and_then(|offset| offset.to_timestamp(datetime))
+        .map_err(|_| reader.out_of_range("time zone offset"))?;
+    Ok(write(form, time))
+}
+
+/// A time in one of the forms.
+pub(super) fn write(form: Form, time: Timestamp) -> String {
+    match form {
+        Form::Seconds => time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        Form::Micros => time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
+    }
+}
+
+struct Reader<'a> {
+    form: Form,
+    text: &'a str,
+    rest: &'a str,
+}
+
+impl Reader<'_> {
+    fn read(&mut self) -> Result<(civil::DateTime, i32), String> {
+        let year = self.number("2006", 4, true)?;
+        self.literal("-")?;
+        let month = self.number("01", 2, true)?;
+        if !(1..=12).contains(&month) {
+            return Err(self.out_of_range("month"));
+        }
+        self.literal("-")?;
+        let day = self.number("02", 2, true)?;
+        self.literal("T")?;
+        let hour = self.below("15", 24, "hour", false)?;
+        self.literal(":")?;
+        let minute = self.below("04", 60, "minute", true)?;
+        self.literal(":")?;
+        let second = self.below("05", 60, "second", true)?;
+        let nanos = self.fraction()?;
+        let offset = self.offset()?;
+        if !self.rest.is_empty() {
+            return Err(format!("parsing time {:?}: extra text: {:?}", self.text, self.rest));
+        }
+        let small = |number: i32| i8::try_from(number).unwrap_or_default();
+        let year = i16::try_from(year).unwrap_or_default();
+        let date = civil::Date::new(year, small(month), small(day)).map_err(|_| self.out_of_range("day"))?;
+        let time = civil::Time::new(small(hour), small(minute), small(second), nanos);
+        Ok((date.to_datetime(time.map_err(|_| self.out_of_range("second"))?), offset))
+    }
+
+    fn below(&mut self, word: &str, limit: i32, name: &str, fixed: bool) -> Result<i32, String> {
+        let number = self.number(word, 2, fixed)?;
+        if number < limit { Ok(number) } else { Err(self.out_of_range(name)) }
+    }
+
+    /// A number of that many digits; one digit less is fine where the width is not fixed.
+    fn number(&mut self, word: &str, width: usize, fixed: bool) -> Result<i32, String> {
+        let digits = self.rest.bytes().take(width).take_while(u8::is_ascii_digit).count();
+        if digits == 0 || (digits < width && fixed) {
+            return Err(self.mismatch(word));
+        }
+        let (number, rest) = self.rest.split_at(digits);
+        self.rest = rest;
+        Ok(number.parse().unwrap_or_default())
+    }
+
+    fn literal(&mut self, word: &str) -> Result<(), String> {
+        self.rest = self.rest.strip_prefix(word).ok_or_else(|| self.mismatch(word))?;
+        Ok(())
+    }
+
+    fn fraction(&mut self) -> Result<i32, String> {
+        let digits = match (self.form, self.rest.strip_prefix(['.', ','])) {
+            (Form::Seconds, None) => return Ok(0),
+            (Form::Micros, None) => return Err(self.mismatch(".000000")),
+            (_, Some(rest)) => rest,
+        };
+        let count = digits.bytes().take_while(u8::is_ascii_digit).count();
+        let taken = match self.form {
+            Form::Seconds if count == 0 => return Ok(0),
+            Form::Seconds => count,
+            Form::Micros if count < 6 => return Err(self.mismatch(".000000")),
+            Form::Micros => 6,
+        };
+        self.rest = &digits[taken..];
+        let nine: String = digits[..taken].chars().chain(std::iter::repeat('0')).take(9).collect();
+        Ok(nine.parse().unwrap_or_default())
+    }
+
+    fn offset(&mut self) -> Result<i32, String> {
+        if let Some(rest) = self.rest.strip_prefix('Z') {
+            self.rest = rest;
+            return Ok(0);
+        }
+        let bytes = self.rest.as_bytes();
+        let [sign @ (b'+' | b'-'), a, b, b':', c, d, ..] = bytes else { return Err(self.mismatch("Z07:00")) };
+        if ![a, b, c, d].into_iter().all(u8::is_ascii_digit) {
+            return Err(self.mismatch("Z07:00"));
+        }
+        let pair = |tens: &u8, ones: &u8| i32::from(tens - b'0') * 10 + i32::from(ones - b'0');
+        let (hours, minutes) = (pair(a, b), pair(c, d));
+        if hours > 24 {
+            return Err(self.out_of_range("time zone offset hour"));
+        }
+        if minutes > 60 {
+            return Err(self.out_of_range("time zone offset minute"));
+        }
+        let seconds = (hours * 60 + minutes) * 60;
+        let seconds = if *sign == b'-' { -seconds } else { seconds };
+        // The six bytes are ASCII, so this is a boundary.
+        self.rest = self.rest.get(6..).unwrap_or_default();
+        Ok(seconds)
+    }
+
+    fn mismatch(&self, word: &str) -> String {
+        let layout = self.form.layout();
+        format!("parsing time {:?} as {layout:?}: cannot parse {:?} as {word:?}", self.text, self.rest)
+    }
+
+    fn out_of_range(&self, what: &str) -> String {
+        format!("parsing time {:?}: {what} out of range", self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_come_back_in_utc() {
+        for (form, given, expected) in [
+            (Form::Seconds, "2024-01-02T03:04:05Z", "2024-01-02T03:04:05Z"),
+            (Form::Seconds, "2024-01-02T03:04:05.9+02:00", "2024-01-02T01:04:05Z"),
+            (Form::Micros, "2024-01-02T03:04:05.000006-01:30", "2024-01-02T04:34:05.000006Z"),
+        ] {
+            assert_eq!(canonical(form, given).as_deref(), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn the_first_part_that_does_not_fit_is_named() {
+        for (form, given, expected) in [
+            (
+                Form::Seconds,
+                "",
+                r#"parsing time "" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "2006""#,
+            ),
+            (
+                Form::Seconds,
+                "2024-13-02T03:04:05Z",
+                r#"parsing time "2024-13-02T03:04:05Z": month out of range"#,
+            ),
+            (
+                Form::Seconds,
+                "2024-02-30T03:04:05Z",
+                r#"parsing time "2024-02-30T03:04:05Z": day out of range"#,
+            ),
+            (
+                Form::Seconds,
+                "2024-01-02 03:04:05Z",
+                r#"parsing time "2024-01-02 03:04:05Z" as "2006-01-02T15:04:05Z07:00": cannot parse " 03:04:05Z" as "T""#,
+            ),
+            (
+                Form::Seconds,
+                "2024-01-02T03:04:05Zé",
+                r#"parsing time "2024-01-02T03:04:05Zé": extra text: "é""#,
+            ),
+            (
+                Form::Micros,
+                "2024-01-02T03:04:05.5Z",
+                r#"parsing time "2024-01-02T03:04:05.5Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse ".5Z" as ".000000""#,
+            ),
+            (
+                Form::Micros,
+                "2024-01-02T03:04:05.000000000Z",
+                r#"parsing time "2024-01-02T03:04:05.000000000Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "000Z" as "Z07:00""#,
+            ),
+        ] {
+            assert_eq!(canonical(form, given).unwrap_err(), expected);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! What a kube-apiserver does to an object of a built-in kind between reading the body and storing it.
+//!
+//! In the order of a request: [`decode`] reads it into its type, [`default`] fills in what was left out, [`prepare_create`] and
+//! [`prepare_update`] set what is not the client's to say, and [`validate`] says what is wrong. All pure functions of objects: storage,
+//! versions, other objects, users and HTTP are the caller's.
+
+mod decode;
+mod defaults;
+mod quantity;
+mod strategy;
+pub(crate) mod validate;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+pub(crate) use decode::decode;
+pub(crate) use decode::read;
+pub(crate) use defaults::{default, type_of};
+pub(crate) use strategy::{
+    Wanted, prepare_create, prepare_update, set_priority, set_requester, set_runtime_class,
+};

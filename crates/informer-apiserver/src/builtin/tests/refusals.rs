@@ -1,0 +1,216 @@
+//! What is refused, in the server's words, case by case; and that no required field can be forgotten.
+
+use informer_schema::{Shape, Type};
+
+use super::*;
+
+/// Required fields that a server takes empty.
+const MAY_BE_EMPTY: &[&str] = &[
+    "HTTPHeader.value",
+    "Sysctl.value",
+    "TokenRequest.audience",
+    "StatefulSetSpec.serviceName",
+    "ScopedResourceSelectorRequirement.scopeName",
+    "PreferredSchedulingTerm.preference",
+    "CSIDriver.spec",
+    "CSINode.spec",
+    "DeviceClass.spec",
+    "ResourceClaim.spec",
+    "ResourceClaimTemplate.spec",
+    "ResourceClaimTemplateSpec.spec",
+    "RoleRef.apiGroup",
+    "Event.involvedObject",
+];
+
+fn now() -> Timestamp {
+    "2024-01-02T03:04:05Z".parse().unwrap()
+}
+
+/// The causes for a new object, a line each, or the text of why it cannot be read.
+fn refusal(sent: Value) -> String {
+    let (group, version, kind) = type_text(&sent);
+    let of = type_of(&group, &version, &kind).unwrap_or_else(|| panic!("no type {kind}"));
+    let mut object = match read(of, sent) {
+        Ok(read) => read.object,
+        Err(why) => return why,
+    };
+    default(&group, &version, &kind, &mut object);
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    metadata.insert("uid".to_owned(), "u".into());
+    if RESOURCES.iter().any(|known| known.group == group && known.kind == kind && known.namespaced) {
+        metadata.insert("namespace".to_owned(), "default".into());
+    }
+    prepare_create(&group, &kind, &mut object, now());
+    let causes = validate::create(&group, &kind, &object);
+    causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect::<Vec<_>>().join("\n")
+}
+
+/// The paths of required fields that an object has, outside `metadata` and `status`.
+fn required(of: &'static Type, value: &Value, path: &str, found: &mut Vec<(String, String)>) {
+    for field in of.fields {
+        if matches!(field.name, "metadata" | "status" | "apiVersion" | "kind") && path.is_empty() {
+            continue;
+        }
+        let Some(value) = value.get(field.name) else { continue };
+        let path = format!("{path}/{}", field.name);
+        let simple = matches!(field.shape, Shape::String | Shape::Object(_));
+        if field.required && simple && !value.is_null() && *value != "" && *value != json!({}) {
+            let short = of.name.rsplit('.').next().unwrap();
+            found.push((path.clone(), format!("{short}.{}", field.name)));
+        }
+        required_inside(field.shape, value, &path, found);
+    }
+}
+
+fn required_inside(shape: Shape, value: &Value, path: &str, found: &mut Vec<(String, String)>) {
+    match (shape, value) {
+        (Shape::Object(id), value) if path.len() < 200 => required(id.get(), value, path, found),
+        (Shape::List(items, _), Value::Array(entries)) => {
+            for (index, entry) in entries.iter().enumerate() {
+                required_inside(*items, entry, &format!("{path}/{index}"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The bar for a new kind: leaving out what its type requires is noticed.
+#[test]
+fn a_required_field_cannot_be_left_out() {
+    let mut lines = Vec::new();
+    let mut checked = 0;
+    for (name, sent, _) in super::kinds::objects() {
+        let Some(sent) = sent else { continue };
+        let (group, version, kind) = type_text(&sent);
+        let Some(of) = type_of(&group, &version, &kind) else { continue };
+        let mut found = Vec::new();
+        required(of.get(), &sent, "", &mut found);
+        for (path, short) in found {
+            let (parent, field) = path.rsplit_once('/').unwrap();
+            let mut less = sent.clone();
+            less.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(field);
+            checked += 1;
+            if refusal(less).is_empty() && !MAY_BE_EMPTY.contains(&short.as_str()) {
+                lines.push(format!("{name}: {path} ({short})"));
+            }
+        }
+    }
+    assert!(checked > 300, "only {checked}");
+    assert!(lines.is_empty(), "{}", lines.join("\n"));
+}
+
+/// One case a paragraph: a kind, what is wrong with it as JSON merged into a good one, and the causes.
+#[test]
+fn refusals_are_worded_as_the_server_words_them() {
+    let container = json!({"name": "a", "image": "i"});
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}});
+    let never = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "Never", "containers": [container]}});
+    let cases: &[(Value, &str)] = &[
+        (
+            json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "a", "image": "i", "env": [{"name": ""}],
+            "volumeMounts": [{"name": "gone", "mountPath": "/x"}], "imagePullPolicy": "Sometimes"}], "volumes": [{"name": "v", "hostPath": {"path": ""}}]}}),
+            "spec.volumes[0].hostPath.path: Required value\n\
+          spec.containers[0].env[0].name: Required value\n\
+          spec.containers[0].volumeMounts[0].name: Not found: \"gone\"\n\
+          spec.containers[0].imagePullPolicy: Unsupported value: \"Sometimes\": supported values: \"Always\", \"IfNotPresent\", \"Never\"",
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "a", "image": "i", "livenessProbe": {}}]}}),
+            "spec.containers[0].livenessProbe: Required value: must specify a handler type",
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 0}, {"name": "b", "port": 80, "protocol": "ICMP"}]}}),
+            "spec.ports[0].name: Required value\n\
+          spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive\n\
+          spec.ports[0].targetPort: Invalid value: 0: must be between 1 and 65535, inclusive\n\
+          spec.ports[1].protocol: Unsupported value: \"ICMP\": supported values: \"SCTP\", \"TCP\", \"UDP\"",
+        ),
+        (
+            json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"selector": {"matchLabels": {"a": "c"}}, "template": template}}),
+            "spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: `selector` does not match template `labels`",
+        ),
+        (
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": -1, "selector": {}, "template": template}}),
+            "spec.replicas: Invalid value: -1: must be greater than or equal to 0\n\
+          spec.selector: Invalid value: {}: empty selector is invalid for deployment",
+        ),
+        (
+            json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": template}}),
+            "spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \"Never\"",
+        ),
+        (
+            json!({"apiVersion": "batch/v1", "kind": "CronJob", "spec": {"schedule": "often", "jobTemplate": {"spec": {"template": never}}}}),
+            "spec.schedule: Invalid value: \"often\": expected exactly 5 fields, found 1: [often]",
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {}}),
+            "spec.accessModes: Required value: at least 1 access mode is required\nspec.resources[storage]: Required value",
+        ),
+        (
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": [{"verbs": []}]}),
+            "rules[0].verbs: Required value: verbs must contain at least one value\n\
+          rules[0].apiGroups: Required value: resource rules must supply at least one api group\n\
+          rules[0].resources: Required value: resource rules must supply at least one resource",
+        ),
+        (
+            json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": {"rules": [{"http": {"paths": [{"path": "x", "pathType": "Prefix", "backend": {}}]}}]}}),
+            "spec.rules[0].http.paths[0].path: Invalid value: \"x\": must be an absolute path\n\
+          spec.rules[0].http.paths[0].backend: Invalid value: \"\": resource or service backend is required",
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "stringData": {"tls.crt": "x"}}),
+            "data[tls.key]: Required value",
+        ),
+    ];
+    for (sent, expected) in cases {
+        let mut sent = sent.clone();
+        sent["metadata"] = json!({"name": "x"});
+        assert_eq!(&refusal(sent.clone()), expected, "{sent}");
+    }
+}
+
+/// What Go says of bodies that do not fit its types.
+#[test]
+fn bodies_that_do_not_fit_are_refused_as_go_refuses_them() {
+    let pod =
+        |spec: Value| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": spec});
+    for (sent, expected) in [
+        (
+            pod(json!("none")),
+            "json: cannot unmarshal string into Go struct field Pod.spec of type v1.PodSpec",
+        ),
+        (
+            pod(json!({"restartPolicy": 1})),
+            "json: cannot unmarshal number into Go struct field PodSpec.spec.restartPolicy of type v1.RestartPolicy",
+        ),
+        (
+            pod(json!({"priority": 4_000_000_000_u64})),
+            "json: cannot unmarshal number 4000000000 into Go struct field PodSpec.spec.priority of type int32",
+        ),
+        (
+            pod(json!({"nodeSelector": []})),
+            "json: cannot unmarshal array into Go struct field PodSpec.spec.nodeSelector of type map[string]string",
+        ),
+        (
+            pod(json!({"containers": [{"resources": {"limits": {"cpu": "much"}}}]})),
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "Secret", "data": {"k": "%"}}),
+            "illegal base64 data at input byte 0",
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"creationTimestamp": 5}}),
+            "json: cannot unmarshal number into Go value of type string",
+        ),
+    ] {
+        assert_eq!(refusal(sent), expected);
+    }
+    let of = type_of("", "v1", "Pod").unwrap();
+    let odd = pod(json!({"containers": [{"name": "a", "imagee": 1, "ports": [{"Port": 1}]}], "nothing": {}}));
+    let decoded = decode(of, "Pod", "v1", odd).unwrap();
+    assert_eq!(
+        decoded.unknown,
+        ["spec.containers[0].ports[0].Port", "spec.containers[0].imagee", "spec.nothing"]
+    );
+}

@@ -1,0 +1,134 @@
+//! Events, which both groups that have them store in one form: the names in messages are those of the core group.
+
+use serde_json::Value;
+
+use super::formats;
+use super::meta::{self, immutable};
+use super::report::{Place, Report};
+
+/// Field in the new group, field in the core group.
+const NAMES: &[(&str, &str)] = &[
+    ("regarding", "involvedObject"),
+    ("reason", "reason"),
+    ("note", "message"),
+    ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"),
+    ("type", "type"),
+    ("eventTime", "eventTime"),
+    ("action", "action"),
+    ("related", "related"),
+    ("reportingController", "reportingController"),
+    ("reportingInstance", "reportingInstance"),
+];
+
+pub(super) fn create(group: &str, object: &Place<'_>, report: &mut Report) {
+    let event = Event { object, new: group == "events.k8s.io" };
+    legacy(&event, report);
+    if !event.new {
+        return;
+    }
+    meta::check_strictly(object, group, "Event", report);
+    series(&event, report);
+    if !event.at("eventTime").is_set() {
+        report.required(&event.at("eventTime"), "");
+    }
+    let kind = event.at("type");
+    if !["Normal", "Warning"].contains(&kind.text()) {
+        report.invalid_text(&kind, "", &format!("has invalid value: {}", kind.text()));
+    }
+    for field in ["firstTimestamp", "lastTimestamp", "count", "source"] {
+        if !event.at(field).is_empty() {
+            report.invalid_text(&event.at(field), "", "needs to be unset");
+        }
+    }
+}
+
+pub(super) fn update(group: &str, old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+    let is_new = group == "events.k8s.io";
+    let (before, after) = (Event { object: old, new: is_new }, Event { object: new, new: is_new });
+    legacy(&after, report);
+    if !is_new {
+        return;
+    }
+    meta::check_update(old, new, report);
+    if before.at("series").value != after.at("series").value {
+        series(&after, report);
+    }
+    for (_, field) in NAMES {
+        immutable(&before.at(field), &after.at(field), report);
+    }
+}
+
+/// An event by the names of the core group.
+struct Event<'a, 'b> {
+    object: &'b Place<'a>,
+    new: bool,
+}
+
+impl<'a> Event<'a, '_> {
+    fn at(&self, field: &str) -> Place<'a> {
+        let (first, rest) = field.split_once('.').unwrap_or((field, ""));
+        let named = match (self.new, first) {
+            (true, _) => NAMES.iter().find(|(_, core)| *core == first).map_or(first, |(new, _)| new),
+            (false, "reportingController") => "reportingComponent",
+            (false, _) => first,
+        };
+        let found = self.object.at(named);
+        let found = if rest.is_empty() { found } else { found.at(rest) };
+        // An unset time that is no pointer is written as null, an unset source as nothing at all.
+        let value =
+            if found.value == &Value::Object(serde_json::Map::new()) { &Value::Null } else { found.value };
+        let path =
+            if self.new || first != "reportingController" { field.to_owned() } else { named.to_owned() };
+        Place { value, path }
+    }
+}
+
+fn legacy(event: &Event<'_, '_>, report: &mut Report) {
+    let namespace = event.object.at("metadata.namespace").text();
+    let about = event.at("involvedObject.namespace");
+    let mismatch = if event.at("eventTime").is_set() {
+        about.is_empty() && !["default", "kube-system"].contains(&namespace)
+    } else if about.is_empty() {
+        !["", "default"].contains(&namespace)
+    } else {
+        about.text() != namespace
+    };
+    if mismatch {
+        report.invalid_text(&about, about.text(), "does not match event.namespace");
+    }
+    if event.at("eventTime").is_set() {
+        let controller = event.at("reportingController");
+        if controller.is_empty() {
+            report.required(&controller, "");
+        }
+        report.invalid_each(&controller, controller.text(), formats::qualified_name(controller.text()));
+        for (field, limit) in
+            [("reportingInstance", 128), ("action", 128), ("reason", 128), ("message", 1024)]
+        {
+            let place = event.at(field);
+            if place.is_empty() && field != "message" {
+                report.required(&place, "");
+            }
+            if place.text().len() > limit {
+                report.invalid_text(&place, "", &format!("can have at most {limit} characters"));
+            }
+        }
+    }
+    let place = Place { path: "namespace".to_owned(), ..event.object.at("metadata.namespace") };
+    report.invalid_each(&place, namespace, formats::dns_subdomain(namespace));
+}
+
+fn series(event: &Event<'_, '_>, report: &mut Report) {
+    if !event.at("series").is_set() {
+        return;
+    }
+    if event.at("series.count").number() < 2 {
+        report.invalid_text(&event.at("series.count"), "", "should be at least 2");
+    }
+    if !event.at("series.lastObservedTime").is_set() {
+        report.required(&event.at("series.lastObservedTime"), "");
+    }
+}

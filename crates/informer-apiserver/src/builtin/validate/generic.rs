@@ -1,0 +1,172 @@
+//! Rules that follow types, not kinds: required fields, fields with few values, selectors of labels.
+//!
+//! They hold for every kind, so what is left out or misspelt is refused even where a kind has no rules of its own. Of required fields only
+//! texts and parts that would be nowhere are looked at: numbers, lists and maps may be empty in most places. Nothing inside `metadata`
+//! and `status` is looked at, and nothing that the kind's own rules have spoken about.
+
+use std::collections::BTreeSet;
+
+use informer_schema::{Field, Shape, Type, TypeId};
+use serde_json::Value;
+
+use super::super::decode::is_pointer;
+use super::meta;
+use super::report::{Place, Report};
+
+/// Fields that may be empty although the documents call them required.
+const OPTIONAL: &[(&str, &str)] = &[
+    ("core.v1.HTTPHeader", "value"),
+    ("core.v1.Sysctl", "value"),
+    ("storage.v1.TokenRequest", "audience"),
+    ("apps.v1.StatefulSetSpec", "serviceName"),
+    ("apps.v1.ControllerRevision", "data"),
+    ("core.v1.ScopedResourceSelectorRequirement", "scopeName"),
+    ("core.v1.EventSource", "component"),
+];
+
+const FAILURE: &[&str] = &["Fail", "Ignore"];
+const MATCH: &[&str] = &["Equivalent", "Exact"];
+
+/// Fields with few values.
+const ENUMS: &[(&str, &str, &[&str])] = &[
+    ("core.v1.LimitRangeItem", "type", &["Container", "PersistentVolumeClaim", "Pod"]),
+    ("core.v1.TopologySpreadConstraint", "whenUnsatisfiable", &["DoNotSchedule", "ScheduleAnyway"]),
+    ("core.v1.NodeSelectorRequirement", "operator", &["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]),
+    ("core.v1.SeccompProfile", "type", &["Localhost", "RuntimeDefault", "Unconfined"]),
+    ("core.v1.PodOS", "name", &["linux", "windows"]),
+    ("batch.v1.JobSpec", "podReplacementPolicy", &["Failed", "TerminatingOrFailed"]),
+    ("admissionregistration.v1.ValidatingWebhook", "failurePolicy", FAILURE),
+    ("admissionregistration.v1.ValidatingWebhook", "matchPolicy", MATCH),
+    ("admissionregistration.v1.MutatingWebhook", "failurePolicy", FAILURE),
+    ("admissionregistration.v1.MutatingWebhook", "matchPolicy", MATCH),
+    ("admissionregistration.v1.MutatingWebhook", "reinvocationPolicy", &["IfNeeded", "Never"]),
+    ("admissionregistration.v1.ValidatingAdmissionPolicySpec", "failurePolicy", FAILURE),
+    ("admissionregistration.v1.MutatingAdmissionPolicySpec", "failurePolicy", FAILURE),
+    ("admissionregistration.v1.MatchResources", "matchPolicy", MATCH),
+    ("admissionregistration.v1.RuleWithOperations", "scope", &["*", "Cluster", "Namespaced"]),
+    ("admissionregistration.v1.NamedRuleWithOperations", "scope", &["*", "Cluster", "Namespaced"]),
+    ("flowcontrol.v1.FlowDistinguisherMethod", "type", &["ByNamespace", "ByUser"]),
+    ("flowcontrol.v1.PriorityLevelConfigurationSpec", "type", &["Exempt", "Limited"]),
+    ("flowcontrol.v1.LimitResponse", "type", &["Queue", "Reject"]),
+    ("storage.v1.CSIDriverSpec", "fsGroupPolicy", &["File", "None", "ReadWriteOnceWithFSType"]),
+    ("networking.v1.IngressClassParametersReference", "scope", &["Cluster", "Namespace"]),
+    ("autoscaling.v2.HPAScalingPolicy", "type", &["Percent", "Pods"]),
+    ("autoscaling.v2.HPAScalingRules", "selectPolicy", &["Disabled", "Max", "Min"]),
+    ("autoscaling.v2.MetricTarget", "type", &["AverageValue", "Utilization", "Value"]),
+    ("resource.v1.ExactDeviceRequest", "allocationMode", &["All", "ExactCount"]),
+];
+
+pub(super) fn check(of: TypeId, object: &Place<'_>, report: &mut Report) {
+    let told: BTreeSet<String> = report.causes.iter().map(|cause| cause.field.clone()).collect();
+    let mut walk = Walk { told, report };
+    for field in of.get().fields {
+        if !matches!(field.name, "metadata" | "status") {
+            walk.field(of.get(), field, object);
+        }
+    }
+}
+
+struct Walk<'a> {
+    told: BTreeSet<String>,
+    report: &'a mut Report,
+}
+
+impl Walk<'_> {
+    fn field(&mut self, of: &'static Type, field: &'static Field, object: &Place<'_>) {
+        let place = object.at(field.name);
+        let values = ENUMS.iter().find(|row| (row.0, row.1) == (short(of), field.name)).map(|row| row.2);
+        if place.value.is_null() || place.value == "" {
+            if is_missed(of, field, place.value) && !self.is_told(&place.path) {
+                match values {
+                    Some(values) => self.report.unsupported(&place, values),
+                    None => self.report.required(&place, ""),
+                }
+            }
+            return;
+        }
+        if let Some(values) = values
+            && !values.contains(&place.text())
+            && !self.is_told(&place.path)
+        {
+            self.report.unsupported(&place, values);
+        }
+        self.inside(field.shape, &place);
+    }
+
+    fn inside(&mut self, shape: Shape, place: &Place<'_>) {
+        match (shape, place.value) {
+            (Shape::Object(id), Value::Object(_)) if short(id.get()) == "meta.v1.LabelSelector" => {
+                self.selector(place);
+            }
+            (Shape::Object(id), Value::Object(_)) => {
+                for field in id.get().fields {
+                    if field.name != "metadata" {
+                        self.field(id.get(), field, place);
+                    }
+                }
+            }
+            (Shape::List(items, _), Value::Array(entries)) => {
+                for (index, value) in entries.iter().enumerate() {
+                    self.inside(*items, &Place { value, path: format!("{}[{index}]", place.path) });
+                }
+            }
+            (Shape::Map(values, _), Value::Object(entries)) => {
+                for (key, value) in entries {
+                    self.inside(*values, &Place { value, path: format!("{}[{key}]", place.path) });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn selector(&mut self, place: &Place<'_>) {
+        if !self.has_told_inside(&place.path) {
+            meta::selector(place, self.report);
+        }
+    }
+
+    /// Whether the kind's own rules have spoken about the place or what is around it.
+    fn is_told(&self, path: &str) -> bool {
+        let ends = path.char_indices().filter(|(_, c)| matches!(c, '.' | '[')).map(|(place, _)| place);
+        ends.chain([path.len()]).any(|end| path.get(..end).is_some_and(|start| self.told.contains(start)))
+    }
+
+    /// Whether they have spoken about it or something in it.
+    fn has_told_inside(&self, path: &str) -> bool {
+        let first = self.told.range(path.to_owned()..).next();
+        first.is_some_and(|told| told.starts_with(path)) || self.is_told(path)
+    }
+}
+
+/// `core.v1.Pod`.
+fn short(of: &Type) -> &'static str {
+    let name = of.name;
+    ["io.k8s.api.", "io.k8s.apimachinery.pkg.apis."]
+        .iter()
+        .find_map(|front| name.strip_prefix(front))
+        .unwrap_or(name)
+}
+
+fn is_missed(of: &Type, field: &Field, value: &Value) -> bool {
+    let wanted = match field.shape {
+        Shape::String => true,
+        Shape::Object(_) => value.is_null() && is_pointer(of, field),
+        _ => false,
+    };
+    field.required && wanted && !OPTIONAL.contains(&(short(of), field.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A misspelt row would be a rule that never holds.
+    #[test]
+    fn every_row_is_about_a_field_that_exists() {
+        let rows = OPTIONAL.iter().copied().chain(ENUMS.iter().map(|row| (row.0, row.1)));
+        for (name, field) in rows {
+            let id = Type::named(&format!("io.k8s.api.{name}")).unwrap_or_else(|| panic!("no type {name}"));
+            assert!(id.get().field(field).is_some(), "no {field} in {name}");
+        }
+    }
+}

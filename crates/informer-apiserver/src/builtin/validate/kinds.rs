@@ -1,0 +1,416 @@
+//! Kinds with few rules of their own: configuration, roles, leases, events, ingresses and others.
+
+use std::collections::BTreeSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::containers::{one_of, port_number, port_or_name};
+use super::meta::{self, immutable, non_negative};
+use super::report::{Place, Report};
+use super::workloads::{at_most_all, count_or_percent};
+use super::{formats, report};
+
+/// What configuration may weigh.
+const DATA_BYTES: usize = 1024 * 1024;
+
+const FROZEN: &str = "field is immutable when `immutable` is set";
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+pub(super) fn config_map(object: &Place<'_>, report: &mut Report) {
+    let mut bytes = 0;
+    for (key, value) in object.entries("data") {
+        report.invalid_each(&value, key, formats::config_key(key));
+        if object.at("binaryData").key(key).is_set() {
+            report.invalid_text(&value, key, "duplicate of key present in binaryData");
+        }
+        bytes += value.text().len();
+    }
+    for (key, value) in object.entries("binaryData") {
+        report.invalid_each(&value, key, formats::config_key(key));
+        bytes += decoded_len(&value);
+    }
+    if bytes > DATA_BYTES {
+        report.too_long(&Place { path: "[]".to_owned(), ..object.clone() }, DATA_BYTES);
+    }
+}
+
+pub(super) fn secret(object: &Place<'_>, report: &mut Report) {
+    let data = object.at("data");
+    let mut bytes = 0;
+    for (key, value) in object.entries("data") {
+        report.invalid_each(&value, key, formats::config_key(key));
+        bytes += decoded_len(&value);
+    }
+    if bytes > DATA_BYTES {
+        report.too_long(&data, DATA_BYTES);
+    }
+    let mut need = |keys: &[&str]| {
+        for place in keys.iter().map(|key| data.key(key)).filter(|place| !place.is_set()) {
+            report.required(&place, "");
+        }
+    };
+    match object.at("type").text() {
+        "kubernetes.io/dockercfg" => need(&[".dockercfg"]),
+        "kubernetes.io/dockerconfigjson" => need(&[".dockerconfigjson"]),
+        "kubernetes.io/ssh-auth" => need(&["ssh-privatekey"]),
+        "kubernetes.io/tls" => need(&["tls.crt", "tls.key"]),
+        "kubernetes.io/basic-auth" if !data.key("username").is_set() && !data.key("password").is_set() => {
+            need(&["username", "password"]);
+        }
+        "kubernetes.io/service-account-token" => {
+            let name = object.at("metadata.annotations").key("kubernetes.io/service-account.name");
+            if name.is_empty() {
+                report.required(&name, "");
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What an immutable map or secret may not change.
+pub(super) fn frozen(old: &Place<'_>, new: &Place<'_>, fields: &[&str], report: &mut Report) {
+    if old.at("immutable").value != true {
+        return;
+    }
+    if new.at("immutable").value != true {
+        report.forbidden(&new.at("immutable"), FROZEN);
+    }
+    for field in fields {
+        if old.at(field).value != new.at(field).value {
+            report.forbidden(&new.at(field), FROZEN);
+        }
+    }
+}
+
+pub(super) fn namespace(object: &Place<'_>, report: &mut Report) {
+    let list = object.at("spec.finalizers");
+    for finalizer in object.each("spec.finalizers") {
+        report.invalid_each(&list, finalizer.text(), formats::qualified_name(finalizer.text()));
+        meta::kube_finalizer(&Place { path: list.path.clone(), ..finalizer }, report);
+    }
+}
+
+pub(super) fn node(object: &Place<'_>, report: &mut Report) {
+    let mut seen = BTreeSet::new();
+    for taint in object.each("spec.taints") {
+        // The server calls them so.
+        let path = taint.path.replace("spec.", "metadata.");
+        let taint = Place { path, ..taint };
+        let (key, effect) = (taint.at("key"), taint.at("effect"));
+        report.invalid_each(&key, key.text(), formats::qualified_name(key.text()));
+        let value = taint.at("value");
+        let wrong = formats::label_value(value.text());
+        if !wrong.is_empty() {
+            report.invalid_text(&value, value.text(), &wrong.join(";"));
+        }
+        let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+        one_of(&effect, &effects, report);
+        if !seen.insert((key.text(), effect.text())) {
+            let why = "taints must be unique by key and effect pair";
+            let value = report::shown(taint.value);
+            let message = format!("Duplicate value: {value}: {why}");
+            report.causes.push(crate::model::Cause::new("FieldValueDuplicate", &taint.path, message));
+        }
+    }
+}
+
+pub(super) fn role(object: &Place<'_>, namespaced: bool, report: &mut Report) {
+    for rule in object.each("rules") {
+        if rule.at("verbs").is_empty() {
+            report.required(&rule.at("verbs"), "verbs must contain at least one value");
+        }
+        let urls = rule.at("nonResourceURLs");
+        if !urls.is_empty() {
+            if namespaced {
+                report.invalid(&urls, "namespaced rules cannot apply to non-resource URLs");
+            }
+            if ["apiGroups", "resources", "resourceNames"].iter().any(|field| !rule.at(field).is_empty()) {
+                report.invalid(&urls, "rules cannot apply to both regular resources and non-resource URLs");
+            }
+            continue;
+        }
+        for (field, what) in [("apiGroups", "api group"), ("resources", "resource")] {
+            if rule.at(field).is_empty() {
+                report.required(&rule.at(field), &format!("resource rules must supply at least one {what}"));
+            }
+        }
+    }
+}
+
+pub(super) fn role_binding(object: &Place<'_>, namespaced: bool, report: &mut Report) {
+    let role = object.at("roleRef");
+    if role.at("apiGroup").text() != RBAC {
+        report.unsupported(&role.at("apiGroup"), &[RBAC]);
+    }
+    let kinds: &[&str] = if namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
+    if !kinds.contains(&role.at("kind").text()) {
+        report.unsupported(&role.at("kind"), kinds);
+    }
+    let name = role.at("name");
+    if name.is_empty() {
+        report.required(&name, "");
+    } else {
+        report.invalid_each(&name, name.text(), formats::path_segment(name.text()));
+    }
+    for subject in object.each("subjects") {
+        let name = subject.at("name");
+        if name.is_empty() {
+            report.required(&name, "");
+        }
+        let group = subject.at("apiGroup");
+        match subject.at("kind").text() {
+            "ServiceAccount" => {
+                if !name.is_empty() {
+                    report.invalid_each(&name, name.text(), formats::dns_subdomain(name.text()));
+                }
+                if !group.is_empty() {
+                    report.unsupported(&group, &[""]);
+                }
+                if !namespaced && subject.at("namespace").is_empty() {
+                    report.required(&subject.at("namespace"), "");
+                }
+            }
+            "User" | "Group" => {
+                if group.text() != RBAC {
+                    report.unsupported(&group, &[RBAC]);
+                }
+            }
+            _ => report.unsupported(&subject.at("kind"), &["ServiceAccount", "User", "Group"]),
+        }
+    }
+}
+
+pub(super) fn role_ref(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+    let (before, after) = (old.at("roleRef"), new.at("roleRef"));
+    if before.value != after.value {
+        let text = |field: &str| report::quoted(after.at(field).text());
+        let value =
+            format!(r#"{{"APIGroup":{},"Kind":{},"Name":{}}}"#, text("apiGroup"), text("kind"), text("name"));
+        report.invalid_value(&after, &value, "cannot change roleRef");
+    }
+}
+
+pub(super) fn lease(object: &Place<'_>, report: &mut Report) {
+    let (duration, transitions) =
+        (object.at("spec.leaseDurationSeconds"), object.at("spec.leaseTransitions"));
+    if duration.is_set() && duration.number() <= 0 {
+        report.invalid(&duration, "must be greater than 0");
+    }
+    non_negative(&transitions, report);
+}
+
+pub(super) fn ingress(object: &Place<'_>, report: &mut Report) {
+    let spec = object.at("spec");
+    if spec.at("rules").is_empty() && !spec.at("defaultBackend").is_set() {
+        report.invalid_value(&spec, "null", "either `defaultBackend` or `rules` must be specified");
+    }
+    if spec.at("defaultBackend").is_set() {
+        backend(&spec.at("defaultBackend"), report);
+    }
+    for rule in spec.each("rules") {
+        let host = rule.at("host");
+        if host.text().contains('*') {
+            report.invalid_each(&host, host.text(), formats::wildcard_subdomain(host.text()));
+        } else if !host.is_empty() {
+            if host.text().parse::<std::net::IpAddr>().is_ok() {
+                report.invalid(&host, "must be a DNS name, not an IP address");
+            }
+            report.invalid_each(&host, host.text(), formats::dns_subdomain(host.text()));
+        }
+        if rule.at("http").is_set() && rule.at("http.paths").is_empty() {
+            report.required(&rule.at("http.paths"), "");
+        }
+        for path in rule.each("http.paths") {
+            ingress_path(&path, report);
+        }
+    }
+    let class = spec.at("ingressClassName");
+    if class.is_set() {
+        report.invalid_each(&class, class.text(), formats::dns_subdomain(class.text()));
+    }
+}
+
+fn ingress_path(place: &Place<'_>, report: &mut Report) {
+    let (kind, path) = (place.at("pathType"), place.at("path"));
+    match kind.text() {
+        "" => {
+            report.required(&kind, "pathType must be specified");
+            return;
+        }
+        "Exact" | "Prefix" => {
+            if !path.text().starts_with('/') {
+                report.invalid_text(&path, path.text(), "must be an absolute path");
+            }
+            for part in ["//", "/./", "/../", "%2f", "%2F"] {
+                if path.text().contains(part) {
+                    report.invalid(&path, &format!("must not contain '{part}'"));
+                }
+            }
+            for end in ["/..", "/."] {
+                if path.text().ends_with(end) {
+                    report.invalid(&path, &format!("cannot end with '{end}'"));
+                }
+            }
+        }
+        "ImplementationSpecific" => {
+            if !path.is_empty() && !path.text().starts_with('/') {
+                report.invalid(&path, "must be an absolute path");
+            }
+        }
+        _ => report.unsupported(&kind, &["Exact", "ImplementationSpecific", "Prefix"]),
+    }
+    backend(&place.at("backend"), report);
+}
+
+fn backend(place: &Place<'_>, report: &mut Report) {
+    let (resource, service) = (place.at("resource"), place.at("service"));
+    match (resource.is_set(), service.is_set()) {
+        (true, true) => report.invalid_text(place, "", "cannot set both resource and service backends"),
+        (false, false) => report.invalid_text(place, "", "resource or service backend is required"),
+        (true, false) => {}
+        (false, true) => {
+            let name = service.at("name");
+            if name.is_empty() {
+                report.required(&name, "");
+            } else {
+                report.invalid_each(&name, name.text(), formats::dns_label(name.text()));
+            }
+            let (named, number) = (service.at("port.name"), service.at("port.number"));
+            match (named.is_empty(), number.number() == 0) {
+                (false, false) => report.invalid_text(place, "", "cannot set both port name & port number"),
+                (false, true) => {
+                    report.invalid_each(&named, named.text(), formats::port_name(named.text()));
+                }
+                (true, false) => port_number(&number, report),
+                (true, true) => report.required(place, "port name or number is required"),
+            }
+        }
+    }
+}
+
+pub(super) fn network_policy(object: &Place<'_>, report: &mut Report) {
+    let spec = object.at("spec");
+    meta::selector(&spec.at("podSelector"), report);
+    for (rules, peers) in [("ingress", "from"), ("egress", "to")] {
+        for rule in spec.each(rules) {
+            for port in rule.each("ports") {
+                if !["TCP", "UDP", "SCTP"].contains(&port.at("protocol").text()) {
+                    report.unsupported(&port.at("protocol"), &["TCP", "UDP", "SCTP"]);
+                }
+                if port.at("port").is_set() {
+                    port_or_name(&port.at("port"), report);
+                }
+            }
+            for peer in rule.each(peers) {
+                let given = ["podSelector", "namespaceSelector", "ipBlock"];
+                if given.iter().all(|field| !peer.at(field).is_set()) {
+                    report.required(&peer, "must specify a peer");
+                }
+                meta::selector(&peer.at("podSelector"), report);
+                meta::selector(&peer.at("namespaceSelector"), report);
+            }
+        }
+    }
+    for kind in spec.each("policyTypes") {
+        if !["Ingress", "Egress"].contains(&kind.text()) {
+            report.unsupported(&kind, &["Ingress", "Egress"]);
+        }
+    }
+}
+
+pub(super) fn autoscaler(object: &Place<'_>, report: &mut Report) {
+    let spec = object.at("spec");
+    let (least, most) = (spec.at("minReplicas"), spec.at("maxReplicas"));
+    if least.is_set() && least.number() < 1 {
+        report.invalid(&least, "must be greater than or equal to 1");
+    }
+    if most.number() == 0 {
+        report.required(&most, "must be set and greater than 0");
+    } else if most.number() < 0 {
+        report.invalid(&most, "must be greater than or equal to 1");
+    }
+    if least.is_set() && most.number() < least.number() {
+        report.invalid_value(
+            &most,
+            &most.number().to_string(),
+            "must be greater than or equal to `minReplicas`",
+        );
+    }
+    for field in ["kind", "name"] {
+        let place = spec.at("scaleTargetRef").at(field);
+        if place.is_empty() {
+            report.required(&place, "");
+        } else {
+            report.invalid_each(&place, place.text(), formats::path_segment(place.text()));
+        }
+    }
+}
+
+pub(super) fn disruption_budget(object: &Place<'_>, report: &mut Report) {
+    let spec = object.at("spec");
+    for place in [spec.at("minAvailable"), spec.at("maxUnavailable")] {
+        if place.is_set() {
+            count_or_percent(&place, report);
+            at_most_all(&place, report);
+        }
+    }
+    if spec.at("minAvailable").is_set() && spec.at("maxUnavailable").is_set() {
+        report.invalid(&spec, "minAvailable and maxUnavailable cannot be both set");
+    }
+    meta::selector(&spec.at("selector"), report);
+    let policy = spec.at("unhealthyPodEvictionPolicy");
+    if policy.is_set() {
+        one_of(&policy, &["AlwaysAllow", "IfHealthyBudget"], report);
+    }
+}
+
+pub(super) fn priority_class(object: &Place<'_>, report: &mut Report) {
+    let value = object.at("value");
+    if value.number() > 1_000_000_000 && !object.at("metadata.name").text().starts_with("system-") {
+        report.forbidden(&value, "maximum allowed value of a user defined priority is 1000000000");
+    }
+    one_of(&object.at("preemptionPolicy"), &["PreemptLowerPriority", "Never"], report);
+}
+
+pub(super) fn priority_class_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+    if old.at("value").value != new.at("value").value {
+        report.forbidden(&new.at("value"), "may not be changed in an update.");
+    }
+    immutable(&old.at("preemptionPolicy"), &new.at("preemptionPolicy"), report);
+}
+
+pub(super) fn webhooks(object: &Place<'_>, report: &mut Report) {
+    for hook in object.each("webhooks") {
+        let name = hook.at("name");
+        if name.is_empty() {
+            report.required(&name, "");
+        } else if let [why, ..] = formats::dns_subdomain(name.text()).as_slice() {
+            report.invalid(&name, why);
+        } else if name.text().split('.').count() < 3 {
+            report.invalid(&name, "should be a domain with at least three segments separated by dots");
+        }
+        let effects = hook.at("sideEffects");
+        if !effects.is_set() {
+            report.required(&effects, "must specify one of None, NoneOnDryRun");
+        } else if !["None", "NoneOnDryRun"].contains(&effects.text()) {
+            report.unsupported(&effects, &["None", "NoneOnDryRun"]);
+        }
+        let timeout = hook.at("timeoutSeconds");
+        if timeout.is_set() && !(1..=30).contains(&timeout.number()) {
+            report.invalid(&timeout, "the timeout value must be between 1 and 30 seconds");
+        }
+        let client = hook.at("clientConfig");
+        if client.at("url").is_set() == client.at("service").is_set() {
+            report.required(&client, "exactly one of url or service is required");
+        }
+        let versions = hook.at("admissionReviewVersions");
+        if versions.is_empty() {
+            report.required(&versions, "must specify one of v1, v1beta1");
+        }
+    }
+}
+
+fn decoded_len(value: &Place<'_>) -> usize {
+    STANDARD.decode(value.text()).map_or(0, |bytes| bytes.len())
+}

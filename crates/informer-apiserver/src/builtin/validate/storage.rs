@@ -1,0 +1,185 @@
+//! Volumes, claims and classes of storage.
+
+use super::super::quantity::Quantity;
+use super::meta::{self, immutable};
+use super::report::{Place, Report};
+use super::{containers, formats};
+
+const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+const SOURCES: &[&str] = &[
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "scaleIO",
+    "local",
+    "storageos",
+    "csi",
+];
+
+pub(super) fn claim_spec(spec: &Place<'_>, report: &mut Report) {
+    if spec.at("accessModes").is_empty() {
+        report.required(&spec.at("accessModes"), "at least 1 access mode is required");
+    }
+    meta::selector(&spec.at("selector"), report);
+    modes(spec, report);
+    let size = spec.at("resources.requests").key("storage");
+    let place = Place { value: size.value, path: format!("{}[storage]", spec.at("resources").path) };
+    match Quantity::parse(place.text()) {
+        Err(_) => report.required(&place, ""),
+        Ok(amount) if amount.is_zero() || amount.is_negative() => {
+            report.invalid_text(&place, &amount.canonical(), "must be greater than zero");
+        }
+        Ok(_) => {}
+    }
+    class_name(&spec.at("storageClassName"), report);
+    volume_mode(spec, report);
+    for source in ["dataSource", "dataSourceRef"] {
+        let place = spec.at(source);
+        for field in ["name", "kind"] {
+            if place.is_set() && place.at(field).is_empty() {
+                report.required(&place.at(field), "");
+            }
+        }
+    }
+}
+
+pub(super) fn claim_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+    let bound = new.at("status.phase").text() == "Bound";
+    let rest = |claim: &Place<'_>| {
+        let mut spec = claim.at("spec").value.as_object().cloned().unwrap_or_default();
+        if old.at("spec.volumeName").is_empty() {
+            spec.remove("volumeName");
+        }
+        if bound {
+            spec.remove("volumeAttributesClassName");
+            if let Some(requests) =
+                spec.get_mut("resources").and_then(|resources| resources.get_mut("requests"))
+            {
+                requests.as_object_mut().map(|requests| requests.remove("storage"));
+            }
+        }
+        spec
+    };
+    if rest(old) != rest(new) {
+        let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        report.forbidden(&new.at("spec"), why);
+    }
+    let size = |claim: &Place<'_>, path: &str| Quantity::parse(claim.at(path).text()).ok();
+    let (before, after) =
+        (size(old, "spec.resources.requests.storage"), size(new, "spec.resources.requests.storage"));
+    let zero = Quantity::parse("0").ok();
+    let current = size(old, "status.capacity.storage").or(zero);
+    if after < before && after <= current {
+        let place = new.at("spec.resources.requests.storage");
+        report.forbidden(&place, "field can not be less than status.capacity");
+    }
+    let (before, after) = (old.at("spec.volumeMode"), new.at("spec.volumeMode"));
+    let place = Place { value: after.value, path: "volumeMode".to_owned() };
+    immutable(&before, &place, report);
+}
+
+pub(super) fn volume(object: &Place<'_>, report: &mut Report) {
+    let spec = object.at("spec");
+    if spec.at("accessModes").is_empty() {
+        report.required(&spec.at("accessModes"), "");
+    }
+    modes(&spec, report);
+    let capacity = spec.at("capacity");
+    if capacity.is_empty() {
+        report.required(&capacity, "");
+    }
+    if !capacity.at("storage").is_set() || spec.entries("capacity").len() > 1 {
+        let message = format!(
+            "Unsupported value: {}: supported values: \"storage\"",
+            super::report::shown(capacity.value)
+        );
+        report.causes.push(crate::model::Cause::new("FieldValueNotSupported", &capacity.path, message));
+    }
+    for (_, amount) in spec.entries("capacity") {
+        if Quantity::parse(amount.text()).is_ok_and(|amount| amount.is_zero() || amount.is_negative()) {
+            report.invalid(&amount, "must be greater than zero");
+        }
+    }
+    let policy = spec.at("persistentVolumeReclaimPolicy");
+    if !policy.is_empty() {
+        containers::one_of(&policy, &["Delete", "Recycle", "Retain"], report);
+    }
+    let given: Vec<Place<'_>> = SOURCES.iter().map(|source| spec.at(source)).filter(Place::is_set).collect();
+    if given.is_empty() {
+        report.required(&spec, "must specify a volume type");
+    }
+    for other in given.iter().skip(1) {
+        report.forbidden(other, "may not specify more than 1 volume type");
+    }
+    if spec.at("local").is_set() && !spec.at("nodeAffinity.required").is_set() {
+        report.required(&spec.at("nodeAffinity"), "Local volume requires node affinity");
+    }
+    class_name(&spec.at("storageClassName"), report);
+    volume_mode(&spec, report);
+}
+
+pub(super) fn class(object: &Place<'_>, report: &mut Report) {
+    let provisioner = object.at("provisioner");
+    if provisioner.is_empty() {
+        report.required(&provisioner, "");
+    } else {
+        let name = provisioner.text().to_lowercase();
+        report.invalid_each(&provisioner, &name, formats::qualified_name(&name));
+    }
+    containers::one_of(&object.at("reclaimPolicy"), &["Delete", "Retain"], report);
+    containers::one_of(&object.at("volumeBindingMode"), &["Immediate", "WaitForFirstConsumer"], report);
+}
+
+pub(super) fn attachment(object: &Place<'_>, report: &mut Report) {
+    let source = object.at("spec.source");
+    let why = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+    match (source.at("inlineVolumeSpec").is_set(), source.at("persistentVolumeName").is_set()) {
+        (false, false) => report.required(&source, why),
+        (true, true) => report.forbidden(&source, why),
+        (false, true) if source.at("persistentVolumeName").is_empty() => {
+            report
+                .required(&source.at("persistentVolumeName"), "must specify non empty persistentVolumeName");
+        }
+        _ => {}
+    }
+}
+
+fn modes(spec: &Place<'_>, report: &mut Report) {
+    let list = spec.at("accessModes");
+    let all = spec.each("accessModes");
+    for mode in all.iter().filter(|mode| !MODES.contains(&mode.text())) {
+        report.unsupported(&Place { value: mode.value, path: list.path.clone() }, MODES);
+    }
+    let once = all.iter().any(|mode| mode.text() == "ReadWriteOncePod");
+    if once && all.iter().any(|mode| mode.text() != "ReadWriteOncePod" && MODES.contains(&mode.text())) {
+        report.forbidden(&list, "may not use ReadWriteOncePod with other access modes");
+    }
+}
+
+fn class_name(place: &Place<'_>, report: &mut Report) {
+    if !place.is_empty() {
+        report.invalid_each(place, place.text(), formats::dns_subdomain(place.text()));
+    }
+}
+
+fn volume_mode(spec: &Place<'_>, report: &mut Report) {
+    let mode = spec.at("volumeMode");
+    if mode.is_set() {
+        containers::one_of(&mode, &["Block", "Filesystem"], report);
+    }
+}
