@@ -1,0 +1,53 @@
+//! Whether defaults fit the schemas they stand in.
+
+use serde_json::Value;
+
+use super::super::field::{child, invalid, key};
+use super::super::object::{check_embedded, check_values, decode_embedded, prune};
+use super::super::rules::{self, Programs};
+use crate::model::Cause;
+use crate::schema::Structural;
+
+/// What is wrong with the defaults of a schema. Inside the metadata of resources only types are looked at.
+pub(super) fn check(schema: &Structural, path: &str) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    walk(schema, path, &mut causes);
+    causes
+}
+
+fn walk(schema: &Structural, path: &str, causes: &mut Vec<Cause>) {
+    if let Some(default) = &schema.default {
+        causes.extend(one(schema, default, &child(path, "default")));
+    }
+    if let Some(items) = schema.items.as_deref() {
+        walk(items, &child(path, "items"), causes);
+    }
+    for (name, property) in &schema.properties {
+        walk(property, &key(&child(path, "properties"), name), causes);
+    }
+}
+
+fn one(schema: &Structural, default: &Value, path: &str) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let mut pruned = default.clone();
+    prune(schema, &mut pruned);
+    if pruned != *default {
+        causes.push(invalid(path, default, "must not have unknown fields"));
+    }
+    if let Err(mut cause) = decode_embedded(schema, &mut default.clone()) {
+        cause.field = format!("{path}.{}", cause.field);
+        causes.push(cause);
+        return causes;
+    }
+    for found in [check_embedded(schema, default, path, false), check_values(schema, default, None, path)] {
+        if !found.is_empty() {
+            causes.extend(found);
+            return causes;
+        }
+    }
+    let programs = Programs::of(schema);
+    let found = rules::check(schema, &programs, default, Some(default), path);
+    let found = if found.is_empty() { rules::check(schema, &programs, default, None, path) } else { found };
+    causes.extend(found);
+    causes
+}

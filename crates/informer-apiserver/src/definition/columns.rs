@@ -1,0 +1,137 @@
+//! The columns of a custom kind in tables, besides the name, and their cells.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::field;
+use super::jsonpath::Path;
+
+/// A column of a table, from `additionalPrinterColumns`.
+#[derive(Debug, Clone)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    /// `integer`, `number`, `string`, `boolean` or `date`.
+    pub(crate) kind: String,
+    pub(crate) format: String,
+    pub(crate) description: String,
+    pub(crate) priority: i64,
+    path: Option<Path>,
+}
+
+/// The columns of a version; the age alone, if it names none.
+pub(crate) fn columns(version: &Value) -> Vec<Column> {
+    let written = version.get("additionalPrinterColumns").and_then(Value::as_array);
+    let columns: Vec<Column> = written.into_iter().flatten().map(Column::read).collect();
+    if columns.is_empty() { vec![Column::age()] } else { columns }
+}
+
+/// The cells of an object, one for each column.
+pub(crate) fn cells(columns: &[Column], object: &Value, now: Timestamp) -> Vec<Value> {
+    columns.iter().map(|column| column.cell(object, now)).collect()
+}
+
+impl Column {
+    fn read(written: &Value) -> Self {
+        let text = |name: &str| written.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let json_path = text("jsonPath");
+        let description = match text("description") {
+            none if none.is_empty() => {
+                format!("Custom resource definition column (in JSONPath format): {json_path}")
+            }
+            some => some,
+        };
+        Column {
+            name: text("name"),
+            kind: text("type"),
+            format: text("format"),
+            description,
+            priority: written.get("priority").and_then(Value::as_i64).unwrap_or_default(),
+            path: Path::parse(&json_path),
+        }
+    }
+
+    fn age() -> Self {
+        let json_path = ".metadata.creationTimestamp".to_owned();
+        Column {
+            name: "Age".to_owned(),
+            kind: "date".to_owned(),
+            format: String::new(),
+            description: AGE.to_owned(),
+            priority: 0,
+            path: Path::parse(&json_path),
+        }
+    }
+
+    fn cell(&self, object: &Value, now: Timestamp) -> Value {
+        let Some(value) = self.path.as_ref().and_then(|path| path.first(object)) else { return Value::Null };
+        match (self.kind.as_str(), value) {
+            ("string", value) => json!(text_of(value)),
+            ("integer", Value::Number(number)) => {
+                let whole = number.as_i64().or_else(|| number.as_f64().map(truncate));
+                json!(whole)
+            }
+            ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => value.clone(),
+            ("date", Value::String(text)) => json!(age_of(text, now)),
+            _ => Value::Null,
+        }
+    }
+}
+
+/// A value as a cell of text shows it.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::Null => "<no value>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => whole.to_string(),
+            None => field::number(number.as_f64().unwrap_or_default()),
+        },
+        other => field::json(other),
+    }
+}
+
+/// How long ago a time was; what is no time is invalid.
+fn age_of(text: &str, now: Timestamp) -> String {
+    if text.is_empty() || text == "null" {
+        return "<unknown>".to_owned();
+    }
+    match text.parse::<Timestamp>() {
+        Ok(then) => human(
+            now.as_second()
+                - then.as_second()
+                - i64::from(now.subsec_nanosecond() < then.subsec_nanosecond()),
+        ),
+        Err(_) => "<invalid>".to_owned(),
+    }
+}
+
+/// A span in the two largest units that matter, `2y317d`.
+fn human(seconds: i64) -> String {
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    let pair = |large: i64, unit: char, small: i64, small_unit: char| {
+        if small == 0 { format!("{large}{unit}") } else { format!("{large}{unit}{small}{small_unit}") }
+    };
+    match () {
+        () if seconds < -1 => "<invalid>".to_owned(),
+        () if seconds < 0 => "0s".to_owned(),
+        () if seconds < 120 => format!("{seconds}s"),
+        () if minutes < 10 => pair(minutes, 'm', seconds % 60, 's'),
+        () if minutes < 180 => format!("{minutes}m"),
+        () if hours < 8 => pair(hours, 'h', minutes % 60, 'm'),
+        () if hours < 48 => format!("{hours}h"),
+        () if hours < 24 * 8 => pair(hours / 24, 'd', hours % 24, 'h'),
+        () if hours < 24 * 365 * 2 => format!("{}d", hours / 24),
+        () if hours < 24 * 365 * 8 => pair(hours / 24 / 365, 'y', hours / 24 % 365, 'd'),
+        () => format!("{}y", hours / 24 / 365),
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "a cell holds 64 bits")]
+fn truncate(float: f64) -> i64 {
+    float as i64
+}
+
+const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not \
+                   guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It \
+                   is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More \
+                   info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";

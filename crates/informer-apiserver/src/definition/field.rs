@@ -1,0 +1,142 @@
+//! What is wrong with a field: paths and causes in the words of a real server.
+//!
+//! A path is plain text, empty at the root of what is looked at. Values inside texts are shown as Go shows them: strings
+//! quoted, everything else as JSON with `<`, `>` and `&` escaped.
+
+use serde_json::Value;
+
+use crate::model::Cause;
+
+/// How a root without a name is called.
+const NOWHERE: &str = "<nil>";
+
+/// `path.name`.
+pub(super) fn child(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// `path[key]`.
+pub(super) fn key(path: &str, key: &str) -> String {
+    format!("{path}[{key}]")
+}
+
+/// `path[3]`.
+pub(super) fn index(path: &str, index: usize) -> String {
+    format!("{path}[{index}]")
+}
+
+/// A value that may not stand there.
+pub(super) fn invalid(path: &str, value: &Value, why: &str) -> Cause {
+    invalid_shown(path, &show(value), why)
+}
+
+/// As [`invalid`], of a value that is shown already.
+pub(super) fn invalid_shown(path: &str, shown: &str, why: &str) -> Cause {
+    cause("FieldValueInvalid", path, &format!("Invalid value: {shown}"), why)
+}
+
+/// As [`invalid`], of a value too large to be shown.
+pub(super) fn invalid_omitted(path: &str, why: &str) -> Cause {
+    cause("FieldValueInvalid", path, "Invalid value", why)
+}
+
+/// A value of the wrong type; `found` is the type it has, or the text that has no such format.
+pub(super) fn wrong_type(path: &str, found: &str, why: &str) -> Cause {
+    cause("FieldValueTypeInvalid", path, &format!("Invalid value: {}", quote(found)), why)
+}
+
+pub(super) fn required(path: &str, why: &str) -> Cause {
+    cause("FieldValueRequired", path, "Required value", why)
+}
+
+pub(super) fn forbidden(path: &str, why: &str) -> Cause {
+    cause("FieldValueForbidden", path, "Forbidden", why)
+}
+
+pub(super) fn duplicate(path: &str, value: &Value) -> Cause {
+    cause("FieldValueDuplicate", path, &format!("Duplicate value: {}", show(value)), "")
+}
+
+pub(super) fn duplicate_omitted(path: &str) -> Cause {
+    cause("FieldValueDuplicate", path, "Duplicate value", "")
+}
+
+pub(super) fn not_supported<T: AsRef<str>>(path: &str, value: &Value, supported: &[T]) -> Cause {
+    let list: Vec<String> = supported.iter().map(|text| quote(text.as_ref())).collect();
+    let why = if list.is_empty() { String::new() } else { format!("supported values: {}", list.join(", ")) };
+    cause("FieldValueNotSupported", path, &format!("Unsupported value: {}", show(value)), &why)
+}
+
+pub(super) fn too_long(path: &str, most: i64) -> Cause {
+    let unit = if most == 1 { "byte" } else { "bytes" };
+    cause("FieldValueTooLong", path, "Too long", &format!("may not be more than {most} {unit}"))
+}
+
+pub(super) fn too_many(path: &str, count: usize, most: i64) -> Cause {
+    let unit = if most == 1 { "item" } else { "items" };
+    let why = format!("must have at most {most} {unit}");
+    cause("FieldValueTooMany", path, &format!("Too many: {count}"), &why)
+}
+
+/// A value as messages show it.
+pub(super) fn show(value: &Value) -> String {
+    match value {
+        Value::String(text) => quote(text),
+        other => json(other),
+    }
+}
+
+/// A value as Go writes it: compact, keys sorted, safe inside HTML.
+pub(super) fn json(value: &Value) -> String {
+    let mut out = String::new();
+    for character in value.to_string().chars() {
+        match character {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                escape(&mut out, character);
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Text between quotation marks, as Go's `%q` has it.
+pub(super) fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{c}' => out.push_str("\\f"),
+            control if u32::from(control) < 0x20 || control == '\u{7f}' => {
+                out.extend(format!("\\x{:02x}", u32::from(control)).chars());
+            }
+            control if control.is_control() => escape(&mut out, control),
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// A number as Go's `%v` has it: whole numbers without a fraction.
+pub(super) fn number(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e21 { format!("{value:.0}") } else { value.to_string() }
+}
+
+/// A character by its number, `\u003c`.
+fn escape(out: &mut String, character: char) {
+    out.extend(format!("\\u{:04x}", u32::from(character)).chars());
+}
+
+fn cause(reason: &str, path: &str, what: &str, why: &str) -> Cause {
+    let message = if why.is_empty() { what.to_owned() } else { format!("{what}: {why}") };
+    Cause::new(reason, if path.is_empty() { NOWHERE } else { path }, message)
+}

@@ -1,0 +1,416 @@
+//! Values against a schema: types, lengths, limits, and the words that combine schemas.
+//!
+//! What is wrong comes out in the order and the words of kube-openapi, each complaint once. A part that is wrong but was
+//! just as wrong in the old object is let through ([`Pair`]). Rules in CEL, lists by key and metadata are not
+//! looked at here.
+
+use serde_json::Value;
+
+use super::super::field;
+use super::formats::has_format;
+use super::numbers;
+use super::pair::Pair;
+use crate::model::Cause;
+use crate::schema::{Structural, StructuralType};
+
+/// What is wrong with a value. `at` is where it stands; the paths inside messages begin at the value itself.
+pub(crate) fn check(schema: &Structural, value: &Value, pair: Option<Pair<'_>>, at: &str) -> Vec<Cause> {
+    let outcome = match pair {
+        Some(pair) => ratcheted(schema, value, pair, ""),
+        None => level(schema, value, None, ""),
+    };
+    outcome.faults.into_iter().map(|fault| fault.cause(at)).collect()
+}
+
+/// What looking at a value gave: complaints, and how much of the schema fitted, which says which of several alternatives was meant.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    faults: Vec<Fault>,
+    matches: usize,
+}
+
+/// One complaint.
+#[derive(Debug)]
+pub(super) struct Fault {
+    /// Where; complaints about a combination of schemas have no place.
+    pub(super) path: Option<String>,
+    pub(super) text: String,
+    pub(super) kind: Kind,
+}
+
+/// What a complaint turns into.
+#[derive(Debug)]
+pub(super) enum Kind {
+    Required,
+    Type(String),
+    Values(Value, Vec<String>),
+    TooLong(i64),
+    TooMany(usize, i64),
+    Other(String),
+}
+
+impl Fault {
+    fn plain(text: String) -> Self {
+        Fault { path: None, text, kind: Kind::Other("\"\"".to_owned()) }
+    }
+
+    fn cause(self, at: &str) -> Cause {
+        let path = self.path.as_deref().unwrap_or_default();
+        let path = match path.strip_prefix('.').unwrap_or(path) {
+            "" => at.to_owned(),
+            path => field::child(at, path),
+        };
+        match self.kind {
+            Kind::Required => field::required(&path, ""),
+            Kind::Type(found) => field::wrong_type(&path, &found, &self.text),
+            Kind::Values(value, values) => field::not_supported(&path, &value, &values),
+            Kind::TooLong(most) => field::too_long(&path, most),
+            Kind::TooMany(count, most) => field::too_many(&path, count, most),
+            Kind::Other(shown) => field::invalid_shown(&path, &shown, &self.text),
+        }
+    }
+}
+
+impl Outcome {
+    fn is_good(&self) -> bool {
+        self.faults.is_empty()
+    }
+
+    pub(super) fn fault(&mut self, fault: Fault) {
+        if !self.faults.iter().any(|known| known.text == fault.text) {
+            self.faults.push(fault);
+        }
+    }
+
+    fn merge(&mut self, other: Outcome) {
+        self.matches += other.matches;
+        other.faults.into_iter().for_each(|fault| self.fault(fault));
+    }
+
+    pub(super) fn one_more(&mut self) {
+        self.matches += 1;
+    }
+
+    /// Takes over what one of the looks at a value gave.
+    fn step(&mut self, other: Outcome) {
+        self.merge(other);
+        self.matches += 1;
+    }
+}
+
+/// As [`level`], but nothing is wrong with what has not changed.
+fn ratcheted(schema: &Structural, value: &Value, pair: Pair<'_>, path: &str) -> Outcome {
+    let outcome = level(schema, value, Some(pair), path);
+    if outcome.is_good() || !pair.is_same() {
+        return outcome;
+    }
+    Outcome { faults: Vec::new(), matches: outcome.matches }
+}
+
+fn level(schema: &Structural, value: &Value, pair: Option<Pair<'_>>, path: &str) -> Outcome {
+    let mut outcome = Outcome::default();
+    if value.is_null() {
+        outcome.merge(of_type(schema, value, path));
+        outcome.merge(of_values(schema, value, path));
+        return outcome;
+    }
+    if !types(schema).is_empty() || schema.checks.format.is_some() {
+        outcome.step(of_type(schema, value, path));
+    }
+    outcome.step(combined(schema, value, pair, path));
+    match value {
+        Value::String(text) => {
+            outcome.step(of_text(schema, text, path));
+            if let Some(format) = &schema.checks.format
+                && numbers::is_text_format(format)
+            {
+                outcome.step(of_format(format, text, path));
+            }
+        }
+        Value::Number(number) => outcome.step(numbers::check(schema, number, path)),
+        Value::Array(items) => outcome.step(of_items(schema, items, pair, path)),
+        _ => {}
+    }
+    outcome.step(of_values(schema, value, path));
+    if let Value::Object(fields) = value {
+        outcome.step(of_fields(schema, fields, pair, path));
+    }
+    outcome.matches += 1;
+    outcome
+}
+
+fn of_type(schema: &Structural, value: &Value, path: &str) -> Outcome {
+    let types = types(schema);
+    let wrong = |wanted: &str, found: &str| {
+        let mut outcome = Outcome::default();
+        outcome.fault(Fault {
+            path: Some(path.to_owned()),
+            text: format!("{path} in body must be of type {wanted}: {}", field::quote(found)),
+            kind: Kind::Type(found.to_owned()),
+        });
+        outcome
+    };
+    let good = Outcome { faults: Vec::new(), matches: 1 };
+    let (found, found_format) = type_of(value);
+    if value.is_null() {
+        return if types.is_empty() || schema.nullable { good } else { wrong(&types.join(","), "null") };
+    }
+    let numeric = types.iter().any(|name| matches!(*name, "integer" | "number"));
+    let whole =
+        found == "number" && types.contains(&"integer") && value.as_f64().is_some_and(numbers::is_whole);
+    let fits = types.contains(&found) || whole || (found == "integer" && types.contains(&"number"));
+    if let Some(format) = schema.checks.format.as_deref() {
+        if value.is_string() || value.is_array() {
+            if !numeric {
+                return good;
+            }
+        } else if !fits && found_format != format {
+            return wrong(format, found_format);
+        }
+    }
+    if fits { good } else { wrong(&types.join(","), found) }
+}
+
+/// Schemas that are combined: any, one, all or none of them must fit.
+fn combined(schema: &Structural, value: &Value, pair: Option<Pair<'_>>, path: &str) -> Outcome {
+    let mut outcome = Outcome::default();
+    let checks = &schema.checks;
+    let shown = field::quote(path);
+    if !checks.any_of.is_empty() {
+        let (best, fitting) = alternatives(&checks.any_of, value, pair, path, true);
+        if fitting == 0 {
+            let text = format!("{shown} must validate at least one schema (anyOf)");
+            outcome.fault(Fault::plain(text));
+        }
+        outcome.merge(best);
+    }
+    if !checks.one_of.is_empty() {
+        let (best, fitting) = alternatives(&checks.one_of, value, pair, path, false);
+        if fitting != 1 {
+            let found = match fitting {
+                0 => "Found none valid".to_owned(),
+                count => format!("Found {count} valid alternatives"),
+            };
+            let text = format!("{shown} must validate one and only one schema (oneOf). {found}");
+            outcome.fault(Fault::plain(text));
+        }
+        if fitting < 2 {
+            outcome.merge(best);
+        }
+    }
+    if !checks.all_of.is_empty() {
+        let mut fitting = 0;
+        for schema in &checks.all_of {
+            let result = level(schema, value, pair, path);
+            fitting += usize::from(result.is_good());
+            outcome.merge(result);
+        }
+        if fitting != checks.all_of.len() {
+            let none = if fitting == 0 { ". None validated" } else { "" };
+            let text = format!("{shown} must validate all the schemas (allOf){none}");
+            outcome.fault(Fault::plain(text));
+        }
+    }
+    if let Some(schema) = &checks.not
+        && level(schema, value, pair, path).is_good()
+    {
+        outcome.fault(Fault::plain(format!("{shown} must not validate the schema (not)")));
+    }
+    outcome.matches += 1;
+    outcome
+}
+
+/// What the first schema that fits says, or of those that do not the one that was closest; and how many fit.
+fn alternatives(
+    schemas: &[Structural],
+    value: &Value,
+    pair: Option<Pair<'_>>,
+    path: &str,
+    first_is_enough: bool,
+) -> (Outcome, usize) {
+    let mut best: Option<Outcome> = None;
+    let mut fitting = 0;
+    for schema in schemas {
+        let result = level(schema, value, pair, path);
+        if result.is_good() {
+            fitting += 1;
+            if fitting == 1 {
+                best = Some(result);
+            }
+            if first_is_enough {
+                break;
+            }
+        } else if fitting == 0 && best.as_ref().is_none_or(|best| result.matches > best.matches) {
+            best = Some(result);
+        }
+    }
+    (best.unwrap_or_default(), fitting)
+}
+
+fn of_text(schema: &Structural, text: &str, path: &str) -> Outcome {
+    let mut outcome = Outcome::default();
+    let checks = &schema.checks;
+    let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
+    let fault = |text: String, kind| Fault { path: Some(path.to_owned()), text, kind };
+    let shown = || Kind::Other(field::quote(text));
+    if let Some(most) = checks.max_length.filter(|most| length > *most) {
+        let text = format!("{path} in body should be at most {most} chars long");
+        outcome.fault(fault(text, Kind::TooLong(most)));
+    } else if let Some(least) = checks.min_length.filter(|least| length < *least) {
+        outcome.fault(fault(format!("{path} in body should be at least {least} chars long"), shown()));
+    } else if let Some(pattern) = &checks.pattern {
+        match &pattern.regex {
+            Ok(regex) if regex.is_match(text) => {}
+            Ok(_) => {
+                outcome.fault(fault(format!("{path} in body should match '{}'", pattern.text), shown()));
+            }
+            Err(error) => {
+                let bad = format!("{}, but pattern is invalid: {error}", pattern.text);
+                outcome.fault(fault(format!("{path} in body should match '{bad}'"), shown()));
+            }
+        }
+    }
+    outcome
+}
+
+fn of_format(format: &str, text: &str, path: &str) -> Outcome {
+    let mut outcome = Outcome::default();
+    if !has_format(format, text) {
+        outcome.fault(Fault {
+            path: Some(path.to_owned()),
+            text: format!("{path} in body must be of type {format}: {}", field::quote(text)),
+            kind: Kind::Type(text.to_owned()),
+        });
+    }
+    outcome
+}
+
+fn of_items(schema: &Structural, items: &[Value], pair: Option<Pair<'_>>, path: &str) -> Outcome {
+    let mut outcome = Outcome::default();
+    let checks = &schema.checks;
+    if let Some(of) = &schema.items {
+        let old = pair.map(Pair::items);
+        for (at, item) in items.iter().enumerate() {
+            let path = field::index(path, at);
+            outcome.merge(match old.as_ref().and_then(|old| old.get(item)) {
+                Some(pair) => ratcheted(of, item, pair, &path),
+                None => level(of, item, None, &path),
+            });
+        }
+    }
+    let size = i64::try_from(items.len()).unwrap_or(i64::MAX);
+    let fault = |text: String, kind| Fault { path: Some(path.to_owned()), text, kind };
+    if let Some(least) = checks.min_items.filter(|least| size < *least) {
+        let text = format!("{path} in body should have at least {least} items");
+        outcome.fault(fault(text, Kind::Other(size.to_string())));
+    }
+    if let Some(most) = checks.max_items.filter(|most| size > *most) {
+        let text = format!("{path} in body should have at most {most} items");
+        outcome.fault(fault(text, Kind::TooMany(items.len(), most)));
+    }
+    if checks.unique_items && super::lists::first_double(items.iter()).is_some() {
+        let text = format!("{path} in body shouldn't contain duplicates");
+        outcome.fault(fault(text, Kind::Other("\"\"".to_owned())));
+    }
+    outcome.matches += 1;
+    outcome
+}
+
+fn of_values(schema: &Structural, value: &Value, path: &str) -> Outcome {
+    let mut outcome = Outcome::default();
+    let values = &schema.checks.values;
+    if !values.is_empty() && !values.iter().any(|allowed| numbers::is_equal(value, allowed)) {
+        let texts: Vec<String> = values
+            .iter()
+            .map(|value| value.as_str().map_or_else(|| field::json(value), str::to_owned))
+            .collect();
+        outcome.fault(Fault {
+            path: Some(path.to_owned()),
+            text: format!("{path} in body should be one of [{}]", texts.join(" ")),
+            kind: Kind::Values(value.clone(), texts),
+        });
+    }
+    outcome
+}
+
+fn of_fields(
+    schema: &Structural,
+    fields: &serde_json::Map<String, Value>,
+    pair: Option<Pair<'_>>,
+    path: &str,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    let checks = &schema.checks;
+    let size = i64::try_from(fields.len()).unwrap_or(i64::MAX);
+    let fault = |text: String, kind| Fault { path: Some(path.to_owned()), text, kind };
+    if let Some(least) = checks.min_properties.filter(|least| size < *least) {
+        let text = format!("{path} in body should have at least {least} properties");
+        outcome.fault(fault(text, Kind::Other(size.to_string())));
+    }
+    if let Some(most) = checks.max_properties.filter(|most| size > *most) {
+        let text = format!("{path} in body should have at most {most} properties");
+        outcome.fault(fault(text, Kind::TooMany(fields.len(), most)));
+    }
+    for (name, value) in fields.iter().filter(|(name, _)| !schema.properties.contains_key(*name)) {
+        if schema.open == Some(false) {
+            let text = format!("{path}.{name} in body is a forbidden property");
+            outcome.fault(fault(text, Kind::Other(field::quote(name))));
+        } else if let Some(of) = &schema.additional {
+            outcome.merge(one_field(of, name, value, pair, path, &format!("{path}.{name}")));
+        }
+    }
+    for (name, of) in &schema.properties {
+        if let Some(value) = fields.get(name) {
+            outcome.merge(one_field(of, name, value, pair, path, &field::child(path, name)));
+        }
+    }
+    for name in checks.required.iter().filter(|name| !fields.contains_key(*name)) {
+        let path = format!("{path}.{name}");
+        let text = format!("{path} in body is required");
+        outcome.fault(Fault { path: Some(path), text, kind: Kind::Required });
+    }
+    outcome
+}
+
+fn one_field(
+    schema: &Structural,
+    name: &str,
+    value: &Value,
+    pair: Option<Pair<'_>>,
+    parent: &str,
+    path: &str,
+) -> Outcome {
+    // What an object is never shows as unchanged: old and new were converted to the same type.
+    let pair = pair.filter(|_| !(parent.is_empty() && matches!(name, "kind" | "apiVersion")));
+    match pair.and_then(|pair| pair.field(name)) {
+        Some(pair) => ratcheted(schema, value, pair, path),
+        None => level(schema, value, None, path),
+    }
+}
+
+/// The types a schema allows; none means any.
+fn types(schema: &Structural) -> &'static [&'static str] {
+    match schema.kind {
+        StructuralType::Any => &[],
+        StructuralType::IntOrString => &["integer", "string"],
+        StructuralType::Object => &["object"],
+        StructuralType::Array => &["array"],
+        StructuralType::String => &["string"],
+        StructuralType::Integer => &["integer"],
+        StructuralType::Number => &["number"],
+        StructuralType::Boolean => &["boolean"],
+    }
+}
+
+/// The type of a value, and the format that goes with it.
+fn type_of(value: &Value) -> (&'static str, &'static str) {
+    match value {
+        Value::Null => ("null", ""),
+        Value::Bool(_) => ("boolean", ""),
+        Value::Number(number) if number.is_i64() => ("integer", "int64"),
+        Value::Number(_) => ("number", "float64"),
+        Value::String(_) => ("string", ""),
+        Value::Array(_) => ("array", ""),
+        Value::Object(_) => ("object", ""),
+    }
+}

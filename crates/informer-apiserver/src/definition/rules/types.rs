@@ -1,0 +1,423 @@
+//! The types of a rule, as far as they tell that it cannot work: fields that are not there, names that nobody declared, operators
+//! between things that do not go together.
+//!
+//! Whatever is not surely wrong passes: a type that is not known goes with everything. The texts and places are those of the
+//! real checker.
+
+use std::collections::BTreeMap;
+
+use kube_cel::cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators};
+
+use super::compile::{children, mentions, show};
+use super::convert::{escape, is_visible};
+use super::words::{self, NAMESPACES, Token};
+use crate::schema::{Structural, StructuralType};
+
+/// What an expression gives.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind<'a> {
+    /// Not known.
+    Dyn,
+    Null,
+    Bool,
+    Int,
+    Uint,
+    Double,
+    String,
+    Bytes,
+    Duration,
+    Timestamp,
+    List(Box<Kind<'a>>),
+    Map(Box<Kind<'a>>),
+    Object(Fields<'a>),
+    Optional(Box<Kind<'a>>),
+}
+
+/// Which fields an object has.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fields<'a> {
+    Of(&'a Structural),
+    /// Metadata, of which a rule sees two names.
+    Meta,
+}
+
+impl PartialEq for Fields<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Fields::Of(a), Fields::Of(b)) => std::ptr::eq(*a, *b),
+            (Fields::Meta, Fields::Meta) => true,
+            _ => false,
+        }
+    }
+}
+
+/// What a rule can name.
+#[derive(Debug)]
+pub(super) struct Scope<'a> {
+    this: Kind<'a>,
+    old: Kind<'a>,
+}
+
+impl<'a> Scope<'a> {
+    pub(super) fn of(schema: &'a Structural, optional_old: bool) -> Self {
+        let this = Kind::of(schema);
+        let old = if optional_old { Kind::Optional(Box::new(this.clone())) } else { this.clone() };
+        Scope { this, old }
+    }
+}
+
+impl<'a> Kind<'a> {
+    fn of(schema: &'a Structural) -> Self {
+        match schema.kind {
+            StructuralType::Object => match schema.additional.as_deref() {
+                Some(values) => Kind::Map(Box::new(Kind::of(values))),
+                None => Kind::Object(Fields::Of(schema)),
+            },
+            StructuralType::Array => {
+                Kind::List(Box::new(schema.items.as_deref().map_or(Kind::Dyn, Kind::of)))
+            }
+            StructuralType::Integer => Kind::Int,
+            StructuralType::Number => Kind::Double,
+            StructuralType::Boolean => Kind::Bool,
+            StructuralType::String => match schema.checks.format.as_deref() {
+                Some("byte") => Kind::Bytes,
+                Some("duration") => Kind::Duration,
+                Some("date" | "date-time") => Kind::Timestamp,
+                _ => Kind::String,
+            },
+            StructuralType::IntOrString | StructuralType::Any => Kind::Dyn,
+        }
+    }
+
+    /// Whether it is something, or not known not to be.
+    pub(super) fn is_or_may_be(&self, other: &Kind<'_>) -> bool {
+        match (self, other) {
+            (Kind::Dyn, _) | (_, Kind::Dyn) | (Kind::Object(_), Kind::Object(_)) => true,
+            (Kind::List(a), Kind::List(b))
+            | (Kind::Map(a), Kind::Map(b))
+            | (Kind::Optional(a), Kind::Optional(b)) => a.is_or_may_be(b),
+            _ => self == other,
+        }
+    }
+
+    /// How messages call it.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Kind::Dyn => "dyn".to_owned(),
+            Kind::Null => "null".to_owned(),
+            Kind::Bool => "bool".to_owned(),
+            Kind::Int => "int".to_owned(),
+            Kind::Uint => "uint".to_owned(),
+            Kind::Double => "double".to_owned(),
+            Kind::String => "string".to_owned(),
+            Kind::Bytes => "bytes".to_owned(),
+            Kind::Duration => "google.protobuf.Duration".to_owned(),
+            Kind::Timestamp => "google.protobuf.Timestamp".to_owned(),
+            Kind::List(of) => format!("list({})", of.name()),
+            Kind::Map(of) => format!("map(string, {})", of.name()),
+            Kind::Object(_) => "object".to_owned(),
+            Kind::Optional(of) => format!("optional_type({})", of.name()),
+        }
+    }
+}
+
+/// What a rule gives; the error has one paragraph for each thing that is wrong.
+pub(super) fn check<'a>(expression: &IdedExpr, text: &str, scope: &Scope<'a>) -> Result<Kind<'a>, String> {
+    let mut checker = Checker {
+        tokens: words::tokens(text),
+        seen: BTreeMap::new(),
+        local: Vec::new(),
+        scope,
+        wrong: Vec::new(),
+        at: (1, 1),
+    };
+    let kind = checker.kind(expression);
+    if checker.wrong.is_empty() {
+        return Ok(kind);
+    }
+    checker.wrong.sort();
+    let shown: Vec<String> =
+        checker.wrong.iter().map(|((line, column), what)| show(text, *line, *column, what)).collect();
+    Err(shown.join("\n"))
+}
+
+struct Checker<'s, 'a> {
+    tokens: Vec<Token>,
+    /// How often a token has been passed, to tell which of several alike is meant.
+    seen: BTreeMap<String, usize>,
+    /// Variables of loops.
+    local: Vec<(String, Kind<'a>)>,
+    scope: &'s Scope<'a>,
+    wrong: Vec<((usize, usize), String)>,
+    /// The place of the expression that was looked at last.
+    at: (usize, usize),
+}
+
+impl<'a> Checker<'_, 'a> {
+    fn kind(&mut self, expression: &IdedExpr) -> Kind<'a> {
+        match &expression.expr {
+            Expr::Literal(literal) => {
+                self.at = self.pass(&written_literal(literal), false);
+                literal_kind(literal)
+            }
+            Expr::Ident(name) => self.ident(name),
+            Expr::Select(select) => self.select(select),
+            Expr::List(list) => {
+                let kinds: Vec<Kind<'_>> = list.elements.iter().map(|item| self.kind(item)).collect();
+                let first = kinds.first().cloned().unwrap_or(Kind::Dyn);
+                let alike = kinds.iter().all(|kind| *kind == first) && list.optional_indices.is_empty();
+                Kind::List(Box::new(if alike { first } else { Kind::Dyn }))
+            }
+            Expr::Map(_) => {
+                for child in children(expression) {
+                    self.kind(child);
+                }
+                Kind::Map(Box::new(Kind::Dyn))
+            }
+            Expr::Comprehension(loops) => {
+                let range = self.kind(&loops.iter_range);
+                let item = match range {
+                    Kind::List(of) => *of,
+                    Kind::Map(_) => Kind::String,
+                    Kind::Dyn => Kind::Dyn,
+                    other => {
+                        let what = format!(
+                            "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
+                            other.name()
+                        );
+                        self.refuse(self.at, what)
+                    }
+                };
+                self.local.push((loops.iter_var.clone(), item));
+                let parts = written_parts(&loops.loop_step);
+                let kinds: Vec<Kind<'_>> = parts.into_iter().map(|part| self.kind(part)).collect();
+                self.local.pop();
+                match (&loops.accu_init.expr, kinds.into_iter().next_back()) {
+                    (Expr::List(_), Some(kind @ Kind::List(_))) => kind,
+                    (Expr::List(_), _) => Kind::List(Box::new(Kind::Dyn)),
+                    _ => Kind::Bool,
+                }
+            }
+            Expr::Call(call) => self.call(call),
+            Expr::Struct(_) | Expr::Unspecified => Kind::Dyn,
+        }
+    }
+
+    fn ident(&mut self, name: &str) -> Kind<'a> {
+        let place = self.pass(name, false);
+        self.at = place;
+        if let Some((_, kind)) = self.local.iter().rev().find(|(local, _)| local == name) {
+            return kind.clone();
+        }
+        match name {
+            "self" => self.scope.this.clone(),
+            "oldSelf" => self.scope.old.clone(),
+            _ if name.starts_with('@') || words::is_type(name) => Kind::Dyn,
+            _ => self.refuse(place, format!("undeclared reference to '{name}' (in container '')")),
+        }
+    }
+
+    fn select(&mut self, select: &SelectExpr) -> Kind<'a> {
+        let test = if select.test { Some(self.pass_call("has")) } else { None };
+        let of = self.kind(&select.operand);
+        let place = self.pass(&select.field, true);
+        self.at = test.unwrap_or(place);
+        let kind = self.field(&of, &select.field, self.at);
+        if select.test { Kind::Bool } else { kind }
+    }
+
+    fn field(&mut self, of: &Kind<'a>, name: &str, place: (usize, usize)) -> Kind<'a> {
+        match of {
+            Kind::Dyn => Kind::Dyn,
+            Kind::Map(values) => (**values).clone(),
+            Kind::Optional(of) => {
+                let of = (**of).clone();
+                match self.field(&of, name, place) {
+                    optional @ Kind::Optional(_) => optional,
+                    kind => Kind::Optional(Box::new(kind)),
+                }
+            }
+            Kind::Object(fields) => match find(*fields, name) {
+                Some(kind) => kind,
+                None => self.refuse(place, format!("undefined field '{name}'")),
+            },
+            other => {
+                let what = format!("type '{}' does not support field selection", other.name());
+                self.refuse(place, what)
+            }
+        }
+    }
+
+    fn call(&mut self, call: &CallExpr) -> Kind<'a> {
+        if let Some(sign) = words::sign(&call.func_name) {
+            return self.operator(call, sign);
+        }
+        let name = call.func_name.as_str();
+        match name {
+            operators::OPT_SELECT => return self.optional_field(call),
+            operators::INDEX | operators::OPT_INDEX => return self.index(call),
+            _ => {}
+        }
+        let target = match call.target.as_deref() {
+            Some(IdedExpr { expr: Expr::Ident(space), .. })
+                if NAMESPACES.contains(&space.as_str()) && !self.is_local(space) =>
+            {
+                self.pass(space, false);
+                None
+            }
+            Some(target) => Some(self.kind(target)),
+            None => None,
+        };
+        let place = self.pass_call(name);
+        let args: Vec<Kind<'_>> = call.args.iter().map(|arg| self.kind(arg)).collect();
+        self.at = place;
+        if !words::is_function(name) {
+            return self.refuse(place, format!("undeclared reference to '{name}' (in container '')"));
+        }
+        if !words::fits(name, target.as_ref(), &args) {
+            let args: Vec<String> = args.iter().map(Kind::name).collect();
+            let target = target.map(|target| format!("{}.", target.name())).unwrap_or_default();
+            return self.refuse(place, no_overload(name, &format!("{target}({})", args.join(", "))));
+        }
+        match words::gives(name) {
+            "bool" => Kind::Bool,
+            "int" => Kind::Int,
+            "string" => Kind::String,
+            "double" => Kind::Double,
+            "duration" => Kind::Duration,
+            "timestamp" => Kind::Timestamp,
+            _ => Kind::Dyn,
+        }
+    }
+
+    fn operator(&mut self, call: &CallExpr, sign: &str) -> Kind<'a> {
+        let mut kinds = Vec::with_capacity(call.args.len());
+        let mut place = (1, 1);
+        for (at, arg) in call.args.iter().enumerate() {
+            // The sign stands in front of the only operand, or behind the first.
+            if call.args.len() == 1 {
+                place = self.pass(sign, false);
+            }
+            let kind = self.kind(arg);
+            if matches!(call.func_name.as_str(), operators::LOGICAL_AND | operators::LOGICAL_OR)
+                && !kind.is_or_may_be(&Kind::Bool)
+            {
+                let what = format!("expected type 'bool' but found '{}'", kind.name());
+                kinds.push(self.refuse(self.at, what));
+            } else {
+                kinds.push(kind);
+            }
+            if at == 0 && call.args.len() > 1 {
+                place = self.pass(sign, false);
+            }
+        }
+        self.at = place;
+        words::judge(&call.func_name, &kinds).unwrap_or_else(|| {
+            let names: Vec<String> = kinds.iter().map(Kind::name).collect();
+            let what = no_overload(&call.func_name, &format!("({})", names.join(", ")));
+            self.refuse(place, what)
+        })
+    }
+
+    fn optional_field(&mut self, call: &CallExpr) -> Kind<'a> {
+        let [of, name] = call.args.as_slice() else { return Kind::Dyn };
+        let of = self.kind(of);
+        let Expr::Literal(LiteralValue::String(name)) = &name.expr else { return Kind::Dyn };
+        let place = self.pass(name.inner(), true);
+        match self.field(&of, name.inner(), place) {
+            optional @ Kind::Optional(_) => optional,
+            kind => Kind::Optional(Box::new(kind)),
+        }
+    }
+
+    fn index(&mut self, call: &CallExpr) -> Kind<'a> {
+        let kinds: Vec<Kind<'_>> = call.args.iter().map(|arg| self.kind(arg)).collect();
+        let item = match kinds.into_iter().next() {
+            Some(Kind::List(of) | Kind::Map(of)) => *of,
+            _ => return Kind::Dyn,
+        };
+        if call.func_name == operators::OPT_INDEX { Kind::Optional(Box::new(item)) } else { item }
+    }
+
+    fn is_local(&self, name: &str) -> bool {
+        self.local.iter().any(|(local, _)| local == name)
+    }
+
+    /// The place of the next such token.
+    fn pass(&mut self, text: &str, after_point: bool) -> (usize, usize) {
+        let key = format!("{after_point}{text}");
+        let nth = self.seen.entry(key).or_default();
+        *nth += 1;
+        let mut alike =
+            self.tokens.iter().filter(|token| token.text == text && token.after_point == after_point);
+        alike.nth(*nth - 1).map_or((1, 1), |token| if after_point { token.point } else { token.place })
+    }
+
+    /// The place of the bracket behind the next such function name.
+    fn pass_call(&mut self, name: &str) -> (usize, usize) {
+        let nth = self.seen.entry(format!("({name}")).or_default();
+        *nth += 1;
+        let pairs = self.tokens.windows(2).filter_map(|pair| match pair {
+            [token, bracket] if token.text == name && bracket.text == "(" => Some(bracket.place),
+            _ => None,
+        });
+        pairs.into_iter().nth(*nth - 1).unwrap_or((1, 1))
+    }
+
+    fn refuse(&mut self, place: (usize, usize), what: String) -> Kind<'a> {
+        self.wrong.push((place, what));
+        Kind::Dyn
+    }
+}
+
+fn no_overload(function: &str, applied: &str) -> String {
+    format!("found no matching overload for '{function}' applied to '{applied}'")
+}
+
+fn find<'a>(fields: Fields<'a>, name: &str) -> Option<Kind<'a>> {
+    let schema = match fields {
+        Fields::Meta => return matches!(name, "name" | "generateName").then_some(Kind::String),
+        Fields::Of(schema) => schema,
+    };
+    if schema.resource {
+        match name {
+            "apiVersion" | "kind" => return Some(Kind::String),
+            "metadata" => return Some(Kind::Object(Fields::Meta)),
+            _ => {}
+        }
+    }
+    let visible = schema.properties.iter().filter(|(_, of)| is_visible(of));
+    visible.into_iter().find(|(field, _)| escape(field).as_deref() == Some(name)).map(|(_, of)| Kind::of(of))
+}
+
+/// How a literal looks among the tokens.
+fn written_literal(literal: &LiteralValue) -> String {
+    match literal {
+        LiteralValue::Boolean(flag) => flag.inner().to_string(),
+        LiteralValue::Int(whole) => whole.inner().to_string(),
+        LiteralValue::Null => "null".to_owned(),
+        LiteralValue::String(_) | LiteralValue::Bytes(_) => "\"".to_owned(),
+        LiteralValue::UInt(_) | LiteralValue::Double(_) => String::new(),
+    }
+}
+
+fn literal_kind<'a>(literal: &LiteralValue) -> Kind<'a> {
+    match literal {
+        LiteralValue::Boolean(_) => Kind::Bool,
+        LiteralValue::Bytes(_) => Kind::Bytes,
+        LiteralValue::Double(_) => Kind::Double,
+        LiteralValue::Int(_) => Kind::Int,
+        LiteralValue::Null => Kind::Null,
+        LiteralValue::String(_) => Kind::String,
+        LiteralValue::UInt(_) => Kind::Uint,
+    }
+}
+
+/// What of a loop's step was written, not made by the macro: whatever does not use the loop's result.
+fn written_parts(step: &IdedExpr) -> Vec<&IdedExpr> {
+    match &step.expr {
+        Expr::Ident(name) if name == "@result" => Vec::new(),
+        _ if !mentions(step, "@result") => vec![step],
+        _ => children(step).into_iter().flat_map(written_parts).collect(),
+    }
+}
