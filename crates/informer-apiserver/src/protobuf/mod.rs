@@ -1,0 +1,83 @@
+//! Objects as protobuf, as a kube-apiserver writes and reads them: [`encode`] and [`decode`], and [`frame`] for watches.
+//!
+//! Pure: JSON values in, bytes out, and back. The messages are those of `informer-schema`, so there is one for every built-in kind, for lists of
+//! them, for metadata alone, statuses, options and discovery, and none for tables and custom objects. Who asked for protobuf and whether
+//! an object is valid is not known here.
+
+mod arrive;
+mod decode;
+mod document;
+mod encode;
+mod read;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use informer_schema::{Message, MessageId, RESOURCES};
+use serde_json::Value;
+
+use crate::model::split_api_version;
+use write::Writer;
+
+#[cfg(test)]
+pub(crate) use arrive::Arrived;
+pub(crate) use arrive::decode;
+pub(crate) use document::document;
+
+/// What every object begins with.
+const MAGIC: &[u8] = b"k8s\0";
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+const META_BETA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1beta1";
+const DISCOVERY: &str = "io.k8s.api.apidiscovery.v2";
+
+/// Whether there is a message for a kind.
+#[cfg(test)]
+pub(crate) fn is_known(api_version: &str, kind: &str) -> bool {
+    message_of(api_version, kind).is_some()
+}
+
+/// An object, a list or a status as protobuf, in the envelope that names its kind. The value is what would be written as JSON,
+/// `kind` and `apiVersion` included; none for what has no message.
+pub(crate) fn encode(object: &Value) -> Option<Vec<u8>> {
+    let said = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (said("apiVersion"), said("kind"));
+    let message = message_of(api_version, kind)?.get();
+    let mut writer = Writer::default();
+    writer.text(4, "");
+    writer.text(3, "");
+    writer.nested(2, |writer| encode::message(writer, message, object));
+    writer.nested(1, |writer| {
+        writer.text(2, kind);
+        writer.text(1, api_version);
+    });
+    writer.bytes(MAGIC);
+    Some(writer.finish())
+}
+
+/// A frame of a watch with its length before it. The object has its own envelope.
+pub(crate) fn frame(kind: &str, object: &[u8]) -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.nested(2, |writer| writer.data(1, object));
+    writer.text(1, kind);
+    let length = u32::try_from(writer.len()).unwrap_or(u32::MAX);
+    writer.bytes(&length.to_be_bytes());
+    writer.finish()
+}
+
+/// The message of a kind. Kinds that belong to no group in particular (`Status`, `DeleteOptions`) are found in every group.
+fn message_of(api_version: &str, kind: &str) -> Option<MessageId> {
+    let (group, version) = split_api_version(api_version);
+    let package = match (group, version) {
+        ("meta.k8s.io", "v1beta1") => Some(META_BETA),
+        ("apidiscovery.k8s.io", "v2") => Some(DISCOVERY),
+        _ => {
+            let row = RESOURCES.iter().find(|row| (row.group, row.version) == (group, version));
+            row.and_then(|row| Some(row.of?.get().name.rsplit_once('.')?.0))
+        }
+    };
+    let named =
+        |package: &str| Message::named(&format!("{package}.{kind}")).filter(|message| message.get().is_kind);
+    package.and_then(named).or_else(|| named(META))
+}

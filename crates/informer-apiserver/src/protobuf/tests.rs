@@ -1,0 +1,329 @@
+//! Every recorded object is the same as JSON and as protobuf, and no bytes do harm.
+
+use std::fs;
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use informer_schema::{MESSAGES, Message, RESOURCES, TYPES, Wire};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::write::Writer;
+use super::{Arrived, decode, encode, frame, is_known};
+use crate::builtin;
+use crate::model::split_api_version;
+
+/// A recorded answer in both forms.
+struct Twin {
+    name: String,
+    json: String,
+    bytes: Vec<u8>,
+}
+
+impl Twin {
+    fn object(&self) -> Value {
+        serde_json::from_str(&self.json).unwrap()
+    }
+}
+
+/// Raw extensions keep the bytes of the request, blanks and the order of fields included; here they are values.
+const RAW_AS_SENT: &[&str] = &[
+    "apps_v1_ControllerRevision",
+    "resource.k8s.io_v1_DeviceClass",
+    "resource.k8s.io_v1_ResourceClaim",
+    "resource.k8s.io_v1_ResourceClaimTemplate",
+];
+
+fn twins() -> Vec<Twin> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/recordings/kinds");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "pb") {
+            found.push(Twin {
+                name: path.file_stem().unwrap().to_string_lossy().into_owned(),
+                json: fs::read_to_string(path.with_extension("json")).unwrap(),
+                bytes: fs::read(path).unwrap(),
+            });
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    assert!(found.len() > 90, "{}", found.len());
+    found
+}
+
+fn is_stream(twin: &Twin) -> bool {
+    twin.name.contains(".watch")
+}
+
+#[test]
+fn objects_are_written_byte_for_byte() {
+    let mut different = Vec::new();
+    for twin in twins().iter().filter(|twin| !is_stream(twin)) {
+        if encode(&twin.object()).as_ref() != Some(&twin.bytes) {
+            different.push(twin.name.clone());
+        }
+    }
+    assert_eq!(different, RAW_AS_SENT);
+}
+
+#[test]
+fn watches_are_written_byte_for_byte() {
+    for twin in twins().iter().filter(|twin| is_stream(twin)) {
+        let frames = twin.json.lines().map(|line| {
+            let event: Value = serde_json::from_str(line).unwrap();
+            frame(event["type"].as_str().unwrap(), &encode(&event["object"]).unwrap())
+        });
+        assert_eq!(frames.collect::<Vec<_>>().concat(), twin.bytes, "{}", twin.name);
+    }
+}
+
+#[test]
+fn objects_are_read_as_the_server_shows_them() {
+    for twin in twins().iter().filter(|twin| !is_stream(twin)) {
+        let Arrived { api_version, kind, object } = decode(&twin.bytes, ("", "")).unwrap();
+        let shown = twin.object();
+        assert_eq!(shown["kind"], kind.as_str());
+        let (group, version) = split_api_version(&api_version);
+        let shown = without_nested_types(shown);
+        if let Some(of) = builtin::type_of(group, version, &kind) {
+            let read = builtin::read(of, object).unwrap();
+            assert_eq!(read.unknown, Vec::<String>::new(), "{}", twin.name);
+            assert_eq!(read.object, shown, "{}", twin.name);
+        } else {
+            assert_eq!(without_empties(object), without_empties(shown), "{}", twin.name);
+        }
+    }
+}
+
+/// What was read is written as it came, raw extensions aside.
+#[test]
+fn round_trips() {
+    for twin in twins().iter().filter(|twin| !is_stream(twin)) {
+        let first = decode(&twin.bytes, ("", "")).unwrap();
+        let written = encode(&first.object).unwrap();
+        if !RAW_AS_SENT.contains(&twin.name.as_str()) {
+            assert_eq!(written, twin.bytes, "{}", twin.name);
+        }
+        assert_eq!(decode(&written, ("", "")).unwrap(), first, "{}", twin.name);
+    }
+}
+
+/// Answers of the scenarios, too: pages, metadata, statuses.
+#[test]
+fn recorded_answers_round_trip() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/recordings");
+    let mut count = 0;
+    for scenario in
+        ["auth", "compaction", "crd", "crud", "delete", "discovery", "leases_events", "list", "patch"]
+    {
+        let text = fs::read_to_string(folder.join(format!("{scenario}.json"))).unwrap();
+        let steps: Vec<Value> = serde_json::from_str(&text).unwrap();
+        for step in &steps {
+            let Some(body) = step.pointer("/response/body_base64").and_then(Value::as_str) else { continue };
+            let bytes = STANDARD.decode(body).unwrap();
+            let read = decode(&bytes, ("", "")).unwrap();
+            assert_eq!(encode(&read.object), Some(bytes), "{scenario}/{}", step["name"]);
+            count += 1;
+        }
+    }
+    assert!(count > 25, "{count}");
+}
+
+/// Only envelopes name kinds: templates of claims and items of lists lose theirs.
+fn without_nested_types(mut object: Value) -> Value {
+    for place in ["/spec/volumeClaimTemplates", "/items"] {
+        let nested = object.pointer_mut(place).and_then(Value::as_array_mut);
+        for object in nested.into_iter().flatten().filter_map(Value::as_object_mut) {
+            object.remove("kind");
+            object.remove("apiVersion");
+        }
+    }
+    object
+}
+
+/// Without what says nothing.
+fn without_empties(value: Value) -> Value {
+    let kept = |value: &Value| match value {
+        Value::Null => false,
+        Value::Bool(value) => *value,
+        Value::Number(number) => number.as_i64() != Some(0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+    };
+    match value {
+        Value::Array(items) => Value::Array(items.into_iter().map(without_empties).collect()),
+        Value::Object(fields) => {
+            let fields = fields.into_iter().map(|(name, value)| (name, without_empties(value)));
+            Value::Object(fields.filter(|(_, value)| kept(value)).collect())
+        }
+        plain => plain,
+    }
+}
+
+/// The two tables speak of the same fields.
+#[test]
+fn messages_have_the_fields_of_types() {
+    fn names(message: &Message, into: &mut Vec<&'static str>) {
+        for part in message.parts {
+            match part.wire {
+                Wire::Message(id) if part.name.is_empty() => names(id.get(), into),
+                _ => into.push(part.name),
+            }
+        }
+    }
+    let mut compared = 0;
+    for of in TYPES {
+        let Some(message) = Message::named(of.name) else { continue };
+        let mut in_message = Vec::new();
+        names(message.get(), &mut in_message);
+        in_message.sort_unstable();
+        let own = |name: &&str| !(message.get().is_kind && matches!(*name, "kind" | "apiVersion"));
+        let in_type: Vec<&str> = of.fields.iter().map(|field| field.name).filter(own).collect();
+        assert_eq!(in_message, in_type, "{}", of.name);
+        compared += 1;
+    }
+    assert!(compared > 600, "{compared}");
+    assert!(MESSAGES.is_sorted_by(|one, next| one.name < next.name));
+}
+
+#[test]
+fn every_resource_has_messages() {
+    for row in RESOURCES {
+        let api_version = match row.group {
+            "" => row.version.to_owned(),
+            group => format!("{group}/{}", row.version),
+        };
+        assert!(is_known(&api_version, row.kind), "{api_version} {}", row.kind);
+        let listed = row.verbs.contains(&"list");
+        assert!(
+            !listed || is_known(&api_version, &format!("{}List", row.kind)),
+            "{api_version} {}",
+            row.kind
+        );
+        for part in row.subresources.iter().filter(|part| part.of.is_some()) {
+            let api_version = format!("{}/{}", part.group, part.version);
+            assert!(is_known(api_version.trim_start_matches('/'), part.kind), "{api_version} {}", part.kind);
+        }
+    }
+    for kind in ["DeleteOptions", "Status"] {
+        assert!(is_known("v1", kind) && is_known("apps/v1", kind) && is_known("example.com/v1", kind));
+    }
+    assert!(is_known("apidiscovery.k8s.io/v2", "APIGroupDiscoveryList"));
+    assert!(is_known("meta.k8s.io/v1beta1", "PartialObjectMetadataList"));
+    assert!(is_known("meta.k8s.io/v1beta1", "PartialObjectMetadata"));
+    assert!(
+        !is_known("v1", "PodSpec")
+            && !is_known("example.com/v1", "Thing")
+            && !is_known("meta.k8s.io/v1", "Table")
+    );
+}
+
+#[test]
+fn times_before_the_epoch_count_forward() {
+    let lease = |time: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {}, "spec": {"renewTime": time}});
+    for time in ["1969-12-31T23:59:59.250000Z", "0999-01-01T00:00:00.000001Z", "2026-01-01T00:00:00.000000Z"]
+    {
+        let read = decode(&encode(&lease(time)).unwrap(), ("", "")).unwrap();
+        assert_eq!(read.object["spec"]["renewTime"], time);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_says_why() {
+    let why = |bytes: &[u8]| {
+        decode(bytes, ("v1", "ConfigMap")).map_err(|misread| (misread.of.is_some(), misread.why))
+    };
+    assert_eq!(why(b"").unwrap_err(), (false, "empty data".to_owned()));
+    assert_eq!(why(b"k8s\0").unwrap_err(), (false, "empty body".to_owned()));
+    let prefix = "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]";
+    assert_eq!(why(b"{}").unwrap_err(), (false, prefix.to_owned()));
+    assert_eq!(
+        why(b"k8s\0\x08\x01").unwrap_err(),
+        (false, "proto: wrong wireType = 0 for field TypeMeta".to_owned())
+    );
+    assert_eq!(why(b"k8s\0\x12\x02\x0a\x09").unwrap_err(), (true, "unexpected EOF".to_owned()));
+    let unknown =
+        r#"no kind "Thing" is registered for version "v1" in scheme "pkg/api/legacyscheme/scheme.go:30""#;
+    assert_eq!(why(b"k8s\0\x0a\x07\x12\x05Thing").unwrap_err(), (true, unknown.to_owned()));
+    // What the envelope does not say is what was expected.
+    let read = why(b"k8s\0\x12\x02\x0a\x00").unwrap();
+    assert_eq!(read.object, json!({"apiVersion": "v1", "kind": "ConfigMap"}));
+}
+
+/// Lists that were packed, unknown numbers, and a message in two halves.
+#[test]
+fn other_writers_are_understood() {
+    let mut writer = Writer::default();
+    writer.nested(2, |writer| {
+        writer.integer(1999, 1);
+        writer.nested(2, |writer| writer.nested(14, |writer| writer.data(4, &[1, 2])));
+        writer.nested(1, |writer| writer.text(3, "b"));
+        writer.nested(1, |writer| writer.text(1, "a"));
+    });
+    writer.bytes(b"k8s\0");
+    let expected = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "b"},
+        "spec": {"securityContext": {"supplementalGroups": [1, 2]}},
+    });
+    assert_eq!(decode(&writer.finish(), ("v1", "Pod")).unwrap().object, expected);
+}
+
+/// A schema may contain schemas without end.
+#[test]
+fn depth_is_limited() {
+    fn nest(writer: &mut Writer, number: u16, depth: usize) {
+        if depth > 0 {
+            writer.nested(number, |writer| nest(writer, number, depth - 1));
+        }
+    }
+    let package = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
+    let schema = Message::named(&format!("{package}.JSONSchemaProps")).unwrap().get();
+    let not = schema.parts.iter().find(|part| part.name == "not").unwrap();
+    let read = |depth| {
+        let mut writer = Writer::default();
+        nest(&mut writer, not.number, depth);
+        super::decode::message(schema, &writer.finish(), 0, &mut serde_json::Map::new())
+    };
+    assert_eq!(read(100), Ok(()));
+    assert_eq!(read(2000), Err("exceeded max depth".to_owned()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Random bytes in an envelope are read or refused.
+    #[test]
+    fn random_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in 0..MESSAGES.len()) {
+        let _ = super::decode::message(&MESSAGES[at], &bytes, 0, &mut serde_json::Map::new());
+        let _ = decode(&bytes, ("v1", "Pod"));
+        let _ = decode(&[b"k8s\0", bytes.as_slice()].concat(), ("v1", "Pod"));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Recorded objects with some bytes changed or cut are read or refused, and what is read can be written.
+    #[test]
+    fn damaged_objects_do_no_harm(
+        which in any::<prop::sample::Index>(),
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let twins = twins();
+        let mut bytes = twins[which.index(twins.len())].bytes.clone();
+        for (place, byte) in changes {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        for bytes in [&bytes[..], &bytes[..cut.index(bytes.len())]] {
+            if let Ok(read) = decode(bytes, ("v1", "Pod")) {
+                let written = encode(&read.object).unwrap();
+                prop_assert!(decode(&written, ("v1", "Pod")).is_ok());
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What is shown of who may do what, of who serves it, and of shares of the server: bindings of roles, certificates, admission, flows.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::age;
+use super::fields::{at, condition, entries, filled, list, number, text, texts};
+
+const NONE: &str = "<none>";
+const UNSET: &str = "<unset>";
+
+/// `ClusterRole/admin`.
+pub(super) fn role(binding: &Value) -> String {
+    format!("{}/{}", text(binding, "/roleRef/kind"), text(binding, "/roleRef/name"))
+}
+
+/// Users, groups and service accounts.
+pub(super) fn subjects(binding: &Value, _now: Timestamp) -> Vec<Value> {
+    let named = |kind: &str| -> Value {
+        let subjects = list(binding, "/subjects").iter().filter(|subject| text(subject, "/kind") == kind);
+        let names = subjects.map(|subject| match kind {
+            "ServiceAccount" => format!("{}/{}", text(subject, "/namespace"), text(subject, "/name")),
+            _ => text(subject, "/name").to_owned(),
+        });
+        json!(names.collect::<Vec<_>>().join(", "))
+    };
+    vec![named("User"), named("Group"), named("ServiceAccount")]
+}
+
+/// For how long a certificate is wanted.
+pub(super) fn wanted_duration(request: &Value) -> String {
+    match at(request, "/spec/expirationSeconds") {
+        Some(_) => age::words(number(request, "/spec/expirationSeconds")),
+        None => NONE.to_owned(),
+    }
+}
+
+/// `Approved,Issued`. A denial beats an approval.
+pub(super) fn request_status(request: &Value) -> String {
+    let has = |kind| condition(request, kind).is_some();
+    let decided = match (has("Denied"), has("Approved")) {
+        (true, _) => "Denied",
+        (false, true) => "Approved",
+        (false, false) => "Pending",
+    };
+    let failed = if has("Failed") { ",Failed" } else { "" };
+    let issued = if filled(request, "/status/certificate").is_some() { ",Issued" } else { "" };
+    format!("{decided}{failed}{issued}")
+}
+
+/// The last of its conditions.
+pub(super) fn pod_request_state(request: &Value) -> String {
+    let conditions = list(request, "/status/conditions").iter().map(|condition| text(condition, "/type"));
+    let last = conditions.rev().find(|kind| matches!(*kind, "Issued" | "Denied" | "Failed"));
+    last.unwrap_or("Pending").to_owned()
+}
+
+/// The kind of a policy's parameters.
+pub(super) fn parameter_kind(policy: &Value) -> String {
+    match at(policy, "/spec/paramKind") {
+        Some(kind) => format!("{}/{}", text(kind, "/apiVersion"), text(kind, "/kind")),
+        None => UNSET.to_owned(),
+    }
+}
+
+/// The parameters that a binding gives its policy.
+pub(super) fn parameters(binding: &Value) -> String {
+    let reference = "/spec/paramRef";
+    if let Some(name) = filled(binding, &format!("{reference}/name")) {
+        // Whether they are in a namespace cannot be seen here.
+        return format!("{}/{name}", filled(binding, &format!("{reference}/namespace")).unwrap_or("*"));
+    }
+    at(binding, &format!("{reference}/selector")).map_or_else(|| UNSET.to_owned(), as_go_writes)
+}
+
+/// Whether the priority level of a flow is missing.
+pub(super) fn dangling(flow: &Value) -> String {
+    condition(flow, "Dangling").map_or("?", |condition| text(condition, "/status")).to_owned()
+}
+
+pub(super) fn distinguisher(flow: &Value) -> String {
+    at(flow, "/spec/distinguisherMethod").map_or(NONE, |method| text(method, "/type")).to_owned()
+}
+
+/// Shares, queues, hand size and length of queues of a priority level.
+pub(super) fn shares(level: &Value, _now: Timestamp) -> Vec<Value> {
+    let number_in = |place: &str, name: &str| match at(level, place) {
+        Some(limits) => json!(number(limits, name)),
+        None => json!(NONE),
+    };
+    let queuing = "/spec/limited/limitResponse/queuing";
+    vec![
+        number_in("/spec/limited", "/nominalConcurrencyShares"),
+        number_in(queuing, "/queues"),
+        number_in(queuing, "/handSize"),
+        number_in(queuing, "/queueLengthLimit"),
+    ]
+}
+
+/// Whether the aggregator reaches a service that serves a part of the API.
+pub(super) fn available(service: &Value) -> String {
+    let Some(condition) = condition(service, "Available") else { return "Unknown".to_owned() };
+    match (text(condition, "/status"), filled(condition, "/reason")) {
+        (status, Some(reason)) if status != "True" => format!("{status} ({reason})"),
+        (status, _) => status.to_owned(),
+    }
+}
+
+/// Who serves a part of the API.
+pub(super) fn served_by(service: &Value) -> String {
+    match at(service, "/spec/service") {
+        Some(place) => format!("{}/{}", text(place, "/namespace"), text(place, "/name")),
+        None => "Local".to_owned(),
+    }
+}
+
+/// A selector in the form of Go's generated code.
+fn as_go_writes(selector: &Value) -> String {
+    let labels: Vec<String> = entries(selector, "/matchLabels")
+        .map(|(key, value)| format!("{key}: {},", value.as_str().unwrap_or_default()))
+        .collect();
+    let expression = |expression: &Value| {
+        let (key, operator) = (text(expression, "/key"), text(expression, "/operator"));
+        let values = texts(expression, "/values").join(" ");
+        format!("LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},")
+    };
+    let expressions: Vec<String> = list(selector, "/matchExpressions").iter().map(expression).collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{}}},\
+         MatchExpressions:[]LabelSelectorRequirement{{{}}},}}",
+        labels.concat(),
+        expressions.concat()
+    )
+}

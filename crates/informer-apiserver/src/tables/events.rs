@@ -1,0 +1,64 @@
+//! What is shown of events, by the names that the fields have in either of the two groups with events.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::age::{UNKNOWN, since, time};
+use super::fields::{at, filled, number, text};
+
+/// All cells of an event.
+pub(super) fn cells(event: &Value, now: Timestamp) -> Vec<Value> {
+    let about = at(event, "/involvedObject").or_else(|| at(event, "/regarding")).unwrap_or(&Value::Null);
+    let first = first_of(event, &["/firstTimestamp", "/deprecatedFirstTimestamp", "/eventTime"], now);
+    let last =
+        first_of(event, &["/lastTimestamp", "/deprecatedLastTimestamp"], now).or_else(|| first.clone());
+    let count = number(event, "/count").max(number(event, "/deprecatedCount")).max(1);
+    let (last, count) = match at(event, "/series") {
+        Some(series) => (Some(since(series, "/lastObservedTime", now)), number(series, "/count")),
+        None => (last, count),
+    };
+    let unknown = || UNKNOWN.to_owned();
+    let message = filled(event, "/message").unwrap_or_else(|| text(event, "/note"));
+    vec![
+        json!(last.unwrap_or_else(unknown)),
+        json!(text(event, "/type")),
+        json!(text(event, "/reason")),
+        json!(target(about)),
+        json!(text(about, "/fieldPath")),
+        json!(source(event)),
+        json!(message.trim()),
+        json!(first.unwrap_or_else(unknown)),
+        json!(count),
+        json!(text(event, "/metadata/name")),
+    ]
+}
+
+/// How long ago the first of these times was that is there.
+fn first_of(event: &Value, places: &[&str], now: Timestamp) -> Option<String> {
+    let place = places.iter().find(|place| time(event, place).is_some())?;
+    Some(since(event, place, now))
+}
+
+/// `pod/web-0`.
+fn target(about: &Value) -> String {
+    let kind = text(about, "/kind").to_lowercase();
+    match filled(about, "/name") {
+        Some(name) => format!("{kind}/{name}"),
+        None => kind,
+    }
+}
+
+/// Who said it, and where: `kubelet, node-1`.
+fn source(event: &Value) -> String {
+    let first = |places: &[&str]| places.iter().find_map(|place| filled(event, place)).unwrap_or_default();
+    let component = first(&[
+        "/source/component",
+        "/deprecatedSource/component",
+        "/reportingComponent",
+        "/reportingController",
+    ]);
+    match first(&["/source/host", "/deprecatedSource/host", "/reportingInstance"]) {
+        "" => component.to_owned(),
+        instance => format!("{component}, {instance}"),
+    }
+}

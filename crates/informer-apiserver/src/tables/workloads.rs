@@ -1,0 +1,143 @@
+//! What is shown of what runs pods, and of the groups they are scheduled in.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::age;
+use super::fields::{at, entries, filled, flag, given, has_condition, is_leaving, list, number, text};
+
+const NONE: &str = "<none>";
+
+/// What a job is called by its conditions, the first that is true.
+const JOB: &[&str] = &["Complete", "Failed"];
+const JOB_AFTER_LEAVING: &[&str] = &["Suspended", "FailureTarget", "SuccessCriteriaMet"];
+
+pub(super) fn job_status(job: &Value) -> String {
+    let first = |kinds: &[&'static str]| kinds.iter().copied().find(|kind| has_condition(job, kind));
+    let leaving = || is_leaving(job).then_some("Terminating");
+    let status = first(JOB).or_else(leaving).or_else(|| first(JOB_AFTER_LEAVING));
+    status.unwrap_or("Running").to_owned()
+}
+
+/// How many pods succeeded, of how many.
+pub(super) fn job_completions(job: &Value) -> String {
+    let succeeded = number(job, "/status/succeeded");
+    match (at(job, "/spec/completions"), number(job, "/spec/parallelism")) {
+        (Some(_), _) => format!("{succeeded}/{}", number(job, "/spec/completions")),
+        (None, parallel @ 2..) => format!("{succeeded}/1 of {parallel}"),
+        (None, _) => format!("{succeeded}/1"),
+    }
+}
+
+/// How long it took, or takes.
+pub(super) fn job_duration(job: &Value, now: Timestamp) -> String {
+    let Some(start) = age::time(job, "/status/startTime") else { return String::new() };
+    age::words(age::seconds(start, age::time(job, "/status/completionTime").unwrap_or(now)))
+}
+
+pub(super) fn suspended(job: &Value) -> String {
+    match at(job, "/spec/suspend").and_then(Value::as_bool) {
+        Some(true) => "True",
+        Some(false) => "False",
+        None => "<unset>",
+    }
+    .to_owned()
+}
+
+/// The controller of a revision, `statefulset.apps/web`.
+pub(super) fn controller(revision: &Value) -> String {
+    let mut owners = list(revision, "/metadata/ownerReferences").iter();
+    let Some(owner) = owners.find(|owner| flag(owner, "/controller")) else {
+        return NONE.to_owned();
+    };
+    let (kind, name) = (text(owner, "/kind"), text(owner, "/name"));
+    match text(owner, "/apiVersion").split_once('/') {
+        Some((group, _)) => format!("{}/{name}", format!("{kind}.{group}").to_lowercase()),
+        None if kind.is_empty() => name.to_owned(),
+        None => format!("{}/{name}", kind.to_lowercase()),
+    }
+}
+
+/// How many pods of a budget must be there.
+pub(super) fn min_available(budget: &Value) -> String {
+    number_or_share(budget, "/spec/minAvailable")
+}
+
+pub(super) fn max_unavailable(budget: &Value) -> String {
+    number_or_share(budget, "/spec/maxUnavailable")
+}
+
+/// What is used of what is granted, besides limits.
+pub(super) fn quota_requests(quota: &Value) -> String {
+    quota_amounts(quota, false)
+}
+
+pub(super) fn quota_limits(quota: &Value) -> String {
+    quota_amounts(quota, true)
+}
+
+pub(super) fn group_policy(group: &Value) -> String {
+    if at(group, "/spec/schedulingPolicy/gang").is_some() { "Gang" } else { "Basic" }.to_owned()
+}
+
+pub(super) fn group_workload(group: &Value) -> String {
+    match at(group, "/spec/podGroupTemplateRef") {
+        Some(reference) => text(reference, "/workload/workloadName").to_owned(),
+        None => NONE.to_owned(),
+    }
+}
+
+pub(super) fn group_status(group: &Value) -> String {
+    // Of several conditions of a type, the last counts.
+    let last = |kind: &str| {
+        list(group, "/status/conditions").iter().rev().find(|condition| text(condition, "/type") == kind)
+    };
+    if let Some(disrupted) = last("DisruptionTarget") {
+        return text(disrupted, "/reason").to_owned();
+    }
+    match last("PodGroupScheduled").map(|condition| text(condition, "/status")) {
+        Some("True") => "Scheduled",
+        Some(_) => "Unschedulable",
+        None => "Pending",
+    }
+    .to_owned()
+}
+
+/// Whose storage a migration rewrites, `deployments.apps`.
+pub(super) fn migrated(migration: &Value) -> String {
+    let resource = text(migration, "/spec/resource/resource");
+    match filled(migration, "/spec/resource/group") {
+        Some(group) => format!("{resource}.{group}"),
+        None => resource.to_owned(),
+    }
+}
+
+/// The last of its conditions that is true.
+pub(super) fn migration_status(migration: &Value) -> String {
+    let conditions = list(migration, "/status/conditions").iter();
+    let true_ones = conditions.filter(|condition| text(condition, "/status") == "True");
+    let known = true_ones.map(|condition| text(condition, "/type"));
+    let last = known.rev().find(|kind| matches!(*kind, "Running" | "Failed" | "Succeeded"));
+    last.unwrap_or("Unknown").to_owned()
+}
+
+/// `1`, `50%`.
+fn number_or_share(object: &Value, place: &str) -> String {
+    match at(object, place) {
+        Some(Value::String(share)) => share.clone(),
+        Some(Value::Number(number)) => number.to_string(),
+        _ => "N/A".to_owned(),
+    }
+}
+
+fn quota_amounts(quota: &Value, limits: bool) -> String {
+    let used = |name: &str| {
+        let used = quota.pointer("/status/used").and_then(|used| used.get(name)).and_then(Value::as_str);
+        used.unwrap_or("0").to_owned()
+    };
+    let amounts: Vec<String> = entries(quota, "/status/hard")
+        .filter(|(name, _)| name.starts_with("limits.") == limits)
+        .map(|(name, hard)| format!("{name}: {}/{}", used(name), given(hard, "").unwrap_or("0")))
+        .collect();
+    amounts.join(", ")
+}
