@@ -1,4 +1,4 @@
-//! An embedded Kubernetes API server, for tests and demos: in process, without sockets, with faults on request.
+//! An embedded Kubernetes API server, for tests and demos: in process or on a socket, with faults on request.
 //!
 //! [`ApiServer`] is the handle. [`ApiServer::client`] gives a [`kube::Client`] that talks to it, and its own methods write to it
 //! directly, by the same rules. Its measure is a kube-apiserver 1.36: versions, pages, selectors, watches and errors are
@@ -22,18 +22,39 @@
 //! # }
 //! ```
 //!
-//! Rooms: `model` decides and is pure, `http` speaks HTTP, [`faults`] makes it fail. Not here yet: patches and apply, deletion of
-//! collections, dry runs, subresources other than `status` and a namespace's `finalize`, validation and defaults of specs, grace periods (a
-//! deleted pod is gone at once, on a node or not), tables, protobuf, sockets.
+//! Clients in other processes reach it through [`ApiServer::listen`], over TLS and with access control ([`Access`]).
+//!
+//! Rooms: `model` decides and is pure; `builtin`, `definition`, `managed` and `patch` know objects; `access` says who may what; `http`
+//! speaks HTTP, `listen` has the sockets, [`faults`] makes it fail. What it does not do: controllers, most of admission, logs and exec, and
+//! whatever needs a disk. The whole list is in `docs/apiserver.md` of the repository.
 
+#[cfg(doctest)]
+mod pages {
+    //! The page about the server, as a documentation test: its programs compile and run.
+    #![doc = include_str!("../../../docs/apiserver.md")]
+}
+
+mod access;
+mod body;
+mod builtin;
+mod definition;
 pub mod faults;
 mod http;
+mod listen;
 mod log;
+mod managed;
 mod model;
+mod patch;
+mod protobuf;
+mod schema;
 mod server;
 mod shared;
+mod tables;
+mod text;
 
+pub use access::{Access, User};
 pub use http::{AnswerBody, ApiService, BodyError};
+pub use listen::{Listen, ListenError, Listening, Overwrite};
 pub use log::{Seen, Verb};
 pub use model::{Cause, Details, Status};
 pub use server::{ApiServer, Backup, Builder};

@@ -61,6 +61,10 @@ pub struct Seen {
     pub subresource: Option<String>,
     /// The query, as it was sent.
     pub query: String,
+    /// In whose name it was sent: `admin` where nobody is asked, and empty for a wrong token.
+    pub user: String,
+    /// The forms of an answer that it accepts, as it said.
+    pub accept: String,
 }
 
 impl Seen {

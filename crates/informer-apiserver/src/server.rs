@@ -10,16 +10,22 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::access::{Access, Door};
 use crate::faults::{Fault, Rule};
 use crate::http::ApiService;
+use crate::listen::ListenError;
 use crate::log::Seen;
 use crate::model::{
-    At, Copy, DeleteOptions, Filter, Model, Part, Place, Shape, State, Status, View, split_api_version,
+    Ask, At, Copy, DeleteOptions, Filter, Model, Origin, Part, Place, Registry, Shape, State, Status,
+    split_api_version,
 };
 use crate::shared::Shared;
 
 /// How many changes of each resource are remembered unless said otherwise.
 const HISTORY: usize = 100_000;
+
+/// Who owns what is written directly.
+const DIRECT: &str = "informer-apiserver";
 
 /// An API server in this process. Clones are the same server.
 ///
@@ -55,6 +61,7 @@ pub struct ApiServer {
 pub struct Builder {
     history: usize,
     seed: u64,
+    all_versions: bool,
 }
 
 /// A copy of a server's objects and versions, for [`ApiServer::restore`].
@@ -77,10 +84,17 @@ impl Builder {
         Builder { seed, ..self }
     }
 
+    /// Serves alpha and beta versions too. By default they are off, as on a real server.
+    pub fn all_versions(self) -> Self {
+        Builder { all_versions: true, ..self }
+    }
+
     /// Starts it.
     pub fn build(self) -> ApiServer {
-        let model = Model::new(Timestamp::now(), self.seed, self.history);
-        ApiServer { shared: Arc::new(Shared::new(model)) }
+        let now = Timestamp::now();
+        let registry = if self.all_versions { Registry::all_versions() } else { Registry::builtin() };
+        let model = Model::serving(registry, now, self.seed, self.history);
+        ApiServer { shared: Arc::new(Shared::new(model, now)) }
     }
 }
 
@@ -96,9 +110,18 @@ impl ApiServer {
         ApiServer::builder().build()
     }
 
+    /// A server that is ready for requests: the same as [`ApiServer::new`], for code that starts servers of several kinds.
+    #[allow(
+        clippy::unused_async,
+        reason = "a server that had to wait for something would be started the same way"
+    )]
+    pub async fn start() -> Result<Self, ListenError> {
+        Ok(ApiServer::new())
+    }
+
     /// A server with options.
     pub fn builder() -> Builder {
-        Builder { history: HISTORY, seed: 0 }
+        Builder { history: HISTORY, seed: 0, all_versions: false }
     }
 
     /// A client that talks to this server. It needs a tokio runtime to be there.
@@ -108,17 +131,25 @@ impl ApiServer {
 
     /// The server as a service, for clients that are built another way.
     pub fn service(&self) -> ApiService {
-        ApiService::new(self.shared.clone())
+        ApiService::new(self.shared.clone(), Door::Open)
+    }
+
+    /// The server as a service that asks who is there: each request needs a token in its `Authorization` header, and
+    /// its user the rights that roles and bindings in the server give. The roles that every cluster has
+    /// (`cluster-admin`, `admin`, `edit`, `view` and a few of `system:…`) are created if they are missing.
+    pub fn guarded(&self, access: Access) -> ApiService {
+        ApiService::new(self.shared.clone(), Door::guarded(&self.shared, access))
     }
 
     /// Creates an object; apiVersion, kind and namespace (`default` if there is none) are taken from it.
     pub fn create(&self, object: &impl Serialize) -> Result<Value, Status> {
         let direct = self.direct(object)?;
         let place = direct.place;
-        let now = Timestamp::now();
-        let created =
-            self.shared.model(|model| model.create(now, place, &direct.namespace, direct.object))?;
-        Ok(self.show(place, &created))
+        let ask = self.ask();
+        let created = self
+            .shared
+            .model(|model| model.create(&ask, place, &direct.namespace, direct.object, Origin::Own))?;
+        Ok(self.show(place, &created.state))
     }
 
     /// Replaces an object, all but its status.
@@ -131,7 +162,26 @@ impl ApiServer {
         self.update_part(object, Part::Status)
     }
 
-    /// Deletes an object; answers with its last state if that is shown, and with nothing otherwise.
+    /// Stores an object as it is, whatever it is: nothing is completed, nothing is refused but what has no name or no kind. For tests
+    /// of what becomes of objects that no server takes any more.
+    ///
+    /// ```
+    /// # use serde_json::json;
+    /// let server = informer_apiserver::ApiServer::new();
+    /// let odd = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": "none"}});
+    /// assert!(server.create(&odd).is_err());
+    /// assert_eq!(server.plant(&odd)?["spec"]["containers"], "none");
+    /// # Ok::<(), informer_apiserver::Status>(())
+    /// ```
+    pub fn plant(&self, object: &impl Serialize) -> Result<Value, Status> {
+        let direct = self.direct(object)?;
+        let (place, ask) = (direct.place, self.ask());
+        let state = self.shared.model(|model| model.plant(&ask, place, &direct.namespace, direct.object))?;
+        Ok(self.show(place, &state))
+    }
+
+    /// Deletes an object, a pod without grace; answers with its last state if that is shown, and with nothing otherwise.
+    /// What has finalizers stays, marked.
     pub fn delete(
         &self,
         api_version: &str,
@@ -141,8 +191,9 @@ impl ApiServer {
     ) -> Result<Option<Value>, Status> {
         let place = self.place(api_version, plural)?;
         let key = (namespace.unwrap_or_default(), name);
-        let options = DeleteOptions::default();
-        let deleted = self.shared.model(|model| model.delete(Timestamp::now(), place, key, &options))?;
+        let options = DeleteOptions { grace: Some(0), ..DeleteOptions::default() };
+        let now = self.shared.now();
+        let deleted = self.shared.model(|model| model.delete(now, place, key, &options))?;
         Ok(match deleted {
             crate::model::Deleted::Gone(_) => None,
             crate::model::Deleted::Shown(state) => Some(self.show(place, &state)),
@@ -175,6 +226,19 @@ impl ApiServer {
         self.shared.model(Model::compact);
     }
 
+    /// What a compaction of etcd does, as seen from outside: kinds that the server does not cache (events) forget their history
+    /// at once; of all others only what their cache has forgotten too is gone.
+    pub fn compact_storage(&self) {
+        self.shared.model(Model::compact_storage);
+    }
+
+    /// Makes the cache of a resource begin at a version: watches from before it get 410.
+    pub fn expire_watches(&self, api_version: &str, plural: &str, version: u64) {
+        if let Ok(place) = self.place(api_version, plural) {
+            self.shared.model(|model| model.expire_watches(place, version));
+        }
+    }
+
     /// Copies all objects, as a backup of etcd does.
     pub fn backup(&self) -> Backup {
         Backup(Arc::new(self.shared.model(|model| model.backup())))
@@ -183,6 +247,12 @@ impl ApiServer {
     /// Goes back to a backup: versions go back too, open watches break, and nothing is known of the time before.
     pub fn restore(&self, backup: &Backup) {
         self.shared.model(|model| model.restore(&backup.0));
+    }
+
+    /// Starts anew, as a server does whose process was replaced: objects and versions stay, open watches break, and nothing is
+    /// known of the time before. Together with an older [`Backup`] versions go back too: see [`ApiServer::restore`].
+    pub fn restart(&self) {
+        self.restore(&self.backup());
     }
 
     /// The last requests for resources, up to ten thousand, the oldest first.
@@ -202,12 +272,17 @@ impl ApiServer {
 
     fn update_part(&self, object: &impl Serialize, part: Part) -> Result<Value, Status> {
         let direct = self.direct(object)?;
-        let (place, now) = (direct.place, Timestamp::now());
+        let (place, ask) = (direct.place, self.ask());
         let name = direct.object.pointer("/metadata/name").and_then(Value::as_str);
         let name = name.unwrap_or_default().to_owned();
         let key = (direct.namespace.as_str(), name.as_str());
-        let (state, _) = self.shared.model(|model| model.update(now, place, key, part, direct.object))?;
-        Ok(self.show(place, &state))
+        let written =
+            self.shared.model(|model| model.update(&ask, place, key, part, direct.object, Origin::Own))?;
+        Ok(self.show(place, &written.state))
+    }
+
+    fn ask(&self) -> Ask {
+        Ask::at(self.shared.now(), DIRECT)
     }
 
     /// Finds out where an object belongs.
@@ -237,8 +312,8 @@ impl ApiServer {
     }
 
     fn show(&self, place: Place, state: &State) -> Value {
-        let api_version = self.shared.model(|model| model.api_version_shown(place));
-        let bytes = state.bytes(&View { shape: Shape::Whole, api_version });
+        let view = self.shared.model(|model| model.view(place, Shape::Whole));
+        let bytes = state.bytes(&view);
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 }

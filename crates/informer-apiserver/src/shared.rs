@@ -8,9 +8,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use jiff::Timestamp;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::faults;
+use crate::http::Documents;
 use crate::log::Log;
 use crate::model::{Model, ResourceId, Status};
 
@@ -21,37 +24,50 @@ const VERSION_WAIT: Duration = Duration::from_secs(3);
 pub(crate) struct Shared {
     model: Mutex<Model>,
     bells: Mutex<BTreeMap<ResourceId, Arc<Notify>>>,
-    version: watch::Sender<u64>,
+    /// Rings when the version changes. It wakes in the order in which they wait, so that a run can be repeated.
+    progress: Notify,
     pub(crate) faults: Arc<faults::Registry>,
     pub(crate) log: Log,
+    pub(crate) documents: Documents,
     pub(crate) open_watches: AtomicUsize,
     watches: AtomicU64,
+    /// When the server began, by the calendar and by the clock that tests can pause.
+    began: (Timestamp, Instant),
 }
 
 impl Shared {
-    pub(crate) fn new(model: Model) -> Self {
-        let version = watch::Sender::new(model.version());
+    pub(crate) fn new(model: Model, began: Timestamp) -> Self {
         Shared {
             model: Mutex::new(model),
             bells: Mutex::default(),
-            version,
+            progress: Notify::new(),
             faults: Arc::default(),
             log: Log::default(),
+            documents: Documents::default(),
             open_watches: AtomicUsize::new(0),
             watches: AtomicU64::new(0),
+            began: (began, Instant::now()),
         }
+    }
+
+    /// The time of day. It goes as tokio's clock goes: paused time stands still here too.
+    pub(crate) fn now(&self) -> Timestamp {
+        let (began, since) = self.began;
+        let passed = jiff::SignedDuration::try_from(since.elapsed()).unwrap_or(jiff::SignedDuration::MAX);
+        began.saturating_add(passed).unwrap_or(began)
     }
 
     /// Runs an operation on the model, and wakes who waits for what it changed.
     pub(crate) fn model<R>(&self, operation: impl FnOnce(&mut Model) -> R) -> R {
-        let (result, touched) = {
+        let (result, touched, moved) = {
             let mut model = self.lock();
+            let before = model.version();
             let result = operation(&mut model);
-            // Under the lock, or two writers could announce their versions in the wrong order.
-            let version = model.version();
-            self.version.send_if_modified(|known| std::mem::replace(known, version) != version);
-            (result, model.take_touched())
+            (result, model.take_touched(), model.version() != before)
         };
+        if moved {
+            self.progress.notify_waiters();
+        }
         if !touched.is_empty() {
             let bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
             for bell in touched.iter().filter_map(|id| bells.get(id)) {
@@ -68,9 +84,30 @@ impl Shared {
     }
 
     /// Waits for a version, as long as a real server does.
-    pub(crate) async fn reach(&self, wanted: u64) -> Result<(), Status> {
-        let mut versions = self.version.subscribe();
-        let reached = tokio::time::timeout(VERSION_WAIT, versions.wait_for(|version| *version >= wanted));
+    pub(crate) async fn reach(&self, wanted: u64, cached: bool) -> Result<(), Status> {
+        if !cached {
+            // Storage knows at once what it has.
+            let current = self.model(|model| model.version());
+            if wanted <= current {
+                return Ok(());
+            }
+            let mut status = Status::version_too_large(wanted, current);
+            if let Some(details) = &mut status.details {
+                details.retry_after_seconds = None;
+            }
+            return Err(status);
+        }
+        let reached = async {
+            loop {
+                let mut progress = std::pin::pin!(self.progress.notified());
+                progress.as_mut().enable();
+                if self.model(|model| model.version()) >= wanted {
+                    return;
+                }
+                progress.await;
+            }
+        };
+        let reached = tokio::time::timeout(VERSION_WAIT, reached);
         let in_time = reached.await.is_ok();
         if in_time {
             return Ok(());

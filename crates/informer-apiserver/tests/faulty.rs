@@ -4,8 +4,11 @@
 
 mod common;
 
-use common::{Watch, by, configmap, raw, server};
+use common::{Watch, by, configmap, raw, send, server};
+use std::time::Duration;
+
 use informer_apiserver::{Verb, faults};
+use tokio::time::Instant;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const WATCH: &str = "/api/v1/namespaces/default/configmaps?watch=1";
@@ -68,7 +71,7 @@ async fn forbidden_is_worded_as_on_a_real_server() {
         assert_eq!(code, 403);
         assert_eq!(
             status["message"],
-            r#"secrets is forbidden: User "informer" cannot list resource "secrets" in API group "" at the cluster scope"#
+            r#"secrets is forbidden: User "admin" cannot list resource "secrets" in API group "" at the cluster scope"#
         );
         drop(guard);
         assert_eq!(raw(&server, "/api/v1/secrets").await.0, 200);
@@ -207,6 +210,200 @@ async fn frames_can_be_errors_and_garbage() {
         assert_eq!(told[1], "line {\"type\":");
         assert!(told[2].starts_with("ADDED b"));
         assert_eq!(guard.hits(), 1);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_meet_a_request_one_after_the_other() {
+    by(async {
+        let server = server();
+        let _first = server.fault(faults::pass().of("configmaps").times(1));
+        let slow = server.fault(faults::delay(Duration::from_secs(4)).of("configmaps"));
+        let _busy = server.fault(faults::too_many_requests(2).on(Verb::List));
+        let began = Instant::now();
+        assert_eq!(raw(&server, MAPS).await.0, 200, "let pass");
+        assert_eq!(began.elapsed().as_secs(), 0);
+        let answer = send(&server, "GET", MAPS, "application/json", None).await;
+        assert_eq!((answer.status().as_u16(), began.elapsed().as_secs()), (429, 4));
+        assert_eq!(answer.headers()["retry-after"], "2");
+        // A delay is over with its guard, and the next rule has its turn.
+        let (code, ()) = tokio::join!(async { raw(&server, MAPS).await.0 }, async {
+            let _ = tokio::time::timeout(Duration::from_secs(1), std::future::pending::<()>()).await;
+            drop(slow);
+        });
+        assert_eq!((code, began.elapsed().as_secs()), (429, 5));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn chance_follows_from_the_seed() {
+    by(async {
+        let codes = async |seed: u64| {
+            let server = server();
+            let guard = server.fault(faults::status(500).of("configmaps").chance(30, seed));
+            let mut codes = Vec::new();
+            for _ in 0..200 {
+                codes.push(raw(&server, MAPS).await.0);
+            }
+            assert!((30..90).contains(&guard.hits()), "{} of 200", guard.hits());
+            codes
+        };
+        assert_eq!(codes(1).await, codes(1).await);
+        assert_ne!(codes(1).await, codes(2).await);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_position_is_lost_at_once() {
+    by(async {
+        let server = server();
+        let mut watch = Watch::open(&server, WATCH).await;
+        let guard = server.fault(faults::gone().of("configmaps"));
+        assert!(watch.told().await.starts_with("ERROR 410 too old resource version"));
+        assert_eq!(watch.told().await, "end");
+        let (code, status) = raw(&server, MAPS).await;
+        assert_eq!((code, status["reason"].as_str()), (410, Some("Expired")));
+        assert_eq!((guard.hits(), guard.reached_watches()), (2, 1));
+        assert_eq!(raw(&server, &format!("{MAPS}/a")).await.0, 404, "reads of one object have no position");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_break_before_headers_and_bodies_after_some_bytes() {
+    by(async {
+        let server = server();
+        server.create(&configmap("a", "1")).unwrap();
+        let broken = server.fault(faults::drop_connection().of("configmaps").times(1));
+        let request = http::Request::get(MAPS).body(kube::client::Body::empty()).unwrap();
+        assert!(tower::ServiceExt::oneshot(server.service(), request).await.is_err());
+        assert_eq!(broken.hits(), 1);
+
+        let body = async || {
+            let answer = send(&server, "GET", MAPS, "application/json", None).await;
+            let read = http_body_util::BodyExt::collect(answer.into_body());
+            tokio::time::timeout(Duration::from_hours(1), read).await
+        };
+        let guard = server.fault(faults::truncate(20));
+        assert!(body().await.unwrap().is_err(), "broken");
+        drop(guard);
+        let guard = server.fault(faults::truncate(20).cleanly());
+        assert_eq!(body().await.unwrap().unwrap().to_bytes().len(), 20);
+        drop(guard);
+        let _guard = server.fault(faults::truncate(20).silently());
+        assert!(body().await.is_err(), "nothing more, and no end");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_half_open_watch_stays_so() {
+    by(async {
+        let server = server();
+        let mut watch = Watch::open(&server, &format!("{WATCH}&timeoutSeconds=5")).await;
+        let guard = server.fault(faults::half_open());
+        assert!(watch.is_silent(10).await);
+        drop(guard);
+        server.create(&configmap("a", "1")).unwrap();
+        server.restart();
+        assert!(watch.is_silent(100).await, "not even its end is told");
+        assert_eq!(server.open_watches(), 1);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn frames_are_dropped_doubled_spoilt_and_cut() {
+    by(async {
+        let server = server();
+        let from = server.version();
+        let path = format!("{WATCH}&resourceVersion={from}");
+        for name in ["a", "b", "c", "d"] {
+            server.create(&configmap(name, "1")).unwrap();
+        }
+        let names = |told: Vec<String>| -> Vec<String> {
+            told.iter().map(|line| line.split(' ').nth(1).unwrap_or(line).to_owned()).collect()
+        };
+        let guard = server.fault(faults::drop_frame().after_frames(1).frames(2));
+        let mut watch = Watch::open(&server, &path).await;
+        assert_eq!(names(watch.tell(2).await), ["a", "d"]);
+        assert_eq!(guard.hits(), 2);
+        drop(guard);
+
+        let one = server.fault(faults::duplicate_frame());
+        let two = server.fault(faults::duplicate_frame().after_frames(2));
+        let mut watch = Watch::open(&server, &path).await;
+        assert_eq!(names(watch.tell(6).await), ["a", "a", "b", "c", "c", "d"]);
+        drop((one, two));
+
+        let guard = server.fault(faults::cut_mid_frame().after_frames(1).times(1));
+        let mut watch = Watch::open(&server, &path).await;
+        assert_eq!(names(watch.tell(2).await), ["a", "broken"]);
+        assert_eq!(guard.hits(), 1);
+        drop(guard);
+
+        let guard = server.fault(faults::undecodable_object().on(Verb::Watch).after_frames(1));
+        let mut watch = Watch::open(&server, &path).await;
+        watch.told().await;
+        let common::Got::Frame(frame) = watch.next().await else { panic!("no frame") };
+        assert_eq!(
+            (&frame["object"]["spec"], &frame["object"]["metadata"]["name"]),
+            (&7.into(), &"b".into())
+        );
+        drop(guard);
+
+        let _guard = server.fault(faults::undecodable_object().on(Verb::List));
+        let (_, list) = raw(&server, MAPS).await;
+        assert_eq!((&list["items"][0]["spec"], list["items"][1].get("spec")), (&7.into(), None));
+        assert_eq!(list["items"].as_array().map(Vec::len), Some(4));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lagging_replica_shows_old_states_to_those_who_allow_it() {
+    by(async {
+        let server = server();
+        for name in ["a", "b", "c", "d"] {
+            server.create(&configmap(name, "1")).unwrap();
+        }
+        let newest = server.version();
+        let _guard = server.fault(faults::stale_read().behind(2).of("configmaps"));
+        let list = async |query: &str| {
+            let (_, list) = raw(&server, &format!("{MAPS}{query}")).await;
+            let version = list["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+            (list["items"].as_array().unwrap().len(), version)
+        };
+        assert_eq!(list("").await, (4, newest), "a consistent read");
+        assert_eq!(list("?resourceVersion=0").await, (2, newest - 2));
+        assert_eq!(list(&format!("?resourceVersion={}", newest - 1)).await, (3, newest - 1));
+        assert_eq!(raw(&server, &format!("{MAPS}/d?resourceVersion=0")).await.0, 404);
+        assert_eq!(raw(&server, &format!("{MAPS}/d")).await.0, 200);
+        let _further = server.fault(faults::stale_read().behind(1_000).of("configmaps"));
+        assert_eq!(list("?resourceVersion=0").await, (0, 1), "no list has the version 0");
+        server.compact();
+        assert_eq!(list("?resourceVersion=0").await, (4, newest), "the rest is forgotten");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn schedules_repeat_themselves() {
+    by(async {
+        let shown = |seed: u64| -> Vec<String> {
+            let turns = faults::Schedule::seeded(seed).of("pods").take(300);
+            turns.map(|turn| format!("{:?} {} {:?}", turn.start, turn.rule, turn.lasts)).collect()
+        };
+        assert_eq!(shown(3), shown(3));
+        assert_ne!(shown(3), shown(4));
+        let server = server();
+        faults::Schedule::seeded(3).play(&server, Duration::from_mins(10)).await;
+        assert_eq!(raw(&server, MAPS).await.0, 200, "nothing is left in force");
+        let busy = faults::status(429).retry_after(2).on(Verb::List).of("pods").times(3);
+        assert_eq!(busy.to_string(), "status 429 of list pods, 3 times");
     })
     .await;
 }

@@ -155,10 +155,13 @@ async fn status_and_spec_are_written_apart() {
         pod["status"] = json!({"phase": "Running"});
         let created = server.create(&pod).unwrap();
         assert_eq!(created["status"]["phase"], "Pending", "a create does not set the status");
-        pod["spec"]["nodeName"] = json!("n9");
+        pod["spec"]["activeDeadlineSeconds"] = json!(60);
         let status = server.update_status(&pod).unwrap();
         assert_eq!(status["status"]["phase"], "Running");
-        assert!(status["spec"].get("nodeName").is_none(), "a status update changes nothing else");
+        assert!(
+            status["spec"].get("activeDeadlineSeconds").is_none(),
+            "a status update changes nothing else"
+        );
         assert_eq!(status["metadata"]["generation"], 1);
         pod["status"] = json!({"phase": "Failed"});
         let main = server.update(&pod).unwrap();
@@ -181,8 +184,7 @@ async fn metadata_is_enough_for_some() {
         let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
         let (code, empty) = raw_with(&server, "GET", "/api/v1/pods", accept, None).await;
         assert_eq!((code, empty.get("items")), (200, Some(&Value::Null)));
-        let (code, _) =
-            raw_with(&server, "GET", "/api/v1/pods", "application/vnd.kubernetes.protobuf", None).await;
+        let (code, _) = raw_with(&server, "GET", "/api/v1/pods", "application/cbor", None).await;
         assert_eq!(code, 406);
     })
     .await;

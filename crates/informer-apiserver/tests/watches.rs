@@ -209,7 +209,9 @@ async fn a_definition_is_served_from_birth_to_death() {
         let server = server();
         let path = "/apis/rec.example.com/v1/namespaces/default/widgets";
         assert_eq!(raw(&server, path).await, (404, json!("404 page not found\n")));
-        let defined = server.create(&definition()).unwrap();
+        server.create(&definition()).unwrap();
+        let definitions = ("apiextensions.k8s.io/v1", "customresourcedefinitions");
+        let defined = server.get(definitions.0, definitions.1, None, "widgets.rec.example.com").unwrap();
         assert_eq!(defined["status"]["conditions"][1]["type"], "Established");
         assert_eq!(defined["status"]["acceptedNames"]["listKind"], "WidgetList");
         let (code, empty) = raw(&server, path).await;
@@ -346,6 +348,9 @@ async fn a_definition_says_what_can_be_selected() {
         server.create(&widget("plain")).unwrap();
         let path = "/apis/rec.example.com/v1/widgets?fieldSelector=spec.color%3Dblue";
         assert_eq!(raw(&server, path).await.1["message"], "field label not supported: spec.color");
+        defined["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"] = json!({
+            "spec": {"type": "object", "properties": {"color": {"type": "string"}}},
+        });
         defined["spec"]["versions"][1]["selectableFields"] = json!([{"jsonPath": ".spec.color"}]);
         server.update(&defined).unwrap();
         let (code, list) = raw(&server, path).await;

@@ -1,26 +1,62 @@
-//! Faults on request: rules that make the server misbehave as servers do.
+//! Faults on request: rules that make the server misbehave as servers, networks and proxies do.
 //!
 //! A rule says what goes wrong and, narrowed step by step, for which requests. It works for as long as its guard lives.
-//! Of the rules that answer a request the first that matches wins, in the order in which they were set; and so does the first of
-//! those that disturb a running watch. Rules do not know what they disturb.
 //!
 //! ```
 //! use informer_apiserver::{ApiServer, Verb, faults};
 //!
 //! let server = ApiServer::new();
-//! let refused = server.fault(faults::answer(503).on(Verb::List).of("pods").times(2));
-//! assert_eq!(refused.hits(), 0);
-//! drop(refused); // lists of pods work again
+//! let busy = server.fault(faults::status(429).retry_after(2).on(Verb::List).of("pods").times(3));
+//! assert_eq!(busy.hits(), 0);
+//! drop(busy); // lists of pods work again
 //! ```
+//!
+//! Several rules may meet one request, in the order in which they were set: a [`delay`] and then a [`status`] is a slow refusal.
+//! The first that answers, lets pass or breaks a request is the last that it meets. A running watch has all that are meant
+//! for it at once, each with its own count of frames. Rules do not know what they disturb.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use informer_apiserver::{ApiServer, faults};
+//! use k8s_openapi::api::core::v1::Pod;
+//! use kube::{Api, api::ListParams};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! let server = ApiServer::new();
+//! let _slow = server.fault(faults::delay(Duration::from_secs(20)).of("pods"));
+//! let _refused = server.fault(faults::status(504).of("pods"));
+//!
+//! let began = tokio::time::Instant::now();
+//! let pods: Api<Pod> = Api::all(server.client());
+//! assert!(pods.list(&ListParams::default()).await.is_err());
+//! assert_eq!(began.elapsed().as_secs(), 20);
+//! # }
+//! ```
+//!
+//! [`Schedule`] strings rules together at random, from a seed.
 
+mod library;
 mod registry;
+mod schedule;
+
+use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::log::{Seen, Verb};
 
+pub use library::{
+    answer, answer_with, cut_mid_frame, cut_watch, delay, drop_connection, drop_frame, duplicate_frame,
+    endless_watch_list, error_frame, forbid, gone, half_open, hold, no_end_bookmark, pass, raw_frame,
+    refuse_watch_list, slow_pages, stale_read, stall_watch, status, too_many_requests, truncate,
+    undecodable_frame, undecodable_object,
+};
 pub use registry::Fault;
 pub(crate) use registry::{Active, Registry};
+pub use schedule::{Schedule, Turn};
 
 /// What goes wrong, and when.
 #[derive(Debug, Clone)]
@@ -30,75 +66,60 @@ pub struct Rule {
     verb: Option<Verb>,
     plural: Option<String>,
     namespace: Option<String>,
+    user: Option<String>,
     page: Option<u32>,
-    pub(crate) times: Option<u64>,
-    pub(crate) skip: u64,
+    chance: Option<Chance>,
+    times: Option<u64>,
+    skip: u64,
+    /// Of a watch, so many frames pass before anything happens.
+    pub(crate) after_frames: usize,
+    /// So many frames of a watch are changed.
     pub(crate) frames: usize,
-    pub(crate) cleanly: bool,
+    pub(crate) end: End,
     pub(crate) retry_after: Option<u32>,
+    /// So many writes an old answer is behind.
+    pub(crate) behind: u64,
 }
 
+/// What a rule does. The names are those of the library.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
+    Pass,
+    Delay(Duration),
     Answer(u16, Option<Bytes>),
+    Gone,
     Forbid,
     Hold,
+    Drop,
+    Truncate(usize),
+    StaleRead,
     RefuseWatchList,
     EndlessWatchList,
     ErrorFrame(u16),
     CutWatch,
+    CutMidFrame,
     StallWatch,
     RawFrame(Bytes),
+    DropFrame,
+    DuplicateFrame,
+    Undecodable,
 }
 
-/// Matching requests are answered with a `Status` of this code.
-pub fn answer(code: u16) -> Rule {
-    Rule::new(Action::Answer(code, None))
+/// How a body ends that is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The connection breaks.
+    Broken,
+    /// In good order, as if that were all.
+    Clean,
+    /// It does not: nothing comes any more, and nobody says so.
+    Silent,
 }
 
-/// Matching requests are answered with this code and body.
-pub fn answer_with(code: u16, body: impl Into<Bytes>) -> Rule {
-    Rule::new(Action::Answer(code, Some(body.into())))
-}
-
-/// A user without rights to a resource: 403, as a real server words it.
-pub fn forbid(plural: &str) -> Rule {
-    Rule::new(Action::Forbid).of(plural)
-}
-
-/// Matching requests wait, before their headers, until the guard is dropped.
-pub fn hold() -> Rule {
-    Rule::new(Action::Hold)
-}
-
-/// Watches break: the body ends with an error, or [cleanly](Rule::cleanly).
-pub fn cut_watch() -> Rule {
-    Rule::new(Action::CutWatch).on(Verb::Watch)
-}
-
-/// Watches fall silent and stay open, until the guard is dropped.
-pub fn stall_watch() -> Rule {
-    Rule::new(Action::StallWatch).on(Verb::Watch)
-}
-
-/// Watches that ask for initial events are refused, as by a server that does not know them: 422.
-pub fn refuse_watch_list() -> Rule {
-    Rule::new(Action::RefuseWatchList).on(Verb::Watch)
-}
-
-/// Initial events are sent, and never said to be over.
-pub fn endless_watch_list() -> Rule {
-    Rule::new(Action::EndlessWatchList).on(Verb::Watch)
-}
-
-/// Watches open and bring one ERROR frame of this code.
-pub fn error_frame(code: u16) -> Rule {
-    Rule::new(Action::ErrorFrame(code)).on(Verb::Watch)
-}
-
-/// These bytes are put into matching watches, once into each.
-pub fn raw_frame(bytes: impl Into<Bytes>) -> Rule {
-    Rule::new(Action::RawFrame(bytes.into())).on(Verb::Watch)
+#[derive(Debug, Clone, Copy)]
+struct Chance {
+    percent: u8,
+    seed: u64,
 }
 
 impl Rule {
@@ -108,12 +129,16 @@ impl Rule {
             verb: None,
             plural: None,
             namespace: None,
+            user: None,
             page: None,
+            chance: None,
             times: None,
             skip: 0,
-            frames: 0,
-            cleanly: false,
+            after_frames: 0,
+            frames: 1,
+            end: End::Broken,
             retry_after: None,
+            behind: 5,
         }
     }
 
@@ -132,6 +157,11 @@ impl Rule {
         Rule { namespace: Some(namespace.to_owned()), ..self }
     }
 
+    /// Only for requests of this user.
+    pub fn by(self, user: &str) -> Self {
+        Rule { user: Some(user.to_owned()), ..self }
+    }
+
     /// Only for the first page of a list (1), or only for those that follow (2 and more).
     pub fn page(self, page: u32) -> Self {
         Rule { page: Some(page), ..self }
@@ -147,14 +177,29 @@ impl Rule {
         Rule { skip: requests, ..self }
     }
 
+    /// Only for so many in a hundred of the matching requests. Which ones follows from the seed and their order.
+    pub fn chance(self, percent: u8, seed: u64) -> Self {
+        Rule { chance: Some(Chance { percent, seed }), ..self }
+    }
+
     /// For what disturbs a watch: only after so many more frames of it.
     pub fn after_frames(self, frames: usize) -> Self {
+        Rule { after_frames: frames, ..self }
+    }
+
+    /// For what changes frames: so many of each watch, one after the other, instead of one.
+    pub fn frames(self, frames: usize) -> Self {
         Rule { frames, ..self }
     }
 
-    /// For [`cut_watch`]: the stream ends in good order instead of breaking.
+    /// For [`cut_watch`], [`cut_mid_frame`] and [`truncate`]: the body ends in good order instead of breaking.
     pub fn cleanly(self) -> Self {
-        Rule { cleanly: true, ..self }
+        Rule { end: End::Clean, ..self }
+    }
+
+    /// For [`cut_watch`], [`cut_mid_frame`] and [`truncate`]: the body does not end, and brings nothing more, ever.
+    pub fn silently(self) -> Self {
+        Rule { end: End::Silent, ..self }
     }
 
     /// For answers: a `Retry-After` header of so many seconds.
@@ -162,19 +207,103 @@ impl Rule {
         Rule { retry_after: Some(seconds), ..self }
     }
 
+    /// For [`stale_read`]: so many writes behind, of whatever kind they were.
+    pub fn behind(self, writes: u64) -> Self {
+        Rule { behind: writes, ..self }
+    }
+
     pub(crate) fn matches(&self, seen: &Seen) -> bool {
-        let initial_events = || seen.parameter("sendInitialEvents").is_some();
         let page = || if seen.parameter("continue").is_some_and(|token| !token.is_empty()) { 2 } else { 1 };
         self.verb.is_none_or(|verb| verb == seen.verb)
             && self.plural.as_ref().is_none_or(|plural| *plural == seen.plural)
             && self.namespace.as_ref().is_none_or(|namespace| Some(namespace) == seen.namespace.as_ref())
+            && self.user.as_ref().is_none_or(|user| *user == seen.user)
             && self.page.is_none_or(|wanted| wanted.min(2) == page())
-            && (!matches!(self.action, Action::RefuseWatchList | Action::EndlessWatchList)
-                || initial_events())
+            && self.action.concerns(seen)
     }
 
-    /// Whether it works on running watches, and not on requests.
-    pub(crate) fn disturbs_streams(&self) -> bool {
-        matches!(self.action, Action::CutWatch | Action::StallWatch | Action::RawFrame(_))
+    /// Whether a matching request is one of those that chance picks; `number` counts them.
+    fn is_picked(&self, number: u64) -> bool {
+        self.chance.is_none_or(|Chance { percent, seed }| {
+            Dice::new(seed ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d)).below(100) < u64::from(percent)
+        })
+    }
+}
+
+impl Action {
+    /// Whether there is something in such a request that this could go wrong with.
+    fn concerns(&self, seen: &Seen) -> bool {
+        match self {
+            Action::RefuseWatchList | Action::EndlessWatchList => {
+                seen.parameter("sendInitialEvents").is_some()
+            }
+            Action::Gone | Action::Undecodable => matches!(seen.verb, Verb::List | Verb::Watch),
+            // A read without a version wants the newest, and gets it from any server.
+            Action::StaleRead => {
+                matches!(seen.verb, Verb::List | Verb::Get)
+                    && seen.parameter("resourceVersion").is_some_and(|version| !version.is_empty())
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether it works on the running watch that such a request began, and not on the request.
+    pub(crate) fn disturbs_stream(&self, seen: &Seen) -> bool {
+        match self {
+            Action::CutWatch
+            | Action::CutMidFrame
+            | Action::StallWatch
+            | Action::RawFrame(_)
+            | Action::DropFrame
+            | Action::DuplicateFrame => true,
+            Action::Gone | Action::Undecodable => seen.verb == Verb::Watch,
+            _ => false,
+        }
+    }
+}
+
+/// What it does and to whom, in short, for traces: `status 429 of list pods, 3 times`.
+impl fmt::Display for Rule {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.action {
+            Action::Answer(code, _) => write!(out, "status {code}")?,
+            Action::ErrorFrame(code) => write!(out, "error frame {code}")?,
+            Action::Delay(time) => write!(out, "delay {time:?}")?,
+            Action::Truncate(bytes) => write!(out, "truncate {bytes}")?,
+            Action::RawFrame(bytes) => write!(out, "raw frame of {} bytes", bytes.len())?,
+            action => write!(out, "{action:?}")?,
+        }
+        if self.end != End::Broken {
+            write!(out, " {:?}", self.end)?;
+        }
+        let whom = [self.verb.map(Verb::name), self.plural.as_deref(), self.namespace.as_deref()];
+        for (place, word) in whom.into_iter().flatten().enumerate() {
+            write!(out, "{} {word}", if place == 0 { " of" } else { "" })?;
+        }
+        if let Some(Chance { percent, .. }) = self.chance {
+            write!(out, ", {percent}%")?;
+        }
+        if self.after_frames > 0 {
+            write!(out, ", after {} frames", self.after_frames)?;
+        }
+        self.times.map_or(Ok(()), |times| write!(out, ", {times} times"))
+    }
+}
+
+/// A small generator (splitmix64): equal seeds give equal numbers.
+#[derive(Debug, Clone)]
+struct Dice(u64);
+
+impl Dice {
+    fn new(seed: u64) -> Self {
+        Dice(seed)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound.max(1)
     }
 }

@@ -1,12 +1,13 @@
 //! The rules in force, and how often each was met.
 //!
-//! A rule is taken at most `times` times: by requests when they come in, by watches when they first see it. Whoever waits for a
-//! rule to go is woken by its guard.
+//! Requests meet rules when they come in, one after the other by number; watches when they first see them. Meeting a rule is
+//! counted for `after` and `chance`; what `times` counts is the rule being carried out, so one that waits behind
+//! another for its frames takes nothing from those who come later. Whoever waits for a rule to go is woken by its guard.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::Rule;
 use crate::log::Seen;
@@ -24,6 +25,11 @@ impl Fault {
     pub fn hits(&self) -> u64 {
         self.active.hits.load(Ordering::SeqCst)
     }
+
+    /// How many open watches the rule has reached. Those that let frames pass first may not show it yet.
+    pub fn reached_watches(&self) -> u64 {
+        self.active.watches.load(Ordering::SeqCst)
+    }
 }
 
 impl Drop for Fault {
@@ -36,99 +42,107 @@ impl Drop for Fault {
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) rule: Rule,
+    /// Rises from rule to rule.
+    pub(crate) number: u64,
     matched: AtomicU64,
-    taken: AtomicU64,
     hits: AtomicU64,
+    watches: AtomicU64,
 }
 
 impl Active {
     /// Counts a matching request or watch; whether the rule is for it.
-    fn take(&self) -> bool {
-        if self.matched.fetch_add(1, Ordering::SeqCst) < self.rule.skip {
-            return false;
-        }
-        let times = self.rule.times.unwrap_or(u64::MAX);
-        self.taken
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |taken| (taken < times).then_some(taken + 1))
-            .is_ok()
+    fn meets(&self) -> bool {
+        let number = self.matched.fetch_add(1, Ordering::SeqCst);
+        number >= self.rule.skip && self.rule.is_picked(number)
     }
 
-    pub(crate) fn hit(&self) {
-        self.hits.fetch_add(1, Ordering::SeqCst);
+    /// Counts that the rule is carried out; `false` if that has been often enough.
+    pub(crate) fn take(&self) -> bool {
+        let times = self.rule.times.unwrap_or(u64::MAX);
+        self.hits
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |hits| (hits < times).then_some(hits + 1))
+            .is_ok()
     }
 }
 
 /// All rules in force, in the order in which they were set.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Registry {
     rules: Mutex<Vec<Arc<Active>>>,
-    revision: watch::Sender<u64>,
-}
-
-impl Default for Registry {
-    fn default() -> Self {
-        Registry { rules: Mutex::default(), revision: watch::Sender::new(0) }
-    }
+    set: AtomicU64,
+    revision: AtomicU64,
+    /// Rings when rules come and go. It wakes in the order in which they wait, so that a run can be repeated.
+    pub(crate) bell: Notify,
 }
 
 impl Registry {
     pub(crate) fn add(self: &Arc<Self>, rule: Rule) -> Fault {
         let active = Arc::new(Active {
             rule,
+            number: self.set.fetch_add(1, Ordering::SeqCst) + 1,
             matched: AtomicU64::new(0),
-            taken: AtomicU64::new(0),
             hits: AtomicU64::new(0),
+            watches: AtomicU64::new(0),
         });
         self.change(|rules| rules.push(active.clone()));
         Fault { active, registry: self.clone() }
     }
 
-    /// The rule that answers a request.
-    pub(crate) fn for_request(&self, seen: &Seen) -> Option<Arc<Active>> {
-        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut of_requests = rules.iter().filter(|active| !active.rule.disturbs_streams());
-        let found = of_requests.find(|active| active.rule.matches(seen) && active.take())?;
-        found.hit();
-        Some(found.clone())
+    /// The next rule for a request, behind the one with a number; it counts as carried out.
+    pub(crate) fn for_request(&self, seen: &Seen, behind: u64) -> Option<Arc<Active>> {
+        let rules = self.lock();
+        let mut later = rules.iter().filter(|active| {
+            active.number > behind && !active.rule.action.disturbs_stream(seen) && active.rule.matches(seen)
+        });
+        later.find(|active| active.meets() && active.take()).cloned()
     }
 
-    /// The rule that disturbs a watch, among those that the watch has not met. All that it meets go into `met`.
-    pub(crate) fn for_stream(&self, seen: &Seen, met: &mut Vec<Arc<Active>>) -> Option<Arc<Active>> {
-        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        met.retain(|old| rules.iter().any(|active| Arc::ptr_eq(active, old)));
-        for active in rules.iter().filter(|active| active.rule.disturbs_streams()) {
-            if !active.rule.matches(seen) || met.iter().any(|old| Arc::ptr_eq(old, active)) {
+    /// The rules that disturb a watch and that it has not met. All that it meets go into `met`.
+    pub(crate) fn for_stream(&self, seen: &Seen, met: &mut Vec<u64>) -> Vec<Arc<Active>> {
+        let rules = self.lock();
+        met.retain(|number| rules.iter().any(|active| active.number == *number));
+        let mut found = Vec::new();
+        for active in rules.iter() {
+            if !active.rule.action.disturbs_stream(seen) || met.contains(&active.number) {
                 continue;
             }
-            met.push(active.clone());
-            if active.take() {
-                return Some(active.clone());
+            met.push(active.number);
+            if active.rule.matches(seen) && active.meets() {
+                active.watches.fetch_add(1, Ordering::SeqCst);
+                found.push(active.clone());
             }
         }
-        None
+        found
     }
 
     pub(crate) fn is_in_force(&self, active: &Arc<Active>) -> bool {
-        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        rules.iter().any(|other| Arc::ptr_eq(other, active))
+        self.lock().iter().any(|other| Arc::ptr_eq(other, active))
     }
 
-    /// Says when rules come and go.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.revision.subscribe()
+    /// Changes with the rules.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision.load(Ordering::SeqCst)
     }
 
     /// Waits until a rule is taken away.
     pub(crate) async fn gone(&self, active: &Arc<Active>) {
-        let mut changes = self.changes();
-        while self.is_in_force(active) {
-            // The sender is part of `self`, so it cannot be gone.
-            let _ = changes.changed().await;
+        loop {
+            let mut news = std::pin::pin!(self.bell.notified());
+            news.as_mut().enable();
+            if !self.is_in_force(active) {
+                return;
+            }
+            news.await;
         }
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<Arc<Active>>)) {
-        change(&mut self.rules.lock().unwrap_or_else(PoisonError::into_inner));
-        self.revision.send_modify(|revision| *revision += 1);
+        change(&mut self.lock());
+        self.revision.fetch_add(1, Ordering::SeqCst);
+        self.bell.notify_waiters();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Active>>> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

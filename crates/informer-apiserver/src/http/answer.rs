@@ -22,6 +22,24 @@ pub struct AnswerBody(Kind);
 enum Kind {
     Once(Option<Bytes>),
     Stream(BoxStream<'static, Result<Bytes, BodyError>>),
+    /// Not even headers: the connection breaks.
+    Cut,
+}
+
+impl AnswerBody {
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        AnswerBody(Kind::Once(Some(bytes)))
+    }
+
+    pub(crate) fn chunks(stream: BoxStream<'static, Result<Bytes, BodyError>>) -> Self {
+        // A body may be polled after its end; a plain stream may not.
+        AnswerBody(Kind::Stream(stream.fuse().boxed()))
+    }
+
+    /// Whether there is no answer at all, not even headers.
+    pub(crate) fn is_cut(&self) -> bool {
+        matches!(self.0, Kind::Cut)
+    }
 }
 
 /// Why a body broke off. Only a fault or a restore does that.
@@ -33,11 +51,18 @@ pub struct BodyError;
 /// An answer on its way out.
 pub(crate) type Answer = Response<AnswerBody>;
 
+impl AnswerBody {
+    pub(crate) fn empty() -> Self {
+        AnswerBody(Kind::Once(None))
+    }
+}
+
 impl std::fmt::Debug for AnswerBody {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(match self.0 {
             Kind::Once(_) => "AnswerBody(once)",
             Kind::Stream(_) => "AnswerBody(stream)",
+            Kind::Cut => "AnswerBody(cut)",
         })
     }
 }
@@ -55,6 +80,7 @@ impl Body for AnswerBody {
             Kind::Stream(chunks) => {
                 chunks.poll_next_unpin(context).map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
             }
+            Kind::Cut => Poll::Ready(Some(Err(BodyError))),
         }
     }
 
@@ -65,7 +91,7 @@ impl Body for AnswerBody {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Once(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Kind::Stream(_) => SizeHint::default(),
+            Kind::Stream(_) | Kind::Cut => SizeHint::default(),
         }
     }
 }
@@ -74,6 +100,11 @@ impl Body for AnswerBody {
 pub(crate) fn json(code: u16, mut body: Vec<u8>) -> Answer {
     body.push(b'\n');
     build(code, "application/json", Kind::Once(Some(Bytes::from(body))))
+}
+
+/// A body of exactly these bytes.
+pub(crate) fn bytes(code: u16, content_type: &'static str, body: Bytes) -> Answer {
+    build(code, content_type, Kind::Once(Some(body)))
 }
 
 /// A JSON body of exactly these bytes.
@@ -88,7 +119,9 @@ pub(crate) fn text(code: u16, body: &'static str) -> Answer {
 
 /// The 404 outside of everything built in.
 pub(crate) fn page_not_found() -> Answer {
-    text(404, "404 page not found\n")
+    let mut answer = text(404, "404 page not found\n");
+    answer.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
+    answer
 }
 
 pub(crate) fn status(status: &Status) -> Answer {
@@ -100,12 +133,16 @@ pub(crate) fn status(status: &Status) -> Answer {
 }
 
 pub(crate) fn chunks(stream: BoxStream<'static, Result<Bytes, BodyError>>) -> Answer {
-    // A body may be polled after its end; a plain stream may not.
-    build(200, "application/json", Kind::Stream(stream.fuse().boxed()))
+    build(200, "application/json", AnswerBody::chunks(stream).0)
 }
 
-/// A page of a list.
-pub(crate) fn page(resource: &Resource, list: &ListHead, view: &View, page: &Page) -> Answer {
+/// No answer: the connection breaks before there are headers.
+pub(crate) fn cut() -> Answer {
+    Response::new(AnswerBody(Kind::Cut))
+}
+
+/// A page of a list, as JSON.
+pub(crate) fn page(resource: &Resource, list: &ListHead, view: &View, page: &Page) -> Vec<u8> {
     let (head, tail) = list.around(resource, page.items.is_empty());
     let length: usize = page.items.iter().map(|state| state.len() + 1).sum();
     let mut out = Vec::with_capacity(length + 256);
@@ -117,7 +154,7 @@ pub(crate) fn page(resource: &Resource, list: &ListHead, view: &View, page: &Pag
         state.write(view, state.version, &mut out);
     }
     out.extend_from_slice(&tail);
-    json(200, out)
+    out
 }
 
 /// A whole list, written while it is read.
@@ -152,6 +189,18 @@ pub(crate) struct ListHead {
 }
 
 impl ListHead {
+    /// The metadata of the list, as JSON.
+    pub(crate) fn metadata(&self) -> serde_json::Value {
+        let mut metadata = serde_json::json!({"resourceVersion": self.version.to_string()});
+        if let Some(next) = &self.next {
+            metadata["continue"] = serde_json::json!(next);
+        }
+        if let Some(remaining) = self.remaining {
+            metadata["remainingItemCount"] = serde_json::json!(remaining);
+        }
+        metadata
+    }
+
     /// What comes before and after the items. Lists of custom objects have their keys sorted.
     fn around(&self, resource: &Resource, empty: bool) -> (Vec<u8>, Vec<u8>) {
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
@@ -220,13 +269,12 @@ impl ListWriter {
 }
 
 /// How a list shows its items.
-pub(crate) fn item_view(resource: &Resource, metadata_only: bool, api_version: Option<String>) -> View {
-    let shape = match (metadata_only, resource.custom) {
+pub(crate) fn item_shape(resource: &Resource, metadata_only: bool) -> Shape {
+    match (metadata_only, resource.custom) {
         (true, _) => Shape::Metadata,
         (false, true) => Shape::Whole,
         (false, false) => Shape::Item,
-    };
-    View { shape, api_version }
+    }
 }
 
 fn build(code: u16, content_type: &'static str, kind: Kind) -> Answer {

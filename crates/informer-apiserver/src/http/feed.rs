@@ -9,29 +9,33 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
-use serde_json::{Value, json};
-use tokio::sync::{Notify, watch};
+use serde_json::json;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::accept::Encoding;
 use super::answer::{BodyError, CHUNK};
-use crate::faults::{Action, Active};
+use super::disturb::{Disturbances, Due};
+use super::frames::Frames;
+use crate::faults::End;
 use crate::log::Seen;
-use crate::model::{Cursor, Filter, Frame, Objects, Status, Step, View, states_after};
+use crate::model::{Cursor, Filter, Frame, Objects, Status, Step, states_after};
 use crate::shared::Shared;
 
 /// How often a bookmark says where a stream stands.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 
-/// How long before its end a stream says so once more, if there was news that it did not show.
-const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+/// How long before its end a stream says where it stands once more, if there was news that it did not show.
+const LAST_BOOKMARKS: [Duration; 2] = [Duration::from_millis(2_600), Duration::from_millis(1_400)];
+
+/// How soon after the initial events a stream says where it stands, if there was news that it did not show.
+const FIRST_BOOKMARK: Duration = Duration::from_secs(1);
 
 /// What a watch is about.
 pub(crate) struct Request {
     pub(crate) seen: Seen,
     pub(crate) filter: Filter,
-    pub(crate) view: View,
-    /// Kind and apiVersion of bookmarks.
-    pub(crate) bookmark_type: (String, String),
+    pub(crate) frames: Frames,
     pub(crate) bookmarks: bool,
     pub(crate) timeout: Duration,
     /// Never says that the initial events are over.
@@ -47,14 +51,17 @@ pub(crate) struct Feed {
     bell: Arc<Notify>,
     deadline: Instant,
     next_bookmark: Instant,
-    last_bookmark: Option<Instant>,
+    /// When it is said where the stream stands, if that was not seen, the latest first.
+    useful_bookmarks: Vec<Instant>,
     /// The version of the last frame.
     told: u64,
     /// The version up to which everything has been written.
     reached: u64,
-    rules: watch::Receiver<u64>,
-    met: Vec<Arc<Active>>,
-    disturbance: Option<Disturbance>,
+    /// The revision of the rules that it has met; none at first.
+    rules: Option<u64>,
+    disturbances: Disturbances,
+    /// How it ends, once what was written is out.
+    over: Option<End>,
     ended: bool,
 }
 
@@ -65,18 +72,16 @@ struct Initial {
     version: u64,
 }
 
-struct Disturbance {
-    active: Arc<Active>,
-    /// How many frames it still lets pass.
-    frames: usize,
-}
-
 /// What a feed does next.
 enum Next {
     Chunk(Vec<u8>),
+    /// What there was is not sent; there may be more.
+    Again,
     Wait,
     End,
     Break,
+    /// Nothing comes any more, and nobody says so.
+    Silence,
 }
 
 impl Feed {
@@ -90,21 +95,24 @@ impl Feed {
         shared.open_watches.fetch_add(1, Ordering::SeqCst);
         let now = Instant::now();
         let deadline = now + request.timeout;
-        let mut rules = shared.faults.changes();
-        rules.mark_changed();
+        let mut useful_bookmarks: Vec<Instant> =
+            LAST_BOOKMARKS.iter().filter_map(|before| deadline.checked_sub(*before)).collect();
+        useful_bookmarks.extend(initial.is_some().then_some(now + FIRST_BOOKMARK));
+        useful_bookmarks.retain(|at| *at > now);
+        useful_bookmarks.sort_unstable_by_key(|at| std::cmp::Reverse(*at));
         Feed {
             bell: shared.bell(cursor.id()),
-            rules,
+            rules: None,
             shared,
             cursor,
             initial: initial.map(|(objects, version)| Initial { objects, after: None, version }),
             deadline,
             next_bookmark: now + BOOKMARK_EVERY,
-            last_bookmark: deadline.checked_sub(LAST_BOOKMARK).filter(|at| *at > now),
+            useful_bookmarks,
             told: version,
             reached: version,
-            met: Vec::new(),
-            disturbance: None,
+            disturbances: Disturbances::default(),
+            over: None,
             ended: false,
             request,
         }
@@ -120,24 +128,26 @@ impl Feed {
 
     async fn next_chunk(&mut self) -> Option<Result<Bytes, BodyError>> {
         while !self.ended {
-            let bell = self.bell.clone();
-            let news = bell.notified();
-            tokio::pin!(news);
+            let (bell, shared) = (self.bell.clone(), self.shared.clone());
+            let (news, rules) = (bell.notified(), shared.faults.bell.notified());
+            tokio::pin!(news, rules);
             news.as_mut().enable();
+            rules.as_mut().enable();
             match self.next() {
                 Next::Chunk(chunk) => return Some(Ok(Bytes::from(chunk))),
+                Next::Again => {}
                 Next::End => self.close(),
+                Next::Silence => std::future::pending().await,
                 Next::Break => {
                     self.close();
                     return Some(Err(BodyError));
                 }
                 Next::Wait => {
-                    let stalled = self.is_stalled();
+                    let stalled = self.disturbances.stalls();
                     let wake = self.wake_at();
                     tokio::select! {
                         biased;
-                        // Still to be looked at, though it has been seen.
-                        _ = self.rules.changed() => self.rules.mark_changed(),
+                        () = rules => {}
                         () = news, if !stalled => {}
                         () = tokio::time::sleep_until(wake), if !stalled => {}
                     }
@@ -151,9 +161,6 @@ impl Feed {
         self.look_for_rules();
         if let Some(next) = self.disturb() {
             return next;
-        }
-        if self.is_stalled() {
-            return Next::Wait;
         }
         if Instant::now() >= self.deadline {
             return Next::End;
@@ -172,7 +179,11 @@ impl Feed {
         if out.is_empty() && self.initial.is_none() {
             self.write_due_bookmark(&mut out);
         }
-        if out.is_empty() { Next::Wait } else { Next::Chunk(out) }
+        if out.is_empty() {
+            return Next::Wait;
+        }
+        self.over = self.disturbances.change(&mut out);
+        if out.is_empty() { Next::Again } else { Next::Chunk(out) }
     }
 
     fn write_initial(&mut self, out: &mut Vec<u8>) {
@@ -187,7 +198,7 @@ impl Feed {
                 done = false;
                 break;
             }
-            write_frame(out, "ADDED", |out| state.write(&self.request.view, state.version, out));
+            self.request.frames.object(out, "ADDED", &state, state.version, self.shared.now());
             written += 1;
             last = Some(state);
         }
@@ -217,14 +228,14 @@ impl Feed {
                 Step::Frames(frames, more) => (frames, more),
                 Step::Expired(status) => {
                     self.close();
-                    write_error(out, &status);
+                    self.request.frames.error(out, &status);
                     return None;
                 }
                 Step::Ended => return Some(Next::End),
                 Step::Broken => return Some(Next::Break),
             };
             for Frame { kind, state, version } in &frames {
-                write_frame(out, kind.name(), |out| state.write(&self.request.view, *version, out));
+                self.request.frames.object(out, kind.name(), state, *version, self.shared.now());
                 self.told = *version;
             }
             self.passed(frames.len());
@@ -238,13 +249,11 @@ impl Feed {
         let now = Instant::now();
         let version = self.reached;
         let due = now >= self.next_bookmark;
-        let last = self.last_bookmark.is_some_and(|at| now >= at);
+        let last = self.useful_bookmarks.last().is_some_and(|at| now >= *at);
         if due {
             self.next_bookmark = now + BOOKMARK_EVERY;
         }
-        if last {
-            self.last_bookmark = None;
-        }
+        while self.useful_bookmarks.pop_if(|at| now >= *at).is_some() {}
         let useful = due || (last && version != self.told);
         if useful && self.request.bookmarks && !self.cursor.is_ahead_of(version) && self.allowed_frames() > 0
         {
@@ -253,18 +262,11 @@ impl Feed {
     }
 
     fn write_bookmark(&mut self, out: &mut Vec<u8>, version: u64, ends_initial: bool) {
-        let (kind, api_version) = &self.request.bookmark_type;
         let mut metadata = json!({"resourceVersion": version.to_string()});
         if ends_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let quoted = |text: &str| Value::from(text).to_string();
-        let object = format!(
-            r#"{{"kind":{},"apiVersion":{},"metadata":{metadata}}}"#,
-            quoted(kind),
-            quoted(api_version)
-        );
-        write_frame(out, "BOOKMARK", |out| out.extend_from_slice(object.as_bytes()));
+        self.request.frames.bookmark(out, &metadata, self.shared.now());
         self.told = version;
         self.passed(1);
     }
@@ -279,73 +281,51 @@ impl Feed {
 
     /// When to look again though nothing happened.
     fn wake_at(&self) -> Instant {
-        let last = self.last_bookmark.unwrap_or(self.deadline);
+        let last = self.useful_bookmarks.last().copied().unwrap_or(self.deadline);
         self.deadline.min(self.next_bookmark).min(last)
     }
 
-    /// Meets rules that came since it last looked, and lets go of one that went.
+    /// Meets rules that came since it last looked, and lets go of those that went.
     fn look_for_rules(&mut self) {
-        if !self.rules.has_changed().unwrap_or(false) {
-            return;
-        }
-        self.rules.mark_unchanged();
-        let faults = &self.shared.faults;
-        if self.disturbance.as_ref().is_some_and(|current| !faults.is_in_force(&current.active)) {
-            self.disturbance = None;
-        }
-        self.meet_next_rule();
-    }
-
-    fn meet_next_rule(&mut self) {
-        if self.disturbance.is_none()
-            && let Some(active) = self.shared.faults.for_stream(&self.request.seen, &mut self.met)
-        {
-            let frames = active.rule.frames;
-            self.disturbance = Some(Disturbance { active, frames });
+        let revision = self.shared.faults.revision();
+        if self.rules.replace(revision) != Some(revision) {
+            self.disturbances.look(&self.shared.faults, &self.request.seen);
         }
     }
 
-    /// Carries out a rule whose frames have passed.
+    /// Carries out the rules that are due before the next frame.
     fn disturb(&mut self) -> Option<Next> {
-        let due = self.disturbance.take_if(|current| current.frames == 0)?;
-        match &due.active.rule.action {
-            Action::RawFrame(bytes) => {
-                due.active.hit();
-                let bytes = bytes.to_vec();
-                self.meet_next_rule();
-                Some(Next::Chunk(bytes))
-            }
-            Action::StallWatch => {
-                // Counted once; afterwards it only waits.
-                due.active.hit();
-                self.disturbance = Some(Disturbance { frames: STALLED, ..due });
-                Some(Next::Wait)
-            }
-            _ => {
-                due.active.hit();
-                Some(if due.active.rule.cleanly { Next::End } else { Next::Break })
-            }
-        }
-    }
-
-    fn is_stalled(&self) -> bool {
-        self.disturbance.as_ref().is_some_and(|current| current.frames == STALLED)
+        let end = match self.over {
+            Some(end) => end,
+            None => match self.disturbances.due()? {
+                Due::Bytes(bytes) => return Some(Next::Chunk(bytes)),
+                Due::Stall => return Some(Next::Wait),
+                Due::Gone => {
+                    let mut out = Vec::new();
+                    self.request.frames.error(&mut out, &Status::watch_expired(self.told, self.reached));
+                    self.close();
+                    return Some(Next::Chunk(out));
+                }
+                Due::Over(end) => end,
+            },
+        };
+        self.over = Some(end);
+        Some(match end {
+            End::Broken => Next::Break,
+            End::Clean => Next::End,
+            End::Silent => Next::Silence,
+        })
     }
 
     /// How many frames may be written before a rule sets in.
     fn allowed_frames(&self) -> usize {
-        self.disturbance.as_ref().map_or(usize::MAX, |current| current.frames)
+        self.disturbances.allowed()
     }
 
     fn passed(&mut self, frames: usize) {
-        if let Some(current) = &mut self.disturbance {
-            current.frames = current.frames.saturating_sub(frames);
-        }
+        self.disturbances.passed(frames);
     }
 }
-
-/// Marks a stall that has begun.
-const STALLED: usize = usize::MAX;
 
 impl Drop for Feed {
     fn drop(&mut self) {
@@ -354,20 +334,11 @@ impl Drop for Feed {
 }
 
 /// A watch that brings one ERROR frame and ends.
-pub(crate) fn error_only(status: &Status) -> BoxStream<'static, Result<Bytes, BodyError>> {
+pub(crate) fn error_only(
+    status: &Status,
+    encoding: Encoding,
+) -> BoxStream<'static, Result<Bytes, BodyError>> {
     let mut out = Vec::new();
-    write_error(&mut out, status);
+    Frames::write_error(&mut out, encoding, status);
     stream::iter([Ok(Bytes::from(out))]).boxed()
-}
-
-fn write_error(out: &mut Vec<u8>, status: &Status) {
-    write_frame(out, "ERROR", |out| out.extend_from_slice(&status.to_json()));
-}
-
-fn write_frame(out: &mut Vec<u8>, kind: &str, object: impl FnOnce(&mut Vec<u8>)) {
-    out.extend_from_slice(br#"{"type":""#);
-    out.extend_from_slice(kind.as_bytes());
-    out.extend_from_slice(br#"","object":"#);
-    object(out);
-    out.extend_from_slice(b"}\n");
 }

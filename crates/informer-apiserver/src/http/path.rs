@@ -11,8 +11,14 @@ use crate::model::{GroupKind, Place, Registry};
 /// What a path leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// `/healthz` and its like.
-    Probe,
+    /// `/`.
+    Root,
+    /// `/healthz` and its like, or one check of it.
+    Probe(Probe, Option<String>),
+    /// `/metrics`.
+    Metrics,
+    /// `/openapi/…`.
+    OpenApi(Document),
     /// `/version`.
     Version,
     /// `/api`.
@@ -27,6 +33,25 @@ pub(crate) enum Route {
     Target(Target),
     /// Nothing we know.
     Unknown,
+}
+
+/// Ways to ask how the server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Probe {
+    Health,
+    Live,
+    Ready,
+}
+
+/// A description of the API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Document {
+    /// Everything in the older format.
+    Whole,
+    /// Which documents there are in the newer one.
+    Index,
+    /// One of them, by its name: `apis/apps/v1`.
+    Part(String),
 }
 
 /// A collection, an object, or a part of one.
@@ -47,6 +72,8 @@ pub(crate) struct Target {
 pub(crate) enum Missing {
     /// A `Status`: the group is built in.
     Json,
+    /// There is something, but not for this verb.
+    Verb,
     /// `404 page not found`.
     Plain,
 }
@@ -59,7 +86,14 @@ impl Route {
             parts.pop();
         }
         match parts.as_slice() {
-            ["healthz" | "readyz" | "livez"] => Route::Probe,
+            [] => Route::Root,
+            [probe @ ("healthz" | "readyz" | "livez"), check @ ..] => {
+                Route::Probe(Probe::named(probe), (!check.is_empty()).then(|| check.join("/")))
+            }
+            ["metrics"] => Route::Metrics,
+            ["openapi", "v2"] => Route::OpenApi(Document::Whole),
+            ["openapi", "v3"] => Route::OpenApi(Document::Index),
+            ["openapi", "v3", name @ ..] => Route::OpenApi(Document::Part(name.join("/"))),
             ["version"] => Route::Version,
             ["api"] => Route::CoreVersions,
             ["apis"] => Route::Groups,
@@ -69,6 +103,24 @@ impl Route {
             ["api", version, rest @ ..] => Target::parse("", version, rest),
             ["apis", group, version, rest @ ..] => Target::parse(group, version, rest),
             _ => Route::Unknown,
+        }
+    }
+}
+
+impl Probe {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Probe::Health => "healthz",
+            Probe::Live => "livez",
+            Probe::Ready => "readyz",
+        }
+    }
+
+    fn named(name: &str) -> Self {
+        match name {
+            "livez" => Probe::Live,
+            "readyz" => Probe::Ready,
+            _ => Probe::Health,
         }
     }
 }
@@ -88,7 +140,15 @@ impl Target {
             [plural] => (*plural, None, None),
             [plural, name] => (*plural, Some(*name), None),
             [plural, name, subresource] => (*plural, Some(*name), Some(*subresource)),
-            _ => return Route::Unknown,
+            // Nothing is that deep, and whoever asks in a built-in group is told so in JSON.
+            _ => {
+                return Route::Target(Target {
+                    group: group.to_owned(),
+                    version: version.to_owned(),
+                    plural: rest.join("/"),
+                    ..Target::default()
+                });
+            }
         };
         Route::Target(Target {
             group: group.to_owned(),
@@ -108,7 +168,7 @@ impl Target {
             (&Method::GET, true) => Verb::Get,
             (&Method::GET, false) if watch => Verb::Watch,
             (&Method::GET, false) => Verb::List,
-            (&Method::POST, false) => Verb::Create,
+            (&Method::POST, named) if named == self.subresource.is_some() => Verb::Create,
             (&Method::PUT, true) => Verb::Update,
             (&Method::PATCH, true) => Verb::Patch,
             (&Method::DELETE, true) => Verb::Delete,
@@ -118,25 +178,36 @@ impl Target {
         Some(verb)
     }
 
-    /// Finds what is served here.
-    pub(crate) fn resolve(&self, registry: &Registry) -> Result<Place, Missing> {
+    /// Finds what is served here for a verb.
+    pub(crate) fn resolve(&self, registry: &Registry, verb: Verb) -> Result<Place, Missing> {
         let missing = match registry.group(&self.group) {
             Some(GroupKind::BuiltIn) => Missing::Json,
             _ => Missing::Plain,
         };
         let place = registry.place(&self.group, &self.version, &self.plural).ok_or(missing)?;
-        let namespaced = registry.get(place.id).is_some_and(|resource| resource.namespaced);
-        let fits = match (namespaced, &self.namespace) {
+        let resource = registry.get(place.id).ok_or(missing)?;
+        let fits = match (resource.namespaced, &self.namespace) {
             (true, Some(_)) | (false, None) => true,
             (true, None) => self.name.is_none(),
             (false, Some(_)) => false,
         };
-        if fits { Ok(place) } else { Err(missing) }
+        if !fits {
+            return Err(missing);
+        }
+        // Custom resources say themselves what they have no part for.
+        if resource.custom {
+            return Ok(place);
+        }
+        let verbs = resource.verbs(place.version, self.subresource.as_deref()).ok_or(missing)?;
+        let everywhere = resource.namespaced && self.namespace.is_none();
+        let allowed = verbs.contains(&verb.name())
+            && !(everywhere && matches!(verb, Verb::Create | Verb::DeleteCollection));
+        if allowed { Ok(place) } else { Err(Missing::Verb) }
     }
 }
 
 /// Resolves `%xx`; what is malformed stays as it is.
-fn decode(part: &str) -> String {
+pub(crate) fn decode(part: &str) -> String {
     let bytes = part.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -185,9 +256,30 @@ mod tests {
             ("/api/", "CoreVersions"),
             ("/apis/apps/v1", r#"Resources("apps", "v1")"#),
             ("/nothing", "Unknown"),
-            ("/readyz", "Probe"),
+            ("/readyz", "Probe(Ready, None)"),
+            ("/livez/poststarthook/a", r#"Probe(Live, Some("poststarthook/a"))"#),
+            ("/", "Root"),
+            ("/openapi/v3", "OpenApi(Index)"),
+            ("/openapi/v3/apis/apps/v1", r#"OpenApi(Part("apis/apps/v1"))"#),
         ] {
             assert_eq!(shown(path), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn a_verb_has_its_places() {
+        let registry = Registry::builtin();
+        let check = |path: &str, verb: Verb, expected: Option<Missing>| {
+            let Route::Target(target) = Route::parse(path) else { panic!("{path}") };
+            assert_eq!(target.resolve(&registry, verb).err(), expected, "{path}");
+        };
+        check("/api/v1/configmaps", Verb::List, None);
+        check("/api/v1/configmaps", Verb::Create, Some(Missing::Verb));
+        check("/api/v1/configmaps", Verb::DeleteCollection, Some(Missing::Verb));
+        check("/api/v1/namespaces", Verb::DeleteCollection, Some(Missing::Verb));
+        check("/api/v1/namespaces/a/finalize", Verb::Get, Some(Missing::Verb));
+        check("/api/v1/namespaces/a/pods/b/eviction", Verb::Create, None);
+        check("/api/v1/namespaces/a/configmaps/b/status", Verb::Get, Some(Missing::Json));
+        check("/apis/nothing.example/v1/things", Verb::List, Some(Missing::Plain));
     }
 }

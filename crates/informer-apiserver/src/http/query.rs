@@ -2,7 +2,7 @@
 //!
 //! Of a repeated parameter the first counts, unknown ones are ignored. What is wrong is refused with the server's own words.
 
-use crate::model::{At, Cause, DeleteOptions, From, Policy, Status, Token};
+use crate::model::{At, Cause, From, Status, Token};
 
 /// The parameters of a request.
 #[derive(Debug, Clone, Default)]
@@ -43,12 +43,12 @@ impl Query {
         self.flag("watch").unwrap_or(false)
     }
 
-    pub(crate) fn list(&self) -> Result<ListOptions, Status> {
+    /// Whoever takes any version of what is cached gets it whole.
+    pub(crate) fn list(&self, cached: bool) -> Result<ListOptions, Status> {
         let limit = self.number("limit")?.unwrap_or(0);
         self.check_list()?;
         let (version, token) = (self.get("resourceVersion"), self.get("continue"));
-        // Whoever takes any version gets it whole.
-        let limit = if version == "0" { 0 } else { usize::try_from(limit).unwrap_or(0) };
+        let limit = if version == "0" && cached { 0 } else { usize::try_from(limit).unwrap_or(0) };
         if !token.is_empty() {
             let token = Token::decode(token).map_err(Status::bad_request)?;
             if !version.is_empty() && version != "0" {
@@ -104,16 +104,6 @@ impl Query {
         }
     }
 
-    /// Options of a deletion without a body.
-    pub(crate) fn delete(&self) -> Result<DeleteOptions, Status> {
-        let policy = policy(self.get("propagationPolicy"))?;
-        Ok(DeleteOptions { policy, ..DeleteOptions::default() })
-    }
-
-    pub(crate) fn is_dry_run(&self) -> bool {
-        self.find("dryRun").is_some()
-    }
-
     fn check_list(&self) -> Result<(), Status> {
         let (rule, version) = (self.get("resourceVersionMatch"), self.get("resourceVersion"));
         let mut causes = Vec::new();
@@ -160,62 +150,24 @@ impl Query {
         invalid(causes)
     }
 
-    fn find(&self, name: &str) -> Option<&str> {
+    /// All values of a parameter.
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+        self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect()
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     /// Any value but `false` and `0` is true.
-    fn flag(&self, name: &str) -> Option<bool> {
+    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
         self.find(name).map(|value| !matches!(value, "false" | "0"))
     }
 
-    fn number(&self, name: &str) -> Result<Option<i64>, Status> {
+    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, Status> {
         let Some(text) = self.find(name).filter(|text| !text.is_empty()) else { return Ok(None) };
         let syntax = || format!("strconv.ParseInt: parsing {text:?}: invalid syntax");
         text.parse().map(Some).map_err(|_| Status::bad_request(syntax()))
-    }
-}
-
-/// Options of a deletion, from its body.
-pub(crate) fn delete_options(body: &[u8]) -> Result<DeleteOptions, Status> {
-    let options: serde_json::Value = serde_json::from_slice(body).map_err(|_| {
-        Status::bad_request("couldn't get version/kind; json parse error: unexpected end of JSON input")
-    })?;
-    let text = |pointer: &str| options.pointer(pointer).and_then(serde_json::Value::as_str);
-    let kind = options.get("kind").and_then(serde_json::Value::as_str).unwrap_or("DeleteOptions");
-    if kind != "DeleteOptions" {
-        let scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
-        let version = text("/apiVersion").unwrap_or_default();
-        let message =
-            format!("no kind \"{kind}\" is registered for version \"{version}\" in scheme \"{scheme}\"");
-        return Err(Status::bad_request(message));
-    }
-    if options.get("dryRun").is_some_and(|dry| dry.as_array().is_some_and(|dry| !dry.is_empty())) {
-        return Err(dry_run_refused());
-    }
-    Ok(DeleteOptions {
-        uid: text("/preconditions/uid").map(str::to_owned),
-        version: text("/preconditions/resourceVersion").map(str::to_owned),
-        policy: policy(text("/propagationPolicy").unwrap_or_default())?,
-    })
-}
-
-/// Better than doing it for real.
-pub(crate) fn dry_run_refused() -> Status {
-    Status::bad_request("this server does not do dry runs")
-}
-
-fn policy(name: &str) -> Result<Policy, Status> {
-    match name {
-        "" | "Background" => Ok(Policy::Background),
-        "Foreground" => Ok(Policy::Foreground),
-        "Orphan" => Ok(Policy::Orphan),
-        _ => {
-            let supported = r#""Foreground", "Background", "Orphan", "nil""#;
-            let message = format!("Unsupported value: \"{name}\": supported values: {supported}");
-            let cause = Cause::new("FieldValueNotSupported", "propagationPolicy", message);
-            Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", vec![cause]))
-        }
     }
 }
 
@@ -251,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_list_knows_its_version() {
-        let at = |query: &str| Query::parse(query).list().map(|options| (options.at, options.reach));
+        let at = |query: &str| Query::parse(query).list(true).map(|options| (options.at, options.reach));
         assert_eq!(at("").unwrap(), (At::Newest, None));
         assert_eq!(at("resourceVersion=0&limit=3").unwrap(), (At::Newest, None));
         assert_eq!(at("resourceVersion=7").unwrap(), (At::Newest, Some(7)));

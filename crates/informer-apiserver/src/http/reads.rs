@@ -4,11 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Call;
-use super::accept::Form;
-use super::answer::{self, Answer, ListHead};
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use http::{HeaderValue, header};
+use serde_json::Value;
+
+use super::accept::{Carried, Encoding, Form};
+use super::answer::{self, Answer, BodyError, ListHead};
 use super::feed::{self, Feed};
+use super::frames::Frames;
+use super::present;
 use super::query::ListOptions;
-use crate::model::{Filter, From, Resource, Shape, Status, View};
+use super::table::{self, Include, Table};
+use crate::model::{At, Filter, From, Listing, Page, Resource, Shape, State, Status, View};
 
 /// The shortest and the additional time of a watch that asks for none, in seconds.
 const WATCH_TIMEOUT: (u64, u64) = (1_800, 1_800);
@@ -16,26 +24,46 @@ const WATCH_TIMEOUT: (u64, u64) = (1_800, 1_800);
 impl Call {
     pub(super) async fn get(&self) -> Result<Answer, Status> {
         self.check_subresource()?;
-        if let Some(version) = self.query.reach()? {
-            self.shared.reach(version).await?;
-        }
         let (resource, view) = self.resource_and_view()?;
-        let name = self.name();
-        let found = self.shared.model(|model| model.get(self.place, self.namespace(), name));
-        let found = found.ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
-        if self.form == Form::MetadataList {
-            let message = format!(
-                "you requested PartialObjectMetadataList, but the requested object is not a list ({})",
-                go_type(&resource, &resource.kind)
-            );
-            return Err(Status::new(406, "NotAcceptable", message));
+        if let Some(version) = self.query.reach()? {
+            self.shared.reach(version, resource.is_cached()).await?;
         }
-        Ok(answer::json(200, found.bytes(&view).to_vec()))
+        let name = self.name();
+        if self.target.subresource.as_deref() == Some("scale") {
+            return self.get_scale(&resource);
+        }
+        let found = match self.old_state() {
+            Some(listing) => {
+                listing.states(&Filter::namespace(self.namespace())).find(|state| state.name == name)
+            }
+            None => self.shared.model(|model| model.get(self.place, self.namespace(), name)),
+        };
+        let found = found.ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
+        self.object(200, &resource, &view, &found)
+    }
+
+    fn get_scale(&self, resource: &Resource) -> Result<Answer, Status> {
+        let (namespace, name) = self.key();
+        let scale = self.shared.model(|model| {
+            let found = model.get(self.place, namespace, name);
+            let found = found.ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
+            model.scale(self.place, &found)
+        })?;
+        self.scale(scale)
+    }
+
+    /// A scale in the form that was asked for.
+    pub(super) fn scale(&self, mut scale: Value) -> Result<Answer, Status> {
+        if let Carried::Table(meta) = self.form.carried {
+            let include = Include::parse(self.query.get("includeObject"))?;
+            scale = table::scale(scale, meta, include, self.shared.now());
+        }
+        Ok(self.other(200, scale.to_string().into_bytes()))
     }
 
     pub(super) async fn list(&self) -> Result<Answer, Status> {
         let resource = self.resource()?;
-        if self.form == Form::Metadata {
+        if let Carried::Metadata(_) = self.form.carried {
             let message = format!(
                 "you requested PartialObjectMetadata, but the requested object is a list ({})",
                 go_type(&resource, &resource.list_kind)
@@ -43,28 +71,108 @@ impl Call {
             return Err(Status::new(406, "NotAcceptable", message));
         }
         let filter = self.filter(&resource)?;
-        let ListOptions { at, reach, limit } = self.query.list()?;
+        let ListOptions { at, reach, limit } = self.query.list(resource.is_cached())?;
         if let Some(version) = reach {
-            self.shared.reach(version).await?;
+            self.shared.reach(version, resource.is_cached()).await?;
         }
+        let old = self.old_state().filter(|_| at == At::Newest).map(|old| At::Exact(old.version));
+        let at = old.unwrap_or(at);
         let listing = self.shared.model(|model| model.list(self.place, &filter.namespace, &at, limit > 0))?;
-        let metadata_only = self.form == Form::MetadataList;
-        let api_version = self.shared.model(|model| model.api_version_shown(self.place));
-        let view = answer::item_view(&resource, metadata_only, api_version);
-        let mut head = ListHead {
-            metadata_only,
-            api_version: resource.api_version(self.place.version),
-            version: listing.version,
-            next: None,
-            remaining: None,
-        };
-        if limit == 0 {
+        let mut head = self.list_head(&resource, listing.version);
+        let streamed =
+            limit == 0 && self.form == Form { carried: self.form.carried, ..Form::JSON } && !self.gzip;
+        if streamed && !matches!(self.form.carried, Carried::Table(_)) {
+            let view = self.item_view(&resource);
             return Ok(answer::list(&resource, &head, view, listing, filter));
         }
-        let page = listing.page(&filter, limit);
+        let page = listing.page(&filter, if limit == 0 { usize::MAX } else { limit });
         head.next = page.next.as_ref().map(crate::model::Token::encode);
         head.remaining = page.remaining;
-        Ok(answer::page(&resource, &head, &view, &page))
+        self.page(&resource, &head, &page)
+    }
+
+    /// What a reader is shown that may be shown an old state, if a fault has the server lag: nothing that is older than it asks for.
+    fn old_state(&self) -> Option<Listing> {
+        let asked = self.query.reach().ok()?.unwrap_or(0);
+        let behind = self.meddling.behind?;
+        let listed = self.shared.model(|model| {
+            let version = model.version().saturating_sub(behind).max(asked).max(1);
+            model.list(self.place, self.namespace(), &At::Exact(version), false)
+        });
+        listed.ok()
+    }
+
+    pub(super) fn list_head(&self, resource: &Resource, version: u64) -> ListHead {
+        ListHead {
+            metadata_only: matches!(self.form.carried, Carried::MetadataList(_)),
+            api_version: resource.api_version(self.place.version),
+            version,
+            next: None,
+            remaining: None,
+        }
+    }
+
+    fn item_view(&self, resource: &Resource) -> View {
+        let metadata_only = matches!(self.form.carried, Carried::MetadataList(_));
+        let shape = answer::item_shape(resource, metadata_only);
+        self.shared.model(|model| model.view(self.place, shape))
+    }
+
+    /// A list in the form that was asked for.
+    pub(super) fn page(
+        &self,
+        resource: &Arc<Resource>,
+        head: &ListHead,
+        page: &Page,
+    ) -> Result<Answer, Status> {
+        let json = match self.table(resource)? {
+            Some(table) => {
+                table.whole(&head.metadata(), &page.items, self.shared.now()).to_string().into_bytes()
+            }
+            None => answer::page(resource, head, &self.item_view(resource), page),
+        };
+        Ok(present::encode(self.form, self.gzip, 200, json))
+    }
+
+    /// One object in the form that was asked for.
+    pub(super) fn object(
+        &self,
+        code: u16,
+        resource: &Arc<Resource>,
+        view: &View,
+        state: &Arc<State>,
+    ) -> Result<Answer, Status> {
+        if let Carried::MetadataList(_) = self.form.carried {
+            let message = format!(
+                "you requested PartialObjectMetadataList, but the requested object is not a list ({})",
+                go_type(resource, &resource.kind)
+            );
+            return Err(Status::new(406, "NotAcceptable", message));
+        }
+        let json = match self.table(resource)? {
+            Some(table) => {
+                let metadata = serde_json::json!({"resourceVersion": state.version.to_string()});
+                table
+                    .whole(&metadata, std::slice::from_ref(state), self.shared.now())
+                    .to_string()
+                    .into_bytes()
+            }
+            None => state.bytes(view).to_vec(),
+        };
+        Ok(present::encode(self.form, self.gzip, code, json))
+    }
+
+    /// Something else than an object of the resource: a scale, a status.
+    pub(super) fn other(&self, code: u16, json: Vec<u8>) -> Answer {
+        present::encode(Form { carried: Carried::Whole, ..self.form }, false, code, json)
+    }
+
+    /// The table that was asked for, if one was.
+    pub(super) fn table(&self, resource: &Arc<Resource>) -> Result<Option<Table>, Status> {
+        let Carried::Table(meta) = self.form.carried else { return Ok(None) };
+        let include = Include::parse(self.query.get("includeObject"))?;
+        let view = self.shared.model(|model| model.view(self.place, Shape::Whole));
+        Ok(Some(Table { resource: resource.clone(), version: self.place.version, meta, include, view }))
     }
 
     pub(super) async fn watch(&self, endless: bool) -> Result<Answer, Status> {
@@ -72,21 +180,21 @@ impl Call {
         let filter = self.filter(&resource)?;
         let options = self.query.watch()?;
         if let Some(version) = options.reach
-            && let Err(status) = self.shared.reach(version).await
+            && let Err(status) = self.shared.reach(version, resource.is_cached()).await
         {
-            return Ok(answer::chunks(feed::error_only(&status)));
+            return Ok(self.streamed(feed::error_only(&status, self.form.encoding)));
         }
         let opened = self.shared.model(|model| model.open_watch(self.place, options.from));
         let opened = match opened {
             Ok(opened) => opened,
             Err(status) if status.code == 410 => {
-                return Ok(answer::chunks(feed::error_only(&status)));
+                return Ok(self.streamed(feed::error_only(&status, self.form.encoding)));
             }
             Err(status) => return Err(status),
         };
-        let bookmark_type = match view.shape {
-            Shape::Metadata => ("PartialObjectMetadata".to_owned(), "meta.k8s.io/v1".to_owned()),
-            _ => (resource.kind.clone(), resource.api_version(self.place.version)),
+        let frames = match self.table(&resource)? {
+            Some(table) => Frames::table(table),
+            None => Frames::plain(&resource, self.place.version, view, self.form.encoding),
         };
         let timeout = match options.timeout {
             Some(seconds) => u64::try_from(seconds).unwrap_or(0),
@@ -99,15 +207,24 @@ impl Call {
         let request = feed::Request {
             seen: self.seen.clone(),
             filter,
-            view,
-            bookmark_type,
+            frames,
             bookmarks: options.bookmarks,
             timeout: Duration::from_secs(timeout),
             endless,
         };
         let initial = opened.initial.map(|objects| (objects, opened.version));
         let feed = Feed::new(self.shared.clone(), request, opened.cursor, initial, told);
-        Ok(answer::chunks(feed.stream()))
+        Ok(self.streamed(feed.stream()))
+    }
+
+    /// The answer to a watch.
+    fn streamed(&self, frames: BoxStream<'static, Result<Bytes, BodyError>>) -> Answer {
+        let mut answer = answer::chunks(frames);
+        if self.form.encoding == Encoding::Protobuf {
+            let stream = HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
+            answer.headers_mut().insert(header::CONTENT_TYPE, stream);
+        }
+        answer
     }
 
     pub(super) fn resource(&self) -> Result<Arc<Resource>, Status> {
@@ -118,9 +235,9 @@ impl Call {
     /// How one object, or a frame, is shown.
     pub(super) fn resource_and_view(&self) -> Result<(Arc<Resource>, View), Status> {
         let resource = self.resource()?;
-        let api_version = self.shared.model(|model| model.api_version_shown(self.place));
-        let shape = if self.form == Form::Json { Shape::Whole } else { Shape::Metadata };
-        Ok((resource, View { shape, api_version }))
+        let metadata_only = matches!(self.form.carried, Carried::Metadata(_) | Carried::MetadataList(_));
+        let shape = if metadata_only { Shape::Metadata } else { Shape::Whole };
+        Ok((resource, self.shared.model(|model| model.view(self.place, shape))))
     }
 
     pub(super) fn namespace(&self) -> &str {
@@ -137,15 +254,19 @@ impl Call {
         match self.target.subresource.as_deref() {
             None => Ok(()),
             Some("status") if resource.has_status(self.place.version) => Ok(()),
-            Some("status") if resource.custom => {
+            Some("scale") if resource.has_scale(self.place.version) => Ok(()),
+            Some("status" | "scale") if resource.custom => {
                 Err(Status::not_found(&resource.group, &resource.plural, self.name()))
             }
+            Some("binding" | "eviction") if resource.is("", "pods") => Err(Status::method_not_allowed()),
+            Some("ephemeralcontainers" | "resize") if resource.is("", "pods") => Ok(()),
+            Some("approval") if resource.is("certificates.k8s.io", "certificatesigningrequests") => Ok(()),
             Some("finalize") if resource.is("", "namespaces") => Err(Status::method_not_allowed()),
             Some(_) => Err(Status::no_such_resource()),
         }
     }
 
-    fn filter(&self, resource: &Resource) -> Result<Filter, Status> {
+    pub(super) fn filter(&self, resource: &Resource) -> Result<Filter, Status> {
         let (labels, fields) = (self.query.get("labelSelector"), self.query.get("fieldSelector"));
         // The old form of a watch on one object.
         let of_name = self.target.name.as_ref().map(|name| format!("metadata.name={name}"));

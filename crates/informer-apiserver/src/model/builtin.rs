@@ -1,39 +1,12 @@
-//! What is particular about built-in kinds: status, generation, selectable fields, and a few habits.
+//! What is built in: the resources of `informer-schema`, and what is particular about them: generation, selectable fields,
+//! and a few habits.
 //!
-//! The list of kinds comes from `informer-schema`; a kind that no table here names is an ordinary one: no status,
-//! no generation, selectable by name and namespace. Rows are what a kube-apiserver 1.36 was seen to do.
+//! A kind that no table here names is an ordinary one: no generation, selectable by name and namespace. Rows are
+//! what a kube-apiserver 1.36 was seen to do.
 
-use super::kinds::Field;
+use informer_schema::{GROUPS, RESOURCES};
 
-/// Kinds with a status subresource, as `group/plural`.
-const WITH_STATUS: &[&str] = &[
-    "/namespaces",
-    "/nodes",
-    "/persistentvolumeclaims",
-    "/persistentvolumes",
-    "/pods",
-    "/replicationcontrollers",
-    "/resourcequotas",
-    "/services",
-    "admissionregistration.k8s.io/validatingadmissionpolicies",
-    "apiextensions.k8s.io/customresourcedefinitions",
-    "apiregistration.k8s.io/apiservices",
-    "apps/daemonsets",
-    "apps/deployments",
-    "apps/replicasets",
-    "apps/statefulsets",
-    "autoscaling/horizontalpodautoscalers",
-    "batch/cronjobs",
-    "batch/jobs",
-    "certificates.k8s.io/certificatesigningrequests",
-    "flowcontrol.apiserver.k8s.io/flowschemas",
-    "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations",
-    "networking.k8s.io/ingresses",
-    "networking.k8s.io/servicecidrs",
-    "policy/poddisruptionbudgets",
-    "resource.k8s.io/resourceclaims",
-    "storage.k8s.io/volumeattachments",
-];
+use super::kinds::{Field, Resource, Subresource, Version, priority};
 
 /// Kinds whose status is taken from the body of a create: a kubelet registers its node with one.
 const STATUS_AT_CREATE: &[&str] = &["/nodes"];
@@ -87,12 +60,15 @@ const PUT_CREATES: &[&str] = &["/endpoints", "/services", "coordination.k8s.io/l
 /// Selectable fields: the name in a selector, where the value is, and what counts when it is not there.
 const PODS: &[(&str, &str, &str)] = &[
     ("spec.nodeName", "spec.nodeName", ""),
+    ("spec.host", "spec.nodeName", ""),
     ("spec.restartPolicy", "spec.restartPolicy", "Always"),
     ("spec.schedulerName", "spec.schedulerName", "default-scheduler"),
     ("spec.serviceAccountName", "spec.serviceAccountName", ""),
     ("spec.hostNetwork", "spec.hostNetwork", "false"),
     ("status.phase", "status.phase", "Pending"),
     ("status.podIP", "status.podIP", ""),
+    // Known as a name, but never with a value.
+    ("status.podIPs", "", ""),
     ("status.nominatedNodeName", "status.nominatedNodeName", ""),
 ];
 
@@ -106,7 +82,7 @@ const EVENTS: &[(&str, &str, &str)] = &[
     ("involvedObject.fieldPath", "involvedObject.fieldPath", ""),
     ("reason", "reason", ""),
     ("reportingComponent", "reportingComponent", ""),
-    ("source", "source.component", ""),
+    ("source", "source.component|reportingComponent", ""),
     ("type", "type", ""),
 ];
 
@@ -115,21 +91,54 @@ const EVENTS_NEW: &[(&str, &str, &str)] = &[
     ("regarding.namespace", "regarding.namespace", ""),
     ("regarding.name", "regarding.name", ""),
     ("regarding.uid", "regarding.uid", ""),
+    ("regarding.apiVersion", "regarding.apiVersion", ""),
+    ("regarding.resourceVersion", "regarding.resourceVersion", ""),
+    ("regarding.fieldPath", "regarding.fieldPath", ""),
     ("reason", "reason", ""),
     ("reportingController", "reportingController", ""),
+    // In the order of the core group's, since their values are read there; it has one that this group has not.
+    ("", "", ""),
     ("type", "type", ""),
 ];
 
-pub(super) fn has_status(group: &str, plural: &str) -> bool {
-    is_in(WITH_STATUS, group, plural)
+/// The resources, each under the versions that are on: all of them, or those that are by default.
+pub(super) fn resources(all: bool) -> Vec<Resource> {
+    let mut resources: Vec<Resource> = Vec::new();
+    for row in RESOURCES.iter().filter(|row| all || is_stable(row.version)) {
+        let version = version(row);
+        // Rows are sorted by version before plural, so that those of one resource are apart.
+        let known = resources.iter_mut().find(|known| known.group == row.group && known.plural == row.plural);
+        if let Some(known) = known {
+            known.versions.push(version);
+            known.versions.sort_by_key(|version| std::cmp::Reverse(priority(&version.name)));
+            continue;
+        }
+        resources.push(Resource {
+            group: row.group.to_owned(),
+            kind: row.kind.to_owned(),
+            list_kind: format!("{}List", row.kind),
+            plural: row.plural.to_owned(),
+            singular: row.singular.to_owned(),
+            short_names: owned(row.short_names),
+            categories: owned(row.categories),
+            namespaced: row.namespaced,
+            custom: false,
+            generation: is_in(WITH_GENERATION, row.group, row.plural),
+            fields: fields(row.group, row.plural),
+            versions: vec![version],
+        });
+    }
+    resources
+}
+
+/// Where a group stands among all: built-in ones as the server prefers them, then the others by name.
+pub(super) fn group_place(group: &str) -> (usize, String) {
+    let place = GROUPS.iter().position(|known| known.name == group).unwrap_or(GROUPS.len());
+    (place, group.to_owned())
 }
 
 pub(super) fn takes_status_at_create(group: &str, plural: &str) -> bool {
     is_in(STATUS_AT_CREATE, group, plural)
-}
-
-pub(super) fn has_generation(group: &str, plural: &str) -> bool {
-    is_in(WITH_GENERATION, group, plural)
 }
 
 pub(super) fn delete_shows_object(group: &str, plural: &str) -> bool {
@@ -140,25 +149,86 @@ pub(super) fn put_creates(group: &str, plural: &str) -> bool {
     is_in(PUT_CREATES, group, plural)
 }
 
+/// What is said about a field that no list can select on.
+pub(super) fn unknown_field(group: &str, plural: &str, name: &str) -> String {
+    match (group, plural) {
+        ("batch", "jobs") => format!("field label \"{name}\" not supported for Job"),
+        ("resource.k8s.io", "resourceslices") => {
+            format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {name}")
+        }
+        _ if rows(group, plural).is_empty() => {
+            format!(r#""{name}" is not a known field selector: only "metadata.name", "metadata.namespace""#)
+        }
+        _ => format!("field label not supported: {name}"),
+    }
+}
+
 /// The fields, besides name and namespace, that a list can select on.
-pub(super) fn fields(group: &str, plural: &str) -> Vec<Field> {
-    let rows: &[(&str, &str, &str)] = match (group, plural) {
+fn fields(group: &str, plural: &str) -> Vec<Field> {
+    rows(group, plural).iter().map(|(name, path, default)| Field::new(name, path, default)).collect()
+}
+
+/// Name, paths and default.
+type Row = (&'static str, &'static str, &'static str);
+
+fn rows(group: &str, plural: &str) -> &'static [Row] {
+    match (group, plural) {
         ("", "pods") => PODS,
         ("", "events") => EVENTS,
         ("events.k8s.io", "events") => EVENTS_NEW,
         ("", "secrets") => &[("type", "type", "Opaque")],
+        ("", "services") => {
+            &[("spec.clusterIP", "spec.clusterIP", ""), ("spec.type", "spec.type", "ClusterIP")]
+        }
         ("", "nodes") => &[("spec.unschedulable", "spec.unschedulable", "false")],
         ("", "namespaces") => &[("status.phase", "status.phase", "")],
-        ("", "replicationcontrollers") | ("apps", "replicasets") => {
-            &[("status.replicas", "status.replicas", "0")]
-        }
+        ("", "replicationcontrollers") => &[("status.replicas", "status.replicas", "0")],
         ("batch", "jobs") => &[("status.successful", "status.succeeded", "0")],
-        ("certificates.k8s.io", "certificatesigningrequests") => {
+        ("certificates.k8s.io", "certificatesigningrequests" | "clustertrustbundles") => {
             &[("spec.signerName", "spec.signerName", "")]
         }
+        ("certificates.k8s.io", "podcertificaterequests") => &[
+            ("spec.signerName", "spec.signerName", ""),
+            ("spec.podName", "spec.podName", ""),
+            ("spec.nodeName", "spec.nodeName", ""),
+        ],
+        ("resource.k8s.io", "resourceslices") => {
+            &[("spec.nodeName", "spec.nodeName", ""), ("spec.driver", "spec.driver", "")]
+        }
         _ => &[],
+    }
+}
+
+fn version(row: &informer_schema::Resource) -> Version {
+    let part = |part: &informer_schema::Subresource| {
+        let own = (part.group, part.version) == (row.group, row.version);
+        Subresource {
+            name: part.name,
+            group: if own { "" } else { part.group },
+            version: if own { "" } else { part.version },
+            kind: part.kind.to_owned(),
+            verbs: part.verbs,
+            type_id: part.of,
+        }
     };
-    rows.iter().map(|(name, path, default)| Field::new(name, path, default)).collect()
+    Version {
+        custom: None,
+        name: row.version.to_owned(),
+        status: row.subresources.iter().any(|part| part.name == "status"),
+        type_id: row.of,
+        verbs: row.verbs,
+        subresources: row.subresources.iter().map(part).collect(),
+        storage_hash: row.storage_hash.to_owned(),
+    }
+}
+
+/// Versions that are not stable are off by default.
+fn is_stable(version: &str) -> bool {
+    !version.contains("alpha") && !version.contains("beta")
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 fn is_in(table: &[&str], group: &str, plural: &str) -> bool {

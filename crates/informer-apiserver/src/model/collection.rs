@@ -26,6 +26,10 @@ pub(crate) struct Collection {
     /// The sequence number of the first change in `history`.
     first: u64,
     floor: u64,
+    /// What the cache reaches back to: watches begin at it or later. At least `floor`.
+    watch_floor: u64,
+    /// What storage reaches back to. Lists of old versions are served by whoever of the two still can.
+    storage_floor: u64,
     limit: usize,
     /// States of lists that are being paged through, so that each page need not undo history.
     pins: VecDeque<(u64, Objects)>,
@@ -54,6 +58,8 @@ impl Collection {
             history: VecDeque::new(),
             first: 0,
             floor,
+            watch_floor: floor,
+            storage_floor: floor,
             limit,
             pins: VecDeque::new(),
             term: 0,
@@ -67,9 +73,9 @@ impl Collection {
         &self.live
     }
 
-    /// The oldest version that can be listed or watched from.
-    pub(crate) fn floor(&self) -> u64 {
-        self.floor
+    /// The oldest version that can be watched from.
+    pub(crate) fn watch_floor(&self) -> u64 {
+        self.watch_floor
     }
 
     pub(crate) fn put(&mut self, before: Option<Arc<State>>, after: Arc<State>) {
@@ -84,7 +90,7 @@ impl Collection {
 
     /// What was there at a version; none if that is forgotten. Versions that are not reached yet mean now.
     pub(crate) fn at(&self, version: u64) -> Option<Objects> {
-        if version < self.floor {
+        if version < self.floor.max(self.watch_floor.min(self.storage_floor)) {
             return None;
         }
         if self.history.back().is_none_or(|last| last.version <= version) {
@@ -131,6 +137,18 @@ impl Collection {
         self.history.clear();
         self.pins.clear();
         self.floor = self.floor.max(version);
+        self.watch_floor = self.watch_floor.max(version);
+        self.storage_floor = self.storage_floor.max(version);
+    }
+
+    /// Storage forgets everything before a version; the cache does not.
+    pub(crate) fn compact_storage(&mut self, version: u64) {
+        self.storage_floor = self.storage_floor.max(version);
+    }
+
+    /// The cache forgets everything before a version; storage does not.
+    pub(crate) fn expire_watches(&mut self, version: u64) {
+        self.watch_floor = self.watch_floor.max(version);
     }
 
     /// Ends the watches that are open, after what has happened so far.
@@ -192,6 +210,7 @@ impl Collection {
             && let Some(dropped) = self.history.pop_front()
         {
             self.floor = dropped.version;
+            self.watch_floor = self.watch_floor.max(self.floor);
             self.first += 1;
         }
     }
@@ -201,6 +220,7 @@ impl Collection {
         let versions: Vec<u64> = self.history.iter().map(|change| change.version).collect();
         assert!(versions.is_sorted_by(|a, b| a < b), "versions rise: {versions:?}");
         assert!(versions.first().is_none_or(|first| *first > self.floor), "history begins after the floor");
+        assert!(self.watch_floor >= self.floor, "watches need their changes");
         let mut replayed = self.at(self.floor).unwrap_or_default();
         for change in &self.history {
             match (&change.before, &change.after) {

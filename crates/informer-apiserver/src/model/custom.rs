@@ -1,98 +1,44 @@
-//! Definitions of custom resources: what they say, and how they are accepted.
+//! Definitions of custom resources as resources of the server.
 //!
-//! A definition is served as soon as it is stored, so its status says so from the beginning. Schemas are not looked
-//! at yet: objects are kept as they come.
+//! What a definition may say, and what it makes of objects, is decided in the room of definitions. When it is served is not known
+//! here.
 
-use jiff::Timestamp;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use informer_schema::Type;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
-use super::kinds::{Field, Resource, Version, priority};
-use super::status::{Cause, Status};
+use super::kinds::{Field, Resource, Subresource, Version, priority};
+use crate::definition;
 
-/// The finalizer that keeps a definition until its objects are gone.
-pub(super) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
-
-/// Fills in the names that may be left out.
-pub(super) fn complete(definition: &mut Value) {
-    let Some(names) = definition.pointer_mut("/spec/names").and_then(Value::as_object_mut) else { return };
-    let Some(kind) = names.get("kind").and_then(Value::as_str).map(str::to_owned) else { return };
-    names.entry("listKind").or_insert_with(|| json!(format!("{kind}List")));
-    names.entry("singular").or_insert_with(|| json!(kind.to_lowercase()));
-}
-
-/// Writes the status of a definition that is served.
-pub(super) fn accept(now: Timestamp, definition: &mut Value) {
-    complete(definition);
-    let time = super::write::time(now);
-    let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "lastTransitionTime": time, "reason": reason, "message": message});
-    let stored: Vec<&Value> = versions(definition)
-        .filter(|version| version["storage"] == json!(true))
-        .map(|version| &version["name"])
-        .collect();
-    let status = json!({
-        "conditions": [
-            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-            condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-        ],
-        "acceptedNames": definition["spec"]["names"],
-        "storedVersions": stored,
-    });
-    definition["status"] = status;
-}
-
-/// Refuses what could not be served.
-pub(super) fn check(definition: &Value) -> Result<(), Status> {
-    let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let name = text("/metadata/name");
-    let mut causes = Vec::new();
-    for (pointer, field) in [
-        ("/spec/group", "spec.group"),
-        ("/spec/names/plural", "spec.names.plural"),
-        ("/spec/names/kind", "spec.names.kind"),
-        ("/spec/scope", "spec.scope"),
-    ] {
-        if text(pointer).is_empty() {
-            causes.push(Cause::new("FieldValueRequired", field, "Required value"));
-        }
-    }
-    if versions(definition).next().is_none() {
-        causes.push(Cause::new("FieldValueRequired", "spec.versions", "Required value"));
-    }
-    if causes.is_empty() && name != format!("{}.{}", text("/spec/names/plural"), text("/spec/group")) {
-        let message = format!("Invalid value: \"{name}\": must be spec.names.plural+\".\"+spec.group");
-        causes.push(Cause::new("FieldValueInvalid", "metadata.name", message));
-    }
-    if causes.is_empty() {
-        return Ok(());
-    }
-    Err(Status::invalid("apiextensions.k8s.io", "CustomResourceDefinition", name, causes))
-}
-
-/// Refuses to turn a definition into another one: its objects are stored already.
-pub(super) fn check_update(old: &Value, new: &Value) -> Result<(), Status> {
-    let mut causes = Vec::new();
-    for (pointer, field) in [("/spec/group", "spec.group"), ("/spec/scope", "spec.scope")] {
-        let (old, new) = (old.pointer(pointer), new.pointer(pointer));
-        if let Some(new) = new.filter(|new| Some(*new) != old) {
-            let message = format!("Invalid value: {new}: field is immutable");
-            causes.push(Cause::new("FieldValueInvalid", field, message));
-        }
-    }
-    if causes.is_empty() {
-        return Ok(());
-    }
-    let name = new.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    Err(Status::invalid("apiextensions.k8s.io", "CustomResourceDefinition", name, causes))
-}
+/// What can be done with custom objects, in the order in which discovery has it.
+const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
 /// The resource that a definition describes; none if it serves no version.
 pub(super) fn resource(definition: &Value) -> Option<Resource> {
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let kind = text("/spec/names/kind")?;
+    let group = text("/spec/group")?;
+    let stored = versions(definition).find(|version| version["storage"] == json!(true));
+    let stored = stored.and_then(|version| version["name"].as_str()).unwrap_or_default();
+    let storage_hash = storage_hash(&group, stored, &kind);
     let mut served: Vec<Version> = versions(definition)
         .filter(|version| version["served"] == json!(true))
         .filter_map(|version| {
-            let status = version.pointer("/subresources/status").is_some_and(|status| !status.is_null());
-            Some(Version { name: version["name"].as_str()?.to_owned(), status })
+            let subresources = subresources(version, &kind);
+            let read = definition::Version::read(definition, version);
+            Some(Version {
+                name: version["name"].as_str()?.to_owned(),
+                status: read.status,
+                type_id: None,
+                verbs: VERBS,
+                subresources,
+                storage_hash: storage_hash.clone(),
+                custom: Some(Arc::new(read)),
+            })
         })
         .collect();
     served.sort_by_key(|version| std::cmp::Reverse(priority(&version.name)));
@@ -107,14 +53,17 @@ pub(super) fn resource(definition: &Value) -> Option<Resource> {
             fields.push(field);
         }
     }
-    let kind = text("/spec/names/kind")?;
-    let short_names = definition.pointer("/spec/names/shortNames").and_then(Value::as_array);
+    let names = |pointer: &str| {
+        let names = definition.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+        names.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+    };
     Some(Resource {
-        group: text("/spec/group")?,
+        group,
         list_kind: text("/spec/names/listKind").unwrap_or_else(|| format!("{kind}List")),
         plural: text("/spec/names/plural")?,
         singular: text("/spec/names/singular").unwrap_or_else(|| kind.to_lowercase()),
-        short_names: short_names.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
+        short_names: names("/spec/names/shortNames"),
+        categories: names("/spec/names/categories"),
         kind,
         namespaced: text("/spec/scope")? == "Namespaced",
         custom: true,
@@ -122,6 +71,29 @@ pub(super) fn resource(definition: &Value) -> Option<Resource> {
         fields,
         versions: served,
     })
+}
+
+/// The parts of objects that a version has paths for.
+fn subresources(version: &Value, kind: &str) -> Vec<Subresource> {
+    let has = |name: &str| version["subresources"].get(name).is_some_and(|part| !part.is_null());
+    let verbs = &["get", "patch", "update"];
+    let status =
+        Subresource { name: "status", group: "", version: "", kind: kind.to_owned(), verbs, type_id: None };
+    let scale = Subresource {
+        name: "scale",
+        group: "autoscaling",
+        version: "v1",
+        kind: "Scale".to_owned(),
+        verbs,
+        type_id: Type::named("io.k8s.api.autoscaling.v1.Scale"),
+    };
+    [status, scale].into_iter().filter(|part| has(part.name)).collect()
+}
+
+/// The name that discovery has for what a kind is stored as.
+fn storage_hash(group: &str, version: &str, kind: &str) -> String {
+    let hash = Sha256::digest(format!("{group}/{version}/{kind}"));
+    STANDARD.encode(&hash[..8])
 }
 
 fn versions(definition: &Value) -> impl Iterator<Item = &Value> {

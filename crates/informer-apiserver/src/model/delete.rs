@@ -1,6 +1,6 @@
 //! Deleting objects: at once, or marked and left for whoever holds a finalizer.
 //!
-//! There is no kubelet and no garbage collector here: a pod with nothing to hold it is gone at once, and dependents stay. A
+//! There is no kubelet and no garbage collector here: a pod on a node stays until its grace is taken away, and dependents stay. A
 //! definition takes its objects with it, and goes when the last of them is gone.
 
 use std::sync::Arc;
@@ -8,8 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::custom::CLEANUP;
-use super::kinds::{DEFINITIONS, Place, Resource, ResourceId};
+use super::kinds::{Place, Resource, ResourceId};
 use super::state::State;
 use super::status::Status;
 use super::{Model, habits, status};
@@ -19,13 +18,15 @@ use super::{Model, habits, status};
 pub(crate) struct DeleteOptions {
     pub(crate) uid: Option<String>,
     pub(crate) version: Option<String>,
-    pub(crate) policy: Policy,
+    pub(crate) policy: Option<Policy>,
+    /// How long whoever runs the object may take, in seconds.
+    pub(crate) grace: Option<i64>,
+    pub(crate) dry_run: bool,
 }
 
 /// What happens to dependents. Nobody here collects them, so it only shows in finalizers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Policy {
-    #[default]
     Background,
     Foreground,
     Orphan,
@@ -50,105 +51,103 @@ impl Model {
         options: &DeleteOptions,
     ) -> Result<Deleted, Status> {
         let resource = self.resource(place.id)?;
+        let home = self.home(place);
         let before = self
             .get(place, namespace, name)
             .ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
         check(&resource, &before, options)?;
-        if before.terminating {
+        let resource = self.resource(home)?;
+        let mut object = before.decode();
+        let pods = resource.is("", "pods");
+        let mut grace = Grace::None;
+        if pods {
+            grace = graceful(now, &mut object, options.grace);
+        }
+        if grace == Grace::Pending || (before.terminating && !pods) {
             return Ok(Deleted::Shown(before));
         }
-        let mut object = before.decode();
-        add_policy_finalizer(&mut object, options.policy);
-        let kept = has_finalizers(&object);
+        if !before.terminating {
+            add_policy_finalizer(&mut object, options.policy);
+        }
         if resource.is("", "namespaces") {
             mark(&mut object, now, None);
             habits::terminate_namespace(&mut object);
-            return Ok(Deleted::Shown(self.store(place.id, &resource, Some(before), &object)));
+            return Ok(Deleted::Shown(self.keep(home, &resource, before, &object, options)));
         }
         if resource.is_definition() {
-            return Ok(Deleted::Shown(self.delete_definition(now, (place.id, &resource), before, object)));
+            if options.dry_run {
+                return Ok(Deleted::Shown(before));
+            }
+            return Ok(Deleted::Shown(self.delete_definition(now, place, before, object)?));
         }
-        if kept {
+        let kept = has_finalizers(&object);
+        if kept && grace == Grace::None && !before.terminating {
             mark(&mut object, now, Some(0));
-            return Ok(Deleted::Shown(self.store(place.id, &resource, Some(before), &object)));
         }
-        if resource.is("", "pods") {
-            mark(&mut object, now, Some(0));
-            let marked = self.store(place.id, &resource, Some(before), &object);
-            self.remove(place.id, marked);
-            return Ok(Deleted::Shown(Arc::new(State::encode(&resource, self.version, &object))));
+        if !kept && grace == Grace::None {
+            return Ok(self.delete_now(home, &resource, &before, &object, options));
         }
-        self.remove(place.id, before.clone());
-        self.sweep(place.id);
-        Ok(if resource.delete_shows_object() {
-            Deleted::Shown(Arc::new(State::encode(&resource, self.version, &object)))
+        let marked = self.keep(home, &resource, before, &object, options);
+        if kept || matches!(grace, Grace::Set(seconds) if seconds > 0) || options.dry_run {
+            return Ok(Deleted::Shown(marked));
+        }
+        self.remove(home, marked);
+        Ok(Deleted::Shown(Arc::new(State::encode(&resource, self.version, &object))))
+    }
+
+    /// Stores an object that is marked, unless nothing changed or nothing may be stored.
+    fn keep(
+        &mut self,
+        id: ResourceId,
+        resource: &Resource,
+        before: Arc<State>,
+        object: &Value,
+        options: &DeleteOptions,
+    ) -> Arc<State> {
+        if before.decode() == *object {
+            return before;
+        }
+        if options.dry_run {
+            return Arc::new(State::encode(resource, before.version, object));
+        }
+        self.store(id, resource, Some(before), object)
+    }
+
+    fn delete_now(
+        &mut self,
+        id: ResourceId,
+        resource: &Resource,
+        before: &Arc<State>,
+        object: &Value,
+        options: &DeleteOptions,
+    ) -> Deleted {
+        if !options.dry_run {
+            self.remove(id, before.clone());
+            self.sweep(id);
+        }
+        if resource.delete_shows_object() {
+            let version = if options.dry_run { before.version } else { self.version };
+            Deleted::Shown(Arc::new(State::encode(resource, version, object)))
         } else {
             Deleted::Gone(status::deleted(&resource.group, &resource.plural, &before.name, &before.uid))
-        })
+        }
     }
 
-    /// Marks a definition, deletes its objects, and if that leaves none, the definition too.
-    fn delete_definition(
+    /// Deletes what a list shows, one after the other; what something else took meanwhile does not matter.
+    pub(crate) fn delete_collection(
         &mut self,
         now: Timestamp,
-        (id, resource): (ResourceId, &Resource),
-        before: Arc<State>,
-        mut definition: Value,
-    ) -> Arc<State> {
-        push_finalizer(&mut definition, CLEANUP);
-        mark(&mut definition, now, None);
-        let marked = self.store(id, resource, Some(before), &definition);
-        let Some(served) = self.served_by(&definition) else {
-            self.remove(id, marked.clone());
-            return marked;
-        };
-        let place = Place { id: served, version: 0 };
-        let objects: Vec<Arc<State>> = self
-            .collections
-            .get(&served)
-            .map(|collection| collection.live().values().cloned().collect())
-            .unwrap_or_default();
-        for object in objects {
-            // Nothing can refuse: there are no preconditions, and the object was there a moment ago.
-            let _ = self.delete(now, place, (&object.namespace, &object.name), &DeleteOptions::default());
-        }
-        self.sweep(served);
-        marked
-    }
-
-    /// Finishes the deletion of a definition whose last object is gone.
-    pub(super) fn sweep(&mut self, id: ResourceId) {
-        let Some(resource) = self.registry.get(id) else { return };
-        let empty = self.collections.get(&id).is_some_and(|collection| collection.live().is_empty());
-        let Some(definition) = self.definition_of(resource).filter(|found| found.terminating && empty) else {
-            return;
-        };
-        self.registry.remove(id);
-        if let Some(collection) = self.collections.get_mut(&id) {
-            collection.retire();
-            if collection.is_abandoned() {
-                self.collections.remove(&id);
+        place: Place,
+        states: &[Arc<State>],
+        options: &DeleteOptions,
+    ) -> Result<(), Status> {
+        for state in states {
+            match self.delete(now, place, (&state.namespace, &state.name), options) {
+                Err(refused) if refused.code != 404 => return Err(refused),
+                _ => {}
             }
         }
-        self.touched.push(id);
-        if let Some(definitions) = self.registry.find(DEFINITIONS.0, DEFINITIONS.1) {
-            self.remove(definitions, definition);
-        }
-    }
-
-    /// The definition of a custom resource.
-    pub(super) fn definition_of(&self, resource: &Resource) -> Option<Arc<State>> {
-        if !resource.custom {
-            return None;
-        }
-        let id = self.registry.find(DEFINITIONS.0, DEFINITIONS.1)?;
-        self.get(Place { id, version: 0 }, "", &format!("{}.{}", resource.plural, resource.group))
-    }
-
-    fn served_by(&self, definition: &Value) -> Option<ResourceId> {
-        let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str);
-        let id = self.registry.find(text("/spec/group")?, text("/spec/names/plural")?)?;
-        self.registry.get(id).filter(|resource| resource.custom).map(|_| id)
+        Ok(())
     }
 }
 
@@ -178,15 +177,59 @@ fn check(resource: &Resource, before: &State, options: &DeleteOptions) -> Result
     Ok(())
 }
 
-fn add_policy_finalizer(object: &mut Value, policy: Policy) {
+fn add_policy_finalizer(object: &mut Value, policy: Option<Policy>) {
     match policy {
-        Policy::Background => {}
-        Policy::Foreground => push_finalizer(object, "foregroundDeletion"),
-        Policy::Orphan => push_finalizer(object, "orphan"),
+        None | Some(Policy::Background) => {}
+        Some(Policy::Foreground) => push_finalizer(object, "foregroundDeletion"),
+        Some(Policy::Orphan) => push_finalizer(object, "orphan"),
     }
 }
 
-fn push_finalizer(object: &mut Value, finalizer: &str) {
+/// What grace means for a deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Grace {
+    /// Nobody waits for anything.
+    None,
+    /// The object is marked, and goes in so many seconds.
+    Set(i64),
+    /// It was marked before, and this changes nothing.
+    Pending,
+}
+
+/// Marks a pod, or moves the time of its end forward.
+fn graceful(now: Timestamp, pod: &mut Value, wanted: Option<i64>) -> Grace {
+    let metadata = &pod["metadata"];
+    if let Some(end) = metadata.get("deletionTimestamp").and_then(Value::as_str) {
+        let left = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+        if left == 0 {
+            return Grace::None;
+        }
+        let (Some(wanted), Ok(end)) = (wanted, end.parse::<Timestamp>()) else { return Grace::Pending };
+        if wanted >= left {
+            return Grace::Pending;
+        }
+        let end = later(end, wanted.saturating_sub(left));
+        pod["metadata"]["deletionTimestamp"] = json!(super::meta::time(end));
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(wanted);
+        return Grace::Set(wanted);
+    }
+    let spec = pod.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64);
+    let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let nobody = text("/spec/nodeName").is_empty() || matches!(text("/status/phase"), "Succeeded" | "Failed");
+    let seconds = match wanted.or(spec).unwrap_or(30) {
+        _ if nobody => 0,
+        seconds if seconds < 0 => 1,
+        seconds => seconds,
+    };
+    mark(pod, later(now, seconds), Some(seconds));
+    Grace::Set(seconds)
+}
+
+fn later(time: Timestamp, seconds: i64) -> Timestamp {
+    time.saturating_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(time)
+}
+
+pub(super) fn push_finalizer(object: &mut Value, finalizer: &str) {
     let finalizers = &mut object["metadata"]["finalizers"];
     match finalizers.as_array_mut() {
         Some(list) if list.iter().any(|other| other == finalizer) => {}
@@ -200,9 +243,9 @@ fn has_finalizers(object: &Value) -> bool {
 }
 
 /// Says since when an object is going; that counts as a change of what it should be.
-fn mark(object: &mut Value, now: Timestamp, grace: Option<u32>) {
+pub(super) fn mark(object: &mut Value, now: Timestamp, grace: Option<i64>) {
     let metadata = &mut object["metadata"];
-    metadata["deletionTimestamp"] = json!(super::write::time(now));
+    metadata["deletionTimestamp"] = json!(super::meta::time(now));
     if let Some(grace) = grace {
         metadata["deletionGracePeriodSeconds"] = json!(grace);
         if let Some(generation) = metadata.get("generation").and_then(Value::as_u64) {

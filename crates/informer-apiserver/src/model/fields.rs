@@ -92,17 +92,16 @@ fn parse_fields(resource: &Resource, text: &str) -> Result<Vec<FieldTest>, Strin
 fn find(resource: &Resource, name: &str) -> Result<What, String> {
     match name {
         "metadata.name" => return Ok(What::Name),
-        "metadata.namespace" => return Ok(What::Namespace),
+        // Cluster-scoped kinds with fields of their own do not know it; others do, and it is empty.
+        "metadata.namespace" if resource.namespaced || resource.fields.is_empty() && !resource.custom => {
+            return Ok(What::Namespace);
+        }
         _ => {}
     }
     if let Some(place) = resource.fields.iter().position(|field| field.name == name) {
         return Ok(What::Field(place));
     }
-    if resource.fields.is_empty() && !resource.custom {
-        let known = r#"only "metadata.name", "metadata.namespace""#;
-        return Err(format!("\"{name}\" is not a known field selector: {known}"));
-    }
-    Err(format!("field label not supported: {name}"))
+    Err(resource.unknown_field(name))
 }
 
 /// Splits at commas that are not escaped.

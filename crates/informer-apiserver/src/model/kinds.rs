@@ -6,15 +6,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use informer_schema::TypeId;
 use serde_json::Value;
 
 use super::builtin;
+use crate::definition;
 
 /// Group and plural of definitions.
 pub(crate) const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io", "customresourcedefinitions");
 
 /// A resource as the server knows it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Resource {
     pub(crate) group: String,
     pub(crate) kind: String,
@@ -22,6 +24,7 @@ pub(crate) struct Resource {
     pub(crate) plural: String,
     pub(crate) singular: String,
     pub(crate) short_names: Vec<String>,
+    pub(crate) categories: Vec<String>,
     pub(crate) namespaced: bool,
     /// Whether a definition brought it. Custom objects are written with sorted keys, and their list items say
     /// what they are.
@@ -34,17 +37,39 @@ pub(crate) struct Resource {
 }
 
 /// A version under which a resource is served.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
     pub(crate) name: String,
     pub(crate) status: bool,
+    /// What a definition says about its objects; none for built-in kinds.
+    pub(crate) custom: Option<Arc<definition::Version>>,
+    /// How objects are built; none for custom ones.
+    pub(crate) type_id: Option<TypeId>,
+    /// As discovery has them.
+    pub(crate) verbs: &'static [&'static str],
+    pub(crate) subresources: Vec<Subresource>,
+    /// What discovery calls it; empty for what is answered and never stored: bindings, reviews.
+    pub(crate) storage_hash: String,
+}
+
+/// A part of a resource with a path of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Subresource {
+    pub(crate) name: &'static str,
+    /// What is read and written there; group and version are empty where they are those of the resource.
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) kind: String,
+    pub(crate) verbs: &'static [&'static str],
+    pub(crate) type_id: Option<TypeId>,
 }
 
 /// A field that a list can select on, besides name and namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Field {
     pub(crate) name: String,
-    path: Vec<String>,
+    /// Where the value is; the first that is there counts.
+    paths: Vec<Vec<String>>,
     default: String,
 }
 
@@ -63,6 +88,8 @@ pub(crate) struct ResourceId(u32);
 #[derive(Debug, Clone)]
 pub(crate) struct Registry {
     next: u32,
+    /// Another number after every change, for what is derived from it and kept.
+    revision: u64,
     resources: BTreeMap<ResourceId, Arc<Resource>>,
     by_plural: BTreeMap<String, Vec<ResourceId>>,
 }
@@ -78,8 +105,40 @@ impl Resource {
         self.versions.get(version).is_some_and(|version| version.status)
     }
 
+    /// What its definition says about the objects of a version.
+    pub(crate) fn custom(&self, version: usize) -> Option<&definition::Version> {
+        self.versions.get(version)?.custom.as_deref()
+    }
+
+    /// What can be done with it, or with a part of it; none if there is no such part.
+    pub(crate) fn verbs(&self, version: usize, subresource: Option<&str>) -> Option<&'static [&'static str]> {
+        let version = self.versions.get(version)?;
+        match subresource {
+            None => Some(version.verbs),
+            Some(name) => version.subresources.iter().find(|part| part.name == name).map(|part| part.verbs),
+        }
+    }
+
+    /// Whether there can be objects of it.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.versions.iter().any(|version| !version.storage_hash.is_empty())
+    }
+
+    /// What is said about a field that no list can select on.
+    pub(crate) fn unknown_field(&self, name: &str) -> String {
+        if self.custom {
+            return format!("field label not supported: {name}");
+        }
+        builtin::unknown_field(&self.group, &self.plural, name)
+    }
+
     pub(crate) fn is(&self, group: &str, plural: &str) -> bool {
         self.group == group && self.plural == plural
+    }
+
+    /// Whether the server keeps a cache of it, as a real one does of everything but events.
+    pub(crate) fn is_cached(&self) -> bool {
+        !self.is("", "events") && !self.is("events.k8s.io", "events")
     }
 
     pub(crate) fn is_definition(&self) -> bool {
@@ -101,81 +160,82 @@ impl Resource {
 }
 
 impl Field {
-    pub(crate) fn new(name: &str, path: &str, default: &str) -> Self {
+    /// Several paths are separated by `|`.
+    pub(crate) fn new(name: &str, paths: &str, default: &str) -> Self {
+        let path = |text: &str| text.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect();
         Field {
             name: name.to_owned(),
-            path: path.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect(),
+            paths: paths.split('|').map(path).collect(),
             default: default.to_owned(),
         }
     }
 
     /// The field's value in an object, as a selector sees it.
     pub(crate) fn read(&self, object: &Value) -> String {
-        let found = self.path.iter().try_fold(object, |value, part| value.get(part.as_str()));
-        match found {
-            Some(Value::String(text)) if !text.is_empty() => text.clone(),
-            Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string(),
-            _ => self.default.clone(),
-        }
+        let found = self.paths.iter().find_map(|path| {
+            let found = path.iter().try_fold(object, |value, part| value.get(part.as_str()))?;
+            match found {
+                Value::String(text) if !text.is_empty() => Some(text.clone()),
+                Value::Bool(_) | Value::Number(_) => Some(found.to_string()),
+                _ => None,
+            }
+        });
+        found.unwrap_or_else(|| self.default.clone())
     }
 }
 
 impl Registry {
-    /// The built-in resources.
+    /// The built-in resources under the versions that are on by default.
     pub(crate) fn builtin() -> Self {
-        let mut registry = Registry { next: 0, resources: BTreeMap::new(), by_plural: BTreeMap::new() };
-        for kind in informer_schema::KINDS {
-            let version = Version {
-                name: kind.version.to_owned(),
-                status: builtin::has_status(kind.group, kind.plural),
-            };
-            let known = registry.find(kind.group, kind.plural);
-            if let Some(resource) = known.and_then(|id| registry.resources.get_mut(&id)) {
-                let resource = Arc::make_mut(resource);
-                resource.versions.push(version);
-                resource.versions.sort_by_key(|version| std::cmp::Reverse(priority(&version.name)));
-                continue;
-            }
-            registry.insert(Resource {
-                group: kind.group.to_owned(),
-                kind: kind.kind.to_owned(),
-                list_kind: format!("{}List", kind.kind),
-                plural: kind.plural.to_owned(),
-                singular: kind.kind.to_lowercase(),
-                short_names: Vec::new(),
-                namespaced: kind.namespaced,
-                custom: false,
-                generation: builtin::has_generation(kind.group, kind.plural),
-                fields: builtin::fields(kind.group, kind.plural),
-                versions: vec![version],
-            });
+        Registry::of(builtin::resources(false))
+    }
+
+    /// The built-in resources under all their versions.
+    pub(crate) fn all_versions() -> Self {
+        Registry::of(builtin::resources(true))
+    }
+
+    fn of(resources: Vec<Resource>) -> Self {
+        let mut registry =
+            Registry { next: 0, revision: 0, resources: BTreeMap::new(), by_plural: BTreeMap::new() };
+        for resource in resources {
+            registry.insert(resource);
         }
         registry
+    }
+
+    /// Differs whenever what is served may differ.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
     }
 
     pub(crate) fn insert(&mut self, resource: Resource) -> ResourceId {
         let id = ResourceId(self.next);
         self.next += 1;
+        self.revision += 1;
         self.by_plural.entry(resource.plural.clone()).or_default().push(id);
         self.resources.insert(id, Arc::new(resource));
         id
     }
 
     pub(crate) fn replace(&mut self, id: ResourceId, resource: Resource) {
+        self.revision += 1;
         self.resources.insert(id, Arc::new(resource));
     }
 
     pub(crate) fn remove(&mut self, id: ResourceId) -> Option<Arc<Resource>> {
         let resource = self.resources.remove(&id)?;
+        self.revision += 1;
         if let Some(ids) = self.by_plural.get_mut(&resource.plural) {
             ids.retain(|other| *other != id);
         }
         Some(resource)
     }
 
-    /// Ids given out from now on are none that `other` gave out.
+    /// Ids given out from now on are none that `other` gave out, and it is no revision of `other`.
     pub(crate) fn skip_ids_of(&mut self, other: &Registry) {
         self.next = self.next.max(other.next);
+        self.revision = self.revision.max(other.revision) + 1;
     }
 
     pub(crate) fn get(&self, id: ResourceId) -> Option<&Arc<Resource>> {
@@ -206,6 +266,26 @@ impl Registry {
             let version = resource.versions.iter().position(|served| served.name == version);
             version.filter(|_| fits).map(|version| Place { id: *id, version })
         })
+    }
+
+    /// The groups but the core group, each with its versions, in the order in which the server prefers them.
+    pub(crate) fn groups(&self) -> Vec<(String, Vec<String>)> {
+        let mut served: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for resource in self.resources.values().filter(|resource| !resource.group.is_empty()) {
+            let versions = served.entry(&resource.group).or_default();
+            for version in &resource.versions {
+                if !versions.contains(&version.name.as_str()) {
+                    versions.push(&version.name);
+                }
+            }
+        }
+        let mut groups: Vec<(&str, Vec<&str>)> = served.into_iter().collect();
+        groups.sort_by_key(|(name, _)| builtin::group_place(name));
+        let owned = |(name, mut versions): (&str, Vec<&str>)| {
+            versions.sort_by_key(|version| std::cmp::Reverse(priority(version)));
+            (name.to_owned(), versions.into_iter().map(str::to_owned).collect())
+        };
+        groups.into_iter().map(owned).collect()
     }
 
     pub(crate) fn is_built_in(&self, group: &str) -> bool {
@@ -280,5 +360,55 @@ mod tests {
         let phase = Field::new("status.phase", "status.phase", "Pending");
         assert_eq!(phase.read(&serde_json::json!({})), "Pending");
         assert_eq!(phase.read(&serde_json::json!({"status": {"phase": "Running"}})), "Running");
+    }
+
+    #[test]
+    fn a_field_may_be_in_several_places() {
+        let source = Field::new("source", "source.component|reportingComponent", "");
+        let read = |object: Value| source.read(&object);
+        assert_eq!(read(serde_json::json!({"source": {"component": "a"}, "reportingComponent": "b"})), "a");
+        assert_eq!(read(serde_json::json!({"source": {}, "reportingComponent": "b"})), "b");
+        assert_eq!(read(serde_json::json!({})), "");
+    }
+
+    #[test]
+    fn versions_that_are_not_stable_are_off_unless_asked_for() {
+        let versions = |registry: &Registry, group: &str, plural: &str| {
+            let resource = registry.find(group, plural).and_then(|id| registry.get(id)).cloned();
+            let versions = resource.into_iter().flat_map(|resource| resource.versions.clone());
+            versions.map(|version| version.name).collect::<Vec<_>>()
+        };
+        let (usual, all) = (Registry::builtin(), Registry::all_versions());
+        assert_eq!(versions(&usual, "resource.k8s.io", "resourceclaims"), ["v1"]);
+        assert_eq!(versions(&all, "resource.k8s.io", "resourceclaims"), ["v1", "v1beta2", "v1beta1"]);
+        assert_eq!(versions(&usual, "autoscaling", "horizontalpodautoscalers"), ["v2", "v1"]);
+        assert!(versions(&usual, "coordination.k8s.io", "leasecandidates").is_empty());
+        assert!(usual.iter().all(|(_, resource)| !resource.versions.is_empty()));
+    }
+
+    #[test]
+    fn what_can_be_done_is_known() {
+        let registry = Registry::builtin();
+        let get = |group: &str, plural: &str| registry.get(registry.find(group, plural).unwrap()).unwrap();
+        let pods = get("", "pods");
+        assert_eq!(pods.verbs(0, Some("eviction")), Some(["create"].as_slice()));
+        assert_eq!(pods.verbs(0, Some("nothing")), None);
+        assert!(pods.is_stored() && pods.has_status(0));
+        let namespaces = get("", "namespaces");
+        assert!(!namespaces.verbs(0, None).unwrap().contains(&"deletecollection"));
+        assert!(!get("authorization.k8s.io", "subjectaccessreviews").is_stored());
+    }
+
+    #[test]
+    fn a_change_is_another_revision() {
+        let mut registry = Registry::builtin();
+        let before = registry.clone();
+        let id = registry.insert(Resource { group: "a.b".to_owned(), ..Resource::default() });
+        assert_ne!(registry.revision(), before.revision());
+        let mut restored = before.clone();
+        restored.skip_ids_of(&registry);
+        assert!(![before.revision(), registry.revision()].contains(&restored.revision()));
+        registry.remove(id);
+        assert_ne!(registry.revision(), before.revision());
     }
 }

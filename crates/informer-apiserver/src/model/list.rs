@@ -59,7 +59,8 @@ impl Model {
         paged: bool,
     ) -> Result<Listing, Status> {
         let current = self.version;
-        let collection = self.collections.get_mut(&place.id).ok_or_else(Status::no_such_resource)?;
+        let home = self.home(place);
+        let collection = self.collections.get_mut(&home).ok_or_else(Status::no_such_resource)?;
         let (version, after) = match at {
             At::Newest => (current, None),
             At::Exact(version) => (*version, None),

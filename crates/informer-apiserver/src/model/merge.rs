@@ -6,9 +6,10 @@
 use serde_json::{Map, Value, json};
 
 use super::kinds::{Place, Resource};
+use super::meta::metadata;
 use super::status::{Cause, Status};
-use super::write::{Part, metadata};
-use super::{custom, habits};
+use super::typed::resets;
+use super::write::Part;
 
 /// The object that is stored.
 pub(super) fn merge(
@@ -19,54 +20,78 @@ pub(super) fn merge(
     body: Value,
 ) -> Result<Value, Status> {
     match part {
-        Part::Main => merge_main(resource, place, old, body),
-        Part::Status => {
-            let mut merged = old.clone();
-            take_field(&mut merged, &body, "status");
-            Ok(merged)
-        }
+        Part::Main | Part::Scale => merge_main(resource, place, old, body),
+        Part::Status => merge_status(resource, place, old, body),
         Part::Finalize => {
             let mut merged = old.clone();
             merged["spec"] = body.get("spec").cloned().unwrap_or_else(|| json!({}));
             Ok(merged)
         }
+        Part::Approval => {
+            let mut merged = old.clone();
+            if let Some(conditions) = body.pointer("/status/conditions") {
+                super::habits::set(&mut merged, &["status", "conditions"], conditions.clone());
+            }
+            Ok(merged)
+        }
+        Part::EphemeralContainers => {
+            let mut merged = old.clone();
+            let containers = body.pointer("/spec/ephemeralContainers").cloned().unwrap_or_else(|| json!([]));
+            super::habits::set(&mut merged, &["spec", "ephemeralContainers"], containers);
+            Ok(merged)
+        }
+        Part::Resize => Ok(resized(old, &body)),
     }
 }
 
-fn merge_main(resource: &Resource, place: Place, old: &Value, mut body: Value) -> Result<Value, Status> {
-    let empty = Map::new();
-    let old_metadata = old.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
-    let new = metadata(resource, &mut body)?;
-    for field in [
-        "namespace",
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "generation",
-    ] {
-        match old_metadata.get(field) {
-            Some(value) => new.insert(field.to_owned(), value.clone()),
-            None => new.remove(field),
+/// A new status, and whatever else of the metadata may be written beside it.
+fn merge_status(resource: &Resource, place: Place, old: &Value, mut body: Value) -> Result<Value, Status> {
+    let reset = resets(resource, place.version, Part::Status);
+    if resource.custom || reset.contains(&"metadata") {
+        let mut merged = old.clone();
+        take_field(&mut merged, &body, "status");
+        if let Some(managed) = body.pointer("/metadata/managedFields").filter(|managed| managed.is_array()) {
+            merged["metadata"]["managedFields"] = managed.clone();
+        }
+        return Ok(merged);
+    }
+    let metadata = merge_metadata(resource, old, &mut body)?;
+    for field in reset.iter().filter_map(|path| path.strip_prefix("metadata.")) {
+        match old["metadata"].get(field) {
+            Some(value) => metadata.insert(field.to_owned(), value.clone()),
+            None => metadata.remove(field),
         };
     }
-    if !new.contains_key("managedFields")
-        && let Some(managed) = old_metadata.get("managedFields")
-    {
-        new.insert("managedFields".to_owned(), managed.clone());
+    let mut merged = body;
+    if let (Some(merged), Some(old)) = (merged.as_object_mut(), old.as_object()) {
+        let kept = old.iter().filter(|(name, _)| !matches!(name.as_str(), "metadata" | "status"));
+        merged.retain(|name, _| matches!(name.as_str(), "metadata" | "status"));
+        merged.extend(kept.map(|(name, value)| (name.clone(), value.clone())));
     }
-    new.remove("selfLink");
-    new.retain(|_, value| !is_empty(value));
-    check_finalizers(resource, old_metadata, new)?;
+    Ok(merged)
+}
+
+/// A pod with the resources that a body gives its containers.
+fn resized(old: &Value, body: &Value) -> Value {
+    let mut merged = old.clone();
+    let wanted = body.pointer("/spec/containers").and_then(Value::as_array);
+    let containers = merged.pointer_mut("/spec/containers").and_then(Value::as_array_mut);
+    for container in containers.into_iter().flatten() {
+        let same = wanted.into_iter().flatten().find(|other| other["name"] == container["name"]);
+        if let Some(resources) = same.and_then(|same| same.get("resources")) {
+            container["resources"] = resources.clone();
+        }
+    }
+    merged
+}
+
+fn merge_main(resource: &Resource, place: Place, old: &Value, mut body: Value) -> Result<Value, Status> {
+    merge_metadata(resource, old, &mut body)?;
     if resource.has_status(place.version) {
         take_field(&mut body, old, "status");
     }
     if resource.is("", "namespaces") {
         take_field(&mut body, old, "spec");
-    }
-    habits::complete(resource, &mut body)?;
-    if resource.is_definition() {
-        custom::check_update(old, &body)?;
     }
     let changed = generation_counts(resource, place, old, &body);
     if resource.generation && changed {
@@ -74,6 +99,48 @@ fn merge_main(resource: &Resource, place: Place, old: &Value, mut body: Value) -
         body["metadata"]["generation"] = json!(generation + 1);
     }
     Ok(body)
+}
+
+/// The metadata of an update: what the server owns stays as it was.
+fn merge_metadata<'a>(
+    resource: &Resource,
+    old: &Value,
+    body: &'a mut Value,
+) -> Result<&'a mut Map<String, Value>, Status> {
+    let empty = Map::new();
+    let old_metadata = old.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    let new = metadata(resource, body)?;
+    new.retain(|_, value| !is_empty(value));
+    for field in ["namespace", "creationTimestamp", "generation"] {
+        match old_metadata.get(field) {
+            Some(value) => new.insert(field.to_owned(), value.clone()),
+            None => new.remove(field),
+        };
+    }
+    // What is given and differs is refused later, as a field that cannot be changed.
+    for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        if let Some(value) = old_metadata.get(field) {
+            new.entry(field).or_insert_with(|| value.clone());
+        }
+    }
+    if resource.custom {
+        for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+            match old_metadata.get(field) {
+                Some(value) => new.insert(field.to_owned(), value.clone()),
+                None => new.remove(field),
+            };
+        }
+    }
+    if !new.contains_key("managedFields")
+        && let Some(managed) = old_metadata.get("managedFields")
+    {
+        new.insert("managedFields".to_owned(), managed.clone());
+    }
+    new.remove("selfLink");
+    if resource.custom {
+        check_finalizers(resource, old_metadata, new)?;
+    }
+    Ok(new)
 }
 
 /// Whatever is terminating gets no new finalizers.
@@ -118,7 +185,7 @@ fn generation_counts(resource: &Resource, place: Place, old: &Value, new: &Value
 /// Whether two objects are the same but for what the server stamps on them.
 pub(super) fn is_same(old: &Value, new: &Value) -> bool {
     is_equal_but(old, new, &["kind", "apiVersion", "metadata"])
-        && is_equal_but(&old["metadata"], &new["metadata"], &["resourceVersion", "managedFields"])
+        && is_equal_but(&old["metadata"], &new["metadata"], &["resourceVersion"])
 }
 
 /// Compares the fields of two objects, but for some.

@@ -4,19 +4,27 @@
 //! parameter, ids come from a seed. The model knows no HTTP, no clock, no tokio, and nobody who waits: after an
 //! operation it says which resources changed, and the shell wakes who is interested.
 
+mod allocate;
+mod ask;
 mod builtin;
 mod collection;
 mod custom;
+mod definitions;
 mod delete;
 mod fields;
+mod forms;
 mod habits;
 mod ids;
 mod kinds;
 mod list;
 mod merge;
+mod meta;
+mod parts;
+pub(crate) mod patching;
 mod selector;
 mod state;
 mod status;
+mod typed;
 mod watch;
 mod write;
 
@@ -28,11 +36,15 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+pub(crate) use ask::{Ask, Origin, Written};
 pub(crate) use collection::Objects;
 pub(crate) use delete::{DeleteOptions, Deleted, Policy};
 pub(crate) use fields::Filter;
-pub(crate) use kinds::{GroupKind, Place, Registry, Resource, ResourceId, priority, split_api_version};
+pub(crate) use kinds::{
+    GroupKind, Place, Registry, Resource, ResourceId, Subresource, priority, split_api_version,
+};
 pub(crate) use list::{At, Listing, Page, Token, states_after};
+pub(crate) use parts::created_status;
 pub(crate) use state::{Shape, State, View};
 pub use status::{Cause, Details, Status};
 pub(crate) use watch::{Cursor, Frame, From, Step};
@@ -42,7 +54,7 @@ use collection::Collection;
 use ids::Ids;
 
 /// Namespaces that are always there.
-const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
+const NAMESPACES: &[&str] = &["kube-system", "kube-public", "default", "kube-node-lease"];
 
 /// Namespaces that cannot be deleted.
 const IMMORTAL: &[&str] = &["default", "kube-public", "kube-system"];
@@ -71,9 +83,13 @@ pub(crate) struct Copy {
 }
 
 impl Model {
-    /// A server with nothing but the usual namespaces, keeping `history` changes of each resource.
+    #[cfg(test)]
     pub(crate) fn new(now: Timestamp, seed: u64, history: usize) -> Self {
-        let registry = Registry::builtin();
+        Model::serving(Registry::builtin(), now, seed, history)
+    }
+
+    /// A server with nothing but the usual namespaces, keeping `history` changes of each resource.
+    pub(crate) fn serving(registry: Registry, now: Timestamp, seed: u64, history: usize) -> Self {
         let collections =
             registry.iter().map(|(id, _)| (id, Collection::new(Objects::new(), 0, history))).collect();
         let mut model = Model {
@@ -88,7 +104,8 @@ impl Model {
         if let Some(namespaces) = model.registry.place("", "v1", "namespaces") {
             for name in NAMESPACES {
                 let object = serde_json::json!({"metadata": {"name": name}});
-                let created = model.create(now, namespaces, "", object);
+                let created =
+                    model.create(&Ask::at(now, "kube-apiserver"), namespaces, "", object, Origin::Own);
                 debug_assert!(created.is_ok(), "{name}: {created:?}");
             }
         }
@@ -104,8 +121,13 @@ impl Model {
     }
 
     pub(crate) fn get(&self, place: Place, namespace: &str, name: &str) -> Option<Arc<State>> {
-        let collection = self.collections.get(&place.id)?;
+        let collection = self.collections.get(&self.home(place))?;
         collection.live().get(state::key(namespace, name).as_str()).cloned()
+    }
+
+    /// How a place shows objects.
+    pub(crate) fn view(&self, place: Place, shape: Shape) -> View {
+        View { shape, api_version: self.api_version_shown(place), form: self.form(place) }
     }
 
     /// How a place shows objects: `None` for the version whose name is in the stored bytes.
@@ -118,6 +140,25 @@ impl Model {
     pub(crate) fn compact(&mut self) {
         for collection in self.collections.values_mut() {
             collection.compact(self.version);
+        }
+    }
+
+    /// Storage forgets all history up to now. Where there is a cache, that still has it.
+    pub(crate) fn compact_storage(&mut self) {
+        for (id, collection) in &mut self.collections {
+            if self.registry.get(*id).is_some_and(|resource| !resource.is_cached()) {
+                collection.compact(self.version);
+            } else {
+                collection.compact_storage(self.version);
+            }
+        }
+    }
+
+    /// The cache of a resource forgets everything before a version.
+    pub(crate) fn expire_watches(&mut self, place: Place, version: u64) {
+        let home = self.home(place);
+        if let Some(collection) = self.collections.get_mut(&home) {
+            collection.expire_watches(version);
         }
     }
 

@@ -3,6 +3,8 @@
 //! A parsed selector is a list of requirements that must all hold; the empty one holds for everything. What a label
 //! is attached to is not known here.
 
+use serde_json::Value;
+
 /// A label selector.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LabelSelector(Vec<Requirement>);
@@ -44,6 +46,14 @@ impl LabelSelector {
             }
         }
         Ok(LabelSelector(requirements))
+    }
+
+    /// The selector that an object has in its spec; none if there is none, which selects nothing.
+    pub(crate) fn of_object(selector: &Value) -> Option<Self> {
+        if selector.is_null() {
+            return None;
+        }
+        LabelSelector::parse(&text_of(selector)).ok()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -281,6 +291,31 @@ fn is_label_text(text: &str) -> bool {
         && outer(bytes.first())
         && outer(bytes.last())
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}
+
+/// A selector as a list takes it: `a=b,c in (d,e)`.
+pub(crate) fn text_of(selector: &Value) -> String {
+    let plain =
+        selector.get("matchLabels").or(selector.get("matchExpressions").map_or(Some(selector), |_| None));
+    let mut terms: Vec<String> = plain
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)))
+        .collect();
+    for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
+        let key = expression["key"].as_str().unwrap_or_default();
+        let values: Vec<&str> =
+            expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        terms.push(match expression["operator"].as_str().unwrap_or_default() {
+            "In" => format!("{key} in ({})", values.join(",")),
+            "NotIn" => format!("{key} notin ({})", values.join(",")),
+            "Exists" => key.to_owned(),
+            _ => format!("!{key}"),
+        });
+    }
+    terms.sort();
+    terms.join(",")
 }
 
 /// Whether a text can be a name: dots between labels of lower case letters, digits and dashes.

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::ser::Formatter;
 use serde_json::{Map, Value};
 
+use super::forms::Form;
 use super::kinds::Resource;
 
 /// A state of an object.
@@ -42,6 +43,8 @@ pub(crate) struct View {
     pub(crate) shape: Shape,
     /// `None` where the stored bytes already say it.
     pub(crate) api_version: Option<String>,
+    /// How the form that is shown differs from the stored one.
+    pub(crate) form: Form,
 }
 
 /// How much of an object is shown.
@@ -72,6 +75,15 @@ const METADATA_ORDER: &[&str] = &[
     "finalizers",
     "managedFields",
 ];
+
+/// Fields of an entry of `managedFields`, in their order.
+const MANAGED_ORDER: &[&str] =
+    &["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"];
+
+fn order_metadata(names: &mut [&str]) {
+    let rank = |name: &&str| METADATA_ORDER.iter().position(|known| known == name);
+    names.sort_by_key(|name| rank(name).unwrap_or(METADATA_ORDER.len()));
+}
 
 impl State {
     /// Encodes an object. It must have its metadata; kind and apiVersion are set here, for the resource's first
@@ -121,7 +133,7 @@ impl State {
 
     /// The whole object without a copy, where a view asks for just that.
     pub(crate) fn bytes(&self, view: &View) -> Bytes {
-        if view.shape == Shape::Whole && view.api_version.is_none() {
+        if view.shape == Shape::Whole && view.api_version.is_none() && view.form == Form::Same {
             return self.json.clone();
         }
         let mut out = Vec::with_capacity(self.json.len() + 64);
@@ -134,6 +146,9 @@ impl State {
         let mut digits = String::new();
         if version != self.version {
             digits = version.to_string();
+        }
+        if view.form != Form::Same && view.shape != Shape::Metadata {
+            return self.write_converted(view, version, out);
         }
         let new_version = (version != self.version).then_some((&self.version_at, digits.as_str()));
         match view.shape {
@@ -160,6 +175,31 @@ impl State {
         }
     }
 
+    /// Writes the object in another form than the stored one.
+    fn write_converted(&self, view: &View, version: u64, out: &mut Vec<u8>) {
+        let mut object = self.decode();
+        view.form.show(&mut object);
+        object["metadata"]["resourceVersion"] = Value::from(version.to_string());
+        let Some(fields) = object.as_object_mut() else { return };
+        let mut writer = Writer { out: std::mem::take(out), ..Writer::default() };
+        writer.out.push(b'{');
+        if view.shape == Shape::Whole {
+            for name in ["kind", "apiVersion"] {
+                writer.field(name, fields.get(name).unwrap_or(&Value::Null));
+                writer.out.push(b',');
+            }
+        }
+        writer.metadata(false, version, fields);
+        for (name, value) in fields.iter() {
+            if !matches!(name.as_str(), "kind" | "apiVersion" | "metadata") {
+                writer.out.push(b',');
+                writer.field(name, value);
+            }
+        }
+        writer.out.push(b'}');
+        *out = writer.out;
+    }
+
     /// Copies a part of the bytes, with a piece of it replaced.
     fn splice(&self, part: Range<usize>, new: Option<(&Range<usize>, &str)>, out: &mut Vec<u8>) {
         match new {
@@ -171,6 +211,35 @@ impl State {
             None => out.extend_from_slice(&self.json[part]),
         }
     }
+}
+
+/// An object as Go writes one whose metadata it knows and whose other fields it does not: keys sorted, metadata in struct order.
+pub(crate) fn go_text(object: &Value) -> String {
+    let empty = Map::new();
+    let mut writer = Writer::default();
+    writer.out.push(b'{');
+    for (place, (name, value)) in object.as_object().unwrap_or(&empty).iter().enumerate() {
+        if place > 0 {
+            writer.out.push(b',');
+        }
+        match (name.as_str(), value.as_object()) {
+            ("metadata", Some(metadata)) => {
+                writer.out.extend_from_slice(b"\"metadata\":{");
+                let mut names: Vec<&str> = metadata.keys().map(String::as_str).collect();
+                order_metadata(&mut names);
+                for (place, name) in names.into_iter().enumerate() {
+                    if place > 0 {
+                        writer.out.push(b',');
+                    }
+                    writer.metadata_field(name, &metadata[name]);
+                }
+                writer.out.push(b'}');
+            }
+            _ => writer.field(name, value),
+        }
+    }
+    writer.out.push(b'}');
+    String::from_utf8_lossy(&writer.out).into_owned()
 }
 
 /// The order of objects in lists: by `namespace/name` as text, as in etcd.
@@ -234,14 +303,16 @@ impl Writer {
         let empty = Map::new();
         let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
         let mut names: Vec<&str> = metadata.keys().map(String::as_str).collect();
-        if !metadata.contains_key("resourceVersion") {
+        if version == 0 {
+            // Nothing was stored.
+            names.retain(|name| *name != "resourceVersion");
+        } else if !metadata.contains_key("resourceVersion") {
             names.push("resourceVersion");
         }
         if sorted {
             names.sort_unstable();
         } else {
-            let rank = |name: &&str| METADATA_ORDER.iter().position(|known| known == name);
-            names.sort_by_key(|name| rank(name).unwrap_or(METADATA_ORDER.len()));
+            order_metadata(&mut names);
         }
         self.out.extend_from_slice(b"\"metadata\":");
         self.metadata_at.start = self.out.len();
@@ -252,12 +323,34 @@ impl Writer {
             }
             if name == "resourceVersion" {
                 self.version_at = self.text(name, &version.to_string());
-            } else {
+            } else if sorted {
                 self.field(name, &metadata[name]);
+            } else {
+                self.metadata_field(name, &metadata[name]);
             }
         }
         self.out.push(b'}');
         self.metadata_at.end = self.out.len();
+    }
+
+    /// Writes a field of the metadata of a built-in object: who owns what has an order of its own.
+    fn metadata_field(&mut self, name: &str, value: &Value) {
+        let Some(entries) = value.as_array().filter(|_| name == "managedFields") else {
+            return self.field(name, value);
+        };
+        self.out.extend_from_slice(b"\"managedFields\":[");
+        for (place, entry) in entries.iter().enumerate() {
+            self.out.extend_from_slice(if place > 0 { b",{" } else { b"{" });
+            let known = MANAGED_ORDER.iter().filter_map(|name| entry.get(name).map(|value| (*name, value)));
+            for (place, (name, value)) in known.enumerate() {
+                if place > 0 {
+                    self.out.push(b',');
+                }
+                self.field(name, value);
+            }
+            self.out.push(b'}');
+        }
+        self.out.push(b']');
     }
 
     /// Writes a string field and says where its value is, without the quotes. `value` needs no escapes.
@@ -319,7 +412,11 @@ mod tests {
 
     fn shown(state: &State, shape: Shape, api_version: Option<&str>, version: u64) -> String {
         let mut out = Vec::new();
-        state.write(&View { shape, api_version: api_version.map(str::to_owned) }, version, &mut out);
+        state.write(
+            &View { shape, api_version: api_version.map(str::to_owned), form: Form::Same },
+            version,
+            &mut out,
+        );
         String::from_utf8(out).unwrap()
     }
 

@@ -126,8 +126,12 @@ impl Status {
 
     /// 422, with one or several causes; `kind` is a kind here, not a plural.
     pub(crate) fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
-        let texts: Vec<String> =
-            causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        let mut texts: Vec<String> = Vec::new();
+        for text in causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
         let list = if texts.len() == 1 { texts.concat() } else { format!("[{}]", texts.join(", ")) };
         let message = format!("{} \"{name}\" is invalid: {list}", qualified(group, kind));
         let mut status = Status::new(422, "Invalid", message).about(group, kind, name);
@@ -155,6 +159,11 @@ impl Status {
     /// 410 for a watch.
     pub(crate) fn watch_expired(from: u64, oldest: u64) -> Self {
         Status::new(410, "Expired", format!("too old resource version: {from} ({oldest})"))
+    }
+
+    /// 410 for a watch of what the server does not cache.
+    pub(crate) fn uncached_watch_expired() -> Self {
+        Status::new(410, "Expired", "The resourceVersion for the provided watch is too old.")
     }
 
     /// 504: nobody has seen this version yet.

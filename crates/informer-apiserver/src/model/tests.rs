@@ -42,13 +42,21 @@ impl World {
         let before = self.model.version();
         match self.random(3) {
             0 => {
-                if self.model.create(now, self.place, "default", object).is_ok() {
+                if self
+                    .model
+                    .create(&Ask::at(now, "test"), self.place, "default", object, Origin::Own)
+                    .is_ok()
+                {
                     objects.insert(name.clone(), value);
                 }
             }
             1 => {
                 let part = Part::Main;
-                if self.model.update(now, self.place, key, part, object).is_ok() {
+                if self
+                    .model
+                    .update(&Ask::at(now, "test"), self.place, key, part, object, Origin::Own)
+                    .is_ok()
+                {
                     objects.insert(name.clone(), value);
                 }
             }
@@ -85,7 +93,7 @@ fn every_version_can_be_listed_until_it_is_forgotten() {
             world.act();
         }
         world.model.check_invariants();
-        let floor = world.model.collections[&world.place.id].floor();
+        let floor = world.model.collections[&world.place.id].watch_floor();
         for (version, expected) in world.twin.clone() {
             let listed = world.listed(&At::Exact(version));
             if version < floor {
@@ -194,9 +202,18 @@ fn keys_are_ordered_as_text() {
     let namespaces = world.model.registry().place("", "v1", "namespaces").unwrap();
     let now = Timestamp::UNIX_EPOCH;
     for namespace in ["a", "a-b"] {
-        world.model.create(now, namespaces, "", json!({"metadata": {"name": namespace}})).unwrap();
+        world
+            .model
+            .create(
+                &Ask::at(now, "test"),
+                namespaces,
+                "",
+                json!({"metadata": {"name": namespace}}),
+                Origin::Own,
+            )
+            .unwrap();
         let object = json!({"metadata": {"name": "x"}});
-        world.model.create(now, world.place, namespace, object).unwrap();
+        world.model.create(&Ask::at(now, "test"), world.place, namespace, object, Origin::Own).unwrap();
     }
     let listing = world.model.list(world.place, "", &At::Newest, false).unwrap();
     let keys: Vec<String> = listing.states(&Filter::default()).map(|state| state.key()).collect();
@@ -239,10 +256,24 @@ fn bodies_of_any_shape_are_refused_and_never_break_the_model() {
     ];
     for place in everything {
         for body in &bodies {
-            let _ = world.model.create(now, place, "default", body.clone());
+            let _ = world.model.create(&Ask::at(now, "test"), place, "default", body.clone(), Origin::Own);
             for part in [Part::Main, Part::Status, Part::Finalize] {
-                let _ = world.model.update(now, place, ("default", "x"), part, body.clone());
-                let _ = world.model.update(now, place, ("", "x"), part, body.clone());
+                let _ = world.model.update(
+                    &Ask::at(now, "test"),
+                    place,
+                    ("default", "x"),
+                    part,
+                    body.clone(),
+                    Origin::Own,
+                );
+                let _ = world.model.update(
+                    &Ask::at(now, "test"),
+                    place,
+                    ("", "x"),
+                    part,
+                    body.clone(),
+                    Origin::Own,
+                );
             }
             let _ = world.model.delete(now, place, ("default", "x"), &DeleteOptions::default());
             let _ = world.model.delete(now, place, ("", "x"), &DeleteOptions::default());

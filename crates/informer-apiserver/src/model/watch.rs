@@ -104,17 +104,23 @@ impl Model {
     /// Opens a watch. Each needs a [`Model::close_watch`].
     pub(crate) fn open_watch(&mut self, place: Place, from: From) -> Result<Opened, Status> {
         let (version, epoch) = (self.version, self.epoch);
-        let collection = self.collections.get_mut(&place.id).ok_or_else(Status::no_such_resource)?;
+        let cached = self.resource(place.id)?.is_cached();
+        let home = self.home(place);
+        let collection = self.collections.get_mut(&home).ok_or_else(Status::no_such_resource)?;
         let (next, after) = match from {
-            From::Version(after) if after < collection.floor() => {
-                return Err(Status::watch_expired(after, collection.floor()));
+            From::Version(after) if after < collection.watch_floor() => {
+                return Err(if cached {
+                    Status::watch_expired(after, collection.watch_floor())
+                } else {
+                    Status::uncached_watch_expired()
+                });
             }
             From::Version(after) => (collection.after(after), after),
             From::Now | From::Start => (collection.end(), version),
         };
         let initial = (from == From::Start).then(|| collection.live().clone());
         let term = collection.watcher_came();
-        Ok(Opened { cursor: Cursor { id: place.id, epoch, term, next, after }, initial, version })
+        Ok(Opened { cursor: Cursor { id: home, epoch, term, next, after }, initial, version })
     }
 
     /// Lets go of a watch.
@@ -136,7 +142,7 @@ impl Model {
         }
         let Some(collection) = self.collections.get(&cursor.id) else { return Step::Ended };
         if collection.is_forgotten(cursor.next) {
-            return Step::Expired(Status::watch_expired(cursor.after, collection.floor()));
+            return Step::Expired(Status::watch_expired(cursor.after, collection.watch_floor()));
         }
         let end = collection.end_of(cursor.term);
         let mut found = Vec::new();

@@ -1,19 +1,21 @@
 //! Creating and changing objects.
 //!
 //! A write either refuses and changes nothing, or takes exactly one version; an update that changes nothing takes none and
-//! tells nobody. What the server owns (uid, times, generation, version) never comes from a body. Who asked and how is not
-//! known here.
+//! tells nobody, and a dry run never does. What the server owns (uid, times, generation, version) never comes from a body. How the
+//! body travelled is not known here.
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::Model;
+use super::ask::{Ask, Origin, Written};
 use super::kinds::{Place, Resource, ResourceId, split_api_version};
-use super::merge::{drop_field, is_empty, is_finished, is_same, merge};
+use super::merge::{drop_field, is_finished, is_same, merge};
+use super::meta::{self, check_namespace, check_preconditions, metadata, metadata_new};
 use super::state::State;
 use super::status::{Cause, Status};
-use super::{Model, collection::Collection, custom, habits, selector};
+use crate::managed;
 
 /// Which part of an object an update is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,30 +26,78 @@ pub(crate) enum Part {
     Status,
     /// The finalizers in the spec of a namespace.
     Finalize,
+    /// The conditions of a signing request.
+    Approval,
+    /// The ephemeral containers of a pod.
+    EphemeralContainers,
+    /// The resources of a pod's containers.
+    Resize,
+    /// The number of replicas, by way of a scale.
+    Scale,
+}
+
+impl Part {
+    /// The part that a subresource is; none if it is something else.
+    pub(crate) fn of(subresource: Option<&str>) -> Option<Self> {
+        Some(match subresource {
+            None => Part::Main,
+            Some("status") => Part::Status,
+            Some("finalize") => Part::Finalize,
+            Some("approval") => Part::Approval,
+            Some("ephemeralcontainers") => Part::EphemeralContainers,
+            Some("resize") => Part::Resize,
+            Some(_) => return None,
+        })
+    }
+
+    /// The name of the subresource; empty for the object itself.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Part::Main => "",
+            Part::Status => "status",
+            Part::Finalize => "finalize",
+            Part::Approval => "approval",
+            Part::EphemeralContainers => "ephemeralcontainers",
+            Part::Resize => "resize",
+            Part::Scale => "scale",
+        }
+    }
 }
 
 impl Model {
     /// Creates an object. `namespace` is empty for cluster-scoped resources.
     pub(crate) fn create(
         &mut self,
-        now: Timestamp,
+        ask: &Ask,
         place: Place,
         namespace: &str,
         mut object: Value,
-    ) -> Result<Arc<State>, Status> {
+        origin: Origin<'_>,
+    ) -> Result<Written, Status> {
         let resource = self.resource(place.id)?;
         if object.is_null() {
             object = json!({});
         }
         self.check_type(&resource, place, &object)?;
-        let name = self.name_new(&resource, &mut object)?;
-        let metadata = metadata(&resource, &mut object)?;
-        check_namespace(&resource, namespace, metadata)?;
-        let given = metadata.remove("resourceVersion");
+        let typed = resource.typed(place.version, ask, object, origin)?;
+        let (mut object, mut warnings) = (typed.object, typed.warnings);
+        let fields = metadata(&resource, &mut object)?;
+        check_namespace(&resource, namespace, fields)?;
+        let name = fields.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        self.check_namespace_is_open(&resource, namespace, &name)?;
+        let name = self.name_new(&resource, &mut object, name)?;
+        let fields = metadata(&resource, &mut object)?;
+        warnings.extend(meta::dedup_owners(fields));
+        let given = fields.remove("resourceVersion");
+        metadata_new(&resource, fields, namespace, &self.ids.uid(), ask.now);
+        if !resource.takes_status_at_create(place.version) {
+            drop_field(&mut object, "status");
+        }
+        resource.own(place.version, ask, Part::Main, None, &mut object, origin);
+        self.check_new(ask, &resource, place, &name, &mut object)?;
         if given.as_ref().and_then(Value::as_str).is_some_and(|given| !given.is_empty()) {
             return Err(Status::internal("resourceVersion should not be set on objects to be created"));
         }
-        self.check_namespace_is_open(&resource, namespace, &name)?;
         if self.definition_of(&resource).is_some_and(|definition| definition.terminating) {
             let why = "create not allowed while custom resource definition is terminating";
             return Err(Status::forbidden(&resource.group, &resource.plural, &name, why));
@@ -56,76 +106,170 @@ impl Model {
             let terminating = there.terminating;
             return Err(Status::already_exists(&resource.group, &resource.plural, &name, terminating));
         }
-        metadata_new(&resource, metadata, namespace, &self.ids.uid(), now);
-        if !resource.takes_status_at_create(place.version) {
-            drop_field(&mut object, "status");
+        warnings.extend(deprecated(&resource));
+        self.form(place).store(&mut object);
+        let home = self.home(place);
+        let stored = self.resource(home)?;
+        if ask.dry_run {
+            let state = Arc::new(State::encode(&stored, 0, &object));
+            return Ok(Written { state, created: true, warnings });
         }
-        habits::complete_new(&resource, now, &mut object)?;
-        let state = self.store(place.id, &resource, None, &object);
+        let state = self.store(home, &stored, None, &object);
         if resource.is_definition() {
-            self.define(&object);
+            self.install(ask.now, place, state.clone())?;
         }
-        Ok(state)
+        Ok(Written { state, created: true, warnings })
     }
 
-    /// Changes an object; whether it was created instead comes with it.
+    /// Changes an object, or creates it where a PUT does that.
     pub(crate) fn update(
         &mut self,
-        now: Timestamp,
+        ask: &Ask,
         place: Place,
         (namespace, name): (&str, &str),
         part: Part,
         mut object: Value,
-    ) -> Result<(Arc<State>, bool), Status> {
+        origin: Origin<'_>,
+    ) -> Result<Written, Status> {
         let resource = self.resource(place.id)?;
-        let not_found = || Status::not_found(&resource.group, &resource.plural, name);
-        if part == Part::Status && !resource.has_status(place.version) {
-            return Err(if resource.custom { not_found() } else { Status::no_such_resource() });
-        }
+        resource.check_part(place.version, part, name)?;
         self.check_type(&resource, place, &object)?;
         let new = metadata(&resource, &mut object)?;
         match new.get("name").and_then(Value::as_str).unwrap_or_default() {
-            "" => return Err(Status::bad_request(undeterminable(name))),
-            given if given != name => return Err(Status::bad_request(mismatch(given, name))),
+            "" => return Err(Status::bad_request(meta::undeterminable(name))),
+            given if given != name => return Err(Status::bad_request(meta::mismatch(given, name))),
             _ => {}
         }
         check_namespace(&resource, namespace, new)?;
         let Some(before) = self.get(place, namespace, name) else {
             if part == Part::Main && resource.put_creates() {
                 new.remove("resourceVersion");
-                return Ok((self.create(now, place, namespace, object)?, true));
+                return self.create(ask, place, namespace, object, origin);
             }
-            return Err(not_found());
+            return Err(Status::not_found(&resource.group, &resource.plural, name));
         };
         check_preconditions(&resource, &before, new)?;
+        self.replace(ask, place, part, before, object, origin)
+    }
+
+    /// Puts a whole new object in the place of one that is there. That it is meant for it was checked.
+    pub(super) fn replace(
+        &mut self,
+        ask: &Ask,
+        place: Place,
+        part: Part,
+        before: Arc<State>,
+        object: Value,
+        origin: Origin<'_>,
+    ) -> Result<Written, Status> {
+        let resource = self.resource(place.id)?;
+        let old = self.stored(place, &before);
+        let typed = resource.typed(place.version, ask, object, origin)?;
+        let mut object = merge(&resource, place, part, &old, typed.object)?;
+        let mut warnings = typed.warnings;
+        warnings.extend(meta::dedup_owners(metadata(&resource, &mut object)?));
+        warnings.extend(deprecated(&resource));
+        resource.own(place.version, ask, part, Some(&old), &mut object, origin);
+        object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+        self.check_changed(&resource, place, part, &old, &mut object)?;
+        self.form(place).store(&mut object);
         let old = before.decode();
-        let object = merge(&resource, place, part, &old, object)?;
-        Ok((self.commit_update(place.id, &resource, before, &old, &object), false))
+        managed::keep_times(&old, &mut object);
+        let state = self.commit_update(ask, self.home(place), before, &old, &object)?;
+        Ok(Written { state, created: false, warnings })
+    }
+
+    /// Stores what the server itself made of an object: nothing is read, completed or checked again.
+    pub(super) fn overwrite(
+        &mut self,
+        ask: &Ask,
+        place: Place,
+        part: Part,
+        before: Arc<State>,
+        mut object: Value,
+    ) -> Result<Arc<State>, Status> {
+        let resource = self.resource(place.id)?;
+        let old = before.decode();
+        resource.own(place.version, ask, part, Some(&old), &mut object, Origin::Own);
+        self.commit_update(ask, self.home(place), before, &old, &object)
+    }
+
+    /// As [`Model::overwrite`], and the owners of fields stay as they are.
+    pub(super) fn replace_raw(
+        &mut self,
+        ask: &Ask,
+        place: Place,
+        before: Arc<State>,
+        object: &Value,
+    ) -> Result<Arc<State>, Status> {
+        let old = before.decode();
+        self.commit_update(ask, self.home(place), before, &old, object)
+    }
+
+    /// Stores an object as it is.
+    pub(crate) fn plant(
+        &mut self,
+        ask: &Ask,
+        place: Place,
+        namespace: &str,
+        mut object: Value,
+    ) -> Result<Arc<State>, Status> {
+        let resource = self.resource(place.id)?;
+        let fields = metadata(&resource, &mut object)?;
+        let name = fields.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if name.is_empty() {
+            return Err(Status::bad_request("an object needs a name"));
+        }
+        let Some(before) = self.get(place, namespace, &name) else {
+            let uid = self.ids.uid();
+            metadata_new(&resource, metadata(&resource, &mut object)?, namespace, &uid, ask.now);
+            return Ok(self.store(self.home(place), &resource, None, &object));
+        };
+        let old = before.decode();
+        let fields = metadata(&resource, &mut object)?;
+        for field in ["namespace", "uid", "creationTimestamp", "resourceVersion", "generation"] {
+            if let Some(value) = old["metadata"].get(field) {
+                fields.insert(field.to_owned(), value.clone());
+            }
+        }
+        self.replace_raw(ask, place, before, &object)
+    }
+
+    /// An object in the form of the place through which it is written.
+    pub(super) fn stored(&self, place: Place, state: &State) -> Value {
+        let mut object = state.decode();
+        self.form(place).show(&mut object);
+        object
     }
 
     fn commit_update(
         &mut self,
+        ask: &Ask,
         id: ResourceId,
-        resource: &Resource,
         before: Arc<State>,
         old: &Value,
         object: &Value,
-    ) -> Arc<State> {
+    ) -> Result<Arc<State>, Status> {
+        let resource = self.resource(id)?;
         if is_same(old, object) {
-            return before;
+            return Ok(before);
         }
-        if is_finished(resource, object) {
+        if ask.dry_run {
+            return Ok(Arc::new(State::encode(&resource, before.version, object)));
+        }
+        if is_finished(&resource, object) {
             // The answer has no finalizers and the old version; watchers see the state before it go.
-            let answer = Arc::new(State::encode(resource, before.version, object));
+            let answer = Arc::new(State::encode(&resource, before.version, object));
             self.remove(id, before);
             self.sweep(id);
-            return answer;
+            return Ok(answer);
         }
-        let state = self.store(id, resource, Some(before), object);
+        let state = self.store(id, &resource, Some(before), object);
         if resource.is_definition() && old.get("spec") != object.get("spec") {
             self.redefine(object);
+            self.install(ask.now, Place { id, version: 0 }, state.clone())?;
         }
-        state
+        Ok(state)
     }
 
     pub(super) fn resource(&self, id: ResourceId) -> Result<Arc<Resource>, Status> {
@@ -133,31 +277,12 @@ impl Model {
     }
 
     /// Refuses a body that says it is something else. Built-in kinds need not say what they are.
-    fn check_type(&self, resource: &Resource, place: Place, object: &Value) -> Result<(), Status> {
+    pub(super) fn check_type(&self, resource: &Resource, place: Place, object: &Value) -> Result<(), Status> {
         let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
         let (kind, api_version) = (text("kind"), text("apiVersion"));
         let expected = resource.api_version(place.version);
         if resource.custom {
-            if kind.is_empty() {
-                let message = format!(
-                    "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{object}'",
-                    resource.kind
-                );
-                return Err(Status::bad_request(message));
-            }
-            if kind == resource.kind && api_version == expected {
-                return Ok(());
-            }
-            if kind != resource.kind {
-                let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-                let message = format!("Invalid value: \"{kind}\": must be {}", resource.kind);
-                let cause = Cause::new("FieldValueInvalid", "kind", message);
-                return Err(Status::invalid(&resource.group, kind, name, vec![cause]));
-            }
-            let message = format!(
-                "the API version in the data ({api_version}) does not match the expected API version ({expected})"
-            );
-            return Err(Status::bad_request(message));
+            return check_custom_type(resource, &expected, object);
         }
         let kind = if kind.is_empty() { resource.kind.as_str() } else { kind };
         let api_version = if api_version.is_empty() { expected.as_str() } else { api_version };
@@ -167,7 +292,8 @@ impl Model {
         let (_, version) = split_api_version(api_version);
         let handled = format!("{kind} in version \"{version}\" cannot be handled as a {}", resource.kind);
         let group = if resource.group.is_empty() { "core" } else { &resource.group };
-        let why = if self.registry.place_of(api_version, kind).is_some() {
+        let item = kind.strip_suffix("List").unwrap_or(kind);
+        let why = if self.registry.place_of(api_version, item).is_some() {
             format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", resource.kind)
         } else {
             let scheme = "pkg/api/legacyscheme/scheme.go:30";
@@ -177,10 +303,14 @@ impl Model {
     }
 
     /// The name of a new object, made up if only its beginning is given.
-    fn name_new(&mut self, resource: &Resource, object: &mut Value) -> Result<String, Status> {
+    fn name_new(
+        &mut self,
+        resource: &Resource,
+        object: &mut Value,
+        mut name: String,
+    ) -> Result<String, Status> {
         let metadata = metadata(resource, object)?;
-        let text = |field: &str| metadata.get(field).and_then(Value::as_str).unwrap_or_default();
-        let (mut name, base) = (text("name").to_owned(), text("generateName"));
+        let base = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default();
         if name.is_empty() && !base.is_empty() {
             name = self.ids.name(base);
             metadata.insert("name".to_owned(), Value::from(name.as_str()));
@@ -191,10 +321,11 @@ impl Model {
                 "metadata.name",
                 "Required value: name or generateName is required",
             )
-        } else if is_name(resource, &name) {
+        } else if !resource.custom || meta::is_name(resource, &name) {
+            // What names built-in kinds may have is said with everything else that is wrong with them.
             return Ok(name);
         } else {
-            let message = format!("Invalid value: \"{name}\": {BAD_NAME}");
+            let message = format!("Invalid value: \"{name}\": {}", meta::BAD_NAME);
             Cause::new("FieldValueInvalid", "metadata.name", message)
         };
         Err(Status::invalid(&resource.group, &resource.kind, &name, vec![cause]))
@@ -226,169 +357,52 @@ impl Model {
         }
         Err(status)
     }
+}
 
-    /// Serves what a definition describes.
-    fn define(&mut self, definition: &Value) {
-        let Some(resource) = custom::resource(definition) else { return };
-        if self.registry.find(&resource.group, &resource.plural).is_some() {
-            return;
-        }
-        let id = self.registry.insert(resource);
-        let collection = Collection::new(super::Objects::new(), self.version, self.history);
-        self.collections.insert(id, collection);
-    }
-
-    /// Serves what a definition describes now, and ends the watches that began before.
-    fn redefine(&mut self, definition: &Value) {
-        let Some(resource) = custom::resource(definition) else { return };
-        let Some(id) = self.registry.find(&resource.group, &resource.plural) else {
-            return self.define(definition);
+impl Resource {
+    /// Refuses a subresource that is not there.
+    pub(crate) fn check_part(&self, version: usize, part: Part, name: &str) -> Result<(), Status> {
+        let there = match part {
+            Part::Main => true,
+            Part::Status => self.has_status(version),
+            Part::Finalize => self.is("", "namespaces"),
+            Part::Approval => self.is("certificates.k8s.io", "certificatesigningrequests"),
+            Part::EphemeralContainers | Part::Resize => self.is("", "pods"),
+            Part::Scale => self.has_scale(version),
         };
-        if let Some(collection) = self.collections.get_mut(&id) {
-            collection.encode_again(&resource);
-            collection.cut();
+        match (there, self.custom) {
+            (true, _) => Ok(()),
+            (false, true) => Err(Status::not_found(&self.group, &self.plural, name)),
+            (false, false) => Err(Status::no_such_resource()),
         }
-        self.registry.replace(id, resource);
-        self.touched.push(id);
     }
 }
 
-const BAD_NAME: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
-                        must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
-                        '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-
-/// A time as objects have it.
-pub(super) fn time(now: Timestamp) -> String {
-    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-fn is_name(resource: &Resource, name: &str) -> bool {
-    if resource.group == "rbac.authorization.k8s.io" {
-        return !name.contains(['/', '%']) && name != "." && name != "..";
-    }
-    selector::is_subdomain(name)
-}
-
-pub(super) fn metadata<'a>(
-    resource: &Resource,
-    object: &'a mut Value,
-) -> Result<&'a mut Map<String, Value>, Status> {
-    let kind = &resource.kind;
-    let version = resource.versions.first().map_or("", |version| version.name.as_str());
-    let unreadable = |what: &str| {
-        let handled = format!("{kind} in version \"{version}\" cannot be handled as a {kind}");
-        Status::bad_request(format!("{handled}: json: cannot unmarshal into Go {what}"))
-    };
-    let fields = object.as_object_mut().ok_or_else(|| unreadable(&format!("value of type {kind}")))?;
-    let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
-    if metadata.is_null() {
-        *metadata = json!({});
-    }
-    let metadata = metadata
-        .as_object_mut()
-        .ok_or_else(|| unreadable(&format!("struct field {kind}.metadata of type v1.ObjectMeta")))?;
-    let bad = metadata.iter().find(|(field, value)| !is_well_formed(field, value));
-    if let Some((field, _)) = bad {
-        return Err(unreadable(&format!("struct field ObjectMeta.metadata.{field}")));
-    }
-    Ok(metadata)
-}
-
-/// Whether a metadata field has the type that everything else here counts on.
-fn is_well_formed(field: &str, value: &Value) -> bool {
-    match field {
-        _ if value.is_null() => true,
-        "labels" | "annotations" => {
-            value.as_object().is_some_and(|fields| fields.values().all(Value::is_string))
-        }
-        "finalizers" => value.as_array().is_some_and(|items| items.iter().all(Value::is_string)),
-        "ownerReferences" | "managedFields" => value.is_array(),
-        "generation" | "deletionGracePeriodSeconds" => value.is_number(),
-        "name" | "generateName" | "namespace" | "uid" | "resourceVersion" | "creationTimestamp"
-        | "deletionTimestamp" | "selfLink" => value.is_string(),
-        _ => true,
-    }
-}
-
-fn check_namespace(
-    resource: &Resource,
-    namespace: &str,
-    metadata: &mut Map<String, Value>,
-) -> Result<(), Status> {
-    let given = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
-    if !resource.namespaced {
-        metadata.remove("namespace");
-        return Ok(());
-    }
-    if !given.is_empty() && given != namespace {
-        let message = "the namespace of the provided object does not match the namespace sent on the request";
+/// Custom objects must say what they are.
+fn check_custom_type(resource: &Resource, expected: &str, object: &Value) -> Result<(), Status> {
+    let empty = Map::new();
+    let fields = object.as_object().unwrap_or(&empty);
+    let text = |field: &str| fields.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (kind, api_version) = (text("kind"), text("apiVersion"));
+    if kind.is_empty() {
+        let message = format!(
+            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{object}'",
+            resource.kind
+        );
         return Err(Status::bad_request(message));
     }
-    Ok(())
+    // Another kind is one of the things that are wrong with it, and told with the others.
+    if api_version == expected {
+        return Ok(());
+    }
+    let message = format!(
+        "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+    );
+    Err(Status::bad_request(message))
 }
 
-/// Sets what the server owns in a new object's metadata.
-fn metadata_new(
-    resource: &Resource,
-    metadata: &mut Map<String, Value>,
-    namespace: &str,
-    uid: &str,
-    now: Timestamp,
-) {
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-        metadata.remove(field);
-    }
-    metadata.retain(|_, value| !is_empty(value));
-    if resource.namespaced {
-        metadata.insert("namespace".to_owned(), json!(namespace));
-    }
-    metadata.insert("uid".to_owned(), json!(uid));
-    metadata.insert("creationTimestamp".to_owned(), json!(time(now)));
-    if resource.generation {
-        metadata.insert("generation".to_owned(), json!(1));
-    }
-}
-
-fn check_preconditions(
-    resource: &Resource,
-    before: &State,
-    metadata: &Map<String, Value>,
-) -> Result<(), Status> {
-    let (group, plural, name) = (&resource.group, &resource.plural, &before.name);
-    let text = |field: &str| metadata.get(field).and_then(Value::as_str).unwrap_or_default();
-    let (version, uid) = (text("resourceVersion"), text("uid"));
-    let unconditional = version.is_empty() || version == "0";
-    if unconditional && resource.custom {
-        let message = "Invalid value: 0: must be specified for an update";
-        let cause = Cause::new("FieldValueInvalid", "metadata.resourceVersion", message);
-        return Err(Status::invalid(group, plural, name, vec![cause]));
-    }
-    if !unconditional {
-        let parsed: u64 = version.parse().map_err(|_| {
-            Status::internal(format!("strconv.ParseUint: parsing {version:?}: invalid syntax"))
-        })?;
-        if parsed != before.version {
-            let why =
-                "the object has been modified; please apply your changes to the latest version and try again";
-            return Err(Status::conflict(group, plural, name, why));
-        }
-    }
-    if !uid.is_empty() && uid != before.uid {
-        let key = format!("/registry/{plural}/{}", before.key());
-        let why = format!(
-            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
-             failed: UID in precondition: {uid}, UID in object meta: {}",
-            before.uid
-        );
-        return Err(Status::conflict(group, plural, name, &why));
-    }
-    Ok(())
-}
-
-fn undeterminable(name: &str) -> String {
-    format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")
-}
-
-fn mismatch(given: &str, name: &str) -> String {
-    format!("the name of the object ({given}) does not match the name on the URL ({name})")
+/// What is said to whoever still writes an old kind.
+fn deprecated(resource: &Resource) -> Option<String> {
+    let old = resource.is("", "endpoints");
+    old.then(|| "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
 }

@@ -1,0 +1,34 @@
+//! How long a server takes until it can be asked: in process, and on a socket with TLS and a fresh certificate.
+//! The bar for the first is 10 ms.
+//!
+//! `cargo bench -p informer-apiserver --bench start`
+
+use std::time::{Duration, Instant};
+
+use informer_apiserver::{ApiServer, Listen, ListenError};
+
+const ROUNDS: usize = 50;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), ListenError> {
+    let (mut starts, mut listens) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        let server = ApiServer::start().await?;
+        let _client = server.client();
+        starts.push(begun.elapsed());
+        let begun = Instant::now();
+        let listening = server.listen(Listen::https()).await?;
+        listens.push(begun.elapsed());
+        listening.shutdown().await;
+    }
+    tell("start in process (bar 10 ms)", &mut starts);
+    tell("listen with TLS", &mut listens);
+    Ok(())
+}
+
+fn tell(what: &str, times: &mut [Duration]) {
+    times.sort_unstable();
+    let at = |share: usize| times.get(times.len() * share / 100).copied().unwrap_or_default();
+    println!("{what:<30} median {:>9.1?}   99 % {:>9.1?}", at(50), at(99));
+}

@@ -1,0 +1,211 @@
+//! The roles and bindings that every server has from the start, as far as clients meet them.
+//!
+//! A real server has many more, for the components of a cluster. Its `admin`, `edit` and `view` are put together by a
+//! controller; here they have their rules from the beginning.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::policy::Rule;
+use super::{AUTHENTICATED, MASTERS, RBAC, UNAUTHENTICATED};
+use crate::model::{Ask, Model, Origin};
+
+/// Creates what is missing; what is there stays as it is.
+pub(crate) fn create_missing(model: &mut Model, now: Timestamp) {
+    for (plural, object) in cluster_roles().map(|role| ("clusterroles", role)).chain(bindings()) {
+        let Some(place) = model.registry().place(RBAC, "v1", plural) else { continue };
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        if model.get(place, "", name).is_none() {
+            let created = model.create(&Ask::at(now, "kube-apiserver"), place, "", object, Origin::Own);
+            debug_assert!(created.is_ok(), "{plural}: {created:?}");
+        }
+    }
+}
+
+const ALL: &[&str] = &["*"];
+const READ: &[&str] = &["get", "list", "watch"];
+const WRITE: &[&str] = &["create", "delete", "deletecollection", "patch", "update"];
+const BOTH: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const CREATE: &[&str] = &["create"];
+
+/// Paths that everybody may look at.
+const PUBLIC: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/version/"];
+
+/// Paths that everybody with a token may look at.
+const DISCOVERY: &[&str] = &[
+    "/api",
+    "/api/*",
+    "/apis",
+    "/apis/*",
+    "/healthz",
+    "/livez",
+    "/openapi",
+    "/openapi/*",
+    "/readyz",
+    "/version",
+    "/version/",
+];
+
+fn cluster_roles() -> impl Iterator<Item = Value> {
+    let view = table(VIEW);
+    let edit = [table(EDIT), view.clone()].concat();
+    let admin = [edit.clone(), table(ADMIN)].concat();
+    let everything = vec![Rule::on(ALL, ALL, ALL), Rule::at(ALL, ALL)];
+    let reviews = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"];
+    let basic = vec![
+        Rule::on(&["authorization.k8s.io"], &reviews, CREATE),
+        Rule::on(&["authentication.k8s.io"], &["selfsubjectreviews"], CREATE),
+    ];
+    let delegator = vec![
+        Rule::on(&["authentication.k8s.io"], &["tokenreviews"], CREATE),
+        Rule::on(&["authorization.k8s.io"], &["subjectaccessreviews"], CREATE),
+    ];
+    let plain = [
+        ("cluster-admin", everything),
+        ("system:auth-delegator", delegator),
+        ("system:basic-user", basic),
+        ("system:discovery", vec![Rule::at(DISCOVERY, &["get"])]),
+        ("system:public-info-viewer", vec![Rule::at(PUBLIC, &["get"])]),
+    ]
+    .into_iter()
+    .map(|(name, rules)| role(name, &rules, None));
+    let parts = [("admin", table(ADMIN)), ("edit", table(EDIT)), ("view", view.clone())]
+        .into_iter()
+        .map(|(whole, rules)| role(&format!("system:aggregate-to-{whole}"), &rules, Some(whole)));
+    let wholes = [("admin", admin, None), ("edit", edit, Some("admin")), ("view", view, Some("edit"))]
+        .into_iter()
+        .map(|(name, rules, part_of)| {
+            let mut role = role(name, &rules, part_of);
+            let selector = json!({"matchLabels": {aggregate_to(name): "true"}});
+            role["aggregationRule"] = json!({"clusterRoleSelectors": [selector]});
+            role
+        });
+    plain.chain(parts).chain(wholes)
+}
+
+fn bindings() -> impl Iterator<Item = (&'static str, Value)> {
+    [
+        ("cluster-admin", &[MASTERS][..]),
+        ("system:basic-user", &[AUTHENTICATED]),
+        ("system:discovery", &[AUTHENTICATED]),
+        ("system:public-info-viewer", &[AUTHENTICATED, UNAUTHENTICATED]),
+    ]
+    .into_iter()
+    .map(|(name, groups)| {
+        let subject = |group: &&str| json!({"apiGroup": RBAC, "kind": "Group", "name": group});
+        let binding = json!({
+            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata(name, None),
+            "subjects": groups.iter().map(subject).collect::<Vec<_>>(),
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
+        });
+        ("clusterrolebindings", binding)
+    })
+}
+
+fn role(name: &str, rules: &[Rule], part_of: Option<&str>) -> Value {
+    json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": metadata(name, part_of), "rules": rules,
+    })
+}
+
+fn metadata(name: &str, part_of: Option<&str>) -> Value {
+    let mut labels = json!({"kubernetes.io/bootstrapping": "rbac-defaults"});
+    if let Some(whole) = part_of {
+        labels[aggregate_to(whole)] = json!("true");
+    }
+    json!({
+        "name": name, "labels": labels,
+        "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
+    })
+}
+
+fn aggregate_to(whole: &str) -> String {
+    format!("{RBAC}/aggregate-to-{whole}")
+}
+
+/// Groups, resources and verbs of a rule; names are separated by blanks, and `core` is the core group.
+type Row = (&'static str, &'static str, &'static [&'static str]);
+
+fn table(rows: &[Row]) -> Vec<Rule> {
+    let names = |text: &'static str| -> Vec<&'static str> { text.split_whitespace().collect() };
+    let group = |name: &'static str| if name == "core" { "" } else { name };
+    rows.iter()
+        .map(|(groups, resources, verbs)| {
+            let groups: Vec<&str> = names(groups).into_iter().map(group).collect();
+            Rule::on(&groups, &names(resources), verbs)
+        })
+        .collect()
+}
+
+const ADMIN: &[Row] = &[
+    ("authorization.k8s.io", "localsubjectaccessreviews", CREATE),
+    ("rbac.authorization.k8s.io", "rolebindings roles", BOTH),
+];
+
+const EDIT: &[Row] = &[
+    ("core", "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy", READ),
+    ("core", "serviceaccounts", &["impersonate"]),
+    ("core", "pods pods/attach pods/exec pods/portforward pods/proxy", WRITE),
+    ("core", "pods/eviction", CREATE),
+    (
+        "core",
+        "configmaps persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets \
+         serviceaccounts services services/proxy",
+        WRITE,
+    ),
+    ("core", "serviceaccounts/token", CREATE),
+    ("core events.k8s.io", "events", WRITE),
+    (
+        "apps",
+        "daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale statefulsets \
+         statefulsets/scale",
+        WRITE,
+    ),
+    ("autoscaling", "horizontalpodautoscalers", WRITE),
+    ("batch", "cronjobs jobs", WRITE),
+    (
+        "extensions",
+        "daemonsets deployments deployments/rollback deployments/scale ingresses networkpolicies replicasets \
+         replicasets/scale replicationcontrollers/scale",
+        WRITE,
+    ),
+    ("policy", "poddisruptionbudgets", WRITE),
+    ("networking.k8s.io", "ingresses networkpolicies", WRITE),
+    ("coordination.k8s.io", "leases", BOTH),
+    ("resource.k8s.io", "resourceclaims resourceclaimtemplates", WRITE),
+];
+
+const VIEW: &[Row] = &[
+    (
+        "core",
+        "configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods replicationcontrollers \
+         replicationcontrollers/scale serviceaccounts services services/status",
+        READ,
+    ),
+    (
+        "core",
+        "bindings limitranges namespaces/status pods/log pods/status replicationcontrollers/status resourcequotas \
+         resourcequotas/status",
+        READ,
+    ),
+    ("core", "namespaces", READ),
+    ("core events.k8s.io", "events", READ),
+    ("discovery.k8s.io", "endpointslices", READ),
+    (
+        "apps",
+        "controllerrevisions daemonsets daemonsets/status deployments deployments/scale deployments/status replicasets \
+         replicasets/scale replicasets/status statefulsets statefulsets/scale statefulsets/status",
+        READ,
+    ),
+    ("autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status", READ),
+    ("batch", "cronjobs cronjobs/status jobs jobs/status", READ),
+    (
+        "extensions",
+        "daemonsets daemonsets/status deployments deployments/scale deployments/status ingresses ingresses/status \
+         networkpolicies replicasets replicasets/scale replicasets/status replicationcontrollers/scale",
+        READ,
+    ),
+    ("policy", "poddisruptionbudgets poddisruptionbudgets/status", READ),
+    ("networking.k8s.io", "ingresses ingresses/status networkpolicies", READ),
+    ("resource.k8s.io", "resourceclaims resourceclaims/status resourceclaimtemplates", READ),
+];

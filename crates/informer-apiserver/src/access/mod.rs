@@ -1,0 +1,178 @@
+//! Who asks, and what they may: tokens, users, impersonation, RBAC, and the reviews that answer questions about it.
+//!
+//! Everything that decides is pure: it works on headers, on a snapshot of the stored roles and bindings ([`Rules`]),
+//! and on what a request is about ([`Attributes`]). Only the gate looks at the server. Nobody here reads a request's
+//! body before its sender is known to be allowed to send it, and nothing here knows how an answer is encoded.
+
+mod attributes;
+mod authenticate;
+mod bootstrap;
+mod caller;
+mod escalation;
+mod forbidden;
+mod gate;
+mod impersonate;
+mod policy;
+mod reviews;
+mod rules;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+pub(crate) use attributes::Attributes;
+pub(crate) use caller::Caller;
+pub(crate) use gate::{Door, Refused};
+pub(crate) use reviews::{Asked, Review};
+pub(crate) use rules::Rules;
+
+/// The group whose members may do anything.
+pub(crate) const MASTERS: &str = "system:masters";
+/// The group of everybody with a valid token.
+const AUTHENTICATED: &str = "system:authenticated";
+/// The group of everybody without a token.
+const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// Who comes without a token.
+const ANONYMOUS: &str = "system:anonymous";
+/// The API group of roles and bindings.
+pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// Somebody who sends requests, as access rules know them.
+///
+/// ```
+/// use informer_apiserver::User;
+///
+/// let admin = User::new("admin").group("system:masters");
+/// assert_eq!(admin.name(), "admin");
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[must_use]
+pub struct User {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) groups: Vec<String>,
+    pub(crate) extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    /// A user in no group. Who shows a valid token is in `system:authenticated` besides.
+    pub fn new(name: impl Into<String>) -> Self {
+        User { name: name.into(), ..User::default() }
+    }
+
+    /// A member of `system:masters`, who may do anything.
+    pub fn admin(name: impl Into<String>) -> Self {
+        User::new(name).group(MASTERS)
+    }
+
+    /// Gives the user a uid.
+    pub fn uid(self, uid: impl Into<String>) -> Self {
+        User { uid: uid.into(), ..self }
+    }
+
+    /// Puts the user into a group.
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.groups.push(group.into());
+        self
+    }
+
+    /// Adds a value that only some authorizers understand, and reviews show.
+    pub fn extra(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.extra.entry(key.into()).or_default().push(value.into());
+        self
+    }
+
+    /// The user's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|known| known == group)
+    }
+
+    fn join(&mut self, group: &str) {
+        if !self.is_in(group) {
+            self.groups.push(group.to_owned());
+        }
+    }
+}
+
+/// Access control: which tokens are known, and whether one is needed at all. What users may do then follows from the
+/// roles and bindings in the server, as it does with RBAC in a cluster.
+///
+/// ```
+/// use informer_apiserver::{Access, ApiServer, User};
+///
+/// let server = ApiServer::new();
+/// let access = Access::new().token("s3cret", User::admin("admin")).token("other", User::new("limited"));
+/// let service = server.guarded(access);
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Access {
+    tokens: BTreeMap<String, User>,
+    anonymous: bool,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Access::new()
+    }
+}
+
+impl Access {
+    /// No token is known, and who has none is `system:anonymous`.
+    pub fn new() -> Self {
+        Access { tokens: BTreeMap::new(), anonymous: true }
+    }
+
+    /// Whoever shows this token is this user.
+    pub fn token(mut self, token: impl Into<String>, user: User) -> Self {
+        self.tokens.insert(token.into(), user);
+        self
+    }
+
+    /// Whether requests without a token are somebody's. If not, they get 401.
+    pub fn anonymous(self, allowed: bool) -> Self {
+        Access { anonymous: allowed, ..self }
+    }
+}
+
+impl std::fmt::Debug for Access {
+    /// Tokens are secrets, so only the users are shown.
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let users: Vec<&str> = self.tokens.values().map(User::name).collect();
+        out.debug_struct("Access").field("users", &users).field("anonymous", &self.anonymous).finish()
+    }
+}
+
+/// A text in quotes, as Go's `%q` writes it.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for symbol in text.chars() {
+        match symbol {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            symbol if symbol.is_control() => {
+                let (letter, width) = if symbol.is_ascii() { ('x', 2) } else { ('u', 4) };
+                out.extend(['\\', letter]);
+                out.extend(format!("{:0width$x}", u32::from(symbol)).chars());
+            }
+            symbol => out.push(symbol),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Texts as `%q` writes a list of them.
+fn quoted_list(texts: &[String]) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
+    format!("[{}]", texts.join(" "))
+}

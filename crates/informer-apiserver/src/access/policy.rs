@@ -1,0 +1,154 @@
+//! One rule of a role: what it allows, and whether it covers another.
+
+use serde::{Deserialize, Serialize};
+
+use super::rules::or_empty;
+use super::{Attributes, quoted_list};
+
+/// A rule. `*` stands for everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Rule {
+    #[serde(deserialize_with = "or_empty")]
+    pub(crate) verbs: Vec<String>,
+    #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) api_groups: Vec<String>,
+    #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) resources: Vec<String>,
+    #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) resource_names: Vec<String>,
+    #[serde(
+        rename = "nonResourceURLs",
+        deserialize_with = "or_empty",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub(crate) non_resource_urls: Vec<String>,
+}
+
+impl Rule {
+    /// A rule for resources.
+    pub(crate) fn on(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Self {
+        Rule {
+            api_groups: owned(groups),
+            resources: owned(resources),
+            verbs: owned(verbs),
+            ..Rule::default()
+        }
+    }
+
+    /// A rule for paths.
+    pub(crate) fn at(paths: &[&str], verbs: &[&str]) -> Self {
+        Rule { non_resource_urls: owned(paths), verbs: owned(verbs), ..Rule::default() }
+    }
+
+    /// Whether it allows something.
+    pub(crate) fn allows(&self, wanted: &Attributes) -> bool {
+        if !has_or_all(&self.verbs, &wanted.verb) {
+            return false;
+        }
+        if let Some(path) = &wanted.path {
+            return self.non_resource_urls.iter().any(|url| covers_path(url, path));
+        }
+        has_or_all(&self.api_groups, &wanted.group)
+            && covers_resource(&self.resources, &wanted.resource, &wanted.subresource)
+            && (self.resource_names.is_empty() || self.resource_names.contains(&wanted.name))
+    }
+
+    /// Whether it allows all that a piece of a rule allows.
+    pub(crate) fn covers(&self, piece: &Piece<'_>) -> bool {
+        let Piece { verb, what } = *piece;
+        let verbs = has_or_all(&self.verbs, verb);
+        match what {
+            What::Path(path) => {
+                verbs
+                    && self.resource_names.is_empty()
+                    && self.non_resource_urls.iter().any(|url| covers_path(url, path))
+            }
+            What::Resource { group, resource, name } => {
+                let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+                let names = &self.resource_names;
+                verbs
+                    && has_or_all(&self.api_groups, group)
+                    && covers_resource(&self.resources, resource, subresource)
+                    && (names.is_empty() || name.is_some_and(|name| names.iter().any(|known| known == name)))
+            }
+        }
+    }
+
+    /// How many pieces it breaks into.
+    pub(crate) fn size(&self) -> usize {
+        let names = self.resource_names.len().max(1);
+        let resources = self.api_groups.len().saturating_mul(self.resources.len()).saturating_mul(names);
+        resources.saturating_add(self.non_resource_urls.len()).saturating_mul(self.verbs.len())
+    }
+
+    /// Its pieces: one verb on one resource, one named object, or one path each.
+    pub(crate) fn pieces(&self) -> Vec<Piece<'_>> {
+        let names: Vec<Option<&str>> = if self.resource_names.is_empty() {
+            vec![None]
+        } else {
+            self.resource_names.iter().map(|name| Some(name.as_str())).collect()
+        };
+        let mut pieces = Vec::with_capacity(self.size());
+        for verb in &self.verbs {
+            for group in &self.api_groups {
+                for resource in &self.resources {
+                    let what = names.iter().map(|name| What::Resource { group, resource, name: *name });
+                    pieces.extend(what.map(|what| Piece { verb, what }));
+                }
+            }
+            let paths = self.non_resource_urls.iter();
+            pieces.extend(paths.map(|path| Piece { verb, what: What::Path(path) }));
+        }
+        pieces
+    }
+}
+
+/// The smallest part of a rule: one rule either covers it or does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece<'a> {
+    pub(crate) verb: &'a str,
+    pub(crate) what: What<'a>,
+}
+
+/// What a piece of a rule is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum What<'a> {
+    Path(&'a str),
+    Resource { group: &'a str, resource: &'a str, name: Option<&'a str> },
+}
+
+/// A rule in one line, as refusals quote it.
+pub(crate) fn compact(what: &What<'_>, verbs: &[String]) -> String {
+    let list = |text: &str| quoted_list(&[text.to_owned()]);
+    let verbs = quoted_list(verbs);
+    match what {
+        What::Path(path) => format!("{{NonResourceURLs:{}, Verbs:{verbs}}}", list(path)),
+        What::Resource { group, resource, name } => {
+            let names = name.map_or_else(String::new, |name| format!("ResourceNames:{}, ", list(name)));
+            format!("{{APIGroups:{}, Resources:{}, {names}Verbs:{verbs}}}", list(group), list(resource))
+        }
+    }
+}
+
+fn has_or_all(set: &[String], wanted: &str) -> bool {
+    set.iter().any(|known| known == "*" || known == wanted)
+}
+
+fn covers_resource(set: &[String], resource: &str, subresource: &str) -> bool {
+    set.iter().any(|known| match (known.split_once('/'), subresource) {
+        (None, "") => known == "*" || known == resource,
+        (None, _) => known == "*",
+        (Some((of, sub)), subresource) => {
+            !subresource.is_empty() && sub == subresource && (of == "*" || of == resource)
+        }
+    })
+}
+
+fn covers_path(url: &str, path: &str) -> bool {
+    url == path || (url.ends_with('*') && path.starts_with(url.trim_end_matches('*')))
+}
+
+fn owned(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}

@@ -1,0 +1,184 @@
+//! Reviews: questions about access, asked by creating an object that is never stored.
+//!
+//! The answer is the object with its status filled in. Who asks, and whether they may ask, was decided before.
+
+mod access;
+mod wire;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::User;
+use super::caller::Caller;
+use super::policy::Rule;
+use crate::model::Status;
+use wire::{Metadata, RulesSpec, TokenSpec, UserInfo, read, show};
+
+pub(crate) const AUTHORIZATION: &str = "authorization.k8s.io";
+const AUTHENTICATION: &str = "authentication.k8s.io";
+
+/// A kind of review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Review {
+    SelfSubjectAccess,
+    SubjectAccess,
+    LocalSubjectAccess,
+    SelfSubjectRules,
+    SelfSubject,
+    Token,
+}
+
+/// What a review needs to know of its request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) caller: &'a Caller,
+    /// The namespace in the path; empty if there is none.
+    pub(crate) namespace: &'a str,
+    /// The program that asks, as its `User-Agent` says.
+    pub(crate) agent: &'a str,
+    pub(crate) now: Timestamp,
+}
+
+impl Review {
+    /// The review that is created at a place.
+    pub(crate) fn at(group: &str, version: &str, plural: &str) -> Option<Self> {
+        let found = match (group, plural) {
+            (AUTHORIZATION, "selfsubjectaccessreviews") => Review::SelfSubjectAccess,
+            (AUTHORIZATION, "subjectaccessreviews") => Review::SubjectAccess,
+            (AUTHORIZATION, "localsubjectaccessreviews") => Review::LocalSubjectAccess,
+            (AUTHORIZATION, "selfsubjectrulesreviews") => Review::SelfSubjectRules,
+            (AUTHENTICATION, "selfsubjectreviews") => Review::SelfSubject,
+            (AUTHENTICATION, "tokenreviews") => Review::Token,
+            _ => return None,
+        };
+        (version == "v1").then_some(found)
+    }
+
+    /// Whether it is created in a namespace.
+    pub(crate) fn is_namespaced(self) -> bool {
+        self == Review::LocalSubjectAccess
+    }
+
+    /// The answer to an object as it was sent, as JSON.
+    pub(crate) fn answer(self, asked: &Asked<'_>, object: Value) -> Result<Vec<u8>, Status> {
+        match self {
+            Review::SelfSubjectAccess | Review::SubjectAccess | Review::LocalSubjectAccess => {
+                access::answer(self, asked, object)
+            }
+            Review::SelfSubjectRules => rules(asked, object),
+            Review::SelfSubject => who_am_i(asked, object),
+            Review::Token => token(asked, object),
+        }
+    }
+
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Review::SelfSubjectAccess => "SelfSubjectAccessReview",
+            Review::SubjectAccess => "SubjectAccessReview",
+            Review::LocalSubjectAccess => "LocalSubjectAccessReview",
+            Review::SelfSubjectRules => "SelfSubjectRulesReview",
+            Review::SelfSubject => "SelfSubjectReview",
+            Review::Token => "TokenReview",
+        }
+    }
+
+    fn api_version(self) -> &'static str {
+        match self {
+            Review::SelfSubject | Review::Token => "authentication.k8s.io/v1",
+            _ => "authorization.k8s.io/v1",
+        }
+    }
+}
+
+/// What the caller may do in a namespace.
+fn rules(asked: &Asked<'_>, object: Value) -> Result<Vec<u8>, Status> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct RulesStatus {
+        resource_rules: Vec<Rule>,
+        non_resource_rules: Vec<Rule>,
+        incomplete: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        evaluation_error: Option<String>,
+    }
+    let review = Review::SelfSubjectRules;
+    let given = read::<RulesSpec>(review, object)?;
+    if given.spec.namespace.is_empty() {
+        return Err(Status::bad_request("no namespace on request"));
+    }
+    let (found, problems) = asked.caller.rights.of(&asked.caller.user, &given.spec.namespace);
+    let on_resources = |rule: &Rule| Rule { non_resource_urls: Vec::new(), ..rule.clone() };
+    let at_paths = |rule: &Rule| Rule {
+        verbs: rule.verbs.clone(),
+        non_resource_urls: rule.non_resource_urls.clone(),
+        ..Rule::default()
+    };
+    let status = RulesStatus {
+        resource_rules: found.iter().filter(|rule| !rule.resources.is_empty()).map(on_resources).collect(),
+        non_resource_rules: found
+            .iter()
+            .filter(|rule| !rule.non_resource_urls.is_empty())
+            .map(at_paths)
+            .collect(),
+        incomplete: false,
+        evaluation_error: problems,
+    };
+    // The server forgets what was asked.
+    Ok(show(review, Metadata::default(), Some(RulesSpec::default()), status))
+}
+
+/// Who the caller is.
+fn who_am_i(asked: &Asked<'_>, object: Value) -> Result<Vec<u8>, Status> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Me {
+        user_info: UserInfo,
+    }
+    let review = Review::SelfSubject;
+    read::<RulesSpec>(review, object)?;
+    let status = Me { user_info: UserInfo::of(&asked.caller.user) };
+    Ok(show(review, Metadata::created(asked.now), None::<()>, status))
+}
+
+/// Whose token something is.
+fn token(asked: &Asked<'_>, object: Value) -> Result<Vec<u8>, Status> {
+    #[derive(Default, Serialize)]
+    struct TokenStatus {
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        authenticated: bool,
+        user: UserInfo,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        audiences: Vec<String>,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        error: &'static str,
+    }
+    let review = Review::Token;
+    let given = read::<TokenSpec>(review, object)?;
+    if given.spec.token.is_empty() {
+        return Err(Status::bad_request("token is required for TokenReview in authentication"));
+    }
+    let status = match asked.caller.tokens.as_ref().map(|tokens| tokens.user(&given.spec.token)) {
+        None => TokenStatus::default(),
+        Some(None) => TokenStatus { error: "invalid bearer token", ..TokenStatus::default() },
+        Some(Some(user)) => TokenStatus {
+            authenticated: true,
+            user: UserInfo::of(user),
+            audiences: given.spec.audiences.clone(),
+            error: "",
+        },
+    };
+    let metadata = Metadata::managed(review, asked, &given.spec);
+    Ok(show(review, metadata, Some(given.spec), status))
+}
+
+impl UserInfo {
+    fn of(user: &User) -> Self {
+        UserInfo {
+            username: user.name.clone(),
+            uid: user.uid.clone(),
+            groups: user.groups.clone(),
+            extra: user.extra.clone(),
+        }
+    }
+}

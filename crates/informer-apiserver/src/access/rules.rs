@@ -1,0 +1,218 @@
+//! A snapshot of the stored roles and bindings, and what they allow.
+//!
+//! Rules only ever add rights: a user may do what any rule of any role bound to them allows. An object that is not
+//! shaped like a role or a binding grants nothing. A snapshot does not know when it is out of date.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use super::policy::Rule;
+use super::{Attributes, MASTERS, RBAC, User, quoted};
+use crate::model::Status;
+
+/// All roles and bindings.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    cluster_roles: BTreeMap<String, Vec<Rule>>,
+    /// By namespace and name.
+    roles: BTreeMap<(String, String), Vec<Rule>>,
+    cluster_bindings: Vec<Binding>,
+    /// By namespace.
+    bindings: BTreeMap<String, Vec<Binding>>,
+}
+
+/// What the rules say to a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Yes, and which binding said so.
+    Allowed(String),
+    /// No rule allows it; the reason names bindings that lead nowhere.
+    NoOpinion(String),
+}
+
+/// A binding that applies to a user.
+pub(crate) struct Grant<'a> {
+    binding: &'a Binding,
+    subject: &'a Subject,
+    pub(crate) rules: Result<&'a [Rule], Status>,
+}
+
+/// What a binding binds.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct RoleRef {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+}
+
+impl Rules {
+    /// Reads stored objects of each kind.
+    pub(crate) fn new(
+        cluster_roles: impl Iterator<Item = Value>,
+        roles: impl Iterator<Item = Value>,
+        cluster_bindings: impl Iterator<Item = Value>,
+        bindings: impl Iterator<Item = Value>,
+    ) -> Self {
+        let role = |object: Value| serde_json::from_value::<Role>(object).ok();
+        let binding = |object: Value| serde_json::from_value::<Binding>(object).ok();
+        let mut by_namespace: BTreeMap<String, Vec<Binding>> = BTreeMap::new();
+        for binding in bindings.filter_map(binding) {
+            by_namespace.entry(binding.metadata.namespace.clone()).or_default().push(binding);
+        }
+        Rules {
+            cluster_roles: cluster_roles
+                .filter_map(role)
+                .map(|role| (role.metadata.name, role.rules))
+                .collect(),
+            roles: roles
+                .filter_map(role)
+                .map(|role| ((role.metadata.namespace, role.metadata.name), role.rules))
+                .collect(),
+            cluster_bindings: cluster_bindings.filter_map(binding).collect(),
+            bindings: by_namespace,
+        }
+    }
+
+    /// Whether a user may do something.
+    pub(crate) fn decide(&self, user: &User, wanted: &Attributes) -> Decision {
+        if user.is_in(MASTERS) {
+            return Decision::Allowed(String::new());
+        }
+        let mut problems = Vec::new();
+        for grant in self.grants(user, &wanted.namespace) {
+            match &grant.rules {
+                Ok(rules) if rules.iter().any(|rule| rule.allows(wanted)) => {
+                    return Decision::Allowed(format!("RBAC: allowed by {}", grant.describe()));
+                }
+                Ok(_) => {}
+                Err(problem) => problems.push(problem.message.clone()),
+            }
+        }
+        Decision::NoOpinion(aggregate(problems).map_or_else(String::new, |all| format!("RBAC: {all}")))
+    }
+
+    /// All rules for a user in a namespace, and what went wrong while they were looked up.
+    pub(crate) fn of(&self, user: &User, namespace: &str) -> (Vec<&Rule>, Option<String>) {
+        let (mut rules, mut problems) = (Vec::new(), Vec::new());
+        for grant in self.grants(user, namespace) {
+            match grant.rules {
+                Ok(found) => rules.extend(found),
+                Err(problem) => problems.push(problem.message),
+            }
+        }
+        (rules, aggregate(problems))
+    }
+
+    /// The rules of a role that somebody refers to.
+    pub(crate) fn of_role(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], Status> {
+        let (found, kind) = match role.kind.as_str() {
+            "Role" => (self.roles.get(&(namespace.to_owned(), role.name.clone())), "role"),
+            "ClusterRole" => (self.cluster_roles.get(&role.name), "clusterrole"),
+            other => {
+                return Err(Status::internal(format!("unsupported role reference kind: {}", quoted(other))));
+            }
+        };
+        found.map(Vec::as_slice).ok_or_else(|| Status::not_found(RBAC, kind, &role.name))
+    }
+
+    fn grants<'a, 'b>(&'a self, user: &'b User, namespace: &'b str) -> impl Iterator<Item = Grant<'a>> {
+        let local = self.bindings.get(namespace).map_or(&[][..], Vec::as_slice);
+        let local = local.iter().map(move |binding| (binding, namespace));
+        let everywhere = self.cluster_bindings.iter().map(|binding| (binding, ""));
+        everywhere.chain(local).filter_map(move |(binding, namespace)| {
+            let subject = binding.subjects.iter().find(|subject| subject.is(user, namespace))?;
+            let rules = self.of_role(&binding.role_ref, namespace);
+            Some(Grant { binding, subject, rules })
+        })
+    }
+}
+
+impl Grant<'_> {
+    fn describe(&self) -> String {
+        let Binding { metadata, role_ref, .. } = self.binding;
+        let binding = if metadata.namespace.is_empty() {
+            format!("ClusterRoleBinding {}", quoted(&metadata.name))
+        } else {
+            format!("RoleBinding {}", quoted(&format!("{}/{}", metadata.name, metadata.namespace)))
+        };
+        let Subject { kind, name, namespace } = self.subject;
+        let subject = if kind == "ServiceAccount" {
+            let namespace = if namespace.is_empty() { &metadata.namespace } else { namespace };
+            quoted(&format!("{name}/{namespace}"))
+        } else {
+            quoted(name)
+        };
+        format!("{binding} of {} {} to {kind} {subject}", role_ref.kind, quoted(&role_ref.name))
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Role {
+    metadata: Metadata,
+    #[serde(deserialize_with = "or_empty")]
+    rules: Vec<Rule>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Binding {
+    metadata: Metadata,
+    #[serde(deserialize_with = "or_empty")]
+    subjects: Vec<Subject>,
+    role_ref: RoleRef,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    name: String,
+    namespace: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Subject {
+    kind: String,
+    name: String,
+    namespace: String,
+}
+
+impl Subject {
+    /// Whether a user is meant; a service account is by default one of the binding's namespace.
+    fn is(&self, user: &User, namespace: &str) -> bool {
+        match self.kind.as_str() {
+            "User" => user.name == self.name,
+            "Group" => user.is_in(&self.name),
+            "ServiceAccount" => {
+                let namespace = if self.namespace.is_empty() { namespace } else { &self.namespace };
+                let account = user.name.strip_prefix("system:serviceaccount:");
+                let account = account.and_then(|account| account.split_once(':'));
+                !namespace.is_empty() && account == Some((namespace, self.name.as_str()))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Several problems as one text, each once.
+fn aggregate(mut problems: Vec<String>) -> Option<String> {
+    let mut seen = std::collections::BTreeSet::new();
+    problems.retain(|problem| seen.insert(problem.clone()));
+    match problems.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        all => Some(format!("[{}]", all.join(", "))),
+    }
+}
+
+/// A list that may be `null`.
+pub(super) fn or_empty<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}

@@ -1,0 +1,151 @@
+//! Rules strung together at random: which, when and for how long follows from a seed and from nothing else.
+
+use std::time::Duration;
+
+use super::{Dice, Fault, Rule, library};
+use crate::log::Verb;
+use crate::server::ApiServer;
+
+/// One rule of a schedule.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Turn {
+    /// When it begins, from the beginning of the schedule.
+    pub start: Duration,
+    /// What goes wrong.
+    pub rule: Rule,
+    /// For how long.
+    pub lasts: Duration,
+}
+
+/// An endless series of faults. Equal seeds give equal series; turns may overlap.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use informer_apiserver::{ApiServer, faults::Schedule};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let starts = |seed| Schedule::seeded(seed).take(10).map(|turn| turn.start).collect::<Vec<_>>();
+/// assert_eq!(starts(7), starts(7));
+/// assert_ne!(starts(7), starts(8));
+///
+/// let server = ApiServer::new();
+/// let trouble = Schedule::seeded(7).of("pods").play(&server, Duration::from_secs(120));
+/// let client = async { /* lives through it */ };
+/// tokio::join!(trouble, client);
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    dice: Dice,
+    plural: Option<String>,
+    /// The longest pause between two beginnings.
+    pause: Duration,
+    now: Duration,
+}
+
+impl Schedule {
+    /// The series of a seed.
+    pub fn seeded(seed: u64) -> Self {
+        Schedule { dice: Dice::new(seed), plural: None, pause: Duration::from_secs(20), now: Duration::ZERO }
+    }
+
+    /// Only for this resource.
+    #[must_use]
+    pub fn of(self, plural: &str) -> Self {
+        Schedule { plural: Some(plural.to_owned()), ..self }
+    }
+
+    /// The longest pause between the beginnings of two faults; 20 seconds unless said otherwise.
+    #[must_use]
+    pub fn pause(self, longest: Duration) -> Self {
+        Schedule { pause: longest, ..self }
+    }
+
+    /// Has a server misbehave by this schedule for a while. Afterwards no rule of it is in force.
+    pub async fn play(self, server: &ApiServer, time: Duration) {
+        let began = tokio::time::Instant::now();
+        let mut in_force: Vec<(Duration, Fault)> = Vec::new();
+        for turn in self.take_while(|turn| turn.start < time) {
+            expire(&mut in_force, began, turn.start).await;
+            in_force.push((turn.start + turn.lasts, server.fault(turn.rule)));
+        }
+        expire(&mut in_force, began, time).await;
+    }
+
+    fn rule(&mut self) -> Rule {
+        let millis = |dice: &mut Dice, longest: u64| Duration::from_millis(dice.below(longest));
+        let dice = &mut self.dice;
+        let frames = usize::try_from(dice.below(6)).unwrap_or(0);
+        let rule = match dice.below(22) {
+            0 => library::status(500),
+            1 => library::status(503).retry_after(1 + u32::try_from(dice.below(4)).unwrap_or(0)),
+            2 => library::status(504),
+            3 => library::too_many_requests(1 + u32::try_from(dice.below(5)).unwrap_or(0)),
+            4 => library::gone(),
+            5 => library::gone().on(Verb::List),
+            6 => library::status(403),
+            7 => library::answer_with(200, "<html>please log in</html>"),
+            8 => library::delay(millis(dice, 20_000)),
+            9 => library::slow_pages(millis(dice, 5_000)),
+            10 => library::hold(),
+            11 => library::drop_connection(),
+            12 => {
+                let rule = library::truncate(usize::try_from(dice.below(3_000)).unwrap_or(0));
+                [rule.clone(), rule.clone().cleanly(), rule.silently()][dice.pick(3)].clone()
+            }
+            13 => library::stale_read().behind(1 + dice.below(20)),
+            14 => library::undecodable_object(),
+            15 => library::undecodable_frame(),
+            16 => [library::cut_watch(), library::cut_watch().cleanly()][dice.pick(2)].clone(),
+            17 => library::cut_mid_frame(),
+            18 => library::half_open(),
+            19 => [library::stall_watch(), library::error_frame(500)][dice.pick(2)].clone(),
+            20 => [library::refuse_watch_list(), library::no_end_bookmark()][dice.pick(2)].clone(),
+            _ => library::duplicate_frame().frames(1 + frames),
+        };
+        let rule = rule.after_frames(frames);
+        let seed = dice.below(u64::MAX);
+        let rule = match dice.below(4) {
+            0 => rule.times(1 + dice.below(3)),
+            1 => rule.chance(20 + u8::try_from(dice.below(60)).unwrap_or(0), seed),
+            2 => rule.after(dice.below(3)),
+            _ => rule,
+        };
+        match &self.plural {
+            Some(plural) => rule.of(plural),
+            None => rule,
+        }
+    }
+}
+
+impl Iterator for Schedule {
+    type Item = Turn;
+
+    fn next(&mut self) -> Option<Turn> {
+        let pause = u64::try_from(self.pause.as_millis()).unwrap_or(u64::MAX);
+        self.now += Duration::from_millis(1 + self.dice.below(pause));
+        let rule = self.rule();
+        let lasts = Duration::from_millis(100 + self.dice.below(30_000));
+        Some(Turn { start: self.now, rule, lasts })
+    }
+}
+
+impl Dice {
+    fn pick(&mut self, among: usize) -> usize {
+        usize::try_from(self.below(among as u64)).unwrap_or(0)
+    }
+}
+
+/// Waits until a time of the schedule, and lets go of the rules that end before it, each when it ends.
+async fn expire(in_force: &mut Vec<(Duration, Fault)>, began: tokio::time::Instant, until: Duration) {
+    in_force.sort_by_key(|(end, _)| *end);
+    let over = in_force.partition_point(|(end, _)| *end <= until);
+    for (end, fault) in in_force.drain(..over) {
+        tokio::time::sleep_until(began + end).await;
+        drop(fault);
+    }
+    tokio::time::sleep_until(began + until).await;
+}

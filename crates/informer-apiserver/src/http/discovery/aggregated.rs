@@ -1,0 +1,133 @@
+//! Discovery in one document: the groups with everything they serve.
+//!
+//! What a built-in resource answers with is named by its kind alone; custom resources name group and version too.
+
+use serde::Serialize;
+
+use super::legacy::served;
+use crate::model::{Registry, Resource, Subresource};
+
+/// `/api` and `/apis`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct GroupList {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: Metadata,
+    items: Vec<Group>,
+}
+
+/// The part of a list that its tag is the hash of.
+#[derive(Serialize)]
+pub(super) struct Tagged<'a> {
+    metadata: &'a Metadata,
+    items: &'a [Group],
+}
+
+#[derive(Serialize, Default)]
+struct Metadata {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+}
+
+#[derive(Serialize)]
+struct Group {
+    metadata: Metadata,
+    versions: Vec<Served>,
+}
+
+#[derive(Serialize)]
+struct Served {
+    version: String,
+    resources: Vec<Row>,
+    freshness: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    resource: String,
+    response_kind: Names,
+    scope: &'static str,
+    singular_resource: String,
+    verbs: &'static [&'static str],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    short_names: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    categories: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    subresources: Vec<Part>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Part {
+    subresource: &'static str,
+    response_kind: Names,
+    verbs: &'static [&'static str],
+}
+
+#[derive(Serialize)]
+struct Names {
+    group: String,
+    version: String,
+    kind: String,
+}
+
+impl GroupList {
+    pub(super) fn tagged(&self) -> Tagged<'_> {
+        Tagged { metadata: &self.metadata, items: &self.items }
+    }
+}
+
+/// `/api`.
+pub(super) fn core(registry: &Registry) -> GroupList {
+    list(vec![group(registry, String::new(), vec!["v1".to_owned()])])
+}
+
+/// `/apis`.
+pub(super) fn groups(registry: &Registry) -> GroupList {
+    list(registry.groups().into_iter().map(|(name, versions)| group(registry, name, versions)).collect())
+}
+
+fn list(items: Vec<Group>) -> GroupList {
+    let (kind, api_version) = ("APIGroupDiscoveryList", "apidiscovery.k8s.io/v2");
+    GroupList { kind, api_version, metadata: Metadata::default(), items }
+}
+
+fn group(registry: &Registry, name: String, versions: Vec<String>) -> Group {
+    let version = |version: String| {
+        let resources = served(registry, &name, &version);
+        let resources = resources.into_iter().filter_map(|(resource, at)| row(resource, at)).collect();
+        Served { version, resources, freshness: "Current" }
+    };
+    let versions = versions.into_iter().map(version).collect();
+    Group { metadata: Metadata { name }, versions }
+}
+
+fn row(resource: &Resource, at: usize) -> Option<Row> {
+    let version = resource.versions.get(at)?;
+    let own = |kind: &str| {
+        let (group, version) =
+            if resource.custom { (resource.group.clone(), version.name.clone()) } else { Default::default() };
+        Names { group, version, kind: kind.to_owned() }
+    };
+    let part = |part: &Subresource| {
+        let response_kind = if part.version.is_empty() {
+            own(&part.kind)
+        } else {
+            Names { group: part.group.to_owned(), version: part.version.to_owned(), kind: part.kind.clone() }
+        };
+        Part { subresource: part.name, response_kind, verbs: part.verbs }
+    };
+    Some(Row {
+        resource: resource.plural.clone(),
+        response_kind: own(&resource.kind),
+        scope: if resource.namespaced { "Namespaced" } else { "Cluster" },
+        singular_resource: resource.singular.clone(),
+        verbs: version.verbs,
+        short_names: resource.short_names.clone(),
+        categories: resource.categories.clone(),
+        subresources: version.subresources.iter().map(part).collect(),
+    })
+}

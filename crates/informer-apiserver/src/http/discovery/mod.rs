@@ -1,0 +1,219 @@
+//! Everything outside of resources: which groups, versions and resources are served, how the server is, and its documents.
+//!
+//! A request comes here when its path leads to no resource. What is served is read from the registry when asked; no
+//! object is looked at but definitions, for their schemas.
+
+mod aggregated;
+mod legacy;
+mod probes;
+
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Method, StatusCode};
+use serde::Serialize;
+use sha2::{Digest as _, Sha512};
+
+use super::accept;
+use super::answer::{self, Answer};
+use super::openapi;
+use super::path::Route;
+use super::present;
+use crate::model::Status;
+use crate::protobuf;
+use crate::shared::Shared;
+use aggregated::GroupList;
+
+/// What a client gets that asks for groups and resources in one document.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// Nothing in `Accept` can be served. Such an error is indented.
+const NOT_ACCEPTABLE: &str = r#"{
+  "kind": "Status",
+  "apiVersion": "v1",
+  "metadata": {},
+  "status": "Failure",
+  "message": "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+  "reason": "NotAcceptable",
+  "code": 406
+}"#;
+
+/// The form of a discovery document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Plain,
+    Aggregated,
+    AggregatedProtobuf,
+}
+
+/// Answers a request whose path leads to no resource.
+pub(crate) fn answer(shared: &Shared, route: &Route, parts: &Parts) -> Answer {
+    if parts.method != Method::GET && !takes_any_method(route) {
+        return answer::status(&Status::method_not_allowed());
+    }
+    match route {
+        Route::Root => indented(&shared.model(|model| probes::Paths::of(model.registry()))),
+        Route::Version => indented(&legacy::VERSION),
+        Route::Metrics => metrics(shared),
+        Route::Probe(probe, check) => {
+            probes::tell(*probe, check.as_deref(), parts.uri.query().unwrap_or_default())
+        }
+        Route::OpenApi(document) => openapi::answer(shared, document, parts),
+        Route::CoreVersions => match form(parts, true) {
+            Some(form @ (Form::Aggregated | Form::AggregatedProtobuf)) => {
+                with_tag(parts, form, &shared.model(|model| aggregated::core(model.registry())))
+            }
+            Some(Form::Plain) | None => plain(parts, &legacy::core_versions()),
+        },
+        Route::Groups => match form(parts, true) {
+            Some(form @ (Form::Aggregated | Form::AggregatedProtobuf)) => {
+                with_tag(parts, form, &shared.model(|model| aggregated::groups(model.registry())))
+            }
+            Some(Form::Plain) | None => plain(parts, &shared.model(|model| legacy::groups(model.registry()))),
+        },
+        Route::Group(name) => match shared.model(|model| legacy::group(model.registry(), name)) {
+            Some(found) => plain(parts, &found),
+            None => answer::page_not_found(),
+        },
+        Route::Resources(group, version) => resources(shared, parts, group, version),
+        Route::Target(_) | Route::Unknown => answer::page_not_found(),
+    }
+}
+
+/// Text in the given form, with the header that keeps browsers from guessing.
+pub(super) fn text(code: u16, body: impl Into<Bytes>) -> Answer {
+    let mut answer = answer::raw(code, body.into());
+    set(&mut answer, header::CONTENT_TYPE, "text/plain; charset=utf-8");
+    set(&mut answer, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    answer
+}
+
+/// A value that cannot be a header is left out; ours always can.
+pub(super) fn set(answer: &mut Answer, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        answer.headers_mut().insert(name, value);
+    }
+}
+
+/// What an entity tag is made of: the hash of a document.
+pub(super) fn hash(document: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(128);
+    for byte in Sha512::digest(document) {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02X}");
+    }
+    text
+}
+
+/// What is not made by routes of their own answers whatever the method.
+fn takes_any_method(route: &Route) -> bool {
+    matches!(
+        route,
+        Route::Root
+            | Route::Probe(..)
+            | Route::CoreVersions
+            | Route::Groups
+            | Route::Metrics
+            | Route::OpenApi(_)
+            | Route::Unknown
+    )
+}
+
+fn resources(shared: &Shared, parts: &Parts, group: &str, version: &str) -> Answer {
+    let (found, built_in) = shared.model(|model| {
+        let registry = model.registry();
+        (legacy::resources(registry, group, version), registry.is_built_in(group))
+    });
+    match found {
+        Some(found) => plain(parts, &found),
+        None if built_in => answer::status(&Status::no_such_resource()),
+        None => answer::page_not_found(),
+    }
+}
+
+/// The first form in `Accept` that can be served.
+fn form(parts: &Parts, has_aggregated: bool) -> Option<Form> {
+    let accept = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accept.trim().is_empty() {
+        return Some(Form::Plain);
+    }
+    accept.split(',').find_map(|entry| {
+        let mut parts = entry.split(';').map(str::trim);
+        let media = parts.next();
+        let protobuf = media == Some(present::PROTOBUF);
+        if !protobuf && !matches!(media, Some("application/json" | "application/*" | "*/*")) {
+            return None;
+        }
+        let given: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
+        let value = |name: &str| given.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+        match (value("as"), value("g"), value("v")) {
+            (None, ..) => Some(Form::Plain),
+            (Some("APIGroupDiscoveryList"), Some("apidiscovery.k8s.io"), Some("v2")) if has_aggregated => {
+                Some(if protobuf { Form::AggregatedProtobuf } else { Form::Aggregated })
+            }
+            _ => None,
+        }
+    })
+}
+
+/// A document that has but one form.
+fn plain(parts: &Parts, document: &impl Serialize) -> Answer {
+    match accept::negotiate(super::accepted(&parts.headers), accept::Endpoint::default()) {
+        Ok(form) => present::encode(form, false, 200, encode(document)),
+        Err(_) => not_acceptable(),
+    }
+}
+
+fn indented(document: &impl Serialize) -> Answer {
+    answer::raw(200, serde_json::to_vec_pretty(document).unwrap_or_default().into())
+}
+
+/// What we serialise are structs of text and lists: that cannot fail.
+fn encode(document: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(document).unwrap_or_default()
+}
+
+fn not_acceptable() -> Answer {
+    answer::raw(406, Bytes::from_static(NOT_ACCEPTABLE.as_bytes()))
+}
+
+/// A document that a client may keep as long as its tag is the same.
+fn with_tag(parts: &Parts, form: Form, list: &GroupList) -> Answer {
+    let tag = format!("\"{}\"", hash(&encode(&list.tagged())));
+    let known =
+        parts.headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
+    let encoded = encode(list);
+    let packed = protobuf::encode(&serde_json::from_slice(&encoded).unwrap_or_default());
+    let mut answer = match (known, form, packed) {
+        (true, ..) => answer::raw(304, Bytes::new()),
+        (false, Form::AggregatedProtobuf, Some(packed)) => answer::raw(200, packed.into()),
+        _ => answer::json(200, encoded),
+    };
+    let content_type = match form {
+        Form::AggregatedProtobuf => AGGREGATED.replace("application/json", present::PROTOBUF),
+        Form::Plain | Form::Aggregated => AGGREGATED.to_owned(),
+    };
+    set(&mut answer, header::CONTENT_TYPE, &content_type);
+    if known {
+        answer.headers_mut().remove(header::CONTENT_TYPE);
+        *answer.status_mut() = StatusCode::NOT_MODIFIED;
+    }
+    set(&mut answer, header::CACHE_CONTROL, "public");
+    set(&mut answer, header::ETAG, &tag);
+    set(&mut answer, header::VARY, "Accept");
+    answer
+}
+
+/// The one number we count that a real server counts too.
+fn metrics(shared: &Shared) -> Answer {
+    let name = "apiserver_longrunning_requests";
+    let open = shared.open_watches.load(std::sync::atomic::Ordering::SeqCst);
+    let body = format!(
+        "# HELP {name} [STABLE] Gauge of all active long-running apiserver requests.\n# TYPE {name} gauge\n\
+         {name}{{verb=\"WATCH\"}} {open}\n"
+    );
+    let mut answer = answer::raw(200, body.into());
+    set(&mut answer, header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
+    answer
+}

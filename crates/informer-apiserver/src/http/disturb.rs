@@ -1,0 +1,165 @@
+//! Carries out the fault rules that disturb one running watch.
+//!
+//! Every rule counts the frames that it lets pass. Those that are due are carried out in the order in which they were set: first
+//! what happens between two frames, then what happens to the next frame, which is then written alone.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::faults::{Action, Active, End, Registry};
+use crate::log::Seen;
+
+/// What rules do to one watch.
+#[derive(Debug, Default)]
+pub(super) struct Disturbances {
+    /// The numbers of the rules that it has seen.
+    met: Vec<u64>,
+    active: Vec<Disturbance>,
+    /// How many frames may be written before a rule is to be looked at.
+    allowed: usize,
+}
+
+#[derive(Debug)]
+struct Disturbance {
+    rule: Arc<Active>,
+    /// How many frames it still lets pass.
+    passes: usize,
+    /// How many frames it still changes.
+    changes: usize,
+    /// The next frame is written alone, for this to change it.
+    armed: bool,
+    stalls: bool,
+}
+
+/// What happens between two frames.
+pub(super) enum Due {
+    Bytes(Vec<u8>),
+    /// The watch is silent until the rule goes.
+    Stall,
+    /// The position is lost.
+    Gone,
+    Over(End),
+}
+
+impl Disturbances {
+    /// Meets rules that have come, and lets go of those that went.
+    pub(super) fn look(&mut self, faults: &Registry, seen: &Seen) {
+        self.active.retain(|disturbance| faults.is_in_force(&disturbance.rule));
+        let came = faults.for_stream(seen, &mut self.met).into_iter().map(|rule| Disturbance {
+            passes: rule.rule.after_frames,
+            changes: rule.rule.frames,
+            armed: false,
+            stalls: false,
+            rule,
+        });
+        self.active.extend(came);
+    }
+
+    /// What is to happen now; if nothing is, frames may be written, as many as [`Disturbances::allowed`] says.
+    pub(super) fn due(&mut self) -> Option<Due> {
+        self.allowed = usize::MAX;
+        let mut place = 0;
+        while let Some(disturbance) = self.active.get_mut(place) {
+            if disturbance.passes > 0 {
+                self.allowed = self.allowed.min(disturbance.passes);
+                place += 1;
+                continue;
+            }
+            if disturbance.stalls {
+                return Some(Due::Stall);
+            }
+            if disturbance.changes_frames() {
+                disturbance.armed = true;
+                self.allowed = 1;
+                place += 1;
+                continue;
+            }
+            if !disturbance.rule.take() {
+                self.active.remove(place);
+                continue;
+            }
+            let end = disturbance.rule.rule.end;
+            return Some(match &disturbance.rule.rule.action {
+                Action::StallWatch => {
+                    disturbance.stalls = true;
+                    Due::Stall
+                }
+                Action::RawFrame(bytes) => {
+                    let bytes = bytes.to_vec();
+                    self.active.remove(place);
+                    Due::Bytes(bytes)
+                }
+                Action::Gone => Due::Gone,
+                _ => Due::Over(end),
+            });
+        }
+        None
+    }
+
+    pub(super) fn stalls(&self) -> bool {
+        self.active.iter().any(|disturbance| disturbance.stalls)
+    }
+
+    /// How many frames may be written before a rule sets in.
+    pub(super) fn allowed(&self) -> usize {
+        self.allowed
+    }
+
+    pub(super) fn passed(&mut self, frames: usize) {
+        self.allowed = self.allowed.saturating_sub(frames);
+        for disturbance in &mut self.active {
+            disturbance.passes = disturbance.passes.saturating_sub(frames);
+        }
+    }
+
+    /// Changes the frame that was written, if rules were due for it; says how the watch ends if it does.
+    pub(super) fn change(&mut self, frame: &mut Vec<u8>) -> Option<End> {
+        let mut end = None;
+        self.active.retain_mut(|disturbance| {
+            let rule = &disturbance.rule;
+            let spared = matches!(rule.rule.action, Action::Undecodable) && is_bookmark(frame);
+            if !std::mem::take(&mut disturbance.armed) || end.is_some() || spared {
+                return true;
+            }
+            if !rule.take() {
+                return false;
+            }
+            match &rule.rule.action {
+                Action::DropFrame => frame.clear(),
+                Action::DuplicateFrame => frame.extend_from_within(..),
+                Action::Undecodable => spoil(frame),
+                _ => {
+                    frame.truncate(frame.len() / 2);
+                    end = Some(rule.rule.end);
+                }
+            }
+            disturbance.changes = disturbance.changes.saturating_sub(1);
+            disturbance.changes > 0
+        });
+        end
+    }
+}
+
+impl Disturbance {
+    fn changes_frames(&self) -> bool {
+        matches!(
+            self.rule.rule.action,
+            Action::CutMidFrame | Action::DropFrame | Action::DuplicateFrame | Action::Undecodable
+        )
+    }
+}
+
+fn is_bookmark(frame: &[u8]) -> bool {
+    frame.starts_with(br#"{"type":"BOOKMARK""#)
+}
+
+/// Makes the object of a frame one that its type does not allow.
+fn spoil(frame: &mut Vec<u8>) {
+    let Ok(mut value) = serde_json::from_slice::<Value>(frame) else { return };
+    if let Some(object) = value.pointer_mut("/object").and_then(Value::as_object_mut) {
+        object.insert("spec".to_owned(), json!(7));
+        *frame = value.to_string().into_bytes();
+        frame.push(b'\n');
+    }
+}

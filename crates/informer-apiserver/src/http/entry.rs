@@ -1,0 +1,146 @@
+//! What comes before a request is answered: who is turned away, how much of a body is read, and the questions that are
+//! about access itself.
+
+use bytes::{Buf, Bytes};
+use http::header::{self, HeaderValue};
+use http::request::Parts;
+use http_body_util::BodyExt;
+
+use super::answer::Answer;
+use super::path::{Route, Target};
+use super::query::Query;
+use super::{accepted, present};
+use crate::access::{Asked, Attributes, Caller, RBAC, Refused, Review};
+use crate::body;
+use crate::log::{Seen, Verb};
+use crate::model::{Place, Status};
+use crate::shared::Shared;
+
+/// The longest body that is read.
+const BODY_LIMIT: usize = 3 * 1024 * 1024;
+
+/// Reads a body, as far as it may be long.
+pub(super) async fn read_body<B>(body: B) -> Result<Bytes, Status>
+where
+    B: http_body::Body + Send,
+    B::Data: Send,
+{
+    let mut read = Vec::new();
+    let mut body = std::pin::pin!(body);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Status::bad_request("the body could not be read"))?;
+        let Ok(mut data) = frame.into_data() else { continue };
+        if read.len() + data.remaining() > BODY_LIMIT {
+            let message = format!("Request entity too large: limit is {BODY_LIMIT}");
+            return Err(Status::new(413, "RequestEntityTooLarge", message));
+        }
+        while data.has_remaining() {
+            let chunk = data.chunk();
+            read.extend_from_slice(chunk);
+            let length = chunk.len();
+            data.advance(length);
+        }
+    }
+    Ok(read.into())
+}
+
+/// The answer to somebody who was not let in. The log has such requests too.
+pub(super) fn refuse(shared: &Shared, parts: &Parts, refused: &Refused) -> Answer {
+    if let Route::Target(target) = Route::parse(parts.uri.path()) {
+        let watch = Query::parse(parts.uri.query().unwrap_or_default()).is_watch();
+        if let Some(verb) = target.verb(&parts.method, watch) {
+            shared.log.push(seen(verb, &target, parts, &refused.user));
+        }
+    }
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let pretty = present::is_pretty(&parts.headers, query.find("pretty"));
+    let mut answer = present::error(&refused.status, accepted(&parts.headers), pretty);
+    if refused.status.code != 401 {
+        let nosniff = HeaderValue::from_static("nosniff");
+        answer.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    }
+    answer
+}
+
+/// A request for the log.
+pub(super) fn seen(verb: Verb, target: &Target, parts: &Parts, user: &str) -> Seen {
+    let accept = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    Seen {
+        verb,
+        group: target.group.clone(),
+        version: target.version.clone(),
+        plural: target.plural.clone(),
+        namespace: target.namespace.clone(),
+        name: target.name.clone(),
+        subresource: target.subresource.clone(),
+        query: parts.uri.query().unwrap_or_default().to_owned(),
+        user: user.to_owned(),
+        accept: accept.unwrap_or_default().to_owned(),
+    }
+}
+
+/// Answers a question about access. Such objects can be created and nothing else.
+pub(super) fn review(
+    shared: &Shared,
+    review: Review,
+    target: &Target,
+    verb: Verb,
+    parts: &Parts,
+    caller: &Caller,
+    body: &Bytes,
+) -> Result<Answer, Status> {
+    if target.name.is_some() || (target.namespace.is_some() && !review.is_namespaced()) {
+        return Err(Status::no_such_resource());
+    }
+    if verb != Verb::Create || target.namespace.is_some() != review.is_namespaced() {
+        return Err(Status::method_not_allowed());
+    }
+    let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let api_version = format!("{}/{}", target.group, target.version);
+    let object = body::read(content_type, body, (&api_version, review.kind()), false)?.object;
+    let agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+    let asked = Asked {
+        caller,
+        namespace: target.namespace.as_deref().unwrap_or_default(),
+        agent: agent.unwrap_or_default(),
+        now: shared.now(),
+    };
+    let accept = accepted(&parts.headers);
+    let form = super::accept::negotiate(accept, super::accept::Endpoint::default())?;
+    Ok(present::encode(form, false, 201, review.answer(&asked, object)?))
+}
+
+/// Refuses roles and bindings that give more than the caller has. A body that cannot be read is somebody else's matter.
+pub(super) fn check_escalation(
+    shared: &Shared,
+    place: Place,
+    verb: Verb,
+    parts: &Parts,
+    caller: &Caller,
+    body: &[u8],
+) -> Result<(), Status> {
+    let wanted = Attributes::of(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default());
+    if wanted.group != RBAC || !matches!(verb, Verb::Create | Verb::Update) {
+        return Ok(());
+    }
+    let Ok(object) = serde_json::from_slice(body) else { return Ok(()) };
+    let old = shared.model(|model| model.get(place, &wanted.namespace, &wanted.name));
+    let old = old.map(|state| state.decode());
+    if verb == Verb::Update && old.is_none() {
+        return Ok(());
+    }
+    caller.check_escalation(&wanted, &object, old.as_ref())
+}
+
+/// As [`check_escalation`], for an object that a patch would make.
+pub(super) fn check_escalation_to(
+    shared: &Shared,
+    place: Place,
+    parts: &Parts,
+    caller: &Caller,
+    object: &serde_json::Value,
+) -> Result<(), Status> {
+    let wanted = Attributes::of(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default());
+    let old = shared.model(|model| model.get(place, &wanted.namespace, &wanted.name));
+    caller.check_escalation(&wanted, object, old.map(|state| state.decode()).as_ref())
+}

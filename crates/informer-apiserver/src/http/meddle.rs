@@ -1,0 +1,179 @@
+//! Carries out the fault rules that concern requests: before they are answered, and on the way of the answer.
+//!
+//! A request meets the rules in force one after the other. It is answered by the first that has an answer; what the others want
+//! changed is remembered and done. What disturbs a watch while it runs is elsewhere.
+
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt};
+use http::header;
+use http_body_util::{BodyExt, BodyStream};
+use serde_json::{Value, json};
+
+use super::accept::Encoding;
+use super::answer::{self, Answer, AnswerBody, BodyError};
+use super::feed;
+use crate::faults::{Action, End, Rule};
+use crate::log::Seen;
+use crate::model::{Cause, Status};
+use crate::shared::Shared;
+
+/// What the rules made of a request.
+pub(super) enum Met {
+    /// It is answered, with these changes.
+    Goes(Meddling),
+    Answered(Answer),
+}
+
+/// What the rules want changed in an answer.
+#[derive(Debug, Default)]
+pub(super) struct Meddling {
+    /// Never says that initial events are over.
+    pub(super) endless: bool,
+    /// So many writes a read lags behind, if it may.
+    pub(super) behind: Option<u64>,
+    spoils: bool,
+    cut: Option<(usize, End)>,
+}
+
+/// Has a request meet the rules.
+pub(super) async fn meet(shared: &Shared, seen: &Seen) -> Met {
+    let mut meddling = Meddling::default();
+    let mut met = 0;
+    while let Some(active) = shared.faults.for_request(seen, met) {
+        met = active.number;
+        let rule = &active.rule;
+        match &rule.action {
+            Action::Pass => break,
+            Action::Hold => shared.faults.gone(&active).await,
+            Action::Delay(time) => {
+                let _over = tokio::time::timeout(*time, shared.faults.gone(&active)).await;
+            }
+            Action::EndlessWatchList => meddling.endless = true,
+            Action::StaleRead => meddling.behind = Some(rule.behind),
+            Action::Undecodable => meddling.spoils = true,
+            Action::Truncate(bytes) => meddling.cut = Some((*bytes, rule.end)),
+            action => {
+                if let Some(answer) = answered(action, rule, seen) {
+                    return Met::Answered(answer);
+                }
+            }
+        }
+    }
+    Met::Goes(meddling)
+}
+
+/// The answer of a rule that has one.
+fn answered(action: &Action, rule: &Rule, seen: &Seen) -> Option<Answer> {
+    let injected = |code: u16| Status::new(code, reason(code), "injected fault");
+    Some(match action {
+        Action::Answer(code, Some(body)) => with_retry(answer::raw(*code, body.clone()), rule),
+        Action::Answer(code, None) => with_retry(answer::status(&injected(*code)), rule),
+        Action::Gone => answer::status(&Status::list_expired()),
+        Action::Forbid => answer::status(&forbidden(seen)),
+        Action::RefuseWatchList => answer::status(&watch_list_refused()),
+        Action::ErrorFrame(code) => answer::chunks(feed::error_only(&injected(*code), Encoding::Json)),
+        Action::Drop => answer::cut(),
+        _ => return None,
+    })
+}
+
+impl Meddling {
+    /// The answer as the rules want it.
+    pub(super) async fn change(&self, mut answer: Answer) -> Answer {
+        if self.spoils && answer.status() == 200 {
+            let (mut head, body) = answer.into_parts();
+            // The length may change; a body that cannot be read has none.
+            head.headers.remove(header::CONTENT_LENGTH);
+            let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+            let bytes = spoilt_list(&bytes).unwrap_or(bytes);
+            answer = Answer::from_parts(head, AnswerBody::whole(bytes));
+        }
+        match self.cut {
+            Some((bytes, end)) => answer.map(|body| AnswerBody::chunks(cut(body, bytes, end))),
+            None => answer,
+        }
+    }
+}
+
+/// A list whose first object is not what its type says; `None` if there is no such thing in it.
+fn spoilt_list(bytes: &[u8]) -> Option<Bytes> {
+    let mut list: Value = serde_json::from_slice(bytes).ok()?;
+    list.pointer_mut("/items/0")?.as_object_mut()?.insert("spec".to_owned(), json!(7));
+    Some(Bytes::from(list.to_string()))
+}
+
+/// A body without what comes after so many bytes.
+fn cut(body: AnswerBody, bytes: usize, end: End) -> BoxStream<'static, Result<Bytes, BodyError>> {
+    let left = Some((BodyStream::new(body), bytes));
+    stream::unfold(left, move |left| async move {
+        let (mut body, left) = left?;
+        if left == 0 {
+            return match end {
+                End::Broken => Some((Err(BodyError), None)),
+                End::Clean => None,
+                End::Silent => {
+                    // What was sent is held, as by a peer that does not know that nobody listens.
+                    let _held = body;
+                    std::future::pending().await
+                }
+            };
+        }
+        let mut chunk = match body.next().await? {
+            Ok(frame) => frame.into_data().unwrap_or_default(),
+            Err(error) => return Some((Err(error), None)),
+        };
+        chunk.truncate(left);
+        let left = left - chunk.len();
+        Some((Ok(chunk), Some((body, left))))
+    })
+    .boxed()
+}
+
+fn with_retry(mut answer: Answer, rule: &Rule) -> Answer {
+    if let Some(seconds) = rule.retry_after {
+        answer.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    answer
+}
+
+fn forbidden(seen: &Seen) -> Status {
+    let scope = match &seen.namespace {
+        Some(namespace) => format!("in the namespace \"{namespace}\""),
+        None => "at the cluster scope".to_owned(),
+    };
+    let why = format!(
+        "User \"{}\" cannot {} resource \"{}\" in API group \"{}\" {scope}",
+        seen.user,
+        seen.verb.name(),
+        seen.plural,
+        seen.group
+    );
+    Status::forbidden(&seen.group, &seen.plural, seen.name.as_deref().unwrap_or_default(), &why)
+}
+
+/// What a server says that does not know `sendInitialEvents`.
+fn watch_list_refused() -> Status {
+    let field = "resourceVersionMatch";
+    let message = "Forbidden: resourceVersionMatch is forbidden for watch";
+    let cause = Cause::new("FieldValueForbidden", field, message);
+    Status::invalid("meta.k8s.io", "ListOptions", "", vec![cause])
+}
+
+fn reason(code: u16) -> &'static str {
+    match code {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        405 => "MethodNotAllowed",
+        406 => "NotAcceptable",
+        409 => "Conflict",
+        410 => "Expired",
+        422 => "Invalid",
+        429 => "TooManyRequests",
+        500 => "InternalError",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "",
+    }
+}

@@ -1,0 +1,299 @@
+//! Paths of resources with what can be done there, and the documents of built-in groups.
+//!
+//! An operation says its action, its kind, its parameters and what is sent both ways. Texts for people are not among them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::schemas::{Dialect, Schemas};
+use crate::model::{Registry, Resource, Subresource};
+
+const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
+const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
+
+/// Parameters by the verb that takes them: name and type.
+const READING: &[(&str, &str)] = &[("pretty", "string")];
+const LISTING: &[(&str, &str)] = &[
+    ("allowWatchBookmarks", "boolean"),
+    ("continue", "string"),
+    ("fieldSelector", "string"),
+    ("labelSelector", "string"),
+    ("limit", "integer"),
+    ("pretty", "string"),
+    ("resourceVersion", "string"),
+    ("resourceVersionMatch", "string"),
+    ("sendInitialEvents", "boolean"),
+    ("timeoutSeconds", "integer"),
+    ("watch", "boolean"),
+];
+const WRITING: &[(&str, &str)] =
+    &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string"), ("pretty", "string")];
+const PATCHING: &[(&str, &str)] = &[
+    ("dryRun", "string"),
+    ("fieldManager", "string"),
+    ("fieldValidation", "string"),
+    ("force", "boolean"),
+    ("pretty", "string"),
+];
+const DELETING: &[(&str, &str)] = &[
+    ("dryRun", "string"),
+    ("gracePeriodSeconds", "integer"),
+    ("orphanDependents", "boolean"),
+    ("pretty", "string"),
+    ("propagationPolicy", "string"),
+];
+const DELETING_MANY: &[(&str, &str)] = &[
+    ("continue", "string"),
+    ("dryRun", "string"),
+    ("fieldSelector", "string"),
+    ("gracePeriodSeconds", "integer"),
+    ("labelSelector", "string"),
+    ("limit", "integer"),
+    ("orphanDependents", "boolean"),
+    ("pretty", "string"),
+    ("propagationPolicy", "string"),
+    ("resourceVersion", "string"),
+    ("resourceVersionMatch", "string"),
+    ("sendInitialEvents", "boolean"),
+    ("timeoutSeconds", "integer"),
+];
+
+/// A kind, and the name of its schema.
+pub(super) struct Described<'a> {
+    pub(super) group: &'a str,
+    pub(super) version: &'a str,
+    pub(super) kind: &'a str,
+    pub(super) schema: String,
+}
+
+/// The documents of what is built in, by name.
+pub(super) fn built_in(registry: &Registry) -> BTreeMap<String, Value> {
+    let info = json!({"title": "Kubernetes", "version": "v1.36.4"});
+    let mut documents = BTreeMap::new();
+    let mut group_versions = vec![(String::new(), "v1".to_owned())];
+    for (group, versions) in registry.groups() {
+        if registry.is_built_in(&group) {
+            documents.insert(format!("apis/{group}"), bare(&info, &format!("/apis/{group}/")));
+            group_versions.extend(versions.into_iter().map(|version| (group.clone(), version)));
+        }
+    }
+    for name in ["api", "apis"] {
+        documents.insert(name.to_owned(), bare(&info, &format!("/{name}/")));
+    }
+    for name in [".well-known/openid-configuration", "openid/v1/jwks", "version"] {
+        documents.insert(name.to_owned(), bare(&info, &format!("/{name}/")));
+    }
+    for (group, version) in group_versions {
+        let name = root(&group, &version).trim_start_matches('/').to_owned();
+        let (paths, schemas) = group_version(registry, Dialect::Newer, &group, &version);
+        documents.insert(name, document(&info, &paths, &schemas));
+    }
+    documents
+}
+
+/// A document of the newer format.
+pub(super) fn document(info: &Value, paths: &Map<String, Value>, schemas: &Schemas) -> Value {
+    let security = json!({"BearerToken": {
+        "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header",
+    }});
+    json!({
+        "openapi": "3.0.0", "info": info, "paths": paths,
+        "components": {"schemas": schemas.found, "securitySchemes": security},
+    })
+}
+
+/// The paths and schemas of what is built in in one version of a group.
+pub(super) fn group_version(
+    registry: &Registry,
+    dialect: Dialect,
+    group: &str,
+    version: &str,
+) -> (Map<String, Value>, Schemas) {
+    let mut paths = Map::new();
+    let mut schemas = Schemas::default();
+    for name in [DELETE_OPTIONS, STATUS] {
+        schemas.add_named(dialect, name);
+    }
+    for (_, resource) in registry.iter().filter(|(_, resource)| resource.group == group && !resource.custom) {
+        let at = resource.versions.iter().position(|served| served.name == version);
+        let Some((at, id)) = at.and_then(|at| Some((at, resource.versions.get(at)?.type_id?))) else {
+            continue;
+        };
+        let kind = Described { group, version, kind: &resource.kind, schema: id.get().name.to_owned() };
+        schemas.add(dialect, id);
+        schemas.mark(&kind.schema, group, version, &resource.kind);
+        for part in resource.versions.get(at).map_or(&[][..], |version| &version.subresources) {
+            let Some(id) = part.type_id else { continue };
+            let (group, version) =
+                if part.version.is_empty() { (group, version) } else { (part.group, part.version) };
+            schemas.add(dialect, id);
+            schemas.mark(id.get().name, group, version, &part.kind);
+        }
+        add(&mut paths, dialect, resource, at, &kind);
+    }
+    (paths, schemas)
+}
+
+/// Adds the paths of a resource.
+pub(super) fn add(
+    paths: &mut Map<String, Value>,
+    dialect: Dialect,
+    resource: &Resource,
+    at: usize,
+    kind: &Described<'_>,
+) {
+    let Some(version) = resource.versions.get(at) else { return };
+    let root = root(&resource.group, &version.name);
+    let (scope, in_path) = if resource.namespaced {
+        (format!("{root}/namespaces/{{namespace}}/{}", resource.plural), vec!["namespace"])
+    } else {
+        (format!("{root}/{}", resource.plural), Vec::new())
+    };
+    let pick = |rows: &[(&'static str, &'static str, &'static str)]| -> Vec<(&'static str, Value)> {
+        let rows = rows.iter().filter(|(verb, ..)| version.verbs.contains(verb));
+        rows.map(|(_, method, action)| (*method, operation(dialect, action, kind))).collect()
+    };
+    let whole = pick(&[
+        ("list", "get", "list"),
+        ("create", "post", "post"),
+        ("deletecollection", "delete", "deletecollection"),
+    ]);
+    insert(paths, dialect, scope.clone(), &in_path, whole);
+    if resource.namespaced && version.verbs.contains(&"list") {
+        let everywhere = vec![("get", operation(dialect, "list", kind))];
+        insert(paths, dialect, format!("{root}/{}", resource.plural), &[], everywhere);
+    }
+    let named: Vec<&str> = ["name"].into_iter().chain(in_path).collect();
+    let one = pick(&[
+        ("get", "get", "get"),
+        ("update", "put", "put"),
+        ("patch", "patch", "patch"),
+        ("delete", "delete", "delete"),
+    ]);
+    insert(paths, dialect, format!("{scope}/{{name}}"), &named, one);
+    for part in &version.subresources {
+        let path = format!("{scope}/{{name}}/{}", part.name);
+        insert(paths, dialect, path, &named, subresource(dialect, part, kind));
+    }
+}
+
+fn subresource(dialect: Dialect, part: &Subresource, of: &Described<'_>) -> Vec<(&'static str, Value)> {
+    let own = part.version.is_empty();
+    let kind = Described {
+        group: if own { of.group } else { part.group },
+        version: if own { of.version } else { part.version },
+        kind: &part.kind,
+        schema: part.type_id.map_or_else(
+            || if part.kind == of.kind { of.schema.clone() } else { STATUS.to_owned() },
+            |id| id.get().name.to_owned(),
+        ),
+    };
+    let methods = [
+        ("get", "get", "get"),
+        ("create", "post", "post"),
+        ("update", "put", "put"),
+        ("patch", "patch", "patch"),
+        ("delete", "delete", "delete"),
+    ];
+    let methods = methods.iter().filter(|(verb, ..)| part.verbs.contains(verb));
+    methods.map(|(_, method, action)| (*method, operation(dialect, action, &kind))).collect()
+}
+
+fn insert(
+    paths: &mut Map<String, Value>,
+    dialect: Dialect,
+    path: String,
+    in_path: &[&str],
+    operations: Vec<(&'static str, Value)>,
+) {
+    if operations.is_empty() {
+        return;
+    }
+    let mut item: Map<String, Value> =
+        operations.into_iter().map(|(method, operation)| (method.to_owned(), operation)).collect();
+    if !in_path.is_empty() {
+        let names = in_path.iter().map(|name| parameter(dialect, name, "path", "string"));
+        item.insert("parameters".to_owned(), names.collect());
+    }
+    paths.insert(path, Value::Object(item));
+}
+
+fn operation(dialect: Dialect, action: &str, kind: &Described<'_>) -> Value {
+    let parameters = match action {
+        "list" => LISTING,
+        "post" | "put" => WRITING,
+        "patch" => PATCHING,
+        "delete" => DELETING,
+        "deletecollection" => DELETING_MANY,
+        _ => READING,
+    };
+    let mut parameters: Vec<Value> =
+        parameters.iter().map(|(name, of)| parameter(dialect, name, "query", of)).collect();
+    let schema = |name: &str| json!({"$ref": dialect.reference(name)});
+    let body = match action {
+        "post" | "put" => Some(schema(&kind.schema)),
+        "delete" | "deletecollection" => Some(schema(DELETE_OPTIONS)),
+        "patch" => Some(json!({"type": "object"})),
+        _ => None,
+    };
+    let answer = schema(if action == "deletecollection" { STATUS } else { &kind.schema });
+    let mut operation = Map::new();
+    let mut say = |key: &str, value: Value| operation.insert(key.to_owned(), value);
+    match (dialect, body) {
+        (Dialect::Newer, Some(body)) => {
+            say("requestBody", json!({"content": content(action, kind, &body)}));
+        }
+        (Dialect::Older, Some(body)) => {
+            parameters.insert(0, json!({"name": "body", "in": "body", "schema": body}));
+        }
+        (_, None) => {}
+    }
+    let ok = match dialect {
+        Dialect::Newer => json!({"description": "OK", "content": {"application/json": {"schema": answer}}}),
+        Dialect::Older => json!({"description": "OK", "schema": answer}),
+    };
+    say("responses", json!({"200": ok}));
+    say("parameters", Value::Array(parameters));
+    say("x-kubernetes-action", json!(action));
+    let mark = json!({"group": kind.group, "version": kind.version, "kind": kind.kind});
+    say("x-kubernetes-group-version-kind", mark);
+    Value::Object(operation)
+}
+
+/// A body in the forms in which it can be sent. Only built-in objects can be merged strategically.
+fn content(action: &str, kind: &Described<'_>, schema: &Value) -> Map<String, Value> {
+    let forms: &[&str] = match action {
+        "patch" if kind.schema.starts_with("io.k8s.") => {
+            &["apply-patch+yaml", "json-patch+json", "merge-patch+json", "strategic-merge-patch+json"]
+        }
+        "patch" => &["apply-patch+yaml", "json-patch+json", "merge-patch+json"],
+        _ => &["json"],
+    };
+    forms.iter().map(|form| (format!("application/{form}"), json!({"schema": schema}))).collect()
+}
+
+fn parameter(dialect: Dialect, name: &str, place: &str, of: &str) -> Value {
+    let mut parameter = json!({"name": name, "in": place});
+    match dialect {
+        Dialect::Older => {
+            parameter["type"] = json!(of);
+            parameter["uniqueItems"] = json!(true);
+        }
+        Dialect::Newer => parameter["schema"] = json!({"type": of, "uniqueItems": true}),
+    }
+    if place == "path" {
+        parameter["required"] = json!(true);
+    }
+    parameter
+}
+
+/// A document of something that has no resources.
+fn bare(info: &Value, path: &str) -> Value {
+    let operation = json!({"get": {"responses": {"200": {"description": "OK"}}}});
+    json!({"openapi": "3.0.0", "info": info, "paths": {path: operation}})
+}
+
+fn root(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
+}

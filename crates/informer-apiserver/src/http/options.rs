@@ -1,0 +1,200 @@
+//! Options of writes: from the query, and for deletions from a body.
+//!
+//! A body of a deletion is all that counts, even when it says nothing; the query is not looked at then, as on a real server.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::query::Query;
+use crate::body::FieldValidation;
+use crate::model::{Ask, Cause, DeleteOptions, Policy, Status};
+
+/// How long the name of a manager may be.
+const MANAGER_LIMIT: usize = 128;
+
+/// Which options a request has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    Create,
+    Update,
+    /// A patch that is no apply.
+    Patch,
+    Apply,
+}
+
+impl Family {
+    fn name(self) -> &'static str {
+        match self {
+            Family::Create => "CreateOptions",
+            Family::Update => "UpdateOptions",
+            Family::Patch | Family::Apply => "PatchOptions",
+        }
+    }
+}
+
+/// Reads the options of a write. Who sent it names the manager unless the query does.
+pub(crate) fn ask(family: Family, query: &Query, agent: &str, now: Timestamp) -> Result<Ask, Status> {
+    let mut causes = Vec::new();
+    let dry_run = query.all("dryRun");
+    check_dry_run(&dry_run, &mut causes);
+    let force = query.flag("force").unwrap_or(false);
+    if query.find("force").is_some() && family == Family::Patch {
+        let message = "Forbidden: may not be specified for non-apply patch";
+        causes.push(Cause::new("FieldValueForbidden", "force", message));
+    }
+    let given = query.get("fieldManager");
+    if given.is_empty() && family == Family::Apply {
+        let message = "Required value: is required for apply patch";
+        causes.push(Cause::new("FieldValueRequired", "fieldManager", message));
+    }
+    check_manager(given, &mut causes);
+    let strictness = match query.get("fieldValidation") {
+        "" | "Warn" => FieldValidation::Warn,
+        "Ignore" => FieldValidation::Ignore,
+        "Strict" => FieldValidation::Strict,
+        other => {
+            let message = format!(
+                "Unsupported value: \"{other}\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""
+            );
+            causes.push(Cause::new("FieldValueNotSupported", "fieldValidation", message));
+            FieldValidation::Warn
+        }
+    };
+    if !causes.is_empty() {
+        return Err(Status::invalid("meta.k8s.io", family.name(), "", causes));
+    }
+    let manager = if given.is_empty() { manager_of(agent) } else { given.to_owned() };
+    Ok(Ask { dry_run: !dry_run.is_empty(), strictness, force, ..Ask::at(now, &manager) })
+}
+
+/// Options of a deletion without a body.
+pub(crate) fn delete_from_query(query: &Query) -> Result<DeleteOptions, Status> {
+    let mut causes = Vec::new();
+    let dry_run = query.all("dryRun");
+    check_dry_run(&dry_run, &mut causes);
+    let policy = policy(query.get("propagationPolicy"), &mut causes);
+    let orphan = query.flag("orphanDependents");
+    let policy = orphaned(policy, orphan, &mut causes);
+    refuse(causes)?;
+    Ok(DeleteOptions {
+        policy,
+        grace: query.number("gracePeriodSeconds")?,
+        dry_run: !dry_run.is_empty(),
+        ..DeleteOptions::default()
+    })
+}
+
+/// Options of a deletion, from its body.
+pub(crate) fn delete_from_body(options: &Value) -> Result<DeleteOptions, Status> {
+    let text = |pointer: &str| options.pointer(pointer).and_then(Value::as_str);
+    let kind = text("/kind").unwrap_or("DeleteOptions");
+    if kind != "DeleteOptions" {
+        let scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
+        let version = text("/apiVersion").unwrap_or_default();
+        let message =
+            format!("no kind \"{kind}\" is registered for version \"{version}\" in scheme \"{scheme}\"");
+        return Err(Status::bad_request(message));
+    }
+    let mut causes = Vec::new();
+    let dry_run = options.get("dryRun").and_then(Value::as_array).into_iter().flatten();
+    let dry_run: Vec<&str> = dry_run.filter_map(Value::as_str).collect();
+    let policy = policy(text("/propagationPolicy").unwrap_or_default(), &mut causes);
+    let policy = orphaned(policy, options.get("orphanDependents").and_then(Value::as_bool), &mut causes);
+    check_dry_run(&dry_run, &mut causes);
+    refuse(causes)?;
+    Ok(DeleteOptions {
+        uid: text("/preconditions/uid").map(str::to_owned),
+        version: text("/preconditions/resourceVersion").map(str::to_owned),
+        policy,
+        grace: options.get("gracePeriodSeconds").and_then(Value::as_i64),
+        dry_run: !dry_run.is_empty(),
+    })
+}
+
+/// The manager that a client without one is: the beginning of its name.
+fn manager_of(agent: &str) -> String {
+    let name = agent.split('/').next().unwrap_or_default();
+    let printable: String = name.chars().filter(|symbol| !symbol.is_control()).collect();
+    let end = (0..=printable.len().min(MANAGER_LIMIT)).rev().find(|end| printable.is_char_boundary(*end));
+    let name = &printable[..end.unwrap_or(0)];
+    if name.is_empty() { "unknown".to_owned() } else { name.to_owned() }
+}
+
+fn check_manager(name: &str, causes: &mut Vec<Cause>) {
+    if name.len() > MANAGER_LIMIT {
+        let message = format!("Too long: may not be more than {MANAGER_LIMIT} bytes");
+        causes.push(Cause::new("FieldValueTooLong", "fieldManager", message));
+    }
+    if name.chars().any(char::is_control) {
+        let message = format!("Invalid value: {name:?}: should only contain printable characters");
+        causes.push(Cause::new("FieldValueInvalid", "fieldManager", message));
+    }
+}
+
+fn check_dry_run(values: &[&str], causes: &mut Vec<Cause>) {
+    if values.iter().all(|value| *value == "All") {
+        return;
+    }
+    let given: Vec<String> = values.iter().map(|value| format!("{value:?}")).collect();
+    let message = format!("Unsupported value: [{}]: supported values: \"All\"", given.join(","));
+    causes.push(Cause::new("FieldValueNotSupported", "dryRun", message));
+}
+
+fn policy(name: &str, causes: &mut Vec<Cause>) -> Option<Policy> {
+    match name {
+        "" => None,
+        "Background" => Some(Policy::Background),
+        "Foreground" => Some(Policy::Foreground),
+        "Orphan" => Some(Policy::Orphan),
+        _ => {
+            let supported = r#""Foreground", "Background", "Orphan", "nil""#;
+            let message = format!("Unsupported value: \"{name}\": supported values: {supported}");
+            causes.push(Cause::new("FieldValueNotSupported", "propagationPolicy", message));
+            None
+        }
+    }
+}
+
+/// The old way to say what happens to dependents; it may not stand beside the new one.
+fn orphaned(policy: Option<Policy>, orphan: Option<bool>, causes: &mut Vec<Cause>) -> Option<Policy> {
+    match (policy, orphan) {
+        (Some(policy), Some(_)) => {
+            let message = format!(
+                "Invalid value: \"{policy:?}\": orphanDependents and deletionPropagation cannot be both set"
+            );
+            causes.push(Cause::new("FieldValueInvalid", "propagationPolicy", message));
+            None
+        }
+        (None, Some(true)) => Some(Policy::Orphan),
+        (policy, _) => policy,
+    }
+}
+
+fn refuse(causes: Vec<Cause>) -> Result<(), Status> {
+    if causes.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", causes)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sends_is_who_owns() {
+        let manager = |query: &str, agent: &str| {
+            ask(Family::Update, &Query::parse(query), agent, Timestamp::UNIX_EPOCH).map(|ask| ask.manager)
+        };
+        assert_eq!(manager("", "recorder/1.0").unwrap(), "recorder");
+        assert_eq!(manager("", "").unwrap(), "unknown");
+        assert_eq!(manager("fieldManager=me", "recorder/1.0").unwrap(), "me");
+        assert_eq!(manager(&format!("fieldManager={}", "m".repeat(129)), "").unwrap_err().code, 422);
+    }
+
+    #[test]
+    fn a_deletion_says_what_becomes_of_dependents_in_one_way() {
+        let from = |text: &str| delete_from_body(&serde_json::from_str(text).unwrap());
+        assert_eq!(from(r#"{"orphanDependents":true}"#).unwrap().policy, Some(Policy::Orphan));
+        assert_eq!(from(r#"{"propagationPolicy":"Orphan","orphanDependents":true}"#).unwrap_err().code, 422);
+        assert_eq!(from(r#"{"kind":"Pod","apiVersion":"v1"}"#).unwrap_err().code, 400);
+        assert!(from(r#"{"dryRun":["All"]}"#).unwrap().dry_run);
+    }
+}

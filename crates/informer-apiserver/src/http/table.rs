@@ -1,0 +1,124 @@
+//! Tables as answers and as frames of a watch.
+//!
+//! The first frame of a watch defines the columns, the others say `null`. A row carries the metadata of its object, the whole
+//! object, or nothing, as the client asks; the row of a bookmark always carries its metadata.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::accept::Meta;
+use crate::model::{Resource, Shape, State, Status, View};
+use crate::tables;
+
+/// What a row carries besides its cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Include {
+    Metadata,
+    Object,
+    Nothing,
+}
+
+impl Include {
+    pub(crate) fn parse(text: &str) -> Result<Self, Status> {
+        match text {
+            "" | "Metadata" => Ok(Include::Metadata),
+            "Object" => Ok(Include::Object),
+            "None" => Ok(Include::Nothing),
+            other => Err(Status::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', \
+                 'Object', 'None', or empty"
+            ))),
+        }
+    }
+}
+
+/// A table on its way out.
+#[derive(Debug, Clone)]
+pub(crate) struct Table {
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) version: usize,
+    pub(crate) meta: Meta,
+    pub(crate) include: Include,
+    /// How whole objects are shown.
+    pub(crate) view: View,
+}
+
+impl Table {
+    /// A table with these rows.
+    pub(crate) fn whole(&self, metadata: &Value, states: &[Arc<State>], now: Timestamp) -> Value {
+        let mut rows: Vec<(i64, Value)> =
+            states.iter().map(|state| self.placed_row(state, state.version, now)).collect();
+        rows.sort_by_key(|(place, _)| *place);
+        let rows: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
+        self.table(metadata, &json!(tables::columns(&self.resource, self.version)), &rows)
+    }
+
+    /// One object of a watch; `first` defines the columns.
+    pub(crate) fn frame(&self, state: &State, version: u64, first: bool, now: Timestamp) -> Value {
+        let metadata = json!({"resourceVersion": version.to_string()});
+        self.table(&metadata, &self.columns(first), &[self.placed_row(state, version, now).1])
+    }
+
+    /// A bookmark, whose row is empty but for its metadata.
+    pub(crate) fn bookmark(&self, metadata: &Value, first: bool, now: Timestamp) -> Value {
+        let cells = tables::cells(&self.resource, self.version, &json!({}), now);
+        let object = json!({
+            "kind": "PartialObjectMetadata", "apiVersion": self.meta.api_version(), "metadata": metadata,
+        });
+        let of_table = json!({"resourceVersion": metadata["resourceVersion"]});
+        self.table(&of_table, &self.columns(first), &[json!({"cells": cells, "object": object})])
+    }
+
+    fn columns(&self, first: bool) -> Value {
+        if first { json!(tables::columns(&self.resource, self.version)) } else { Value::Null }
+    }
+
+    fn table(&self, metadata: &Value, columns: &Value, rows: &[Value]) -> Value {
+        json!({
+            "kind": "Table", "apiVersion": self.meta.api_version(), "metadata": metadata,
+            "columnDefinitions": columns, "rows": rows,
+        })
+    }
+
+    /// A row, and where it stands in a list.
+    fn placed_row(&self, state: &State, version: u64, now: Timestamp) -> (i64, Value) {
+        let shown = |view: &View| -> Value {
+            let mut out = Vec::new();
+            state.write(view, version, &mut out);
+            serde_json::from_slice(&out).unwrap_or_default()
+        };
+        let whole = shown(&self.view);
+        let cells = tables::cells(&self.resource, self.version, &whole, now);
+        let place = tables::place(&self.resource, &whole);
+        let conditions = tables::conditions(&self.resource, &whole);
+        let object = match self.include {
+            Include::Metadata => shown(&View { shape: Shape::Metadata, ..self.view.clone() }),
+            Include::Object => whole,
+            Include::Nothing => Value::Null,
+        };
+        let mut row = json!({"cells": cells, "object": object});
+        if let Some(conditions) = conditions {
+            row["conditions"] = conditions;
+        }
+        (place, row)
+    }
+}
+
+/// The table of a scale, which is no object of any resource.
+pub(crate) fn scale(scale: Value, meta: Meta, include: Include, now: Timestamp) -> Value {
+    let (columns, cells) = tables::scale(&scale, now);
+    let metadata = json!({"resourceVersion": scale["metadata"]["resourceVersion"]});
+    let object = match include {
+        Include::Metadata => json!({
+            "kind": "PartialObjectMetadata", "apiVersion": meta.api_version(), "metadata": scale["metadata"],
+        }),
+        Include::Object => scale,
+        Include::Nothing => Value::Null,
+    };
+    json!({
+        "kind": "Table", "apiVersion": meta.api_version(), "metadata": metadata,
+        "columnDefinitions": columns, "rows": [{"cells": cells, "object": object}],
+    })
+}

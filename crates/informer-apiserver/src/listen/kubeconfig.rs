@@ -1,0 +1,68 @@
+//! A kubeconfig: the text, and how it gets into a file.
+//!
+//! The file is never there with wider rights than it ends with, and never half written under its name.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::{ListenError, Overwrite, random_token};
+
+/// One cluster, one user, one context. Strings are quoted as in JSON, which YAML includes.
+pub(super) fn text(url: &str, ca_pem: Option<&str>, token: &str) -> String {
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let ca = ca_pem.map_or_else(String::new, |pem| {
+        format!("    certificate-authority-data: {}\n", STANDARD.encode(pem))
+    });
+    let (url, token) = (quoted(url), quoted(token));
+    format!(
+        "apiVersion: v1\nkind: Config\nclusters:\n- name: informer\n  cluster:\n    server: {url}\n{ca}users:\n- name: \
+         admin\n  user:\n    token: {token}\ncontexts:\n- name: informer\n  context:\n    cluster: informer\n    user: \
+         admin\n    namespace: default\ncurrent-context: informer\n"
+    )
+}
+
+/// Writes the text to a file.
+pub(super) fn write(path: &Path, text: &str, overwrite: Overwrite) -> Result<(), ListenError> {
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::AlreadyExists => ListenError::KubeconfigExists { path: path.to_owned() },
+        _ => ListenError::Kubeconfig { path: path.to_owned(), source },
+    };
+    match overwrite {
+        Overwrite::No => create(path, text).map_err(failed),
+        Overwrite::Yes => {
+            let beside = beside(path)?;
+            let failed = |source| ListenError::Kubeconfig { path: path.to_owned(), source };
+            create(&beside, text).map_err(failed)?;
+            std::fs::rename(&beside, path).map_err(|source| {
+                // It has the token in it and is of no use; if it cannot be removed either, the first error says why.
+                let _gone = std::fs::remove_file(&beside);
+                failed(source)
+            })
+        }
+    }
+}
+
+/// A name in the same folder that nobody else uses.
+fn beside(path: &Path) -> Result<PathBuf, ListenError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(path.with_file_name(format!(".{name}.{}", random_token()?)))
+}
+
+fn create(path: &Path, text: &str) -> io::Result<()> {
+    let mut file: File = for_owner(OpenOptions::new().write(true).create_new(true)).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+#[cfg(unix)]
+fn for_owner(options: &mut OpenOptions) -> &mut OpenOptions {
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600)
+}
+
+#[cfg(not(unix))]
+fn for_owner(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}

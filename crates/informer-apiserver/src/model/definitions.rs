@@ -1,0 +1,159 @@
+//! The life of definitions: stored, accepted, served, and gone with their objects.
+//!
+//! On a real server controllers do this, a moment after each write; here it happens with the write, in the same steps, so that watchers see
+//! them and nobody has to wait. A definition whose names are taken is stored and not served.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::ask::Ask;
+use super::collection::Collection;
+use super::delete::{DeleteOptions, mark, push_finalizer};
+use super::kinds::{DEFINITIONS, Place, Resource, ResourceId};
+use super::state::State;
+use super::status::Status;
+use super::write::Part;
+use super::{Model, Objects, custom};
+use crate::definition::{self, Taken};
+
+/// The finalizer that keeps a definition until its objects are gone.
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Who writes the status of definitions.
+const CONTROLLER: &str = "kube-apiserver";
+
+impl Model {
+    /// Accepts the names of a definition that was stored, and serves it if they are free.
+    pub(super) fn install(&mut self, now: Timestamp, place: Place, stored: Arc<State>) -> Result<(), Status> {
+        let ask = Ask::at(now, CONTROLLER);
+        let mut definition = stored.decode();
+        let group = definition.pointer("/spec/group").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let live = self.collections.get(&place.id).map(Collection::live);
+        let all: Vec<Value> =
+            live.into_iter().flat_map(Objects::values).map(|state| state.decode()).collect();
+        let mut state = stored;
+        if definition::accept_names(&mut definition, &Taken::by(&group, &all), now) {
+            state = self.overwrite(&ask, place, Part::Status, state, definition.clone())?;
+        }
+        if definition::establish(&mut definition, now) {
+            self.overwrite(&ask, place, Part::Status, state, definition.clone())?;
+        }
+        if definition::is_true(&definition, "Established") {
+            self.define(&definition);
+        }
+        Ok(())
+    }
+
+    /// Serves what a definition describes.
+    fn define(&mut self, definition: &Value) {
+        let Some(resource) = custom::resource(definition) else { return };
+        if self.registry.find(&resource.group, &resource.plural).is_some() {
+            return;
+        }
+        let id = self.registry.insert(resource);
+        let collection = Collection::new(Objects::new(), self.version, self.history);
+        self.collections.insert(id, collection);
+    }
+
+    /// Serves what a definition describes now, and ends the watches that began before.
+    pub(super) fn redefine(&mut self, definition: &Value) {
+        let Some(resource) = custom::resource(definition) else { return };
+        let Some(id) = self.registry.find(&resource.group, &resource.plural) else { return };
+        if self.registry.get(id).is_none_or(|known| !known.custom) {
+            return;
+        }
+        if let Some(collection) = self.collections.get_mut(&id) {
+            collection.encode_again(&resource);
+            collection.cut();
+        }
+        self.registry.replace(id, resource);
+        self.touched.push(id);
+    }
+
+    /// Marks a definition, deletes its objects, and if that leaves none, the definition too.
+    pub(super) fn delete_definition(
+        &mut self,
+        now: Timestamp,
+        place: Place,
+        before: Arc<State>,
+        mut definition: Value,
+    ) -> Result<Arc<State>, Status> {
+        let resource = self.resource(place.id)?;
+        push_finalizer(&mut definition, CLEANUP);
+        mark(&mut definition, now, None);
+        let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+        definition::set_condition(
+            &mut definition,
+            now,
+            "Terminating",
+            "True",
+            "InstanceDeletionPending",
+            message,
+        );
+        let marked = self.store(place.id, &resource, Some(before), &definition);
+        let Some(served) = self.served_by(&definition) else {
+            self.remove(place.id, marked.clone());
+            return Ok(marked);
+        };
+        let message = "CustomResource deletion is in progress";
+        definition::set_condition(
+            &mut definition,
+            now,
+            "Terminating",
+            "True",
+            "InstanceDeletionInProgress",
+            message,
+        );
+        let ask = Ask::at(now, CONTROLLER);
+        self.overwrite(&ask, place, Part::Status, marked.clone(), definition)?;
+        let objects: Vec<Arc<State>> = self
+            .collections
+            .get(&served)
+            .map(|collection| collection.live().values().cloned().collect())
+            .unwrap_or_default();
+        for object in objects {
+            // Nothing can refuse: there are no preconditions, and the object was there a moment ago.
+            let key = (object.namespace.as_str(), object.name.as_str());
+            let _ = self.delete(now, Place { id: served, version: 0 }, key, &DeleteOptions::default());
+        }
+        self.sweep(served);
+        Ok(marked)
+    }
+
+    /// Finishes the deletion of a definition whose last object is gone.
+    pub(super) fn sweep(&mut self, id: ResourceId) {
+        let Some(resource) = self.registry.get(id) else { return };
+        let empty = self.collections.get(&id).is_some_and(|collection| collection.live().is_empty());
+        let Some(definition) = self.definition_of(resource).filter(|found| found.terminating && empty) else {
+            return;
+        };
+        self.registry.remove(id);
+        if let Some(collection) = self.collections.get_mut(&id) {
+            collection.retire();
+            if collection.is_abandoned() {
+                self.collections.remove(&id);
+            }
+        }
+        self.touched.push(id);
+        if let Some(definitions) = self.registry.find(DEFINITIONS.0, DEFINITIONS.1) {
+            self.remove(definitions, definition);
+        }
+    }
+
+    /// The definition of a custom resource.
+    pub(super) fn definition_of(&self, resource: &Resource) -> Option<Arc<State>> {
+        if !resource.custom {
+            return None;
+        }
+        let id = self.registry.find(DEFINITIONS.0, DEFINITIONS.1)?;
+        self.get(Place { id, version: 0 }, "", &format!("{}.{}", resource.plural, resource.group))
+    }
+
+    fn served_by(&self, definition: &Value) -> Option<ResourceId> {
+        let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str);
+        let id = self.registry.find(text("/spec/group")?, text("/spec/names/plural")?)?;
+        self.registry.get(id).filter(|resource| resource.custom).map(|_| id)
+    }
+}

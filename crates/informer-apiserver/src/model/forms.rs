@@ -1,0 +1,184 @@
+//! One stored object, several forms: kinds that are served under names that differ in more than their version.
+//!
+//! Events of both groups are stored in the form of the core group. Autoscalers are stored in version 2, and version 1 knows only
+//! the target for CPU. Everything else looks the same in all its versions. Conversions are pure; owners of fields keep the names
+//! of the version in which the fields were written.
+
+use serde_json::{Map, Value, json};
+
+use super::Model;
+use super::kinds::{Place, Resource, ResourceId};
+
+/// How the form of a place differs from the stored one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Same,
+    /// `events.k8s.io/v1`.
+    NewEvent,
+    /// `autoscaling/v1`.
+    FirstAutoscaler,
+}
+
+/// Fields of an event: in the core group, and in its own.
+const EVENT_FIELDS: &[(&str, &str)] = &[
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+impl Model {
+    /// Where the objects of a place are stored.
+    pub(super) fn home(&self, place: Place) -> ResourceId {
+        match self.form(place) {
+            Form::NewEvent => self.registry.find("", "events").unwrap_or(place.id),
+            Form::Same | Form::FirstAutoscaler => place.id,
+        }
+    }
+
+    /// The form in which a place shows objects.
+    pub(crate) fn form(&self, place: Place) -> Form {
+        self.registry.get(place.id).map_or(Form::Same, |resource| Form::of(resource, place.version))
+    }
+}
+
+impl Form {
+    fn of(resource: &Resource, version: usize) -> Self {
+        let name = resource.versions.get(version).map_or("", |version| version.name.as_str());
+        if resource.is("events.k8s.io", "events") {
+            Form::NewEvent
+        } else if resource.is("autoscaling", "horizontalpodautoscalers") && name == "v1" {
+            Form::FirstAutoscaler
+        } else {
+            Form::Same
+        }
+    }
+
+    /// A stored object in this form.
+    pub(crate) fn show(self, object: &mut Value) {
+        match self {
+            Form::Same => {}
+            Form::NewEvent => {
+                rename(object, EVENT_FIELDS.iter().map(|(core, new)| (*core, *new)));
+                set(object, "apiVersion", json!("events.k8s.io/v1"));
+                if let Some(fields) = object.as_object_mut() {
+                    fields.retain(|name, value| {
+                        !(matches!(name.as_str(), "reportingController" | "reportingInstance")
+                            && *value == json!(""))
+                    });
+                }
+            }
+            Form::FirstAutoscaler => show_first_autoscaler(object),
+        }
+    }
+
+    /// An object in this form as it is stored.
+    pub(crate) fn store(self, object: &mut Value) {
+        match self {
+            Form::Same => {}
+            Form::NewEvent => {
+                rename(object, EVENT_FIELDS.iter().map(|(core, new)| (*new, *core)));
+                set(object, "apiVersion", json!("v1"));
+                for (field, empty) in [
+                    ("reportingComponent", json!("")),
+                    ("reportingInstance", json!("")),
+                    ("source", json!({})),
+                ] {
+                    if let Some(fields) = object.as_object_mut() {
+                        fields.entry(field).or_insert(empty);
+                    }
+                }
+            }
+            Form::FirstAutoscaler => store_first_autoscaler(object),
+        }
+    }
+}
+
+fn rename<'a>(object: &mut Value, names: impl Iterator<Item = (&'a str, &'a str)>) {
+    let Some(fields) = object.as_object_mut() else { return };
+    let moved: Vec<(String, Value)> =
+        names.filter_map(|(from, to)| Some((to.to_owned(), fields.remove(from)?))).collect();
+    fields.extend(moved);
+}
+
+fn set(object: &mut Value, field: &str, value: Value) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(field.to_owned(), value);
+    }
+}
+
+fn show_first_autoscaler(object: &mut Value) {
+    set(object, "apiVersion", json!("autoscaling/v1"));
+    let part = |object: &mut Value, part: &str, list: &str, field: &str, pointer: &str| {
+        let Some(fields) = object.get_mut(part).and_then(Value::as_object_mut) else { return };
+        let metrics = fields.remove(list);
+        let of_cpu = metrics.as_ref().and_then(Value::as_array).into_iter().flatten();
+        let mut of_cpu = of_cpu.filter(|metric| metric.pointer("/resource/name") == Some(&json!("cpu")));
+        if let Some(percentage) = of_cpu.find_map(|metric| metric.pointer(pointer)) {
+            fields.insert(field.to_owned(), percentage.clone());
+        }
+    };
+    let target = "targetCPUUtilizationPercentage";
+    part(object, "spec", "metrics", target, "/resource/target/averageUtilization");
+    let current = "currentCPUUtilizationPercentage";
+    part(object, "status", "currentMetrics", current, "/resource/current/averageUtilization");
+    for (part, field) in [("spec", "behavior"), ("status", "conditions")] {
+        if let Some(fields) = object.get_mut(part).and_then(Value::as_object_mut) {
+            fields.remove(field);
+        }
+    }
+}
+
+fn store_first_autoscaler(object: &mut Value) {
+    set(object, "apiVersion", json!("autoscaling/v2"));
+    let empty = Map::new();
+    let spec = object.get("spec").and_then(Value::as_object).unwrap_or(&empty);
+    let target = spec.get("targetCPUUtilizationPercentage").cloned();
+    if let Some(fields) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        fields.remove("targetCPUUtilizationPercentage");
+        if let Some(percentage) = target.filter(|percentage| !percentage.is_null()) {
+            let target = json!({"type": "Utilization", "averageUtilization": percentage});
+            fields.insert(
+                "metrics".to_owned(),
+                json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]),
+            );
+        }
+    }
+    let status = object.get_mut("status").and_then(Value::as_object_mut);
+    if let Some(percentage) = status.and_then(|status| status.remove("currentCPUUtilizationPercentage")) {
+        let current = json!({"averageUtilization": percentage, "averageValue": "0"});
+        object["status"]["currentMetrics"] =
+            json!([{"type": "Resource", "resource": {"name": "cpu", "current": current}}]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_goes_there_and_back() {
+        let core = json!({"apiVersion": "v1", "involvedObject": {"name": "p"}, "message": "m", "count": 3,
+            "reportingComponent": "", "reportingInstance": "", "source": {"component": "kubelet"}});
+        let mut event = core.clone();
+        Form::NewEvent.show(&mut event);
+        assert_eq!(event["regarding"]["name"], "p");
+        assert_eq!((&event["note"], &event["deprecatedCount"]), (&json!("m"), &json!(3)));
+        assert!(event.get("message").is_none());
+        Form::NewEvent.store(&mut event);
+        assert_eq!(event, core);
+    }
+
+    #[test]
+    fn the_first_autoscaler_knows_the_cpu() {
+        let first = json!({"apiVersion": "autoscaling/v1", "spec": {"targetCPUUtilizationPercentage": 80}, "status": {}});
+        let mut stored = first.clone();
+        Form::FirstAutoscaler.store(&mut stored);
+        assert_eq!(stored["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 80);
+        Form::FirstAutoscaler.show(&mut stored);
+        assert_eq!(stored, first);
+    }
+}

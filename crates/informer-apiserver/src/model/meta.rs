@@ -1,0 +1,175 @@
+//! The metadata of objects: what a body may say in it, and what the server owns.
+//!
+//! Pure functions on one object's metadata. Who writes and what is stored is not known here.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::kinds::Resource;
+use super::merge::is_empty;
+use super::selector;
+use super::state::State;
+use super::status::{Cause, Status};
+
+pub(super) const BAD_NAME: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
+                        must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+                        '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+
+/// A time as objects have it.
+pub(super) fn time(now: Timestamp) -> String {
+    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+pub(super) fn is_name(resource: &Resource, name: &str) -> bool {
+    if resource.group == "rbac.authorization.k8s.io" {
+        return !name.contains(['/', '%']) && name != "." && name != "..";
+    }
+    selector::is_subdomain(name)
+}
+
+pub(super) fn metadata<'a>(
+    resource: &Resource,
+    object: &'a mut Value,
+) -> Result<&'a mut Map<String, Value>, Status> {
+    let kind = &resource.kind;
+    let version = resource.versions.first().map_or("", |version| version.name.as_str());
+    let unreadable = |what: &str| {
+        let handled = format!("{kind} in version \"{version}\" cannot be handled as a {kind}");
+        Status::bad_request(format!("{handled}: json: cannot unmarshal into Go {what}"))
+    };
+    let fields = object.as_object_mut().ok_or_else(|| unreadable(&format!("value of type {kind}")))?;
+    let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+    if metadata.is_null() {
+        *metadata = json!({});
+    }
+    let metadata = metadata
+        .as_object_mut()
+        .ok_or_else(|| unreadable(&format!("struct field {kind}.metadata of type v1.ObjectMeta")))?;
+    let bad = metadata.iter().find(|(field, value)| !is_well_formed(field, value));
+    if let Some((field, _)) = bad {
+        return Err(unreadable(&format!("struct field ObjectMeta.metadata.{field}")));
+    }
+    Ok(metadata)
+}
+
+/// Whether a metadata field has the type that everything else here counts on.
+fn is_well_formed(field: &str, value: &Value) -> bool {
+    match field {
+        _ if value.is_null() => true,
+        "labels" | "annotations" => {
+            value.as_object().is_some_and(|fields| fields.values().all(Value::is_string))
+        }
+        "finalizers" => value.as_array().is_some_and(|items| items.iter().all(Value::is_string)),
+        "ownerReferences" | "managedFields" => value.is_array(),
+        "generation" | "deletionGracePeriodSeconds" => value.is_number(),
+        "name" | "generateName" | "namespace" | "uid" | "resourceVersion" | "creationTimestamp"
+        | "deletionTimestamp" | "selfLink" => value.is_string(),
+        _ => true,
+    }
+}
+
+pub(super) fn check_namespace(
+    resource: &Resource,
+    namespace: &str,
+    metadata: &mut Map<String, Value>,
+) -> Result<(), Status> {
+    let given = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
+    if !resource.namespaced {
+        metadata.remove("namespace");
+        return Ok(());
+    }
+    if !given.is_empty() && given != namespace {
+        let message = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Status::bad_request(message));
+    }
+    Ok(())
+}
+
+/// Takes owners out that are named twice, and says so.
+pub(super) fn dedup_owners(metadata: &mut Map<String, Value>) -> Option<String> {
+    let owners = metadata.get_mut("ownerReferences")?.as_array_mut()?;
+    let mut kept: Vec<Value> = Vec::new();
+    let mut twice: Vec<String> = Vec::new();
+    for owner in std::mem::take(owners) {
+        let uid = owner.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if !kept.contains(&owner) {
+            kept.push(owner);
+        } else if !twice.contains(&uid) {
+            twice.push(uid);
+        }
+    }
+    *owners = kept;
+    (!twice.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may \
+             reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            twice.join(", ")
+        )
+    })
+}
+
+/// Sets what the server owns in a new object's metadata.
+pub(super) fn metadata_new(
+    resource: &Resource,
+    metadata: &mut Map<String, Value>,
+    namespace: &str,
+    uid: &str,
+    now: Timestamp,
+) {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        metadata.remove(field);
+    }
+    metadata.retain(|_, value| !is_empty(value));
+    if resource.namespaced {
+        metadata.insert("namespace".to_owned(), json!(namespace));
+    }
+    metadata.insert("uid".to_owned(), json!(uid));
+    metadata.insert("creationTimestamp".to_owned(), json!(time(now)));
+    if resource.generation {
+        metadata.insert("generation".to_owned(), json!(1));
+    }
+}
+
+pub(super) fn check_preconditions(
+    resource: &Resource,
+    before: &State,
+    metadata: &Map<String, Value>,
+) -> Result<(), Status> {
+    let (group, plural, name) = (&resource.group, &resource.plural, &before.name);
+    let text = |field: &str| metadata.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (version, uid) = (text("resourceVersion"), text("uid"));
+    let unconditional = version.is_empty() || version == "0";
+    if unconditional && resource.custom {
+        let message = "Invalid value: 0: must be specified for an update";
+        let cause = Cause::new("FieldValueInvalid", "metadata.resourceVersion", message);
+        return Err(Status::invalid(group, plural, name, vec![cause]));
+    }
+    if !unconditional {
+        let parsed: u64 = version.parse().map_err(|_| {
+            Status::internal(format!("strconv.ParseUint: parsing {version:?}: invalid syntax"))
+        })?;
+        if parsed != before.version {
+            let why =
+                "the object has been modified; please apply your changes to the latest version and try again";
+            return Err(Status::conflict(group, plural, name, why));
+        }
+    }
+    if !uid.is_empty() && uid != before.uid {
+        let key = format!("/registry/{plural}/{}", before.key());
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+             failed: UID in precondition: {uid}, UID in object meta: {}",
+            before.uid
+        );
+        return Err(Status::conflict(group, plural, name, &why));
+    }
+    Ok(())
+}
+
+pub(super) fn undeterminable(name: &str) -> String {
+    format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")
+}
+
+pub(super) fn mismatch(given: &str, name: &str) -> String {
+    format!("the name of the object ({given}) does not match the name on the URL ({name})")
+}

@@ -1,0 +1,273 @@
+//! Subresources that are no part of their object: scale, binding, eviction.
+//!
+//! Each is another kind with a life of one request: a scale is read from an object and written back into it, a binding and an
+//! eviction change their pod and leave nothing behind.
+
+use std::sync::Arc;
+
+use informer_schema::Type;
+use serde_json::{Value, json};
+
+use super::ask::{Ask, Origin, Written};
+use super::delete::DeleteOptions;
+use super::kinds::{Place, Resource};
+use super::meta::check_preconditions;
+use super::selector::{LabelSelector, text_of};
+use super::state::State;
+use super::status::{Cause, Status};
+use super::write::Part;
+use super::{Filter, Model, habits};
+use crate::definition;
+use crate::managed::{self, Manager};
+use crate::schema::Node;
+
+/// Kinds that can be scaled.
+const SCALED: &[(&str, &str)] = &[
+    ("apps", "deployments"),
+    ("apps", "replicasets"),
+    ("apps", "statefulsets"),
+    ("", "replicationcontrollers"),
+];
+
+impl Resource {
+    /// Whether its objects can be scaled.
+    pub(crate) fn has_scale(&self, version: usize) -> bool {
+        if self.custom {
+            return self.custom(version).is_some_and(|of| of.scale.is_some());
+        }
+        SCALED.iter().any(|(group, plural)| self.is(group, plural))
+    }
+}
+
+impl Model {
+    /// The scale of an object, as it is after a change is made to it: replicas that were never set can be told.
+    pub(crate) fn scale_to_change(&self, place: Place, state: &State) -> Result<Value, Status> {
+        let resource = self.resource(place.id)?;
+        match resource.custom(place.version).and_then(|of| of.scale.as_ref()) {
+            Some(paths) => definition::scale_to_change(paths, &state.decode()).map_err(Status::bad_request),
+            None => self.scale(place, state),
+        }
+    }
+
+    /// The scale of an object.
+    pub(crate) fn scale(&self, place: Place, state: &State) -> Result<Value, Status> {
+        let resource = self.resource(place.id)?;
+        let object = state.decode();
+        if resource.custom {
+            let paths = resource.custom(place.version).and_then(|of| of.scale.as_ref());
+            let paths =
+                paths.ok_or_else(|| Status::not_found(&resource.group, &resource.plural, &state.name))?;
+            return definition::scale(paths, &object).map_err(Status::bad_request);
+        }
+        let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64);
+        let mut scale = json!({
+            "kind": "Scale",
+            "apiVersion": "autoscaling/v1",
+            "metadata": {
+                "name": state.name,
+                "namespace": state.namespace,
+                "uid": state.uid,
+                "resourceVersion": state.version.to_string(),
+                "creationTimestamp": object["metadata"]["creationTimestamp"],
+            },
+            "spec": {},
+            "status": {"replicas": number("/status/replicas").unwrap_or(0)},
+        });
+        if let Some(replicas) = number("/spec/replicas").filter(|replicas| *replicas != 0) {
+            scale["spec"]["replicas"] = json!(replicas);
+        }
+        let selector = text_of(&object["spec"]["selector"]);
+        if !selector.is_empty() {
+            scale["status"]["selector"] = json!(selector);
+        }
+        Ok(scale)
+    }
+
+    /// Writes a scale back into its object.
+    pub(crate) fn rescale(
+        &mut self,
+        ask: &Ask,
+        place: Place,
+        before: Arc<State>,
+        scale: &Value,
+    ) -> Result<Written, Status> {
+        let resource = self.resource(place.id)?;
+        let metadata = scale.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
+        check_preconditions(&resource, &before, &metadata)?;
+        let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+        if replicas < 0 {
+            let message = format!("Invalid value: {replicas}: must be greater than or equal to 0");
+            let cause = Cause::new("FieldValueInvalid", "spec.replicas", message);
+            return Err(Status::invalid("autoscaling", "Scale", &before.name, vec![cause]));
+        }
+        let mut object = before.decode();
+        let owners = self.owners_after_scale(ask, place, &before, scale)?;
+        match resource.custom(place.version).and_then(|of| of.scale.as_ref()) {
+            Some(paths) => definition::with_scale(paths, &mut object, scale)?,
+            None => habits::set(&mut object, &["spec", "replicas"], json!(replicas)),
+        }
+        habits::set(&mut object, &["metadata", "managedFields"], owners.unwrap_or_default());
+        // Who owns what is settled, as for an apply.
+        self.replace(ask, place, Part::Scale, before, object, Origin::Apply)
+    }
+
+    /// Who owns what in an object after its scale was written: owners are carried to the scale and back.
+    fn owners_after_scale(
+        &self,
+        ask: &Ask,
+        place: Place,
+        before: &State,
+        scale: &Value,
+    ) -> Result<Option<Value>, Status> {
+        let resource = self.resource(place.id)?;
+        let custom = resource.custom(place.version).and_then(|of| of.scale.as_ref());
+        let replicas = custom.map_or("spec.replicas", |paths| paths.replicas());
+        let object = before.decode();
+        let mut old = self.scale(place, before)?;
+        if let Some(owners) = managed::owners_of_scale(&object, replicas) {
+            habits::set(&mut old, &["metadata", "managedFields"], owners);
+        }
+        let mut new = scale.clone();
+        let time = super::meta::time(ask.now);
+        let manager = Manager {
+            name: &ask.manager,
+            subresource: "scale",
+            api_version: "autoscaling/v1",
+            kind: "Scale",
+            time: &time,
+            reset: &["status"],
+        };
+        let of = Type::named("io.k8s.api.autoscaling.v1.Scale").map_or(Node::Unknown, Node::of);
+        managed::updated(of, Some(&old), &mut new, &manager);
+        let api_version = resource.api_version(place.version);
+        Ok(managed::owners_after_scale(&object, &new, &api_version, replicas))
+    }
+
+    /// Puts a pod on a node.
+    pub(crate) fn bind(
+        &mut self,
+        ask: &Ask,
+        place: Place,
+        key: (&str, &str),
+        binding: &Value,
+    ) -> Result<(), Status> {
+        let before = self.get(place, key.0, key.1).ok_or_else(|| Status::not_found("", "pods", key.1))?;
+        let node = binding.pointer("/target/name").and_then(Value::as_str).unwrap_or_default();
+        let mut pod = before.decode();
+        let refused = |why: &str| Status::conflict("", "pods/binding", key.1, why);
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+        let uid = text(binding.pointer("/metadata/uid"));
+        if !uid.is_empty() && uid != before.uid {
+            return Err(Status::conflict(
+                "",
+                "pods/binding",
+                key.1,
+                "the UID in the precondition does not match",
+            ));
+        }
+        if before.terminating {
+            return Err(refused(&format!("pod {} is being deleted, cannot be assigned to a host", key.1)));
+        }
+        let assigned = text(pod.pointer("/spec/nodeName"));
+        if !assigned.is_empty() {
+            return Err(refused(&format!("pod {} is already assigned to node \"{assigned}\"", key.1)));
+        }
+        habits::set(&mut pod, &["spec", "nodeName"], json!(node));
+        for (name, value) in
+            binding.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten()
+        {
+            habits::set(&mut pod, &["metadata", "annotations", name], value.clone());
+        }
+        let condition = json!({
+            "type": "PodScheduled", "status": "True", "lastProbeTime": null,
+            "lastTransitionTime": super::meta::time(ask.now),
+        });
+        let mut conditions =
+            pod.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+        conditions.retain(|other| other["type"] != "PodScheduled");
+        conditions.push(condition);
+        habits::set(&mut pod, &["status", "conditions"], json!(conditions));
+        // Nobody owns what a binding sets.
+        self.replace_raw(ask, place, before, &pod).map(|_| ())
+    }
+
+    /// Deletes a pod if its disruption budgets allow that.
+    pub(crate) fn evict(
+        &mut self,
+        ask: &Ask,
+        place: Place,
+        (namespace, name): (&str, &str),
+        options: &DeleteOptions,
+    ) -> Result<(), Status> {
+        let pod = self.get(place, namespace, name).ok_or_else(|| Status::not_found("", "pods", name))?;
+        let phase =
+            pod.decode().pointer("/status/phase").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let counts = !pod.terminating && !matches!(phase.as_str(), "Succeeded" | "Failed" | "Pending");
+        if counts {
+            self.spend_budget(ask, namespace, &pod, options.dry_run)?;
+        }
+        self.delete(ask.now, place, (namespace, name), options).map(|_| ())
+    }
+
+    fn spend_budget(&mut self, ask: &Ask, namespace: &str, pod: &State, dry_run: bool) -> Result<(), Status> {
+        let Some(place) = self.registry.place("policy", "v1", "poddisruptionbudgets") else { return Ok(()) };
+        let listing = self.list(place, namespace, &super::At::Newest, false)?;
+        let filter = Filter::namespace(namespace);
+        let mut matching: Vec<Arc<State>> = listing
+            .states(&filter)
+            .filter(|budget| {
+                let selector = &budget.decode()["spec"]["selector"];
+                LabelSelector::of_object(selector).is_some_and(|found| found.matches(&pod.labels))
+            })
+            .collect();
+        if matching.len() > 1 {
+            let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+            return Err(Status::new(500, "InternalError", message));
+        }
+        let Some(budget) = matching.pop() else { return Ok(()) };
+        let mut object = budget.decode();
+        let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+        let unobserved = number("/status/observedGeneration") < number("/metadata/generation");
+        let allowed = number("/status/disruptionsAllowed");
+        if unobserved || allowed <= 0 {
+            return Err(over_budget(
+                &budget.name,
+                unobserved,
+                number("/status/desiredHealthy"),
+                number("/status/currentHealthy"),
+            ));
+        }
+        if dry_run {
+            return Ok(());
+        }
+        habits::set(&mut object, &["status", "disruptionsAllowed"], json!(allowed - 1));
+        habits::set(&mut object, &["status", "disruptedPods", &pod.name], json!(super::meta::time(ask.now)));
+        self.overwrite(ask, place, Part::Status, budget, object).map(|_| ())
+    }
+}
+
+fn over_budget(budget: &str, unobserved: bool, desired: i64, healthy: i64) -> Status {
+    let why = "Cannot evict pod as it would violate the pod's disruption budget.";
+    let (message, retry) = if unobserved {
+        (format!("The disruption budget {budget} is still being processed by the server."), Some(10))
+    } else {
+        (
+            format!(
+                "The disruption budget {budget} needs {desired} healthy pods and has {healthy} currently"
+            ),
+            None,
+        )
+    };
+    let mut status = Status::new(429, "TooManyRequests", why);
+    status.details = Some(Box::new(super::status::Details {
+        causes: vec![Cause::new("DisruptionBudget", "", message)],
+        retry_after_seconds: retry,
+        ..Default::default()
+    }));
+    status
+}
+
+/// The answer to a binding or an eviction: a success with a code.
+pub(crate) fn created_status() -> Vec<u8> {
+    br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#.to_vec()
+}

@@ -1,0 +1,325 @@
+//! What a body becomes on its way to storage: read by its type, completed, owned and checked.
+//!
+//! Here the model asks the rooms that know kinds (`builtin`, `definition`) and ownership (`managed`). They know objects; which of
+//! them applies to a resource, and which other objects they need, is decided here.
+
+use serde_json::Value;
+
+use super::ask::{Ask, Origin};
+use super::kinds::{Place, Resource};
+use super::status::{Cause, Status};
+use super::write::Part;
+use super::{Model, meta, state};
+use crate::definition::{self, Subject};
+use crate::managed::{self, Manager};
+use crate::patch::PatchKind;
+use crate::schema::Node;
+use crate::{body, builtin, patch, text};
+
+/// A body, read.
+pub(super) struct Typed {
+    pub(super) object: Value,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Resource {
+    /// Reads a body by its type: what it may not have is gone, what it leaves out is there.
+    pub(super) fn typed(
+        &self,
+        version: usize,
+        ask: &Ask,
+        object: Value,
+        origin: Origin<'_>,
+    ) -> Result<Typed, Status> {
+        let patched = match origin {
+            Origin::Patch(..) => state::go_text(&object),
+            _ => String::new(),
+        };
+        let name = self.versions.get(version).map_or("", |version| version.name.as_str());
+        let kind = &self.kind;
+        let misread = |why: &str| match origin {
+            Origin::Patch(patch, bytes) => patch::undecodable(patch, bytes, &patched, &converted(patch, why)),
+            _ => Status::bad_request(format!(
+                "{kind} in version \"{name}\" cannot be handled as a {kind}: {why}"
+            )),
+        };
+        let (mut object, unknown) = self.read(version, object).map_err(|why| misread(&why))?;
+        if !self.custom {
+            builtin::default(&self.group, name, kind, &mut object);
+        }
+        if self.is_definition() {
+            definition::complete(&mut object);
+        }
+        let problems = match origin {
+            Origin::Own => Vec::new(),
+            Origin::Body(body) => body.problems(&unknown),
+            Origin::Patch(patch, bytes) => {
+                let mut unknown: Vec<String> =
+                    unknown.iter().map(|field| format!("unknown field {}", text::quoted(field))).collect();
+                // Its outcome is not text that would be read from front to back.
+                if patch == PatchKind::Strategic {
+                    unknown.sort();
+                }
+                let mut problems = patch::problems(patch, bytes);
+                problems.extend(unknown);
+                problems
+            }
+            Origin::Apply => {
+                unknown.iter().map(|field| format!("unknown field {}", text::quoted(field))).collect()
+            }
+        };
+        let warnings = body::judge(ask.strictness, &problems).map_err(|why| misread(&why))?;
+        Ok(Typed { object, warnings })
+    }
+
+    /// Reads an object into its type; the fields that are not there come beside it. The error says what does not fit.
+    fn read(&self, version: usize, object: Value) -> Result<(Value, Vec<String>), String> {
+        if self.custom {
+            return read_custom(self, version, object);
+        }
+        let said = |field: &str| object.get(field).and_then(Value::as_str);
+        // A patch may have made it something else, which is what it is read as then.
+        let other = said("kind").filter(|kind| *kind != self.kind).and_then(|kind| {
+            let (group, version) = super::split_api_version(said("apiVersion")?);
+            builtin::type_of(group, version, kind)
+        });
+        match other.or_else(|| self.type_of(version)) {
+            Some(of) => builtin::read(of, object).map(|decoded| (decoded.object, decoded.unknown)),
+            None => Ok((object, Vec::new())),
+        }
+    }
+
+    /// Writes down who owns what.
+    pub(super) fn own(
+        &self,
+        version: usize,
+        ask: &Ask,
+        part: Part,
+        old: Option<&Value>,
+        object: &mut Value,
+        origin: Origin<'_>,
+    ) {
+        if matches!(origin, Origin::Apply) {
+            return;
+        }
+        let (time, api_version) = (meta::time(ask.now), self.api_version(version));
+        let manager = Manager {
+            name: &ask.manager,
+            subresource: part.name(),
+            api_version: &api_version,
+            kind: &self.kind,
+            time: &time,
+            reset: resets(self, version, part),
+        };
+        managed::updated(self.node(version), old, object, &manager);
+    }
+}
+
+impl Model {
+    /// Completes a new object as the server does on its own, and refuses it if it is not valid.
+    pub(super) fn check_new(
+        &mut self,
+        ask: &Ask,
+        resource: &Resource,
+        place: Place,
+        name: &str,
+        object: &mut Value,
+    ) -> Result<(), Status> {
+        if resource.custom {
+            return refuse_custom(
+                resource,
+                name,
+                check_custom(resource, place, Part::Main, object, None),
+                object,
+            );
+        }
+        if resource.is("", "pods") {
+            let class = self.priority_class(name, object)?;
+            builtin::set_priority(object, class.as_ref());
+            if let Some(class) = self.runtime_class(object) {
+                builtin::set_runtime_class(object, &class);
+            }
+        }
+        builtin::prepare_create(&resource.group, &resource.kind, object, ask.now);
+        if resource.is_definition() {
+            object["status"] = definition::new_status(object);
+            refuse(resource, name, definition::check(object))?;
+        }
+        if resource.is("certificates.k8s.io", "certificatesigningrequests") {
+            let groups: Vec<&str> = ask.user.groups.iter().map(String::as_str).collect();
+            builtin::set_requester(object, &ask.user.name, &ask.user.uid, &groups);
+        }
+        let causes = builtin::validate::create(&resource.group, &resource.kind, object);
+        refuse(resource, name, causes)?;
+        refuse(resource, name, self.allocate(resource, None, object))
+    }
+
+    /// Completes a changed object, and refuses it if it is not valid.
+    pub(super) fn check_changed(
+        &mut self,
+        resource: &Resource,
+        place: Place,
+        part: Part,
+        old: &Value,
+        object: &mut Value,
+    ) -> Result<(), Status> {
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if resource.custom {
+            let causes = check_custom(resource, place, part, object, Some(old));
+            return refuse_custom(resource, &name, causes, object);
+        }
+        if matches!(part, Part::Main | Part::Scale) {
+            builtin::prepare_update(&resource.group, &resource.kind, old, object);
+        }
+        if resource.is_definition() && part == Part::Main {
+            definition::note_storage_version(object);
+            refuse(resource, &name, definition::check_update(old, object))?;
+        }
+        let causes = builtin::validate::update(&resource.group, &resource.kind, old, object);
+        refuse(resource, &name, causes)?;
+        refuse(resource, &name, self.allocate(resource, Some(old), object))
+    }
+
+    /// The class of the runtime that a pod names.
+    fn runtime_class(&self, pod: &Value) -> Option<Value> {
+        let name = pod.pointer("/spec/runtimeClassName").and_then(Value::as_str)?;
+        let place = self.registry.place("node.k8s.io", "v1", "runtimeclasses")?;
+        self.get(place, "", name).map(|class| class.decode())
+    }
+
+    /// The class that a pod names, or the one that stands for all. One that is not there is refused.
+    fn priority_class(&self, name: &str, pod: &Value) -> Result<Option<Value>, Status> {
+        let Some(place) = self.registry.place("scheduling.k8s.io", "v1", "priorityclasses") else {
+            return Ok(None);
+        };
+        match pod.pointer("/spec/priorityClassName").and_then(Value::as_str) {
+            Some(class) if ALWAYS_THERE.contains(&class) => Ok(None),
+            Some(class) => {
+                let missing = || {
+                    let why = format!("no PriorityClass with name {class} was found");
+                    Status::forbidden("", "pods", name, &why)
+                };
+                Ok(Some(self.get(place, "", class).ok_or_else(missing)?.decode()))
+            }
+            None => {
+                let classes = self.collections.get(&place.id).map(|classes| classes.live().values());
+                let mut classes = classes.into_iter().flatten().map(|class| class.decode());
+                Ok(classes.find(|class| class["globalDefault"] == Value::Bool(true)))
+            }
+        }
+    }
+}
+
+/// Classes that every cluster has.
+const ALWAYS_THERE: &[&str] = &["system-cluster-critical", "system-node-critical"];
+
+impl Resource {
+    /// How objects of a built-in kind are built.
+    pub(super) fn type_of(&self, version: usize) -> Option<informer_schema::TypeId> {
+        self.versions.get(version)?.type_id
+    }
+
+    /// The schema of objects, as owners see it.
+    pub(super) fn node(&self, version: usize) -> Node<'_> {
+        if self.custom {
+            return self.custom(version).map_or(Node::Unknown, |of| Node::Custom(&of.schema));
+        }
+        self.type_of(version).map_or(Node::Unknown, Node::of)
+    }
+}
+
+/// Reads an object of a custom kind by its schema. One that says it is another kind is not looked into.
+fn read_custom(
+    resource: &Resource,
+    version: usize,
+    mut object: Value,
+) -> Result<(Value, Vec<String>), String> {
+    let mut unknown = definition::decode(&mut object)?;
+    let same = object.get("kind").and_then(Value::as_str) == Some(resource.kind.as_str());
+    if let Some(of) = resource.custom(version).filter(|_| same) {
+        unknown.extend(definition::prune(&of.schema, &mut object));
+        if let Ok(inside) = definition::decode_embedded(&of.schema, &mut object) {
+            unknown.extend(inside);
+        }
+        definition::default(&of.schema, &mut object);
+    }
+    definition::normalize(&mut object);
+    Ok((object, unknown))
+}
+
+/// What is wrong with an object of a custom kind.
+fn check_custom(
+    resource: &Resource,
+    place: Place,
+    part: Part,
+    object: &Value,
+    old: Option<&Value>,
+) -> Vec<Cause> {
+    let Some(version) = resource.custom(place.version) else { return Vec::new() };
+    let api_version = resource.api_version(place.version);
+    let subject =
+        Subject { kind: &resource.kind, api_version: &api_version, status_only: part == Part::Status };
+    definition::validate(version, subject, object, old, Vec::new())
+}
+
+/// Kinds whose metadata cannot be written with their status, as `group/plural`.
+const STATUS_ALONE: &[&str] = &[
+    "admissionregistration.k8s.io/validatingadmissionpolicies",
+    "flowcontrol.apiserver.k8s.io/flowschemas",
+    "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations",
+    "internal.apiserver.k8s.io/storageversions",
+    "networking.k8s.io/servicecidrs",
+    "resource.k8s.io/devicetaintrules",
+    "resource.k8s.io/resourceclaims",
+    "scheduling.k8s.io/podgroups",
+    "storage.k8s.io/volumeattachments",
+    "storagemigration.k8s.io/storageversionmigrations",
+];
+
+/// Fields that cannot be written at an endpoint, and are not owned by trying.
+pub(super) fn resets(resource: &Resource, version: usize, part: Part) -> &'static [&'static str] {
+    let name = (resource.group.as_str(), resource.plural.as_str());
+    let requests = name == ("certificates.k8s.io", "certificatesigningrequests");
+    match part {
+        Part::Main if requests => &["spec", "status"],
+        Part::Main if resource.has_status(version) => &["status"],
+        Part::Status if requests => &["spec", "status.conditions"],
+        Part::Status if name == ("apps", "deployments") => &["spec", "metadata.labels"],
+        Part::Status if name == ("", "pods") => {
+            &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]
+        }
+        Part::Status if STATUS_ALONE.iter().any(|row| row.split_once('/') == Some(name)) => {
+            &["spec", "metadata"]
+        }
+        Part::Status => &["spec"],
+        Part::Approval => &["spec", "status.certificate"],
+        Part::Finalize => &["status"],
+        _ => &[],
+    }
+}
+
+/// A refusal names the kind that an object says it is.
+fn refuse_custom(resource: &Resource, name: &str, causes: Vec<Cause>, object: &Value) -> Result<(), Status> {
+    if causes.is_empty() {
+        return Ok(());
+    }
+    let kind = object.get("kind").and_then(Value::as_str).unwrap_or(&resource.kind);
+    Err(Status::invalid(&resource.group, kind, name, causes))
+}
+
+/// A strategic merge patch is read by another reader, which says less about what does not fit.
+fn converted(patch: PatchKind, why: &str) -> String {
+    match why.rsplit_once(" of type ") {
+        Some((_, kind)) if patch == PatchKind::Strategic => format!("unrecognized type: {kind}"),
+        _ => why.to_owned(),
+    }
+}
+
+fn refuse(resource: &Resource, name: &str, causes: Vec<Cause>) -> Result<(), Status> {
+    if causes.is_empty() {
+        return Ok(());
+    }
+    // Events of both groups are one kind inside, and that is of the core group.
+    let group = if resource.is("events.k8s.io", "events") { "" } else { resource.group.as_str() };
+    Err(Status::invalid(group, &resource.kind, name, causes))
+}
