@@ -172,6 +172,8 @@ async fn what_a_selector_hides_is_reached_with_the_next_bookmark() {
     let server = ApiServer::new();
     let options = Options::default().labels("app=db".parse().unwrap());
     let pods = live::<Pod>(&server, options).await;
+    // Right after its initial events a stream tells once more where it stands.
+    pass(seconds(2)).await;
     let hidden = version_of(&server.create(&pod("default", "web")).unwrap());
     assert!(pods.wait_for_version(&hidden, seconds(50)).await.is_err());
     pods.wait_for_version(&hidden, seconds(30)).await.unwrap();
@@ -366,7 +368,7 @@ async fn figures_follow_what_happens() {
     let (_on, mut told) = notes_of(pods.handler().name("notes"));
     pods.start();
     told.expect(&["+a initial", "+b initial"]).await;
-    server.update(&with(pod("default", "a"), "/spec/containers", "none")).unwrap();
+    server.plant(&with(pod("default", "a"), "/spec/containers", "none")).unwrap();
     server.delete("v1", "pods", Some("default"), "b").unwrap();
     told.expect(&["~a", "-b"]).await;
     let broken = pods.lister().get("default", "a").unwrap();

@@ -129,14 +129,14 @@ async fn c3_an_update_that_starts_matching_is_an_add_and_one_that_stops_is_a_del
     let mut by_handler = cluster::Notes(receiver);
 
     server.create(&pod("default", "a")).unwrap();
-    server.update(&with(pod("default", "a"), "/spec/nodeName", "node-1")).unwrap();
+    server.plant(&with(pod("default", "a"), "/spec/nodeName", "node-1")).unwrap();
     by_option.expect(&["+a"]).await;
     by_handler.expect(&["+a"]).await;
     server
-        .update(&with(with(pod("default", "a"), "/spec/nodeName", "node-1"), "/metadata/labels/app", "db"))
+        .plant(&with(with(pod("default", "a"), "/spec/nodeName", "node-1"), "/metadata/labels/app", "db"))
         .unwrap();
     by_option.expect(&["~a"]).await;
-    server.update(&pod("default", "a")).unwrap();
+    server.plant(&pod("default", "a")).unwrap();
     by_option.expect(&["-a"]).await;
     by_handler.expect(&["~a", "-a"]).await;
     delete(&server, "a");

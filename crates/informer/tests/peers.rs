@@ -47,7 +47,7 @@ async fn relist_halfway(options: Options, fault: fn() -> faults::Rule) {
 
     let halfway = server.fault(fault());
     gap(&server, "pods", || {
-        server.update(&with(pod("default", "a"), "/spec/nodeName", "node-1")).unwrap();
+        server.plant(&with(pod("default", "a"), "/spec/nodeName", "node-1")).unwrap();
         server.delete("v1", "pods", Some("default"), "gone").unwrap();
         create_pods(&server, &["zoe"]);
     })
@@ -272,7 +272,7 @@ async fn p11_c9_an_object_that_does_not_decode_in_a_watch_is_told_and_kept() {
     let (_on, mut told) = notes(&pods);
     told.expect(&["+bad initial", "+good initial"]).await;
     assert!(pods.lister().get("default", "bad").unwrap().typed().is_ok());
-    let version = server.update(&with(pod("default", "bad"), "/spec/containers", "none")).unwrap();
+    let version = server.plant(&with(pod("default", "bad"), "/spec/containers", "none")).unwrap();
     create_pods(&server, &["next"]);
     told.expect(&["~bad", "+next"]).await;
     let bad = pods.lister().get("default", "bad").unwrap();
@@ -289,7 +289,7 @@ async fn p12_c9_an_object_that_does_not_decode_in_a_list_fails_nothing_else() {
     // One item that did not decode failed the whole list, for ever. Here the rest is there, and so are the object's bytes.
     for options in [Options::default(), listing()] {
         let server = ApiServer::new();
-        server.create(&with(pod("default", "bad"), "/spec/containers", "none")).unwrap();
+        server.plant(&with(pod("default", "bad"), "/spec/containers", "none")).unwrap();
         create_pods(&server, &["good"]);
         let pods = live::<Pod>(&server, options).await;
         assert_eq!(names(&pods.lister().list()), ["bad", "good"]);
@@ -331,7 +331,7 @@ async fn p11_c9_an_object_whose_head_does_not_read_is_counted_and_named() {
     until(|| asked(&server, Verb::Watch, "pods").len() > watches).await;
     let from = asked(&server, Verb::Watch, "pods").pop().unwrap().parameter("resourceVersion");
     assert_eq!(from, Some(version), "the position moved on");
-    server.update(&with(pod("default", "a"), "/spec/nodeName", "node-1")).unwrap();
+    server.plant(&with(pod("default", "a"), "/spec/nodeName", "node-1")).unwrap();
     create_pods(&server, &["b"]);
     told.expect(&["~a", "+b"]).await;
     assert!(!pods.lister().get("default", "a").unwrap().is_stale());

@@ -188,7 +188,7 @@ async fn c12_what_is_pending_is_not_told_twice() {
     assert_eq!(next().await, "+pod-001 initial");
     // And another six while nobody looks: one resync is pending for each, and a change takes its place.
     pass(seconds(60)).await;
-    server.update(&with(pod("default", "pod-000"), "/spec/nodeName", "node-1")).unwrap();
+    server.plant(&with(pod("default", "pod-000"), "/spec/nodeName", "node-1")).unwrap();
     until(|| pods.metrics().updated == 1).await;
     assert_eq!((next().await.as_str(), next().await.as_str()), ("~pod-000", "=pod-001"));
     // A deletion too.

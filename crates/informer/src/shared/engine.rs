@@ -16,7 +16,6 @@ use crate::status::{Status, StatusCell};
 use futures::FutureExt as _;
 use informer_core::reflector::Reflector;
 use informer_core::{IndexHandle, ListenerId, StoreReader, StoreWriter};
-use std::hash::{BuildHasher, RandomState};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -83,7 +82,7 @@ impl Engine {
             let mut config = options.config(resource, scope.clone());
             config.decode_errors = Some(Arc::clone(&decode_errors));
             // Spreads the clients of one server out; nothing else depends on it.
-            let seed = RandomState::new().hash_one((&name, lane));
+            let seed = options.seed_of(&name, lane);
             Some(Driver {
                 machine: Reflector::new(config, seed, Some(reader.clone())),
                 source: options.source_of(client, resource, scope, &parameters)?,

@@ -53,6 +53,7 @@ pub struct Options {
     projection: Option<(Projection, Paths)>,
     transform: Option<Arc<KindTransform>>,
     on_transform_error: Option<OnTransformError>,
+    seed: Option<u64>,
 }
 
 /// What is left out of objects, as it was said.
@@ -185,6 +186,13 @@ impl Options {
     /// How waits grow after failures: from `first`, doubling, up to `longest`.
     pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.backoff = Some(BackoffConfig::new(first, longest));
+        self
+    }
+
+    /// Where the randomness of waits comes from: with the same seed the same answers lead to the same requests at the same times. For
+    /// tests that repeat a run. Clients of a real server must differ, or they all come at once; so by default it is not set.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
         self
     }
 

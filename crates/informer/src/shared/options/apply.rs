@@ -7,6 +7,7 @@ use crate::source::{KubeSource, Parameters, Source};
 use informer_core::reflector::Config;
 use informer_core::wire::Limits;
 use informer_core::{OnTransformError, Projection, Scope};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +49,7 @@ impl Options {
             projection: self.projection.or(defaults.projection),
             transform: self.transform.or(defaults.transform),
             on_transform_error: self.on_transform_error.or(defaults.on_transform_error),
+            seed: self.seed.or(defaults.seed),
         }
     }
 
@@ -110,6 +112,7 @@ impl Options {
             ("drop_fields or keep_fields", self.projection != other.projection),
             ("transform", !same(self.transform.as_ref(), other.transform.as_ref())),
             ("on_transform_error", self.on_transform_error != other.on_transform_error),
+            ("seed", self.seed != other.seed),
         ];
         differ.into_iter().find(|(_, differs)| *differs).map(|(name, _)| name)
     }
@@ -145,6 +148,14 @@ impl Options {
     /// The period of handlers that say nothing about it.
     pub(crate) fn resync_period(&self) -> Duration {
         self.resync.unwrap_or_default()
+    }
+
+    /// The seed of one scope of an informer: as different as may be, or the same in every run.
+    pub(crate) fn seed_of(&self, informer: &str, lane: usize) -> u64 {
+        match self.seed {
+            Some(seed) => BuildHasherDefault::<DefaultHasher>::default().hash_one((seed, informer, lane)),
+            None => RandomState::new().hash_one((informer, lane)),
+        }
     }
 
     pub(crate) fn error_hook(&self) -> Option<Hook> {
