@@ -1,0 +1,49 @@
+//! Chance from a seed: the same seed gives the same story.
+
+/// A generator of numbers (splitmix64): small, fast, and good enough to tell stories.
+#[derive(Debug, Clone)]
+pub(super) struct Chance(u64);
+
+/// The letters of generated names: none that make words.
+const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+impl Chance {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`; 0 if that is 0.
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        let end = u64::try_from(end).unwrap_or(u64::MAX).max(1);
+        usize::try_from(self.next() % end).unwrap_or(0)
+    }
+
+    /// A number from `low` to `high`.
+    pub(super) fn between(&mut self, low: i64, high: i64) -> i64 {
+        let span = usize::try_from(high.saturating_sub(low)).unwrap_or(0) + 1;
+        low + i64::try_from(self.below(span)).unwrap_or(0)
+    }
+
+    /// Whether something happens that does so `percent` times in a hundred.
+    pub(super) fn percent(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// The end of a generated name.
+    pub(super) fn suffix(&mut self, letters: usize) -> String {
+        (0..letters).map(|_| self.letter()).collect()
+    }
+
+    fn letter(&mut self) -> char {
+        let at = self.below(LETTERS.len());
+        LETTERS.get(at).copied().map_or('x', char::from)
+    }
+}

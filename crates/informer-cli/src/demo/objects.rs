@@ -1,0 +1,219 @@
+//! The objects of the demo as the API has them: what is created, whole and valid.
+//!
+//! Nothing here decides; whatever it needs to know comes as a parameter.
+
+use super::catalogue::Program;
+use super::write::{At, Kind};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// An owner that controls what it owns.
+#[derive(Debug, Clone)]
+pub(super) struct Owner<'a> {
+    pub(super) kind: Kind,
+    pub(super) name: &'a str,
+    pub(super) uid: &'a str,
+}
+
+/// A time as objects have it.
+pub(super) fn time(now: Timestamp) -> String {
+    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// A time as leases have it.
+pub(super) fn micro_time(now: Timestamp) -> String {
+    now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+pub(super) fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+pub(super) fn node(name: &str, zone: &str, status: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": {
+            "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+            "topology.kubernetes.io/zone": zone,
+        }},
+        "spec": {},
+        "status": status,
+    })
+}
+
+pub(super) fn lease(node: &str, now: Timestamp) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": node, "namespace": "kube-node-lease"},
+        "spec": {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": micro_time(now)},
+    })
+}
+
+pub(super) fn config_map(program: &Program, name: &str, log_level: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": format!("{name}-config"), "namespace": program.namespace, "labels": {"app": name}},
+        "data": {
+            "LOG_LEVEL": log_level,
+            "settings.yaml": format!("port: {}\ntimeout: 5s\nlog: {log_level}\n", program.port),
+        },
+    })
+}
+
+pub(super) fn secret(program: &Program, name: &str, password: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": {"name": format!("{name}-credentials"), "namespace": program.namespace, "labels": {"app": name}},
+        "stringData": {"username": name, "password": password},
+    })
+}
+
+pub(super) fn service(program: &Program, name: &str, address: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": name, "namespace": program.namespace, "labels": {"app": name}},
+        "spec": {
+            "type": "ClusterIP", "clusterIP": address, "clusterIPs": [address], "selector": {"app": name},
+            "ports": [{"name": "http", "port": 80, "targetPort": program.port, "protocol": "TCP"}],
+        },
+    })
+}
+
+pub(super) fn deployment(program: &Program, name: &str, replicas: usize, image: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "namespace": program.namespace, "labels": {"app": name}},
+        "spec": {
+            "replicas": replicas,
+            "revisionHistoryLimit": 2,
+            "selector": {"matchLabels": {"app": name}},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
+            "template": template(program, name, image, &json!({"app": name}), "Always"),
+        },
+    })
+}
+
+pub(super) fn replica_set(
+    program: &Program,
+    owner: &Owner<'_>,
+    (hash, revision): (&str, u32),
+    image: &str,
+    replicas: usize,
+) -> Value {
+    let labels = json!({"app": owner.name, "pod-template-hash": hash});
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {
+            "name": format!("{}-{hash}", owner.name), "namespace": program.namespace, "labels": labels,
+            "annotations": {"deployment.kubernetes.io/revision": revision.to_string()},
+            "ownerReferences": [reference(owner)],
+        },
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": template(program, owner.name, image, &labels, "Always"),
+        },
+    })
+}
+
+/// A pod, on a node already or not yet.
+pub(super) fn pod(
+    program: &Program,
+    owner: &Owner<'_>,
+    (app, hash): (&str, &str),
+    name: &str,
+    image: &str,
+    node: Option<&str>,
+) -> Value {
+    let job = owner.kind == Kind::Job;
+    let labels = if job {
+        json!({"app": app, "batch.kubernetes.io/job-name": owner.name})
+    } else {
+        json!({"app": app, "pod-template-hash": hash})
+    };
+    let template = template(program, app, image, &labels, if job { "Never" } else { "Always" });
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "generateName": format!("{}-", owner.name), "namespace": program.namespace,
+            "labels": template["metadata"]["labels"], "ownerReferences": [reference(owner)],
+        },
+        "spec": template["spec"],
+    });
+    if let Some(node) = node {
+        pod["spec"]["nodeName"] = json!(node);
+    }
+    pod
+}
+
+pub(super) fn job(program: &Program, name: &str, image: &str) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "namespace": program.namespace, "labels": {"app": program.name}},
+        "spec": {
+            "completions": 1, "parallelism": 1, "backoffLimit": 3,
+            "template": template(program, program.name, image, &json!({"app": program.name}), "Never"),
+        },
+    })
+}
+
+/// Word of what happened to an object.
+pub(super) struct Report<'a> {
+    pub(super) about: &'a At,
+    pub(super) uid: &'a str,
+    pub(super) reason: &'a str,
+    pub(super) message: &'a str,
+    pub(super) component: &'a str,
+}
+
+pub(super) fn event(name: &str, report: &Report<'_>, now: Timestamp) -> Value {
+    let Report { about, uid, reason, message, component } = report;
+    let warning = matches!(
+        *reason,
+        "BackOff" | "Failed" | "Evicted" | "FailedScheduling" | "OOMKilling" | "NodeNotReady" | "Unhealthy"
+    );
+    let namespace = if about.namespace.is_empty() { "default" } else { &about.namespace };
+    json!({
+        "apiVersion": "v1", "kind": "Event",
+        "metadata": {"name": name, "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": about.kind.api_version(), "kind": about.kind.name(),
+            "namespace": about.namespace, "name": about.name, "uid": uid,
+        },
+        "reason": reason, "message": message, "type": if warning { "Warning" } else { "Normal" },
+        "source": {"component": component}, "reportingComponent": component, "reportingInstance": "",
+        "firstTimestamp": time(now), "lastTimestamp": time(now), "count": 1,
+    })
+}
+
+fn reference(owner: &Owner<'_>) -> Value {
+    json!({
+        "apiVersion": owner.kind.api_version(), "kind": owner.kind.name(), "name": owner.name, "uid": owner.uid,
+        "controller": true, "blockOwnerDeletion": true,
+    })
+}
+
+fn template(program: &Program, name: &str, image: &str, labels: &Value, restart: &str) -> Value {
+    let mut environment = vec![json!({"configMapRef": {"name": format!("{name}-config")}})];
+    if program.secret {
+        environment.push(json!({"secretRef": {"name": format!("{name}-credentials")}}));
+    }
+    let mut container = json!({
+        "name": name, "image": image, "imagePullPolicy": "IfNotPresent", "envFrom": environment,
+        "resources": {
+            "requests": {"cpu": program.cpu, "memory": program.memory}, "limits": {"memory": program.memory},
+        },
+    });
+    if restart == "Always" {
+        container["ports"] = json!([{"name": "http", "containerPort": program.port, "protocol": "TCP"}]);
+        container["readinessProbe"] =
+            json!({"httpGet": {"path": "/healthz", "port": "http", "scheme": "HTTP"}, "periodSeconds": 5});
+    }
+    json!({
+        "metadata": {"labels": labels},
+        "spec": {
+            "containers": [container], "restartPolicy": restart, "dnsPolicy": "ClusterFirst",
+            "schedulerName": "default-scheduler", "terminationGracePeriodSeconds": 30,
+        },
+    })
+}

@@ -1,0 +1,238 @@
+//! Which resource a name on the command line means.
+//!
+//! Names are compared without regard to case: plural, singular, short name or kind, alone or followed by a group, or by a version and a group.
+//! The core group goes before the other built-in ones, and those before custom ones; between two of the same rank the name is ambiguous. It
+//! decides from what the server said it has, and asks nothing itself.
+
+use crate::failure::Failure;
+
+/// A resource that the server has, in one of its versions.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Served {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) kind: String,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) namespaced: bool,
+    pub(crate) verbs: Vec<String>,
+}
+
+impl Served {
+    /// As one says it: `pods`, `deployments.apps`.
+    pub(crate) fn name(&self) -> String {
+        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// As `kubectl -o name` begins: `pod`, `deployment.apps`.
+    pub(crate) fn singular_name(&self) -> String {
+        let singular =
+            if self.singular.is_empty() { self.kind.to_lowercase() } else { self.singular.clone() };
+        if self.group.is_empty() { singular } else { format!("{singular}.{}", self.group) }
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        let short = self.short_names.iter().map(String::as_str);
+        let mut names = [&*self.plural, &*self.singular, &*self.kind].into_iter().chain(short);
+        names.any(|known| !known.is_empty() && known.eq_ignore_ascii_case(name))
+    }
+
+    fn can(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|known| known == verb)
+    }
+
+    /// The smaller, the sooner it is meant.
+    fn rank(&self) -> u8 {
+        match &*self.group {
+            "" => 0,
+            group if !group.contains('.') => 1,
+            // `events` and `pods` are here again.
+            group if group.ends_with(".k8s.io") => 2,
+            _ => 3,
+        }
+    }
+}
+
+/// Finds what a name means. `served` has the preferred version of each group first.
+pub(crate) fn resolve<'a>(served: &'a [Served], text: &str) -> Result<&'a Served, Failure> {
+    let wanted = Wanted::parse(text);
+    let found: Vec<&Served> = served.iter().filter(|one| wanted.is_met(one)).collect();
+    let best = found.iter().map(|one| one.rank()).min();
+    let mut best: Vec<&Served> = found.into_iter().filter(|one| Some(one.rank()) == best).collect();
+    // The first version of each stands for it.
+    let mut seen: Vec<String> = Vec::new();
+    best.retain(|one| {
+        let name = one.name();
+        let first = !seen.contains(&name);
+        seen.push(name);
+        first
+    });
+    match best[..] {
+        [] => Err(unknown(served, text, &wanted)),
+        [one] if one.can("list") && one.can("watch") => Ok(one),
+        [one] => {
+            let hint = format!(
+                "it offers {}",
+                if one.verbs.is_empty() { "nothing".into() } else { one.verbs.join(", ") }
+            );
+            Err(Failure::new(format!("{} cannot be watched", one.name()), hint))
+        }
+        _ => {
+            let names: Vec<String> = best.iter().map(|one| one.name()).collect();
+            Err(Failure::new(
+                format!("\"{text}\" may mean several resources"),
+                format!("say {}", names.join(" or ")),
+            ))
+        }
+    }
+}
+
+/// What was asked for, taken apart.
+struct Wanted<'a> {
+    name: &'a str,
+    /// What follows the first dot: a group, or a version and a group.
+    rest: Option<&'a str>,
+}
+
+impl<'a> Wanted<'a> {
+    fn parse(text: &'a str) -> Self {
+        let (name, rest) = text.split_once('.').map_or((text, None), |(name, rest)| (name, Some(rest)));
+        Self { name, rest }
+    }
+
+    fn is_met(&self, served: &Served) -> bool {
+        let Some(rest) = self.rest else { return served.is_called(self.name) };
+        let (version, group) = rest.split_once('.').unwrap_or((rest, ""));
+        let by_group = !served.group.is_empty() && served.group.eq_ignore_ascii_case(rest);
+        let by_both =
+            served.version.eq_ignore_ascii_case(version) && served.group.eq_ignore_ascii_case(group);
+        (by_group || by_both) && served.is_called(self.name)
+    }
+}
+
+fn unknown(served: &[Served], text: &str, wanted: &Wanted<'_>) -> Failure {
+    let what = format!("the server has no resource \"{text}\"");
+    let elsewhere = served.iter().filter(|one| one.is_called(wanted.name)).map(Served::name);
+    let mut near: Vec<String> = elsewhere.collect();
+    if near.is_empty() {
+        near = nearest(served, &wanted.name.to_lowercase());
+    }
+    near.dedup();
+    near.truncate(3);
+    let hint = if near.is_empty() {
+        "kubectl api-resources lists what it has".to_owned()
+    } else {
+        format!("did you mean {}?", near.join(" or "))
+    };
+    Failure::new(what, hint)
+}
+
+/// The names that look most like this one.
+fn nearest(served: &[Served], name: &str) -> Vec<String> {
+    // Comparing is quadratic in the length, and no resource has a name as long as that.
+    if name.len() > 64 {
+        return Vec::new();
+    }
+    let likeness = |one: &Served| {
+        let names = [one.plural.to_lowercase(), one.singular.to_lowercase(), one.kind.to_lowercase()];
+        let best = names.iter().map(|known| strsim::damerau_levenshtein(name, known)).min();
+        best.unwrap_or(usize::MAX)
+    };
+    let mut near: Vec<(usize, u8, String)> = served
+        .iter()
+        .filter(|one| one.can("watch"))
+        .map(|one| (likeness(one), one.rank(), one.name()))
+        .collect();
+    near.retain(|(distance, ..)| *distance <= 1 + name.len() / 4);
+    near.sort();
+    let closest = near.first().map_or(0, |(distance, ..)| *distance);
+    near.into_iter().filter(|(distance, ..)| *distance <= closest + 1).map(|(.., name)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served(group: &str, version: &str, plural: &str, kind: &str, short: &[&str]) -> Served {
+        Served {
+            group: group.into(),
+            version: version.into(),
+            plural: plural.into(),
+            singular: kind.to_lowercase(),
+            kind: kind.into(),
+            short_names: short.iter().map(|name| (*name).into()).collect(),
+            namespaced: true,
+            verbs: ["list", "watch"].map(str::to_owned).into(),
+        }
+    }
+
+    fn cluster() -> Vec<Served> {
+        vec![
+            served("", "v1", "pods", "Pod", &["po"]),
+            served("", "v1", "podtemplates", "PodTemplate", &[]),
+            served("", "v1", "events", "Event", &["ev"]),
+            served("events.k8s.io", "v1", "events", "Event", &["ev"]),
+            served("apps", "v1", "deployments", "Deployment", &["deploy"]),
+            served("apps", "v1beta1", "deployments", "Deployment", &["deploy"]),
+            served("a.example.com", "v1", "widgets", "Widget", &["wi"]),
+            served("b.example.com", "v2", "widgets", "Widget", &["wi"]),
+            served("b.example.com", "v1", "widgets", "Widget", &["wi"]),
+            served("example.com", "v1", "pods", "Pod", &[]),
+            Served {
+                verbs: vec!["create".into()],
+                ..served("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", &[])
+            },
+        ]
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let cluster = cluster();
+        let found = match resolve(&cluster, text) {
+            Ok(one) => format!("{}/{}/{}", one.group, one.version, one.plural),
+            Err(failure) => failure.to_string(),
+        };
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn every_name_leads_to_its_resource() {
+        for text in ["pods", "pod", "po", "Pod", "PODS", "pods.v1", "pods.v1."] {
+            check(text, "/v1/pods");
+        }
+        for text in ["deployments", "deploy", "deployment.apps", "deployments.v1.apps"] {
+            check(text, "apps/v1/deployments");
+        }
+        check("deployments.v1beta1.apps", "apps/v1beta1/deployments");
+        check("events", "/v1/events");
+        check("events.events.k8s.io", "events.k8s.io/v1/events");
+        check("pods.example.com", "example.com/v1/pods");
+        check("wi.b.example.com", "b.example.com/v2/widgets");
+        check("widgets.v1.b.example.com", "b.example.com/v1/widgets");
+    }
+
+    #[test]
+    fn what_cannot_be_is_said_with_a_hint() {
+        check(
+            "widgets",
+            "\"widgets\" may mean several resources (say widgets.a.example.com or widgets.b.example.com)",
+        );
+        check("pdos", "the server has no resource \"pdos\" (did you mean pods or pods.example.com?)");
+        check("deploymnets", "the server has no resource \"deploymnets\" (did you mean deployments.apps?)");
+        check(
+            "deployments.extensions",
+            "the server has no resource \"deployments.extensions\" (did you mean deployments.apps?)",
+        );
+        check("zebras", "the server has no resource \"zebras\" (kubectl api-resources lists what it has)");
+        check("tokenreviews", "tokenreviews.authentication.k8s.io cannot be watched (it offers create)");
+        check(
+            &"x".repeat(100_000)[..80],
+            &format!(
+                "the server has no resource \"{}\" (kubectl api-resources lists what it has)",
+                "x".repeat(80)
+            ),
+        );
+        check("", "the server has no resource \"\" (kubectl api-resources lists what it has)");
+    }
+}

@@ -1,0 +1,407 @@
+//! What differs between two states of an object, field by field, in few words.
+//!
+//! Lists whose items have names are compared by name, so that an item that moved is no change. What changes with every write and
+//! says nothing (`resourceVersion`, `managedFields`) is left out, and what says little (times, observed generations) comes last. Depth is that
+//! of the objects, which the JSON reader bounds.
+
+use super::escape::escape;
+use super::hide;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// The longest value that is shown, in characters.
+const LONGEST: usize = 40;
+
+/// Fields that tell the items of a list apart, the best first.
+const NAMES: &[&str] = &["name", "type", "key", "uid", "ip", "containerPort", "port"];
+
+/// One field that differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// Where: `spec.containers[app].image`.
+    pub(crate) path: String,
+    /// What it was; `None` if it was not there.
+    pub(crate) old: Option<String>,
+    /// What it is; `None` if it is gone.
+    pub(crate) new: Option<String>,
+    /// How much it says: the smaller, the more.
+    rank: u8,
+}
+
+/// Every difference, what matters first. The values of a `secret` are not shown, only that they differ.
+pub(crate) fn changes(old: &Value, new: &Value, secret: bool) -> Vec<Change> {
+    let mut walk = Walk { path: Vec::new(), secret, found: Vec::new() };
+    walk.compare(Some(old), Some(new));
+    walk.found.sort_by_key(|change| change.rank);
+    walk.found
+}
+
+/// The changes in one line of about `room` characters, at least one: `spec.replicas 3 → 5, +2 more`.
+pub(crate) fn line(changes: &[Change], room: usize) -> String {
+    let mut line = String::new();
+    let mut used = 0;
+    for (shown, change) in changes.iter().enumerate() {
+        let text = change.to_string();
+        let length = text.chars().count() + 2;
+        if shown > 0 && used + length > room {
+            return format!("{line}, +{} more", changes.len() - shown);
+        }
+        if shown > 0 {
+            line.push_str(", ");
+        }
+        line.push_str(&text);
+        used += length;
+    }
+    line
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = &self.path;
+        match (&self.old, &self.new) {
+            (Some(old), Some(new)) if old == new => write!(f, "{path} changed"),
+            (Some(old), Some(new)) => write!(f, "{path} {old} → {new}"),
+            (None, Some(new)) => write!(f, "+{path} {new}"),
+            (_, None) => write!(f, "-{path}"),
+        }
+    }
+}
+
+/// A walk through two objects at once.
+struct Walk<'a> {
+    path: Vec<Step<'a>>,
+    secret: bool,
+    found: Vec<Change>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Field(&'a str),
+    Item(&'a str),
+    Number(usize),
+}
+
+impl<'a> Walk<'a> {
+    fn compare(&mut self, old: Option<&'a Value>, new: Option<&'a Value>) {
+        if old == new || self.is_ignored() {
+            return;
+        }
+        match (old, new) {
+            (Some(Value::Object(old)), Some(Value::Object(new))) => match swapped(old, new) {
+                Some((old, new)) => self.push(Some(old), Some(new)),
+                None => self.fields(Some(old), Some(new)),
+            },
+            (Some(Value::Array(old)), Some(Value::Array(new))) => self.items(old, new),
+            // A whole part that came or went is looked into, as far as that says where.
+            (None, Some(Value::Object(new))) if self.path.len() < 2 && !new.is_empty() => {
+                self.fields(None, Some(new));
+            }
+            (Some(Value::Object(old)), None) if self.path.len() < 2 && !old.is_empty() => {
+                self.fields(Some(old), None);
+            }
+            (old, new) => self.tell(old, new),
+        }
+    }
+
+    fn fields(&mut self, old: Option<&'a Map<String, Value>>, new: Option<&'a Map<String, Value>>) {
+        for (name, value) in old.into_iter().flatten() {
+            self.step(Step::Field(name), Some(value), new.and_then(|new| new.get(name)));
+        }
+        let is_new = |name: &String| old.is_none_or(|old| !old.contains_key(name));
+        for (name, value) in new.into_iter().flatten().filter(|(name, _)| is_new(name)) {
+            self.step(Step::Field(name), None, Some(value));
+        }
+    }
+
+    fn items(&mut self, old: &'a [Value], new: &'a [Value]) {
+        if let Some((old, new)) = NAMES.iter().find_map(|name| Some((by(name, old)?, by(name, new)?))) {
+            for (name, value) in &old {
+                self.step(Step::Item(name), Some(value), new.get(name).copied());
+            }
+            for (name, value) in new.iter().filter(|(name, _)| !old.contains_key(*name)) {
+                self.step(Step::Item(name), None, Some(value));
+            }
+            return;
+        }
+        if old.len() != new.len() || !old.iter().chain(new).all(Value::is_object) {
+            // Two lists side by side say more than what stands at which place.
+            return self.tell_lists(old, new);
+        }
+        for (at, (old, new)) in old.iter().zip(new).enumerate() {
+            self.step(Step::Number(at), Some(old), Some(new));
+        }
+    }
+
+    fn step(&mut self, step: Step<'a>, old: Option<&'a Value>, new: Option<&'a Value>) {
+        self.path.push(step);
+        self.compare(old, new);
+        self.path.pop();
+    }
+
+    fn tell(&mut self, old: Option<&Value>, new: Option<&Value>) {
+        self.push(old.map(shown), new.map(shown));
+    }
+
+    fn tell_lists(&mut self, old: &[Value], new: &[Value]) {
+        let shown = |items: &[Value]| {
+            let text: Vec<String> = items.iter().take(8).map(shown).collect();
+            shorten(&format!("[{}]", text.join(", ")))
+        };
+        self.push(Some(shown(old)), Some(shown(new)));
+    }
+
+    fn push(&mut self, old: Option<String>, new: Option<String>) {
+        let hidden = self.secret && hide::is_hidden(&self.names());
+        let (old, new) = if hidden {
+            (old.map(|_| hide::HIDDEN.to_owned()), new.map(|_| hide::HIDDEN.to_owned()))
+        } else {
+            (old, new)
+        };
+        let change = Change { path: self.written(), old, new, rank: self.rank() };
+        self.found.push(change);
+    }
+
+    fn names(&self) -> Vec<&'a str> {
+        self.path
+            .iter()
+            .map(|step| match step {
+                Step::Field(name) | Step::Item(name) => name,
+                Step::Number(_) => "",
+            })
+            .collect()
+    }
+
+    fn is_in_condition(&self) -> bool {
+        matches!(self.path[..], [.., Step::Field("conditions"), Step::Item(_), _])
+    }
+
+    /// What every write changes.
+    fn is_ignored(&self) -> bool {
+        matches!(self.path[..], [Step::Field("metadata"), Step::Field("resourceVersion" | "managedFields")])
+    }
+
+    /// What somebody wants comes before what is, that before conditions, and last comes what follows from the rest or from time passing.
+    fn rank(&self) -> u8 {
+        let names = self.names();
+        let last = names.last().copied().unwrap_or_default();
+        match names[..] {
+            ["metadata", "deletionTimestamp"] | ["status", "phase" | "reason"] => 0,
+            _ if is_quiet(last) || names.contains(&"lastState") => 3,
+            // What a container does is what most people look for.
+            ["status", .., "state"] => 0,
+            ["status", "conditions", ..] => 2,
+            ["status", ..] => 1,
+            _ => 0,
+        }
+    }
+
+    fn written(&self) -> String {
+        let mut path = String::new();
+        for (at, step) in self.path.iter().enumerate() {
+            // Writing to a String cannot fail.
+            let _ = match step {
+                // A condition is what its status is.
+                Step::Field("status") if at + 1 == self.path.len() && self.is_in_condition() => Ok(()),
+                Step::Field(name) if name.contains(['.', '/', '[']) => write!(path, "[{}]", escape(name)),
+                Step::Field(name) if path.is_empty() => path.write_str(&escape(name)),
+                Step::Field(name) => write!(path, ".{}", escape(name)),
+                Step::Item(name) => write!(path, "[{}]", escape(name)),
+                Step::Number(at) => write!(path, "[{at}]"),
+            };
+        }
+        path
+    }
+}
+
+/// Whether a field says little wherever it stands.
+fn is_quiet(name: &str) -> bool {
+    let time = name.ends_with("Time") || name.ends_with("Timestamp") || name.ends_with("At");
+    let follows = [
+        "generation",
+        "observedGeneration",
+        "message",
+        "imageID",
+        "containerID",
+        "qosClass",
+        "hostIP",
+        "hostIPs",
+        "podIPs",
+        "deletionGracePeriodSeconds",
+        "lastState",
+        "started",
+    ];
+    time || follows.contains(&name)
+}
+
+/// Of two objects that each hold one thing only, and not the same one, what it was and what it is: `waiting → running`.
+fn swapped<'a>(old: &'a Map<String, Value>, new: &'a Map<String, Value>) -> Option<(String, String)> {
+    fn only(fields: &Map<String, Value>) -> Option<(&String, &Value)> {
+        let mut fields = fields.iter();
+        fields.next().filter(|_| fields.next().is_none())
+    }
+    let ((old_name, old), (new_name, new)) = (only(old)?, only(new)?);
+    let both = old.is_object() && new.is_object() && old_name != new_name;
+    both.then(|| (with_reason(old_name, old), with_reason(new_name, new)))
+}
+
+fn with_reason(name: &str, value: &Value) -> String {
+    match value.get("reason").and_then(Value::as_str) {
+        Some(reason) => shorten(&escape(&format!("{name} ({reason})"))),
+        None => shorten(&escape(name)),
+    }
+}
+
+/// The items of a list by one of their fields; `None` unless every item has it and no two alike.
+fn by<'a>(field: &str, items: &'a [Value]) -> Option<BTreeMap<&'a str, &'a Value>> {
+    let mut found = BTreeMap::new();
+    for item in items {
+        let name = item.get(field)?.as_str()?;
+        if found.insert(name, item).is_some() {
+            return None;
+        }
+    }
+    Some(found)
+}
+
+/// A value in few characters.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) if text.is_empty() => "\"\"".to_owned(),
+        Value::String(text) => shorten(&escape(text)),
+        Value::Array(items) if items.is_empty() => "[]".to_owned(),
+        Value::Array(items) => match NAMES.iter().find_map(|name| by(name, items)) {
+            Some(named) => {
+                shorten(&escape(&format!("[{}]", named.into_keys().collect::<Vec<_>>().join(", "))))
+            }
+            None => format!("[{} items]", items.len()),
+        },
+        Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
+        // A condition is what its status is.
+        Value::Object(fields)
+            if fields.contains_key("type") && fields.get("status").is_some_and(Value::is_string) =>
+        {
+            fields.get("status").map(shown).unwrap_or_default()
+        }
+        Value::Object(fields) => {
+            let names: Vec<&str> = fields.keys().take(6).map(String::as_str).collect();
+            shorten(&escape(&format!("{{{}}}", names.join(", "))))
+        }
+        other => other.to_string(),
+    }
+}
+
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((at, _)) if text.chars().count() > LONGEST + 1 => format!("{}…", &text[..at]),
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "cases read better without references")]
+    fn check(old: Value, new: Value, expected: &str) {
+        assert_eq!(line(&changes(&old, &new, false), 1000), expected);
+    }
+
+    #[test]
+    fn fields_are_told_with_both_values() {
+        check(
+            json!({"spec": {"replicas": 3}, "status": {"phase": "Pending"}}),
+            json!({"spec": {"replicas": 5}, "status": {"phase": "Running", "podIP": "10.0.0.1"}}),
+            "spec.replicas 3 → 5, status.phase Pending → Running, +status.podIP 10.0.0.1",
+        );
+        check(
+            json!({"status": {"conditions": []}}),
+            json!({"status": {"conditions": [{"type": "Ready", "status": "True"}], "containers": [{"name": "a"}]}}),
+            "+status.containers [a], +status.conditions[Ready] True",
+        );
+        check(json!({"metadata": {"labels": {"a": "1"}}}), json!({"metadata": {}}), "-metadata.labels");
+        check(
+            json!({"metadata": {"labels": {"app.kubernetes.io/name": "a", "b": ""}}}),
+            json!({"metadata": {"labels": {"app.kubernetes.io/name": "b", "b": "x"}}}),
+            "metadata.labels[app.kubernetes.io/name] a → b, metadata.labels.b \"\" → x",
+        );
+    }
+
+    #[test]
+    fn what_every_write_changes_is_no_change() {
+        let old =
+            json!({"metadata": {"resourceVersion": "1", "managedFields": [1], "generation": 1}, "a": 1});
+        let new =
+            json!({"metadata": {"resourceVersion": "2", "managedFields": [2], "generation": 2}, "a": 2});
+        check(old, new, "a 1 → 2, metadata.generation 1 → 2");
+    }
+
+    #[test]
+    fn list_items_are_found_by_name() {
+        check(
+            json!({"c": [{"name": "a", "image": "x:1"}, {"name": "b", "image": "y"}]}),
+            json!({"c": [{"name": "b", "image": "y"}, {"name": "a", "image": "x:2"}, {"name": "c"}]}),
+            "c[a].image x:1 → x:2, +c[c] {name}",
+        );
+        let condition = |status: &str, time: &str| json!({"conditions": [{"type": "Ready", "status": status, "lastTransitionTime": time}]});
+        check(
+            condition("False", "t1"),
+            condition("True", "t2"),
+            "conditions[Ready] False → True, conditions[Ready].lastTransitionTime t1 → t2",
+        );
+    }
+
+    #[test]
+    fn one_thing_in_place_of_another_is_one_change() {
+        check(
+            json!({"state": {"waiting": {"reason": "ContainerCreating"}}}),
+            json!({"state": {"running": {"startedAt": "now"}}}),
+            "state waiting (ContainerCreating) → running",
+        );
+    }
+
+    #[test]
+    fn what_says_most_comes_first() {
+        check(
+            json!({"metadata": {}, "spec": {"a": 1}, "status": {"startTime": 1, "x": 1, "phase": "a", "conditions": [{"type": "T", "status": "False"}]}}),
+            json!({"metadata": {"deletionGracePeriodSeconds": 3, "deletionTimestamp": "t"}, "spec": {"a": 2},
+                "status": {"startTime": 2, "x": 2, "phase": "b", "conditions": [{"type": "T", "status": "True"}]}}),
+            "+metadata.deletionTimestamp t, spec.a 1 → 2, status.phase a → b, status.x 1 → 2, status.conditions[T] False → True, \
+             +metadata.deletionGracePeriodSeconds 3, status.startTime 1 → 2",
+        );
+    }
+
+    #[test]
+    fn lists_without_names_are_told_whole_or_by_place() {
+        check(json!({"f": ["a"]}), json!({"f": ["a", "b"]}), "f [a] → [a, b]");
+        check(json!({"f": [{"x": 1}]}), json!({"f": [{"x": 2}]}), "f[0].x 1 → 2");
+        check(json!({"f": [{"name": "a"}, {"name": "a"}]}), json!({"f": []}), "f [{name}, {name}] → []");
+    }
+
+    #[test]
+    fn long_values_and_long_lines_are_cut() {
+        let long = "x".repeat(100);
+        check(json!({"a": "y"}), json!({"a": long}), &format!("a y → {}…", "x".repeat(40)));
+        let many = |value: u8| {
+            (b'a'..=b'z').map(|name| (char::from(name).to_string(), json!(value))).collect::<Value>()
+        };
+        let found = changes(&many(1), &many(2), false);
+        assert_eq!(line(&found, 20), "a 1 → 2, b 1 → 2, +24 more");
+        assert_eq!(line(&found, 0), "a 1 → 2, +25 more");
+    }
+
+    #[test]
+    fn control_characters_are_spelled_out_in_names_and_values() {
+        check(json!({"a\u{1b}": "x"}), json!({"a\u{1b}": "\u{1b}[31m"}), "a\\u{1b} x → \\u{1b}[31m");
+    }
+
+    #[test]
+    fn a_secret_tells_keys_only() {
+        let old = json!({"data": {"password": "b2xk"}, "type": "Opaque"});
+        let new = json!({"data": {"password": "bmV3", "user": "cm9vdA=="}, "type": "Other"});
+        let told = line(&changes(&old, &new, true), 1000);
+        assert_eq!(told, "data.password changed, +data.user <hidden>, type Opaque → Other");
+    }
+}

@@ -1,0 +1,321 @@
+//! What is worth a column, kind by kind: the few words people look for in `kubectl get`.
+//!
+//! A kind that has no row here shows its age. Cells are read from the object as it is; what is missing or of another type is `-`.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+/// What a column is called, and the words around its cell where several kinds share one column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) title: &'static str,
+    /// How wide it is at least, so that what is seldom there does not shift everything.
+    pub(crate) width: usize,
+    before: &'static str,
+    after: &'static str,
+    cell: Cell,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cell {
+    /// The text or number at a path.
+    At(&'static str),
+    /// Two numbers: `2/3`.
+    Of(&'static str, &'static str),
+    PodStatus,
+    PodReady,
+    PodRestarts,
+    NodeStatus,
+    JobStatus,
+    Keys,
+    Ports,
+    Age,
+}
+
+const fn column(title: &'static str, before: &'static str, after: &'static str, cell: Cell) -> Column {
+    let width = match cell {
+        Cell::PodStatus => "ContainerCreating".len(),
+        Cell::NodeStatus => "Ready,SchedulingDisabled".len(),
+        _ => 0,
+    };
+    Column { title, width, before, after, cell }
+}
+
+const AGE: Column = column("AGE", "", " old", Cell::Age);
+const READY: Column = column("READY", "", " ready", Cell::Of("/status/readyReplicas", "/spec/replicas"));
+
+const KINDS: &[(&str, &[Column])] = &[
+    (
+        "/Pod",
+        &[
+            column("STATUS", "", "", Cell::PodStatus),
+            column("READY", "", " ready", Cell::PodReady),
+            column("RESTARTS", "", " restarts", Cell::PodRestarts),
+            column("NODE", "on ", "", Cell::At("/spec/nodeName")),
+        ],
+    ),
+    ("/Node", &[column("STATUS", "", "", Cell::NodeStatus)]),
+    ("/Namespace", &[column("STATUS", "", "", Cell::At("/status/phase")), AGE]),
+    ("/ConfigMap", &[column("KEYS", "", " keys", Cell::Keys), AGE]),
+    ("/Secret", &[column("KEYS", "", " keys", Cell::Keys), column("TYPE", "", "", Cell::At("/type"))]),
+    (
+        "/Service",
+        &[
+            column("TYPE", "", "", Cell::At("/spec/type")),
+            column("CLUSTER-IP", "", "", Cell::At("/spec/clusterIP")),
+            column("PORTS", "", "", Cell::Ports),
+        ],
+    ),
+    (
+        "/Event",
+        &[
+            column("REASON", "", "", Cell::At("/reason")),
+            column("OBJECT", "about ", "", Cell::At("/involvedObject/name")),
+            column("MESSAGE", "", "", Cell::At("/message")),
+        ],
+    ),
+    ("/PersistentVolumeClaim", &[column("STATUS", "", "", Cell::At("/status/phase")), AGE]),
+    ("/PersistentVolume", &[column("STATUS", "", "", Cell::At("/status/phase")), AGE]),
+    (
+        "apps/Deployment",
+        &[READY, column("UPDATED", "", " updated", Cell::At("/status/updatedReplicas")), AGE],
+    ),
+    ("apps/ReplicaSet", &[READY, AGE]),
+    ("apps/StatefulSet", &[READY, AGE]),
+    (
+        "apps/DaemonSet",
+        &[
+            column("READY", "", " ready", Cell::Of("/status/numberReady", "/status/desiredNumberScheduled")),
+            AGE,
+        ],
+    ),
+    (
+        "batch/Job",
+        &[
+            column("STATUS", "", "", Cell::JobStatus),
+            column("DONE", "", " done", Cell::Of("/status/succeeded", "/spec/completions")),
+        ],
+    ),
+    ("batch/CronJob", &[column("SCHEDULE", "", "", Cell::At("/spec/schedule")), AGE]),
+    (
+        "coordination.k8s.io/Lease",
+        &[
+            column("HOLDER", "held by ", "", Cell::At("/spec/holderIdentity")),
+            column("RENEWED", "renewed ", "", Cell::At("/spec/renewTime")),
+        ],
+    ),
+];
+
+/// The columns of a kind.
+pub(crate) fn columns(group: &str, kind: &str) -> &'static [Column] {
+    let row = KINDS.iter().find(|(known, _)| known.split_once('/') == Some((group, kind)));
+    row.map_or(&[AGE], |(_, columns)| columns)
+}
+
+/// The cells of an object in the columns of its kind.
+pub(crate) fn cells(columns: &[Column], object: &Value, now: Timestamp) -> Vec<String> {
+    columns.iter().map(|column| column.cell.of(object, now).unwrap_or_else(|| "-".to_owned())).collect()
+}
+
+/// The cells in words, where the columns have no titles: `Running, 1/1 ready, on node-2`.
+pub(crate) fn in_words(columns: &[Column], cells: &[String]) -> String {
+    let words: Vec<String> = columns
+        .iter()
+        .zip(cells)
+        .filter(|(column, cell)| *cell != "-" && !(*cell == "0" && column.title == "RESTARTS"))
+        .map(|(column, cell)| format!("{}{cell}{}", column.before, column.after))
+        .collect();
+    words.join(", ")
+}
+
+/// A span of time in at most two units: `4d3h`, `12m`, `40s`.
+pub(crate) fn age(span: SignedDuration) -> String {
+    let seconds = span.as_secs().max(0);
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, 1..10) => format!("{minutes}m{}s", seconds % 60),
+        (0, 0, _) => format!("{minutes}m"),
+        (0, 1..10, _) => format!("{hours}h{minutes}m"),
+        (0, _, _) => format!("{hours}h"),
+        (1..10, _, _) => format!("{days}d{hours}h"),
+        _ => format!("{days}d"),
+    }
+}
+
+impl Cell {
+    fn of(self, object: &Value, now: Timestamp) -> Option<String> {
+        match self {
+            Self::At(path) => text(object.pointer(path)?),
+            Self::Of(have, want) => {
+                let number = |path| object.pointer(path).and_then(Value::as_u64);
+                Some(format!("{}/{}", number(have).unwrap_or(0), number(want).unwrap_or(1)))
+            }
+            Self::PodStatus => Some(pod_status(object)),
+            Self::PodReady => {
+                let wanted = items(object, "/spec/containers").len();
+                let ready =
+                    items(object, "/status/containerStatuses").iter().filter(|one| one["ready"] == true);
+                Some(format!("{}/{wanted}", ready.count()))
+            }
+            Self::PodRestarts => {
+                let restarts = items(object, "/status/containerStatuses")
+                    .iter()
+                    .filter_map(|one| one["restartCount"].as_u64());
+                Some(restarts.fold(0, u64::saturating_add).to_string())
+            }
+            Self::NodeStatus => Some(node_status(object)),
+            Self::JobStatus => Some(job_status(object)),
+            Self::Keys => {
+                let count =
+                    |part: &str| object.get(part).and_then(Value::as_object).map_or(0, serde_json::Map::len);
+                Some((count("data") + count("binaryData")).to_string())
+            }
+            Self::Ports => {
+                let ports: Vec<String> =
+                    items(object, "/spec/ports").iter().filter_map(|port| text(port.get("port")?)).collect();
+                (!ports.is_empty()).then(|| ports.join(","))
+            }
+            Self::Age => {
+                let created: Timestamp =
+                    object.pointer("/metadata/creationTimestamp")?.as_str()?.parse().ok()?;
+                Some(age(now.duration_since(created)))
+            }
+        }
+    }
+}
+
+/// The phase, or what says more: that it is being deleted, or why a container waits or ended.
+fn pod_status(pod: &Value) -> String {
+    if pod.pointer("/metadata/deletionTimestamp").is_some_and(Value::is_string) {
+        return "Terminating".to_owned();
+    }
+    let of_container = |status: &Value| {
+        let why = |state: &str| text(status.pointer(&format!("/state/{state}/reason"))?);
+        why("waiting").or_else(|| why("terminated").filter(|why| why != "Completed"))
+    };
+    let statuses = ["/status/initContainerStatuses", "/status/containerStatuses"];
+    let container = statuses.iter().flat_map(|path| items(pod, path)).find_map(of_container);
+    let of_pod = |path| pod.pointer(path).and_then(text);
+    of_pod("/status/reason")
+        .or(container)
+        .or_else(|| of_pod("/status/phase"))
+        .unwrap_or_else(|| "Pending".to_owned())
+}
+
+fn node_status(node: &Value) -> String {
+    let ready = items(node, "/status/conditions").iter().find(|condition| condition["type"] == "Ready");
+    let ready = match ready.and_then(|condition| condition["status"].as_str()) {
+        Some("True") => "Ready",
+        Some("False") => "NotReady",
+        _ => "Unknown",
+    };
+    let cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
+    format!("{ready}{}", if cordoned { ",SchedulingDisabled" } else { "" })
+}
+
+fn job_status(job: &Value) -> String {
+    let is_true = |kind: &str| {
+        items(job, "/status/conditions")
+            .iter()
+            .any(|condition| condition["type"] == kind && condition["status"] == "True")
+    };
+    let known = ["Complete", "Failed", "Suspended"].into_iter().find(|kind| is_true(kind));
+    known.unwrap_or("Running").to_owned()
+}
+
+fn items<'a>(object: &'a Value, path: &str) -> &'a [Value] {
+    object.pointer(path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => (!text.is_empty()).then(|| text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(truth) => Some(truth.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(group: &str, kind: &str, object: &Value, expected: &str) {
+        let now: Timestamp = "2024-01-02T00:00:00Z".parse().unwrap();
+        let columns = columns(group, kind);
+        assert_eq!(cells(columns, object, now).join(" | "), expected, "{kind}");
+    }
+
+    #[test]
+    fn common_kinds_have_their_columns() {
+        let pod = json!({
+            "spec": {"nodeName": "n1", "containers": [{"name": "a"}, {"name": "b"}]},
+            "status": {"phase": "Running", "containerStatuses": [
+                {"name": "a", "ready": true, "restartCount": 2, "state": {"running": {}}},
+                {"name": "b", "ready": false, "restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
+            ]},
+        });
+        check("", "Pod", &pod, "CrashLoopBackOff | 1/2 | 3 | n1");
+        check(
+            "",
+            "Pod",
+            &json!({"status": {"phase": "Failed", "reason": "Evicted"}}),
+            "Evicted | 0/0 | 0 | -",
+        );
+        check("", "Pod", &json!({"metadata": {"deletionTimestamp": "x"}}), "Terminating | 0/0 | 0 | -");
+        check(
+            "apps",
+            "Deployment",
+            &json!({"spec": {"replicas": 3}, "status": {"readyReplicas": 2}}),
+            "2/3 | - | -",
+        );
+        let conditions = json!([{"type": "Ready", "status": "False"}]);
+        check(
+            "",
+            "Node",
+            &json!({"spec": {"unschedulable": true}, "status": {"conditions": conditions}}),
+            "NotReady,SchedulingDisabled",
+        );
+        check("", "Secret", &json!({"data": {"a": "", "b": ""}, "type": "Opaque"}), "2 | Opaque");
+        check(
+            "example.com",
+            "Widget",
+            &json!({"metadata": {"creationTimestamp": "2024-01-01T22:30:00Z"}}),
+            "1h30m",
+        );
+    }
+
+    #[test]
+    fn hostile_objects_have_cells_too() {
+        for object in [json!(null), json!([]), json!({"spec": 1, "status": "x", "metadata": []})] {
+            for (kind, columns) in KINDS {
+                let cells = cells(columns, &object, Timestamp::UNIX_EPOCH);
+                assert_eq!(cells.len(), columns.len(), "{kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn ages_have_two_units_at_most() {
+        for (seconds, expected) in [
+            (-5, "0s"),
+            (59, "59s"),
+            (61, "1m1s"),
+            (660, "11m"),
+            (3700, "1h1m"),
+            (90_000, "1d1h"),
+            (8_640_000, "100d"),
+        ] {
+            assert_eq!(age(SignedDuration::from_secs(seconds)), expected);
+        }
+    }
+
+    #[test]
+    fn in_words_only_what_there_is() {
+        let cells = ["Running", "1/1", "0", "node-1"].map(str::to_owned);
+        assert_eq!(in_words(columns("", "Pod"), &cells), "Running, 1/1 ready, on node-1");
+    }
+}

@@ -1,0 +1,378 @@
+//! The program as people use it: run as a process of its own, judged by what it prints and how it ends.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// However slow the machine is, nothing here takes longer.
+const DEADLINE: Duration = Duration::from_mins(2);
+
+/// The program, in an environment that has no cluster.
+fn informer(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_informer"));
+    command.args(args).env_clear().env("HOME", "/nonexistent").env("TZ", "UTC").stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end, or kills it at the deadline.
+fn run(mut command: Command) -> Output {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let out = read_all(child.stdout.take().unwrap());
+    let err = read_all(child.stderr.take().unwrap());
+    let stdout = out.recv_timeout(DEADLINE);
+    let stderr = err.recv_timeout(DEADLINE);
+    if stdout.is_err() || stderr.is_err() {
+        child.kill().unwrap();
+        panic!("it does not end");
+    }
+    Output { status: child.wait().unwrap(), stdout: stdout.unwrap(), stderr: stderr.unwrap() }
+}
+
+fn read_all(mut from: impl std::io::Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes).unwrap();
+        drop(send.send(bytes));
+    });
+    receive
+}
+
+#[track_caller]
+fn check(args: &[&str], code: i32) -> (String, String) {
+    let output = run(informer(args));
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{args:?}\n{stdout}\n{stderr}");
+    (stdout, stderr)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A file that is gone after the test.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, content: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("informer-{}-{name}", std::process::id()));
+        std::fs::write(&path, content).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
+/// The program while it runs, line by line.
+struct Live {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+    errors: mpsc::Receiver<Vec<u8>>,
+}
+
+impl Live {
+    fn new(args: &[&str]) -> Self {
+        let mut child = informer(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let errors = read_all(child.stderr.take().unwrap());
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (send, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, lines, errors }
+    }
+
+    /// Waits for a line that is wanted.
+    #[track_caller]
+    fn line(&self, wanted: impl Fn(&str) -> bool) -> String {
+        loop {
+            let line = self.lines.recv_timeout(DEADLINE).expect("the line comes");
+            if wanted(&line) {
+                return line;
+            }
+        }
+    }
+
+    fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
+    }
+
+    /// Waits for the end: the exit code and what was said.
+    fn end(mut self) -> (Option<i32>, String) {
+        let said = self.errors.recv_timeout(DEADLINE);
+        if said.is_err() {
+            self.child.kill().unwrap();
+        }
+        (self.child.wait().unwrap().code(), text(&said.expect("it ends")))
+    }
+}
+
+#[test]
+fn help_has_examples_and_exit_codes() {
+    let (stdout, _) = check(&["--help"], 0);
+    assert!(
+        stdout.contains("watch") && stdout.contains("apiserver") && stdout.contains("Exit codes:"),
+        "{stdout}"
+    );
+    let (stdout, _) = check(&["watch", "--help"], 0);
+    assert!(
+        stdout.contains("Examples:") && stdout.contains("<hidden>") && stdout.contains("Exit codes:"),
+        "{stdout}"
+    );
+    check(&["apiserver", "--help"], 0);
+    let (stdout, _) = check(&["--version"], 0);
+    assert!(stdout.starts_with("informer "), "{stdout}");
+}
+
+#[test]
+fn completions_come_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let (stdout, _) = check(&["completions", shell], 0);
+        assert!(stdout.contains("apiserver"), "{shell}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_2() {
+    for args in [
+        &["nope"][..],
+        &["watch"],
+        &["watch", "pods", "-o", "xml"],
+        &["watch", "pods", "-l", "a in x"],
+        &["watch", "pods", "--resync", "soon"],
+        &["watch", "pods", "-A", "-n", "shop"],
+        &["watch", ","],
+    ] {
+        let (stdout, stderr) = check(args, 2);
+        assert!(stdout.is_empty() && stderr.contains("error:"), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
+fn an_unknown_resource_is_one_line_with_a_hint() {
+    let (stdout, stderr) = check(&["watch", "pdos", "--once"], 1);
+    assert!(stdout.is_empty());
+    assert!(
+        stderr.ends_with("error: the server has no resource \"pdos\" (did you mean pods?)\n"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn once_prints_the_demo_cluster() {
+    let (stdout, stderr) = check(&["watch", "pods,nodes", "deployments.apps", "--once", "-o", "json"], 0);
+    assert!(stderr.starts_with("no kubeconfig and no service account found:"), "{stderr}");
+    let mut kinds = std::collections::BTreeMap::new();
+    for line in stdout.lines() {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(event["type"], "ADDED");
+        assert!(event["time"].is_string() && event["changes"] == serde_json::json!([]));
+        *kinds.entry(event["resource"].as_str().unwrap().to_owned()).or_insert(0) += 1;
+    }
+    assert!(kinds["pods"] > 20 && kinds["nodes"] == 3 && kinds["deployments.apps"] == 10, "{kinds:?}");
+}
+
+#[test]
+fn every_format_prints_names_of_its_own() {
+    let (stdout, _) = check(&["watch", "deployment", "-n", "shop", "--once", "-o", "name"], 0);
+    let mut names: Vec<&str> = stdout.lines().collect();
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        ["deployment.apps/cart", "deployment.apps/catalog", "deployment.apps/search", "deployment.apps/web"]
+    );
+
+    let (stdout, _) = check(&["watch", "deployments", "-n", "shop", "-l", "app=web", "--once"], 0);
+    let rows: Vec<Vec<&str>> = stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["TIME", "TYPE", "NAMESPACE", "NAME", "READY", "UPDATED", "AGE", "CHANGES"]);
+    assert_eq!(rows.len(), 2);
+    assert_eq!(&rows[1][1..4], ["ADDED", "shop", "web"]);
+    assert!(!stdout.contains('\u{1b}'), "no colours where nobody sees them");
+
+    let (stdout, _) =
+        check(&["watch", "nodes", "--field-selector", "metadata.name=node-01", "--once", "-o", "yaml"], 0);
+    assert!(stdout.starts_with("---\n# ") && stdout.contains("\n  name: node-01\n"), "{stdout}");
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    let (stdout, _) = check(&["watch", "secrets", "--once", "-o", "json"], 0);
+    assert!(stdout.lines().count() >= 5);
+    for line in stdout.lines() {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        let data = event["object"]["data"].as_object().unwrap();
+        assert!(data.contains_key("password") && data.values().all(|value| value == "<hidden>"), "{line}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_not_an_error() {
+    let (stdout, stderr) = check(&["watch", "pods", "-n", "nowhere", "--once"], 0);
+    assert!(stdout.is_empty() && stderr.contains("0 pods"), "{stderr}");
+}
+
+#[test]
+fn a_kubeconfig_that_was_named_is_used_or_an_error() {
+    let (_, stderr) = check(&["watch", "pods", "--once", "--kubeconfig", "/nonexistent/config"], 1);
+    assert!(stderr.contains("error: the kubeconfig /nonexistent/config cannot be read"), "{stderr}");
+
+    let broken = File::new("broken", "users:\n- name: me\n  user: {token: hunter2\ncontexts: [");
+    let (_, stderr) = check(&["watch", "pods", "--once", "--kubeconfig", broken.path()], 1);
+    assert!(stderr.contains("is not valid") && !stderr.contains("hunter2"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+
+    let mut command = informer(&["watch", "pods", "--once"]);
+    command.env("KUBECONFIG", broken.path());
+    let output = run(command);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("error: the kubeconfig $KUBECONFIG is not valid"));
+}
+
+const UNREACHABLE: &str = "
+apiVersion: v1
+kind: Config
+current-context: here
+contexts: [{name: here, context: {cluster: c, user: u, namespace: shop}}, {name: there, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]
+users: [{name: u, user: {}}]
+";
+
+#[test]
+fn a_server_that_is_not_there_is_said() {
+    let file = File::new("unreachable", UNREACHABLE);
+    let (stdout, stderr) =
+        check(&["watch", "pods", "--once", "--kubeconfig", file.path(), "--timeout", "20s"], 1);
+    assert!(stdout.is_empty());
+    assert!(stderr.starts_with("error: http://127.0.0.1:1 cannot be reached:"), "{stderr}");
+    let (_, stderr) = check(&["watch", "pods", "--kubeconfig", file.path(), "--context", "nowhere"], 1);
+    assert!(stderr.contains("no context \"nowhere\" (it has here, there)"), "{stderr}");
+}
+
+#[test]
+fn without_arguments_it_shows_a_live_stream_until_it_is_interrupted() {
+    let live = Live::new(&[]);
+    live.line(|line| line.contains("ADDED"));
+    live.line(|line| line.contains("UPDATED") && line.contains('→'));
+    live.signal("INT");
+    let (code, said) = live.end();
+    assert_eq!(code, Some(0), "{said}");
+    let summary = said.lines().last().unwrap();
+    assert!(
+        summary.starts_with("watched pods for ")
+            && summary.contains(" added, ")
+            && summary.ends_with("; 0 relists"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_resync_tells_everything_again() {
+    let live = Live::new(&["watch", "namespaces", "--resync", "1s", "-o", "json"]);
+    let resync = live.line(|line| line.contains("\"RESYNC\""));
+    assert!(resync.contains("\"changes\":[]"), "{resync}");
+    live.signal("TERM");
+    let (code, said) = live.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(" resynced"), "{said}");
+}
+
+#[test]
+fn when_nobody_reads_any_more_it_ends_quietly() {
+    let mut child = informer(&["watch", "pods", "-o", "json", "--demo=200"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let errors = read_all(child.stderr.take().unwrap());
+    let mut some = [0; 1000];
+    child.stdout.take().unwrap().read_exact(&mut some).unwrap();
+    let said = text(&errors.recv_timeout(DEADLINE).expect("it ends"));
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{said}");
+    assert!(!said.contains("error"), "{said}");
+}
+
+/// A path in the directory for temporary files that nobody else uses; what is there after the test is removed.
+fn fresh(name: &str) -> File {
+    let file = File::new(name, "");
+    std::fs::remove_file(&file.0).unwrap();
+    file
+}
+
+#[test]
+fn a_server_on_a_socket_is_watched_by_another_process() {
+    let file = fresh("socket");
+    let mut server = informer(&["apiserver", "--demo", "--kubeconfig", file.path()])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(server.stderr.take().unwrap()).lines();
+    let first = said.next().unwrap().unwrap();
+    assert!(
+        first.starts_with("serving Kubernetes with a demo cluster of about 40 pods at https://127.0.0.1:"),
+        "{first}"
+    );
+
+    let watch = ["watch", "deployments", "-A", "--once", "-o", "name", "--kubeconfig", file.path()];
+    let seen = run(informer(&watch));
+    assert_eq!(seen.status.code(), Some(0), "{}", text(&seen.stderr));
+    assert!(text(&seen.stdout).contains("deployment.apps/"), "{}", text(&seen.stdout));
+
+    let (_, again) = check(&["apiserver", "--kubeconfig", file.path()], 1);
+    assert!(again.contains("is there already (--force replaces it"), "{again}");
+
+    let id = server.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+    assert!(said.map_while(Result::ok).any(|line| line == "stopped"));
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+/// Whoever writes to a cluster must not write to the terminals of those who watch it.
+#[test]
+fn control_characters_from_a_cluster_are_spelled_out() {
+    let file = fresh("escapes");
+    let mut server =
+        informer(&["apiserver", "--kubeconfig", file.path()]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(server.stderr.take().unwrap()).lines();
+    said.next().unwrap().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let kubeconfig = kube::config::Kubeconfig::read_from(file.path()).unwrap();
+        let options = kube::config::KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        let client = informer::client(config).unwrap();
+        let maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> = kube::Api::namespaced(client, "default");
+        let map = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "evil", "labels": {"a": "b"}, "annotations": {"note": "\u{1b}]0;title\u{7}\u{9b}2J"}},
+            "data": {"k": "\u{1b}[31mred\u{202e}\r"},
+        }));
+        maps.create(&kube::api::PostParams::default(), &map.unwrap()).await.unwrap();
+    });
+    for format in ["table", "wide", "json", "yaml", "name"] {
+        let args = ["watch", "configmaps", "--once", "-o", format, "--kubeconfig", file.path()];
+        let (stdout, _) = check(&args, 0);
+        assert!(stdout.contains("evil"), "{format}: {stdout}");
+        let bad =
+            stdout.chars().find(|letter| *letter != '\n' && (letter.is_control() || *letter == '\u{202e}'));
+        assert_eq!(bad, None, "{format}: {stdout:?}");
+    }
+    let id = server.id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}
