@@ -1,0 +1,199 @@
+//! How refusals reach a user of kube-rs: as `kube::Error::Api` with the code and the reason that its helpers ask for.
+
+use informer_apiserver::{Listen, User};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, VersionMatch, WatchParams};
+use kube::core::Status;
+use serde_json::json;
+
+use crate::world::{World, client, config_map, merge, object};
+
+fn refused<T: std::fmt::Debug>(answer: kube::Result<T>) -> Box<Status> {
+    match answer.unwrap_err() {
+        kube::Error::Api(status) => {
+            assert!(status.is_failure(), "{status:?}");
+            status
+        }
+        other => panic!("{other}"),
+    }
+}
+
+fn said<T: std::fmt::Debug>(answer: kube::Result<T>) -> (u16, String, String) {
+    let status = refused(answer);
+    (status.code, status.reason.clone(), status.message.clone())
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_found() {
+    let world = World::new().await;
+    let (maps, name) = (world.maps(), "missing");
+    let missing = (404, "NotFound".to_owned(), "configmaps \"missing\" not found".to_owned());
+    assert_eq!(said(maps.get(name).await), missing);
+    assert_eq!(said(maps.delete(name, &DeleteParams::default()).await), missing);
+    assert_eq!(said(maps.patch(name, &PatchParams::default(), &merge(json!({}))).await), missing);
+    assert_eq!(said(maps.replace(name, &PostParams::default(), &config_map(name, "1")).await), missing);
+    let status = refused(maps.get(name).await);
+    assert!(status.is_not_found());
+    let details = status.details.unwrap();
+    assert_eq!((details.name.as_str(), details.kind.as_str()), ("missing", "configmaps"));
+
+    let nowhere: Api<ConfigMap> = Api::namespaced(world.client.clone(), "no-such-place");
+    let (code, reason, message) = said(nowhere.create(&PostParams::default(), &config_map("a", "1")).await);
+    assert_eq!((code, reason.as_str()), (404, "NotFound"));
+    assert_eq!(message, "namespaces \"no-such-place\" not found");
+}
+
+#[tokio::test]
+async fn what_is_not_served_is_not_found_either() {
+    let world = World::new().await;
+    let kind = kube::core::GroupVersionKind::gvk("nowhere.example.com", "v1", "Nothing");
+    let kind = kube::api::ApiResource::from_gvk(&kind);
+    let api: Api<kube::api::DynamicObject> = Api::all_with(world.client.clone(), &kind);
+    // The body is plain text, and kube-rs makes a status of its own from it.
+    let status = refused(api.list(&ListParams::default()).await);
+    assert_eq!(status.code, 404);
+    assert!(status.message.contains("404 page not found"), "{status:?}");
+}
+
+#[tokio::test]
+async fn what_is_there_already_exists() {
+    let world = World::new().await;
+    world.create_maps(&["a"]).await;
+    let status = refused(world.maps().create(&PostParams::default(), &config_map("a", "1")).await);
+    assert!(status.is_already_exists());
+    assert_eq!((status.code, status.message.as_str()), (409, "configmaps \"a\" already exists"));
+}
+
+#[tokio::test]
+async fn an_old_version_conflicts() {
+    let world = World::new().await;
+    let maps = world.maps();
+    let first = maps.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
+    let mut second = first.clone();
+    second.data = config_map("a", "2").data;
+    maps.replace("a", &PostParams::default(), &second).await.unwrap();
+    let mut third = first;
+    third.data = config_map("a", "3").data;
+    let status = refused(maps.replace("a", &PostParams::default(), &third).await);
+    assert!(status.is_conflict());
+    assert_eq!(
+        status.message,
+        "Operation cannot be fulfilled on configmaps \"a\": the object has been modified; \
+         please apply your changes to the latest version and try again"
+    );
+}
+
+#[tokio::test]
+async fn what_is_invalid_is_said_field_by_field() {
+    let world = World::new().await;
+    let status = refused(world.maps().create(&PostParams::default(), &config_map("No_Name", "1")).await);
+    assert!(status.is_invalid() && status.code == 422, "{status:?}");
+    let causes = status.details.unwrap().causes;
+    assert_eq!((causes[0].field.as_str(), causes[0].reason.as_str()), ("metadata.name", "FieldValueInvalid"));
+
+    let pod = object(json!({"metadata": {"name": "a"}, "spec": {"containers": []}}));
+    let status = refused(world.pods().create(&PostParams::default(), &pod).await);
+    assert!(status.is_invalid(), "{status:?}");
+    assert_eq!(status.message, "Pod \"a\" is invalid: spec.containers: Required value");
+
+    let secrets: Api<Secret> = world.api();
+    let secret: Secret =
+        object(json!({"metadata": {"name": "a"}, "immutable": true, "stringData": {"k": "v"}}));
+    let mut made = secrets.create(&PostParams::default(), &secret).await.unwrap();
+    assert_eq!((made.type_.as_deref(), &made.string_data), (Some("Opaque"), &None));
+    made.data.as_mut().unwrap().get_mut("k").unwrap().0.push(b'!');
+    let status = refused(secrets.replace("a", &PostParams::default(), &made).await);
+    assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"), "{status:?}");
+    assert!(status.message.contains("field is immutable when `immutable` is set"), "{status:?}");
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_a_bad_request() {
+    let world = World::new().await;
+    let (maps, list) = (world.maps(), ListParams::default());
+    assert_eq!(said(maps.list(&list.clone().labels("a=b=c")).await).0, 400);
+    let (code, reason, message) = said(world.pods().list(&list.fields("spec.color=red")).await);
+    assert_eq!((code, reason.as_str()), (400, "BadRequest"));
+    assert_eq!(message, "field label not supported: spec.color");
+    let named_otherwise = maps.replace("a", &PostParams::default(), &config_map("b", "1")).await;
+    let message = "the name of the object (b) does not match the name on the URL (a)".to_owned();
+    assert_eq!(said(named_otherwise), (400, "BadRequest".to_owned(), message));
+}
+
+#[tokio::test]
+async fn what_is_forgotten_has_expired() {
+    let (server, world) = World::embedded().await;
+    world.create_maps(&["a", "b", "c"]).await;
+    let maps = world.maps();
+    let page = maps.list(&ListParams::default().limit(1)).await.unwrap();
+    let version = page.metadata.resource_version.unwrap();
+    world.create_maps(&["d"]).await;
+    server.compact();
+    let token = page.metadata.continue_.unwrap();
+    let status = refused(maps.list(&ListParams::default().limit(1).continue_token(&token)).await);
+    assert!(status.code == 410 && status.reason == "Expired", "{status:?}");
+    // Who does not mind goes on with a token that the refusal brings.
+    assert!(status.metadata.is_some_and(|meta| meta.continue_.is_some()));
+    let exact = ListParams::default().at(&version).matching(VersionMatch::Exact);
+    let status = refused(maps.list(&exact).await);
+    assert_eq!((status.code, status.reason.as_str()), (410, "Expired"));
+
+    // A watch opens, and says it in a frame.
+    let mut frames = Box::pin(maps.watch(&WatchParams::default(), &version).await.unwrap());
+    let frame = futures::TryStreamExt::try_next(&mut frames).await.unwrap().unwrap();
+    let kube::core::WatchEvent::Error(status) = frame else { panic!("{frame:?}") };
+    assert_eq!((status.code, status.reason.as_str()), (410, "Expired"));
+}
+
+#[tokio::test]
+async fn who_may_not_is_forbidden_and_who_is_unknown_unauthorized() {
+    let (server, _) = World::embedded().await;
+    let listening = server
+        .listen(Listen::https().user("guest-token", User::new("guest")).anonymous(false))
+        .await
+        .unwrap();
+    let with_token = |token: &str| {
+        let text = listening.kubeconfig().replace(listening.token(), token);
+        client(kube::config::Kubeconfig::from_yaml(&text).unwrap())
+    };
+    let maps: Api<ConfigMap> = Api::default_namespaced(with_token("guest-token").await);
+    let status = refused(maps.list(&ListParams::default()).await);
+    assert!(status.is_forbidden() && status.code == 403, "{status:?}");
+    let why = "configmaps is forbidden: User \"guest\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"default\"";
+    assert_eq!(status.message, why);
+    let nobody: Api<ConfigMap> = Api::default_namespaced(with_token("who-is-this").await);
+    let status = refused(nobody.get("a").await);
+    assert_eq!((status.code, status.reason.as_str()), (401, "Unauthorized"));
+}
+
+#[tokio::test]
+async fn what_a_kind_does_not_offer_is_not_allowed() {
+    let world = World::new().await;
+    let namespaces: Api<Namespace> = Api::all(world.client.clone());
+    let all = namespaces.delete_collection(&DeleteParams::default(), &ListParams::default()).await;
+    let status = refused(all.map(|_| ()));
+    assert_eq!((status.code, status.reason.as_str()), (405, "MethodNotAllowed"), "{status:?}");
+}
+
+#[tokio::test]
+async fn an_apply_without_a_manager_is_refused() {
+    let world = World::new().await;
+    let config = Patch::Apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}));
+    let status = refused(world.maps().patch("a", &PatchParams::default(), &config).await);
+    assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"));
+    assert!(
+        status.message.contains("fieldManager: Required value: is required for apply patch"),
+        "{status:?}"
+    );
+    assert!(
+        world
+            .maps()
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .iter()
+            .all(|map| map.name_any() != "a")
+    );
+}

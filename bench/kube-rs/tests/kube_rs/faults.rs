@@ -1,0 +1,205 @@
+//! What kube-rs's watcher makes of a server that misbehaves. Each fault that is its own is named by its number.
+
+use futures::StreamExt;
+use informer_apiserver::{ApiServer, Verb, faults};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use kube::api::{DeleteParams, PatchParams};
+use kube::runtime::watcher::{Config, Error, Event};
+use serde_json::json;
+
+use crate::watching::{Events, told, watch};
+use crate::world::{World, by, merge};
+
+/// An event as it is printed, an error by its kind and code.
+async fn next(events: &mut Events<ConfigMap>) -> String {
+    match by(events.next()).await.unwrap() {
+        Ok(event) => event.to_string(),
+        Err(Error::WatchError(status)) => format!("WatchError {} {}", status.code, status.reason),
+        Err(Error::WatchStartFailed(error)) => format!("WatchStartFailed {}", code(&error)),
+        Err(Error::InitialListFailed(error)) => format!("InitialListFailed {}", code(&error)),
+        Err(Error::WatchFailed(_)) => "WatchFailed".to_owned(),
+        Err(other) => other.to_string(),
+    }
+}
+
+async fn all(events: &mut Events<ConfigMap>, count: usize) -> Vec<String> {
+    let mut told = Vec::new();
+    for _ in 0..count {
+        told.push(next(events).await);
+    }
+    told
+}
+
+fn code(error: &kube::Error) -> u16 {
+    match error {
+        kube::Error::Api(status) => status.code,
+        _ => 0,
+    }
+}
+
+fn asked(server: &ApiServer, verb: Verb) -> usize {
+    server.requests().iter().filter(|seen| seen.verb == verb && seen.plural == "configmaps").count()
+}
+
+/// A server with config maps, and a watcher that has seen them.
+async fn watched(names: &[&str], config: Config) -> (ApiServer, World, Events<ConfigMap>) {
+    let (server, world) = World::embedded().await;
+    world.create_maps(names).await;
+    let mut events = watch(world.maps(), config);
+    assert_eq!(told(&mut events, names.len() + 2).await.last().unwrap(), "InitDone");
+    open(&server, &mut events).await;
+    (server, world, events)
+}
+
+/// Goes on until the watch is open: a watcher opens it only when it is asked for the next event.
+async fn open(server: &ApiServer, events: &mut Events<ConfigMap>) {
+    let open = async {
+        while server.open_watches() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    by(async {
+        tokio::select! {
+            biased;
+            event = events.next() => panic!("{event:?}"),
+            () = open => {}
+        }
+    })
+    .await;
+}
+
+/// What happens while nobody watches: `gone` goes, `stays` changes, `new` comes.
+async fn change(world: &World) {
+    let maps = world.maps();
+    maps.delete("gone", &DeleteParams::default()).await.unwrap();
+    maps.patch("stays", &PatchParams::default(), &merge(json!({"data": {"k": "2"}}))).await.unwrap();
+    world.create_maps(&["new"]).await;
+}
+
+#[tokio::test]
+async fn a_watch_that_breaks_goes_on_where_it_was() {
+    // Over a socket kube-rs takes a body that breaks off for one that ends: neither is told.
+    for rule in [faults::cut_watch(), faults::cut_watch().cleanly()] {
+        let (server, world, mut events) = watched(&["gone", "stays"], Config::default()).await;
+        let cut = server.fault(rule.times(1).after_frames(1));
+        change(&world).await;
+        assert_eq!(all(&mut events, 3).await, ["Delete(gone)", "Apply(stays)", "Apply(new)"]);
+        assert_eq!((cut.hits(), asked(&server, Verb::List), asked(&server, Verb::Watch)), (1, 1, 2));
+    }
+}
+
+#[tokio::test]
+async fn p5_a_watch_that_ends_at_once_is_opened_again_at_once() {
+    // Nothing slows it down, so that many requests take no time at all; and nothing is lost by it.
+    let (server, world, mut events) = watched(&["gone", "stays"], Config::default()).await;
+    let ends = server.fault(faults::cut_watch().cleanly().times(100));
+    let first = async {
+        let first = next(&mut events).await;
+        assert_eq!(ends.hits(), 100);
+        first
+    };
+    let writes = async {
+        while ends.hits() < 100 {
+            tokio::task::yield_now().await;
+        }
+        change(&world).await;
+    };
+    let (first, ()) = by(async { futures::join!(first, writes) }).await;
+    assert_eq!(first, "Delete(gone)");
+    assert_eq!(all(&mut events, 2).await, ["Apply(stays)", "Apply(new)"]);
+    assert_eq!((asked(&server, Verb::List), asked(&server, Verb::Watch)), (1, 101));
+}
+
+#[tokio::test]
+async fn p8_after_a_forgotten_version_everything_is_listed_again_and_nothing_said_to_be_gone() {
+    // The server says 410 in an ERROR frame, as real ones do. That `gone` is not among what is listed is all that tells of its end.
+    for streaming in [false, true] {
+        let config = if streaming { Config::default().streaming_lists() } else { Config::default() };
+        let (server, world, mut events) = watched(&["gone", "stays"], config).await;
+        let held = server.fault(faults::hold().on(Verb::Watch));
+        let cut = server.fault(faults::cut_watch().cleanly().times(1));
+        let relisted = async {
+            let mut told = vec![next(&mut events).await];
+            while told.last().is_some_and(|last| last != "InitDone") {
+                told.push(next(&mut events).await);
+            }
+            told
+        };
+        let gap = async {
+            while cut.hits() == 0 || held.hits() == 0 {
+                tokio::task::yield_now().await;
+            }
+            change(&world).await;
+            server.compact();
+            drop(held);
+        };
+        let (told, ()) = by(async { futures::join!(relisted, gap) }).await;
+        let expected = ["WatchError 410 Expired", "Init", "InitApply(new)", "InitApply(stays)", "InitDone"];
+        assert_eq!(told, expected, "streaming: {streaming}");
+    }
+}
+
+#[tokio::test]
+async fn p16_a_refused_version_is_asked_for_again_and_again() {
+    // As the answer to the request, a 410 is no reason to list again: it ends only because the fault does.
+    let (server, world, mut events) = watched(&["gone", "stays"], Config::default()).await;
+    let refused = server.fault(faults::answer(410).on(Verb::Watch).times(5));
+    let _cut = server.fault(faults::cut_watch().cleanly().times(1));
+    assert_eq!(all(&mut events, 5).await, ["WatchStartFailed 410"; 5]);
+    assert_eq!((refused.hits(), asked(&server, Verb::List)), (5, 1));
+    world.create_maps(&["new"]).await;
+    assert_eq!(next(&mut events).await, "Apply(new)");
+}
+
+#[tokio::test]
+async fn p15_a_server_without_streaming_lists_is_asked_for_them_for_ever() {
+    let (server, world) = World::embedded().await;
+    world.create_maps(&["a"]).await;
+    let refused = server.fault(faults::refuse_watch_list().times(4));
+    let mut events = watch(world.maps(), Config::default().streaming_lists());
+    assert_eq!(all(&mut events, 4).await, ["WatchStartFailed 422"; 4]);
+    assert_eq!((refused.hits(), asked(&server, Verb::List)), (4, 0));
+    assert_eq!(all(&mut events, 3).await, ["Init", "InitApply(a)", "InitDone"]);
+}
+
+#[tokio::test]
+async fn p14_an_expired_page_begins_the_list_anew() {
+    let (server, world) = World::embedded().await;
+    world.create_maps(&["a", "b", "c"]).await;
+    let _expired = server.fault(faults::answer(410).on(Verb::List).page(2).times(2));
+    let mut events = watch(world.maps(), Config::default().page_size(2));
+    let begun = ["Init", "InitApply(a)", "InitApply(b)", "InitialListFailed 410"];
+    assert_eq!(all(&mut events, 4).await, begun);
+    assert_eq!(all(&mut events, 4).await, begun);
+    assert_eq!(all(&mut events, 3).await, ["Init", "InitApply(a)", "InitApply(b)"]);
+    assert_eq!(all(&mut events, 2).await, ["InitApply(c)", "InitDone"]);
+}
+
+#[tokio::test]
+async fn p11_a_frame_that_cannot_be_read_is_told_as_an_error_and_passed_over() {
+    let (server, world, mut events) = watched(&["gone", "stays"], Config::default()).await;
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stays"}, "data": 7});
+    let frame = format!("{}\n", json!({"type": "MODIFIED", "object": object}));
+    let raw = server.fault(faults::raw_frame(frame).after_frames(1));
+    change(&world).await;
+    let told = all(&mut events, 4).await;
+    assert_eq!(raw.hits(), 1);
+    assert_eq!([&told[0], &told[2], &told[3]], ["Delete(gone)", "Apply(stays)", "Apply(new)"], "{told:?}");
+    assert!(told[1].starts_with("Watch"), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_watch_that_falls_silent_ends_with_its_time() {
+    // The server keeps to the time the client asked for, so the watcher has no need of its own alarm.
+    let (server, world, mut events) = watched(&["a"], Config::default().timeout(1)).await;
+    let reopened = async {
+        while asked(&server, Verb::Watch) < 2 {
+            tokio::task::yield_now().await;
+        }
+        world.create_maps(&["b"]).await;
+    };
+    let (event, ()) = by(async { futures::join!(events.next(), reopened) }).await;
+    let Some(Ok(Event::Apply(map))) = event else { panic!("{event:?}") };
+    assert_eq!(map.name_any(), "b");
+}

@@ -1,0 +1,243 @@
+//! kube-rs's `watcher` and `reflector`: what they are told is what is there.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::pin::Pin;
+
+use futures::{Stream, StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, PatchParams, PostParams};
+use kube::core::{GroupVersionKind, PartialObjectMeta};
+use kube::runtime::watcher::{self, Config, Event, watcher};
+use kube::runtime::{WatchStreamExt, reflector};
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::world::{World, by, config_map, merge, object, pod};
+
+pub(crate) type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<Event<K>>> + Send>>;
+
+/// The ways of a watcher to get what is there.
+fn strategies() -> [Config; 3] {
+    [Config::default(), Config::default().page_size(2), Config::default().streaming_lists()]
+}
+
+pub(crate) fn watch<K>(api: Api<K>, config: Config) -> Events<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    watcher(api, config).boxed()
+}
+
+/// The next so many events, as kube-rs prints them.
+pub(crate) async fn told<K: Resource>(events: &mut Events<K>, count: usize) -> Vec<String> {
+    by(events.take(count).map_ok(|event| event.to_string()).try_collect()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_watcher_is_told_what_is_there_and_what_follows() {
+    for config in strategies() {
+        let world = World::new().await;
+        world.create_maps(&["a", "b", "c"]).await;
+        let mut events = watch(world.maps(), config);
+        let initial = ["Init", "InitApply(a)", "InitApply(b)", "InitApply(c)", "InitDone"];
+        assert_eq!(told(&mut events, 5).await, initial);
+
+        let maps = world.maps();
+        world.create_maps(&["d"]).await;
+        maps.patch("a", &PatchParams::default(), &merge(json!({"data": {"k": "2"}}))).await.unwrap();
+        // Nothing changes, so nothing is told.
+        maps.patch("a", &PatchParams::default(), &merge(json!({"data": {"k": "2"}}))).await.unwrap();
+        maps.delete("b", &DeleteParams::default()).await.unwrap();
+        world.create_maps(&["b"]).await;
+        assert_eq!(told(&mut events, 4).await, ["Apply(d)", "Apply(a)", "Delete(b)", "Apply(b)"]);
+    }
+}
+
+#[tokio::test]
+async fn a_watcher_of_nothing_is_told_so() {
+    for config in strategies() {
+        let world = World::new().await;
+        let mut events = watch(world.maps(), config);
+        assert_eq!(told(&mut events, 2).await, ["Init", "InitDone"]);
+        world.create_maps(&["a"]).await;
+        assert_eq!(told(&mut events, 1).await, ["Apply(a)"]);
+    }
+}
+
+#[tokio::test]
+async fn entering_and_leaving_a_selection_is_coming_and_going() {
+    for config in strategies() {
+        let world = World::new().await;
+        let pods = world.pods();
+        for name in ["a", "b"] {
+            pods.create(&PostParams::default(), &pod(name)).await.unwrap();
+        }
+        let mut labelled = watch(pods.clone(), config.clone().labels("app in (web), !hidden"));
+        let mut named = watch(pods.clone(), config.clone().fields("metadata.name!=a,spec.nodeName="));
+        assert_eq!(told(&mut labelled, 4).await, ["Init", "InitApply(a)", "InitApply(b)", "InitDone"]);
+        assert_eq!(told(&mut named, 3).await, ["Init", "InitApply(b)", "InitDone"]);
+
+        let label = |value| merge(json!({"metadata": {"labels": {"hidden": value}}}));
+        pods.patch("a", &PatchParams::default(), &label(json!("yes"))).await.unwrap();
+        pods.patch("a", &PatchParams::default(), &label(json!(null))).await.unwrap();
+        pods.patch("b", &PatchParams::default(), &label(json!("yes"))).await.unwrap();
+        assert_eq!(told(&mut labelled, 3).await, ["Delete(a)", "Apply(a)", "Delete(b)"]);
+        assert_eq!(told(&mut named, 1).await, ["Apply(b)"]);
+    }
+}
+
+#[tokio::test]
+async fn metadata_alone_can_be_watched() {
+    for config in strategies() {
+        let world = World::new().await;
+        world.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
+        let mut events = watch::<PartialObjectMeta<Pod>>(world.api(), config);
+        let Event::InitApply(pod) = by(events.by_ref().skip(1).next()).await.unwrap().unwrap() else {
+            panic!("no initial object");
+        };
+        assert_eq!(pod.labels(), &BTreeMap::from([("app".to_owned(), "web".to_owned())]));
+        assert!(pod.uid().is_some() && pod.creation_timestamp().is_some());
+        assert_eq!(told(&mut events, 1).await, ["InitDone"]);
+        let patch = merge(json!({"metadata": {"annotations": {"a": "b"}}}));
+        world.pods().patch("a", &PatchParams::default(), &patch).await.unwrap();
+        assert_eq!(told(&mut events, 1).await, ["Apply(a)"]);
+    }
+}
+
+#[tokio::test]
+async fn a_kind_known_by_name_only_can_be_watched() {
+    for config in strategies() {
+        let world = World::new().await;
+        world.create_maps(&["a"]).await;
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
+        let api: Api<DynamicObject> = Api::namespaced_with(world.client.clone(), &world.namespace, &kind);
+        let mut events = watcher(api, config).boxed();
+        let Event::InitApply(map) = by(events.by_ref().skip(1).next()).await.unwrap().unwrap() else {
+            panic!("no initial object");
+        };
+        assert_eq!((map.name_any().as_str(), &map.data["data"]), ("a", &json!({"k": "1"})));
+    }
+}
+
+/// Random numbers that a seed repeats.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+}
+
+/// Writes at random; what is refused is refused, that is part of it.
+async fn write_at_random(maps: &Api<ConfigMap>, dice: &mut Dice) {
+    let name = format!("map-{}", dice.roll(12));
+    let value = dice.roll(1_000).to_string();
+    let written = match dice.roll(6) {
+        0 => maps.delete(&name, &DeleteParams::default()).await.map(drop),
+        1 | 2 => maps.create(&PostParams::default(), &config_map(&name, &value)).await.map(drop),
+        3 => maps.replace(&name, &PostParams::default(), &config_map(&name, &value)).await.map(drop),
+        4 => {
+            let patch = merge(json!({"data": {value.as_str(): "x"}}));
+            maps.patch(&name, &PatchParams::default(), &patch).await.map(drop)
+        }
+        _ => {
+            let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"applied": value}});
+            let patch = kube::api::Patch::Apply(config);
+            maps.patch(&name, &PatchParams::apply("dice").force(), &patch).await.map(drop)
+        }
+    };
+    match written {
+        Err(kube::Error::Api(status)) => assert!(matches!(status.code, 404 | 409), "{status:?}"),
+        other => other.unwrap(),
+    }
+}
+
+fn contents<'a>(maps: impl IntoIterator<Item = &'a ConfigMap>) -> BTreeMap<String, String> {
+    maps.into_iter().map(|map| (map.name_any(), serde_json::to_string(map).unwrap())).collect()
+}
+
+/// Reads events until the cache is what the server has.
+async fn settle(maps: &Api<ConfigMap>, store: &reflector::Store<ConfigMap>, events: &mut Events<ConfigMap>) {
+    let there = maps.list(&ListParams::default()).await.unwrap();
+    let there = contents(&there.items);
+    let cached = || contents(store.state().iter().map(AsRef::as_ref));
+    let caught_up = async {
+        while cached() != there {
+            // A broken watch is told as an error, and begun again by going on.
+            let _event = events.next().await.unwrap();
+        }
+    };
+    by(caught_up).await;
+}
+
+fn reflect(maps: Api<ConfigMap>, config: Config) -> (reflector::Store<ConfigMap>, Events<ConfigMap>) {
+    let (store, writer) = reflector::store();
+    (store, watcher(maps, config).reflect(writer).boxed())
+}
+
+#[tokio::test]
+async fn a_reflector_holds_what_the_server_has() {
+    for (seed, config) in (1..).zip(strategies()) {
+        let world = World::new().await;
+        let (store, mut events) = reflect(world.maps(), config);
+        let mut dice = Dice(seed);
+        for _ in 0..10 {
+            for _ in 0..20 {
+                write_at_random(&world.maps(), &mut dice).await;
+            }
+            settle(&world.maps(), &store, &mut events).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reflector_holds_what_the_server_has_after_every_fault() {
+    use informer_apiserver::faults;
+    for (seed, config) in (11..).zip(strategies()) {
+        let (server, world) = World::embedded().await;
+        let (store, mut events) = reflect(world.maps(), config);
+        let mut dice = Dice(seed);
+        for round in 0..12 {
+            let cut = || faults::cut_watch().times(1).after_frames(round % 4);
+            let _fault = match round % 3 {
+                0 => Some(server.fault(cut())),
+                1 => Some(server.fault(cut().cleanly())),
+                _ => None,
+            };
+            for _ in 0..10 {
+                write_at_random(&world.maps(), &mut dice).await;
+            }
+            if round % 4 == 3 {
+                // Whoever has to begin again finds its version forgotten.
+                server.compact();
+                let _cut = server.fault(faults::cut_watch().times(1));
+            }
+            settle(&world.maps(), &store, &mut events).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_watcher_can_see_all_namespaces() {
+    let world = World::new().await;
+    let marked = |name: &str| {
+        let mut map = config_map(name, "1");
+        map.metadata.labels = Some(BTreeMap::from([("world".to_owned(), world.namespace.clone())]));
+        map
+    };
+    let other: k8s_openapi::api::core::v1::Namespace = object(json!({"metadata": {"generateName": "peer-"}}));
+    let other =
+        Api::all(world.client.clone()).create(&PostParams::default(), &other).await.unwrap().name_any();
+    let other: Api<ConfigMap> = Api::namespaced(world.client.clone(), &other);
+    world.maps().create(&PostParams::default(), &marked("a")).await.unwrap();
+    let config = Config::default().labels(&format!("world={}", world.namespace));
+    let mut events = watch(Api::<ConfigMap>::all(world.client.clone()), config);
+    assert_eq!(told(&mut events, 3).await, ["Init", "InitApply(a)", "InitDone"]);
+    other.create(&PostParams::default(), &marked("b")).await.unwrap();
+    assert_eq!(told(&mut events, 1).await, ["Apply(b)"]);
+}
