@@ -64,7 +64,7 @@ async fn an_object_that_does_not_fit_the_type_is_said_to_and_hurts_no_other() {
         "apiVersion": "informer.example/v1", "kind": "Backup",
         "metadata": {"namespace": "shop", "name": "odd"}, "spec": {"schedule": "now", "keep": "all"},
     });
-    server.create(&odd).unwrap();
+    server.plant(&odd).unwrap();
     server.create(&backup("tidy", 2)).unwrap();
     let backups = SharedInformer::<Backup>::new(server.client());
     let (print, lines) = output();

@@ -28,11 +28,11 @@ async fn beginning_to_match_is_an_add_and_ceasing_to_is_a_delete() {
     lines.expect(&["node-a: + shop/web (1 pods)"]).await;
     // Nobody hears of a pod without a node, and of updates that leave it so.
     server.update(&with(pod("shop", "job"), "/metadata/labels/app", "job")).unwrap();
-    server.update(&on("node-a", "job")).unwrap();
+    server.plant(&on("node-a", "job")).unwrap();
     lines.expect(&["node-a: + shop/job (2 pods)"]).await;
     let phase = |phase: &str| with(on("node-a", "job"), "/status", json!({"phase": phase}));
-    server.update_status(&phase("Running")).unwrap();
-    server.update_status(&phase("Succeeded")).unwrap();
+    server.plant(&phase("Running")).unwrap();
+    server.plant(&phase("Succeeded")).unwrap();
     lines.expect(&["node-a: - shop/job (1 pods)"]).await;
     // It was told as gone already, and is not again.
     server.delete("v1", "pods", Some("shop"), "job").unwrap();

@@ -77,8 +77,8 @@ impl Model {
         let said = |field: &str| config.pointer(&format!("/metadata/{field}")).and_then(Value::as_str);
         match before {
             Some(before) => {
-                check_names(&resource, (namespace, name), &config)?;
-                check_version(&resource, &before, &config)?;
+                check_names(&resource, (namespace, name), &object)?;
+                check_version(&resource, &before, &object)?;
                 self.replace(ask, place, part, before, object, Origin::Apply)
             }
             None if part != Part::Main => Err(Status::not_found(&resource.group, &resource.plural, name)),
