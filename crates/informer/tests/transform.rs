@@ -87,7 +87,7 @@ async fn an_index_on_kept_fields_works_and_one_on_dropped_fields_is_empty() {
     pods.wait_for_sync(LONG).await.unwrap();
     assert_eq!(names(&pods.lister().by(&by_node, "node-1")), ["a"]);
     assert!(pods.lister().by(&by_phase, "Pending").is_empty());
-    server.update(&with(rich("a"), "/spec/nodeName", "node-2")).unwrap();
+    server.plant(&with(rich("a"), "/spec/nodeName", "node-2")).unwrap();
     until(|| names(&pods.lister().by(&by_node, "node-2")) == ["a"]).await;
     assert!(pods.lister().by(&by_node, "node-1").is_empty());
 }
@@ -147,7 +147,7 @@ async fn a_transform_is_called_once_for_each_object_received() {
     one.expect(&initial).await;
     two.expect(&initial).await;
     assert_eq!(calls.load(Ordering::SeqCst), 3);
-    server.update(&with(pod("default", "a"), "/spec/nodeName", "node-1")).unwrap();
+    server.plant(&with(pod("default", "a"), "/spec/nodeName", "node-1")).unwrap();
     one.expect(&["~a"]).await;
     assert_eq!(calls.load(Ordering::SeqCst), 4);
     server.delete("v1", "pods", Some("default"), "a").unwrap();
