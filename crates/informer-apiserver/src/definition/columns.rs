@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::field;
 use super::jsonpath::Path;
+use crate::text::times;
 
 /// A column of a table, from `additionalPrinterColumns`.
 #[derive(Debug, Clone)]
@@ -96,33 +97,8 @@ fn age_of(text: &str, now: Timestamp) -> String {
         return "<unknown>".to_owned();
     }
     match text.parse::<Timestamp>() {
-        Ok(then) => human(
-            now.as_second()
-                - then.as_second()
-                - i64::from(now.subsec_nanosecond() < then.subsec_nanosecond()),
-        ),
+        Ok(then) => times::words(times::between(then, now)),
         Err(_) => "<invalid>".to_owned(),
-    }
-}
-
-/// A span in the two largest units that matter, `2y317d`.
-fn human(seconds: i64) -> String {
-    let (minutes, hours) = (seconds / 60, seconds / 3600);
-    let pair = |large: i64, unit: char, small: i64, small_unit: char| {
-        if small == 0 { format!("{large}{unit}") } else { format!("{large}{unit}{small}{small_unit}") }
-    };
-    match () {
-        () if seconds < -1 => "<invalid>".to_owned(),
-        () if seconds < 0 => "0s".to_owned(),
-        () if seconds < 120 => format!("{seconds}s"),
-        () if minutes < 10 => pair(minutes, 'm', seconds % 60, 's'),
-        () if minutes < 180 => format!("{minutes}m"),
-        () if hours < 8 => pair(hours, 'h', minutes % 60, 'm'),
-        () if hours < 48 => format!("{hours}h"),
-        () if hours < 24 * 8 => pair(hours / 24, 'd', hours % 24, 'h'),
-        () if hours < 24 * 365 * 2 => format!("{}d", hours / 24),
-        () if hours < 24 * 365 * 8 => pair(hours / 24 / 365, 'y', hours / 24 % 365, 'd'),
-        () => format!("{}y", hours / 24 / 365),
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::field::{child, index, invalid, quote};
 use crate::model::Cause;
+use crate::text::{formats::dns_label_1035, times};
 
 /// Fills in what a definition may leave out: names, and a conversion that does nothing.
 pub(crate) fn complete(definition: &mut Value) {
@@ -141,7 +142,7 @@ pub(crate) fn set_condition(
     reason: &str,
     message: &str,
 ) {
-    let mut time = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    let mut time = json!(times::written(now));
     if let Some(old) = find(definition, kind).filter(|old| old["status"] == status) {
         time = old["lastTransitionTime"].clone();
     }
@@ -233,18 +234,18 @@ pub(super) fn check_names(names: &Map<String, Value>, path: &str) -> Vec<Cause> 
     for field in ["plural", "singular"] {
         let name = text(names, field);
         if !name.is_empty() {
-            causes.extend(refuse(&child(path, field), name, "", &label_1035(name)));
+            causes.extend(refuse(&child(path, field), name, "", &dns_label_1035(name)));
         }
     }
     for field in ["kind", "listKind"] {
         let name = text(names, field);
         if !name.is_empty() {
             let mixed = "may have mixed case, but should otherwise match: ";
-            causes.extend(refuse(&child(path, field), name, mixed, &label_1035(&name.to_lowercase())));
+            causes.extend(refuse(&child(path, field), name, mixed, &dns_label_1035(&name.to_lowercase())));
         }
     }
     for (at, name) in list(names, "shortNames").enumerate() {
-        causes.extend(refuse(&index(&child(path, "shortNames"), at), name, "", &label_1035(name)));
+        causes.extend(refuse(&index(&child(path, "shortNames"), at), name, "", &dns_label_1035(name)));
     }
     let (kind, list_kind) = (text(names, "kind"), text(names, "listKind"));
     if !kind.is_empty() && kind == list_kind {
@@ -252,7 +253,7 @@ pub(super) fn check_names(names: &Map<String, Value>, path: &str) -> Vec<Cause> 
         causes.push(invalid(&child(path, "listKind"), &json!(list_kind), why));
     }
     for (at, name) in list(names, "categories").enumerate() {
-        causes.extend(refuse(&index(&child(path, "categories"), at), name, "", &label_1035(name)));
+        causes.extend(refuse(&index(&child(path, "categories"), at), name, "", &dns_label_1035(name)));
     }
     causes
 }
@@ -262,38 +263,6 @@ pub(super) fn refuse(path: &str, name: &str, before: &str, wrong: &[String]) -> 
     (!wrong.is_empty()).then(|| invalid(path, &json!(name), &format!("{before}{}", wrong.join(","))))
 }
 
-/// What keeps a name from being a DNS-1035 label.
-pub(super) fn label_1035(name: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
-    if name.len() > 63 {
-        wrong.push("must be no more than 63 bytes".to_owned());
-    }
-    let starts = name.starts_with(|first: char| first.is_ascii_lowercase());
-    if !starts || name.ends_with('-') || !name.chars().all(is_label_char) {
-        wrong.push(BAD_LABEL.to_owned());
-    }
-    wrong
-}
-
-/// What keeps a name from being a DNS-1123 subdomain.
-pub(super) fn subdomain(name: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
-    if name.len() > 253 {
-        wrong.push("must be no more than 253 bytes".to_owned());
-    }
-    let good = |part: &str| {
-        !part.is_empty() && !part.starts_with('-') && !part.ends_with('-') && part.chars().all(is_label_char)
-    };
-    if !name.split('.').all(good) {
-        wrong.push(BAD_SUBDOMAIN.to_owned());
-    }
-    wrong
-}
-
-fn is_label_char(character: char) -> bool {
-    character.is_ascii_lowercase() || character.is_ascii_digit() || character == '-'
-}
-
 fn text<'a>(names: &'a Map<String, Value>, field: &str) -> &'a str {
     names.get(field).and_then(Value::as_str).unwrap_or_default()
 }
@@ -301,11 +270,3 @@ fn text<'a>(names: &'a Map<String, Value>, field: &str) -> &'a str {
 fn list<'a>(names: &'a Map<String, Value>, field: &str) -> impl Iterator<Item = &'a str> {
     names.get(field).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
-
-const BAD_LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
-                         alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or \
-                         'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
-
-const BAD_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and \
-     end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
-     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";

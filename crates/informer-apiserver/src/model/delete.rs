@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::kinds::{Place, Resource, ResourceId};
 use super::state::State;
 use super::status::Status;
-use super::{Model, habits, status};
+use super::{Model, edits, status};
+use crate::text::times;
 
 /// What a deletion asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -71,7 +72,7 @@ impl Model {
         }
         if resource.is("", "namespaces") {
             mark(&mut object, now, None);
-            habits::terminate_namespace(&mut object);
+            edits::terminate_namespace(&mut object);
             return Ok(Deleted::Shown(self.keep(home, &resource, before, &object, options)));
         }
         if resource.is_definition() {
@@ -209,7 +210,7 @@ fn graceful(now: Timestamp, pod: &mut Value, wanted: Option<i64>) -> Grace {
             return Grace::Pending;
         }
         let end = later(end, wanted.saturating_sub(left));
-        pod["metadata"]["deletionTimestamp"] = json!(super::meta::time(end));
+        pod["metadata"]["deletionTimestamp"] = json!(times::written(end));
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(wanted);
         return Grace::Set(wanted);
     }
@@ -245,7 +246,7 @@ fn has_finalizers(object: &Value) -> bool {
 /// Says since when an object is going; that counts as a change of what it should be.
 pub(super) fn mark(object: &mut Value, now: Timestamp, grace: Option<i64>) {
     let metadata = &mut object["metadata"];
-    metadata["deletionTimestamp"] = json!(super::meta::time(now));
+    metadata["deletionTimestamp"] = json!(times::written(now));
     if let Some(grace) = grace {
         metadata["deletionGracePeriodSeconds"] = json!(grace);
         if let Some(generation) = metadata.get("generation").and_then(Value::as_u64) {

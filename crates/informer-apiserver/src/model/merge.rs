@@ -30,14 +30,14 @@ pub(super) fn merge(
         Part::Approval => {
             let mut merged = old.clone();
             if let Some(conditions) = body.pointer("/status/conditions") {
-                super::habits::set(&mut merged, &["status", "conditions"], conditions.clone());
+                super::edits::set(&mut merged, &["status", "conditions"], conditions.clone());
             }
             Ok(merged)
         }
         Part::EphemeralContainers => {
             let mut merged = old.clone();
             let containers = body.pointer("/spec/ephemeralContainers").cloned().unwrap_or_else(|| json!([]));
-            super::habits::set(&mut merged, &["spec", "ephemeralContainers"], containers);
+            super::edits::set(&mut merged, &["spec", "ephemeralContainers"], containers);
             Ok(merged)
         }
         Part::Resize => Ok(resized(old, &body)),

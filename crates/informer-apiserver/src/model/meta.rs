@@ -7,25 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::kinds::Resource;
 use super::merge::is_empty;
-use super::selector;
 use super::state::State;
 use super::status::{Cause, Status};
-
-pub(super) const BAD_NAME: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
-                        must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
-                        '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-
-/// A time as objects have it.
-pub(super) fn time(now: Timestamp) -> String {
-    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-pub(super) fn is_name(resource: &Resource, name: &str) -> bool {
-    if resource.group == "rbac.authorization.k8s.io" {
-        return !name.contains(['/', '%']) && name != "." && name != "..";
-    }
-    selector::is_subdomain(name)
-}
+use crate::text::times;
 
 pub(super) fn metadata<'a>(
     resource: &Resource,
@@ -124,7 +108,7 @@ pub(super) fn metadata_new(
         metadata.insert("namespace".to_owned(), json!(namespace));
     }
     metadata.insert("uid".to_owned(), json!(uid));
-    metadata.insert("creationTimestamp".to_owned(), json!(time(now)));
+    metadata.insert("creationTimestamp".to_owned(), json!(times::written(now)));
     if resource.generation {
         metadata.insert("generation".to_owned(), json!(1));
     }

@@ -13,7 +13,7 @@ mod definitions;
 mod delete;
 mod fields;
 mod forms;
-mod habits;
+mod edits;
 mod ids;
 mod kinds;
 mod list;

@@ -16,10 +16,11 @@ use super::selector::{LabelSelector, text_of};
 use super::state::State;
 use super::status::{Cause, Status};
 use super::write::Part;
-use super::{Filter, Model, habits};
+use super::{Filter, Model, edits};
 use crate::definition;
 use crate::managed::{self, Manager};
 use crate::schema::Node;
+use crate::text::times;
 
 /// Kinds that can be scaled.
 const SCALED: &[(&str, &str)] = &[
@@ -104,9 +105,9 @@ impl Model {
         let owners = self.owners_after_scale(ask, place, &before, scale)?;
         match resource.custom(place.version).and_then(|of| of.scale.as_ref()) {
             Some(paths) => definition::with_scale(paths, &mut object, scale)?,
-            None => habits::set(&mut object, &["spec", "replicas"], json!(replicas)),
+            None => edits::set(&mut object, &["spec", "replicas"], json!(replicas)),
         }
-        habits::set(&mut object, &["metadata", "managedFields"], owners.unwrap_or_default());
+        edits::set(&mut object, &["metadata", "managedFields"], owners.unwrap_or_default());
         // Who owns what is settled, as for an apply.
         self.replace(ask, place, Part::Scale, before, object, Origin::Apply)
     }
@@ -125,10 +126,10 @@ impl Model {
         let object = before.decode();
         let mut old = self.scale(place, before)?;
         if let Some(owners) = managed::owners_of_scale(&object, replicas) {
-            habits::set(&mut old, &["metadata", "managedFields"], owners);
+            edits::set(&mut old, &["metadata", "managedFields"], owners);
         }
         let mut new = scale.clone();
-        let time = super::meta::time(ask.now);
+        let time = times::written(ask.now);
         let manager = Manager {
             name: &ask.manager,
             subresource: "scale",
@@ -172,21 +173,21 @@ impl Model {
         if !assigned.is_empty() {
             return Err(refused(&format!("pod {} is already assigned to node \"{assigned}\"", key.1)));
         }
-        habits::set(&mut pod, &["spec", "nodeName"], json!(node));
+        edits::set(&mut pod, &["spec", "nodeName"], json!(node));
         for (name, value) in
             binding.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten()
         {
-            habits::set(&mut pod, &["metadata", "annotations", name], value.clone());
+            edits::set(&mut pod, &["metadata", "annotations", name], value.clone());
         }
         let condition = json!({
             "type": "PodScheduled", "status": "True", "lastProbeTime": null,
-            "lastTransitionTime": super::meta::time(ask.now),
+            "lastTransitionTime": times::written(ask.now),
         });
         let mut conditions =
             pod.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
         conditions.retain(|other| other["type"] != "PodScheduled");
         conditions.push(condition);
-        habits::set(&mut pod, &["status", "conditions"], json!(conditions));
+        edits::set(&mut pod, &["status", "conditions"], json!(conditions));
         // Nobody owns what a binding sets.
         self.replace_raw(ask, place, before, &pod).map(|_| ())
     }
@@ -240,8 +241,8 @@ impl Model {
         if dry_run {
             return Ok(());
         }
-        habits::set(&mut object, &["status", "disruptionsAllowed"], json!(allowed - 1));
-        habits::set(&mut object, &["status", "disruptedPods", &pod.name], json!(super::meta::time(ask.now)));
+        edits::set(&mut object, &["status", "disruptionsAllowed"], json!(allowed - 1));
+        edits::set(&mut object, &["status", "disruptedPods", &pod.name], json!(times::written(ask.now)));
         self.overwrite(ask, place, Part::Status, budget, object).map(|_| ())
     }
 }

@@ -14,6 +14,7 @@ use super::write::Part;
 use crate::managed::{self, Manager};
 use crate::patch::{self, PatchKind};
 use crate::text;
+use crate::text::times;
 
 impl Model {
     /// Patches an object, or applies one.
@@ -61,7 +62,7 @@ impl Model {
         })?;
         let config = config.value;
         let before = self.get(place, namespace, name);
-        let (time, api_version) = (meta::time(ask.now), resource.api_version(place.version));
+        let (time, api_version) = (times::written(ask.now), resource.api_version(place.version));
         let manager = Manager {
             name: &ask.manager,
             subresource: part.name(),

@@ -3,6 +3,7 @@
 //! A parsed selector is a list of requirements that must all hold; the empty one holds for everything. What a label
 //! is attached to is not known here.
 
+use crate::text::formats;
 use serde_json::Value;
 
 /// A label selector.
@@ -245,52 +246,19 @@ impl Parser {
 }
 
 fn check_key(key: &str) -> Result<(), String> {
-    let (prefix, name) = match key.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, key),
-    };
-    if prefix.is_some_and(|prefix| !is_subdomain(prefix)) {
-        return Err(format!(
-            "<nil>: Invalid value: \"{key}\": prefix part a lowercase RFC 1123 subdomain must consist of lower case \
-             alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
-             'example.com', regex used for validation is \
-             '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-        ));
+    let wrong = formats::qualified_name(key);
+    if wrong.is_empty() {
+        return Ok(());
     }
-    if name.is_empty() || !is_label_text(name) {
-        return Err(format!(
-            "<nil>: Invalid value: \"{key}\": name part must consist of alphanumeric characters, '-', '_' or '.', and \
-             must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex \
-             used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-        ));
-    }
-    Ok(())
+    Err(format!("<nil>: Invalid value: \"{key}\": {}", wrong.join("; ")))
 }
 
 fn check_value(key: &str, place: usize, value: &str) -> Result<(), String> {
-    if value.len() > 63 {
-        return Err(format!(
-            "values[{place}][{key}]: Invalid value: \"{value}\": must be no more than 63 bytes"
-        ));
+    let wrong = formats::label_value(value);
+    if wrong.is_empty() {
+        return Ok(());
     }
-    if !value.is_empty() && !is_label_text(value) {
-        return Err(format!(
-            "values[{place}][{key}]: Invalid value: \"{value}\": a valid label must be an empty string or consist of \
-             alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. \
-             'MyValue',  or 'my_value',  or '12345', regex used for validation is \
-             '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-        ));
-    }
-    Ok(())
-}
-
-fn is_label_text(text: &str) -> bool {
-    let outer = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = text.as_bytes();
-    bytes.len() <= 63
-        && outer(bytes.first())
-        && outer(bytes.last())
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+    Err(format!("values[{place}][{key}]: Invalid value: \"{value}\": {}", wrong.join("; ")))
 }
 
 /// A selector as a list takes it: `a=b,c in (d,e)`.
@@ -316,19 +284,6 @@ pub(crate) fn text_of(selector: &Value) -> String {
     }
     terms.sort();
     terms.join(",")
-}
-
-/// Whether a text can be a name: dots between labels of lower case letters, digits and dashes.
-pub(crate) fn is_subdomain(text: &str) -> bool {
-    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    !text.is_empty()
-        && text.len() <= 253
-        && text.split('.').all(|part| {
-            let bytes = part.as_bytes();
-            bytes.first().is_some_and(plain)
-                && bytes.last().is_some_and(plain)
-                && bytes.iter().all(|byte| plain(byte) || *byte == b'-')
-        })
 }
 
 #[cfg(test)]

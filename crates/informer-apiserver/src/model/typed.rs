@@ -9,11 +9,12 @@ use super::ask::{Ask, Origin};
 use super::kinds::{Place, Resource};
 use super::status::{Cause, Status};
 use super::write::Part;
-use super::{Model, meta, state};
+use super::{Model, state};
 use crate::definition::{self, Subject};
 use crate::managed::{self, Manager};
 use crate::patch::PatchKind;
 use crate::schema::Node;
+use crate::text::times;
 use crate::{body, builtin, patch, text};
 
 /// A body, read.
@@ -102,7 +103,7 @@ impl Resource {
         if matches!(origin, Origin::Apply) {
             return;
         }
-        let (time, api_version) = (meta::time(ask.now), self.api_version(version));
+        let (time, api_version) = (times::written(ask.now), self.api_version(version));
         let manager = Manager {
             name: &ask.manager,
             subresource: part.name(),

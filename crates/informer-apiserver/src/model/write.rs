@@ -10,12 +10,14 @@ use serde_json::{Map, Value, json};
 
 use super::Model;
 use super::ask::{Ask, Origin, Written};
+use super::forms::Form;
 use super::kinds::{Place, Resource, ResourceId, split_api_version};
 use super::merge::{drop_field, is_finished, is_same, merge};
 use super::meta::{self, check_namespace, check_preconditions, metadata, metadata_new};
 use super::state::State;
 use super::status::{Cause, Status};
 use crate::managed;
+use crate::text::formats;
 
 /// Which part of an object an update is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,19 +165,24 @@ impl Model {
         origin: Origin<'_>,
     ) -> Result<Written, Status> {
         let resource = self.resource(place.id)?;
-        let old = self.stored(place, &before);
+        let form = self.form(place);
+        let stored = before.decode();
+        let mut shown = None;
+        if form != Form::Same {
+            form.show(shown.insert(stored.clone()));
+        }
+        let old = shown.as_ref().unwrap_or(&stored);
         let typed = resource.typed(place.version, ask, object, origin)?;
-        let mut object = merge(&resource, place, part, &old, typed.object)?;
+        let mut object = merge(&resource, place, part, old, typed.object)?;
         let mut warnings = typed.warnings;
         warnings.extend(meta::dedup_owners(metadata(&resource, &mut object)?));
         warnings.extend(deprecated(&resource));
-        resource.own(place.version, ask, part, Some(&old), &mut object, origin);
+        resource.own(place.version, ask, part, Some(old), &mut object, origin);
         object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-        self.check_changed(&resource, place, part, &old, &mut object)?;
-        self.form(place).store(&mut object);
-        let old = before.decode();
-        managed::keep_times(&old, &mut object);
-        let state = self.commit_update(ask, self.home(place), before, &old, &object)?;
+        self.check_changed(&resource, place, part, old, &mut object)?;
+        form.store(&mut object);
+        managed::keep_times(&stored, &mut object);
+        let state = self.commit_update(ask, self.home(place), before, &stored, &object)?;
         Ok(Written { state, created: false, warnings })
     }
 
@@ -216,22 +223,24 @@ impl Model {
     ) -> Result<Arc<State>, Status> {
         let resource = self.resource(place.id)?;
         let fields = metadata(&resource, &mut object)?;
-        let name = fields.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let name = fields.get("name").and_then(Value::as_str).unwrap_or_default();
         if name.is_empty() {
             return Err(Status::bad_request("an object needs a name"));
         }
-        let Some(before) = self.get(place, namespace, &name) else {
-            let uid = self.ids.uid();
-            metadata_new(&resource, metadata(&resource, &mut object)?, namespace, &uid, ask.now);
-            return Ok(self.store(self.home(place), &resource, None, &object));
+        let Some(before) = self.get(place, namespace, name) else {
+            metadata_new(&resource, fields, namespace, &self.ids.uid(), ask.now);
+            self.form(place).store(&mut object);
+            let home = self.home(place);
+            let stored = self.resource(home)?;
+            return Ok(self.store(home, &stored, None, &object));
         };
         let old = before.decode();
-        let fields = metadata(&resource, &mut object)?;
         for field in ["namespace", "uid", "creationTimestamp", "resourceVersion", "generation"] {
             if let Some(value) = old["metadata"].get(field) {
                 fields.insert(field.to_owned(), value.clone());
             }
         }
+        self.form(place).store(&mut object);
         self.replace_raw(ask, place, before, &object)
     }
 
@@ -315,20 +324,21 @@ impl Model {
             name = self.ids.name(base);
             metadata.insert("name".to_owned(), Value::from(name.as_str()));
         }
-        let cause = if name.is_empty() {
-            Cause::new(
-                "FieldValueRequired",
-                "metadata.name",
-                "Required value: name or generateName is required",
-            )
-        } else if !resource.custom || meta::is_name(resource, &name) {
-            // What names built-in kinds may have is said with everything else that is wrong with them.
-            return Ok(name);
+        let causes: Vec<Cause> = if name.is_empty() {
+            let message = "Required value: name or generateName is required";
+            vec![Cause::new("FieldValueRequired", "metadata.name", message)]
+        } else if resource.custom {
+            let wrong = formats::dns_subdomain(&name).into_iter();
+            let message = |why: String| format!("Invalid value: \"{name}\": {why}");
+            wrong.map(|why| Cause::new("FieldValueInvalid", "metadata.name", message(why))).collect()
         } else {
-            let message = format!("Invalid value: \"{name}\": {}", meta::BAD_NAME);
-            Cause::new("FieldValueInvalid", "metadata.name", message)
+            // What names built-in kinds may have is said with everything else that is wrong with them.
+            Vec::new()
         };
-        Err(Status::invalid(&resource.group, &resource.kind, &name, vec![cause]))
+        if causes.is_empty() {
+            return Ok(name);
+        }
+        Err(Status::invalid(&resource.group, &resource.kind, &name, causes))
     }
 
     /// New objects need a namespace that is there and stays.

@@ -11,6 +11,7 @@ use serde_json::{Map, Number, Value};
 
 use super::arrive::wrong;
 use super::read::{Payload, Reader, low};
+use crate::text::times;
 use crate::text::{self, Duplicates, MAX_DEPTH};
 
 /// Adds the fields of a message to those of an object.
@@ -178,8 +179,7 @@ fn time(part: &Part, wire: Wire, bytes: &[u8]) -> Result<Value, String> {
     }
     let time =
         Timestamp::new(seconds, nanoseconds).map_err(|_| "year outside of range [0,9999]".to_owned())?;
-    let format = if micro { "%Y-%m-%dT%H:%M:%S.%6fZ" } else { "%Y-%m-%dT%H:%M:%SZ" };
-    Ok(time.strftime(format).to_string().into())
+    Ok(if micro { times::with_micros(time) } else { times::written(time) }.into())
 }
 
 /// Lists of texts, and what is one thing or another in JSON.

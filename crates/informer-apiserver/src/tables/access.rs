@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::age;
 use super::fields::{at, condition, entries, filled, list, number, text, texts};
+use crate::text::times;
 
 const NONE: &str = "<none>";
 const UNSET: &str = "<unset>";
@@ -30,7 +30,7 @@ pub(super) fn subjects(binding: &Value, _now: Timestamp) -> Vec<Value> {
 /// For how long a certificate is wanted.
 pub(super) fn wanted_duration(request: &Value) -> String {
     match at(request, "/spec/expirationSeconds") {
-        Some(_) => age::words(number(request, "/spec/expirationSeconds")),
+        Some(_) => times::words(number(request, "/spec/expirationSeconds")),
         None => NONE.to_owned(),
     }
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::age;
 use super::fields::{at, filled, flag, has_condition, is_leaving, list, number, text};
+use crate::text::times;
 
 const NONE: &str = "<none>";
 
@@ -18,7 +19,7 @@ pub(super) fn state(pod: &Value, now: Timestamp) -> Vec<Value> {
     let summary = Summary::of(pod);
     let restarts = match summary.restarts.last {
         Some(last) if summary.restarts.count != 0 => {
-            format!("{} ({} ago)", summary.restarts.count, age::words(age::seconds(last, now)))
+            format!("{} ({} ago)", summary.restarts.count, times::words(times::between(last, now)))
         }
         _ => summary.restarts.count.to_string(),
     };

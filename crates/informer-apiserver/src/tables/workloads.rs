@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::age;
 use super::fields::{at, entries, filled, flag, given, has_condition, is_leaving, list, number, text};
+use crate::text::times;
 
 const NONE: &str = "<none>";
 
@@ -32,7 +33,7 @@ pub(super) fn job_completions(job: &Value) -> String {
 /// How long it took, or takes.
 pub(super) fn job_duration(job: &Value, now: Timestamp) -> String {
     let Some(start) = age::time(job, "/status/startTime") else { return String::new() };
-    age::words(age::seconds(start, age::time(job, "/status/completionTime").unwrap_or(now)))
+    times::words(times::between(start, age::time(job, "/status/completionTime").unwrap_or(now)))
 }
 
 pub(super) fn suspended(job: &Value) -> String {

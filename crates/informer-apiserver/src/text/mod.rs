@@ -1,11 +1,14 @@
-//! JSON and YAML as the real server reads and writes them: Go's words for what is wrong, Go's numbers, Go's YAML.
+//! JSON and YAML as the real server reads and writes them: Go's words for what is wrong, Go's numbers, Go's YAML. And the
+//! forms of short texts that every room needs: names, times, durations.
 //!
 //! Pure: text in, values out, and back. It knows no objects, no schemas and no HTTP. Nothing here recurses deeper than
 //! [`MAX_DEPTH`].
 
+pub(crate) mod formats;
 mod go;
 mod json;
 mod scalar;
+pub(crate) mod times;
 mod yaml_read;
 mod yaml_write;
 

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::{Asked, Review};
 use crate::access::rules::or_empty;
 use crate::model::Status;
+use crate::text::times;
 
 /// A review as it came.
 #[derive(Debug, Default, Deserialize)]
@@ -123,7 +124,7 @@ struct Managed {
 
 impl Metadata {
     pub(super) fn created(now: Timestamp) -> Self {
-        Metadata { creation_timestamp: Some(seconds(now)), ..Metadata::default() }
+        Metadata { creation_timestamp: Some(times::written(now)), ..Metadata::default() }
     }
 
     pub(super) fn within(self, namespace: String) -> Self {
@@ -141,7 +142,7 @@ impl Metadata {
             manager: if manager.is_empty() { "unknown" } else { manager }.to_owned(),
             operation: "Update",
             api_version: review.api_version(),
-            time: seconds(asked.now),
+            time: times::written(asked.now),
             fields_type: "FieldsV1",
             fields: serde_json::json!({"f:spec": fields}),
         };
@@ -183,8 +184,4 @@ fn fields(value: &Value) -> Value {
     let Value::Object(object) = value else { return Value::Object(Map::new()) };
     let own = std::iter::once((".".to_owned(), Value::Object(Map::new())));
     Value::Object(own.chain(object.iter().map(|(key, value)| (format!("f:{key}"), fields(value)))).collect())
-}
-
-fn seconds(now: Timestamp) -> String {
-    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -2,6 +2,7 @@
 //!
 //! Two forms: whole seconds (a fraction is accepted and dropped) and exactly six digits. Knows no calendar beyond what a date needs.
 
+use crate::text::times;
 use jiff::Timestamp;
 use jiff::civil;
 use jiff::tz::Offset;
@@ -35,8 +36,8 @@ pub(super) fn canonical(form: Form, text: &str) -> Result<String, String> {
 /// A time in one of the forms.
 pub(super) fn write(form: Form, time: Timestamp) -> String {
     match form {
-        Form::Seconds => time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        Form::Micros => time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
+        Form::Seconds => times::written(time),
+        Form::Micros => times::with_micros(time),
     }
 }
 

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::decode::read;
 use super::value::{at, flag, list, list_mut, object_in, set_absent, text};
+use crate::text::times;
 use informer_schema::RESOURCES;
 
 pub(crate) use pods::{set_priority, set_runtime_class};
@@ -50,8 +51,7 @@ pub(crate) fn prepare_create(group: &str, kind: &str, object: &mut Value, now: T
             protect(object, "kubernetes.io/pv-protection");
             let status = object_in(fields(object), "status");
             status.insert("phase".to_owned(), "Pending".into());
-            let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-            status.insert("lastPhaseTransitionTime".to_owned(), now.into());
+            status.insert("lastPhaseTransitionTime".to_owned(), times::written(now).into());
         }
         ("", "PersistentVolumeClaim") => {
             protect(object, "kubernetes.io/pvc-protection");
@@ -256,7 +256,7 @@ fn local_service(object: &mut Value, now: Timestamp) {
     let condition = json!({
         "type": "Available", "status": "True", "reason": "Local",
         "message": "Local APIServices are always available",
-        "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        "lastTransitionTime": times::written(now),
     });
     object_in(fields(object), "status").insert("conditions".to_owned(), json!([condition]));
 }

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::formats;
 use super::meta::{self, immutable};
 use super::report::{Place, Report};
+use crate::text::formats;
 
 /// Field in the new group, field in the core group.
 const NAMES: &[(&str, &str)] = &[

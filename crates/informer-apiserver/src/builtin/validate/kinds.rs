@@ -7,9 +7,10 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::containers::{one_of, port_number, port_or_name};
 use super::meta::{self, immutable, non_negative};
+use super::report;
 use super::report::{Place, Report};
 use super::workloads::{at_most_all, count_or_percent};
-use super::{formats, report};
+use crate::text::formats;
 
 /// What configuration may weigh.
 const DATA_BYTES: usize = 1024 * 1024;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use informer_schema::RESOURCES;
 use serde_json::Value;
 
-use super::formats;
 use super::report::{Place, Report, quoted, shown};
+use crate::text::formats;
 
 /// All annotations of an object together.
 const ANNOTATION_BYTES: usize = 256 * 1024;

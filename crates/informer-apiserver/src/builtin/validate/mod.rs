@@ -6,7 +6,6 @@
 mod containers;
 mod cron;
 mod events;
-mod formats;
 mod generic;
 mod kinds;
 mod meta;

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::containers::{self, Volumes, no_back_steps, one_of};
+use super::meta;
 use super::report::{Place, Report};
-use super::{formats, meta};
+use crate::text::formats;
 
 /// Kinds of volumes, in the order in which a server looks at them.
 const VOLUMES: &[&str] = &[

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::containers::{one_of, port_number, port_or_name};
+use super::meta;
 use super::report::{Place, Report};
-use super::{formats, meta};
+use crate::text::formats;
 
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 const NOT_AN_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";

@@ -1,9 +1,10 @@
 //! Volumes, claims and classes of storage.
 
 use super::super::quantity::Quantity;
+use super::containers;
 use super::meta::{self, immutable};
 use super::report::{Place, Report};
-use super::{containers, formats};
+use crate::text::formats;
 
 const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const SOURCES: &[&str] = &[

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::meta::{immutable, non_negative, selects};
 use super::report::{Place, Report, shown};
-use super::{formats, meta, pods};
+use super::{meta, pods};
+use crate::text::formats;
 
 const MISMATCH: &str = "`selector` does not match template `labels`";
 

@@ -11,16 +11,17 @@ mod words;
 use serde_json::{Value, json};
 
 use super::field::{child, forbidden, index, invalid, invalid_shown, not_supported, quote, required};
-use super::names::{check_names, is_true, label_1035, refuse, subdomain};
+use super::names::{check_names, is_true, refuse};
 use super::written::{Level, Part, Spec};
 use crate::model::Cause;
 use crate::schema::STRUCTURAL_DEPTH;
+use crate::text::formats::{dns_label_1035, dns_subdomain};
 
 /// What is wrong with a new definition.
 pub(crate) fn check(definition: &Value) -> Vec<Cause> {
     let name = definition.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     let mut causes: Vec<Cause> =
-        subdomain(name).iter().map(|why| invalid("metadata.name", &json!(name), why)).collect();
+        dns_subdomain(name).iter().map(|why| invalid("metadata.name", &json!(name), why)).collect();
     let spec = Spec::read(definition);
     if name != format!("{}.{}", spec.text("/names/plural"), spec.text("/group")) {
         let why = "must be spec.names.plural+\".\"+spec.group";
@@ -74,7 +75,7 @@ fn check_spec(spec: &Spec<'_>) -> Vec<Cause> {
     for (at, (version, part)) in spec.versions.iter().enumerate() {
         let path = index("spec.versions", at);
         let name = version.get("name").and_then(Value::as_str).unwrap_or_default();
-        causes.extend(refuse(&child(&path, "name"), name, "", &label_1035(name)));
+        causes.extend(refuse(&child(&path, "name"), name, "", &dns_label_1035(name)));
         causes.extend(parts::check_warning(version, &path));
         let has_status = part.has_status() || spec.shared.has_status();
         causes.extend(check_part(part, &path, "schema", has_status));
@@ -82,7 +83,7 @@ fn check_spec(spec: &Spec<'_>) -> Vec<Cause> {
     causes.extend(check_versions(spec));
     if let Some((first, _)) = spec.versions.first() {
         let name = first.get("name").and_then(Value::as_str).unwrap_or_default();
-        causes.extend(refuse("spec.version", name, "", &label_1035(name)).filter(|_| !name.is_empty()));
+        causes.extend(refuse("spec.version", name, "", &dns_label_1035(name)).filter(|_| !name.is_empty()));
     }
     causes.extend(check_all_names(spec));
     let has_status = spec.shared.has_status() || spec.versions.iter().any(|(_, part)| part.has_status());
@@ -100,7 +101,7 @@ fn check_group_and_scope(spec: &Spec<'_>) -> Vec<Cause> {
     let group = spec.text("/group");
     if group.is_empty() {
         causes.push(required("spec.group", ""));
-    } else if let Some(cause) = refuse("spec.group", group, "", &subdomain(group)) {
+    } else if let Some(cause) = refuse("spec.group", group, "", &dns_subdomain(group)) {
         causes.push(cause);
     } else if !group.contains('.') {
         causes.push(invalid("spec.group", &json!(group), "should be a domain with at least one dot"));

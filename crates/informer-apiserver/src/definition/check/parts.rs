@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::super::field::{child, duplicate, forbidden, index, invalid, required, too_many};
-use super::super::names::{label_1035, refuse};
+use super::super::names::refuse;
 use super::super::paths::field_path;
 use super::super::written::Part;
 use super::one_of;
 use crate::model::Cause;
 use crate::schema::{Structural, StructuralType};
+use crate::text::formats::dns_label_1035;
 
 /// How many fields of a version can be selected on.
 const MOST_SELECTABLE: usize = 8;
@@ -157,7 +158,7 @@ pub(super) fn check_conversion(conversion: &Value, path: &str) -> Vec<Cause> {
         if versions.iter().take(at).any(|earlier| earlier == version) {
             causes.push(invalid(&place, &json!(version), "duplicate version"));
         } else {
-            causes.extend(refuse(&place, version, "", &label_1035(version)));
+            causes.extend(refuse(&place, version, "", &dns_label_1035(version)));
         }
     }
     if !versions.iter().any(|version| matches!(*version, "v1" | "v1beta1")) {

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::super::names;
+use crate::text::formats::dns_subdomain;
 
 /// Whether a text has a format. Dashes in a format's name do not count.
 pub(crate) fn has_format(format: &str, text: &str) -> bool {
@@ -36,8 +36,8 @@ pub(crate) fn has_format(format: &str, text: &str) -> bool {
         "date" => is_date(text),
         "duration" => is_duration(text),
         "datetime" => is_date_time(text),
-        "k8sshortname" => text.len() <= 63 && !text.contains('.') && names::subdomain(text).is_empty(),
-        "k8slongname" => names::subdomain(text).is_empty(),
+        "k8sshortname" => text.len() <= 63 && !text.contains('.') && dns_subdomain(text).is_empty(),
+        "k8slongname" => dns_subdomain(text).is_empty(),
         _ => true,
     }
 }

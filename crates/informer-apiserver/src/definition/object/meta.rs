@@ -6,9 +6,11 @@
 use serde_json::{Map, Value, json};
 
 use super::super::field;
-use super::super::names::{label_1035, refuse};
+use super::super::names::refuse;
 use crate::model::Cause;
 use crate::schema::Structural;
+use crate::text::formats::dns_label_1035;
+use crate::text::times;
 
 /// Decodes the metadata of an object: unknown fields are dropped and told, `metadata.strange`; what is empty is left out.
 ///
@@ -109,7 +111,7 @@ fn check_resource(fields: &Map<String, Value>, path: &str, causes: &mut Vec<Caus
             }
             Some(Value::String(text)) if name == "kind" => {
                 let mixed = "may have mixed case, but should otherwise match: ";
-                causes.extend(refuse(&place, text, mixed, &label_1035(&text.to_lowercase())));
+                causes.extend(refuse(&place, text, mixed, &dns_label_1035(&text.to_lowercase())));
             }
             Some(Value::String(text)) if text.matches('/').count() > 1 => {
                 let why = format!("unexpected GroupVersion string: {text}");
@@ -201,7 +203,7 @@ fn canonical(name: &str, value: &mut Value) {
         }
         ("creationTimestamp" | "deletionTimestamp", Value::String(text)) => {
             if let Ok(time) = text.parse::<jiff::Timestamp>() {
-                *text = time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+                *text = times::written(time);
             }
         }
         _ => {}

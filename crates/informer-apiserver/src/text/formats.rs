@@ -8,7 +8,7 @@ const KEY_TEXT: &str = "must consist of alphanumeric characters, '-', '_' or '.'
 /// Shortens the list of a function's findings.
 type Wrong = Vec<String>;
 
-pub(super) fn dns_subdomain(text: &str) -> Wrong {
+pub(crate) fn dns_subdomain(text: &str) -> Wrong {
     let mut wrong = longer(text, 253);
     if !is_subdomain(text) {
         let what = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
@@ -18,7 +18,7 @@ pub(super) fn dns_subdomain(text: &str) -> Wrong {
     wrong
 }
 
-pub(super) fn dns_label(text: &str) -> Wrong {
+pub(crate) fn dns_label(text: &str) -> Wrong {
     let mut wrong = longer(text, 63);
     if !is_label(text) {
         if is_subdomain(text) {
@@ -32,7 +32,18 @@ pub(super) fn dns_label(text: &str) -> Wrong {
     wrong
 }
 
-pub(super) fn wildcard_subdomain(text: &str) -> Wrong {
+/// Labels as the older of the two rules has them: they begin with a letter.
+pub(crate) fn dns_label_1035(text: &str) -> Wrong {
+    let mut wrong = longer(text, 63);
+    if !is_label(text) || text.starts_with(|first: char| first.is_ascii_digit()) {
+        let what = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
+                    alphabetic character, and end with an alphanumeric character";
+        wrong.push(regex(what, "[a-z]([-a-z0-9]*[a-z0-9])?", &["my-name", "abc-123"]));
+    }
+    wrong
+}
+
+pub(crate) fn wildcard_subdomain(text: &str) -> Wrong {
     let mut wrong = longer(text, 253);
     if !text.strip_prefix("*.").is_some_and(is_subdomain) {
         let what = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which \
@@ -43,7 +54,7 @@ pub(super) fn wildcard_subdomain(text: &str) -> Wrong {
 }
 
 /// Names that are only not to break paths.
-pub(super) fn path_segment(text: &str) -> Wrong {
+pub(crate) fn path_segment(text: &str) -> Wrong {
     if matches!(text, "." | "..") {
         return vec![format!("may not be '{text}'")];
     }
@@ -52,7 +63,7 @@ pub(super) fn path_segment(text: &str) -> Wrong {
 }
 
 /// Keys of labels and annotations.
-pub(super) fn qualified_name(text: &str) -> Wrong {
+pub(crate) fn qualified_name(text: &str) -> Wrong {
     let mut wrong = Vec::new();
     let parts: Vec<&str> = text.split('/').collect();
     let name = match parts.as_slice() {
@@ -88,7 +99,7 @@ pub(super) fn qualified_name(text: &str) -> Wrong {
     wrong
 }
 
-pub(super) fn label_value(text: &str) -> Wrong {
+pub(crate) fn label_value(text: &str) -> Wrong {
     let mut wrong = Vec::new();
     if text.len() > 63 {
         wrong.push("must be no more than 63 bytes".to_owned());
@@ -101,7 +112,7 @@ pub(super) fn label_value(text: &str) -> Wrong {
     wrong
 }
 
-pub(super) fn config_key(text: &str) -> Wrong {
+pub(crate) fn config_key(text: &str) -> Wrong {
     let mut wrong = longer(text, 253);
     let known = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     if text.is_empty() || !text.chars().all(known) {
@@ -112,7 +123,7 @@ pub(super) fn config_key(text: &str) -> Wrong {
     wrong
 }
 
-pub(super) fn env_name(text: &str) -> Wrong {
+pub(crate) fn env_name(text: &str) -> Wrong {
     let printable = |c: char| c.is_ascii_graphic() || c == ' ';
     if text.is_empty() {
         return vec!["environment variable name must be non-empty".to_owned()];
@@ -125,18 +136,18 @@ pub(super) fn env_name(text: &str) -> Wrong {
     vec![what.to_owned()]
 }
 
-pub(super) fn port_number(number: i64) -> Wrong {
+pub(crate) fn port_number(number: i64) -> Wrong {
     in_range(number, 1, 65535)
 }
 
-pub(super) fn in_range(number: i64, low: i64, high: i64) -> Wrong {
+pub(crate) fn in_range(number: i64, low: i64, high: i64) -> Wrong {
     if (low..=high).contains(&number) {
         return Vec::new();
     }
     vec![format!("must be between {low} and {high}, inclusive")]
 }
 
-pub(super) fn port_name(text: &str) -> Wrong {
+pub(crate) fn port_name(text: &str) -> Wrong {
     let mut wrong = longer(text, 15);
     let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if text.is_empty() || !text.chars().all(known) {
@@ -154,7 +165,7 @@ pub(super) fn port_name(text: &str) -> Wrong {
     wrong
 }
 
-pub(super) fn percent(text: &str) -> Wrong {
+pub(crate) fn percent(text: &str) -> Wrong {
     let digits = text.strip_suffix('%').unwrap_or_default();
     if !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return Vec::new();
@@ -163,7 +174,7 @@ pub(super) fn percent(text: &str) -> Wrong {
     vec![regex(what, "[0-9]+%", &["1%", "93%"])]
 }
 
-pub(super) fn header_name(text: &str) -> Wrong {
+pub(crate) fn header_name(text: &str) -> Wrong {
     if !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
         return Vec::new();
     }
@@ -172,7 +183,7 @@ pub(super) fn header_name(text: &str) -> Wrong {
 }
 
 /// A prefix of names to be generated may end in a dash.
-pub(super) fn mask_trailing_dash(text: &str) -> String {
+pub(crate) fn mask_trailing_dash(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => {
             let mut kept: String = rest.chars().collect();
@@ -197,7 +208,7 @@ fn longer(text: &str, limit: usize) -> Wrong {
 }
 
 /// A rule as it is explained with its pattern and examples.
-pub(super) fn regex(what: &str, pattern: &str, examples: &[&str]) -> String {
+pub(crate) fn regex(what: &str, pattern: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
     format!("{what} (e.g. {}regex used for validation is '{pattern}')", examples.join(" or "))
 }
