@@ -31,7 +31,8 @@ async fn send(
     if let Some(authorization) = authorization {
         request = request.header("authorization", authorization);
     }
-    let body = asked.get("body").map(Value::to_string).unwrap_or_default();
+    let text = asked.get("text").and_then(Value::as_str).map(str::to_owned);
+    let body = text.or_else(|| asked.get("body").map(Value::to_string)).unwrap_or_default();
     let answer = service.clone().oneshot(request.body(body).unwrap()).await.unwrap();
     let (parts, body) = answer.into_parts();
     let bytes = body.collect().await.unwrap().to_bytes();
@@ -79,6 +80,39 @@ async fn the_usual_roles_are_there() {
     let elsewhere = "/api/v1/namespaces/kube-system/pods";
     assert_eq!(ask(&service, LIMITED, "GET", elsewhere, Value::Null).await.0, 403);
     assert_eq!(server.guarded(users()).oneshot(Request::new(String::new())).await.unwrap().status(), 403);
+}
+
+/// What was sent was looked at as JSON, so that a role in YAML, or one with an entry that no reader of rules took, was not looked at
+/// at all.
+#[tokio::test]
+async fn nobody_grants_what_they_do_not_have_however_it_is_sent() {
+    let server = ApiServer::new();
+    let service = server.guarded(users());
+    bind(&server, "admin");
+    let everything = r#"{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}"#;
+    let role = |rules: &str| {
+        format!(
+            r#"{{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {{"name": "all"}}, {rules}}}"#
+        )
+    };
+    let yaml = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: all}\nrules:\n\
+                - apiGroups: ['*']\n  resources: ['*']\n  verbs: ['*']\n";
+    let sent = [
+        ("application/yaml", yaml.to_owned()),
+        ("application/json", role(&format!(r#""rules": [null, {everything}]"#))),
+        ("application/json", role(&format!(r#""rules": [{everything}], "rules": []"#))),
+        ("application/json", role(&format!(r#""rules": [], "rules": [{everything}]"#))),
+    ];
+    for (content_type, text) in sent {
+        let asked = json!({
+            "method": "POST", "path": "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles", "text": text,
+            "headers": {"accept": "application/json", "content-type": content_type},
+        });
+        let (code, _, body) = send(&service, &asked, Some(format!("Bearer {LIMITED}"))).await;
+        let stored = server.get("rbac.authorization.k8s.io/v1", "roles", Some("default"), "all");
+        let granted = stored.is_some_and(|role| role["rules"].to_string().contains('*'));
+        assert!(!granted, "{code} for {text}: {body}");
+    }
 }
 
 #[tokio::test]

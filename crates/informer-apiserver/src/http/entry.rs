@@ -10,30 +10,24 @@ use super::answer::Answer;
 use super::path::{Route, Target};
 use super::query::Query;
 use super::{accepted, present};
-use crate::access::{Asked, Attributes, Caller, RBAC, Refused, Review};
+use crate::access::{Asked, Caller, Refused, Review};
 use crate::body;
 use crate::log::{Seen, Verb};
-use crate::model::{Place, Status};
+use crate::model::Status;
 use crate::shared::Shared;
 
-/// The longest body that is read.
-const BODY_LIMIT: usize = 3 * 1024 * 1024;
-
 /// Reads a body, as far as it may be long.
-pub(super) async fn read_body<B>(body: B) -> Result<Bytes, Status>
+pub(super) async fn read_body<B>(sent: B) -> Result<Bytes, Status>
 where
     B: http_body::Body + Send,
     B::Data: Send,
 {
     let mut read = Vec::new();
-    let mut body = std::pin::pin!(body);
-    while let Some(frame) = body.frame().await {
+    let mut sent = std::pin::pin!(sent);
+    while let Some(frame) = sent.frame().await {
         let frame = frame.map_err(|_| Status::bad_request("the body could not be read"))?;
         let Ok(mut data) = frame.into_data() else { continue };
-        if read.len() + data.remaining() > BODY_LIMIT {
-            let message = format!("Request entity too large: limit is {BODY_LIMIT}");
-            return Err(Status::new(413, "RequestEntityTooLarge", message));
-        }
+        body::check_size(read.len() + data.remaining())?;
         while data.has_remaining() {
             let chunk = data.chunk();
             read.extend_from_slice(chunk);
@@ -108,39 +102,4 @@ pub(super) fn review(
     let accept = accepted(&parts.headers);
     let form = super::accept::negotiate(accept, super::accept::Endpoint::default())?;
     Ok(present::encode(form, false, 201, review.answer(&asked, object)?))
-}
-
-/// Refuses roles and bindings that give more than the caller has. A body that cannot be read is somebody else's matter.
-pub(super) fn check_escalation(
-    shared: &Shared,
-    place: Place,
-    verb: Verb,
-    parts: &Parts,
-    caller: &Caller,
-    body: &[u8],
-) -> Result<(), Status> {
-    let wanted = Attributes::of(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default());
-    if wanted.group != RBAC || !matches!(verb, Verb::Create | Verb::Update) {
-        return Ok(());
-    }
-    let Ok(object) = serde_json::from_slice(body) else { return Ok(()) };
-    let old = shared.model(|model| model.get(place, &wanted.namespace, &wanted.name));
-    let old = old.map(|state| state.decode());
-    if verb == Verb::Update && old.is_none() {
-        return Ok(());
-    }
-    caller.check_escalation(&wanted, &object, old.as_ref())
-}
-
-/// As [`check_escalation`], for an object that a patch would make.
-pub(super) fn check_escalation_to(
-    shared: &Shared,
-    place: Place,
-    parts: &Parts,
-    caller: &Caller,
-    object: &serde_json::Value,
-) -> Result<(), Status> {
-    let wanted = Attributes::of(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default());
-    let old = shared.model(|model| model.get(place, &wanted.namespace, &wanted.name));
-    caller.check_escalation(&wanted, object, old.map(|state| state.decode()).as_ref())
 }

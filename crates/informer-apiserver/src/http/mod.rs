@@ -32,7 +32,7 @@ pub use answer::{AnswerBody, BodyError};
 pub(crate) use openapi::Documents;
 pub(crate) use path::decode;
 
-use crate::access::{Caller, Door, Review, User};
+use crate::access::{Attributes, Caller, Door, Review};
 use crate::log::{Seen, Verb};
 use crate::model::{Place, Status};
 use crate::shared::Shared;
@@ -106,7 +106,9 @@ struct Call {
     agent: String,
     /// What the body is said to be.
     content_type: String,
-    user: User,
+    /// What is asked for, in the words of access rules.
+    wanted: Attributes,
+    caller: Caller,
     /// What the fault rules want changed.
     meddling: Meddling,
 }
@@ -149,7 +151,6 @@ async fn answer(
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let content_type = content_type.unwrap_or_default().to_owned();
     let gzip = present::takes_gzip(&parts.headers);
-    entry::check_escalation(shared, place, verb, parts, caller, &body)?;
     let call = Call {
         shared: shared.clone(),
         target,
@@ -160,15 +161,10 @@ async fn answer(
         place,
         agent,
         content_type,
-        user: caller.user.clone(),
+        wanted: Attributes::of(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default()),
+        caller: caller.clone(),
         meddling,
     };
-    if verb == Verb::Patch && call.seen.group == crate::access::RBAC {
-        // What a patch makes of a role is only known when it is made.
-        if let Ok(written) = call.would_patch(&body) {
-            entry::check_escalation_to(shared, place, parts, caller, &written.state.decode())?;
-        }
-    }
     let warning = call.warning();
     let answered = call.answer(verb, &body).await;
     let mut answer =

@@ -10,9 +10,10 @@ use super::Call;
 use super::answer::Answer;
 use super::options::{self, Family};
 use super::query::ListOptions;
+use crate::access::RBAC;
 use crate::body::{self, Body};
 use crate::model::{
-    Ask, At, Deleted, Origin, Part, Resource, Status, View, Written, created_status, patching,
+    Ask, At, Deleted, Model, Origin, Part, Resource, Status, View, Written, created_status, patching,
 };
 use crate::patch::PatchKind;
 
@@ -30,9 +31,9 @@ impl Call {
             return self.create_bare(&resource, &ask, body);
         }
         let body = self.read(&resource, body)?;
-        let (object, origin) = (body.object.clone(), Origin::Body(&body));
-        let written =
-            self.shared.model(|model| model.create(&ask, self.place, self.namespace(), object, origin))?;
+        let written = self.write(&ask, Some(&body.object), |model, ask| {
+            model.create(ask, self.place, self.namespace(), body.object.clone(), Origin::Body(&body))
+        })?;
         self.written(&resource, &view, &written)
     }
 
@@ -87,9 +88,9 @@ impl Call {
         let part = Part::of(self.target.subresource.as_deref()).ok_or_else(Status::no_such_resource)?;
         resource.check_part(self.place.version, part, self.name())?;
         let body = self.read(&resource, body)?;
-        let (object, origin) = (body.object.clone(), Origin::Body(&body));
-        let written =
-            self.shared.model(|model| model.update(&ask, self.place, self.key(), part, object, origin))?;
+        let written = self.write(&ask, Some(&body.object), |model, ask| {
+            model.update(ask, self.place, self.key(), part, body.object.clone(), Origin::Body(&body))
+        })?;
         self.written(&resource, &view, &written)
     }
 
@@ -104,16 +105,30 @@ impl Call {
         }
         let part = Part::of(self.target.subresource.as_deref()).ok_or_else(Status::no_such_resource)?;
         let written =
-            self.shared.model(|model| model.patch(&ask, self.place, self.key(), part, kind, patch))?;
+            self.write(&ask, None, |model, ask| model.patch(ask, self.place, self.key(), part, kind, patch))?;
         self.written(&resource, &view, &written)
     }
 
-    /// What a patch would make, without making it.
-    pub(super) fn would_patch(&self, patch: &Bytes) -> Result<Written, Status> {
-        let kind = PatchKind::accepted(&self.content_type, false)?;
-        let family = if kind == PatchKind::Apply { Family::Apply } else { Family::Patch };
-        let ask = Ask { dry_run: true, ..self.ask(family)? };
-        self.shared.model(|model| model.patch(&ask, self.place, self.key(), Part::Main, kind, patch))
+    /// Writes an object. Roles and bindings that would give more than the caller has are refused, and what counts is the object
+    /// that would be stored, however it was sent; `sent` is looked at where nothing can be stored.
+    fn write(
+        &self,
+        ask: &Ask,
+        sent: Option<&Value>,
+        act: impl Fn(&mut Model, &Ask) -> Result<Written, Status>,
+    ) -> Result<Written, Status> {
+        self.shared.model(|model| {
+            if self.wanted.group == RBAC {
+                let old = model.get(self.place, &self.wanted.namespace, &self.wanted.name);
+                let would = act(model, &Ask { dry_run: true, ..ask.clone() });
+                let object = would.map_or_else(|_| sent.cloned(), |written| Some(written.state.decode()));
+                let old = old.map(|state| state.decode());
+                object.map_or(Ok(()), |object| {
+                    self.caller.check_escalation(&self.wanted, &object, old.as_ref())
+                })?;
+            }
+            act(model, ask)
+        })
     }
 
     /// Changes a scale, and with it its object.
@@ -202,7 +217,7 @@ impl Call {
 
     pub(super) fn ask(&self, family: Family) -> Result<Ask, Status> {
         let ask = options::ask(family, &self.query, &self.agent, self.shared.now())?;
-        Ok(Ask { user: self.user.clone(), ..ask })
+        Ok(Ask { user: self.caller.user.clone(), ..ask })
     }
 
     pub(super) fn key(&self) -> (&str, &str) {
