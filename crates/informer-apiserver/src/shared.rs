@@ -23,7 +23,7 @@ const VERSION_WAIT: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct Shared {
     model: Mutex<Model>,
-    bells: Mutex<BTreeMap<ResourceId, Arc<Notify>>>,
+    bells: Mutex<BTreeMap<ResourceId, Bells>>,
     /// Rings when the version changes. It wakes in the order in which they wait, so that a run can be repeated.
     progress: Notify,
     pub(crate) faults: Arc<faults::Registry>,
@@ -33,6 +33,40 @@ pub(crate) struct Shared {
     watches: AtomicU64,
     /// When the server began, by the calendar and by the clock that tests can pause.
     began: (Timestamp, Instant),
+}
+
+/// The bells of a resource: one for whoever watches all of it, and one for each namespace that somebody watches alone. Two hundred
+/// watchers of twenty namespaces are not all woken by every change.
+#[derive(Debug, Default)]
+struct Bells {
+    all: Arc<Notify>,
+    namespaces: BTreeMap<String, Arc<Notify>>,
+}
+
+impl Bells {
+    fn of(&mut self, namespace: &str) -> Arc<Notify> {
+        if namespace.is_empty() {
+            return self.all.clone();
+        }
+        if let Some(bell) = self.namespaces.get(namespace) {
+            return bell.clone();
+        }
+        self.namespaces.retain(|_, bell| Arc::strong_count(bell) > 1);
+        self.namespaces.entry(namespace.to_owned()).or_default().clone()
+    }
+
+    /// Rings for a change in a namespace, or for everybody.
+    fn ring(&self, namespace: Option<&str>) {
+        self.all.notify_waiters();
+        match namespace {
+            Some(namespace) => {
+                if let Some(bell) = self.namespaces.get(namespace) {
+                    bell.notify_waiters();
+                }
+            }
+            None => self.namespaces.values().for_each(|bell| bell.notify_waiters()),
+        }
+    }
 }
 
 impl Shared {
@@ -70,17 +104,19 @@ impl Shared {
         }
         if !touched.is_empty() {
             let bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
-            for bell in touched.iter().filter_map(|id| bells.get(id)) {
-                bell.notify_waiters();
+            for news in touched {
+                if let Some(bells) = bells.get(&news.id) {
+                    bells.ring(news.namespace.as_deref());
+                }
             }
         }
         result
     }
 
-    /// The bell that rings when a resource changes.
-    pub(crate) fn bell(&self, id: ResourceId) -> Arc<Notify> {
+    /// The bell that rings when a resource changes in a namespace; an empty one stands for all.
+    pub(crate) fn bell(&self, id: ResourceId, namespace: &str) -> Arc<Notify> {
         let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
-        bells.entry(id).or_default().clone()
+        bells.entry(id).or_default().of(namespace)
     }
 
     /// Waits for a version, as long as a real server does.

@@ -101,7 +101,7 @@ impl Feed {
         useful_bookmarks.retain(|at| *at > now);
         useful_bookmarks.sort_unstable_by_key(|at| std::cmp::Reverse(*at));
         Feed {
-            bell: shared.bell(cursor.id()),
+            bell: shared.bell(cursor.id(), &request.filter.namespace),
             rules: None,
             shared,
             cursor,
@@ -140,6 +140,8 @@ impl Feed {
                 Next::Silence => std::future::pending().await,
                 Next::Break => {
                     self.close();
+                    // What was written before has to be on its way: a connection that breaks takes along what it still holds.
+                    tokio::task::yield_now().await;
                     return Some(Err(BodyError));
                 }
                 Next::Wait => {

@@ -4,7 +4,7 @@
 //! all of them. So any version from `floor` on can be listed and watched from, and nothing before. A collection does
 //! not know what is inside its objects, nor who watches.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use imbl::OrdMap;
@@ -25,6 +25,8 @@ pub(crate) struct Collection {
     history: VecDeque<Change>,
     /// The sequence number of the first change in `history`.
     first: u64,
+    /// The last change of each namespace that is not in `history` any more.
+    forgotten: HashMap<String, u64>,
     floor: u64,
     /// What the cache reaches back to: watches begin at it or later. At least `floor`.
     watch_floor: u64,
@@ -57,6 +59,7 @@ impl Collection {
             live,
             history: VecDeque::new(),
             first: 0,
+            forgotten: HashMap::new(),
             floor,
             watch_floor: floor,
             storage_floor: floor,
@@ -133,8 +136,7 @@ impl Collection {
 
     /// Forgets everything before a version.
     pub(crate) fn compact(&mut self, version: u64) {
-        self.first = self.end();
-        self.history.clear();
+        while self.forget_first().is_some() {}
         self.pins.clear();
         self.floor = self.floor.max(version);
         self.watch_floor = self.watch_floor.max(version);
@@ -200,19 +202,44 @@ impl Collection {
         self.history.get(usize::try_from(place).ok()?)
     }
 
-    pub(crate) fn is_forgotten(&self, sequence: u64) -> bool {
-        sequence < self.first
+    /// Whether changes from a sequence number on are forgotten that concern a namespace; an empty one stands for all.
+    pub(crate) fn is_forgotten(&self, sequence: u64, namespace: &str) -> bool {
+        if namespace.is_empty() {
+            return sequence < self.first;
+        }
+        self.forgotten.get(namespace).is_some_and(|last| sequence <= *last)
+    }
+
+    /// Where to go on from a sequence number, if nothing that matters is forgotten.
+    pub(crate) fn next_known(&self, sequence: u64) -> u64 {
+        sequence.max(self.first)
     }
 
     fn record(&mut self, change: Change) {
         self.history.push_back(change);
         if self.history.len() > self.limit
-            && let Some(dropped) = self.history.pop_front()
+            && let Some(dropped) = self.forget_first()
         {
-            self.floor = dropped.version;
+            self.floor = dropped;
             self.watch_floor = self.watch_floor.max(self.floor);
-            self.first += 1;
         }
+    }
+
+    /// Forgets the oldest change; its version.
+    fn forget_first(&mut self) -> Option<u64> {
+        let change = self.history.pop_front()?;
+        if let Some(state) =
+            change.after.as_ref().or(change.before.as_ref()).filter(|state| !state.namespace.is_empty())
+        {
+            match self.forgotten.get_mut(&state.namespace) {
+                Some(last) => *last = self.first,
+                None => {
+                    self.forgotten.insert(state.namespace.clone(), self.first);
+                }
+            }
+        }
+        self.first += 1;
+        Some(change.version)
     }
 
     #[cfg(test)]

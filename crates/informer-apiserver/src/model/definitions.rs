@@ -15,7 +15,7 @@ use super::kinds::{DEFINITIONS, Place, Resource, ResourceId};
 use super::state::State;
 use super::status::Status;
 use super::write::Part;
-use super::{Model, Objects, custom};
+use super::{Model, News, Objects, custom};
 use crate::definition::{self, Taken};
 
 /// The finalizer that keeps a definition until its objects are gone.
@@ -69,7 +69,7 @@ impl Model {
             collection.cut();
         }
         self.registry.replace(id, resource);
-        self.touched.push(id);
+        self.touched.push(News { id, namespace: None });
     }
 
     /// Marks a definition, deletes its objects, and if that leaves none, the definition too.
@@ -136,7 +136,7 @@ impl Model {
                 self.collections.remove(&id);
             }
         }
-        self.touched.push(id);
+        self.touched.push(News { id, namespace: None });
         if let Some(definitions) = self.registry.find(DEFINITIONS.0, DEFINITIONS.1) {
             self.remove(definitions, definition);
         }

@@ -11,9 +11,9 @@ mod collection;
 mod custom;
 mod definitions;
 mod delete;
+mod edits;
 mod fields;
 mod forms;
-mod edits;
 mod ids;
 mod kinds;
 mod list;
@@ -70,8 +70,16 @@ pub(crate) struct Model {
     ids: Ids,
     registry: Registry,
     collections: BTreeMap<ResourceId, Collection>,
-    /// Resources with news since the shell last asked.
-    touched: Vec<ResourceId>,
+    /// What has news since the shell last asked.
+    touched: Vec<News>,
+}
+
+/// Something that watchers have to look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct News {
+    pub(crate) id: ResourceId,
+    /// Where the object is that changed; none if it concerns everybody who watches the resource.
+    pub(crate) namespace: Option<String>,
 }
 
 /// A copy of a server's objects, as a backup of etcd is one: no history.
@@ -174,15 +182,15 @@ impl Model {
         self.registry = registry;
         self.version = copy.version;
         self.epoch += 1;
-        self.touched.extend(self.collections.keys().copied());
+        self.touched.extend(self.collections.keys().map(|id| News { id: *id, namespace: None }));
         let (version, history) = (self.version, self.history);
         let objects = copy.objects.iter().filter(|(id, _)| self.registry.get(**id).is_some());
         self.collections =
             objects.map(|(id, live)| (*id, Collection::new(live.clone(), version, history))).collect();
     }
 
-    /// Resources with news since this was last called.
-    pub(crate) fn take_touched(&mut self) -> Vec<ResourceId> {
+    /// What has news since this was last called.
+    pub(crate) fn take_touched(&mut self) -> Vec<News> {
         std::mem::take(&mut self.touched)
     }
 
@@ -199,17 +207,17 @@ impl Model {
         if let Some(collection) = self.collections.get_mut(&id) {
             collection.put(before, state.clone());
         }
-        self.touched.push(id);
+        self.touched.push(News { id, namespace: Some(state.namespace.clone()) });
         state
     }
 
     /// Removes an object under the next version.
     fn remove(&mut self, id: ResourceId, before: Arc<State>) {
         self.version += 1;
+        self.touched.push(News { id, namespace: Some(before.namespace.clone()) });
         if let Some(collection) = self.collections.get_mut(&id) {
             collection.remove(before, self.version);
         }
-        self.touched.push(id);
     }
 
     #[cfg(test)]

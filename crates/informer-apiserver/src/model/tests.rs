@@ -171,6 +171,57 @@ fn a_selective_watch_sees_what_a_selective_list_sees() {
     }
 }
 
+/// Watchers of a namespace are not woken by changes elsewhere, so they may look after more changes than the history holds. Those that
+/// concern them are told, or it is said that they are not; the others are nobody's loss.
+#[test]
+fn a_watch_of_one_namespace_loses_nothing_while_it_sleeps() {
+    let mut ends = (0, 0);
+    for seed in 0..300 {
+        let mut world = World::new(seed, 10);
+        let here = Filter::namespace("default");
+        let mut cursor = world.model.open_watch(world.place, From::Now).unwrap().cursor;
+        let (mut seen, mut behind) = (BTreeMap::new(), world.twin[0].0);
+        for round in 0..60_u64 {
+            if world.random(5) == 0 {
+                world.act();
+            } else {
+                let object = json!({"metadata": {"name": format!("other-{round}")}});
+                let ask = Ask::at(Timestamp::UNIX_EPOCH, "test");
+                world.model.create(&ask, world.place, "kube-system", object, Origin::Own).unwrap();
+            }
+            match world.random(30) {
+                0 => world.model.compact(),
+                1..6 => {}
+                _ => continue,
+            }
+            let own = world.twin.iter().any(|(version, _)| *version > behind);
+            match world.model.step(&mut cursor, &here, usize::MAX) {
+                Step::Frames(frames, _) => {
+                    for frame in frames {
+                        match frame.kind.name() {
+                            "DELETED" => seen.remove(&frame.state.name),
+                            _ => seen.insert(frame.state.name.clone(), value(&frame.state)),
+                        };
+                    }
+                    assert_eq!(seen, world.twin.last().unwrap().1, "seed {seed}, round {round}");
+                    behind = world.twin.last().unwrap().0;
+                }
+                _ if own => {
+                    ends.1 += 1;
+                    break;
+                }
+                other => {
+                    panic!("seed {seed}, round {round}: nothing of its own was forgotten, but {other:?}")
+                }
+            }
+        }
+        world.model.check_invariants();
+        world.model.close_watch(&cursor);
+        ends.0 += 1;
+    }
+    assert!(ends.1 > 50 && ends.0 - ends.1 > 50, "both ends are common: {ends:?}");
+}
+
 #[test]
 fn pages_put_together_are_the_list() {
     for seed in 0..50 {

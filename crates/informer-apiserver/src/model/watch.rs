@@ -1,7 +1,8 @@
 //! Watches as cursors into a collection's history: what a watcher is told, and when it is told to go.
 //!
 //! A cursor moves only forward and skips nothing: between two steps it either gets every change that concerns it, or
-//! learns that it cannot. Frames here are states and their kind; bytes and waiting are made elsewhere.
+//! learns that it cannot. A watcher of one namespace needs the changes in that one only: it may sleep while the others
+//! are forgotten. Frames here are states and their kind; bytes and waiting are made elsewhere.
 
 use std::sync::Arc;
 
@@ -141,9 +142,10 @@ impl Model {
             return Step::Broken;
         }
         let Some(collection) = self.collections.get(&cursor.id) else { return Step::Ended };
-        if collection.is_forgotten(cursor.next) {
+        if collection.is_forgotten(cursor.next, &filter.namespace) {
             return Step::Expired(Status::watch_expired(cursor.after, collection.watch_floor()));
         }
+        cursor.next = collection.next_known(cursor.next);
         let end = collection.end_of(cursor.term);
         let mut found = Vec::new();
         let mut bytes = 0;
