@@ -31,6 +31,9 @@ const LAST_BOOKMARKS: [Duration; 2] = [Duration::from_millis(2_600), Duration::f
 /// How soon after the initial events a stream says where it stands, if there was news that it did not show.
 const FIRST_BOOKMARK: Duration = Duration::from_secs(1);
 
+/// How long a watch lasts that asks for more than clocks can tell.
+const LONGEST: Duration = Duration::from_hours(24 * 365);
+
 /// What a watch is about.
 pub(crate) struct Request {
     pub(crate) seen: Seen,
@@ -94,7 +97,7 @@ impl Feed {
     ) -> Self {
         shared.open_watches.fetch_add(1, Ordering::SeqCst);
         let now = Instant::now();
-        let deadline = now + request.timeout;
+        let deadline = now.checked_add(request.timeout).unwrap_or(now + LONGEST);
         let mut useful_bookmarks: Vec<Instant> =
             LAST_BOOKMARKS.iter().filter_map(|before| deadline.checked_sub(*before)).collect();
         useful_bookmarks.extend(initial.is_some().then_some(now + FIRST_BOOKMARK));

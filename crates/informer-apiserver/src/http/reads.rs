@@ -184,6 +184,11 @@ impl Call {
         {
             return Ok(self.streamed(feed::error_only(&status, self.form.encoding)));
         }
+        let frames = match self.table(&resource)? {
+            Some(table) => Frames::table(table),
+            None => Frames::plain(&resource, self.place.version, view, self.form.encoding),
+        };
+        // From here on nothing fails: what is opened is closed by its feed.
         let opened = self.shared.model(|model| model.open_watch(self.place, options.from));
         let opened = match opened {
             Ok(opened) => opened,
@@ -191,10 +196,6 @@ impl Call {
                 return Ok(self.streamed(feed::error_only(&status, self.form.encoding)));
             }
             Err(status) => return Err(status),
-        };
-        let frames = match self.table(&resource)? {
-            Some(table) => Frames::table(table),
-            None => Frames::plain(&resource, self.place.version, view, self.form.encoding),
         };
         let timeout = match options.timeout {
             Some(seconds) => u64::try_from(seconds).unwrap_or(0),
