@@ -1,12 +1,13 @@
 //! What a request is about, in the words of access rules.
 //!
 //! This is worked out from method, path and query alone, whether or not anything is served there: a request is
-//! refused before anybody looks. Paths are split before they are decoded, as the router does it, so what is
+//! refused before anybody looks. Paths, parameters and selectors are read by the same code that answers, so what is
 //! authorized is what is answered.
 
 use http::Method;
 
-use crate::http::decode;
+use crate::http::{Query, Route, Target, decode};
+use crate::model;
 
 /// What somebody wants to do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,18 +28,10 @@ pub(crate) struct Attributes {
 impl Attributes {
     /// What a request is about.
     pub(crate) fn of(method: &Method, path: &str, query: &str) -> Self {
-        let parts: Vec<String> = path.trim_matches('/').split('/').map(decode).collect();
-        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        let (group, version, rest) = match parts.as_slice() {
-            ["api", version, rest @ ..] => ("", *version, rest),
-            ["apis", group, version, rest @ ..] => (*group, *version, rest),
-            _ => ("", "", [].as_slice()),
-        };
-        if rest.is_empty() {
-            return Attributes::at_path(&method.as_str().to_lowercase(), &decode(path));
+        match Route::parse(path) {
+            Route::Target(target) => Attributes::at(method, target, &Query::parse(query)),
+            _ => Attributes::at_path(&method.as_str().to_lowercase(), &decode(path)),
         }
-        let (group, version) = (group.to_owned(), version.to_owned());
-        Attributes { group, version, ..Attributes::below(method, rest, query) }
     }
 
     /// Something outside of all resources.
@@ -55,49 +48,30 @@ impl Attributes {
         }
     }
 
-    fn below(method: &Method, rest: &[&str], query: &str) -> Self {
-        let (special, rest) = match rest {
-            [verb @ ("watch" | "proxy"), rest @ ..] if !rest.is_empty() => (Some(*verb), rest),
-            rest => (None, rest),
+    fn at(method: &Method, target: Target, query: &Query) -> Self {
+        let verb = plain_verb(method);
+        let (verb, selected) = match verb {
+            _ if target.legacy_watch => ("watch", None),
+            "get" if target.name.is_none() => {
+                (if query.is_watch() { "watch" } else { "list" }, selected(query))
+            }
+            "delete" if target.name.is_none() => ("deletecollection", None),
+            verb => (verb, None),
         };
+        let name = target.name.or(selected).unwrap_or_default();
         // A namespace is in the namespace of its own name.
-        let (namespace, rest) = match rest {
-            ["namespaces", name] | ["namespaces", name, "status" | "finalize", ..] => (*name, rest),
-            ["namespaces", name, rest @ ..] if !rest.is_empty() => (*name, rest),
-            rest => ("", rest),
-        };
-        let part = |place: usize| rest.get(place).copied().unwrap_or_default().to_owned();
-        let mut found = Attributes {
-            // Only a GET watches: the router takes other methods for what they are.
-            verb: special.filter(|_| *method == Method::GET).unwrap_or_else(|| plain_verb(method)).to_owned(),
-            namespace: namespace.to_owned(),
-            resource: part(0),
-            name: part(1),
-            subresource: if special == Some("proxy") { String::new() } else { part(2) },
-            ..Attributes::default()
-        };
-        if found.name.is_empty() && special.is_none() {
-            (found.verb, found.name) = of_collection(&found.verb, query);
+        let own = (target.plural == "namespaces" && target.group.is_empty()).then(|| name.clone());
+        let below = target.subresource.unwrap_or_default();
+        Attributes {
+            verb: verb.to_owned(),
+            group: target.group,
+            version: target.version,
+            resource: target.plural,
+            subresource: below.split('/').next().unwrap_or_default().to_owned(),
+            namespace: target.namespace.or(own).unwrap_or_default(),
+            name,
+            path: None,
         }
-        found
-    }
-}
-
-/// What a verb means for a collection, and the one object that is asked for, if it is one.
-fn of_collection(verb: &str, query: &str) -> (String, String) {
-    let value = |name: &str| {
-        let mut pairs = form_urlencoded::parse(query.as_bytes());
-        pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
-    };
-    match verb {
-        "get" => {
-            let watch = value("watch").is_some_and(|value| !is_false(&value));
-            let selector = value("fieldSelector").unwrap_or_default();
-            let name = named(&selector).unwrap_or_default();
-            (if watch { "watch" } else { "list" }.to_owned(), name.to_owned())
-        }
-        "delete" => ("deletecollection".to_owned(), String::new()),
-        other => (other.to_owned(), String::new()),
     }
 }
 
@@ -112,17 +86,9 @@ fn plain_verb(method: &Method) -> &'static str {
     }
 }
 
-/// Anything else is true.
-fn is_false(value: &str) -> bool {
-    value.eq_ignore_ascii_case("false") || value == "0"
-}
-
 /// The one name that a field selector lets through: rules for named objects cover such lists and watches.
-fn named(selector: &str) -> Option<&str> {
-    let name = selector.split(',').find_map(|term| {
-        let (field, value) = term.split_once('=')?;
-        (field.trim() == "metadata.name").then(|| value.trim_start_matches('=').trim())
-    })?;
-    let is_segment = !matches!(name, "" | "." | "..") && !name.contains(['/', '%']);
+fn selected(query: &Query) -> Option<String> {
+    let name = model::selected_name(query.get("fieldSelector"))?;
+    let is_segment = !matches!(name.as_str(), "" | "." | "..") && !name.contains(['/', '%']);
     is_segment.then_some(name)
 }

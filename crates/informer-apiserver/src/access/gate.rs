@@ -6,7 +6,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::request::Parts;
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::authenticate::{Tokens, authenticate};
@@ -37,7 +36,8 @@ pub(crate) struct Refused {
 impl Door {
     /// Sets up access control: the roles and bindings that every server has are created if they are missing.
     pub(crate) fn guarded(shared: &Shared, access: Access) -> Self {
-        shared.model(|model| bootstrap::create_missing(model, Timestamp::now()));
+        let now = shared.now();
+        shared.model(|model| bootstrap::create_missing(model, now));
         Door::Guarded(Arc::new(Gate { tokens: Arc::new(Tokens::new(access)), known: Mutex::default() }))
     }
 

@@ -48,7 +48,13 @@ fn requests_are_put_into_words() {
         ("PUT", "/api/v1/namespaces/n/finalize", r#"update /v1 namespaces/finalize in "n" named "n""#),
         ("POST", "/api/v1/namespaces", r#"create /v1 namespaces in "" named """#),
         ("GET", "/api/v1/watch/namespaces/n/pods", r#"watch /v1 pods in "n" named """#),
-        ("DELETE", "/api/v1/watch/namespaces/n/pods/p", r#"delete /v1 pods in "n" named "p""#),
+        // Only a GET watches; the others are refused, and nobody is asked for what they seem to do.
+        ("DELETE", "/api/v1/watch/namespaces/n/pods/p", r#"watch /v1 pods in "n" named "p""#),
+        (
+            "GET",
+            "/api/v1/pods?fieldSelector=metadata.name!=z\\,metadata.name=a",
+            r#"list /v1 pods in "" named """#,
+        ),
         ("FROB", "/apis/apps/v1/deployments", r#" apps/v1 deployments in "" named """#),
         ("GET", "/api/v1/namespaces/a%2Fb/pods", r#"list /v1 pods in "a/b" named """#),
     ] {

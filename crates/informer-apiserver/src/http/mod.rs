@@ -30,7 +30,8 @@ use http::{Method, Request, Response, header};
 
 pub use answer::{AnswerBody, BodyError};
 pub(crate) use openapi::Documents;
-pub(crate) use path::decode;
+pub(crate) use path::{Route, Target, decode};
+pub(crate) use query::Query;
 
 use crate::access::{Attributes, Caller, Door, Review};
 use crate::log::{Seen, Verb};
@@ -39,8 +40,7 @@ use crate::shared::Shared;
 use accept::Form;
 use answer::Answer;
 use meddle::{Meddling, Met};
-use path::{Missing, Route, Target};
-use query::Query;
+use path::Missing;
 
 /// The server as a service. Cheap to clone; all clones are the same server.
 #[derive(Debug, Clone)]

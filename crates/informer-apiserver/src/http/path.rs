@@ -139,16 +139,9 @@ impl Target {
         let (plural, name, subresource) = match rest {
             [plural] => (*plural, None, None),
             [plural, name] => (*plural, Some(*name), None),
-            [plural, name, subresource] => (*plural, Some(*name), Some(*subresource)),
-            // Nothing is that deep, and whoever asks in a built-in group is told so in JSON.
-            _ => {
-                return Route::Target(Target {
-                    group: group.to_owned(),
-                    version: version.to_owned(),
-                    plural: rest.join("/"),
-                    ..Target::default()
-                });
-            }
+            // Nothing is deeper; what follows is told apart when it is looked up.
+            [plural, name, below @ ..] => (*plural, Some(*name), Some(below.join("/"))),
+            [] => ("", None, None),
         };
         Route::Target(Target {
             group: group.to_owned(),
@@ -156,7 +149,7 @@ impl Target {
             namespace: namespace.map(str::to_owned),
             plural: plural.to_owned(),
             name: name.map(str::to_owned),
-            subresource: subresource.map(str::to_owned),
+            subresource,
             legacy_watch,
         })
     }
@@ -165,6 +158,7 @@ impl Target {
     pub(crate) fn verb(&self, method: &Method, watch: bool) -> Option<Verb> {
         let verb = match (method, self.name.is_some()) {
             (&Method::GET, _) if self.legacy_watch => Verb::Watch,
+            _ if self.legacy_watch => return None,
             (&Method::GET, true) => Verb::Get,
             (&Method::GET, false) if watch => Verb::Watch,
             (&Method::GET, false) => Verb::List,
@@ -191,7 +185,7 @@ impl Target {
             (true, None) => self.name.is_none(),
             (false, Some(_)) => false,
         };
-        if !fits {
+        if !fits || self.subresource.as_ref().is_some_and(|below| below.contains('/')) {
             return Err(missing);
         }
         // Custom resources say themselves what they have no part for.

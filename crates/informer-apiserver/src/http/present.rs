@@ -59,7 +59,7 @@ pub(crate) fn error(status: &Status, accept: &str, pretty: bool) -> Answer {
 pub(crate) fn is_pretty(headers: &HeaderMap, parameter: Option<&str>) -> bool {
     let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match parameter {
-        Some(value) => !matches!(value, "false" | "0"),
+        Some(value) => super::query::is_true(value),
         None => ["curl", "Wget", "Mozilla/5.0"].iter().any(|name| agent.starts_with(name)),
     }
 }

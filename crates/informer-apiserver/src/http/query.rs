@@ -4,6 +4,11 @@
 
 use crate::model::{At, Cause, From, Status, Token};
 
+/// What a parameter says that can only be true or false: anything but these is true.
+pub(super) fn is_true(value: &str) -> bool {
+    !value.eq_ignore_ascii_case("false") && value != "0"
+}
+
 /// The parameters of a request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
@@ -161,7 +166,7 @@ impl Query {
 
     /// Any value but `false` and `0` is true.
     pub(crate) fn flag(&self, name: &str) -> Option<bool> {
-        self.find(name).map(|value| !matches!(value, "false" | "0"))
+        self.find(name).map(is_true)
     }
 
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, Status> {

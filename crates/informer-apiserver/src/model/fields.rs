@@ -89,6 +89,19 @@ fn parse_fields(resource: &Resource, text: &str) -> Result<Vec<FieldTest>, Strin
     Ok(tests)
 }
 
+/// The one name that a field selector asks for, if it does; a selector that cannot be read asks for none.
+pub(crate) fn selected_name(text: &str) -> Option<String> {
+    let mut name = None;
+    for term in split_terms(text).into_iter().filter(|term| !term.is_empty()) {
+        let (field, value, equal) = split_term(term)?;
+        let value = unescape(value).ok()?;
+        if equal && field == "metadata.name" && name.is_none() {
+            name = Some(value);
+        }
+    }
+    name
+}
+
 fn find(resource: &Resource, name: &str) -> Result<What, String> {
     match name {
         "metadata.name" => return Ok(What::Name),
@@ -137,6 +150,10 @@ fn unescape(value: &str) -> Result<String, String> {
     let mut out = String::with_capacity(value.len());
     let mut symbols = value.chars();
     while let Some(symbol) = symbols.next() {
+        if matches!(symbol, ',' | '=') {
+            let code = u32::from(symbol);
+            return Err(format!("invalid field selector: unescaped character in value: {code}"));
+        }
         if symbol != '\\' {
             out.push(symbol);
             continue;

@@ -39,16 +39,17 @@ use jiff::Timestamp;
 pub(crate) use ask::{Ask, Origin, Written};
 pub(crate) use collection::Objects;
 pub(crate) use delete::{DeleteOptions, Deleted, Policy};
-pub(crate) use fields::Filter;
+pub(crate) use fields::{Filter, selected_name};
 pub(crate) use kinds::{
     GroupKind, Place, Registry, Resource, ResourceId, Subresource, priority, split_api_version,
 };
 pub(crate) use list::{At, Listing, Page, Token, states_after};
+pub(crate) use meta::NAMESPACES_DIFFER;
 pub(crate) use parts::created_status;
 pub(crate) use state::{Shape, State, View};
 pub use status::{Cause, Details, Status};
 pub(crate) use watch::{Cursor, Frame, From, Step};
-pub(crate) use write::Part;
+pub(crate) use write::{Part, read_as};
 
 use collection::Collection;
 use ids::Ids;
