@@ -16,7 +16,7 @@ use crate::http::ApiService;
 use crate::listen::ListenError;
 use crate::log::Seen;
 use crate::model::{
-    Ask, At, Copy, DeleteOptions, Filter, Model, Origin, Part, Place, Registry, Shape, State, Status,
+    Ask, At, Copy, DeleteOptions, Filter, Model, Origin, Part, Place, Policy, Registry, Shape, State, Status,
     split_api_version,
 };
 use crate::shared::Shared;
@@ -180,7 +180,7 @@ impl ApiServer {
         Ok(self.show(place, &state))
     }
 
-    /// Deletes an object, a pod without grace; answers with its last state if that is shown, and with nothing otherwise.
+    /// Deletes an object, a pod without grace, a job without keeping it for its pods; answers with its last state if that is shown, and with nothing otherwise.
     /// What has finalizers stays, marked.
     pub fn delete(
         &self,
@@ -191,7 +191,8 @@ impl ApiServer {
     ) -> Result<Option<Value>, Status> {
         let place = self.place(api_version, plural)?;
         let key = (namespace.unwrap_or_default(), name);
-        let options = DeleteOptions { grace: Some(0), ..DeleteOptions::default() };
+        let options =
+            DeleteOptions { grace: Some(0), policy: Some(Policy::Background), ..DeleteOptions::default() };
         let now = self.shared.now();
         let deleted = self.shared.model(|model| model.delete(now, place, key, &options))?;
         Ok(match deleted {

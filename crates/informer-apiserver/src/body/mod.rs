@@ -1,7 +1,7 @@
-//! Bodies of requests: JSON or YAML in, an object out, with what a strict reader has to say about it.
+//! Bodies of requests: JSON, YAML or protobuf in, an object out, with what a strict reader has to say about it.
 //!
 //! Refusals are worded as the real server words them, summaries of the bytes included. Whether the object is what its kind asks for
-//! is found out later; protobuf bodies are not read.
+//! is found out later.
 
 use serde_json::Value;
 
@@ -101,14 +101,16 @@ pub(crate) fn read_options(content_type: &str, bytes: &[u8]) -> Result<Value, St
     check_size(bytes.len())?;
     let unreadable =
         |what: String| Status::bad_request(format!("couldn't get version/kind; json parse error: {what}"));
-    match format_of(Some(content_type), false)? {
+    let options = match format_of(Some(content_type), false)? {
         Format::Protobuf => {
             let arrived = protobuf::decode(bytes, ("v1", "DeleteOptions"));
-            Ok(arrived.map_err(|misread| Status::bad_request(misread.why))?.object)
+            arrived.map_err(|misread| Status::bad_request(misread.why))?.object
         }
-        Format::Json => Ok(text::read(bytes, Duplicates::Replace).map_err(unreadable)?.value),
-        Format::Yaml => Ok(text::read_yaml(bytes).map_err(unreadable)?.value),
-    }
+        Format::Json => text::read(bytes, Duplicates::Replace).map_err(unreadable)?.value,
+        Format::Yaml => text::read_yaml(bytes).map_err(unreadable)?.value,
+    };
+    check_type_meta(&options).map_err(Status::bad_request)?;
+    Ok(options)
 }
 
 /// 413 for a body that is too large, whatever it says.
@@ -227,7 +229,7 @@ fn format_of(content_type: Option<&str>, custom: bool) -> Result<Format, Status>
 }
 
 /// Checks that a body says in text what it is, if it does.
-fn check_type_meta(object: &Value) -> Result<(), String> {
+pub(crate) fn check_type_meta(object: &Value) -> Result<(), String> {
     const FIELDS: &str = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; \
                           Kind string \"json:\\\"kind,omitempty\\\"\" }";
     let parse_error = |what: String| {

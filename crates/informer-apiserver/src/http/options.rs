@@ -2,11 +2,13 @@
 //!
 //! A body of a deletion is all that counts, even when it says nothing; the query is not looked at then, as on a real server.
 
+use informer_schema::Type;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::query::Query;
 use crate::body::FieldValidation;
+use crate::builtin;
 use crate::model::{Ask, Cause, DeleteOptions, Policy, Status};
 
 /// How long the name of a manager may be.
@@ -84,8 +86,13 @@ pub(crate) fn delete_from_query(query: &Query) -> Result<DeleteOptions, Status> 
     })
 }
 
-/// Options of a deletion, from its body.
-pub(crate) fn delete_from_body(options: &Value) -> Result<DeleteOptions, Status> {
+/// Options of a deletion, from its body. What does not fit its type is refused: an object that is deleted by mistake is gone.
+pub(crate) fn delete_from_body(options: Value) -> Result<DeleteOptions, Status> {
+    let of = Type::named("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
+    let options = match of {
+        Some(of) => builtin::read(of, options).map_err(Status::bad_request)?.object,
+        None => options,
+    };
     let text = |pointer: &str| options.pointer(pointer).and_then(Value::as_str);
     let kind = text("/kind").unwrap_or("DeleteOptions");
     if kind != "DeleteOptions" {
@@ -191,10 +198,45 @@ mod tests {
 
     #[test]
     fn a_deletion_says_what_becomes_of_dependents_in_one_way() {
-        let from = |text: &str| delete_from_body(&serde_json::from_str(text).unwrap());
+        let from = |text: &str| delete_from_body(serde_json::from_str(text).unwrap());
         assert_eq!(from(r#"{"orphanDependents":true}"#).unwrap().policy, Some(Policy::Orphan));
         assert_eq!(from(r#"{"propagationPolicy":"Orphan","orphanDependents":true}"#).unwrap_err().code, 422);
         assert_eq!(from(r#"{"kind":"Pod","apiVersion":"v1"}"#).unwrap_err().code, 400);
         assert!(from(r#"{"dryRun":["All"]}"#).unwrap().dry_run);
+    }
+
+    /// What did not fit was taken for absent, so that a dry run or a precondition with a slip in it deleted for good.
+    #[test]
+    fn a_deletion_with_a_slip_is_refused() {
+        let cases = [
+            (r#"{"dryRun":"All"}"#, "string into Go struct field DeleteOptions.dryRun of type []string"),
+            (r#"{"dryRun":[5]}"#, "number into Go struct field DeleteOptions.dryRun of type string"),
+            (
+                r#"{"preconditions":"x"}"#,
+                "string into Go struct field DeleteOptions.preconditions of type v1.Preconditions",
+            ),
+            (
+                r#"{"preconditions":{"uid":5}}"#,
+                "number into Go struct field Preconditions.preconditions.uid of type types.UID",
+            ),
+            (
+                r#"{"preconditions":{"resourceVersion":5}}"#,
+                "number into Go struct field Preconditions.preconditions.resourceVersion of type string",
+            ),
+            (
+                r#"{"gracePeriodSeconds":"0"}"#,
+                "string into Go struct field DeleteOptions.gracePeriodSeconds of type int64",
+            ),
+            (
+                r#"{"propagationPolicy":5}"#,
+                "number into Go struct field DeleteOptions.propagationPolicy of type v1.DeletionPropagation",
+            ),
+        ];
+        for (text, why) in cases {
+            let refused = delete_from_body(serde_json::from_str(text).unwrap()).unwrap_err();
+            assert_eq!(refused.message, format!("json: cannot unmarshal {why}"), "{text}");
+            assert_eq!(refused.code, 400);
+        }
+        assert!(delete_from_body(serde_json::from_str(r#"{"dryRun":null,"strange":1}"#).unwrap()).is_ok());
     }
 }

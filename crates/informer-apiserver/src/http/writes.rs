@@ -13,9 +13,14 @@ use super::query::ListOptions;
 use crate::access::RBAC;
 use crate::body::{self, Body};
 use crate::model::{
-    Ask, At, Deleted, Model, Origin, Part, Resource, Status, View, Written, created_status, patching,
+    Ask, At, Deleted, Model, NAMESPACES_DIFFER, Origin, Part, Resource, State, Status, View, Written,
+    created_status, patching, read_as,
 };
 use crate::patch::PatchKind;
+
+/// What is said when a job is deleted and not what is to become of its pods.
+const PRESERVED: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
+                         remove them or set propagationPolicy=Orphan to suppress this warning";
 
 impl Call {
     pub(super) fn create(&self, body: &Bytes) -> Result<Answer, Status> {
@@ -42,8 +47,11 @@ impl Call {
         if !resource.is("", "bindings") {
             return Err(Status::no_such_resource());
         }
-        let binding = self.read_other("v1", "Binding", body)?;
-        let name = binding.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let binding = self.read_other(&["v1"], "Binding", body)?;
+        let name = text_at(&binding, "/metadata/name");
+        if name.is_empty() {
+            return Err(Status::bad_request("Name parameter required."));
+        }
         self.shared.model(|model| {
             let pods = model.registry().place("", "v1", "pods").ok_or_else(Status::no_such_resource)?;
             model.bind(ask, pods, (self.namespace(), name), &binding)
@@ -62,12 +70,15 @@ impl Call {
         let pods = resource.is("", "pods");
         match subresource {
             "binding" if pods => {
-                let binding = self.read_other("v1", "Binding", body)?;
+                let binding = self.read_other(&["v1"], "Binding", body)?;
+                self.check_same_name("Binding", &binding)?;
                 self.shared.model(|model| model.bind(ask, self.place, self.key(), &binding))?;
             }
             "eviction" if pods => {
-                let eviction = self.read_other("policy/v1", "Eviction", body)?;
-                let options = options::delete_from_body(&eviction["deleteOptions"])?;
+                let eviction = self.read_other(&["policy/v1", "policy/v1beta1"], "Eviction", body)?;
+                self.check_same_name("Eviction", &eviction)?;
+                let mut options = options::delete_from_body(eviction["deleteOptions"].clone())?;
+                options.dry_run |= ask.dry_run;
                 self.shared.model(|model| model.evict(ask, self.place, self.key(), &options))?;
             }
             "status" | "scale" | "finalize" | "approval" | "ephemeralcontainers" | "resize" => {
@@ -78,12 +89,19 @@ impl Call {
         Ok(self.other(201, created_status()))
     }
 
+    fn check_same_name(&self, kind: &str, object: &Value) -> Result<(), Status> {
+        if text_at(object, "/metadata/name") == self.name() {
+            return Ok(());
+        }
+        Err(Status::bad_request(format!("name in URL does not match name in {kind} object")))
+    }
+
     pub(super) fn update(&self, body: &Bytes) -> Result<Answer, Status> {
         let (resource, view) = self.resource_and_view()?;
         let ask = self.ask(Family::Update)?;
         if self.target.subresource.as_deref() == Some("scale") {
-            let scale = self.read_other("autoscaling/v1", "Scale", body)?;
-            return self.rescale(&resource, &ask, |_| Ok(scale));
+            let scale = self.read_other(&["autoscaling/v1"], "Scale", body)?;
+            return self.rescale(&resource, |model, before| model.rescale(&ask, self.place, before, &scale));
         }
         let part = Part::of(self.target.subresource.as_deref()).ok_or_else(Status::no_such_resource)?;
         resource.check_part(self.place.version, part, self.name())?;
@@ -101,7 +119,13 @@ impl Call {
         let family = if kind == PatchKind::Apply { Family::Apply } else { Family::Patch };
         let ask = self.ask(family)?;
         if self.target.subresource.as_deref() == Some("scale") {
-            return self.rescale(&resource, &ask, |scale| patching::scale(kind, &scale, patch));
+            return self.rescale(&resource, |model, before| {
+                if kind == PatchKind::Apply {
+                    return model.apply_scale(&ask, self.place, before, &patching::config(patch)?);
+                }
+                let scale = model.scale_to_change(self.place, &before)?;
+                model.rescale(&ask, self.place, before, &patching::scale(kind, &scale, patch)?)
+            });
         }
         let part = Part::of(self.target.subresource.as_deref()).ok_or_else(Status::no_such_resource)?;
         let written =
@@ -132,11 +156,10 @@ impl Call {
     }
 
     /// Changes a scale, and with it its object.
-    pub(super) fn rescale(
+    fn rescale(
         &self,
         resource: &Resource,
-        ask: &Ask,
-        change: impl FnOnce(Value) -> Result<Value, Status>,
+        change: impl FnOnce(&mut Model, Arc<State>) -> Result<Written, Status>,
     ) -> Result<Answer, Status> {
         let scale = self.shared.model(|model| {
             if !resource.has_scale(self.place.version) {
@@ -146,8 +169,7 @@ impl Call {
             let before = model
                 .get(self.place, namespace, name)
                 .ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
-            let scale = change(model.scale_to_change(self.place, &before)?)?;
-            let written = model.rescale(ask, self.place, before, &scale)?;
+            let written = change(model, before)?;
             model.scale(self.place, &written.state)
         })?;
         self.scale(scale)
@@ -161,10 +183,14 @@ impl Call {
         let options = self.delete_options(body)?;
         let now = self.shared.now();
         let deleted = self.shared.model(|model| model.delete(now, self.place, self.key(), &options))?;
-        match deleted {
-            Deleted::Gone(status) => Ok(self.other(200, status)),
-            Deleted::Shown(state) => self.object(200, &resource, &view, &state),
+        let mut answer = match deleted {
+            Deleted::Gone(status) => self.other(200, status),
+            Deleted::Shown(state) => self.object(200, &resource, &view, &state)?,
+        };
+        if resource.is("batch", "jobs") && options.policy.is_none() {
+            warn(&mut answer, &[PRESERVED.to_owned()]);
         }
+        Ok(answer)
     }
 
     pub(super) fn delete_collection(&self, body: &Bytes) -> Result<Answer, Status> {
@@ -198,11 +224,7 @@ impl Call {
     ) -> Result<Answer, Status> {
         let code = if written.created { 201 } else { 200 };
         let mut answer = self.object(code, resource, view, &written.state)?;
-        for text in body::warning_headers(&written.warnings) {
-            if let Ok(value) = HeaderValue::from_str(&text) {
-                answer.headers_mut().append(header::WARNING, value);
-            }
-        }
+        warn(&mut answer, &written.warnings);
         Ok(answer)
     }
 
@@ -212,7 +234,7 @@ impl Call {
             return options::delete_from_query(&self.query);
         }
         let options = body::read_options(&self.content_type, body)?;
-        options::delete_from_body(&options)
+        options::delete_from_body(options)
     }
 
     pub(super) fn ask(&self, family: Family) -> Result<Ask, Status> {
@@ -229,8 +251,31 @@ impl Call {
         body::read(Some(&self.content_type), body, (&api_version, &resource.kind), resource.custom)
     }
 
-    /// A body of another kind than the resource's.
-    fn read_other(&self, api_version: &str, kind: &str, body: &Bytes) -> Result<Value, Status> {
-        Ok(body::read(Some(&self.content_type), body, (api_version, kind), false)?.object)
+    /// A body of another kind than the resource's, read by its type. It may come in several versions.
+    fn read_other(&self, api_versions: &[&str], kind: &str, body: &Bytes) -> Result<Value, Status> {
+        let api_version = api_versions.first().copied().unwrap_or_default();
+        let object = body::read(Some(&self.content_type), body, (api_version, kind), false)?.object;
+        let given = text_at(&object, "/apiVersion");
+        if !api_versions.contains(&given) || text_at(&object, "/kind") != kind {
+            self.shared.model(|model| model.check_kind((api_version, kind), &object))?;
+        }
+        let object = read_as((api_version, kind), object)?;
+        let namespace = text_at(&object, "/metadata/namespace");
+        if !namespace.is_empty() && namespace != self.namespace() {
+            return Err(Status::bad_request(NAMESPACES_DIFFER));
+        }
+        Ok(object)
     }
+}
+
+fn warn(answer: &mut Answer, warnings: &[String]) {
+    for text in body::warning_headers(warnings) {
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            answer.headers_mut().append(header::WARNING, value);
+        }
+    }
+}
+
+fn text_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

@@ -52,10 +52,60 @@ const DELETE_SHOWS_OBJECT: &[&str] = &[
     "/serviceaccounts",
     "/services",
     "apiextensions.k8s.io/customresourcedefinitions",
+    "resource.k8s.io/deviceclasses",
+    "resource.k8s.io/devicetaintrules",
+    "resource.k8s.io/resourceclaims",
+    "resource.k8s.io/resourceclaimtemplates",
+    "resource.k8s.io/resourcepoolstatusrequests",
+    "resource.k8s.io/resourceslices",
+    "storage.k8s.io/csidrivers",
+    "storage.k8s.io/csinodes",
+    "storage.k8s.io/storageclasses",
+    "storage.k8s.io/volumeattachments",
+    "storage.k8s.io/volumeattributesclasses",
 ];
 
 /// Kinds that a PUT creates if they are missing.
-const PUT_CREATES: &[&str] = &["/endpoints", "/services", "coordination.k8s.io/leases"];
+const PUT_CREATES: &[&str] = &[
+    "/endpoints",
+    "/events",
+    "/limitranges",
+    "/services",
+    "coordination.k8s.io/leasecandidates",
+    "coordination.k8s.io/leases",
+    "events.k8s.io/events",
+    "node.k8s.io/runtimeclasses",
+    "rbac.authorization.k8s.io/clusterrolebindings",
+    "rbac.authorization.k8s.io/clusterroles",
+    "rbac.authorization.k8s.io/rolebindings",
+    "rbac.authorization.k8s.io/roles",
+];
+
+/// Kinds that are not updated without the version that the writer has seen.
+const UPDATE_NEEDS_VERSION: &[&str] = &[
+    "admissionregistration.k8s.io/mutatingadmissionpolicies",
+    "admissionregistration.k8s.io/mutatingadmissionpolicybindings",
+    "admissionregistration.k8s.io/mutatingwebhookconfigurations",
+    "admissionregistration.k8s.io/validatingadmissionpolicies",
+    "admissionregistration.k8s.io/validatingadmissionpolicybindings",
+    "admissionregistration.k8s.io/validatingwebhookconfigurations",
+    "certificates.k8s.io/clustertrustbundles",
+    "certificates.k8s.io/podcertificaterequests",
+    "coordination.k8s.io/leasecandidates",
+    "coordination.k8s.io/leases",
+    "internal.apiserver.k8s.io/storageversions",
+    "node.k8s.io/runtimeclasses",
+    "policy/poddisruptionbudgets",
+    "resource.k8s.io/resourcepoolstatusrequests",
+    "storage.k8s.io/csidrivers",
+    "storage.k8s.io/csinodes",
+    "storage.k8s.io/csistoragecapacities",
+    "storage.k8s.io/volumeattachments",
+    "storagemigration.k8s.io/storageversionmigrations",
+];
+
+/// Kinds whose dependents stay when nobody says what is to become of them.
+const ORPHANS: &[&str] = &["/replicationcontrollers", "batch/jobs"];
 
 /// Selectable fields: the name in a selector, where the value is, and what counts when it is not there.
 const PODS: &[(&str, &str, &str)] = &[
@@ -147,6 +197,14 @@ pub(super) fn delete_shows_object(group: &str, plural: &str) -> bool {
 
 pub(super) fn put_creates(group: &str, plural: &str) -> bool {
     is_in(PUT_CREATES, group, plural)
+}
+
+pub(super) fn update_needs_version(group: &str, plural: &str) -> bool {
+    is_in(UPDATE_NEEDS_VERSION, group, plural)
+}
+
+pub(super) fn orphans(group: &str, plural: &str) -> bool {
+    is_in(ORPHANS, group, plural)
 }
 
 /// What is said about a field that no list can select on.

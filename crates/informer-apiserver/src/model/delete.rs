@@ -68,7 +68,8 @@ impl Model {
             return Ok(Deleted::Shown(before));
         }
         if !before.terminating {
-            add_policy_finalizer(&mut object, options.policy);
+            let usual = resource.orphans().then_some(Policy::Orphan);
+            add_policy_finalizer(&mut object, options.policy.or(usual));
         }
         if resource.is("", "namespaces") {
             mark(&mut object, now, None);
@@ -152,7 +153,7 @@ impl Model {
     }
 }
 
-fn check(resource: &Resource, before: &State, options: &DeleteOptions) -> Result<(), Status> {
+pub(super) fn check(resource: &Resource, before: &State, options: &DeleteOptions) -> Result<(), Status> {
     let name = &before.name;
     if resource.is("", "namespaces") && super::IMMORTAL.contains(&name.as_str()) {
         return Err(Status::forbidden("", "namespaces", name, "this namespace may not be deleted"));

@@ -157,6 +157,16 @@ impl Resource {
     pub(crate) fn put_creates(&self) -> bool {
         !self.custom && builtin::put_creates(&self.group, &self.plural)
     }
+
+    /// Whether an update has to name the version that it is about.
+    pub(crate) fn update_needs_version(&self) -> bool {
+        self.custom || builtin::update_needs_version(&self.group, &self.plural)
+    }
+
+    /// Whether dependents stay when nobody says what is to become of them.
+    pub(crate) fn orphans(&self) -> bool {
+        !self.custom && builtin::orphans(&self.group, &self.plural)
+    }
 }
 
 impl Field {

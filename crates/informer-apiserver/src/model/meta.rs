@@ -52,6 +52,10 @@ fn is_well_formed(field: &str, value: &Value) -> bool {
     }
 }
 
+/// What is said to a body that names another namespace than the path.
+pub(crate) const NAMESPACES_DIFFER: &str =
+    "the namespace of the provided object does not match the namespace sent on the request";
+
 pub(super) fn check_namespace(
     resource: &Resource,
     namespace: &str,
@@ -63,8 +67,7 @@ pub(super) fn check_namespace(
         return Ok(());
     }
     if !given.is_empty() && given != namespace {
-        let message = "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(Status::bad_request(message));
+        return Err(Status::bad_request(NAMESPACES_DIFFER));
     }
     Ok(())
 }
@@ -114,6 +117,22 @@ pub(super) fn metadata_new(
     }
 }
 
+/// Refuses an update that does not say which version it is about, where it has to.
+pub(super) fn check_conditional(
+    resource: &Resource,
+    name: &str,
+    metadata: &Map<String, Value>,
+) -> Result<(), Status> {
+    let version = metadata.get("resourceVersion").and_then(Value::as_str).unwrap_or_default();
+    if !matches!(version, "" | "0") || !resource.update_needs_version() {
+        return Ok(());
+    }
+    let message = "Invalid value: 0: must be specified for an update";
+    let cause = Cause::new("FieldValueInvalid", "metadata.resourceVersion", message);
+    Err(Status::invalid(&resource.group, &resource.plural, name, vec![cause]))
+}
+
+/// Refuses an update that is about another version, or about another object of the same name.
 pub(super) fn check_preconditions(
     resource: &Resource,
     before: &State,
@@ -122,13 +141,7 @@ pub(super) fn check_preconditions(
     let (group, plural, name) = (&resource.group, &resource.plural, &before.name);
     let text = |field: &str| metadata.get(field).and_then(Value::as_str).unwrap_or_default();
     let (version, uid) = (text("resourceVersion"), text("uid"));
-    let unconditional = version.is_empty() || version == "0";
-    if unconditional && resource.custom {
-        let message = "Invalid value: 0: must be specified for an update";
-        let cause = Cause::new("FieldValueInvalid", "metadata.resourceVersion", message);
-        return Err(Status::invalid(group, plural, name, vec![cause]));
-    }
-    if !unconditional {
+    if !matches!(version, "" | "0") {
         let parsed: u64 = version.parse().map_err(|_| {
             Status::internal(format!("strconv.ParseUint: parsing {version:?}: invalid syntax"))
         })?;

@@ -9,9 +9,10 @@ use informer_schema::Type;
 use serde_json::{Value, json};
 
 use super::ask::{Ask, Origin, Written};
-use super::delete::DeleteOptions;
+use super::delete::{self, DeleteOptions};
 use super::kinds::{Place, Resource};
 use super::meta::check_preconditions;
+use super::patching::check_names;
 use super::selector::{LabelSelector, text_of};
 use super::state::State;
 use super::status::{Cause, Status};
@@ -92,18 +93,50 @@ impl Model {
         before: Arc<State>,
         scale: &Value,
     ) -> Result<Written, Status> {
+        let old = self.scale_with_owners(place, &before)?;
+        let mut new = scale.clone();
+        let time = times::written(ask.now);
+        managed::updated(scale_node(), Some(&old), &mut new, &scaler(ask, &time));
+        self.write_scale(ask, place, before, &new)
+    }
+
+    /// Applies a scale, and with it the object it belongs to.
+    pub(crate) fn apply_scale(
+        &mut self,
+        ask: &Ask,
+        place: Place,
+        before: Arc<State>,
+        config: &Value,
+    ) -> Result<Written, Status> {
+        let old = self.scale_with_owners(place, &before)?;
+        let time = times::written(ask.now);
+        let new = managed::applied(scale_node(), Some(&old), config, &scaler(ask, &time), ask.force)
+            .map_err(|error| error.to_status())?;
+        self.write_scale(ask, place, before, &new)
+    }
+
+    /// Writes a scale, with its owners, back into its object.
+    fn write_scale(
+        &mut self,
+        ask: &Ask,
+        place: Place,
+        before: Arc<State>,
+        scale: &Value,
+    ) -> Result<Written, Status> {
         let resource = self.resource(place.id)?;
+        check_names(&resource, (&before.namespace, &before.name), scale)?;
         let metadata = scale.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
         check_preconditions(&resource, &before, &metadata)?;
+        let paths = resource.custom(place.version).and_then(|of| of.scale.as_ref());
+        let path = paths.map_or("spec.replicas", |paths| paths.replicas());
         let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
         if replicas < 0 {
-            let message = format!("Invalid value: {replicas}: must be greater than or equal to 0");
-            let cause = Cause::new("FieldValueInvalid", "spec.replicas", message);
-            return Err(Status::invalid("autoscaling", "Scale", &before.name, vec![cause]));
+            return Err(negative(&resource, path, &before.name, replicas));
         }
         let mut object = before.decode();
-        let owners = self.owners_after_scale(ask, place, &before, scale)?;
-        match resource.custom(place.version).and_then(|of| of.scale.as_ref()) {
+        let api_version = resource.api_version(place.version);
+        let owners = managed::owners_after_scale(&object, scale, &api_version, path);
+        match paths {
             Some(paths) => definition::with_scale(paths, &mut object, scale)?,
             None => edits::set(&mut object, &["spec", "replicas"], json!(replicas)),
         }
@@ -112,36 +145,16 @@ impl Model {
         self.replace(ask, place, Part::Scale, before, object, Origin::Apply)
     }
 
-    /// Who owns what in an object after its scale was written: owners are carried to the scale and back.
-    fn owners_after_scale(
-        &self,
-        ask: &Ask,
-        place: Place,
-        before: &State,
-        scale: &Value,
-    ) -> Result<Option<Value>, Status> {
+    /// The scale of an object, with the owners that the object has for it.
+    fn scale_with_owners(&self, place: Place, state: &State) -> Result<Value, Status> {
         let resource = self.resource(place.id)?;
-        let custom = resource.custom(place.version).and_then(|of| of.scale.as_ref());
-        let replicas = custom.map_or("spec.replicas", |paths| paths.replicas());
-        let object = before.decode();
-        let mut old = self.scale(place, before)?;
-        if let Some(owners) = managed::owners_of_scale(&object, replicas) {
-            edits::set(&mut old, &["metadata", "managedFields"], owners);
+        let paths = resource.custom(place.version).and_then(|of| of.scale.as_ref());
+        let replicas = paths.map_or("spec.replicas", |paths| paths.replicas());
+        let mut scale = self.scale(place, state)?;
+        if let Some(owners) = managed::owners_of_scale(&state.decode(), replicas) {
+            edits::set(&mut scale, &["metadata", "managedFields"], owners);
         }
-        let mut new = scale.clone();
-        let time = times::written(ask.now);
-        let manager = Manager {
-            name: &ask.manager,
-            subresource: "scale",
-            api_version: "autoscaling/v1",
-            kind: "Scale",
-            time: &time,
-            reset: &["status"],
-        };
-        let of = Type::named("io.k8s.api.autoscaling.v1.Scale").map_or(Node::Unknown, Node::of);
-        managed::updated(of, Some(&old), &mut new, &manager);
-        let api_version = resource.api_version(place.version);
-        Ok(managed::owners_after_scale(&object, &new, &api_version, replicas))
+        Ok(scale)
     }
 
     /// Puts a pod on a node.
@@ -152,8 +165,9 @@ impl Model {
         key: (&str, &str),
         binding: &Value,
     ) -> Result<(), Status> {
-        let before = self.get(place, key.0, key.1).ok_or_else(|| Status::not_found("", "pods", key.1))?;
         let node = binding.pointer("/target/name").and_then(Value::as_str).unwrap_or_default();
+        check_target(node, binding.pointer("/target/kind").and_then(Value::as_str).unwrap_or_default())?;
+        let before = self.get(place, key.0, key.1).ok_or_else(|| Status::not_found("", "pods", key.1))?;
         let mut pod = before.decode();
         let refused = |why: &str| Status::conflict("", "pods/binding", key.1, why);
         let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -183,11 +197,7 @@ impl Model {
             "type": "PodScheduled", "status": "True", "lastProbeTime": null,
             "lastTransitionTime": times::written(ask.now),
         });
-        let mut conditions =
-            pod.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
-        conditions.retain(|other| other["type"] != "PodScheduled");
-        conditions.push(condition);
-        edits::set(&mut pod, &["status", "conditions"], json!(conditions));
+        set_condition(&mut pod, condition);
         // Nobody owns what a binding sets.
         self.replace_raw(ask, place, before, &pod).map(|_| ())
     }
@@ -203,11 +213,25 @@ impl Model {
         let pod = self.get(place, namespace, name).ok_or_else(|| Status::not_found("", "pods", name))?;
         let phase =
             pod.decode().pointer("/status/phase").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let resource = self.resource(place.id)?;
+        delete::check(&resource, &pod, options)?;
         let counts = !pod.terminating && !matches!(phase.as_str(), "Succeeded" | "Failed" | "Pending");
         if counts {
             self.spend_budget(ask, namespace, &pod, options.dry_run)?;
         }
-        self.delete(ask.now, place, (namespace, name), options).map(|_| ())
+        let mut options = options.clone();
+        if !options.dry_run {
+            let condition = json!({
+                "type": "DisruptionTarget", "status": "True", "lastProbeTime": null,
+                "lastTransitionTime": times::written(ask.now),
+                "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+            });
+            let mut object = pod.decode();
+            set_condition(&mut object, condition);
+            let marked = self.overwrite(&own(ask), place, Part::Status, pod, object)?;
+            options.version = options.version.map(|_| marked.version.to_string());
+        }
+        self.delete(ask.now, place, (namespace, name), &options).map(|_| ())
     }
 
     fn spend_budget(&mut self, ask: &Ask, namespace: &str, pod: &State, dry_run: bool) -> Result<(), Status> {
@@ -241,10 +265,71 @@ impl Model {
         if dry_run {
             return Ok(());
         }
+        let observed = number("/status/observedGeneration");
         edits::set(&mut object, &["status", "disruptionsAllowed"], json!(allowed - 1));
+        if allowed == 1 {
+            let condition = json!({
+                "type": "DisruptionAllowed", "status": "False", "observedGeneration": observed,
+                "lastTransitionTime": times::written(ask.now), "reason": "InsufficientPods", "message": "",
+            });
+            set_condition(&mut object, condition);
+        }
         edits::set(&mut object, &["status", "disruptedPods", &pod.name], json!(times::written(ask.now)));
-        self.overwrite(ask, place, Part::Status, budget, object).map(|_| ())
+        self.overwrite(&own(ask), place, Part::Status, budget, object).map(|_| ())
     }
+}
+
+/// The same request, from the server itself.
+fn own(ask: &Ask) -> Ask {
+    Ask { manager: "kube-apiserver".to_owned(), ..ask.clone() }
+}
+
+/// Sets a condition in the place of the one of its type.
+fn set_condition(object: &mut Value, condition: Value) {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    let mut conditions = conditions.cloned().unwrap_or_default();
+    conditions.retain(|other| other["type"] != condition["type"]);
+    conditions.push(condition);
+    edits::set(object, &["status", "conditions"], json!(conditions));
+}
+
+/// A pod can be bound to a node and to nothing else.
+fn check_target(name: &str, kind: &str) -> Result<(), Status> {
+    let why = match (name, kind) {
+        (_, kind) if !matches!(kind, "" | "Node") => {
+            format!("target.kind: Unsupported value: \"{kind}\": supported values: \"Node\", \"<empty>\"")
+        }
+        ("", _) => "target.name: Required value".to_owned(),
+        _ => return Ok(()),
+    };
+    // The real server does not say what sort of error it is.
+    Err(Status::new(500, "", why))
+}
+
+fn negative(resource: &Resource, path: &str, name: &str, replicas: i64) -> Status {
+    if !resource.custom {
+        let message = format!("Invalid value: {replicas}: must be greater than or equal to 0");
+        let cause = Cause::new("FieldValueInvalid", path, message);
+        return Status::invalid("autoscaling", "Scale", name, vec![cause]);
+    }
+    let message = format!("Invalid value: {replicas}: should be a non-negative integer");
+    let cause = Cause::new("FieldValueInvalid", &format!(".{path}"), message);
+    Status::invalid(&resource.group, &resource.kind, name, vec![cause])
+}
+
+fn scaler<'a>(ask: &'a Ask, time: &'a str) -> Manager<'a> {
+    Manager {
+        name: &ask.manager,
+        subresource: "scale",
+        api_version: "autoscaling/v1",
+        kind: "Scale",
+        time,
+        reset: &["status"],
+    }
+}
+
+fn scale_node() -> Node<'static> {
+    Type::named("io.k8s.api.autoscaling.v1.Scale").map_or(Node::Unknown, Node::of)
 }
 
 fn over_budget(budget: &str, unobserved: bool, desired: i64, healthy: i64) -> Status {
@@ -252,12 +337,11 @@ fn over_budget(budget: &str, unobserved: bool, desired: i64, healthy: i64) -> St
     let (message, retry) = if unobserved {
         (format!("The disruption budget {budget} is still being processed by the server."), Some(10))
     } else {
-        (
-            format!(
-                "The disruption budget {budget} needs {desired} healthy pods and has {healthy} currently"
-            ),
-            None,
-        )
+        let needs = format!(
+            "The disruption budget {budget} needs {desired} healthy pods and has {healthy} currently"
+        );
+        let denied = format!("The disruption budget {budget} does not allow evicting pods currently");
+        (if healthy <= desired { needs } else { denied }, None)
     };
     let mut status = Status::new(429, "TooManyRequests", why);
     status.details = Some(Box::new(super::status::Details {

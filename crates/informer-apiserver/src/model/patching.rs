@@ -8,13 +8,14 @@ use super::Model;
 use super::ask::{Ask, Origin, Written};
 use super::kinds::{Place, Resource};
 use super::meta;
-use super::state::State;
+use super::state::{self, State};
 use super::status::Status;
-use super::write::Part;
+use super::write::{Part, not_convertible};
 use crate::managed::{self, Manager};
 use crate::patch::{self, PatchKind};
 use crate::text;
 use crate::text::times;
+use crate::{body, builtin};
 
 impl Model {
     /// Patches an object, or applies one.
@@ -37,11 +38,18 @@ impl Model {
             .ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
         let mut live = self.stored(place, &before);
         live["apiVersion"] = Value::from(resource.api_version(place.version));
-        let patched = match (kind, resource.type_of(place.version)) {
+        let mut patched = match (kind, resource.type_of(place.version)) {
             (PatchKind::Json, _) => patch::json(&live, bytes)?,
             (PatchKind::Strategic, Some(of)) => patch::strategic(of, &live, bytes)?,
             _ => patch::merge(&live, bytes)?,
         };
+        if kind == PatchKind::Strategic {
+            // It is made of fields, and what the object is counts for none.
+            for field in ["apiVersion", "kind"] {
+                patched[field] = live[field].clone();
+            }
+        }
+        check_kind(&resource, kind, bytes, &patched)?;
         check_names(&resource, (namespace, name), &patched)?;
         check_version(&resource, &before, &patched)?;
         self.replace(ask, place, part, before, patched, Origin::Patch(kind, bytes))
@@ -57,10 +65,7 @@ impl Model {
         bytes: &[u8],
     ) -> Result<Written, Status> {
         let resource = self.resource(place.id)?;
-        let config = text::read_yaml(bytes).map_err(|why| {
-            Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}"))
-        })?;
-        let config = config.value;
+        let config = config(bytes)?;
         let before = self.get(place, namespace, name);
         let (time, api_version) = (times::written(ask.now), resource.api_version(place.version));
         let manager = Manager {
@@ -97,20 +102,62 @@ impl Model {
     }
 }
 
-/// A scale after a patch.
+/// A scale after a patch that is no apply.
 pub(crate) fn scale(kind: PatchKind, scale: &Value, bytes: &[u8]) -> Result<Value, Status> {
-    match kind {
-        PatchKind::Json => patch::json(scale, bytes),
-        PatchKind::Merge | PatchKind::Strategic => patch::merge(scale, bytes),
-        PatchKind::Apply => {
-            let config = text::read_yaml(bytes).map_err(Status::bad_request)?;
-            patch::merge(scale, config.value.to_string().as_bytes())
+    let mut patched = match kind {
+        PatchKind::Json => patch::json(scale, bytes)?,
+        _ => patch::merge(scale, bytes)?,
+    };
+    if kind == PatchKind::Strategic {
+        for field in ["apiVersion", "kind"] {
+            patched[field] = scale[field].clone();
         }
     }
+    let shown = state::go_text(&patched);
+    let refused = |why: &str| patch::undecodable(kind, bytes, &shown, why);
+    body::check_type_meta(&patched).map_err(|why| refused(&why))?;
+    let said = |field: &str| patched[field].as_str().filter(|text| !text.is_empty());
+    let (api_version, name) =
+        (said("apiVersion").unwrap_or("autoscaling/v1"), said("kind").unwrap_or("Scale"));
+    let (group, version) = super::split_api_version(api_version);
+    let of = builtin::type_of(group, version, name);
+    if (api_version, name) != ("autoscaling/v1", "Scale") {
+        let why = not_convertible(("autoscaling/v1", "Scale"), (api_version, name), of.is_some());
+        return Err(refused(&why));
+    }
+    let Some(of) = of else { return Ok(patched) };
+    Ok(builtin::read(of, patched).map_err(|why| refused(&why))?.object)
+}
+
+/// What an apply sends.
+pub(crate) fn config(bytes: &[u8]) -> Result<Value, Status> {
+    let config = text::read_yaml(bytes).map_err(|why| {
+        Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}"))
+    })?;
+    Ok(config.value)
+}
+
+/// What an object is has to be text after a patch, and a custom one has to say it.
+fn check_kind(resource: &Resource, kind: PatchKind, bytes: &[u8], patched: &Value) -> Result<(), Status> {
+    let refused = |why: &str| patch::undecodable(kind, bytes, &state::go_text(patched), why);
+    body::check_type_meta(patched).map_err(|why| refused(&why))?;
+    let says = |field: &str| patched.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    if resource.custom && !says("kind") {
+        return Err(refused(&format!("Object 'Kind' is missing in '{}'", state::go_text(patched))));
+    }
+    if resource.custom && !says("apiVersion") {
+        let missing = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
+        return Err(Status::internal(missing));
+    }
+    Ok(())
 }
 
 /// The name and the namespace of an object cannot be patched.
-fn check_names(resource: &Resource, (namespace, name): (&str, &str), object: &Value) -> Result<(), Status> {
+pub(super) fn check_names(
+    resource: &Resource,
+    (namespace, name): (&str, &str),
+    object: &Value,
+) -> Result<(), Status> {
     let text = |field: &str| {
         object.pointer(&format!("/metadata/{field}")).and_then(Value::as_str).unwrap_or_default()
     };
@@ -121,8 +168,7 @@ fn check_names(resource: &Resource, (namespace, name): (&str, &str), object: &Va
     }
     let given = text("namespace");
     if resource.namespaced && !given.is_empty() && given != namespace {
-        let message = "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(Status::bad_request(message));
+        return Err(Status::bad_request(meta::NAMESPACES_DIFFER));
     }
     Ok(())
 }

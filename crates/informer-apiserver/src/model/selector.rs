@@ -261,28 +261,32 @@ fn check_value(key: &str, place: usize, value: &str) -> Result<(), String> {
     Err(format!("values[{place}][{key}]: Invalid value: \"{value}\": {}", wrong.join("; ")))
 }
 
-/// A selector as a list takes it: `a=b,c in (d,e)`.
+/// A selector as a list takes it, sorted by key: `a=b,c in (d,e)`.
 pub(crate) fn text_of(selector: &Value) -> String {
     let plain =
         selector.get("matchLabels").or(selector.get("matchExpressions").map_or(Some(selector), |_| None));
-    let mut terms: Vec<String> = plain
+    let mut terms: Vec<(&str, String)> = plain
         .and_then(Value::as_object)
         .into_iter()
         .flatten()
-        .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)))
+        .filter_map(|(key, value)| Some((key.as_str(), format!("{key}={}", value.as_str()?))))
         .collect();
+    terms.sort();
     for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
         let key = expression["key"].as_str().unwrap_or_default();
-        let values: Vec<&str> =
+        let mut values: Vec<&str> =
             expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        terms.push(match expression["operator"].as_str().unwrap_or_default() {
+        values.sort_unstable();
+        let term = match expression["operator"].as_str().unwrap_or_default() {
             "In" => format!("{key} in ({})", values.join(",")),
             "NotIn" => format!("{key} notin ({})", values.join(",")),
             "Exists" => key.to_owned(),
             _ => format!("!{key}"),
-        });
+        };
+        terms.push((key, term));
     }
-    terms.sort();
+    terms.sort_by_key(|(key, _)| *key);
+    let terms: Vec<String> = terms.into_iter().map(|(_, term)| term).collect();
     terms.join(",")
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::ask::{Ask, Origin};
 use super::kinds::{Place, Resource};
 use super::status::{Cause, Status};
-use super::write::Part;
+use super::write::{Part, not_convertible};
 use super::{Model, state};
 use crate::definition::{self, Subject};
 use crate::managed::{self, Manager};
@@ -78,16 +78,33 @@ impl Resource {
         if self.custom {
             return read_custom(self, version, object);
         }
-        let said = |field: &str| object.get(field).and_then(Value::as_str);
-        // A patch may have made it something else, which is what it is read as then.
-        let other = said("kind").filter(|kind| *kind != self.kind).and_then(|kind| {
-            let (group, version) = super::split_api_version(said("apiVersion")?);
-            builtin::type_of(group, version, kind)
-        });
-        match other.or_else(|| self.type_of(version)) {
+        // A patch may have made it something else, which is what it is read as then, and refused.
+        if let Some(other) = self.another(version, &object) {
+            let (group, version) = super::split_api_version(&other.0);
+            let of = builtin::type_of(group, version, &other.1);
+            if let Some(of) = of {
+                builtin::read(of, object)?;
+            }
+            let own = self.api_version(0);
+            let expected = (own.as_str(), self.kind.as_str());
+            return Err(not_convertible(expected, (&other.0, &other.1), of.is_some()));
+        }
+        match self.type_of(version) {
             Some(of) => builtin::read(of, object).map(|decoded| (decoded.object, decoded.unknown)),
             None => Ok((object, Vec::new())),
         }
+    }
+
+    /// The version and the kind that an object says it has, if they are not those of this resource. Versions of the same group
+    /// are forms of the same object.
+    fn another(&self, version: usize, object: &Value) -> Option<(String, String)> {
+        let said = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let own = self.api_version(version);
+        let (api_version, kind) = (said("apiVersion").unwrap_or(&own), said("kind").unwrap_or(&self.kind));
+        let (group, name) = super::split_api_version(api_version);
+        let known = api_version == own || group == "apps" || builtin::type_of(group, name, kind).is_some();
+        let same = kind == self.kind && group == self.group && known;
+        (!same).then(|| (api_version.to_owned(), kind.to_owned()))
     }
 
     /// Writes down who owns what.

@@ -13,9 +13,10 @@ use super::ask::{Ask, Origin, Written};
 use super::forms::Form;
 use super::kinds::{Place, Resource, ResourceId, split_api_version};
 use super::merge::{drop_field, is_finished, is_same, merge};
-use super::meta::{self, check_namespace, check_preconditions, metadata, metadata_new};
+use super::meta::{self, check_conditional, check_namespace, check_preconditions, metadata, metadata_new};
 use super::state::State;
 use super::status::{Cause, Status};
+use crate::builtin;
 use crate::managed;
 use crate::text::formats;
 
@@ -150,6 +151,7 @@ impl Model {
             }
             return Err(Status::not_found(&resource.group, &resource.plural, name));
         };
+        check_conditional(&resource, name, new)?;
         check_preconditions(&resource, &before, new)?;
         self.replace(ask, place, part, before, object, origin)
     }
@@ -286,28 +288,27 @@ impl Model {
     }
 
     /// Refuses a body that says it is something else. Built-in kinds need not say what they are.
-    pub(super) fn check_type(&self, resource: &Resource, place: Place, object: &Value) -> Result<(), Status> {
-        let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-        let (kind, api_version) = (text("kind"), text("apiVersion"));
+    fn check_type(&self, resource: &Resource, place: Place, object: &Value) -> Result<(), Status> {
         let expected = resource.api_version(place.version);
         if resource.custom {
             return check_custom_type(resource, &expected, object);
         }
-        let kind = if kind.is_empty() { resource.kind.as_str() } else { kind };
-        let api_version = if api_version.is_empty() { expected.as_str() } else { api_version };
-        if kind == resource.kind && api_version == expected {
+        self.check_kind((&expected, &resource.kind), object)
+    }
+
+    /// Refuses a body of another built-in kind than the expected one.
+    pub(crate) fn check_kind(&self, expected: (&str, &str), object: &Value) -> Result<(), Status> {
+        let text = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let api_version = text("apiVersion").unwrap_or(expected.0);
+        let kind = text("kind").unwrap_or(expected.1);
+        if (api_version, kind) == expected {
             return Ok(());
         }
         let (_, version) = split_api_version(api_version);
-        let handled = format!("{kind} in version \"{version}\" cannot be handled as a {}", resource.kind);
-        let group = if resource.group.is_empty() { "core" } else { &resource.group };
         let item = kind.strip_suffix("List").unwrap_or(kind);
-        let why = if self.registry.place_of(api_version, item).is_some() {
-            format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", resource.kind)
-        } else {
-            let scheme = "pkg/api/legacyscheme/scheme.go:30";
-            format!("no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"{scheme}\"")
-        };
+        let known = self.registry.place_of(api_version, item).is_some();
+        let why = not_convertible(expected, (api_version, kind), known);
+        let handled = format!("{kind} in version \"{version}\" cannot be handled as a {}", expected.1);
         Err(Status::bad_request(format!("{handled}: {why}")))
     }
 
@@ -386,6 +387,28 @@ impl Resource {
             (false, false) => Err(Status::no_such_resource()),
         }
     }
+}
+
+/// Reads a body by the type of a kind that is not stored. The error is the 400 that a real server answers.
+pub(crate) fn read_as((api_version, kind): (&str, &str), object: Value) -> Result<Value, Status> {
+    let (group, version) = split_api_version(api_version);
+    let Some(of) = builtin::type_of(group, version, kind) else { return Ok(object) };
+    let read = builtin::read(of, object).map_err(|why| {
+        Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
+    })?;
+    Ok(read.object)
+}
+
+/// Why one kind cannot be taken for another.
+pub(super) fn not_convertible(expected: (&str, &str), given: (&str, &str), known: bool) -> String {
+    let (group, _) = split_api_version(expected.0);
+    let (_, version) = split_api_version(given.0);
+    let group = if group.is_empty() { "core" } else { group };
+    if known {
+        return format!("converting ({version}.{}) to ({group}.{}): unknown conversion", given.1, expected.1);
+    }
+    let scheme = "pkg/api/legacyscheme/scheme.go:30";
+    format!("no kind \"{}\" is registered for version \"{}\" in scheme \"{scheme}\"", given.1, given.0)
 }
 
 /// Custom objects must say what they are.
