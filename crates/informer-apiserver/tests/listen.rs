@@ -282,6 +282,15 @@ async fn a_kubeconfig_file_is_for_its_owner_and_replaced_only_on_request() {
             use std::os::unix::fs::PermissionsExt;
             assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         }
+        // `--kubeconfig /dev/null --force` once put a file in the place of the device.
+        #[cfg(unix)]
+        {
+            let socket = folder.0.join("socket");
+            let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+            let error = one.write_kubeconfig(&socket, Overwrite::Yes).unwrap_err();
+            assert!(matches!(error, ListenError::Kubeconfig { .. }), "{error:?}");
+            assert!(!std::fs::symlink_metadata(&socket).unwrap().is_file(), "it is still what it was");
+        }
         let nowhere = folder.0.join("none").join("config");
         let error = one.write_kubeconfig(nowhere, Overwrite::Yes).unwrap_err();
         assert!(matches!(error, ListenError::Kubeconfig { .. }), "{error:?}");

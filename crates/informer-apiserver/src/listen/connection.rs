@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::http::{AnswerBody, ApiService, BodyError};
 
-/// How long a client may take for TLS, and then for the headers of a request.
+/// How long a client may take for TLS, and then for the headers of a request once it has begun one.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long answers may go on after the server was told to stop.
 const DRAIN: Duration = Duration::from_secs(5);

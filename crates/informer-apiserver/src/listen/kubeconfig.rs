@@ -34,8 +34,9 @@ pub(super) fn write(path: &Path, text: &str, overwrite: Overwrite) -> Result<(),
     match overwrite {
         Overwrite::No => create(path, text).map_err(failed),
         Overwrite::Yes => {
-            let beside = beside(path)?;
             let failed = |source| ListenError::Kubeconfig { path: path.to_owned(), source };
+            check_replaceable(path).map_err(failed)?;
+            let beside = beside(path)?;
             create(&beside, text).map_err(failed)?;
             std::fs::rename(&beside, path).map_err(|source| {
                 // It has the token in it and is of no use; if it cannot be removed either, the first error says why.
@@ -43,6 +44,17 @@ pub(super) fn write(path: &Path, text: &str, overwrite: Overwrite) -> Result<(),
                 failed(source)
             })
         }
+    }
+}
+
+/// Only a file is replaced by a file: a device, such as the one that swallows everything, would be gone.
+fn check_replaceable(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(there) if !there.is_file() && !there.is_symlink() => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is there, and is no regular file"))
+        }
+        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
+        _ => Ok(()),
     }
 }
 
