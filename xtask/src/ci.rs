@@ -2,11 +2,12 @@
 //!
 //! The same list runs on a developer's machine and on the build machine; nothing is checked in one place only.
 
+use std::env;
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::repo::Repo;
-use crate::{Failure, codegen, tidy};
+use crate::{Failure, codegen, real, tidy};
 
 struct Stage {
     name: &'static str,
@@ -18,6 +19,8 @@ enum Work {
     Tidy,
     /// Whether generated files are what would be generated, in this process.
     Codegen,
+    /// A `kubectl` for the tests that need a real one, where there is a Go to build it with.
+    Kubectl,
     /// The library with its accessors, for the earliest and the latest types of Kubernetes.
     Accessors,
     /// A cargo call, its arguments separated by blanks.
@@ -39,6 +42,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "features", work: Work::cargo("clippy -p informer --all-targets --locked -- -D warnings") },
     // In the workspace the examples choose the latest types of Kubernetes, and these differ by version.
     Stage { name: "accessors", work: Work::Accessors },
+    Stage { name: "kubectl", work: Work::Kubectl },
     Stage { name: "test", work: Work::cargo("test --workspace --locked") },
     Stage {
         name: "shuttle",
@@ -93,10 +97,20 @@ impl Stage {
         match self.work {
             Work::Tidy => tidy::run(repo, &[]),
             Work::Codegen => codegen::check(repo),
+            Work::Kubectl => kubectl(repo),
             Work::Accessors => codegen::VERSIONS.iter().try_for_each(|minor| check_accessors(repo, *minor)),
             Work::Cargo { args, env } => run_cargo(repo, args, env),
         }
     }
+}
+
+fn kubectl(repo: &Repo) -> Result<(), Failure> {
+    let on_path = env::var_os("PATH").unwrap_or_default();
+    if !env::split_paths(&on_path).any(|folder| folder.join("go").is_file()) {
+        println!("there is no `go` on the PATH: tests with kubectl run only if a kubectl is found");
+        return Ok(());
+    }
+    real::run(repo, &["kubectl".to_owned()])
 }
 
 /// The version is a feature here and not `K8S_OPENAPI_ENABLED_VERSION`: cargo keeps what it built with other features, so
@@ -144,7 +158,10 @@ mod tests {
 
     #[test]
     fn all_stages_run_unless_some_are_named() {
-        assert_eq!(names(&[]).unwrap(), "fmt tidy codegen clippy features accessors test shuttle doc");
+        assert_eq!(
+            names(&[]).unwrap(),
+            "fmt tidy codegen clippy features accessors kubectl test shuttle doc"
+        );
         assert_eq!(names(&["--only", "doc,fmt"]).unwrap(), "fmt doc");
     }
 

@@ -50,9 +50,7 @@ pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
             let _lock = Lock::acquire(&cache, folder.name(), &interrupt)?;
             down(&folder)
         }
-        Action::Kubectl => {
-            print(&Programs::ready(repo, &Module::read(repo)?, &cache, &interrupt)?.path("kubectl"))
-        }
+        Action::Kubectl => print(&Programs::kubectl(repo, &Module::read(repo)?, &cache, &interrupt)?),
     }
 }
 

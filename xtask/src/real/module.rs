@@ -59,10 +59,11 @@ impl Module {
         found.strip_prefix("go").is_some_and(|found| numbers(found) >= numbers(&self.go))
     }
 
-    /// The arguments of `go` that build every program into a folder.
-    pub(super) fn build_args(&self, into: &str) -> Vec<String> {
-        let flags = ["build", "-v", "-trimpath", "-ldflags", &self.link_flags(), "-o", into, "./..."];
-        flags.map(ToOwned::to_owned).to_vec()
+    /// The arguments of `go` that build programs into a folder.
+    pub(super) fn build_args(&self, programs: &[&str], into: &str) -> Vec<String> {
+        let flags = ["build", "-v", "-trimpath", "-ldflags", &self.link_flags(), "-o", into];
+        let packages = programs.iter().map(|program| format!("./{program}"));
+        flags.map(ToOwned::to_owned).into_iter().chain(packages).collect()
     }
 
     /// A released version is stamped when linking; unstamped, the server would call itself `v0.0.0-master`.
@@ -179,8 +180,8 @@ mod tests {
 
     #[test]
     fn both_version_packages_are_stamped() {
-        let args = module(SMALL).unwrap().build_args("out/");
-        assert_eq!(args[5..], ["-o", "out/", "./..."]);
+        let args = module(SMALL).unwrap().build_args(&["kubectl"], "out/");
+        assert_eq!(args[5..], ["-o", "out/", "./kubectl"]);
         for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
             assert!(args[4].contains(&format!(" -X {package}.gitVersion=v1.36.4 -X {package}.gitMajor=1 ")));
         }
