@@ -163,7 +163,8 @@ impl ApiServer {
     }
 
     /// Stores an object as it is, whatever it is: nothing is completed, nothing is refused but what has no name or no kind. For tests
-    /// of what becomes of objects that no server takes any more.
+    /// of what becomes of objects that no server takes any more. A custom object is shown as any: what its definition does not know is left
+    /// out, and defaults are put in.
     ///
     /// ```
     /// # use serde_json::json;

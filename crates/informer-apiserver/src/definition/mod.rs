@@ -28,4 +28,4 @@ pub(crate) use names::{
 pub(crate) use object::numbers::normalize;
 pub(crate) use object::{Subject, decode, decode_embedded, default, prune, validate};
 pub(crate) use scale::{scale, scale_to_change, with_scale};
-pub(crate) use version::Version;
+pub(crate) use version::{Storage, Version};

@@ -1,16 +1,28 @@
 //! One version of a definition, read once so that its objects can be handled.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::columns::{Column, columns};
+use super::object::numbers::normalize;
+use super::object::{convert, default};
 use super::rules::Programs;
 use super::scale::ScalePaths;
 use crate::schema::Structural;
 
+/// How the objects of a definition are stored: the schemas of all its versions, served or not, and the version that is written.
+#[derive(Debug)]
+pub(crate) struct Storage {
+    pub(crate) version: String,
+    pub(crate) schemas: BTreeMap<String, Arc<Structural>>,
+}
+
 /// What a version of a definition says about its objects.
 #[derive(Debug)]
 pub(crate) struct Version {
-    pub(crate) schema: Structural,
+    pub(crate) schema: Arc<Structural>,
     pub(crate) programs: Programs,
     pub(crate) columns: Vec<Column>,
     /// None if its objects cannot be scaled.
@@ -19,6 +31,37 @@ pub(crate) struct Version {
     pub(crate) status: bool,
     /// What everyone who uses the version is told; none unless it is deprecated.
     pub(crate) warning: Option<String>,
+}
+
+impl Storage {
+    /// An object as it is written down: what the stored version does not know is gone.
+    pub(crate) fn written(&self, object: &Value) -> Value {
+        let mut object = object.clone();
+        if let Some(schema) = self.schemas.get(&self.version) {
+            convert(schema, &mut object);
+        }
+        object
+    }
+
+    /// An object that was written down under a version, as it is read: by the schema which that version has now.
+    pub(crate) fn read(&self, version: &str, object: &mut Value) {
+        if let Some(schema) = self.schemas.get(version) {
+            convert(schema, object);
+            default(schema, object);
+            normalize(object);
+        }
+    }
+
+    /// An object that was read, stored under `from`, as another version shows it; none if it looks the same.
+    pub(crate) fn converted(&self, from: &str, to: &str, object: &Value) -> Option<Value> {
+        let schema = self.schemas.get(to)?;
+        if self.schemas.get(from).is_some_and(|from| Arc::ptr_eq(from, schema)) {
+            return None;
+        }
+        let mut converted = object.clone();
+        convert(schema, &mut converted);
+        (converted != *object).then_some(converted)
+    }
 }
 
 impl Version {
@@ -35,7 +78,7 @@ impl Version {
             scale: ScalePaths::read(version),
             status: version.pointer("/subresources/status").is_some_and(Value::is_object),
             warning: warning(definition, version),
-            schema,
+            schema: Arc::new(schema),
         }
     }
 }

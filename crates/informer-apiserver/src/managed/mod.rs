@@ -88,7 +88,7 @@ pub(crate) struct Conflict {
 ///
 /// `new` has as `managedFields` what the request gave. Entries there replace the owners that `old` had, an empty list or `[{}]`
 /// forgets them all, anything else is ignored. An object that has no owners stays without them until something is applied to
-/// it. An object that does not fit its schema loses its owners; nothing fails.
+/// it. An object that does not fit its schema loses its owners, as on a real server; nothing fails.
 pub(crate) fn updated(node: Node<'_>, old: Option<&Value>, new: &mut Value, manager: &Manager<'_>) {
     let place = Place::root(node);
     let given = take_managed_fields(new);

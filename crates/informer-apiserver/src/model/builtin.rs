@@ -173,6 +173,7 @@ pub(super) fn resources(all: bool) -> Vec<Resource> {
             categories: owned(row.categories),
             namespaced: row.namespaced,
             custom: false,
+            storage: None,
             generation: is_in(WITH_GENERATION, row.group, row.plural),
             fields: fields(row.group, row.plural),
             versions: vec![version],

@@ -128,10 +128,20 @@ impl Collection {
         self.pins.push_back((version, objects.clone()));
     }
 
-    /// Reads what can be selected on anew, for a resource that was defined anew. Versions stay.
-    pub(crate) fn encode_again(&mut self, resource: &Resource) {
-        let again = |state: &Arc<State>| Arc::new(State::encode(resource, state.version, &state.decode()));
+    /// Shows every object, past ones too, as a resource has them that was defined anew. Versions stay, and nobody is told.
+    pub(crate) fn encode_again(&mut self, before: &Resource, resource: &Resource) {
+        // A state stands in several places and is made again once.
+        let mut made: HashMap<*const State, Arc<State>> = HashMap::new();
+        let mut again = |state: &Arc<State>| {
+            let new = made.entry(Arc::as_ptr(state));
+            new.or_insert_with(|| Arc::new(state.again(before, resource))).clone()
+        };
+        for change in &mut self.history {
+            change.before = change.before.as_ref().map(&mut again);
+            change.after = change.after.as_ref().map(&mut again);
+        }
         self.live = self.live.iter().map(|(key, state)| (key.clone(), again(state))).collect();
+        self.pins.clear();
     }
 
     /// Forgets everything before a version.

@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::kinds::{Field, Resource, Subresource, Version, priority};
+use super::merge::is_same;
+use super::state::State;
 use crate::definition;
 
 /// What can be done with custom objects, in the order in which discovery has it.
@@ -25,20 +27,29 @@ pub(super) fn resource(definition: &Value) -> Option<Resource> {
     let stored = versions(definition).find(|version| version["storage"] == json!(true));
     let stored = stored.and_then(|version| version["name"].as_str()).unwrap_or_default();
     let storage_hash = storage_hash(&group, stored, &kind);
-    let mut served: Vec<Version> = versions(definition)
-        .filter(|version| version["served"] == json!(true))
+    let known: Vec<(&str, &Value, definition::Version)> = versions(definition)
         .filter_map(|version| {
+            Some((version["name"].as_str()?, version, definition::Version::read(definition, version)))
+        })
+        .collect();
+    let storage = definition::Storage {
+        version: stored.to_owned(),
+        schemas: known.iter().map(|(name, _, read)| ((*name).to_owned(), read.schema.clone())).collect(),
+    };
+    let mut served: Vec<Version> = known
+        .into_iter()
+        .filter(|(_, version, _)| version["served"] == json!(true))
+        .map(|(name, version, read)| {
             let subresources = subresources(version, &kind);
-            let read = definition::Version::read(definition, version);
-            Some(Version {
-                name: version["name"].as_str()?.to_owned(),
+            Version {
+                name: name.to_owned(),
                 status: read.status,
                 type_id: None,
                 verbs: VERBS,
                 subresources,
                 storage_hash: storage_hash.clone(),
                 custom: Some(Arc::new(read)),
-            })
+            }
         })
         .collect();
     served.sort_by_key(|version| std::cmp::Reverse(priority(&version.name)));
@@ -68,9 +79,22 @@ pub(super) fn resource(definition: &Value) -> Option<Resource> {
         namespaced: text("/spec/scope")? == "Namespaced",
         custom: true,
         generation: true,
+        storage: Some(Arc::new(storage)),
         fields,
         versions: served,
     })
+}
+
+/// Whether storage has an object already, so that writing it would change nothing. `old` is what is shown of `before`.
+pub(super) fn is_stored(resource: &Resource, before: &State, old: &Value, object: &Value) -> bool {
+    let Some(storage) = resource.storage.as_deref() else { return is_same(old, object) };
+    let written = storage.written(object);
+    match before.stored() {
+        Some((version, stored)) => {
+            version.is_none_or(|version| version == storage.version) && is_same(&stored, &written)
+        }
+        None => is_same(old, &written),
+    }
 }
 
 /// The parts of objects that a version has paths for.

@@ -61,11 +61,9 @@ impl Model {
     pub(super) fn redefine(&mut self, definition: &Value) {
         let Some(resource) = custom::resource(definition) else { return };
         let Some(id) = self.registry.find(&resource.group, &resource.plural) else { return };
-        if self.registry.get(id).is_none_or(|known| !known.custom) {
-            return;
-        }
+        let Some(known) = self.registry.get(id).filter(|known| known.custom) else { return };
         if let Some(collection) = self.collections.get_mut(&id) {
-            collection.encode_again(&resource);
+            collection.encode_again(known, &resource);
             collection.cut();
         }
         self.registry.replace(id, resource);

@@ -30,6 +30,8 @@ pub(crate) struct Resource {
     /// what they are.
     pub(crate) custom: bool,
     pub(crate) generation: bool,
+    /// How a definition has its objects stored; none for built-in kinds.
+    pub(crate) storage: Option<Arc<definition::Storage>>,
     /// What a list can select on, besides name and namespace.
     pub(crate) fields: Vec<Field>,
     /// Never empty; the first is the preferred one.

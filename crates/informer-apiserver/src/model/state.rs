@@ -3,17 +3,23 @@
 //! The bytes are the whole object as a watch frame shows it. Where the version, the apiVersion and the metadata are
 //! is remembered, so a list item, a metadata-only answer, another API version or the frame of a deletion are copies
 //! of these bytes with a piece cut out or put in. A state never changes. It does not know its neighbours or its past.
+//!
+//! A custom object is shown as its definition has it now: storage keeps what was written, and what the stored version does not know
+//! is left out, and its defaults are put in, once, when the state is made. When the definition changes a new state is made.
 
-use std::io;
+mod writer;
+
 use std::ops::Range;
 
 use bytes::Bytes;
-use serde::Serialize;
-use serde_json::ser::Formatter;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use self::writer::Writer;
 use super::forms::Form;
 use super::kinds::Resource;
+use crate::definition::Storage;
+
+pub(crate) use self::writer::go_text;
 
 /// A state of an object.
 #[derive(Debug)]
@@ -26,15 +32,29 @@ pub(crate) struct State {
     /// Values of the resource's selectable fields, in their order.
     pub(crate) fields: Vec<String>,
     pub(crate) terminating: bool,
+    text: Text,
+    /// The texts of custom versions that show less, by their apiVersion.
+    others: Vec<(String, Text)>,
+    /// What storage has of a custom object, where that is not what is shown.
+    stored: Option<Box<Stored>>,
+}
+
+/// An object as text, and where its pieces are.
+#[derive(Debug)]
+struct Text {
     json: Bytes,
-    /// The digits of `metadata.resourceVersion`, without the quotes.
     version_at: Range<usize>,
-    /// The value of `metadata`, with its braces.
     metadata_at: Range<usize>,
-    /// The value of `apiVersion`, without the quotes.
     api_version_at: Range<usize>,
-    /// What a list item of a built-in kind leaves out: kind and apiVersion, with their commas.
     type_at: Range<usize>,
+}
+
+/// A custom object as it was written down, before its definition changed or under a version that has other defaults.
+#[derive(Debug)]
+struct Stored {
+    /// The version under which it was written.
+    version: String,
+    json: Bytes,
 }
 
 /// How an object is shown.
@@ -58,37 +78,64 @@ pub(crate) enum Shape {
     Metadata,
 }
 
-/// Metadata fields in the order in which built-in objects have them.
-const METADATA_ORDER: &[&str] = &[
-    "name",
-    "generateName",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-];
-
-/// Fields of an entry of `managedFields`, in their order.
-const MANAGED_ORDER: &[&str] =
-    &["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"];
-
-fn order_metadata(names: &mut [&str]) {
-    let rank = |name: &&str| METADATA_ORDER.iter().position(|known| known == name);
-    names.sort_by_key(|name| rank(name).unwrap_or(METADATA_ORDER.len()));
-}
-
 impl State {
     /// Encodes an object. It must have its metadata; kind and apiVersion are set here, for the resource's first
     /// version.
     pub(crate) fn encode(resource: &Resource, version: u64, object: &Value) -> State {
+        match resource.storage.as_deref() {
+            Some(storage) => {
+                State::read(resource, storage, version, &storage.version, &storage.written(object))
+            }
+            None => State::show(resource, version, object),
+        }
+    }
+
+    /// The same object under a definition that has changed: only what is shown of it may differ.
+    pub(crate) fn again(&self, before: &Resource, resource: &Resource) -> State {
+        match (self.stored.as_deref(), before.storage.as_deref(), resource.storage.as_deref()) {
+            (Some(stored), _, Some(storage)) => {
+                let object = serde_json::from_slice(&stored.json).unwrap_or_default();
+                State::read(resource, storage, self.version, &stored.version, &object)
+            }
+            (None, Some(before), Some(storage)) => {
+                State::read(resource, storage, self.version, &before.version, &self.decode())
+            }
+            _ => State::show(resource, self.version, &self.decode()),
+        }
+    }
+
+    /// What storage has of a custom object and the version under which that was written, the usual one if it says none. Nothing where
+    /// every version shows just what is stored.
+    pub(crate) fn stored(&self) -> Option<(Option<&str>, Value)> {
+        match self.stored.as_deref() {
+            Some(stored) => {
+                Some((Some(&stored.version), serde_json::from_slice(&stored.json).unwrap_or_default()))
+            }
+            None if self.others.is_empty() => None,
+            None => Some((None, self.decode())),
+        }
+    }
+
+    /// A custom object that was written down under a version.
+    fn read(resource: &Resource, storage: &Storage, version: u64, under: &str, stored: &Value) -> State {
+        let mut object = stored.clone();
+        storage.read(under, &mut object);
+        let mut state = State::show(resource, version, &object);
+        let others = resource.versions.iter().enumerate();
+        state.others = others
+            .filter_map(|(at, other)| {
+                let shown = storage.converted(under, &other.name, &object)?;
+                Some((resource.api_version(at), Text::of(resource, version, &shown)))
+            })
+            .collect();
+        if under != storage.version || object != *stored {
+            let json = Bytes::from(stored.to_string());
+            state.stored = Some(Box::new(Stored { version: under.to_owned(), json }));
+        }
+        state
+    }
+
+    fn show(resource: &Resource, version: u64, object: &Value) -> State {
         let metadata = object.get("metadata").and_then(Value::as_object);
         let text = |field: &str| {
             let value = metadata.and_then(|metadata| metadata.get(field)).and_then(Value::as_str);
@@ -96,8 +143,6 @@ impl State {
         };
         let labels = metadata.and_then(|metadata| metadata.get("labels")).and_then(Value::as_object);
         let labels = labels.into_iter().flatten();
-        let mut writer = Writer::default();
-        writer.object(resource, version, object);
         State {
             version,
             uid: text("uid"),
@@ -108,17 +153,24 @@ impl State {
                 .collect(),
             fields: resource.fields.iter().map(|field| field.read(object)).collect(),
             terminating: metadata.is_some_and(|metadata| metadata.contains_key("deletionTimestamp")),
-            json: Bytes::from(writer.out),
-            version_at: writer.version_at,
-            metadata_at: writer.metadata_at,
-            api_version_at: writer.api_version_at,
-            type_at: writer.type_at,
+            text: Text::of(resource, version, object),
+            others: Vec::new(),
+            stored: None,
         }
     }
 
     /// The object again. The bytes are our own, so `Null` never comes back.
     pub(crate) fn decode(&self) -> Value {
-        serde_json::from_slice(&self.json).unwrap_or_default()
+        serde_json::from_slice(&self.text.json).unwrap_or_default()
+    }
+
+    /// The object as a version shows it.
+    pub(crate) fn decode_as(&self, api_version: Option<&str>) -> Value {
+        let mut object: Value = serde_json::from_slice(&self.text_of(api_version).json).unwrap_or_default();
+        if let Some(api_version) = api_version {
+            object["apiVersion"] = Value::from(api_version);
+        }
+        object
     }
 
     /// The key under which the object is stored.
@@ -128,15 +180,15 @@ impl State {
 
     /// Roughly how long the object is when written.
     pub(crate) fn len(&self) -> usize {
-        self.json.len()
+        self.text.json.len()
     }
 
     /// The whole object without a copy, where a view asks for just that.
     pub(crate) fn bytes(&self, view: &View) -> Bytes {
         if view.shape == Shape::Whole && view.api_version.is_none() && view.form == Form::Same {
-            return self.json.clone();
+            return self.text.json.clone();
         }
-        let mut out = Vec::with_capacity(self.json.len() + 64);
+        let mut out = Vec::with_capacity(self.text.json.len() + 64);
         self.write(view, self.version, &mut out);
         Bytes::from(out)
     }
@@ -150,29 +202,17 @@ impl State {
         if view.form != Form::Same && view.shape != Shape::Metadata {
             return self.write_converted(view, version, out);
         }
-        let new_version = (version != self.version).then_some((&self.version_at, digits.as_str()));
-        match view.shape {
-            Shape::Metadata => {
-                out.extend_from_slice(
-                    br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#,
-                );
-                self.splice(self.metadata_at.clone(), new_version, out);
-                out.push(b'}');
-            }
-            Shape::Item => {
-                out.extend_from_slice(&self.json[..self.type_at.start]);
-                self.splice(self.type_at.end..self.json.len(), new_version, out);
-            }
-            Shape::Whole => {
-                let mut from = 0;
-                if let Some(api_version) = &view.api_version {
-                    out.extend_from_slice(&self.json[..self.api_version_at.start]);
-                    out.extend_from_slice(api_version.as_bytes());
-                    from = self.api_version_at.end;
-                }
-                self.splice(from..self.json.len(), new_version, out);
-            }
-        }
+        self.text_of(view.api_version.as_deref()).write(
+            view,
+            (version != self.version).then_some(&digits),
+            out,
+        );
+    }
+
+    /// The text that a version shows.
+    fn text_of(&self, api_version: Option<&str>) -> &Text {
+        let other = self.others.iter().find(|(name, _)| Some(name.as_str()) == api_version);
+        other.map_or(&self.text, |(_, text)| text)
     }
 
     /// Writes the object in another form than the stored one.
@@ -199,6 +239,47 @@ impl State {
         writer.out.push(b'}');
         *out = writer.out;
     }
+}
+
+impl Text {
+    fn of(resource: &Resource, version: u64, object: &Value) -> Text {
+        let mut writer = Writer::default();
+        writer.object(resource, version, object);
+        Text {
+            json: Bytes::from(writer.out),
+            version_at: writer.version_at,
+            metadata_at: writer.metadata_at,
+            api_version_at: writer.api_version_at,
+            type_at: writer.type_at,
+        }
+    }
+
+    /// Writes a view of the object, with other digits for its version if there are any.
+    fn write(&self, view: &View, digits: Option<&str>, out: &mut Vec<u8>) {
+        let new_version = digits.map(|digits| (&self.version_at, digits));
+        match view.shape {
+            Shape::Metadata => {
+                out.extend_from_slice(
+                    br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#,
+                );
+                self.splice(self.metadata_at.clone(), new_version, out);
+                out.push(b'}');
+            }
+            Shape::Item => {
+                out.extend_from_slice(&self.json[..self.type_at.start]);
+                self.splice(self.type_at.end..self.json.len(), new_version, out);
+            }
+            Shape::Whole => {
+                let mut from = 0;
+                if let Some(api_version) = &view.api_version {
+                    out.extend_from_slice(&self.json[..self.api_version_at.start]);
+                    out.extend_from_slice(api_version.as_bytes());
+                    from = self.api_version_at.end;
+                }
+                self.splice(from..self.json.len(), new_version, out);
+            }
+        }
+    }
 
     /// Copies a part of the bytes, with a piece of it replaced.
     fn splice(&self, part: Range<usize>, new: Option<(&Range<usize>, &str)>, out: &mut Vec<u8>) {
@@ -213,189 +294,9 @@ impl State {
     }
 }
 
-/// An object as Go writes one whose metadata it knows and whose other fields it does not: keys sorted, metadata in struct order.
-pub(crate) fn go_text(object: &Value) -> String {
-    let empty = Map::new();
-    let mut writer = Writer::default();
-    writer.out.push(b'{');
-    for (place, (name, value)) in object.as_object().unwrap_or(&empty).iter().enumerate() {
-        if place > 0 {
-            writer.out.push(b',');
-        }
-        match (name.as_str(), value.as_object()) {
-            ("metadata", Some(metadata)) => {
-                writer.out.extend_from_slice(b"\"metadata\":{");
-                let mut names: Vec<&str> = metadata.keys().map(String::as_str).collect();
-                order_metadata(&mut names);
-                for (place, name) in names.into_iter().enumerate() {
-                    if place > 0 {
-                        writer.out.push(b',');
-                    }
-                    writer.metadata_field(name, &metadata[name]);
-                }
-                writer.out.push(b'}');
-            }
-            _ => writer.field(name, value),
-        }
-    }
-    writer.out.push(b'}');
-    String::from_utf8_lossy(&writer.out).into_owned()
-}
-
 /// The order of objects in lists: by `namespace/name` as text, as in etcd.
 pub(crate) fn key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
-}
-
-#[derive(Default)]
-struct Writer {
-    out: Vec<u8>,
-    version_at: Range<usize>,
-    metadata_at: Range<usize>,
-    api_version_at: Range<usize>,
-    type_at: Range<usize>,
-}
-
-impl Writer {
-    fn object(&mut self, resource: &Resource, version: u64, object: &Value) {
-        let empty = Map::new();
-        let fields = object.as_object().unwrap_or(&empty);
-        self.out.push(b'{');
-        if resource.custom {
-            self.sorted(resource, version, fields);
-        } else {
-            self.type_at.start = self.out.len();
-            self.text("kind", &resource.kind);
-            self.out.push(b',');
-            self.api_version_at = self.text("apiVersion", &resource.api_version(0));
-            self.out.push(b',');
-            self.type_at.end = self.out.len();
-            self.metadata(false, version, fields);
-            for (name, value) in fields {
-                if !matches!(name.as_str(), "kind" | "apiVersion" | "metadata") {
-                    self.out.push(b',');
-                    self.field(name, value);
-                }
-            }
-        }
-        self.out.push(b'}');
-    }
-
-    fn sorted(&mut self, resource: &Resource, version: u64, fields: &Map<String, Value>) {
-        let own = ["apiVersion", "kind", "metadata"].into_iter();
-        let names: std::collections::BTreeSet<&str> = fields.keys().map(String::as_str).chain(own).collect();
-        for (place, name) in names.into_iter().enumerate() {
-            if place > 0 {
-                self.out.push(b',');
-            }
-            match name {
-                "apiVersion" => self.api_version_at = self.text(name, &resource.api_version(0)),
-                "kind" => {
-                    self.text(name, &resource.kind);
-                }
-                "metadata" => self.metadata(true, version, fields),
-                _ => self.field(name, &fields[name]),
-            }
-        }
-    }
-
-    fn metadata(&mut self, sorted: bool, version: u64, fields: &Map<String, Value>) {
-        let empty = Map::new();
-        let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
-        let mut names: Vec<&str> = metadata.keys().map(String::as_str).collect();
-        if version == 0 {
-            // Nothing was stored.
-            names.retain(|name| *name != "resourceVersion");
-        } else if !metadata.contains_key("resourceVersion") {
-            names.push("resourceVersion");
-        }
-        if sorted {
-            names.sort_unstable();
-        } else {
-            order_metadata(&mut names);
-        }
-        self.out.extend_from_slice(b"\"metadata\":");
-        self.metadata_at.start = self.out.len();
-        self.out.push(b'{');
-        for (place, name) in names.into_iter().enumerate() {
-            if place > 0 {
-                self.out.push(b',');
-            }
-            if name == "resourceVersion" {
-                self.version_at = self.text(name, &version.to_string());
-            } else if sorted {
-                self.field(name, &metadata[name]);
-            } else {
-                self.metadata_field(name, &metadata[name]);
-            }
-        }
-        self.out.push(b'}');
-        self.metadata_at.end = self.out.len();
-    }
-
-    /// Writes a field of the metadata of a built-in object: who owns what has an order of its own.
-    fn metadata_field(&mut self, name: &str, value: &Value) {
-        let Some(entries) = value.as_array().filter(|_| name == "managedFields") else {
-            return self.field(name, value);
-        };
-        self.out.extend_from_slice(b"\"managedFields\":[");
-        for (place, entry) in entries.iter().enumerate() {
-            self.out.extend_from_slice(if place > 0 { b",{" } else { b"{" });
-            let known = MANAGED_ORDER.iter().filter_map(|name| entry.get(name).map(|value| (*name, value)));
-            for (place, (name, value)) in known.enumerate() {
-                if place > 0 {
-                    self.out.push(b',');
-                }
-                self.field(name, value);
-            }
-            self.out.push(b'}');
-        }
-        self.out.push(b']');
-    }
-
-    /// Writes a string field and says where its value is, without the quotes. `value` needs no escapes.
-    fn text(&mut self, name: &str, value: &str) -> Range<usize> {
-        self.field(name, &Value::from(value));
-        let end = self.out.len() - 1;
-        end - value.len()..end
-    }
-
-    fn field(&mut self, name: &str, value: &Value) {
-        self.value(name);
-        self.out.push(b':');
-        self.value(value);
-    }
-
-    fn value(&mut self, value: &(impl Serialize + ?Sized)) {
-        let mut serializer = serde_json::Serializer::with_formatter(&mut self.out, HtmlSafe);
-        // Writing to a Vec cannot fail, and keys of a `Value` are strings.
-        let _ = value.serialize(&mut serializer);
-    }
-}
-
-/// Compact JSON in which nothing can be taken for HTML, as Go writes it.
-struct HtmlSafe;
-
-impl Formatter for HtmlSafe {
-    fn write_string_fragment<W: ?Sized + io::Write>(
-        &mut self,
-        out: &mut W,
-        fragment: &str,
-    ) -> io::Result<()> {
-        // Nearly always there is nothing to do, and bytes are faster to look at than characters.
-        if !fragment.bytes().any(|byte| matches!(byte, b'<' | b'>' | b'&' | 0xe2)) {
-            return out.write_all(fragment.as_bytes());
-        }
-        let mut rest = fragment;
-        while let Some(at) = rest.find(['<', '>', '&', '\u{2028}', '\u{2029}']) {
-            let (plain, tail) = rest.split_at(at);
-            out.write_all(plain.as_bytes())?;
-            let symbol = tail.chars().next().unwrap_or_default();
-            write!(out, "\\u{:04x}", u32::from(symbol))?;
-            rest = &tail[symbol.len_utf8()..];
-        }
-        out.write_all(rest.as_bytes())
-    }
 }
 
 #[cfg(test)]

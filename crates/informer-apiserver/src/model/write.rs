@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::Model;
 use super::ask::{Ask, Origin, Written};
 use super::forms::Form;
 use super::kinds::{Place, Resource, ResourceId, split_api_version};
-use super::merge::{drop_field, is_finished, is_same, merge};
+use super::merge::{drop_field, is_finished, merge};
 use super::meta::{self, check_conditional, check_namespace, check_preconditions, metadata, metadata_new};
 use super::state::State;
 use super::status::{Cause, Status};
+use super::{Model, custom};
 use crate::builtin;
 use crate::managed;
 use crate::text::formats;
@@ -168,12 +168,9 @@ impl Model {
     ) -> Result<Written, Status> {
         let resource = self.resource(place.id)?;
         let form = self.form(place);
-        let stored = before.decode();
-        let mut shown = None;
-        if form != Form::Same {
-            form.show(shown.insert(stored.clone()));
-        }
-        let old = shown.as_ref().unwrap_or(&stored);
+        let shown = self.stored(place, &before);
+        let kept = (form != Form::Same).then(|| before.decode());
+        let (old, stored) = (&shown, kept.as_ref().unwrap_or(&shown));
         let typed = resource.typed(place.version, ask, object, origin)?;
         let mut object = merge(&resource, place, part, old, typed.object)?;
         let mut warnings = typed.warnings;
@@ -183,8 +180,8 @@ impl Model {
         object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
         self.check_changed(&resource, place, part, old, &mut object)?;
         form.store(&mut object);
-        managed::keep_times(&stored, &mut object);
-        let state = self.commit_update(ask, self.home(place), before, &stored, &object)?;
+        managed::keep_times(stored, &mut object);
+        let state = self.commit_update(ask, self.home(place), before, stored, &object)?;
         Ok(Written { state, created: false, warnings })
     }
 
@@ -248,7 +245,7 @@ impl Model {
 
     /// An object in the form of the place through which it is written.
     pub(super) fn stored(&self, place: Place, state: &State) -> Value {
-        let mut object = state.decode();
+        let mut object = state.decode_as(self.api_version_shown(place).as_deref());
         self.form(place).show(&mut object);
         object
     }
@@ -262,7 +259,7 @@ impl Model {
         object: &Value,
     ) -> Result<Arc<State>, Status> {
         let resource = self.resource(id)?;
-        if is_same(old, object) {
+        if custom::is_stored(&resource, &before, old, object) {
             return Ok(before);
         }
         if ask.dry_run {

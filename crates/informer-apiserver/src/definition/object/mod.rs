@@ -19,7 +19,7 @@ use super::{field, rules};
 use crate::model::Cause;
 
 pub(crate) use meta::{check_embedded, decode, decode_embedded};
-pub(crate) use prune::{default, prune};
+pub(crate) use prune::{convert, default, prune};
 pub(crate) use values::check as check_values;
 
 use pair::Pair;

@@ -5,6 +5,7 @@
 use serde_json::{Map, Value};
 
 use super::super::field;
+use super::meta::decode_embedded;
 use crate::schema::Structural;
 
 /// Drops fields that the schema does not know, and says which, sorted: `spec.parts[0].extra`.
@@ -13,6 +14,14 @@ pub(crate) fn prune(schema: &Structural, object: &mut Value) -> Vec<String> {
     known(Some(schema), object, "", &mut unknown);
     unknown.sort();
     unknown
+}
+
+/// Drops what a version does not know of an object that was stored, without a word and without defaults.
+pub(crate) fn convert(schema: &Structural, object: &mut Value) {
+    prune(schema, object);
+    drop_nulls(Some(schema), object);
+    // What is wrong with the metadata of an embedded resource stays.
+    let _ = decode_embedded(schema, object);
 }
 
 /// Fills in defaults. `null` where the schema allows none becomes the default; without a default it is dropped.
