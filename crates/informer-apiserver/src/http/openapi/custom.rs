@@ -1,25 +1,23 @@
 //! Documents of custom resources, from the schemas of their definitions, and the whole API in the older format.
 //!
-//! A definition's schema is passed on as it is, descriptions included. `apiVersion`, `kind` and `metadata` are put at its root, whatever it
-//! says of them.
+//! What becomes of a definition's schema is decided where it is published.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
 use super::paths::{self, Described};
+use super::published::{self, LIST_METADATA, METADATA};
 use super::schemas::{Dialect, Schemas};
 use crate::model::{Registry, Resource};
-
-const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// The documents of definitions, by name.
 pub(super) fn documents(registry: &Registry, definitions: &[Value]) -> BTreeMap<String, Value> {
     let mut parts: BTreeMap<String, (Map<String, Value>, Schemas)> = BTreeMap::new();
-    each(registry, definitions, |resource, at, version, schema| {
-        let name = format!("apis/{}/{version}", resource.group);
+    each(registry, definitions, |resource, at, version| {
+        let name = format!("apis/{}/{}", resource.group, version["name"].as_str().unwrap_or_default());
         let (paths, schemas) = parts.entry(name).or_default();
-        add(paths, schemas, Dialect::Newer, resource, at, version, schema);
+        add(paths, schemas, Dialect::Newer, resource, at, version);
     });
     let info = json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"});
     let document = |(name, (paths, schemas))| (name, paths::document(&info, &paths, &schemas));
@@ -43,8 +41,8 @@ pub(super) fn whole(registry: &Registry, definitions: &[Value]) -> Value {
             }
         }
     }
-    each(registry, definitions, |resource, at, version, schema| {
-        add(&mut paths, &mut schemas, dialect, resource, at, version, schema);
+    each(registry, definitions, |resource, at, version| {
+        add(&mut paths, &mut schemas, dialect, resource, at, version);
     });
     let security = json!({"BearerToken": {
         "description": "Bearer Token authentication", "type": "apiKey", "name": "authorization", "in": "header",
@@ -55,8 +53,8 @@ pub(super) fn whole(registry: &Registry, definitions: &[Value]) -> Value {
     })
 }
 
-/// Every version of every definition that is served, with its schema.
-fn each(registry: &Registry, definitions: &[Value], mut visit: impl FnMut(&Resource, usize, &str, &Value)) {
+/// Every version of every definition that is served, and where the resource has it.
+fn each(registry: &Registry, definitions: &[Value], mut visit: impl FnMut(&Resource, usize, &Value)) {
     for definition in definitions {
         let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let id = registry.find(text("/spec/group"), text("/spec/names/plural"));
@@ -67,7 +65,7 @@ fn each(registry: &Registry, definitions: &[Value], mut visit: impl FnMut(&Resou
         for version in versions.into_iter().flatten() {
             let name = version["name"].as_str().unwrap_or_default();
             if let Some(at) = resource.versions.iter().position(|served| served.name == name) {
-                visit(resource, at, name, version.pointer("/schema/openAPIV3Schema").unwrap_or(&Value::Null));
+                visit(resource, at, version);
             }
         }
     }
@@ -79,57 +77,42 @@ fn add(
     dialect: Dialect,
     resource: &Resource,
     at: usize,
-    version: &str,
-    schema: &Value,
+    version: &Value,
 ) {
-    let name = name(&resource.group, version, &resource.kind);
-    schemas.add_named(dialect, METADATA);
+    let Some(served) = resource.versions.get(at) else { return };
+    let (group, kind, list_kind) = (&resource.group, &resource.kind, &resource.list_kind);
+    let (name, list) = (name(group, &served.name, kind), name(group, &served.name, list_kind));
+    for needed in [METADATA, LIST_METADATA] {
+        schemas.add_named(dialect, needed);
+    }
     for needed in ["DeleteOptions", "Status"] {
         schemas.add_named(dialect, &format!("io.k8s.apimachinery.pkg.apis.meta.v1.{needed}"));
     }
-    let parts = resource.versions.get(at).map_or(&[][..], |version| &version.subresources);
-    for id in parts.iter().filter_map(|part| part.type_id) {
+    for id in served.subresources.iter().filter_map(|part| part.type_id) {
         schemas.add(dialect, id);
     }
-    schemas.found.insert(name.clone(), root(dialect, schema));
-    schemas.mark(&name, &resource.group, version, &resource.kind);
-    let kind = Described { group: &resource.group, version, kind: &resource.kind, schema: name };
+    let schema = version.pointer("/schema/openAPIV3Schema").unwrap_or(&Value::Null);
+    let of_list = published::list(dialect, list_kind, kind, &resource.plural, &name);
+    for (name, kind, mut schema) in
+        [(&name, kind, published::object(dialect, schema)), (&list, list_kind, of_list)]
+    {
+        if let Some(fields) = selectable(version) {
+            schema["x-kubernetes-selectable-fields"] = fields;
+        }
+        schemas.found.insert(name.clone(), schema);
+        schemas.mark(name, group, &served.name, kind);
+    }
+    let kind = Described { group, version: &served.name, kind, schema: name, list: Some(list) };
     paths::add(paths, dialect, resource, at, &kind);
 }
 
-fn root(dialect: Dialect, schema: &Value) -> Value {
-    let mut schema = schema.as_object().cloned().unwrap_or_default();
-    schema.entry("type").or_insert_with(|| json!("object"));
-    let properties = schema.entry("properties").or_insert_with(|| json!({}));
-    if let Value::Object(properties) = properties {
-        let own = [
-            ("apiVersion", json!({"type": "string", "description": API_VERSION})),
-            ("kind", json!({"type": "string", "description": KIND})),
-            ("metadata", metadata(dialect)),
-        ];
-        properties.extend(own.map(|(name, property)| (name.to_owned(), property)));
-    }
-    Value::Object(schema)
+/// What lists can select on; none if that is nothing.
+fn selectable(version: &Value) -> Option<Value> {
+    let fields = version.get("selectableFields")?.as_array().filter(|fields| !fields.is_empty())?;
+    let path =
+        |field: &Value| field["jsonPath"].as_str().unwrap_or_default().trim_start_matches('.').to_owned();
+    Some(fields.iter().map(|field| json!({"fieldPath": path(field)})).collect())
 }
-
-fn metadata(dialect: Dialect) -> Value {
-    let description = METADATA_SAID;
-    let reference = dialect.reference(METADATA);
-    match dialect {
-        Dialect::Older => json!({"$ref": reference, "description": description}),
-        Dialect::Newer => json!({"allOf": [{"$ref": reference}], "description": description}),
-    }
-}
-
-// Word for word what a real server says.
-const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should convert \
-    recognized schemas to the latest internal value, and may reject unrecognized values. More info: \
-    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
-const KIND: &str = "Kind is a string value representing the REST resource this object represents. Servers may infer this from \
-    the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: \
-    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
-const METADATA_SAID: &str = "Standard object's metadata. More info: \
-    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
 /// `com.example.v1.Widget` for a widget of `example.com`.
 fn name(group: &str, version: &str, kind: &str) -> String {

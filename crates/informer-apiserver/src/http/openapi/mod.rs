@@ -5,6 +5,7 @@
 
 mod custom;
 mod paths;
+mod published;
 mod schemas;
 
 use std::collections::BTreeMap;

@@ -65,6 +65,8 @@ pub(super) struct Described<'a> {
     pub(super) version: &'a str,
     pub(super) kind: &'a str,
     pub(super) schema: String,
+    /// The name of the schema of its lists, where that is described too.
+    pub(super) list: Option<String>,
 }
 
 /// The documents of what is built in, by name.
@@ -120,7 +122,8 @@ pub(super) fn group_version(
         let Some((at, id)) = at.and_then(|at| Some((at, resource.versions.get(at)?.type_id?))) else {
             continue;
         };
-        let kind = Described { group, version, kind: &resource.kind, schema: id.get().name.to_owned() };
+        let schema = id.get().name.to_owned();
+        let kind = Described { group, version, kind: &resource.kind, schema, list: None };
         schemas.add(dialect, id);
         schemas.mark(&kind.schema, group, version, &resource.kind);
         for part in resource.versions.get(at).map_or(&[][..], |version| &version.subresources) {
@@ -188,6 +191,7 @@ fn subresource(dialect: Dialect, part: &Subresource, of: &Described<'_>) -> Vec<
             || if part.kind == of.kind { of.schema.clone() } else { STATUS.to_owned() },
             |id| id.get().name.to_owned(),
         ),
+        list: None,
     };
     let methods = [
         ("get", "get", "get"),
@@ -237,7 +241,11 @@ fn operation(dialect: Dialect, action: &str, kind: &Described<'_>) -> Value {
         "patch" => Some(json!({"type": "object"})),
         _ => None,
     };
-    let answer = schema(if action == "deletecollection" { STATUS } else { &kind.schema });
+    let answer = schema(match action {
+        "deletecollection" => STATUS,
+        "list" => kind.list.as_ref().unwrap_or(&kind.schema),
+        _ => &kind.schema,
+    });
     let mut operation = Map::new();
     let mut say = |key: &str, value: Value| operation.insert(key.to_owned(), value);
     match (dialect, body) {
