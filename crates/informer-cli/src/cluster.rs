@@ -11,6 +11,7 @@ use crate::resolve::Served;
 use crate::talk::Talk;
 use futures::stream::{self, StreamExt as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
+use kube::client::AuthError;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -53,9 +54,7 @@ pub(crate) async fn find(args: &Watch, talk: &Talk) -> Result<Cluster, Failure> 
     let config = source.config(args).await?;
     let name = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let namespace = Some(config.default_namespace.clone());
-    let client = informer::client(config).map_err(|error| {
-        Failure::new(format!("no client for {name}: {}", chain(&error)), "are its certificates right?")
-    })?;
+    let client = informer::client(config).map_err(|error| without_client(&name, &error))?;
     Ok(Cluster { client, namespace, name, _demo: None })
 }
 
@@ -182,6 +181,17 @@ fn without_context(name: &str, contexts: &[String], error: &KubeconfigError) -> 
         }
         error => broken(name, error),
     }
+}
+
+/// Why the configuration makes no client.
+fn without_client(name: &str, error: &kube::Error) -> Failure {
+    let hint = match error {
+        kube::Error::Auth(AuthError::InvalidBearerToken(_)) => "is there a line break in the user's token?",
+        kube::Error::Auth(AuthError::AuthExecStart(_)) => "is the user's credential plugin installed?",
+        kube::Error::Auth(_) => "what does the kubeconfig say about the user?",
+        _ => "are its certificates right?",
+    };
+    Failure::new(format!("no client for {name}: {}", chain(error)), hint)
 }
 
 /// Why the cluster did not say what it serves.

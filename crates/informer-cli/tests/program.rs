@@ -265,6 +265,17 @@ fn a_server_that_is_not_there_is_said() {
     assert!(stderr.contains("no context \"nowhere\" (it has here, there)"), "{stderr}");
 }
 
+/// A token written as a block has a line break at its end, and the program panicked over it.
+#[test]
+fn a_token_with_a_line_break_is_one_line() {
+    let token = "users:\n- name: u\n  user:\n    token: |\n      hunter2\n";
+    let file = File::new("token", &UNREACHABLE.replace("users: [{name: u, user: {}}]\n", token));
+    let (stdout, stderr) = check(&["watch", "pods", "--once", "--kubeconfig", file.path()], 1);
+    assert!(stdout.is_empty() && stderr.lines().count() == 1 && !stderr.contains("hunter2"), "{stderr}");
+    assert!(stderr.starts_with("error: no client for http://127.0.0.1:1"), "{stderr}");
+    assert!(stderr.ends_with("(is there a line break in the user's token?)\n"), "{stderr}");
+}
+
 #[test]
 fn without_arguments_it_shows_a_live_stream_until_it_is_interrupted() {
     let live = Live::new(&[]);

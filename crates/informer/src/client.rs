@@ -5,11 +5,14 @@
 //! It does not choose a TLS implementation: that is the application's, through cargo features. Nor does it read
 //! kubeconfigs; `kube::Config` does.
 
+use http::HeaderValue;
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::TokioExecutor;
-use kube::client::ConfigExt as _;
+use kube::client::{AuthError, ConfigExt as _};
+use kube::config::AuthInfo;
 use kube::{Client, Config};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 use tower::{BoxError, ServiceBuilder};
 
@@ -33,10 +36,20 @@ const PROBES: u32 = 3;
 /// plugin, whose certificates expire (`Client::valid_until`); and for `https` unless this crate's feature `rustls-tls`
 /// is on. Informers then rely on their silence deadline alone.
 ///
+/// A token that no header can carry, for a line break in it, is an error, as it is to kubectl; the client crate would
+/// panic.
+///
 /// Must be called inside a tokio runtime, as every `kube::Client` must.
 pub fn client(mut config: Config) -> Result<Client, kube::Error> {
     config.default_retry = false;
-    if config.proxy_url.is_some() || config.auth_info.exec.is_some() {
+    check_tokens(&config.auth_info)?;
+    if config.auth_info.exec.is_some() {
+        // Only the client crate runs the plugin, so nobody can look at its token before it becomes a header.
+        let built = catch_unwind(AssertUnwindSafe(|| Client::try_from(config)));
+        let unfit = "the credential plugin's token does not fit into a header";
+        return built.unwrap_or_else(|_| Err(kube::Error::Auth(AuthError::AuthExec(unfit.to_owned()))));
+    }
+    if config.proxy_url.is_some() {
         return Client::try_from(config);
     }
     let mut tcp = HttpConnector::new();
@@ -49,6 +62,20 @@ pub fn client(mut config: Config) -> Result<Client, kube::Error> {
     } else {
         stack(&config, timed(&config, TimeoutConnector::new(tcp)))
     }
+}
+
+/// Whether the tokens of a configuration fit into a header.
+fn check_tokens(auth: &AuthInfo) -> Result<(), kube::Error> {
+    // The token is behind a type of a crate that we do not have; its serialized form is the text.
+    let inline = serde_json::to_value(auth).map_err(kube::Error::SerdeError)?;
+    let inline = inline.get("token").and_then(serde_json::Value::as_str);
+    let settings = auth.auth_provider.iter().flat_map(|provider| &provider.config);
+    let given = settings.filter(|(name, _)| matches!(name.as_str(), "id-token" | "access-token"));
+    for token in inline.into_iter().chain(given.map(|(_, token)| token.as_str())) {
+        HeaderValue::try_from(format!("Bearer {token}"))
+            .map_err(|error| kube::Error::Auth(AuthError::InvalidBearerToken(error)))?;
+    }
+    Ok(())
 }
 
 #[cfg(feature = "rustls-tls")]

@@ -267,6 +267,33 @@ async fn an_unreadable_token_file_is_an_error_of_credentials() {
     assert_eq!(server.pending(), 0);
 }
 
+/// A token with a line break, as a block of YAML leaves one, went unchecked into a header, and the program panicked.
+#[tokio::test]
+async fn a_token_that_fits_no_header_is_an_error() {
+    let config = || Config::new("http://127.0.0.1:1".parse().unwrap());
+    let told = |config: Config| informer::client(config).err().expect("an error").to_string();
+    for token in ["line\nbreak", "at the end\n", "a\u{7f}b"] {
+        let mut inline = config();
+        inline.auth_info.token = Some(token.into());
+        let mut provided = config();
+        let oidc = serde_json::json!({"name": "oidc", "config": {"id-token": token}});
+        provided.auth_info.auth_provider = Some(serde_json::from_value(oidc).unwrap());
+        let mut plugin = config();
+        let answer = serde_json::json!({
+            "kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1", "status": {"token": token},
+        });
+        let exec = serde_json::json!({
+            "apiVersion": "client.authentication.k8s.io/v1", "command": "echo", "args": [answer.to_string()],
+            "interactiveMode": "Never",
+        });
+        plugin.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
+        for config in [inline, provided, plugin] {
+            let told = told(config);
+            assert!(told.contains("token") && !told.contains(token), "{told}");
+        }
+    }
+}
+
 /// The kernel's table of connections names the timer that each has running; 02 is keep-alive.
 #[cfg(target_os = "linux")]
 #[tokio::test]
