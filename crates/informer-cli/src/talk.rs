@@ -1,22 +1,26 @@
 //! What is said to people, on stderr: lines, and a bar while the first set is on its way.
 //!
-//! The bar shows on terminals only, and steps aside for every line. Nothing here is data.
+//! The bar shows on terminals only, and steps aside for every line. Nothing here is data. While the bar stands aside it is locked: whatever may
+//! wait for a reader does not print then, unless it prints to the same terminal.
 
 use crate::show::escape::escape;
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 /// A voice. Clones share the bar.
 #[derive(Debug, Clone)]
 pub(crate) struct Talk {
     bar: ProgressBar,
+    /// Whether stdout goes to a terminal that shows the bar too.
+    shares_window: bool,
 }
 
 impl Talk {
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        Self { bar }
+        Self { bar, shares_window: io::stdout().is_terminal() && io::stderr().is_terminal() }
     }
 
     /// An ordinary line.
@@ -53,15 +57,15 @@ impl Talk {
         self.bar.set_draw_target(ProgressDrawTarget::hidden());
     }
 
-    /// Does something that prints, without the bar in its way.
+    /// Does something that prints to stdout, without the bar in its way.
     pub(crate) fn aside<R>(&self, print: impl FnOnce() -> R) -> R {
-        self.bar.suspend(print)
+        if self.shares_window { self.bar.suspend(print) } else { print() }
     }
 
     fn line(&self, style: Style, head: &str, line: &str) {
         let line = escape(line);
         // A label stands out; a line without one steps back.
-        self.aside(|| match head {
+        self.bar.suspend(|| match head {
             "" => anstream::eprintln!("{style}{line}{style:#}"),
             head => anstream::eprintln!("{style}{head}{style:#}{line}"),
         });

@@ -319,6 +319,32 @@ fn when_nobody_reads_any_more_it_ends_quietly() {
     assert!(!said.contains("error"), "{said}");
 }
 
+/// With a reader that had stopped reading (a pager), an interrupt waited for that reader, for as long as it took.
+#[test]
+fn a_stalled_reader_keeps_nobody_from_ending_it() {
+    for (format, demo) in [("json", "--demo=300"), ("wide", "--demo=900")] {
+        let mut child = informer(&["watch", "pods", "-o", format, demo])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let errors = read_all(child.stderr.take().unwrap());
+        let mut stdout = child.stdout.take().unwrap();
+        stdout.read_exact(&mut [0; 1]).unwrap();
+        // By now it has printed all that a pipe holds.
+        std::thread::sleep(Duration::from_secs(2));
+        assert!(Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().unwrap().success());
+        let said = errors.recv_timeout(Duration::from_secs(30));
+        if said.is_err() {
+            child.kill().unwrap();
+        }
+        let (code, said) = (child.wait().unwrap().code(), text(&said.expect("it ends")));
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.lines().last().unwrap().starts_with("watched pods for "), "{said}");
+        drop(stdout);
+    }
+}
+
 /// A path in the directory for temporary files that nobody else uses; what is there after the test is removed.
 fn fresh(name: &str) -> File {
     let file = File::new(name, "");

@@ -87,15 +87,6 @@ pub(crate) struct Told<'a> {
     pub(crate) old: Option<&'a [u8]>,
 }
 
-/// How many events there were.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Tally {
-    pub(crate) added: u64,
-    pub(crate) updated: u64,
-    pub(crate) deleted: u64,
-    pub(crate) resynced: u64,
-}
-
 /// Prints events to a writer.
 pub(crate) struct Printer<W> {
     format: Format,
@@ -103,7 +94,6 @@ pub(crate) struct Printer<W> {
     /// The kind that has the table for itself.
     alone: Option<&'static [Column]>,
     table: Table,
-    tally: Tally,
     out: W,
     /// The width of the terminal, where there is one.
     width: fn() -> Option<usize>,
@@ -139,17 +129,11 @@ impl<W: Write> Printer<W> {
             titles.extend([("LABELS", 0), ("UID", 0)]);
         }
         titles.push(("CHANGES", 0));
-        Self { format, zone, alone, table: Table::new(&titles), tally: Tally::default(), out, width }
+        Self { format, zone, alone, table: Table::new(&titles), out, width }
     }
 
     /// Prints an event; in columns perhaps not before [`Printer::flush`].
     pub(crate) fn print(&mut self, told: &Told<'_>) -> io::Result<()> {
-        *match told.verb {
-            Verb::Added => &mut self.tally.added,
-            Verb::Updated => &mut self.tally.updated,
-            Verb::Deleted => &mut self.tally.deleted,
-            Verb::Resync => &mut self.tally.resynced,
-        } += 1;
         let text = match self.format {
             Format::Table | Format::Wide => {
                 let row = self.row(told);
@@ -168,10 +152,6 @@ impl<W: Write> Printer<W> {
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let text = self.table.flush();
         self.write(&text)
-    }
-
-    pub(crate) fn tally(&self) -> Tally {
-        self.tally
     }
 
     fn write(&mut self, text: &str) -> io::Result<()> {

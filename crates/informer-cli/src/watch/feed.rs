@@ -1,12 +1,16 @@
 //! From informers to the printer: one handler for each resource, all printing through one lock.
 //!
+//! Whoever holds that lock may wait for a reader who has stopped reading. So only threads that may block take it, and what the end of the
+//! program needs is outside of it.
+//!
 //! The first error of the output ends everything; that nobody reads any more is not an error to tell.
 
 use super::LAST_WORDS;
+use super::tally::Tally;
 use crate::args::Watch;
 use crate::failure::Failure;
 use crate::resolve::Served;
-use crate::show::{Format, Printer, Shown, Tally, Told, Verb};
+use crate::show::{Format, Printer, Shown, Told, Verb};
 use crate::talk::Talk;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use informer::{Cause, Delivery, Event, Object, Registration, SharedInformer, SharedInformerFactory};
@@ -27,6 +31,7 @@ pub(crate) struct Feed {
 
 struct Output {
     printer: Mutex<Printer<Box<dyn Write + Send>>>,
+    tally: Tally,
     talk: Talk,
     error: watch::Sender<Option<io::Error>>,
 }
@@ -47,7 +52,8 @@ impl Feed {
         };
         let zone = jiff::tz::TimeZone::system();
         let printer = Mutex::new(Printer::new(args.output, &kinds, zone, width, out));
-        let output = Arc::new(Output { printer, talk: talk.clone(), error: watch::channel(None).0 });
+        let (tally, talk, error) = (Tally::default(), talk.clone(), watch::channel(None).0);
+        let output = Arc::new(Output { printer, tally, talk, error });
         let handlers = informers.iter().zip(kinds);
         let registrations =
             handlers.map(|(informer, shown)| register(informer, shown, args, &output)).collect();
@@ -58,8 +64,15 @@ impl Feed {
     pub(crate) async fn synced(&self) {
         let mut waiting: FuturesUnordered<_> = self.registrations.iter().map(Registration::synced).collect();
         while waiting.next().await.is_some() {
-            self.output.write(Printer::flush);
+            self.flush().await;
         }
+    }
+
+    /// Prints what is held back, on a thread that may wait for the reader.
+    async fn flush(&self) {
+        let output = Arc::clone(&self.output);
+        // An error would mean that the program is ending.
+        drop(tokio::task::spawn_blocking(move || output.write(Printer::flush)).await);
     }
 
     /// Waits until the output takes no more.
@@ -70,10 +83,10 @@ impl Feed {
         }
     }
 
-    /// Ends the informers, and prints what they have received until now.
+    /// Ends the informers, and prints what they have received until now, as far as somebody reads it.
     pub(crate) async fn close(&self, factory: &SharedInformerFactory) {
         if factory.shutdown(LAST_WORDS).await.is_ok() {
-            self.output.write(Printer::flush);
+            drop(tokio::time::timeout(LAST_WORDS, self.flush()).await);
         }
     }
 
@@ -87,8 +100,8 @@ impl Feed {
         }
     }
 
-    pub(crate) fn tally(&self) -> Tally {
-        self.output.printer.lock().unwrap_or_else(PoisonError::into_inner).tally()
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.output.tally
     }
 }
 
@@ -135,6 +148,7 @@ fn register(
                 object: object.raw(),
                 old: old.as_ref().map(Object::raw),
             };
+            output.tally.count(verb);
             output.write(|printer| printer.print(&told));
         }
         Delivery::Lagged { skipped, .. } => {

@@ -5,19 +5,20 @@
 
 mod feed;
 mod sync;
+mod tally;
 mod trouble;
 
 use crate::args::Watch;
 use crate::cluster::{self, Cluster};
 use crate::failure::Failure;
 use crate::resolve::{Served, resolve};
-use crate::show::Tally;
 use crate::talk::Talk;
 use feed::Feed;
 use informer::{Options, SharedInformer, SharedInformerFactory};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use std::time::{Duration, Instant};
 use sync::Watched;
+use tally::Tally;
 
 /// How long what was received may take to be printed when the program ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -80,7 +81,9 @@ pub(crate) fn stop_signal(talk: &Talk) -> Result<impl Future<Output = ()> + use<
         loop {
             tokio::select! { _ = interrupt.recv() => {} _ = terminate.recv() => {} }
             let Some(first) = asked.take() else {
-                talk.end();
+                // Whoever prints to a terminal that has stopped holds the bar.
+                let (talk, clear) = (talk.clone(), Duration::from_millis(200));
+                drop(tokio::time::timeout(clear, tokio::task::spawn_blocking(move || talk.end())).await);
                 std::process::exit(130);
             };
             // Whoever does not listen any more is ending anyway.
@@ -160,19 +163,13 @@ fn greeting(args: &Watch, cluster: &Cluster, resources: &[Served]) -> String {
     format!("{verb} {}{place} of {}{end}", names.join(", "), cluster.name)
 }
 
-fn summary(resources: &[Served], tally: Tally, relists: u64, took: Duration) -> String {
+fn summary(resources: &[Served], tally: &Tally, relists: u64, took: Duration) -> String {
     let names: Vec<String> = resources.iter().map(Served::name).collect();
-    let Tally { added, updated, deleted, resynced } = tally;
-    let resynced = if resynced == 0 { String::new() } else { format!(", {resynced} resynced") };
     let relists = match relists {
         1 => "1 relist".to_owned(),
         relists => format!("{relists} relists"),
     };
-    format!(
-        "watched {} for {}: {added} added, {updated} updated, {deleted} deleted{resynced}; {relists}",
-        names.join(", "),
-        span(took)
-    )
+    format!("watched {} for {}: {tally}; {relists}", names.join(", "), span(took))
 }
 
 /// How often the whole set was asked for again.
