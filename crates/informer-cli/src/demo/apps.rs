@@ -18,8 +18,6 @@ const HISTORY: usize = 2;
 impl Demo {
     pub(super) fn add_app(&mut self, planned: Planned) {
         let Planned { program, name, replicas } = planned;
-        let number = self.apps.len();
-        let address = format!("10.96.{}.{}", number / 250, number % 250 + 10);
         let image = image_of(&program, 0);
         let namespace = program.namespace;
         let at = |kind, name: &str| At::new(kind, namespace, name);
@@ -34,7 +32,7 @@ impl Demo {
                 objects::secret(&program, &name, &password),
             );
         }
-        self.create(at(Kind::Service, &name), objects::service(&program, &name, &address));
+        self.create(at(Kind::Service, &name), objects::service(&program, &name));
         let place = at(Kind::Deployment, &name);
         self.create(place.clone(), objects::deployment(&program, &name, replicas, &image));
         self.apps.push(App {

@@ -68,12 +68,13 @@ pub(super) fn secret(program: &Program, name: &str, password: &str) -> Value {
     })
 }
 
-pub(super) fn service(program: &Program, name: &str, address: &str) -> Value {
+/// A service; the server gives it an address.
+pub(super) fn service(program: &Program, name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"name": name, "namespace": program.namespace, "labels": {"app": name}},
         "spec": {
-            "type": "ClusterIP", "clusterIP": address, "clusterIPs": [address], "selector": {"app": name},
+            "type": "ClusterIP", "selector": {"app": name},
             "ports": [{"name": "http", "port": 80, "targetPort": program.port, "protocol": "TCP"}],
         },
     })
