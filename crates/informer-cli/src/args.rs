@@ -92,7 +92,7 @@ pub(crate) struct Watch {
     /// Print what is there, and end
     #[arg(long)]
     pub(crate) once: bool,
-    /// How long the server may take to say what it has, and with --once, everything
+    /// How long it may take to reach the server and learn what it has, and with --once, everything
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) timeout: Duration,
     /// The kubeconfig; without it $KUBECONFIG, ~/.kube/config, or the account of the pod this runs in

@@ -15,6 +15,7 @@ use kube::client::AuthError;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How many pods the demo has where nobody says it.
 const DEMO_PODS: u64 = 40;
@@ -36,8 +37,33 @@ pub(crate) struct Cluster {
     _demo: Option<demo::Running>,
 }
 
+/// Finds the cluster that the command line or the environment means, and what it serves, in the time that the command line gives.
+///
+/// It can be dropped at any time: nothing that waits does so on this task.
+pub(crate) async fn reach(args: &Watch, talk: &Talk) -> Result<(Cluster, Vec<Served>), Failure> {
+    let deadline = Instant::now() + args.timeout;
+    let limit = args.timeout;
+    let cluster = tokio::time::timeout_at(deadline, find(args, talk)).await.map_err(|_| match args.demo {
+        Some(pods) => Failure::new(
+            format!("the demo cluster of {pods} pods does not stand within {limit:?}"),
+            "--timeout gives it longer",
+        ),
+        None => Failure::new(
+            format!("no client for the cluster within {limit:?}"),
+            "does the user's credential plugin wait for something?",
+        ),
+    })??;
+    let served = tokio::time::timeout_at(deadline, discover(&cluster, talk)).await.map_err(|_| {
+        Failure::new(
+            format!("{} does not answer within {limit:?}", cluster.name),
+            "is it the right address? --timeout waits longer",
+        )
+    })??;
+    Ok((cluster, served))
+}
+
 /// Finds the cluster that the command line or the environment means.
-pub(crate) async fn find(args: &Watch, talk: &Talk) -> Result<Cluster, Failure> {
+async fn find(args: &Watch, talk: &Talk) -> Result<Cluster, Failure> {
     if let Some(pods) = args.demo {
         return Ok(start_demo(pods, "", args.once, talk).await);
     }
@@ -54,22 +80,15 @@ pub(crate) async fn find(args: &Watch, talk: &Talk) -> Result<Cluster, Failure> 
     let config = source.config(args).await?;
     let name = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let namespace = Some(config.default_namespace.clone());
-    let client = informer::client(config).map_err(|error| without_client(&name, &error))?;
+    // A credential plugin runs in there, and may wait for somebody to log in.
+    let client = tokio::task::spawn_blocking(|| informer::client(config)).await;
+    let client = client.map_err(|error| Failure::new(format!("no client for {name}: {error}"), ""))?;
+    let client = client.map_err(|error| without_client(&name, &error))?;
     Ok(Cluster { client, namespace, name, _demo: None })
 }
 
 /// Everything that a cluster serves, of each group the preferred version first.
-pub(crate) async fn discover(
-    cluster: &Cluster,
-    timeout: Duration,
-    talk: &Talk,
-) -> Result<Vec<Served>, Failure> {
-    let unanswered = |_| {
-        Failure::new(
-            format!("{} does not answer within {timeout:?}", cluster.name),
-            "is it the right address?",
-        )
-    };
+async fn discover(cluster: &Cluster, talk: &Talk) -> Result<Vec<Served>, Failure> {
     let client = &cluster.client;
     let everything = async {
         let (core, groups) =
@@ -81,8 +100,7 @@ pub(crate) async fn discover(
         });
         Ok::<_, kube::Error>((core, answers.buffered(AT_A_TIME).collect::<Vec<_>>().await))
     };
-    let found = tokio::time::timeout(timeout, everything).await.map_err(unanswered)?;
-    let (core, others) = found.map_err(|error| refused(&cluster.name, &error))?;
+    let (core, others) = everything.await.map_err(|error| refused(&cluster.name, &error))?;
     let mut served: Vec<Served> = resources(core).collect();
     for (version, answer) in others {
         match answer {

@@ -345,6 +345,36 @@ fn a_stalled_reader_keeps_nobody_from_ending_it() {
     }
 }
 
+/// Until the informers were started nobody listened: an interrupt waited for the server's answer, or for the demo to stand.
+#[test]
+fn before_anything_is_watched_it_can_be_stopped() {
+    // It takes connections, and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let file = File::new("silent", &UNREACHABLE.replace("127.0.0.1:1", &address));
+    for args in [
+        &["watch", "pods", "--timeout", "1h", "--kubeconfig", file.path()][..],
+        &["watch", "pods", "--timeout", "1h", "--demo=20000", "--once"],
+    ] {
+        let live = Live::new(args);
+        std::thread::sleep(Duration::from_secs(1));
+        live.signal("INT");
+        let (code, said) = live.end();
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.ends_with("stopped before anything was watched\n"), "{said}");
+    }
+}
+
+/// The time that --timeout gives did not count while the demo was built.
+#[test]
+fn a_demo_that_takes_too_long_is_said() {
+    let (_, stderr) = check(&["watch", "pods", "--once", "--demo=20000", "--timeout", "500ms"], 1);
+    assert!(
+        stderr.ends_with("does not stand within 500ms (--timeout gives it longer)\n"),
+        "{stderr}"
+    );
+}
+
 /// A path in the directory for temporary files that nobody else uses; what is there after the test is removed.
 fn fresh(name: &str) -> File {
     let file = File::new(name, "");

@@ -27,9 +27,14 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 pub(crate) async fn run(args: Watch) -> Result<(), Failure> {
     let begun = Instant::now();
     let talk = Talk::new();
-    let stop = stop_signal(&talk)?;
-    let cluster = cluster::find(&args, &talk).await?;
-    let served = cluster::discover(&cluster, args.timeout, &talk).await?;
+    let mut stop = std::pin::pin!(stop_signal(&talk)?);
+    let (cluster, served) = tokio::select! {
+        reached = cluster::reach(&args, &talk) => reached?,
+        () = &mut stop => {
+            talk.say("stopped before anything was watched");
+            return Ok(());
+        }
+    };
     let resources = resources(&served, &args.resources)?;
     let factory = SharedInformerFactory::with_options(cluster.client.clone(), options(&args, &cluster));
     let informers = informers(&factory, &resources)?;
@@ -45,7 +50,7 @@ pub(crate) async fn run(args: Watch) -> Result<(), Failure> {
                 &Watched { resources: &resources, informers: &informers },
                 &feed,
                 &talk,
-                args.timeout,
+                left(args.timeout, begun.elapsed()),
             )
             .await
         } else {
@@ -66,6 +71,12 @@ pub(crate) async fn run(args: Watch) -> Result<(), Failure> {
     talk.end();
     feed.close(&factory).await;
     outcome.and_then(|()| feed.outcome())
+}
+
+/// What is left of a time, at least a little, in steps that people read.
+fn left(time: Duration, gone: Duration) -> Duration {
+    let tenths = time.saturating_sub(gone).as_millis().div_ceil(100).max(1);
+    Duration::from_millis(100) * u32::try_from(tenths).unwrap_or(u32::MAX)
 }
 
 /// Resolves when somebody asks us to stop; asked twice, the program ends at once.
