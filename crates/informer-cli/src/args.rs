@@ -180,7 +180,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A namespace's name: it becomes a part of a path.
-fn namespace(text: &str) -> Result<String, String> {
+pub(crate) fn namespace(text: &str) -> Result<String, String> {
     let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     if text.is_empty() || text.len() > 63 || !text.chars().all(fits) {
         return Err(

@@ -4,7 +4,7 @@
 //! silently replaced. Only where there is none, and no account of a pod either, the demo cluster is started. What a kubeconfig holds is never
 //! quoted: it has credentials.
 
-use crate::args::Watch;
+use crate::args::{self, Watch};
 use crate::demo;
 use crate::failure::{Failure, chain};
 use crate::resolve::Served;
@@ -79,7 +79,7 @@ async fn find(args: &Watch, talk: &Talk) -> Result<Cluster, Failure> {
     };
     let config = source.config(args).await?;
     let name = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-    let namespace = Some(config.default_namespace.clone());
+    let namespace = Some(namespace_of(&config.default_namespace)?);
     // A credential plugin runs in there, and may wait for somebody to log in.
     let client = tokio::task::spawn_blocking(|| informer::client(config)).await;
     let client = client.map_err(|error| Failure::new(format!("no client for {name}: {error}"), ""))?;
@@ -201,6 +201,17 @@ fn without_context(name: &str, contexts: &[String], error: &KubeconfigError) -> 
     }
 }
 
+/// The namespace of a context: as for kubectl, nothing means `default`.
+fn namespace_of(context: &str) -> Result<String, Failure> {
+    if context.is_empty() {
+        return Ok("default".to_owned());
+    }
+    args::namespace(context).map_err(|_| {
+        let hint = "a namespace has lower-case letters, digits and '-', 63 at most";
+        Failure::new(format!("the context's namespace \"{context}\" is none"), hint)
+    })
+}
+
 /// Why the configuration makes no client.
 fn without_client(name: &str, error: &kube::Error) -> Failure {
     let hint = match error {
@@ -275,4 +286,19 @@ fn resources(list: APIResourceList) -> impl Iterator<Item = Served> {
         namespaced: resource.namespaced,
         verbs: resource.verbs,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A context with an empty namespace meant all of them, and any text became a part of a path.
+    #[test]
+    fn the_namespace_of_a_context_is_a_namespace() {
+        assert_eq!(namespace_of(""), Ok("default".to_owned()));
+        assert_eq!(namespace_of("shop"), Ok("shop".to_owned()));
+        for text in ["../../x", "a/b", "A", "a b", " "] {
+            assert!(namespace_of(text).is_err(), "{text}");
+        }
+    }
 }
