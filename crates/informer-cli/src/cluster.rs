@@ -6,7 +6,7 @@
 
 use crate::args::{self, Watch};
 use crate::demo;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, chain, reach_hint};
 use crate::resolve::Served;
 use crate::talk::Talk;
 use futures::stream::{self, StreamExt as _};
@@ -232,10 +232,10 @@ fn refused(name: &str, error: &kube::Error) -> Failure {
         kube::Error::Api(status) => {
             Failure::new(format!("{name} does not say what it serves: {}", status.message), "")
         }
-        error => Failure::new(
-            format!("{name} cannot be reached: {}", chain(error)),
-            "is the server up, and the context the right one?",
-        ),
+        error => {
+            let because = chain(error);
+            Failure::new(format!("{name} cannot be reached: {because}"), reach_hint(&because))
+        }
     }
 }
 

@@ -47,8 +47,42 @@ pub(crate) fn hint(state: &State) -> &'static str {
     match state {
         State::Forbidden { .. } => "the user needs the verbs list and watch; -n NAMESPACE asks for less",
         State::NotServed { .. } => "is its definition still installed?",
-        State::Connecting | State::BackingOff { .. } => "is the server up, and reachable from here?",
+        State::BackingOff { because, .. } if is_final(state) => final_hint(because),
+        State::BackingOff { because, .. } if has_answered(because) => "",
+        State::BackingOff { because, .. } => reach_hint(because),
+        State::Connecting => reach_hint(""),
         _ => "",
+    }
+}
+
+/// Whether the server understood what is asked for, and will never answer it: trying again changes nothing.
+pub(crate) fn is_final(state: &State) -> bool {
+    let State::BackingOff { because, .. } = state else { return false };
+    because.starts_with("400 ") || because.starts_with("422 ")
+}
+
+fn final_hint(because: &str) -> &'static str {
+    if because.contains("field label") || because.contains("selector") {
+        "the server cannot select on that"
+    } else {
+        "the server does not take the question"
+    }
+}
+
+/// Whether a reason is what the server said; that begins with a code.
+pub(crate) fn has_answered(because: &str) -> bool {
+    let code = because.split_once(' ').map_or("", |(code, _)| code);
+    code.len() == 3 && code.bytes().all(|digit| digit.is_ascii_digit())
+}
+
+/// What to look at if a server cannot be reached for this reason.
+pub(crate) fn reach_hint(because: &str) -> &'static str {
+    if because.contains("auth exec") {
+        "is the user's credential plugin installed?"
+    } else if because.contains("UnknownIssuer") || because.contains("certificate") {
+        "does the kubeconfig have the server's certificate authority?"
+    } else {
+        "is the server up, and reachable from here?"
     }
 }
 
@@ -64,4 +98,30 @@ pub(crate) fn chain(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use informer::Moment;
+
+    /// A selector that the server refuses read as a server that is down, as did a certificate that nobody knows.
+    #[test]
+    fn hints_are_about_what_is_wrong() {
+        for (because, is_last, expected) in [
+            ("400 BadRequest: field label not supported: spec.foo", true, "the server cannot select on that"),
+            ("422 Invalid: no", true, "the server does not take the question"),
+            ("500 InternalError: no", false, ""),
+            ("4000 apples", false, "is the server up, and reachable from here?"),
+            (
+                "invalid peer certificate: UnknownIssuer",
+                false,
+                "does the kubeconfig have the server's certificate authority?",
+            ),
+            ("connection refused", false, "is the server up, and reachable from here?"),
+        ] {
+            let state = State::BackingOff { until: Moment::default(), because: because.into() };
+            assert_eq!((is_final(&state), hint(&state)), (is_last, expected), "{because}");
+        }
+    }
 }

@@ -375,6 +375,19 @@ fn a_demo_that_takes_too_long_is_said() {
     );
 }
 
+/// A field that the server cannot select on read as a server that is down, after all the time there was.
+#[test]
+fn a_selector_that_the_server_refuses_is_said_at_once() {
+    for more in [&["--once"][..], &[]] {
+        let args = ["watch", "pods", "nodes", "--demo=1", "--timeout", "1h", "--field-selector", "spec.foo=x"];
+        let (stdout, stderr) = check(&[&args[..], more].concat(), 1);
+        assert!(stdout.is_empty());
+        let last = stderr.lines().last().unwrap();
+        assert!(last.starts_with("error: ") && last.contains("spec.foo"), "{stderr}");
+        assert!(last.ends_with("(the server cannot select on that)"), "{stderr}");
+    }
+}
+
 /// A path in the directory for temporary files that nobody else uses; what is there after the test is removed.
 fn fresh(name: &str) -> File {
     let file = File::new(name, "");

@@ -54,8 +54,8 @@ pub(crate) async fn run(args: Watch) -> Result<(), Failure> {
             )
             .await
         } else {
-            sync::forever(&Watched { resources: &resources, informers: &informers }, &feed, &talk).await;
-            Ok(())
+            let watched = Watched { resources: &resources, informers: &informers };
+            Err(sync::forever(&watched, &feed, &talk).await)
         }
     };
     let outcome = tokio::select! {

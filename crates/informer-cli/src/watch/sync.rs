@@ -3,7 +3,7 @@
 use super::feed::Feed;
 use super::span;
 use super::trouble::{News, Trouble};
-use crate::failure::{Failure, hint};
+use crate::failure::{Failure, hint, is_final};
 use crate::resolve::Served;
 use crate::talk::Talk;
 use informer::{SharedInformer, SharedInformerFactory, State};
@@ -31,7 +31,10 @@ pub(crate) async fn once(
     let sync = factory.wait_for_sync(timeout);
     let synced = tokio::select! {
         synced = sync => synced,
-        () = show_progress(watched, talk) => Ok(()),
+        failure = show_progress(watched, talk) => {
+            talk.end();
+            return Err(failure);
+        }
     };
     talk.end();
     let Err(error) = synced else {
@@ -50,12 +53,12 @@ pub(crate) async fn once(
     Err(Failure::new(error.to_string(), first))
 }
 
-/// Tells how the informers do, for as long as it is polled.
-pub(crate) async fn forever(watched: &Watched<'_>, feed: &Feed, talk: &Talk) {
+/// Tells how the informers do, for as long as it is polled; ends if one of them never can.
+pub(crate) async fn forever(watched: &Watched<'_>, feed: &Feed, talk: &Talk) -> Failure {
     let begun = Instant::now();
     let told = async {
         feed.synced().await;
-        std::future::pending::<()>().await;
+        std::future::pending().await
     };
     let look = async {
         let mut troubles: Vec<Trouble> = watched.informers.iter().map(|_| Trouble::default()).collect();
@@ -63,6 +66,9 @@ pub(crate) async fn forever(watched: &Watched<'_>, feed: &Feed, talk: &Talk) {
         let mut ticks = tokio::time::interval(EVERY);
         loop {
             ticks.tick().await;
+            if let Some(failure) = refused(watched) {
+                return failure;
+            }
             for (informer, trouble) in watched.informers.iter().zip(&mut troubles) {
                 let status = informer.status();
                 match trouble.look(begun.elapsed(), &status.state, status.synced) {
@@ -82,16 +88,33 @@ pub(crate) async fn forever(watched: &Watched<'_>, feed: &Feed, talk: &Talk) {
             }
         }
     };
-    futures::join!(told, look);
+    tokio::select! {
+        failure = told => failure,
+        failure = look => failure,
+    }
 }
 
-async fn show_progress(watched: &Watched<'_>, talk: &Talk) {
+/// Moves the bar until everything is there; ends only if that never will be.
+async fn show_progress(watched: &Watched<'_>, talk: &Talk) -> Failure {
     let mut ticks = tokio::time::interval(EVERY);
     while !watched.informers.iter().all(|informer| informer.status().synced) {
         ticks.tick().await;
+        if let Some(failure) = refused(watched) {
+            return failure;
+        }
         show(watched, talk);
     }
-    std::future::pending::<()>().await;
+    std::future::pending().await
+}
+
+/// What the server will never answer.
+fn refused(watched: &Watched<'_>) -> Option<Failure> {
+    watched.informers.iter().find_map(|informer| {
+        let status = informer.status();
+        let State::BackingOff { because, .. } = &status.state else { return None };
+        let last = !status.synced && is_final(&status.state);
+        last.then(|| Failure::new(format!("{}: {because}", informer.resource()), hint(&status.state)))
+    })
 }
 
 /// Moves the bar to where the informers are together.

@@ -2,7 +2,7 @@
 //!
 //! Time is a parameter. A connection that is made anew at once is no trouble; only one that stays behind for a while is told.
 
-use crate::failure::hint;
+use crate::failure::{has_answered, hint};
 use informer::State;
 use std::time::Duration;
 
@@ -55,6 +55,7 @@ impl Trouble {
         let what = match kind {
             Kind::Forbidden => format!("forbidden: {because}"),
             Kind::NotServed => format!("not served: {because}"),
+            Kind::Failing if has_answered(&because) => format!("the server fails: {because}"),
             Kind::Failing => format!("not reached: {because}"),
             Kind::Behind => "the connection is lost; what is shown may be old".to_owned(),
         };
@@ -108,6 +109,11 @@ mod tests {
             (10, State::Live, "live again after 10s"),
             (11, State::Live, ""),
         ]);
+    }
+
+    #[test]
+    fn a_server_that_answers_is_reached() {
+        check(&[(0, failing("500 InternalError: no"), "! the server fails: 500 InternalError: no")]);
     }
 
     #[test]
