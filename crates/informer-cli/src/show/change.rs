@@ -1,4 +1,4 @@
-//! What differs between two states of an object, field by field, in few words.
+//! What differs between two states of an object, field by field: as data, and for lines in few words.
 //!
 //! Lists whose items have names are compared by name, so that an item that moved is no change. What changes with every write and
 //! says nothing (`resourceVersion`, `managedFields`) is left out, and what says little (times, observed generations) comes last. Depth is that
@@ -21,10 +21,10 @@ const NAMES: &[&str] = &["name", "type", "key", "uid", "ip", "containerPort", "p
 pub(crate) struct Change {
     /// Where: `spec.containers[app].image`.
     pub(crate) path: String,
-    /// What it was; `None` if it was not there.
-    pub(crate) old: Option<String>,
+    /// What it was, as the object has it; `None` if it was not there.
+    pub(crate) old: Option<Value>,
     /// What it is; `None` if it is gone.
-    pub(crate) new: Option<String>,
+    pub(crate) new: Option<Value>,
     /// How much it says: the smaller, the more.
     rank: u8,
 }
@@ -56,14 +56,30 @@ pub(crate) fn line(changes: &[Change], room: usize) -> String {
     line
 }
 
+/// For people: values are cut, and control characters spelled out.
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let path = &self.path;
-        match (&self.old, &self.new) {
+        let path = escape(&self.path);
+        match self.in_words() {
             (Some(old), Some(new)) if old == new => write!(f, "{path} changed"),
             (Some(old), Some(new)) => write!(f, "{path} {old} → {new}"),
             (None, Some(new)) => write!(f, "+{path} {new}"),
             (_, None) => write!(f, "-{path}"),
+        }
+    }
+}
+
+impl Change {
+    /// Both values in few characters.
+    fn in_words(&self) -> (Option<String>, Option<String>) {
+        match (&self.old, &self.new) {
+            (Some(Value::Object(old)), Some(Value::Object(new)))
+                if let Some((old, new)) = swapped(old, new) =>
+            {
+                (Some(old), Some(new))
+            }
+            (Some(Value::Array(old)), Some(Value::Array(new))) => (Some(listed(old)), Some(listed(new))),
+            (old, new) => (old.as_ref().map(shown), new.as_ref().map(shown)),
         }
     }
 }
@@ -88,11 +104,19 @@ impl<'a> Walk<'a> {
             return;
         }
         match (old, new) {
-            (Some(Value::Object(old)), Some(Value::Object(new))) => match swapped(old, new) {
-                Some((old, new)) => self.push(Some(old), Some(new)),
-                None => self.fields(Some(old), Some(new)),
-            },
-            (Some(Value::Array(old)), Some(Value::Array(new))) => self.items(old, new),
+            (Some(Value::Object(old_fields)), Some(Value::Object(new_fields))) => {
+                if swapped(old_fields, new_fields).is_some() {
+                    self.tell(old, new);
+                } else {
+                    self.fields(Some(old_fields), Some(new_fields));
+                }
+            }
+            (Some(Value::Array(old_items)), Some(Value::Array(new_items))) => {
+                // Two lists side by side say more than what stands at which place.
+                if !self.items(old_items, new_items) {
+                    self.tell(old, new);
+                }
+            }
             // A whole part that came or went is looked into, as far as that says where.
             (None, Some(Value::Object(new))) if self.path.len() < 2 && !new.is_empty() => {
                 self.fields(None, Some(new));
@@ -114,7 +138,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn items(&mut self, old: &'a [Value], new: &'a [Value]) {
+    /// Looks into two lists; false if their items cannot be told apart.
+    fn items(&mut self, old: &'a [Value], new: &'a [Value]) -> bool {
         if let Some((old, new)) = NAMES.iter().find_map(|name| Some((by(name, old)?, by(name, new)?))) {
             for (name, value) in &old {
                 self.step(Step::Item(name), Some(value), new.get(name).copied());
@@ -122,15 +147,15 @@ impl<'a> Walk<'a> {
             for (name, value) in new.iter().filter(|(name, _)| !old.contains_key(*name)) {
                 self.step(Step::Item(name), None, Some(value));
             }
-            return;
+            return true;
         }
         if old.len() != new.len() || !old.iter().chain(new).all(Value::is_object) {
-            // Two lists side by side say more than what stands at which place.
-            return self.tell_lists(old, new);
+            return false;
         }
         for (at, (old, new)) in old.iter().zip(new).enumerate() {
             self.step(Step::Number(at), Some(old), Some(new));
         }
+        true
     }
 
     fn step(&mut self, step: Step<'a>, old: Option<&'a Value>, new: Option<&'a Value>) {
@@ -140,26 +165,15 @@ impl<'a> Walk<'a> {
     }
 
     fn tell(&mut self, old: Option<&Value>, new: Option<&Value>) {
-        self.push(old.map(shown), new.map(shown));
-    }
-
-    fn tell_lists(&mut self, old: &[Value], new: &[Value]) {
-        let shown = |items: &[Value]| {
-            let text: Vec<String> = items.iter().take(8).map(shown).collect();
-            shorten(&format!("[{}]", text.join(", ")))
+        let safe = |value: &Value| {
+            let mut value = value.clone();
+            if self.secret {
+                hide::hide_below(&mut self.names(), &mut value);
+            }
+            value
         };
-        self.push(Some(shown(old)), Some(shown(new)));
-    }
-
-    fn push(&mut self, old: Option<String>, new: Option<String>) {
-        let hidden = self.secret && hide::is_hidden(&self.names());
-        let (old, new) = if hidden {
-            (old.map(|_| hide::HIDDEN.to_owned()), new.map(|_| hide::HIDDEN.to_owned()))
-        } else {
-            (old, new)
-        };
-        let change = Change { path: self.written(), old, new, rank: self.rank() };
-        self.found.push(change);
+        let (old, new) = (old.map(safe), new.map(safe));
+        self.found.push(Change { path: self.written(), old, new, rank: self.rank() });
     }
 
     fn names(&self) -> Vec<&'a str> {
@@ -188,6 +202,8 @@ impl<'a> Walk<'a> {
         match names[..] {
             ["metadata", "deletionTimestamp"] | ["status", "phase" | "reason"] => 0,
             _ if is_quiet(last) || names.contains(&"lastState") => 3,
+            // It says again what the rest says.
+            ["metadata", "annotations", hide::APPLIED] => 3,
             // What a container does is what most people look for.
             ["status", .., "state"] => 0,
             ["status", "conditions", ..] => 2,
@@ -203,10 +219,10 @@ impl<'a> Walk<'a> {
             let _ = match step {
                 // A condition is what its status is.
                 Step::Field("status") if at + 1 == self.path.len() && self.is_in_condition() => Ok(()),
-                Step::Field(name) if name.contains(['.', '/', '[']) => write!(path, "[{}]", escape(name)),
-                Step::Field(name) if path.is_empty() => path.write_str(&escape(name)),
-                Step::Field(name) => write!(path, ".{}", escape(name)),
-                Step::Item(name) => write!(path, "[{}]", escape(name)),
+                Step::Field(name) if name.contains(['.', '/', '[']) => write!(path, "[{name}]"),
+                Step::Field(name) if path.is_empty() => path.write_str(name),
+                Step::Field(name) => write!(path, ".{name}"),
+                Step::Item(name) => write!(path, "[{name}]"),
                 Step::Number(at) => write!(path, "[{at}]"),
             };
         }
@@ -235,7 +251,7 @@ fn is_quiet(name: &str) -> bool {
 }
 
 /// Of two objects that each hold one thing only, and not the same one, what it was and what it is: `waiting → running`.
-fn swapped<'a>(old: &'a Map<String, Value>, new: &'a Map<String, Value>) -> Option<(String, String)> {
+fn swapped(old: &Map<String, Value>, new: &Map<String, Value>) -> Option<(String, String)> {
     fn only(fields: &Map<String, Value>) -> Option<(&String, &Value)> {
         let mut fields = fields.iter();
         fields.next().filter(|_| fields.next().is_none())
@@ -289,6 +305,12 @@ fn shown(value: &Value) -> String {
         }
         other => other.to_string(),
     }
+}
+
+/// A list whose items are told one by one.
+fn listed(items: &[Value]) -> String {
+    let text: Vec<String> = items.iter().take(8).map(shown).collect();
+    shorten(&format!("[{}]", text.join(", ")))
 }
 
 fn shorten(text: &str) -> String {
@@ -373,6 +395,15 @@ mod tests {
         );
     }
 
+    /// What `kubectl apply` leaves stood first, and the change itself was behind the end of the line.
+    #[test]
+    fn what_was_applied_comes_last() {
+        let with =
+            |text: &str| json!({"metadata": {"annotations": {hide::APPLIED: text}}, "spec": {"a": text}});
+        let applied = hide::APPLIED;
+        check(with("1"), with("2"), &format!("spec.a 1 → 2, metadata.annotations[{applied}] 1 → 2"));
+    }
+
     #[test]
     fn lists_without_names_are_told_whole_or_by_place() {
         check(json!({"f": ["a"]}), json!({"f": ["a", "b"]}), "f [a] → [a, b]");
@@ -403,5 +434,52 @@ mod tests {
         let new = json!({"data": {"password": "bmV3", "user": "cm9vdA=="}, "type": "Other"});
         let told = line(&changes(&old, &new, true), 1000);
         assert_eq!(told, "data.password changed, +data.user <hidden>, type Opaque → Other");
+    }
+
+    /// Changes as data were what lines show: numbers were strings, long values were cut, control characters escaped twice.
+    #[test]
+    fn as_data_values_are_those_of_the_object() {
+        let long = "x".repeat(100);
+        let old = json!({"size": 3, "text": "a", "list": [1], "state": {"waiting": {"reason": "R"}}});
+        let new = json!({"size": 4, "text": long, "list": [1, 2], "state": {"running": {}}, "k\u{1b}": {"a": true}});
+        let mut told: Vec<_> = changes(&old, &new, false)
+            .into_iter()
+            .map(|change| (change.path, json!([change.old, change.new])))
+            .collect();
+        told.sort_by(|one, other| one.0.cmp(&other.0));
+        let expected = [
+            ("k\u{1b}.a", json!([null, true])),
+            ("list", json!([[1], [1, 2]])),
+            ("size", json!([3, 4])),
+            ("state", json!([{"waiting": {"reason": "R"}}, {"running": {}}])),
+            ("text", json!(["a", long])),
+        ];
+        assert_eq!(told, expected.map(|(path, values)| (path.to_owned(), values)));
+    }
+
+    /// Whatever part of a secret came or went as a whole.
+    #[test]
+    fn as_data_a_secret_shows_no_value_either() {
+        let applied = "kubectl.kubernetes.io/last-applied-configuration";
+        let secret = json!({
+            "metadata": {"name": "s", "annotations": {applied: "hunter2", "team": "a"}},
+            "data": {"password": "hunter2"}, "stringData": {"other": "hunter2"},
+        });
+        for other in [
+            json!(null),
+            json!({}),
+            json!({"metadata": {}}),
+            json!({"metadata": null, "data": null, "stringData": []}),
+            json!({"metadata": {"annotations": {}}, "data": {"password": 1, "more": {}}, "stringData": "hunter2"}),
+            json!({"metadata": {"annotations": [applied]}, "data": ["hunter2"]}),
+        ] {
+            for (old, new) in [(&secret, &other), (&other, &secret)] {
+                let told = changes(old, new, true);
+                assert!(
+                    !told.is_empty() && !format!("{told:?} {}", line(&told, 1000)).contains("hunter2"),
+                    "{told:?}"
+                );
+            }
+        }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 pub(crate) const HIDDEN: &str = "<hidden>";
 
 /// Where `kubectl apply` leaves a copy of all it was given.
-const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+pub(crate) const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Whether objects of this kind hold values that must not be shown.
 pub(crate) fn is_secret(kind: &str) -> bool {
@@ -18,6 +18,20 @@ pub(crate) fn is_secret(kind: &str) -> bool {
 /// Whether the value at this path of a secret must not be shown.
 pub(crate) fn is_hidden(path: &[&str]) -> bool {
     matches!(path, ["data" | "stringData", ..] | ["metadata", "annotations", APPLIED, ..])
+}
+
+/// Takes the values out of the part of a secret at this path.
+pub(crate) fn hide_below<'a>(path: &mut Vec<&'a str>, part: &'a mut Value) {
+    if is_hidden(path) {
+        *part = Value::from(HIDDEN);
+        return;
+    }
+    let Value::Object(fields) = part else { return };
+    for (name, value) in fields {
+        path.push(name);
+        hide_below(path, value);
+        path.pop();
+    }
 }
 
 /// Takes the values out of a secret.

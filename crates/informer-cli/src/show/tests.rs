@@ -93,6 +93,19 @@ fn json_is_one_object_a_line() {
 }
 
 #[test]
+fn changes_in_json_are_values_of_the_object() {
+    let widget = |size: u8, note: &str| json!({"kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": size, "note": note}});
+    let note = format!("\u{1b}[31m{}", "x".repeat(100));
+    let text =
+        printed(Format::Json, &[pods()], &[(Verb::Added, widget(3, "")), (Verb::Updated, widget(4, &note))]);
+    let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        last["changes"],
+        json!([{"path": "spec.note", "old": "", "new": note}, {"path": "spec.size", "old": 3, "new": 4}])
+    );
+}
+
+#[test]
 fn yaml_is_one_document_an_event() {
     let text =
         printed(Format::Yaml, &[pods()], &[(Verb::Added, pod("Pending")), (Verb::Updated, pod("Running"))]);
