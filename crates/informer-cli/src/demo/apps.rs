@@ -5,7 +5,7 @@
 use super::app::{App, Set, Whose, image_of, surge};
 use super::catalogue::Planned;
 use super::objects::{self, Owner, Report};
-use super::pods::{Birth, OwnerId};
+use super::pods::{Birth, OwnerId, Pod};
 use super::status::{self, Count, Phase};
 use super::write::{Answer, At, Kind, What, Write};
 use super::{Demo, Due};
@@ -372,6 +372,15 @@ impl Demo {
         }
     }
 
+    /// Forgets the deployments of a namespace that is deleted.
+    pub(super) fn clear_namespace(&mut self, name: &str) {
+        for at in 0..self.apps.len() {
+            let Some(app) = self.apps.get_mut(at).filter(|app| app.at.namespace == name) else { continue };
+            app.whose = Whose::Gone;
+            self.clear(at);
+        }
+    }
+
     /// Removes what is left of a deployment that was deleted.
     fn clear(&mut self, at: usize) {
         let Some(app) = self.apps.get_mut(at) else { return };
@@ -412,7 +421,10 @@ impl Demo {
         self.pods.get(&pod).is_some_and(|pod| !matches!(pod.phase, Phase::Evicted | Phase::Terminating))
     }
 
+    /// Whether its status says so: nobody hears of a pod whose node is lost.
     fn is_ready(&self, pod: u64) -> bool {
-        self.pods.get(&pod).is_some_and(|pod| pod.phase == Phase::Ready)
+        let on_ready_node = |node: usize| self.nodes.get(node).is_some_and(|node| node.ready);
+        let ready = |pod: &Pod| pod.phase == Phase::Ready && pod.node.is_some_and(on_ready_node);
+        self.pods.get(&pod).is_some_and(ready)
     }
 }

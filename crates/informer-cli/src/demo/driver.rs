@@ -111,6 +111,7 @@ impl Stage {
                 };
             }
             What::Look => return self.get(at).map_or(Answer::Gone, Answer::Done),
+            What::Finalize => return self.finalize(&at.name).await,
         };
         answer.map_or_else(|status| refused(&status), Answer::Done)
     }
@@ -154,6 +155,21 @@ impl Stage {
     /// As a controller does it, with the grace that pods have.
     async fn delete(&self, at: &At) -> Answer {
         self.ask("DELETE", &path(at), &json!({"kind": "DeleteOptions", "apiVersion": "v1"})).await
+    }
+
+    /// As the namespace controller does it, with what people put into a demo.
+    async fn finalize(&self, name: &str) -> Answer {
+        for kind in Kind::IN_NAMESPACES {
+            for object in self.server.list(kind.api_version(), kind.plural(), Some(name)) {
+                let object = object["metadata"]["name"].as_str().unwrap_or_default();
+                // What does not want to go stays until this is asked again.
+                drop(self.server.delete(kind.api_version(), kind.plural(), Some(name), object));
+            }
+        }
+        let place = At::new(Kind::Namespace, "", name);
+        let Some(mut object) = self.get(&place) else { return Answer::Gone };
+        object["spec"]["finalizers"] = json!([]);
+        self.ask("PUT", &format!("/api/v1/namespaces/{name}/finalize"), &object).await
     }
 
     async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {

@@ -31,7 +31,7 @@ impl Demo {
         let Some(program) = PROGRAMS.get(program_at) else { return };
         let name = format!("{task}-{}", self.chance.suffix(8));
         let at = At::new(Kind::Job, program.namespace, &name);
-        let object = objects::job(program, &name, &image_of(task));
+        let object = objects::job(program, &name, task, &image_of(task));
         self.jobs.insert(
             name,
             Job { at: at.clone(), uid: String::new(), program: program_at, begun: self.now, done: false },
@@ -51,7 +51,7 @@ impl Demo {
                     owner: OwnerId::Job(at.name.clone()),
                     by: Owner { kind: Kind::Job, name: &at.name, uid: &uid },
                     program,
-                    app: program.name,
+                    app: task,
                     hash: "",
                     image: &image_of(task),
                     sound: true,
@@ -101,6 +101,14 @@ impl Demo {
         let Some(at) = self.jobs.get(name).map(|job| job.at.clone()) else { return };
         self.drop_job(name);
         self.write(at, What::Kill);
+    }
+
+    /// Forgets the jobs of a namespace that is deleted.
+    pub(super) fn drop_jobs(&mut self, namespace: &str) {
+        let there = self.jobs.iter().filter(|(_, job)| job.at.namespace == namespace);
+        for name in there.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.forget_job(&name);
+        }
     }
 
     /// Removes a job that is not there any more, and what belongs to it.

@@ -49,6 +49,8 @@ pub(crate) struct Demo {
     queue: BinaryHeap<Reverse<(Timestamp, u64, Due)>>,
     /// Numbers everything that needs one: turns in the queue, pods, addresses, events.
     count: u64,
+    /// Those that nobody has deleted.
+    namespaces: Vec<&'static str>,
     nodes: Vec<Node>,
     apps: Vec<App>,
     pods: BTreeMap<u64, Pod>,
@@ -75,8 +77,13 @@ enum Due {
     Pod(u64, u32),
     /// Renew a node's lease.
     Lease(usize),
+    /// Look at the nodes, and at the namespaces.
+    LookNodes,
+    LookNamespaces,
     /// A node comes back.
     Back(usize),
+    /// A node that somebody deleted is there again.
+    Register(usize),
     Uncordon(usize),
     /// Take back an update that does not start.
     Rollback(usize),
@@ -96,6 +103,7 @@ impl Demo {
             young: true,
             queue: BinaryHeap::new(),
             count: 0,
+            namespaces: catalogue::NAMESPACES.to_vec(),
             nodes: Vec::new(),
             apps: Vec::new(),
             pods: BTreeMap::new(),
@@ -137,6 +145,8 @@ impl Demo {
         self.young = false;
         self.after(1000, Due::Incident);
         self.after(1000, Due::LookPods);
+        self.after(1000, Due::LookNodes);
+        self.after(1000, Due::LookNamespaces);
         for at in 0..self.apps.len() {
             let wait = self.chance.between(1000, 3000);
             self.after(wait, Due::LookApp(at));
@@ -155,6 +165,7 @@ impl Demo {
             Kind::Deployment => self.app_answered(write, answer),
             Kind::ReplicaSet if !deleting => self.set_answered(&write.at, answer),
             Kind::Node => self.node_answered(write, answer),
+            Kind::Namespace => self.namespace_answered(write, answer),
             Kind::Job if !deleting => self.job_answered(&write.at, answer),
             _ => {}
         }
@@ -167,11 +178,40 @@ impl Demo {
             Due::LookPods => self.look_at_pods(),
             Due::Pod(pod, step) => self.step(pod, step),
             Due::Lease(node) => self.renew(node),
+            Due::LookNodes => self.look_at_nodes(),
+            Due::LookNamespaces => self.look_at_namespaces(),
             Due::Back(node) => self.node_back(node),
+            Due::Register(node) => self.register(node),
             Due::Uncordon(node) => self.cordon(node, false),
             Due::Rollback(app) => self.roll_back(app),
             Due::Forget(job) => self.forget_job(&job),
             Due::Incident => self.incident(),
+        }
+    }
+
+    fn look_at_namespaces(&mut self) {
+        for name in self.namespaces.clone() {
+            self.write(At::new(Kind::Namespace, "", name), What::Look);
+        }
+        self.after(1000, Due::LookNamespaces);
+    }
+
+    /// Empties a namespace that somebody deleted, and lets it end.
+    fn namespace_answered(&mut self, write: &Write, answer: &Answer) {
+        let ends = match answer {
+            Answer::Done(object) => object["metadata"]["deletionTimestamp"].is_string(),
+            Answer::Gone => true,
+            Answer::Refused => false,
+        };
+        if !ends || matches!(write.what, What::Create(_) | What::Finalize) {
+            return;
+        }
+        self.drop_jobs(&write.at.name);
+        self.clear_namespace(&write.at.name);
+        if matches!(answer, Answer::Gone) {
+            self.namespaces.retain(|name| *name != write.at.name);
+        } else {
+            self.write(write.at.clone(), What::Finalize);
         }
     }
 

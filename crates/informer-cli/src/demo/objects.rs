@@ -89,7 +89,7 @@ pub(super) fn deployment(program: &Program, name: &str, replicas: usize, image: 
             "revisionHistoryLimit": 2,
             "selector": {"matchLabels": {"app": name}},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
-            "template": template(program, name, image, &json!({"app": name}), "Always"),
+            "template": template(program, (name, name), image, &json!({"app": name}), "Always"),
         },
     })
 }
@@ -112,7 +112,7 @@ pub(super) fn replica_set(
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": labels},
-            "template": template(program, owner.name, image, &labels, "Always"),
+            "template": template(program, (owner.name, owner.name), image, &labels, "Always"),
         },
     })
 }
@@ -127,12 +127,12 @@ pub(super) fn pod(
     node: Option<&str>,
 ) -> Value {
     let job = owner.kind == Kind::Job;
-    let labels = if job {
-        json!({"app": app, "batch.kubernetes.io/job-name": owner.name})
+    let template = if job {
+        let labels = json!({"task": app, "batch.kubernetes.io/job-name": owner.name, "job-name": owner.name});
+        template(program, (app, program.name), image, &labels, "Never")
     } else {
-        json!({"app": app, "pod-template-hash": hash})
+        template(program, (app, app), image, &json!({"app": app, "pod-template-hash": hash}), "Always")
     };
-    let template = template(program, app, image, &labels, if job { "Never" } else { "Always" });
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -147,13 +147,14 @@ pub(super) fn pod(
     pod
 }
 
-pub(super) fn job(program: &Program, name: &str, image: &str) -> Value {
+/// A job for a program. It has a label of its own: a selector of the program's pods does not mean its.
+pub(super) fn job(program: &Program, name: &str, task: &str, image: &str) -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job",
-        "metadata": {"name": name, "namespace": program.namespace, "labels": {"app": program.name}},
+        "metadata": {"name": name, "namespace": program.namespace, "labels": {"task": task}},
         "spec": {
             "completions": 1, "parallelism": 1, "backoffLimit": 3,
-            "template": template(program, program.name, image, &json!({"app": program.name}), "Never"),
+            "template": template(program, (task, program.name), image, &json!({"task": task}), "Never"),
         },
     })
 }
@@ -194,10 +195,17 @@ fn reference(owner: &Owner<'_>) -> Value {
     })
 }
 
-fn template(program: &Program, name: &str, image: &str, labels: &Value, restart: &str) -> Value {
-    let mut environment = vec![json!({"configMapRef": {"name": format!("{name}-config")}})];
+/// A pod's template: one container, with the configuration of a deployment.
+fn template(
+    program: &Program,
+    (name, configured): (&str, &str),
+    image: &str,
+    labels: &Value,
+    restart: &str,
+) -> Value {
+    let mut environment = vec![json!({"configMapRef": {"name": format!("{configured}-config")}})];
     if program.secret {
-        environment.push(json!({"secretRef": {"name": format!("{name}-credentials")}}));
+        environment.push(json!({"secretRef": {"name": format!("{configured}-credentials")}}));
     }
     let mut container = json!({
         "name": name, "image": image, "imagePullPolicy": "IfNotPresent", "envFrom": environment,

@@ -36,6 +36,8 @@ pub(super) struct Pod {
     created: Timestamp,
     placed: Timestamp,
     changed: Timestamp,
+    /// When its container started.
+    started: Timestamp,
     /// Counts its changes: what was planned before the last one is off.
     step: u32,
 }
@@ -87,6 +89,7 @@ impl Demo {
             created: now,
             placed: now,
             changed: now,
+            started: now,
             step: 0,
         };
         self.names.insert(at.clone(), id);
@@ -182,6 +185,7 @@ impl Demo {
             created: pod.created,
             placed: pod.placed,
             changed: pod.changed,
+            started: pod.started,
             node_ready: node.is_some_and(|node| node.ready),
         };
         let (at, status) = (pod.at.clone(), status::pod(&facts));
@@ -234,7 +238,8 @@ impl Demo {
         }
     }
 
-    fn kill(&mut self, id: u64) {
+    /// Ends it at once.
+    pub(super) fn kill(&mut self, id: u64) {
         let Some(pod) = self.pods.get(&id) else { return };
         let at = pod.at.clone();
         self.write(at, What::Kill);
@@ -296,6 +301,9 @@ impl Demo {
         let now = self.now;
         if let Some(pod) = self.pods.get_mut(&id).filter(|pod| pod.phase != phase) {
             (pod.phase, pod.changed) = (phase, now);
+            if phase == Phase::Running {
+                pod.started = now;
+            }
             self.plan(id);
         }
     }

@@ -46,6 +46,8 @@ pub(super) struct Facts<'a> {
     pub(super) created: Timestamp,
     pub(super) placed: Timestamp,
     pub(super) changed: Timestamp,
+    /// When its container started.
+    pub(super) started: Timestamp,
     /// Whether its node is there.
     pub(super) node_ready: bool,
 }
@@ -91,6 +93,8 @@ pub(super) fn pod(facts: &Facts<'_>) -> Value {
     if phase == Phase::Evicted {
         status["reason"] = json!("Evicted");
         status["message"] = json!("The node was low on resource: memory.");
+        // Merged into what is there: its containers are gone.
+        status["containerStatuses"] = Value::Null;
     } else {
         status["containerStatuses"] = json!([container(facts)]);
     }
@@ -103,7 +107,7 @@ pub(super) fn pod(facts: &Facts<'_>) -> Value {
 
 fn container(facts: &Facts<'_>) -> Value {
     let Facts { phase, restarts, changed, .. } = *facts;
-    let running = json!({"running": {"startedAt": time(changed)}});
+    let running = json!({"running": {"startedAt": time(facts.started)}});
     let state = match phase {
         Phase::New | Phase::Creating | Phase::Evicted => json!({"waiting": {"reason": "ContainerCreating"}}),
         Phase::NoImage => {
@@ -118,7 +122,7 @@ fn container(facts: &Facts<'_>) -> Value {
             json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}})
         }
         Phase::Completed => json!({"terminated": {
-            "exitCode": 0, "reason": "Completed", "startedAt": time(facts.placed), "finishedAt": time(changed),
+            "exitCode": 0, "reason": "Completed", "startedAt": time(facts.started), "finishedAt": time(changed),
         }}),
     };
     let last =

@@ -19,6 +19,19 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// Those that live in namespaces.
+    pub(crate) const IN_NAMESPACES: &[Self] = &[
+        Self::Deployment,
+        Self::ReplicaSet,
+        Self::Job,
+        Self::Pod,
+        Self::Service,
+        Self::ConfigMap,
+        Self::Secret,
+        Self::Lease,
+        Self::Event,
+    ];
+
     pub(crate) fn api_version(self) -> &'static str {
         match self {
             Self::Lease => "coordination.k8s.io/v1",
@@ -99,6 +112,8 @@ pub(crate) enum What {
     Kill,
     /// Say how it is.
     Look,
+    /// Delete everything in a namespace, and let it end.
+    Finalize,
 }
 
 /// What became of it.
