@@ -22,15 +22,20 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
 /// The same for text that is JSON already: there such characters occur in strings alone, where JSON has its own way to spell them.
 pub(crate) fn escape_json(json: &str) -> Cow<'_, str> {
     spell(json, |out, letter| {
-        // All that is dangerous lies in the first plane, so one unit says it.
-        let _ = write!(out, "\\u{:04x}", u32::from(letter));
+        for unit in letter.encode_utf16(&mut [0; 2]) {
+            let _ = write!(out, "\\u{unit:04x}");
+        }
     })
 }
 
-/// Whether a terminal may do something else with it than show it.
+/// Whether a terminal may do something else with it than show it: what controls (Cc), what formats and is not seen (Cf, the tags among
+/// them), and the separators of lines and paragraphs.
 pub(crate) fn is_dangerous(letter: char) -> bool {
     letter.is_control()
-        || matches!(letter, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+        || matches!(letter, '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}')
+        || matches!(letter, '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(letter, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}')
+        || matches!(letter, '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}')
 }
 
 fn spell(text: &str, write: impl Fn(&mut String, char)) -> Cow<'_, str> {
@@ -62,6 +67,7 @@ mod tests {
             ("\u{9b}31m", "\\u{9b}31m"),
             ("\u{7f}", "\\u{7f}"),
             ("user\u{202e}nimda", "user\\u{202e}nimda"),
+            ("a\u{ad}b\u{2060}c\u{e0041}d", "a\\u{ad}b\\u{2060}c\\u{e0041}d"),
         ] {
             assert_eq!(escape(text), expected);
         }
@@ -69,7 +75,7 @@ mod tests {
 
     #[test]
     fn json_stays_the_same_value() {
-        let value = serde_json::json!({"a": "\u{1b}[0m \u{9b} \u{7f} \u{202e} ok"});
+        let value = serde_json::json!({"a": "\u{1b}[0m \u{9b} \u{7f} \u{202e} \u{ad} \u{e0041} ok"});
         let text = value.to_string();
         let safe = escape_json(&text);
         assert!(!safe.contains(is_dangerous), "{safe}");
