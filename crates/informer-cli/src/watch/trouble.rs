@@ -1,4 +1,4 @@
-//! When an informer is in trouble, and when that ends: one line each, however often it tries again meanwhile.
+//! When an informer is in trouble, and when that ends: one line for each reason, however often it tries again meanwhile.
 //!
 //! Time is a parameter. A connection that is made anew at once is no trouble; only one that stays behind for a while is told.
 
@@ -8,11 +8,15 @@ use std::time::Duration;
 
 /// How long a cache may be behind before that is told.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// So many reasons are told of one trouble.
+const MOST_REASONS: usize = 5;
 
 /// What was told about one informer.
 #[derive(Debug, Default)]
 pub(crate) struct Trouble {
     told: Option<(Kind, Duration)>,
+    /// The reasons that were told since it was well.
+    reasons: Vec<String>,
     /// Since when it has not been well.
     since: Option<Duration>,
 }
@@ -45,13 +49,14 @@ impl Trouble {
         let since = *self.since.get_or_insert(now);
         // Trying again is no news, and behind is what everything else is too.
         let known = self.told.map(|(told, _)| told);
-        if known == Some(kind)
+        if (known == Some(kind) && !self.is_new(&because))
             || (kind == Kind::Behind && (known.is_some() || !synced || now < since + PATIENCE))
         {
             return None;
         }
         let begun = self.told.map_or(since, |(_, begun)| begun);
         self.told = Some((kind, begun));
+        self.reasons.push(because.clone());
         let what = match kind {
             Kind::Forbidden => format!("forbidden: {because}"),
             Kind::NotServed => format!("not served: {because}"),
@@ -64,8 +69,14 @@ impl Trouble {
         Some(News::Begins(if hint.is_empty() { what } else { format!("{what} ({hint})") }))
     }
 
+    /// Whether a reason was not told yet; after a few it changes with every attempt, and says nothing new.
+    fn is_new(&self, because: &str) -> bool {
+        self.reasons.len() < MOST_REASONS && !self.reasons.iter().any(|told| told == because)
+    }
+
     fn well(&mut self, now: Duration) -> Option<News> {
         self.since = None;
+        self.reasons.clear();
         let (_, begun) = self.told.take()?;
         Some(News::Ends(format!("live again after {}", super::span(now.saturating_sub(begun)))))
     }
@@ -109,6 +120,25 @@ mod tests {
             (10, State::Live, "live again after 10s"),
             (11, State::Live, ""),
         ]);
+    }
+
+    /// A refused connection was told, and the credentials that had expired meanwhile were not.
+    #[test]
+    fn a_new_reason_is_news() {
+        check(&[
+            (1, failing("refused"), "! not reached: refused"),
+            (2, failing("401 Unauthorized: no"), "! the server fails: 401 Unauthorized: no"),
+            (3, failing("refused"), ""),
+            (4, failing("401 Unauthorized: no"), ""),
+            (5, State::Live, "live again"),
+            (6, failing("refused"), "! not reached: refused"),
+        ]);
+        let mut trouble = Trouble::default();
+        let told = (0..100).filter(|second| {
+            let state = failing(&format!("from port {second}"));
+            trouble.look(Duration::from_secs(*second), &state, true).is_some()
+        });
+        assert_eq!(told.count(), MOST_REASONS);
     }
 
     #[test]
