@@ -113,6 +113,9 @@ impl<'a> Wanted<'a> {
 
 fn unknown(served: &[Served], text: &str, wanted: &Wanted<'_>) -> Failure {
     let what = format!("the server has no resource \"{text}\"");
+    if let Some(hint) = misunderstood(text) {
+        return Failure::new(what, hint);
+    }
     let elsewhere = served.iter().filter(|one| one.is_called(wanted.name)).map(Served::name);
     let mut near: Vec<String> = elsewhere.collect();
     if near.is_empty() {
@@ -126,6 +129,15 @@ fn unknown(served: &[Served], text: &str, wanted: &Wanted<'_>) -> Failure {
         format!("did you mean {}?", near.join(" or "))
     };
     Failure::new(what, hint)
+}
+
+/// What was meant, where it is no name of a resource at all.
+fn misunderstood(text: &str) -> Option<String> {
+    if !text.is_empty() && text.bytes().all(|letter| letter.is_ascii_digit()) {
+        return Some(format!("the size of the demo cluster is said as --demo={text}"));
+    }
+    let (kind, name) = text.split_once('/')?;
+    Some(format!("one object is watched as {kind} --field-selector metadata.name={name}"))
 }
 
 /// The names that look most like this one.
@@ -234,5 +246,17 @@ mod tests {
             ),
         );
         check("", "the server has no resource \"\" (kubectl api-resources lists what it has)");
+    }
+
+    /// A size after a blank, as the other command takes it, was a resource that the server does not have.
+    #[test]
+    fn what_is_no_name_is_said_to_be_something_else() {
+        for (text, expected) in [
+            ("100", "(the size of the demo cluster is said as --demo=100)"),
+            ("pods/web", "(one object is watched as pods --field-selector metadata.name=web)"),
+        ] {
+            let told = resolve(&cluster(), text).unwrap_err().to_string();
+            assert!(told.ends_with(expected), "{told}");
+        }
     }
 }
