@@ -35,6 +35,8 @@ impl Talk {
 
     /// Shows the bar, if somebody sees it.
     pub(crate) fn begin(&self) {
+        // The bar is drawn before anybody says how far it is.
+        self.style("{spinner} {msg}");
         self.bar.set_draw_target(ProgressDrawTarget::stderr());
         self.bar.enable_steady_tick(Duration::from_millis(120));
     }
