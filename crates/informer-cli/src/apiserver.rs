@@ -11,7 +11,7 @@ use std::path::Path;
 /// Runs it until Ctrl-C.
 pub(crate) async fn run(args: Apiserver) -> Result<(), Failure> {
     let talk = Talk::new();
-    let server = ApiServer::new();
+    let server = ApiServer::builder().seed(demo::any_seed()).build();
     let stop = stop_signal(&talk)?;
     let how = Listen::https().address(args.address).port(args.port);
     let listening = server.listen(how).await.map_err(|error| failure(&error))?;

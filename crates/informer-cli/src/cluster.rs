@@ -241,7 +241,7 @@ fn refused(name: &str, error: &kube::Error) -> Failure {
 
 async fn start_demo(pods: u64, why: &str, once: bool, talk: &Talk) -> Cluster {
     talk.say(&format!("{why}starting an embedded API server with a demo cluster of about {pods} pods"));
-    let server = informer_apiserver::ApiServer::new();
+    let server = informer_apiserver::ApiServer::builder().seed(demo::any_seed()).build();
     let running = demo::start(&server, pods);
     if once {
         running.stands().await;

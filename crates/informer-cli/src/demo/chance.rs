@@ -4,6 +4,11 @@
 #[derive(Debug, Clone)]
 pub(super) struct Chance(u64);
 
+/// A seed that nobody knows before: another story each time.
+pub(crate) fn any_seed() -> u64 {
+    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0)
+}
+
 /// The letters of generated names: none that make words.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 

@@ -1,7 +1,7 @@
 //! Plays the demo against a server: a loop without opinions.
 
-use super::Demo;
 use super::write::{Answer, At, Kind, What, Write};
+use super::{Demo, any_seed};
 use http::Request;
 use informer_apiserver::{ApiServer, Status};
 use jiff::Timestamp;
@@ -38,9 +38,7 @@ impl Drop for Running {
 /// Builds a cluster of about so many pods on a server, and keeps it moving.
 pub(crate) fn start(server: &ApiServer, pods: u64) -> Running {
     let now = Timestamp::now();
-    // Another story each time.
-    let seed = u64::try_from(now.as_nanosecond() & i128::from(i64::MAX)).unwrap_or(0);
-    let mut demo = Demo::new(seed, usize::try_from(pods).unwrap_or(usize::MAX), now);
+    let mut demo = Demo::new(any_seed(), usize::try_from(pods).unwrap_or(usize::MAX), now);
     let stage = Stage::new(server);
     let (stand, stands) = watch::channel(false);
     let playing = tokio::spawn(async move {

@@ -24,6 +24,7 @@ mod status;
 mod tests;
 mod write;
 
+pub(crate) use chance::any_seed;
 pub(crate) use driver::{Running, start};
 
 use app::App;
