@@ -17,13 +17,24 @@ pub(crate) async fn run(args: Apiserver) -> Result<(), Failure> {
     let listening = server.listen(how).await.map_err(|error| failure(&error))?;
     let overwrite = if args.force { Overwrite::Yes } else { Overwrite::No };
     listening.write_kubeconfig(&args.kubeconfig, overwrite).map_err(|error| failure(&error))?;
+    let written = content(&args.kubeconfig);
     let demo = args.demo.map(|pods| demo::start(&server, pods));
     greet(&talk, &listening, &args);
     stop.await;
     drop(demo);
     listening.shutdown().await;
+    if written.is_some() && content(&args.kubeconfig) == written {
+        // It leads nowhere any more. What cannot be removed stays; --force replaces it.
+        drop(std::fs::remove_file(&args.kubeconfig));
+    }
     talk.say("stopped");
     Ok(())
+}
+
+/// What a file holds, if it is one: a pipe would be waited for.
+fn content(path: &Path) -> Option<Vec<u8>> {
+    std::fs::symlink_metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    std::fs::read(path).ok()
 }
 
 /// Says where it is and how to get there; the token is in the file alone.

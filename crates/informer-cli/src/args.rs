@@ -117,7 +117,7 @@ Examples:
 
 /// Runs the embedded API server on a socket, with TLS and a token
 ///
-/// Until Ctrl-C. Nothing is stored: what was written is gone when it ends.
+/// Until Ctrl-C. Nothing is stored: what was written is gone when it ends, and so is the kubeconfig.
 #[derive(Debug, clap::Args)]
 #[command(after_help = APISERVER_EXAMPLES)]
 pub(crate) struct Apiserver {

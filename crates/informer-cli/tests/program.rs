@@ -2,127 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc;
+mod common;
+
+use common::{DEADLINE, File, Live, UNREACHABLE, check, informer, read_all, run, text};
+use std::io::Read as _;
+use std::process::{Command, Stdio};
 use std::time::Duration;
-
-/// However slow the machine is, nothing here takes longer.
-const DEADLINE: Duration = Duration::from_mins(2);
-
-/// The program, in an environment that has no cluster.
-fn informer(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_informer"));
-    command.args(args).env_clear().env("HOME", "/nonexistent").env("TZ", "UTC").stdin(Stdio::null());
-    command
-}
-
-/// Runs a command to its end, or kills it at the deadline.
-fn run(mut command: Command) -> Output {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let out = read_all(child.stdout.take().unwrap());
-    let err = read_all(child.stderr.take().unwrap());
-    let stdout = out.recv_timeout(DEADLINE);
-    let stderr = err.recv_timeout(DEADLINE);
-    if stdout.is_err() || stderr.is_err() {
-        child.kill().unwrap();
-        panic!("it does not end");
-    }
-    Output { status: child.wait().unwrap(), stdout: stdout.unwrap(), stderr: stderr.unwrap() }
-}
-
-fn read_all(mut from: impl std::io::Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
-    let (send, receive) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        from.read_to_end(&mut bytes).unwrap();
-        drop(send.send(bytes));
-    });
-    receive
-}
-
-#[track_caller]
-fn check(args: &[&str], code: i32) -> (String, String) {
-    let output = run(informer(args));
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{args:?}\n{stdout}\n{stderr}");
-    (stdout, stderr)
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// A file that is gone after the test.
-struct File(PathBuf);
-
-impl File {
-    fn new(name: &str, content: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("informer-{}-{name}", std::process::id()));
-        std::fs::write(&path, content).unwrap();
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        drop(std::fs::remove_file(&self.0));
-    }
-}
-
-/// The program while it runs, line by line.
-struct Live {
-    child: Child,
-    lines: mpsc::Receiver<String>,
-    errors: mpsc::Receiver<Vec<u8>>,
-}
-
-impl Live {
-    fn new(args: &[&str]) -> Self {
-        let mut child = informer(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let errors = read_all(child.stderr.take().unwrap());
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        let (send, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in stdout.lines().map_while(Result::ok) {
-                if send.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { child, lines, errors }
-    }
-
-    /// Waits for a line that is wanted.
-    #[track_caller]
-    fn line(&self, wanted: impl Fn(&str) -> bool) -> String {
-        loop {
-            let line = self.lines.recv_timeout(DEADLINE).expect("the line comes");
-            if wanted(&line) {
-                return line;
-            }
-        }
-    }
-
-    fn signal(&self, signal: &str) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
-    }
-
-    /// Waits for the end: the exit code and what was said.
-    fn end(mut self) -> (Option<i32>, String) {
-        let said = self.errors.recv_timeout(DEADLINE);
-        if said.is_err() {
-            self.child.kill().unwrap();
-        }
-        (self.child.wait().unwrap().code(), text(&said.expect("it ends")))
-    }
-}
 
 #[test]
 fn help_has_examples_and_exit_codes() {
@@ -245,15 +130,6 @@ fn a_kubeconfig_that_was_named_is_used_or_an_error() {
     assert!(text(&output.stderr).contains("error: the kubeconfig $KUBECONFIG is not valid"));
 }
 
-const UNREACHABLE: &str = "
-apiVersion: v1
-kind: Config
-current-context: here
-contexts: [{name: here, context: {cluster: c, user: u, namespace: shop}}, {name: there, context: {cluster: c, user: u}}]
-clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]
-users: [{name: u, user: {}}]
-";
-
 #[test]
 fn a_server_that_is_not_there_is_said() {
     let file = File::new("unreachable", UNREACHABLE);
@@ -333,7 +209,9 @@ fn a_stalled_reader_keeps_nobody_from_ending_it() {
         stdout.read_exact(&mut [0; 1]).unwrap();
         // By now it has printed all that a pipe holds.
         std::thread::sleep(Duration::from_secs(2));
-        assert!(Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().unwrap().success());
+        assert!(
+            Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().unwrap().success()
+        );
         let said = errors.recv_timeout(Duration::from_secs(30));
         if said.is_err() {
             child.kill().unwrap();
@@ -369,90 +247,19 @@ fn before_anything_is_watched_it_can_be_stopped() {
 #[test]
 fn a_demo_that_takes_too_long_is_said() {
     let (_, stderr) = check(&["watch", "pods", "--once", "--demo=20000", "--timeout", "500ms"], 1);
-    assert!(
-        stderr.ends_with("does not stand within 500ms (--timeout gives it longer)\n"),
-        "{stderr}"
-    );
+    assert!(stderr.ends_with("does not stand within 500ms (--timeout gives it longer)\n"), "{stderr}");
 }
 
 /// A field that the server cannot select on read as a server that is down, after all the time there was.
 #[test]
 fn a_selector_that_the_server_refuses_is_said_at_once() {
     for more in [&["--once"][..], &[]] {
-        let args = ["watch", "pods", "nodes", "--demo=1", "--timeout", "1h", "--field-selector", "spec.foo=x"];
+        let args =
+            ["watch", "pods", "nodes", "--demo=1", "--timeout", "1h", "--field-selector", "spec.foo=x"];
         let (stdout, stderr) = check(&[&args[..], more].concat(), 1);
         assert!(stdout.is_empty());
         let last = stderr.lines().last().unwrap();
         assert!(last.starts_with("error: ") && last.contains("spec.foo"), "{stderr}");
         assert!(last.ends_with("(the server cannot select on that)"), "{stderr}");
     }
-}
-
-/// A path in the directory for temporary files that nobody else uses; what is there after the test is removed.
-fn fresh(name: &str) -> File {
-    let file = File::new(name, "");
-    std::fs::remove_file(&file.0).unwrap();
-    file
-}
-
-#[test]
-fn a_server_on_a_socket_is_watched_by_another_process() {
-    let file = fresh("socket");
-    let mut server = informer(&["apiserver", "--demo", "--kubeconfig", file.path()])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = BufReader::new(server.stderr.take().unwrap()).lines();
-    let first = said.next().unwrap().unwrap();
-    assert!(
-        first.starts_with("serving Kubernetes with a demo cluster of about 40 pods at https://127.0.0.1:"),
-        "{first}"
-    );
-
-    let watch = ["watch", "deployments", "-A", "--once", "-o", "name", "--kubeconfig", file.path()];
-    let seen = run(informer(&watch));
-    assert_eq!(seen.status.code(), Some(0), "{}", text(&seen.stderr));
-    assert!(text(&seen.stdout).contains("deployment.apps/"), "{}", text(&seen.stdout));
-
-    let (_, again) = check(&["apiserver", "--kubeconfig", file.path()], 1);
-    assert!(again.contains("is there already (--force replaces it"), "{again}");
-
-    let id = server.id().to_string();
-    assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
-    assert!(said.map_while(Result::ok).any(|line| line == "stopped"));
-    assert_eq!(server.wait().unwrap().code(), Some(0));
-}
-
-/// Whoever writes to a cluster must not write to the terminals of those who watch it.
-#[test]
-fn control_characters_from_a_cluster_are_spelled_out() {
-    let file = fresh("escapes");
-    let mut server =
-        informer(&["apiserver", "--kubeconfig", file.path()]).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = BufReader::new(server.stderr.take().unwrap()).lines();
-    said.next().unwrap().unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let kubeconfig = kube::config::Kubeconfig::read_from(file.path()).unwrap();
-        let options = kube::config::KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-        let client = informer::client(config).unwrap();
-        let maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> = kube::Api::namespaced(client, "default");
-        let map = serde_json::from_value(serde_json::json!({
-            "metadata": {"name": "evil", "labels": {"a": "b"}, "annotations": {"note": "\u{1b}]0;title\u{7}\u{9b}2J"}},
-            "data": {"k": "\u{1b}[31mred\u{202e}\r"},
-        }));
-        maps.create(&kube::api::PostParams::default(), &map.unwrap()).await.unwrap();
-    });
-    for format in ["table", "wide", "json", "yaml", "name"] {
-        let args = ["watch", "configmaps", "--once", "-o", format, "--kubeconfig", file.path()];
-        let (stdout, _) = check(&args, 0);
-        assert!(stdout.contains("evil"), "{format}: {stdout}");
-        let bad =
-            stdout.chars().find(|letter| *letter != '\n' && (letter.is_control() || *letter == '\u{202e}'));
-        assert_eq!(bad, None, "{format}: {stdout:?}");
-    }
-    let id = server.id().to_string();
-    assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
-    assert_eq!(server.wait().unwrap().code(), Some(0));
 }

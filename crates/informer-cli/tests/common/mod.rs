@@ -1,0 +1,142 @@
+//! The program as a process, and files for it.
+
+#![allow(clippy::unwrap_used, dead_code, reason = "each test program uses a part of it")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// However slow the machine is, nothing here takes longer.
+pub(crate) const DEADLINE: Duration = Duration::from_mins(2);
+
+/// The program, in an environment that has no cluster.
+pub(crate) fn informer(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_informer"));
+    command.args(args).env_clear().env("HOME", "/nonexistent").env("TZ", "UTC").stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end, or kills it at the deadline.
+pub(crate) fn run(mut command: Command) -> Output {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let out = read_all(child.stdout.take().unwrap());
+    let err = read_all(child.stderr.take().unwrap());
+    let stdout = out.recv_timeout(DEADLINE);
+    let stderr = err.recv_timeout(DEADLINE);
+    if stdout.is_err() || stderr.is_err() {
+        child.kill().unwrap();
+        panic!("it does not end");
+    }
+    Output { status: child.wait().unwrap(), stdout: stdout.unwrap(), stderr: stderr.unwrap() }
+}
+
+pub(crate) fn read_all(mut from: impl std::io::Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes).unwrap();
+        drop(send.send(bytes));
+    });
+    receive
+}
+
+#[track_caller]
+pub(crate) fn check(args: &[&str], code: i32) -> (String, String) {
+    let output = run(informer(args));
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{args:?}\n{stdout}\n{stderr}");
+    (stdout, stderr)
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A file that is gone after the test.
+pub(crate) struct File(pub(crate) PathBuf);
+
+impl File {
+    pub(crate) fn new(name: &str, content: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("informer-{}-{name}", std::process::id()));
+        std::fs::write(&path, content).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
+/// The program while it runs, line by line.
+pub(crate) struct Live {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+    errors: mpsc::Receiver<Vec<u8>>,
+}
+
+impl Live {
+    pub(crate) fn new(args: &[&str]) -> Self {
+        let mut child = informer(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let errors = read_all(child.stderr.take().unwrap());
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (send, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, lines, errors }
+    }
+
+    /// Waits for a line that is wanted.
+    #[track_caller]
+    pub(crate) fn line(&self, mut wanted: impl FnMut(&str) -> bool) -> String {
+        loop {
+            let line = self.lines.recv_timeout(DEADLINE).expect("the line comes");
+            if wanted(&line) {
+                return line;
+            }
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
+    }
+
+    /// Waits for the end: the exit code and what was said.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let said = self.errors.recv_timeout(DEADLINE);
+        if said.is_err() {
+            self.child.kill().unwrap();
+        }
+        (self.child.wait().unwrap().code(), text(&said.expect("it ends")))
+    }
+}
+
+/// A path in the directory for temporary files that nobody else uses; what is there after the test is removed.
+pub(crate) fn fresh(name: &str) -> File {
+    let file = File::new(name, "");
+    std::fs::remove_file(&file.0).unwrap();
+    file
+}
+
+/// A kubeconfig of a server that is not there.
+pub(crate) const UNREACHABLE: &str = "
+apiVersion: v1
+kind: Config
+current-context: here
+contexts: [{name: here, context: {cluster: c, user: u, namespace: shop}}, {name: there, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]
+users: [{name: u, user: {}}]
+";
