@@ -16,9 +16,10 @@ const STYLES: Styles = Styles::styled()
 
 const CODES: &str = "\
 Exit codes:
-  0  done; also after Ctrl-C
-  1  it failed: no cluster, no such resource, not synced in time
-  2  the command line is wrong";
+  0    done; also after Ctrl-C
+  1    it failed: no cluster, no such resource, not synced in time
+  2    the command line is wrong
+  130  a second Ctrl-C ended it at once";
 
 /// Kubernetes informers on the command line
 ///
@@ -56,9 +57,10 @@ Values of Secrets are never shown: neither in lines, nor in changes, nor in JSON
 Control characters in whatever the cluster sends are spelled out.
 
 Exit codes:
-  0  done; also after Ctrl-C, and when the reader of the output goes away
-  1  it failed: no cluster, no such resource, or with --once not synced in time
-  2  the command line is wrong";
+  0    done; also after Ctrl-C, and when the reader of the output goes away
+  1    it failed: no cluster, no such resource, or with --once not synced in time
+  2    the command line is wrong
+  130  a second Ctrl-C ended it at once";
 
 /// Prints what happens to the objects of some resources
 ///

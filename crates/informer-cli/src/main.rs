@@ -1,6 +1,7 @@
 //! `informer`: watches any resource of a cluster through shared informers, and runs the embedded API server.
 //!
-//! One file a command. Data goes to stdout, talk to stderr; exit codes are 0, 1 (it failed) and 2 (it was called wrongly).
+//! One file a command. Data goes to stdout, talk to stderr; exit codes are 0, 1 (it failed), 2 (it was called wrongly)
+//! and 130 (asked twice to stop).
 
 mod apiserver;
 mod args;
