@@ -1,6 +1,7 @@
 //! `informer apiserver`: the embedded server on a socket, for kubectl and any other client.
 
 use crate::args::Apiserver;
+use crate::cluster::counted;
 use crate::demo;
 use crate::failure::{Failure, chain};
 use crate::talk::Talk;
@@ -40,7 +41,7 @@ fn content(path: &Path) -> Option<Vec<u8>> {
 /// Says where it is and how to get there; the token is in the file alone.
 fn greet(talk: &Talk, listening: &Listening, args: &Apiserver) {
     let cluster =
-        args.demo.map(|pods| format!(" with a demo cluster of about {pods} pods")).unwrap_or_default();
+        args.demo.map(|pods| format!(" with a demo cluster of about {}", counted(pods))).unwrap_or_default();
     talk.say(&format!("serving Kubernetes{cluster} at {}; Ctrl-C ends it", listening.url()));
     if !args.address.is_loopback() {
         talk.warn("other machines can reach it; whoever has the kubeconfig is its administrator");

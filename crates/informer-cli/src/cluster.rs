@@ -43,16 +43,17 @@ pub(crate) struct Cluster {
 pub(crate) async fn reach(args: &Watch, talk: &Talk) -> Result<(Cluster, Vec<Served>), Failure> {
     let deadline = Instant::now() + args.timeout;
     let limit = args.timeout;
-    let cluster = tokio::time::timeout_at(deadline, find(args, talk)).await.map_err(|_| match args.demo {
-        Some(pods) => Failure::new(
-            format!("the demo cluster of {pods} pods does not stand within {limit:?}"),
-            "--timeout gives it longer",
-        ),
-        None => Failure::new(
-            format!("no client for the cluster within {limit:?}"),
-            "does the user's credential plugin wait for something?",
-        ),
-    })??;
+    let cluster =
+        tokio::time::timeout_at(deadline, find(args, talk)).await.map_err(|_| match args.demo {
+            Some(pods) => Failure::new(
+                format!("the demo cluster of {} does not stand within {limit:?}", counted(pods)),
+                "--timeout gives it longer",
+            ),
+            None => Failure::new(
+                format!("no client for the cluster within {limit:?}"),
+                "does the user's credential plugin wait for something?",
+            ),
+        })??;
     let served = tokio::time::timeout_at(deadline, discover(&cluster, talk)).await.map_err(|_| {
         Failure::new(
             format!("{} does not answer within {limit:?}", cluster.name),
@@ -239,8 +240,13 @@ fn refused(name: &str, error: &kube::Error) -> Failure {
     }
 }
 
+/// `1 pod`, `40 pods`.
+pub(crate) fn counted(pods: u64) -> String {
+    if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") }
+}
+
 async fn start_demo(pods: u64, why: &str, once: bool, talk: &Talk) -> Cluster {
-    talk.say(&format!("{why}starting an embedded API server with a demo cluster of about {pods} pods"));
+    talk.say(&format!("{why}starting an embedded API server with a demo cluster of about {}", counted(pods)));
     let server = informer_apiserver::ApiServer::builder().seed(demo::any_seed()).build();
     let running = demo::start(&server, pods);
     if once {

@@ -123,7 +123,10 @@ pub(crate) fn in_words(columns: &[Column], cells: &[String]) -> String {
         .iter()
         .zip(cells)
         .filter(|(column, cell)| *cell != "-" && !(*cell == "0" && column.title == "RESTARTS"))
-        .map(|(column, cell)| format!("{}{cell}{}", column.before, column.after))
+        .map(|(column, cell)| {
+            let one = if cell == "1" { column.after.strip_suffix('s') } else { None };
+            format!("{}{cell}{}", column.before, one.unwrap_or(column.after))
+        })
         .collect();
     words.join(", ")
 }
@@ -317,5 +320,7 @@ mod tests {
     fn in_words_only_what_there_is() {
         let cells = ["Running", "1/1", "0", "node-1"].map(str::to_owned);
         assert_eq!(in_words(columns("", "Pod"), &cells), "Running, 1/1 ready, on node-1");
+        let cells = ["Running", "1/1", "1", "-"].map(str::to_owned);
+        assert_eq!(in_words(columns("", "Pod"), &cells), "Running, 1/1 ready, 1 restart");
     }
 }

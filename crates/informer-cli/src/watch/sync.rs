@@ -138,7 +138,11 @@ fn show(watched: &Watched<'_>, talk: &Talk) {
 
 fn synced_line(watched: &Watched<'_>, took: Duration) -> String {
     let pairs = watched.informers.iter().zip(watched.resources);
-    let each: Vec<String> =
-        pairs.map(|(informer, served)| format!("{} {}", informer.lister().len(), served.name())).collect();
+    let counted =
+        |(informer, served): (&SharedInformer<DynamicObject>, &Served)| match informer.lister().len() {
+            1 => format!("1 {}", served.singular_name()),
+            count => format!("{count} {}", served.name()),
+        };
+    let each: Vec<String> = pairs.map(counted).collect();
     format!("synced in {}: {}", span(took), each.join(", "))
 }
