@@ -78,7 +78,7 @@ async fn find(args: &Watch, talk: &Talk) -> Result<Cluster, Failure> {
         let why = "no kubeconfig and no service account found: ";
         return Ok(start_demo(DEMO_PODS, why, args.once, talk).await);
     };
-    let config = source.config(args).await?;
+    let config = source.config(args, talk).await?;
     let name = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let namespace = Some(namespace_of(&config.default_namespace)?);
     // A credential plugin runs in there, and may wait for somebody to log in.
@@ -139,7 +139,7 @@ impl Source {
         Ok(in_pod.then_some(Self::Account))
     }
 
-    async fn config(&self, args: &Watch) -> Result<Config, Failure> {
+    async fn config(&self, args: &Watch, talk: &Talk) -> Result<Config, Failure> {
         let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
         let (file, name) = match self {
             Self::Account => {
@@ -154,11 +154,22 @@ impl Source {
                 (file.unwrap_or_default(), "$KUBECONFIG".to_owned())
             }
         };
+        if let Some(user) = missing_user(&file, args.context.as_deref()) {
+            talk.warn(&format!("the kubeconfig {name} has no user \"{user}\"; asking without credentials"));
+        }
         let contexts: Vec<String> = file.contexts.iter().map(|context| context.name.clone()).collect();
         Config::from_custom_kubeconfig(file, &options)
             .await
             .map_err(|error| without_context(&name, &contexts, &error))
     }
+}
+
+/// The user that a context names and the kubeconfig does not have; such a context works, and is nobody.
+fn missing_user<'a>(file: &'a Kubeconfig, context: Option<&str>) -> Option<&'a str> {
+    let context = context.or(file.current_context.as_deref())?;
+    let context = file.contexts.iter().find(|known| known.name == context)?.context.as_ref()?;
+    let user = context.user.as_deref().filter(|user| !user.is_empty())?;
+    file.auth_infos.iter().all(|known| known.name != user).then_some(user)
 }
 
 /// Whether a kubeconfig leads anywhere; tools leave empty ones behind.

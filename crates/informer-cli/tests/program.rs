@@ -141,6 +141,14 @@ fn a_server_that_is_not_there_is_said() {
     assert!(stderr.contains("no context \"nowhere\" (it has here, there)"), "{stderr}");
 }
 
+/// A context whose user was not in the file asked as nobody, and nobody was told.
+#[test]
+fn a_user_that_is_not_there_is_said() {
+    let file = File::new("no-user", &UNREACHABLE.replace("{name: u, user: {}}", ""));
+    let (_, stderr) = check(&["watch", "pods", "--once", "--kubeconfig", file.path()], 1);
+    assert!(stderr.contains("has no user \"u\"; asking without credentials\n"), "{stderr}");
+}
+
 /// A token written as a block has a line break at its end, and the program panicked over it.
 #[test]
 fn a_token_with_a_line_break_is_one_line() {
