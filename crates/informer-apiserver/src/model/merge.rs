@@ -36,11 +36,10 @@ pub(super) fn merge(
         }
         Part::EphemeralContainers => {
             let mut merged = old.clone();
-            let containers = body.pointer("/spec/ephemeralContainers").cloned().unwrap_or_else(|| json!([]));
-            super::edits::set(&mut merged, &["spec", "ephemeralContainers"], containers);
-            Ok(merged)
+            take_field(&mut merged["spec"], &body["spec"], "ephemeralContainers");
+            Ok(part_of_pod(old, merged, &body))
         }
-        Part::Resize => Ok(resized(old, &body)),
+        Part::Resize => Ok(part_of_pod(old, resized(old, &body), &body)),
     }
 }
 
@@ -71,15 +70,42 @@ fn merge_status(resource: &Resource, place: Place, old: &Value, mut body: Value)
     Ok(merged)
 }
 
-/// A pod with the resources that a body gives its containers.
+/// Counts a change of a pod by way of a subresource, and takes over who owns what.
+fn part_of_pod(old: &Value, mut merged: Value, body: &Value) -> Value {
+    if let Some(managed) = body.pointer("/metadata/managedFields").filter(|managed| managed.is_array()) {
+        merged["metadata"]["managedFields"] = managed.clone();
+    }
+    if merged.get("spec") != old.get("spec") {
+        let generation = old["metadata"]["generation"].as_u64().unwrap_or(0);
+        merged["metadata"]["generation"] = json!(generation + 1);
+    }
+    merged
+}
+
+/// A pod with the resources that a body gives it and its containers. Other containers are left for validation to refuse.
 fn resized(old: &Value, body: &Value) -> Value {
     let mut merged = old.clone();
-    let wanted = body.pointer("/spec/containers").and_then(Value::as_array);
-    let containers = merged.pointer_mut("/spec/containers").and_then(Value::as_array_mut);
-    for container in containers.into_iter().flatten() {
-        let same = wanted.into_iter().flatten().find(|other| other["name"] == container["name"]);
-        if let Some(resources) = same.and_then(|same| same.get("resources")) {
-            container["resources"] = resources.clone();
+    let names = |pod: &Value, list: &str| -> Vec<Value> {
+        let containers = pod["spec"][list].as_array().into_iter().flatten();
+        containers.map(|container| container["name"].clone()).collect()
+    };
+    let lists = ["containers", "initContainers"];
+    if lists.iter().any(|list| names(old, list).len() != names(body, list).len()) {
+        take_field(&mut merged, body, "spec");
+        return merged;
+    }
+    take_field(&mut merged["spec"], &body["spec"], "resources");
+    for list in lists {
+        if names(old, list) != names(body, list) {
+            take_field(&mut merged["spec"], &body["spec"], list);
+            continue;
+        }
+        let wanted = body["spec"][list].as_array().into_iter().flatten();
+        let containers = merged["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for (container, wanted) in containers.zip(wanted) {
+            for field in ["resources", "resizePolicy"] {
+                take_field(container, wanted, field);
+            }
         }
     }
     merged

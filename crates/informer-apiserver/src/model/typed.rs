@@ -193,7 +193,8 @@ impl Model {
             definition::note_storage_version(object);
             refuse(resource, &name, definition::check_update(old, object))?;
         }
-        let causes = builtin::validate::update(&resource.group, &resource.kind, old, object);
+        let causes =
+            builtin::validate::update_part(part.name(), &resource.group, &resource.kind, old, object);
         refuse(resource, &name, causes)?;
         refuse(resource, &name, self.allocate(resource, Some(old), object))
     }
@@ -341,3 +342,6 @@ fn refuse(resource: &Resource, name: &str, causes: Vec<Cause>) -> Result<(), Sta
     let group = if resource.is("events.k8s.io", "events") { "" } else { resource.group.as_str() };
     Err(Status::invalid(group, &resource.kind, name, causes))
 }
+
+#[cfg(test)]
+mod tests;

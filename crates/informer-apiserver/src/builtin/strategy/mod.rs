@@ -17,6 +17,7 @@ use super::value::{at, flag, list, list_mut, object_in, set_absent, text};
 use crate::text::times;
 use informer_schema::RESOURCES;
 
+pub(super) use pods::qos;
 pub(crate) use pods::{set_priority, set_runtime_class};
 pub(crate) use services::Wanted;
 

@@ -176,7 +176,7 @@ fn require(term: &mut Value, keys: &str, operator: &str, labels: &BTreeMap<Strin
 }
 
 /// How hard a pod's resources are promised.
-fn qos(pod: &Value) -> &'static str {
+pub(in crate::builtin) fn qos(pod: &Value) -> &'static str {
     if let Some(resources) = at(pod, "spec.resources") {
         let (requests, limits) = (amounts(resources, "requests"), amounts(resources, "limits"));
         return class(&requests, &limits, limits.is_empty() || limits.len() == 2);

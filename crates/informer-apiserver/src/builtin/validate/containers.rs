@@ -50,6 +50,46 @@ pub(super) fn all(spec: &Place<'_>, volumes: &Volumes<'_>, report: &mut Report) 
             }
         }
     }
+    ephemeral(spec, names, volumes, report);
+}
+
+/// What an ephemeral container cannot have, in the order of its type.
+const NOT_EPHEMERAL: &[&str] = &[
+    "ports",
+    "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+];
+
+/// Containers that look into others.
+fn ephemeral<'a>(spec: &Place<'a>, mut names: BTreeSet<&'a str>, volumes: &Volumes<'_>, report: &mut Report) {
+    let others = names.clone();
+    for container in spec.each("ephemeralContainers") {
+        common(&container, volumes, report);
+        let (name, target) = (container.at("name"), container.at("targetContainerName"));
+        if !names.insert(name.text()) {
+            report.duplicate(&name);
+        }
+        if !target.is_empty() && !others.contains(target.text()) {
+            report.not_found(&target);
+        }
+        let why = "cannot be set for an Ephemeral Container";
+        for place in NOT_EPHEMERAL.iter().map(|field| container.at(field)).filter(|place| !place.is_empty()) {
+            report.forbidden(&place, why);
+        }
+        for mount in container.each("volumeMounts") {
+            for place in [mount.at("subPath"), mount.at("subPathExpr")] {
+                if !place.is_empty() {
+                    report.forbidden(&place, why);
+                }
+            }
+        }
+    }
 }
 
 fn common(container: &Place<'_>, volumes: &Volumes<'_>, report: &mut Report) {

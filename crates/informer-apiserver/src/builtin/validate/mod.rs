@@ -9,6 +9,7 @@ mod events;
 mod generic;
 mod kinds;
 mod meta;
+mod pod_parts;
 mod pod_update;
 mod pods;
 mod report;
@@ -98,6 +99,23 @@ pub(crate) fn update(group: &str, kind: &str, old: &Value, new: &Value) -> Vec<C
             rules(group, kind, &after, &mut report);
             after_rules(group, kind, &before, &after, &mut report);
         }
+    }
+    by_type(group, kind, new, &mut report);
+    report.causes
+}
+
+/// What is wrong with a change by way of a subresource, by its name.
+pub(crate) fn update_part(part: &str, group: &str, kind: &str, old: &Value, new: &Value) -> Vec<Cause> {
+    let mut report = Report::default();
+    let (before, after) = (Place::root(old), Place::root(new));
+    meta::check(&after, meta::is_namespaced(group, kind), meta::Naming::PathSegment, &mut report);
+    meta::check_update(&before, &after, &mut report);
+    match (part, group, kind) {
+        ("ephemeralcontainers", "", "Pod") => {
+            pod_parts::ephemeral_containers(&before, &after, &mut report);
+        }
+        ("resize", "", "Pod") => pod_parts::resize(&before, &after, &mut report),
+        _ => return update(group, kind, old, new),
     }
     by_type(group, kind, new, &mut report);
     report.causes

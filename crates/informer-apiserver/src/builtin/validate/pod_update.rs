@@ -76,6 +76,19 @@ fn difference(before: &Value, after: &Value) -> String {
     diff.unified_diff().context_radius(3).to_string()
 }
 
+/// As [`difference`], of values of another type of `pod_fields.txt`.
+pub(super) fn difference_of(shape: &str, before: &Value, after: &Value) -> String {
+    let text = |value: &Value| {
+        let mut text = String::new();
+        write(&mut text, shape, Some(value), 0);
+        text.push('\n');
+        text
+    };
+    let (before, after) = (text(before), text(after));
+    let diff = similar::TextDiff::from_lines(&before, &after);
+    diff.unified_diff().context_radius(3).to_string()
+}
+
 /// The server's own form of a spec.
 fn internal(spec: &Value) -> String {
     let mut spec = spec.clone();

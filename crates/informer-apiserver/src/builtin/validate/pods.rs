@@ -78,7 +78,7 @@ pub(super) fn update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
 }
 
 /// What holds for a pod and not for a template.
-fn whole(pod: &Place<'_>, report: &mut Report) {
+pub(super) fn whole(pod: &Place<'_>, report: &mut Report) {
     spec(&pod.at("spec"), report);
     if pod.at("spec.serviceAccountName").is_empty() {
         for volume in pod.each("spec.volumes") {

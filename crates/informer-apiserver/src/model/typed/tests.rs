@@ -1,0 +1,154 @@
+//! The way of a write through the model, for kinds with habits of their own.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::super::ask::{Ask, Origin};
+use super::super::status::Status;
+use super::super::write::Part;
+use super::Model;
+use crate::patch::PatchKind;
+
+/// A server with what a test needs of it: objects by `plural`, all in one namespace.
+struct Server {
+    model: Model,
+}
+
+impl Server {
+    fn new() -> Self {
+        Server { model: Model::new(Timestamp::UNIX_EPOCH, 1, 100) }
+    }
+
+    fn ask() -> Ask {
+        Ask::at(Timestamp::UNIX_EPOCH, "test")
+    }
+
+    fn place(&self, resource: &str) -> (super::Place, &'static str) {
+        let (group, version, plural) = match resource.split('/').collect::<Vec<_>>()[..] {
+            [group, plural] => (group.to_owned(), "v1", plural.to_owned()),
+            _ => (String::new(), "v1", resource.to_owned()),
+        };
+        let place = self.model.registry().place(&group, version, &plural).unwrap();
+        let namespaced = self.model.resource(place.id).unwrap().namespaced;
+        (place, if namespaced { "default" } else { "" })
+    }
+
+    fn create(&mut self, resource: &str, object: Value) -> Result<Value, Status> {
+        let (place, namespace) = self.place(resource);
+        let written = self.model.create(&Self::ask(), place, namespace, object, Origin::Own)?;
+        Ok(written.state.decode())
+    }
+
+    fn put(&mut self, resource: &str, part: Part, object: Value) -> Result<Value, Status> {
+        let (place, namespace) = self.place(resource);
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        let key = (namespace, name.as_str());
+        let written = self.model.update(&Self::ask(), place, key, part, object, Origin::Own)?;
+        Ok(written.state.decode())
+    }
+
+    fn patch(&mut self, resource: &str, name: &str, part: Part, patch: &Value) -> Result<Value, Status> {
+        self.patch_as(PatchKind::Strategic, resource, name, part, patch)
+    }
+
+    fn patch_as(
+        &mut self,
+        kind: PatchKind,
+        resource: &str,
+        name: &str,
+        part: Part,
+        patch: &Value,
+    ) -> Result<Value, Status> {
+        let (place, namespace) = self.place(resource);
+        let bytes = patch.to_string();
+        let written =
+            self.model.patch(&Self::ask(), place, (namespace, name), part, kind, bytes.as_bytes())?;
+        Ok(written.state.decode())
+    }
+}
+
+fn pod(name: &str, resources: &Value) -> Value {
+    let container = json!({"name": "c", "image": "example/c:1", "resources": resources});
+    json!({"metadata": {"name": name}, "spec": {"containers": [container]}})
+}
+
+/// The causes of a refusal, a line each.
+fn causes(refused: Result<Value, Status>) -> String {
+    let status = refused.unwrap_err();
+    let json: Value = serde_json::from_slice(&status.to_json()).unwrap();
+    let all = json["details"]["causes"].as_array().into_iter().flatten();
+    let line = |cause: &Value| {
+        format!("{}: {}", cause["field"].as_str().unwrap(), cause["message"].as_str().unwrap())
+    };
+    all.map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Every change by way of `ephemeralcontainers` was refused with "pod updates may not change fields other than".
+#[test]
+fn ephemeral_containers_are_added_and_stay() {
+    let mut server = Server::new();
+    server.create("pods", pod("p", &json!({}))).unwrap();
+    let debug = |image: &str| json!({"spec": {"ephemeralContainers": [{"name": "dbg", "image": image}]}});
+    let part = Part::EphemeralContainers;
+    for kind in [PatchKind::Strategic, PatchKind::Apply] {
+        let mut patch = debug("busybox");
+        patch["metadata"] = json!({"name": "p", "labels": {"not": "taken"}});
+        (patch["apiVersion"], patch["kind"]) = (json!("v1"), json!("Pod"));
+        let pod = server.patch_as(kind, "pods", "p", part, &patch).unwrap();
+        assert_eq!(pod["metadata"]["generation"], 2, "counted once");
+        let container = &pod["spec"]["ephemeralContainers"][0];
+        assert_eq!((&container["name"], &container["imagePullPolicy"]), (&json!("dbg"), &json!("Always")));
+        assert_eq!(pod["metadata"].get("labels"), None);
+    }
+    let changed = causes(server.patch("pods", "p", part, &debug("other")));
+    let says =
+        "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"dbg\" may not be changed\n";
+    assert!(changed.starts_with(says), "{changed}");
+    let removed = causes(server.put("pods", part, pod("p", &json!({}))));
+    let says =
+        "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"dbg\" may not be removed\n";
+    assert_eq!(removed, says);
+    let wrong = json!({"spec": {"ephemeralContainers": [
+        {"name": "c", "image": "i", "targetContainerName": "x", "ports": [{"containerPort": 1}]},
+    ]}});
+    let says = "spec.ephemeralContainers[0].name: Duplicate value: \"c\"\n\
+                spec.ephemeralContainers[0].targetContainerName: Not found: \"x\"\n\
+                spec.ephemeralContainers[0].ports: Forbidden: cannot be set for an Ephemeral Container";
+    assert_eq!(causes(server.patch("pods", "p", part, &wrong)), says);
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    server.patch("pods", "p", Part::Main, &label).unwrap();
+}
+
+/// Every change by way of `resize` was refused with "pod updates may not change fields other than".
+#[test]
+fn pods_are_resized_within_their_class() {
+    let mut server = Server::new();
+    let sent = pod("p", &json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "1"}}));
+    server.create("pods", sent).unwrap();
+    let resources =
+        |resources: Value| json!({"spec": {"containers": [{"name": "c", "resources": resources}]}});
+    let mut resize = |patch: &Value| server.patch("pods", "p", Part::Resize, patch);
+    let pod = resize(&resources(json!({"requests": {"cpu": "500m"}}))).unwrap();
+    assert_eq!(pod["metadata"]["generation"], 2);
+    let expected = json!({"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}});
+    assert_eq!(pod["spec"]["containers"][0]["resources"], expected);
+    let all = json!({"cpu": "1", "memory": "1Gi"});
+    let guaranteed = causes(resize(&resources(json!({"requests": all, "limits": all}))));
+    assert_eq!(
+        guaranteed,
+        "spec: Invalid value: \"Burstable\": Pod QOS Class may not change as a result of resizing"
+    );
+    let storage = causes(resize(&resources(json!({"requests": {"ephemeral-storage": "1"}}))));
+    assert_eq!(storage, "spec: Forbidden: only cpu and memory resources are mutable");
+    let removed = causes(resize(&resources(json!({"requests": {"cpu": null}, "limits": {"cpu": null}}))));
+    assert!(
+        removed.contains("spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed")
+    );
+    let other = json!({"spec": {"containers": [{"name": "d", "image": "i"}]}});
+    let added = causes(resize(&other));
+    assert!(added.contains("spec.containers: Forbidden: containers may not be added or removed on resize"));
+    // The rest of the spec is not taken from here.
+    let image = resize(&json!({"spec": {"containers": [{"name": "c", "image": "other"}]}})).unwrap();
+    assert_eq!(image["spec"]["containers"][0]["image"], "example/c:1");
+    assert_eq!(image["metadata"]["generation"], 2);
+}
