@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::decode::read;
-use super::value::{at, flag, list, list_mut, object_in, set_absent, text};
+use super::value::{at, fill, flag, list, list_mut, object_in, set_absent, text};
 use crate::text::times;
 use informer_schema::RESOURCES;
 
@@ -245,8 +245,11 @@ fn select_own_pods(object: &mut Value) {
     for label in ["controller-uid", "batch.kubernetes.io/controller-uid"] {
         set_absent(labels, label, uid.clone());
     }
+    let labels = labels.clone();
     let selected = object_in(object_in(spec, "selector"), "matchLabels");
     set_absent(selected, "batch.kubernetes.io/controller-uid", uid);
+    // What is read back has its defaults, and the labels of its pods are those of a job without any.
+    fill(object_in(fields(object), "metadata"), "labels", labels);
 }
 
 /// Groups that the server serves itself are there at once.

@@ -152,3 +152,17 @@ fn pods_are_resized_within_their_class() {
     assert_eq!(image["spec"]["containers"][0]["image"], "example/c:1");
     assert_eq!(image["metadata"]["generation"], 2);
 }
+
+/// A job without labels had none until it was changed, and whoever changed it owned them.
+#[test]
+fn a_job_has_the_labels_of_its_pods_from_the_start() {
+    let mut server = Server::new();
+    let template = json!({"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}});
+    let job = json!({"metadata": {"name": "j"}, "spec": {"template": template}});
+    let job = server.create("batch/jobs", job).unwrap();
+    assert_eq!(job["metadata"]["labels"]["job-name"], "j");
+    assert_eq!(job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]);
+    assert_eq!(job["metadata"]["labels"].as_object().unwrap().len(), 4);
+    let suspended = server.patch("batch/jobs", "j", Part::Main, &json!({"spec": {"suspend": true}})).unwrap();
+    assert!(!suspended["metadata"]["managedFields"].to_string().contains("f:labels"));
+}
