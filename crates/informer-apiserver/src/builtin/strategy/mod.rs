@@ -116,6 +116,12 @@ pub(crate) fn prepare_update(group: &str, kind: &str, old: &Value, new: &mut Val
         }
         ("", "PersistentVolumeClaim") => data_sources(new),
         ("", "ServiceAccount") => bare_secrets(new),
+        ("certificates.k8s.io", "CertificateSigningRequest") => {
+            // What was asked for stays, whatever is sent.
+            if let (Some(spec), Some(new)) = (old.get("spec"), new.as_object_mut()) {
+                new.insert("spec".to_owned(), spec.clone());
+            }
+        }
         ("apps", "DaemonSet") => {
             let before = old.pointer("/metadata/annotations").and_then(|all| all.get(DAEMON_SET_GENERATION));
             let before: i64 = before.and_then(Value::as_str).and_then(|text| text.parse().ok()).unwrap_or(1);

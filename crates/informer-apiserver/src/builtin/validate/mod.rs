@@ -38,7 +38,6 @@ const IMMUTABLE: &[(&str, &str, &[&str])] = &[
     ("node.k8s.io", "RuntimeClass", &["handler"]),
     ("networking.k8s.io", "IngressClass", &["spec.controller"]),
     ("discovery.k8s.io", "EndpointSlice", &["addressType"]),
-    ("certificates.k8s.io", "CertificateSigningRequest", &["spec"]),
     ("resource.k8s.io", "ResourceClaim", &["spec"]),
     ("resource.k8s.io", "ResourceClaimTemplate", &["spec"]),
 ];

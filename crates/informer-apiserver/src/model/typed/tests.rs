@@ -166,3 +166,17 @@ fn a_job_has_the_labels_of_its_pods_from_the_start() {
     let suspended = server.patch("batch/jobs", "j", Part::Main, &json!({"spec": {"suspend": true}})).unwrap();
     assert!(!suspended["metadata"]["managedFields"].to_string().contains("f:labels"));
 }
+
+/// Sending a request for a certificate back as it was read was refused: its `spec` differed.
+#[test]
+fn what_a_certificate_was_asked_for_stays() {
+    let mut server = Server::new();
+    let request = json!({"metadata": {"name": "r"}, "spec": {
+        "request": "eA==", "signerName": "example.com/x", "usages": ["client auth"],
+        "extra": {"k": ["v"]}, "uid": "mine",
+    }});
+    let requests = "certificates.k8s.io/certificatesigningrequests";
+    let stored = server.create(requests, request.clone()).unwrap();
+    let again = server.put(requests, Part::Main, request).unwrap();
+    assert_eq!(again["spec"], stored["spec"]);
+}
