@@ -205,7 +205,9 @@ fn generation_counts(resource: &Resource, place: Place, old: &Value, new: &Value
     };
     let annotations = |object: &Value| object.pointer("/metadata/annotations").cloned();
     let by_annotation = resource.is("apps", "deployments") && annotations(old) != annotations(new);
-    by_annotation || !is_equal_but(old, new, uncounted)
+    let labels = |object: &Value| object.pointer("/metadata/labels").cloned();
+    let by_label = resource.is("discovery.k8s.io", "endpointslices") && labels(old) != labels(new);
+    by_annotation || by_label || !is_equal_but(old, new, uncounted)
 }
 
 /// Whether two objects are the same but for what the server stamps on them.

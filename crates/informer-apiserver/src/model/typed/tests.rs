@@ -180,3 +180,14 @@ fn what_a_certificate_was_asked_for_stays() {
     let again = server.put(requests, Part::Main, request).unwrap();
     assert_eq!(again["spec"], stored["spec"]);
 }
+
+/// A change of labels did not count as a change of the slice.
+#[test]
+fn labels_count_as_a_change_of_a_slice() {
+    let mut server = Server::new();
+    let slice = json!({"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": []});
+    server.create("discovery.k8s.io/endpointslices", slice).unwrap();
+    let patch = json!({"metadata": {"labels": {"a": "b"}}});
+    let slice = server.patch("discovery.k8s.io/endpointslices", "s", Part::Main, &patch).unwrap();
+    assert_eq!(slice["metadata"]["generation"], 2);
+}
