@@ -14,6 +14,7 @@ mod pod_update;
 mod pods;
 mod report;
 mod services;
+mod status;
 mod storage;
 mod workloads;
 
@@ -114,6 +115,10 @@ pub(crate) fn update_part(part: &str, group: &str, kind: &str, old: &Value, new:
             pod_parts::ephemeral_containers(&before, &after, &mut report);
         }
         ("resize", "", "Pod") => pod_parts::resize(&before, &after, &mut report),
+        ("status", ..) if status::is_known(group, kind) => {
+            status::update(group, kind, &before, &after, &mut report);
+            return report.causes;
+        }
         _ => return update(group, kind, old, new),
     }
     by_type(group, kind, new, &mut report);

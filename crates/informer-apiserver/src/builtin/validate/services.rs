@@ -259,7 +259,7 @@ fn traffic(spec: &Place<'_>, kind: &str, report: &mut Report) {
     }
 }
 
-fn ip(place: &Place<'_>, report: &mut Report) {
+pub(super) fn ip(place: &Place<'_>, report: &mut Report) {
     if place.text().parse::<IpAddr>().is_err() {
         report.invalid(place, NOT_AN_IP);
     }

@@ -191,3 +191,81 @@ fn labels_count_as_a_change_of_a_slice() {
     let slice = server.patch("discovery.k8s.io/endpointslices", "s", Part::Main, &patch).unwrap();
     assert_eq!(slice["metadata"]["generation"], 2);
 }
+
+fn status(fields: &Value) -> Value {
+    json!({"status": fields})
+}
+
+/// A status was hardly looked at: more replicas were ready than there are.
+#[test]
+fn a_status_that_cannot_be_is_refused() {
+    let mut server = Server::new();
+    let spec = json!({
+        "selector": {"matchLabels": {"a": "b"}}, "serviceName": "s",
+        "template": {
+            "metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        },
+    });
+    let made = json!({"metadata": {"name": "x"}, "spec": spec});
+    let mut deployment = made.clone();
+    deployment["spec"].as_object_mut().unwrap().remove("serviceName");
+    server.create("apps/deployments", deployment.clone()).unwrap();
+    server.create("apps/replicasets", deployment).unwrap();
+    server.create("apps/statefulsets", made).unwrap();
+    let budget = json!({"metadata": {"name": "x"}, "spec": {"minAvailable": 1, "selector": {}}});
+    server.create("policy/poddisruptionbudgets", budget).unwrap();
+    let service =
+        json!({"metadata": {"name": "x"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 1}]}});
+    server.create("services", service).unwrap();
+    let template = json!({"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}});
+    server.create("batch/jobs", json!({"metadata": {"name": "x"}, "spec": {"template": template}})).unwrap();
+    let complete = json!([{"type": "Complete", "status": "True"}]);
+    for (resource, fields, says) in [
+        (
+            "apps/deployments",
+            json!({"replicas": 1, "readyReplicas": 2}),
+            "status.readyReplicas: Invalid value: 2: cannot be greater than status.replicas",
+        ),
+        (
+            "apps/deployments",
+            json!({"availableReplicas": -1}),
+            "status.availableReplicas: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        (
+            "apps/replicasets",
+            json!({"replicas": 1, "fullyLabeledReplicas": 2}),
+            "status.fullyLabeledReplicas: Invalid value: 2: cannot be greater than status.replicas",
+        ),
+        (
+            "apps/statefulsets",
+            json!({"replicas": 0, "observedGeneration": -1}),
+            "status.observedGeneration: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        (
+            "policy/poddisruptionbudgets",
+            json!({"disruptionsAllowed": -1}),
+            "status.disruptionsAllowed: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        (
+            "services",
+            json!({"loadBalancer": {"ingress": [{"ip": "x"}]}}),
+            "status.loadBalancer.ingress[0].ip: Invalid value: \"x\": must be a valid IP address, \
+             (e.g. 10.9.8.7 or 2001:db8::ffff)",
+        ),
+        (
+            "batch/jobs",
+            json!({"conditions": complete, "active": 1}),
+            "status.completionTime: Required value: completionTime is required for Complete jobs\n\
+             status.conditions: Invalid value: cannot set Complete=True condition without the \
+             SuccessCriteriaMet=true condition\n\
+             status.active: Invalid value: 1: active>0 is invalid for finished job\n\
+             status.startTime: Required value: startTime is required for finished job",
+        ),
+    ] {
+        let refused = server.patch_as(PatchKind::Merge, resource, "x", Part::Status, &status(&fields));
+        assert_eq!(causes(refused), says, "{resource} {fields}");
+    }
+    let good = json!({"replicas": 2, "readyReplicas": 2, "observedGeneration": 1});
+    server.patch("apps/deployments", "x", Part::Status, &status(&good)).unwrap();
+}
