@@ -175,6 +175,7 @@ impl Model {
     /// Completes a changed object, and refuses it if it is not valid.
     pub(super) fn check_changed(
         &mut self,
+        ask: &Ask,
         resource: &Resource,
         place: Place,
         part: Part,
@@ -188,6 +189,9 @@ impl Model {
         }
         if matches!(part, Part::Main | Part::Scale) {
             builtin::prepare_update(&resource.group, &resource.kind, old, object);
+        }
+        if part == Part::Status {
+            builtin::prepare_status(&resource.group, &resource.kind, old, object, ask.now);
         }
         if resource.is_definition() && part == Part::Main {
             definition::note_storage_version(object);

@@ -178,7 +178,7 @@ impl Model {
         warnings.extend(deprecated(&resource));
         resource.own(place.version, ask, part, Some(old), &mut object, origin);
         object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-        self.check_changed(&resource, place, part, old, &mut object)?;
+        self.check_changed(ask, &resource, place, part, old, &mut object)?;
         form.store(&mut object);
         managed::keep_times(stored, &mut object);
         let state = self.commit_update(ask, self.home(place), before, stored, &object)?;

@@ -47,6 +47,10 @@ fn pod(fields: &mut Map<String, Value>) {
     }
     pod_level_requests(spec);
     set_absent(spec, "enableServiceLinks", true);
+    let grace = "terminationGracePeriodSeconds";
+    if spec.get(grace).and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
+        spec.insert(grace.to_owned(), 1.into());
+    }
     if spec.get("hostNetwork").and_then(Value::as_bool) == Some(true) {
         host_ports(spec);
     }
@@ -215,8 +219,11 @@ fn node_spec(fields: &mut Map<String, Value>) {
 
 /// The first of several addresses has a field of its own.
 fn pod_status(fields: &mut Map<String, Value>) {
-    if let Some(address) = fields.get("podIP").cloned() {
-        fill(fields, "podIPs", json!([{"ip": address}]));
+    let first = fields.get("podIPs").and_then(|all| all.pointer("/0/ip"));
+    if let Some(address) = fields.get("podIP").filter(|_| !lacks(fields, "podIP")).cloned()
+        && first != Some(&address)
+    {
+        fields.insert("podIPs".to_owned(), json!([{"ip": address}]));
     }
     if let Some(first) = fields.get("podIPs").and_then(|all| all.pointer("/0/ip")).cloned() {
         fields.insert("podIP".to_owned(), first);

@@ -44,7 +44,7 @@ pub(crate) fn prepare_create(group: &str, kind: &str, object: &mut Value, now: T
         reset_status(group, kind, object);
     }
     match (group, kind) {
-        ("", "Pod") => pods::create(object),
+        ("", "Pod") => pods::create(object, now),
         ("", "Service") => services::create(object),
         ("", "Namespace") => namespace(object),
         ("", "Node") => taint(object),
@@ -127,6 +127,28 @@ pub(crate) fn prepare_update(group: &str, kind: &str, old: &Value, new: &mut Val
             let before: i64 = before.and_then(Value::as_str).and_then(|text| text.parse().ok()).unwrap_or(1);
             let changed = at(old, "spec.template") != at(new, "spec.template");
             template_generation(new, before + i64::from(changed));
+        }
+        _ => {}
+    }
+}
+
+/// Makes an object with a changed status ready to be validated and stored in the place of `old`.
+pub(crate) fn prepare_status(group: &str, kind: &str, old: &Value, new: &mut Value, now: Timestamp) {
+    match (group, kind) {
+        ("", "Pod") => pods::status(old, new),
+        ("", "PersistentVolume") => {
+            let time = "lastPhaseTransitionTime";
+            let before = at(old, "status").and_then(|status| status.get(time)).cloned();
+            let same = at(old, "status.phase") == at(new, "status.phase");
+            let status = object_in(fields(new), "status");
+            let given = status.get(time).cloned();
+            match (same, before) {
+                (true, Some(before)) if given.is_none() => status.insert(time.to_owned(), before),
+                (false, before) if given.is_none() || given == before => {
+                    status.insert(time.to_owned(), times::written(now).into())
+                }
+                _ => None,
+            };
         }
         _ => {}
     }

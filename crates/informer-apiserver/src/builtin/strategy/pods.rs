@@ -2,20 +2,22 @@
 //!
 //! A priority class is another object: whoever holds it calls [`set_priority`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::quantity::Quantity;
-use super::super::value::{at, at_mut, entries, list, object_in, set_absent, text};
+use super::super::value::{at, at_mut, entries, fill, list, list_mut, number, object_in, set_absent, text};
 use super::fields;
+use crate::text::times;
 
 const MAX_TOLERATIONS: usize = 1000;
 
 const CRITICAL: &[(&str, i64)] =
     &[("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
-pub(super) fn create(pod: &mut Value) {
+pub(super) fn create(pod: &mut Value, now: Timestamp) {
     tolerate(pod);
     set_priority(pod, None);
     object_in(fields(pod), "metadata").insert("generation".to_owned(), 1.into());
@@ -25,7 +27,7 @@ pub(super) fn create(pod: &mut Value) {
         status["conditions"] = json!([{
             "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
-            "lastProbeTime": null, "lastTransitionTime": null,
+            "lastProbeTime": null, "lastTransitionTime": times::written(now),
         }]);
     }
     fields(pod).insert("status".to_owned(), status);
@@ -43,6 +45,27 @@ pub(super) fn update(old: &Value, new: &mut Value) {
     let generation = before + i64::from(old.get("spec") != new.get("spec"));
     if generation > 0 {
         object_in(fields(new), "metadata").insert("generation".to_owned(), generation.into());
+    }
+}
+
+/// What a kubelet leaves out of a status stays: the class, and the generations that were seen.
+pub(super) fn status(old: &Value, new: &mut Value) {
+    let mut before: BTreeMap<String, VecDeque<i64>> = BTreeMap::new();
+    for condition in list(old, "status.conditions") {
+        let seen = number(condition, "observedGeneration").unwrap_or_default();
+        before.entry(text(condition, "type").to_owned()).or_default().push_back(seen);
+    }
+    for condition in list_mut(new, "status.conditions") {
+        let seen = before.get_mut(text(condition, "type")).and_then(VecDeque::pop_front).unwrap_or_default();
+        if seen != 0 {
+            fill(fields(condition), "observedGeneration", seen);
+        }
+    }
+    let status = object_in(fields(new), "status");
+    for field in ["qosClass", "observedGeneration"] {
+        if let Some(value) = at(old, "status").and_then(|status| status.get(field)) {
+            fill(status, field, value.clone());
+        }
     }
 }
 

@@ -269,3 +269,41 @@ fn a_status_that_cannot_be_is_refused() {
     let good = json!({"replicas": 2, "readyReplicas": 2, "observedGeneration": 1});
     server.patch("apps/deployments", "x", Part::Status, &status(&good)).unwrap();
 }
+
+/// A pod lost its class with its status, and took a second address for its first.
+#[test]
+fn the_status_of_a_pod_keeps_its_class_and_its_first_address() {
+    let mut server = Server::new();
+    let mut sent = pod("p", &json!({}));
+    sent["spec"]["terminationGracePeriodSeconds"] = json!(-5);
+    let created = server.create("pods", sent).unwrap();
+    assert_eq!(created["spec"]["terminationGracePeriodSeconds"], 1, "one second is the least");
+    let mut replaced = created.clone();
+    replaced["status"] = json!({"podIP": "1.2.3.4"});
+    let replaced = server.put("pods", Part::Status, replaced).unwrap();
+    assert_eq!(replaced["status"]["qosClass"], "BestEffort");
+    let patch = status(&json!({"podIPs": [{"ip": "5.6.7.8"}]}));
+    let patched = server.patch("pods", "p", Part::Status, &patch).unwrap();
+    assert_eq!(patched["status"]["podIP"], "1.2.3.4");
+    assert_eq!(patched["status"]["podIPs"], json!([{"ip": "1.2.3.4"}]));
+    let other = server.patch("pods", "p", Part::Status, &status(&json!({"qosClass": "Guaranteed"})));
+    assert_eq!(causes(other), "status.qosClass: Invalid value: \"Guaranteed\": field is immutable");
+}
+
+/// The time of the last change of a phase was missing where the server writes it.
+#[test]
+fn changes_of_a_phase_have_their_time() {
+    let mut server = Server::new();
+    let spec = json!({
+        "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/a"},
+    });
+    let volume = json!({"metadata": {"name": "v"}, "spec": spec});
+    server.create("persistentvolumes", volume).unwrap();
+    let phase = json!({"status": {"phase": "Bound", "lastPhaseTransitionTime": null}});
+    let bound = server.patch("persistentvolumes", "v", Part::Status, &phase).unwrap();
+    assert_eq!(bound["status"]["lastPhaseTransitionTime"], "1970-01-01T00:00:00Z");
+    let mut gated = pod("p", &json!({}));
+    gated["spec"]["schedulingGates"] = json!([{"name": "example.com/g"}]);
+    let gated = server.create("pods", gated).unwrap();
+    assert_eq!(gated["status"]["conditions"][0]["lastTransitionTime"], "1970-01-01T00:00:00Z");
+}
