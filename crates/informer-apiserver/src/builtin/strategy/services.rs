@@ -88,18 +88,23 @@ fn keep_allocated(old: &Value, new: &mut Value) {
         }
     };
     if has_cluster_ip(before) && has_cluster_ip(&after) {
-        let unset = text(&after, "clusterIP").is_empty();
-        if unset && list(&after, "clusterIPs").is_empty() {
-            keep("clusterIP");
-            keep("clusterIPs");
-        } else if !unset && text(&after, "clusterIP") == text(before, "clusterIP") {
-            keep("clusterIPs");
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            keep(field);
         }
         keep("ipFamilies");
         keep("ipFamilyPolicy");
     }
     if has_health_check(before) && has_health_check(&after) {
         keep("healthCheckNodePort");
+    }
+    // Who changes the one address means the list too.
+    if has_cluster_ip(before)
+        && has_cluster_ip(&after)
+        && spec.get("clusterIP") != before.get("clusterIP")
+        && spec.get("clusterIPs") == before.get("clusterIPs")
+        && let Some(address) = spec.get("clusterIP").cloned()
+    {
+        spec.insert("clusterIPs".to_owned(), json!([address]));
     }
     if has_node_ports(before) && has_node_ports(&after) {
         keep_node_ports(before, new);

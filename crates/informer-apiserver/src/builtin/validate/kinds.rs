@@ -116,6 +116,21 @@ pub(super) fn node(object: &Place<'_>, report: &mut Report) {
     }
 }
 
+/// What a node is known by outside stays once it is set.
+pub(super) fn node_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+    let (before, after) = (old.each("spec.podCIDRs"), new.each("spec.podCIDRs"));
+    let changed = before.iter().zip(&after).filter(|(before, after)| before.value != after.value).count();
+    let times = if before.len() == after.len() { changed } else { usize::from(!before.is_empty()) };
+    for _ in 0..times {
+        let why = "node updates may not change podCIDR except from \"\" to valid";
+        report.forbidden(&new.at("spec.podCIDRs"), why);
+    }
+    let (before, after) = (old.at("spec.providerID"), new.at("spec.providerID"));
+    if !before.is_empty() && before.text() != after.text() {
+        report.forbidden(&after, "node updates may not change providerID except from \"\" to valid");
+    }
+}
+
 pub(super) fn role(object: &Place<'_>, namespaced: bool, report: &mut Report) {
     for rule in object.each("rules") {
         if rule.at("verbs").is_empty() {

@@ -177,6 +177,7 @@ fn before_rules(group: &str, kind: &str, old: &Place<'_>, new: &Place<'_>, repor
             kinds::frozen(old, new, &["data"], report);
         }
         ("", "Service") => services::service_update(old, new, report),
+        ("", "Node") => kinds::node_update(old, new, report),
         _ => {}
     }
 }
@@ -187,6 +188,7 @@ fn after_rules(group: &str, kind: &str, old: &Place<'_>, new: &Place<'_>, report
         ("apps", "StatefulSet") => workloads::stateful_set_update(old, new, report),
         ("batch", "Job") => workloads::job_update(old, new, report),
         ("", "PersistentVolumeClaim") => storage::claim_update(old, new, report),
+        ("", "PersistentVolume") => storage::volume_update(old, new, report),
         ("scheduling.k8s.io", "PriorityClass") => kinds::priority_class_update(old, new, report),
         ("", "Secret") => {}
         _ => {

@@ -57,6 +57,11 @@ pub(super) fn service(object: &Place<'_>, report: &mut Report) {
 
 pub(super) fn service_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
     let external = |service: &Place<'_>| service.at("spec.type").text() == "ExternalName";
+    let balanced = |service: &Place<'_>| service.at("spec.type").text() == "LoadBalancer";
+    let (class, other) = (old.at("spec.loadBalancerClass"), new.at("spec.loadBalancerClass"));
+    if balanced(old) && balanced(new) && class.value != other.value {
+        report.invalid(&other, "may not change once set");
+    }
     let (before, after) = (old.each("spec.clusterIPs"), new.each("spec.clusterIPs"));
     let headless = |ips: &[Place<'_>]| ips.first().is_some_and(|first| first.text() == "None");
     if external(old) || external(new) || (headless(&before) && headless(&after)) {

@@ -1,5 +1,7 @@
 //! Volumes, claims and classes of storage.
 
+use serde_json::Value;
+
 use super::super::quantity::Quantity;
 use super::containers;
 use super::meta::{self, immutable};
@@ -92,6 +94,29 @@ pub(super) fn claim_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report
     let (before, after) = (old.at("spec.volumeMode"), new.at("spec.volumeMode"));
     let place = Place { value: after.value, path: "volumeMode".to_owned() };
     immutable(&before, &place, report);
+}
+
+/// Where a volume comes from stays; a secret for making it larger may be added.
+pub(super) fn volume_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+    let sources = |volume: &Place<'_>| {
+        let mut spec = volume.at("spec").value.as_object().cloned().unwrap_or_default();
+        spec.retain(|field, _| SOURCES.contains(&field.as_str()));
+        Value::Object(spec)
+    };
+    let (before, mut after) = (sources(old), sources(new));
+    let secret = "controllerExpandSecretRef";
+    if before.pointer("/csi").is_some_and(|csi| csi.get(secret).is_none())
+        && let Some(csi) = after.pointer_mut("/csi").and_then(Value::as_object_mut)
+    {
+        csi.remove(secret);
+    }
+    if before != after {
+        let difference = super::pod_update::difference_of("PersistentVolumeSource", &before, &after);
+        let why = format!("spec.persistentvolumesource is immutable after creation\n{difference}");
+        report.forbidden(&new.at("spec.persistentvolumesource"), &why);
+    }
+    let mode = Place { value: new.at("spec.volumeMode").value, path: "volumeMode".to_owned() };
+    immutable(&old.at("spec.volumeMode"), &mode, report);
 }
 
 pub(super) fn volume(object: &Place<'_>, report: &mut Report) {

@@ -307,3 +307,41 @@ fn changes_of_a_phase_have_their_time() {
     let gated = server.create("pods", gated).unwrap();
     assert_eq!(gated["status"]["conditions"][0]["lastTransitionTime"], "1970-01-01T00:00:00Z");
 }
+
+/// These could be changed although nothing notices that they were.
+#[test]
+fn what_others_rely_on_stays() {
+    let mut server = Server::new();
+    let node = json!({"metadata": {"name": "n"}, "spec": {"providerID": "a", "podCIDRs": ["10.1.0.0/24"]}});
+    server.create("nodes", node).unwrap();
+    let other = json!({"spec": {"providerID": "b", "podCIDR": "10.2.0.0/24", "podCIDRs": ["10.2.0.0/24"]}});
+    let refused = server.patch_as(PatchKind::Merge, "nodes", "n", Part::Main, &other);
+    let says = "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid\n\
+                spec.providerID: Forbidden: node updates may not change providerID except from \"\" to valid";
+    assert_eq!(causes(refused), says);
+    let spec = json!({
+        "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/a"},
+    });
+    server.create("persistentvolumes", json!({"metadata": {"name": "v"}, "spec": spec})).unwrap();
+    let other = json!({"spec": {"hostPath": {"path": "/b"}}});
+    let refused = causes(server.patch("persistentvolumes", "v", Part::Main, &other));
+    let says =
+        "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation\n";
+    assert!(refused.starts_with(says), "{refused}");
+    assert!(refused.contains("-  \"Path\": \"/a\",\n+  \"Path\": \"/b\",\n"), "{refused}");
+    let service = json!({"metadata": {"name": "s"}, "spec": {
+        "type": "LoadBalancer", "loadBalancerClass": "example.com/a", "ports": [{"port": 1}],
+    }});
+    server.create("services", service).unwrap();
+    let other = json!({"spec": {"loadBalancerClass": "example.com/b"}});
+    let refused = server.patch("services", "s", Part::Main, &other);
+    assert_eq!(
+        causes(refused),
+        "spec.loadBalancerClass: Invalid value: \"example.com/b\": may not change once set"
+    );
+    let refused = server.patch("services", "s", Part::Main, &json!({"spec": {"clusterIP": "10.0.0.99"}}));
+    assert_eq!(
+        causes(refused),
+        "spec.clusterIPs[0]: Invalid value: [\"10.0.0.99\"]: may not change once set"
+    );
+}
