@@ -40,6 +40,7 @@ impl Wanted {
 pub(super) fn create(service: &mut Value) {
     one_address(service);
     families(service);
+    only_a_name(service);
 }
 
 pub(super) fn update(old: &Value, new: &mut Value) {
@@ -47,6 +48,15 @@ pub(super) fn update(old: &Value, new: &mut Value) {
     drop_what_no_longer_applies(old, new);
     one_address(new);
     families(new);
+    only_a_name(new);
+}
+
+/// No traffic goes through a service that is a name for another.
+fn only_a_name(service: &mut Value) {
+    let spec = object_in(fields(service), "spec");
+    if spec.get("type").is_some_and(|kind| kind == "ExternalName") {
+        spec.remove("internalTrafficPolicy");
+    }
 }
 
 /// `clusterIP` is the first of `clusterIPs`.

@@ -345,3 +345,14 @@ fn what_others_rely_on_stays() {
         "spec.clusterIPs[0]: Invalid value: [\"10.0.0.99\"]: may not change once set"
     );
 }
+
+/// A service that became a name for another kept the policy of its traffic.
+#[test]
+fn a_name_for_another_service_has_no_traffic() {
+    let mut server = Server::new();
+    let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}});
+    server.create("services", service).unwrap();
+    let name = json!({"spec": {"type": "ExternalName", "externalName": "a.example"}});
+    let service = server.patch("services", "s", Part::Main, &name).unwrap();
+    assert_eq!(service["spec"].get("internalTrafficPolicy"), None);
+}
