@@ -118,6 +118,7 @@ impl Model {
                 debug_assert!(created.is_ok(), "{name}: {created:?}");
             }
         }
+        model.create_priority_classes(now);
         model
     }
 

@@ -3,6 +3,7 @@
 //! Here the model asks the rooms that know kinds (`builtin`, `definition`) and ownership (`managed`). They know objects; which of
 //! them applies to a resource, and which other objects they need, is decided here.
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::ask::{Ask, Origin};
@@ -152,9 +153,13 @@ impl Model {
             );
         }
         if resource.is("", "pods") {
+            let forbidden = |why: String| Err(Status::forbidden("", "pods", name, &why));
             let class = self.priority_class(name, object)?;
+            builtin::refuse_priority(object, class.as_ref()).map_or(Ok(()), forbidden)?;
             builtin::set_priority(object, class.as_ref());
-            if let Some(class) = self.runtime_class(object) {
+            let class = self.runtime_class(name, object)?;
+            builtin::refuse_runtime_class(object, class.as_ref()).map_or(Ok(()), forbidden)?;
+            if let Some(class) = class {
                 builtin::set_runtime_class(object, &class);
             }
         }
@@ -203,11 +208,30 @@ impl Model {
         refuse(resource, &name, self.allocate(resource, Some(old), object))
     }
 
-    /// The class of the runtime that a pod names.
-    fn runtime_class(&self, pod: &Value) -> Option<Value> {
-        let name = pod.pointer("/spec/runtimeClassName").and_then(Value::as_str)?;
-        let place = self.registry.place("node.k8s.io", "v1", "runtimeclasses")?;
-        self.get(place, "", name).map(|class| class.decode())
+    /// The class of the runtime that a pod names. One that is not there is refused.
+    fn runtime_class(&self, name: &str, pod: &Value) -> Result<Option<Value>, Status> {
+        let Some(class) = pod.pointer("/spec/runtimeClassName").and_then(Value::as_str) else {
+            return Ok(None);
+        };
+        let place = self.registry.place("node.k8s.io", "v1", "runtimeclasses");
+        let missing = || {
+            let why = format!("pod rejected: RuntimeClass {} not found", text::quoted(class));
+            Status::forbidden("", "pods", name, &why)
+        };
+        let found = place.and_then(|place| self.get(place, "", class)).ok_or_else(missing)?;
+        Ok(Some(found.decode()))
+    }
+
+    /// Creates the classes that every cluster has.
+    pub(super) fn create_priority_classes(&mut self, now: Timestamp) {
+        let Some(place) = self.registry.place("scheduling.k8s.io", "v1", "priorityclasses") else { return };
+        for (name, value, description) in ALWAYS_THERE {
+            let metadata = serde_json::json!({"name": name});
+            let object =
+                serde_json::json!({"metadata": metadata, "value": value, "description": description});
+            let created = self.create(&Ask::at(now, "kube-apiserver"), place, "", object, Origin::Own);
+            debug_assert!(created.is_ok(), "{name}: {created:?}");
+        }
     }
 
     /// The class that a pod names, or the one that stands for all. One that is not there is refused.
@@ -216,7 +240,6 @@ impl Model {
             return Ok(None);
         };
         match pod.pointer("/spec/priorityClassName").and_then(Value::as_str) {
-            Some(class) if ALWAYS_THERE.contains(&class) => Ok(None),
             Some(class) => {
                 let missing = || {
                     let why = format!("no PriorityClass with name {class} was found");
@@ -233,8 +256,19 @@ impl Model {
     }
 }
 
-/// Classes that every cluster has.
-const ALWAYS_THERE: &[&str] = &["system-cluster-critical", "system-node-critical"];
+/// Classes that every cluster has, with what they are for.
+const ALWAYS_THERE: &[(&str, i64, &str)] = &[
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+];
 
 impl Resource {
     /// How objects of a built-in kind are built.

@@ -17,8 +17,8 @@ use super::value::{at, fill, flag, list, list_mut, object_in, set_absent, text};
 use crate::text::times;
 use informer_schema::RESOURCES;
 
-pub(super) use pods::qos;
-pub(crate) use pods::{set_priority, set_runtime_class};
+pub(super) use pods::{CRITICAL, qos};
+pub(crate) use pods::{refuse_priority, refuse_runtime_class, set_priority, set_runtime_class};
 pub(crate) use services::Wanted;
 
 /// Fields of features that are off, which vanish without a word.

@@ -14,7 +14,8 @@ use crate::text::times;
 
 const MAX_TOLERATIONS: usize = 1000;
 
-const CRITICAL: &[(&str, i64)] =
+/// The classes of priority that every cluster has.
+pub(in crate::builtin) const CRITICAL: &[(&str, i64)] =
     &[("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 pub(super) fn create(pod: &mut Value, now: Timestamp) {
@@ -67,6 +68,55 @@ pub(super) fn status(old: &Value, new: &mut Value) {
             fill(status, field, value.clone());
         }
     }
+}
+
+/// Why a new pod cannot have the priority it says, if its class gives it another.
+pub(crate) fn refuse_priority(pod: &Value, class: Option<&Value>) -> Option<String> {
+    let name = text(pod, "spec.priorityClassName");
+    let critical = CRITICAL.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    let value = class.and_then(|class| number(class, "value")).or(critical).unwrap_or_default();
+    if let Some(given) = number(pod, "spec.priority").filter(|given| *given != value) {
+        return Some(format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission \
+             controller computed {value} from the given PriorityClass name"
+        ));
+    }
+    let policy = match class.map(|class| text(class, "preemptionPolicy")) {
+        Some(policy) if !policy.is_empty() => policy,
+        _ => "PreemptLowerPriority",
+    };
+    let given =
+        Some(text(pod, "spec.preemptionPolicy")).filter(|given| !given.is_empty() && *given != policy)?;
+    Some(format!(
+        "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
+         controller computed {policy} from the given PriorityClass name"
+    ))
+}
+
+/// Why a new pod does not go with the class of its runtime, or has what only such a class gives.
+pub(crate) fn refuse_runtime_class(pod: &Value, class: Option<&Value>) -> Option<String> {
+    let overhead = at(pod, "spec.overhead").filter(|given| !super::super::value::is_empty(given));
+    match (class.and_then(|class| at(class, "overhead.podFixed")), overhead) {
+        (None, Some(_)) => {
+            let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+            return Some(why.to_owned());
+        }
+        (Some(fixed), Some(given)) if fixed != given => {
+            let why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+            return Some(why.to_owned());
+        }
+        _ => {}
+    }
+    entries(class?, "scheduling.nodeSelector").find_map(|(key, wanted)| {
+        let given = at(pod, "spec.nodeSelector")?.get(key)?;
+        let (wanted, given) = (wanted.as_str()?, given.as_str()?);
+        (wanted != given).then(|| {
+            format!(
+                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {wanted}; \
+                 pod.spec.nodeSelector[{key}] = {given}"
+            )
+        })
+    })
 }
 
 /// The priority of a new pod: that of its class, of the classes that are always there, or none.

@@ -101,8 +101,6 @@ fn keep_allocated(old: &Value, new: &mut Value) {
         for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
             keep(field);
         }
-        keep("ipFamilies");
-        keep("ipFamilyPolicy");
     }
     if has_health_check(before) && has_health_check(&after) {
         keep("healthCheckNodePort");

@@ -382,11 +382,31 @@ pub(super) fn disruption_budget(object: &Place<'_>, report: &mut Report) {
 }
 
 pub(super) fn priority_class(object: &Place<'_>, report: &mut Report) {
-    let value = object.at("value");
-    if value.number() > 1_000_000_000 && !object.at("metadata.name").text().starts_with("system-") {
+    let (name, value) = (object.at("metadata.name"), object.at("value"));
+    if name.text().starts_with("system-") {
+        if let Some(why) = not_of_the_system(name.text(), object) {
+            let front = "priority class names with 'system-' prefix are reserved for system use only. error:";
+            report.forbidden(&name, &format!("{front} {why}"));
+        }
+    } else if value.number() > 1_000_000_000 {
         report.forbidden(&value, "maximum allowed value of a user defined priority is 1000000000");
     }
     one_of(&object.at("preemptionPolicy"), &["PreemptLowerPriority", "Never"], report);
+}
+
+/// Why a class is none of those that every cluster has.
+fn not_of_the_system(name: &str, class: &Place<'_>) -> Option<String> {
+    let known = super::super::strategy::CRITICAL.iter().find(|(known, _)| *known == name);
+    match known {
+        None => Some(format!("{name} is not a known system priority class")),
+        Some((_, value)) if *value != class.at("value").number() => {
+            Some(format!("value of {name} PriorityClass must be {value}"))
+        }
+        Some(_) if class.at("globalDefault").value == true => {
+            Some(format!("globalDefault of {name} PriorityClass must be false"))
+        }
+        Some(_) => None,
+    }
 }
 
 pub(super) fn priority_class_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {

@@ -356,3 +356,35 @@ fn a_name_for_another_service_has_no_traffic() {
     let service = server.patch("services", "s", Part::Main, &name).unwrap();
     assert_eq!(service["spec"].get("internalTrafficPolicy"), None);
 }
+
+/// Pods with classes that are not there, or a priority of their own, were accepted.
+#[test]
+fn pods_have_what_their_classes_say() {
+    let mut server = Server::new();
+    let mut forbidden = |field: &str, value: Value| {
+        let mut sent = pod("p", &json!({}));
+        sent["spec"][field] = value;
+        server.create("pods", sent).unwrap_err().message
+    };
+    let says = "pods \"p\" is forbidden: pod rejected: RuntimeClass \"nope\" not found";
+    assert_eq!(forbidden("runtimeClassName", json!("nope")), says);
+    let says = "pods \"p\" is forbidden: the integer value of priority (7) must not be provided in pod spec; \
+                priority admission controller computed 0 from the given PriorityClass name";
+    assert_eq!(forbidden("priority", json!(7)), says);
+    let says = "pods \"p\" is forbidden: pod rejected: Pod Overhead set without corresponding RuntimeClass \
+                defined Overhead";
+    assert_eq!(forbidden("overhead", json!({"cpu": "1"})), says);
+    let class = json!({"metadata": {"name": "system-x"}, "value": 1});
+    let refused = server.create("scheduling.k8s.io/priorityclasses", class);
+    let says = "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use \
+                only. error: system-x is not a known system priority class";
+    assert_eq!(causes(refused), says);
+    let (place, _) = server.place("scheduling.k8s.io/priorityclasses");
+    for name in ["system-node-critical", "system-cluster-critical"] {
+        assert!(server.model.get(place, "", name).is_some(), "{name}");
+    }
+    let mut critical = pod("p", &json!({}));
+    critical["spec"]["priorityClassName"] = json!("system-node-critical");
+    let critical = server.create("pods", critical).unwrap();
+    assert_eq!(critical["spec"]["priority"], 2_000_001_000);
+}
