@@ -169,6 +169,84 @@ fn refusals_are_worded_as_the_server_words_them() {
     }
 }
 
+/// All of these were stored.
+#[test]
+fn rules_that_few_meet_hold_too() {
+    let pod = |fields: Value| {
+        let mut spec = json!({"containers": [{"name": "c", "image": "i"}]});
+        spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        json!({"apiVersion": "v1", "kind": "Pod", "spec": spec})
+    };
+    let service = |spec: Value| json!({"apiVersion": "v1", "kind": "Service", "spec": spec});
+    let port = |port: Value| {
+        let spec = json!({"podSelector": {}, "ingress": [{"ports": [port]}]});
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "spec": spec})
+    };
+    for (sent, expected) in [
+        (
+            pod(json!({"shareProcessNamespace": true, "hostPID": true})),
+            "spec.securityContext.shareProcessNamespace: Invalid value: true: ShareProcessNamespace and HostPID \
+             cannot both be enabled",
+        ),
+        (
+            pod(json!({"hostAliases": [{"ip": "x", "hostnames": ["ok"]}]})),
+            "spec.hostAliases[0].ip: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or \
+             2001:db8::ffff)",
+        ),
+        (
+            pod(json!({"topologySpreadConstraints": [
+                {"maxSkew": 0, "topologyKey": "k", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}},
+            ]})),
+            "spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero",
+        ),
+        (
+            service(json!({"ports": [{"port": 1}], "ipFamilyPolicy": "RequireDualStack"})),
+            "spec.ipFamilyPolicy: Invalid value: \"RequireDualStack\": this cluster is not configured for \
+             dual-stack services",
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": "-2", "stuff": "1"}}}),
+            "spec.hard[pods]: Invalid value: \"-2\": must be greater than or equal to 0\n\
+             spec.hard[stuff]: Invalid value: \"stuff\": must be a standard resource for quota",
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "LimitRange", "spec": {"limits": [
+                {"type": "Pod", "min": {"cpu": "2"}, "max": {"cpu": "1"}},
+            ]}}),
+            "spec.limits[0].min[cpu]: Invalid value: \"2\": min value 2 is greater than max value 1",
+        ),
+        (
+            json!({
+                "apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "spec": {"controller": "x"},
+            }),
+            "spec.controller: Invalid value: \"x\": must be a domain-prefixed path (such as \"acme.io/foo\")",
+        ),
+        (
+            port(json!({"port": 5, "endPort": 4})),
+            "spec.ingress[0].ports[0].endPort: Invalid value: 5: must be greater than or equal to `port`",
+        ),
+        (
+            port(json!({"port": "http", "endPort": 4})),
+            "spec.ingress[0].ports[0].endPort: Invalid value: 4: may not be specified when `port` is non-numeric",
+        ),
+    ] {
+        let mut sent = sent.clone();
+        sent["metadata"] = json!({"name": "x"});
+        assert_eq!(refusal(sent.clone()), expected, "{sent}");
+    }
+    let ingress = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+        "metadata": {"name": "x", "annotations": {"kubernetes.io/ingress.class": "a"}},
+        "spec": {
+            "ingressClassName": "b",
+            "defaultBackend": {"service": {"name": "s", "port": {"number": 1}}},
+        },
+    });
+    let says = "annotations.kubernetes.io/ingress.class: Invalid value: \"a\": must match `ingressClassName` when \
+                both are specified";
+    assert_eq!(refusal(ingress), says);
+}
+
 /// What Go says of bodies that do not fit its types.
 #[test]
 fn bodies_that_do_not_fit_are_refused_as_go_refuses_them() {

@@ -247,6 +247,27 @@ pub(super) fn ingress(object: &Place<'_>, report: &mut Report) {
     }
 }
 
+/// The old way to name a class may not contradict the new one. What is stored may.
+pub(super) fn ingress_class(object: &Place<'_>, report: &mut Report) {
+    let old = object.at("metadata.annotations").key("kubernetes.io/ingress.class");
+    let class = object.at("spec.ingressClassName");
+    if old.is_set() && class.is_set() && old.text() != class.text() {
+        let place = Place { value: old.value, path: "annotations.kubernetes.io/ingress.class".to_owned() };
+        report.invalid(&place, "must match `ingressClassName` when both are specified");
+    }
+}
+
+/// A name behind a domain.
+pub(super) fn domain_path(place: &Place<'_>, report: &mut Report) {
+    match place.text().split_once('/') {
+        _ if place.is_empty() => report.required(place, ""),
+        Some((host, path)) if !host.is_empty() && !path.is_empty() => {
+            report.invalid_each(place, host, formats::dns_subdomain(host));
+        }
+        _ => report.invalid(place, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
+    }
+}
+
 fn ingress_path(place: &Place<'_>, report: &mut Report) {
     let (kind, path) = (place.at("pathType"), place.at("path"));
     match kind.text() {
@@ -317,6 +338,7 @@ pub(super) fn network_policy(object: &Place<'_>, report: &mut Report) {
                 if port.at("port").is_set() {
                     port_or_name(&port.at("port"), report);
                 }
+                end_port(&port.at("port"), &port.at("endPort"), report);
             }
             for peer in rule.each(peers) {
                 let given = ["podSelector", "namespaceSelector", "ipBlock"];
@@ -332,6 +354,23 @@ pub(super) fn network_policy(object: &Place<'_>, report: &mut Report) {
         if !["Ingress", "Egress"].contains(&kind.text()) {
             report.unsupported(&kind, &["Ingress", "Egress"]);
         }
+    }
+}
+
+/// The end of a range of ports.
+fn end_port(port: &Place<'_>, end: &Place<'_>, report: &mut Report) {
+    if !end.is_set() {
+    } else if !port.is_set() {
+        report.invalid(end, "may not be specified when `port` is not specified");
+    } else if port.value.is_string() {
+        report.invalid(end, "may not be specified when `port` is non-numeric");
+    } else {
+        if end.number() < port.number() {
+            // The server shows the other one.
+            let shown = port.number().to_string();
+            report.invalid_value(end, &shown, "must be greater than or equal to `port`");
+        }
+        port_number(end, report);
     }
 }
 

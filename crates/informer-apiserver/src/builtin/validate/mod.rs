@@ -12,6 +12,7 @@ mod meta;
 mod pod_parts;
 mod pod_update;
 mod pods;
+mod quotas;
 mod report;
 mod services;
 mod status;
@@ -64,6 +65,9 @@ pub(crate) fn create(group: &str, kind: &str, object: &Value) -> Vec<Cause> {
         _ => {
             meta::check_strictly(&place, group, kind, &mut report);
             rules(group, kind, &place, &mut report);
+            if (group, kind) == ("networking.k8s.io", "Ingress") {
+                kinds::ingress_class(&place, &mut report);
+            }
         }
     }
     by_type(group, kind, object, &mut report);
@@ -136,6 +140,8 @@ fn rules(group: &str, kind: &str, object: &Place<'_>, report: &mut Report) {
         ("", "Endpoints") => services::endpoints(object, report),
         ("", "PersistentVolume") => storage::volume(object, report),
         ("", "PersistentVolumeClaim") => storage::claim_spec(&object.at("spec"), report),
+        ("", "ResourceQuota") => quotas::quota(object, report),
+        ("", "LimitRange") => quotas::limits(object, report),
         ("", "PodTemplate") => pods::template(&object.at("template"), report),
         ("", "ReplicationController") => workloads::replication_controller(object, report),
         ("apps", "Deployment") => workloads::deployment(object, report),
@@ -151,6 +157,7 @@ fn rules(group: &str, kind: &str, object: &Place<'_>, report: &mut Report) {
         (RBAC, "ClusterRoleBinding") => kinds::role_binding(object, false, report),
         ("coordination.k8s.io", "Lease") => kinds::lease(object, report),
         ("networking.k8s.io", "Ingress") => kinds::ingress(object, report),
+        ("networking.k8s.io", "IngressClass") => kinds::domain_path(&object.at("spec.controller"), report),
         ("networking.k8s.io", "NetworkPolicy") => kinds::network_policy(object, report),
         ("discovery.k8s.io", "EndpointSlice") => services::endpoint_slice(object, report),
         ("autoscaling", "HorizontalPodAutoscaler") => kinds::autoscaler(object, report),

@@ -150,6 +150,24 @@ pub(super) fn spec(spec: &Place<'_>, report: &mut Report) {
             report.invalid_each(&place, place.text(), check(place.text()));
         }
     }
+    let share = spec.at("shareProcessNamespace");
+    if share.value == true && spec.at("hostPID").value == true {
+        let path = format!("{}.shareProcessNamespace", spec.at("securityContext").path);
+        let why = "ShareProcessNamespace and HostPID cannot both be enabled";
+        report.invalid(&Place { value: share.value, path }, why);
+    }
+    for alias in spec.each("hostAliases") {
+        super::services::ip(&alias.at("ip"), report);
+        for name in alias.each("hostnames") {
+            report.invalid_each(&name, name.text(), formats::dns_subdomain(name.text()));
+        }
+    }
+    for skew in spec.each("topologySpreadConstraints").iter().map(|spread| spread.at("maxSkew")) {
+        if skew.number() <= 0 {
+            let shown = skew.number().to_string();
+            report.invalid_value(&skew, &shown, "must be greater than zero");
+        }
+    }
     let deadline = spec.at("activeDeadlineSeconds");
     if deadline.is_set() {
         for why in formats::in_range(deadline.number(), 1, i64::from(i32::MAX)) {

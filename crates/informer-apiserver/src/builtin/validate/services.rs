@@ -53,6 +53,20 @@ pub(super) fn service(object: &Place<'_>, report: &mut Report) {
         }
     }
     traffic(&spec, kind, report);
+    if report.causes.is_empty() && kind != "ExternalName" && !(headless && spec.at("selector").is_empty()) {
+        one_stack(&spec, report);
+    }
+}
+
+/// The cluster has addresses of one family.
+fn one_stack(spec: &Place<'_>, report: &mut Report) {
+    let policy = spec.at("ipFamilyPolicy");
+    if policy.text() == "RequireDualStack" {
+        report.invalid(&policy, "this cluster is not configured for dual-stack services");
+    }
+    for family in spec.each("ipFamilies").iter().filter(|family| family.text() != "IPv4") {
+        report.invalid(family, "not configured on this cluster");
+    }
 }
 
 pub(super) fn service_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
