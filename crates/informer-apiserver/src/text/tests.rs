@@ -165,6 +165,25 @@ fn aliases_have_a_budget() {
     assert_eq!(refused, "yaml: document contains excessive aliasing");
 }
 
+/// A long text counted as one value, so 1 MB of YAML could ask for 100,000 copies of itself and end the process.
+#[test]
+fn aliases_of_long_texts_have_a_budget_of_bytes() {
+    let refused = |text: &str| read_yaml(text.as_bytes()).unwrap_err();
+    let (long, times) = ("x".repeat(1 << 20), vec!["*a"; 5000].join(", "));
+    let bombs = [
+        format!("x: &a {long}\nz: [{times}]\n"),
+        format!("x: &a\n  ? {long}\n  : 1\nz: [{times}]\n"),
+        format!("x: &a [{long}]\nz: [&b {{k: *a}}, {}]\n", vec!["*b"; 100].join(", ")),
+    ];
+    for bomb in bombs {
+        assert_eq!(refused(&bomb), "yaml: document contains excessive aliasing");
+    }
+    let few = format!("x: &a {long}\nz: [*a, *a, *a]\n");
+    assert!(read_yaml(few.as_bytes()).unwrap().value["z"][2] == long.as_str());
+    let many = format!("x: &a {{k: v}}\nz: [{}]\n", vec!["*a"; 10_000].join(", "));
+    assert_eq!(read_yaml(many.as_bytes()).unwrap().value["z"][9999]["k"], "v");
+}
+
 #[test]
 fn yaml_is_written_as_go_writes_it() {
     let long = "word ".repeat(30);

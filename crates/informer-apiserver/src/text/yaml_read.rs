@@ -1,6 +1,6 @@
 //! Reads the first document of a YAML text into what JSON can say, as the real server does before it looks at it.
 //!
-//! Keys become text by what they mean: `n:` is the field `false`. Aliases are copied in, within a budget. Which fields exist is
+//! Keys become text by what they mean: `n:` is the field `false`. Aliases are copied in, within a budget of bytes. Which fields exist is
 //! not known here.
 
 use std::collections::BTreeMap;
@@ -20,8 +20,10 @@ pub(crate) struct YamlRead {
     pub(crate) duplicates: Option<String>,
 }
 
-/// How many values aliases may bring in.
-const MAX_COPIED: usize = 100_000;
+/// How many bytes aliases may bring in: a few times the longest body.
+const MAX_COPIED: usize = 12 << 20;
+/// What a value takes besides its text.
+const EACH: usize = 100;
 
 /// Reads a text; the error is what go-yaml would say, as far as we can tell.
 pub(crate) fn read_yaml(bytes: &[u8]) -> Result<YamlRead, String> {
@@ -179,22 +181,26 @@ impl<'a> Reader<'a> {
 
     /// Keeps what has an anchor. Anchors inside anchors would be counted again at each level, so this draws on the budget too.
     fn remember(&mut self, anchor: usize, value: &Value) {
-        if anchor > 0 && self.copied <= MAX_COPIED {
-            let size = size_of(value);
-            self.copied += size;
+        if anchor == 0 || self.copied > MAX_COPIED {
+            return;
+        }
+        let size = size_of(value);
+        self.copied += size;
+        if self.copied <= MAX_COPIED {
             self.anchors.insert(anchor, (value.clone(), size));
         }
     }
 
-    /// A copy of what an alias names. Aliases of aliases multiply, so what they bring in is counted.
+    /// A copy of what an alias names. Aliases of aliases multiply, so what they bring in is counted, before it is copied.
     fn recall(&mut self, anchor: usize) -> Result<Value, String> {
-        let Some((value, size)) = self.anchors.get(&anchor) else {
-            return Err("yaml: anchor value contains itself".to_owned());
-        };
-        self.copied += size;
+        let known = self.anchors.get(&anchor);
+        self.copied += known.map_or(0, |(_, size)| *size);
         if self.copied > MAX_COPIED {
             return Err("yaml: document contains excessive aliasing".to_owned());
         }
+        let Some((value, _)) = known else {
+            return Err("yaml: anchor value contains itself".to_owned());
+        };
         if self.depth + depth_of(value) > MAX_DEPTH {
             return Err("yaml: exceeded max depth".to_owned());
         }
@@ -264,11 +270,13 @@ fn merge_in(merged: &mut Map<String, Value>, value: Value) -> Result<(), String>
     Ok(())
 }
 
-/// How many values there are in one.
+/// How many bytes a copy takes, roughly: texts count with their length.
 fn size_of(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(size_of).sum::<usize>(),
-        Value::Object(fields) => 1 + fields.values().map(size_of).sum::<usize>(),
-        _ => 1,
-    }
+    let inside = match value {
+        Value::Array(items) => items.iter().map(size_of).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + size_of(value)).sum(),
+        Value::String(text) => text.len(),
+        _ => 0,
+    };
+    EACH + inside
 }
