@@ -1,14 +1,11 @@
 //! What a run may cost.
 //!
-//! Before a rule is run, every place where it can take long is wrapped into a call that counts: each turn of a loop, each
-//! call of a function, each sum. A run that spends more than it may ends there. The counts are of the same size as a
-//! real server's, not equal to them.
+//! Every step pays before it is done, by the size of what it works on and of what it makes. A run that would spend more than
+//! it may ends there, so no rule can ask for more memory or time than its budget buys. Prices are those of a real server;
+//! where it counts on having refused a rule beforehand (`replace`, `split`, sets), the work itself is the price.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, operators};
-use kube_cel::cel::{Context, ExecutionError, Value};
+use kube_cel::cel::objects::{Key, OptionalValue};
+use kube_cel::cel::{ExecutionError, Value as Cel};
 
 /// What one rule may cost on one value.
 pub(super) const PER_CALL: u64 = 1_000_000;
@@ -18,113 +15,99 @@ pub(super) const PER_OBJECT: u64 = 10_000_000;
 /// How a run ends that costs too much.
 pub(super) const EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
 
-const COUNT: &str = "@count";
-/// What is counted at each wrapped place, for it and for the cheap steps around it.
-const EACH: u64 = 10;
+/// The meter counts in tenths of what a real server counts in: looking at one byte costs one.
+pub(super) const UNIT: u64 = 10;
+/// What it takes to hand one value to the library and back.
+pub(super) const EACH: u64 = 2 * UNIT;
 
-/// What the run that is going on has cost.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Meter(Arc<AtomicU64>);
+/// Why a run ended without a value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Stop {
+    /// It cost too much; nothing can make good for that.
+    Spent,
+    /// It went wrong, which other parts of the rule may make good for.
+    Failed(ExecutionError),
+}
+
+impl From<ExecutionError> for Stop {
+    fn from(error: ExecutionError) -> Self {
+        Stop::Failed(error)
+    }
+}
+
+/// What the run that is going on has cost, and what it may.
+#[derive(Debug)]
+pub(super) struct Meter {
+    spent: u64,
+    limit: u64,
+}
 
 impl Meter {
-    /// Makes a context count.
-    pub(super) fn install(&self, context: &mut Context<'_>) {
-        let meter = self.clone();
-        context.add_function(COUNT, move |value: Value| meter.count(value));
+    /// A meter for one run.
+    pub(super) fn new(limit: u64) -> Self {
+        Meter { spent: 0, limit: limit.saturating_mul(UNIT) }
     }
 
-    /// What has been spent since the last time.
-    pub(super) fn take(&self) -> u64 {
-        self.0.swap(0, Ordering::Relaxed)
+    /// What has been spent, rounded up; more than the limit if something could not be paid for.
+    pub(super) fn spent(&self) -> u64 {
+        self.spent.div_ceil(UNIT)
     }
 
-    fn count(&self, value: Value) -> Result<Value, ExecutionError> {
-        let size = match &value {
-            Value::String(text) => text.len(),
-            Value::Bytes(bytes) => bytes.len(),
-            Value::List(items) => items.len(),
-            Value::Map(map) => map.map.len(),
-            _ => 0,
-        };
-        let cost = EACH + u64::try_from(size / 10).unwrap_or(u64::MAX);
-        if self.0.fetch_add(cost, Ordering::Relaxed).saturating_add(cost) > PER_CALL {
-            return Err(ExecutionError::function_error(COUNT, EXCEEDED));
-        }
-        Ok(value)
+    /// Pays for something that is about to be done.
+    pub(super) fn pay(&mut self, tenths: u64) -> Result<(), Stop> {
+        self.spent = self.spent.saturating_add(tenths).min(self.limit.saturating_add(UNIT));
+        if self.spent > self.limit { Err(Stop::Spent) } else { Ok(()) }
     }
-}
 
-/// Wraps what can take long.
-pub(super) fn count(expression: IdedExpr) -> IdedExpr {
-    let IdedExpr { id, expr } = expression;
-    let all = |list: Vec<IdedExpr>| list.into_iter().map(count).collect::<Vec<_>>();
-    match expr {
-        Expr::Call(call) => {
-            let takes_time = !is_cheap(&call.func_name);
-            let target = call.target.map(|target| match target.expr {
-                // The first word of a function's name, `sets` in `sets.contains`, looks like a variable.
-                Expr::Ident(_) => target,
-                _ => Box::new(count(*target)),
-            });
-            let func_name = match call.func_name.as_str() {
-                // The evaluator fails on a field that is missing; a key that is missing gives nothing, as it should.
-                operators::OPT_SELECT => operators::OPT_INDEX.to_owned(),
-                _ => call.func_name,
-            };
-            let call = CallExpr { func_name, target, args: all(call.args) };
-            let call = IdedExpr { id, expr: Expr::Call(call) };
-            if takes_time { wrap(call) } else { call }
-        }
-        Expr::Comprehension(mut loops) => {
-            loops.iter_range = count(loops.iter_range);
-            loops.accu_init = count(loops.accu_init);
-            loops.loop_step = wrap(count(loops.loop_step));
-            loops.result = count(loops.result);
-            IdedExpr { id, expr: Expr::Comprehension(loops) }
-        }
-        Expr::List(mut list) => {
-            list.elements = all(list.elements);
-            IdedExpr { id, expr: Expr::List(list) }
-        }
-        Expr::Map(mut map) => {
-            for entry in &mut map.entries {
-                if let EntryExpr::MapEntry(pair) = &mut entry.expr {
-                    pair.key = count(std::mem::take(&mut pair.key));
-                    pair.value = count(std::mem::take(&mut pair.value));
+    /// Pays for copying a whole value, and says how long its texts are. A value that shares its parts is as large as if it
+    /// did not, so this is paid while it is walked.
+    pub(super) fn pay_whole(&mut self, value: &Cel) -> Result<u64, Stop> {
+        self.pay(EACH)?;
+        let mut bytes = length(value);
+        self.pay(bytes)?;
+        match value {
+            Cel::List(items) => {
+                for item in items.iter() {
+                    bytes = bytes.saturating_add(self.pay_whole(item)?);
                 }
             }
-            IdedExpr { id, expr: Expr::Map(map) }
+            Cel::Map(map) => {
+                for (key, value) in map.map.iter() {
+                    if let Key::String(text) = key {
+                        self.pay(size(text.len()))?;
+                    }
+                    bytes = bytes.saturating_add(self.pay_whole(value)?);
+                }
+            }
+            Cel::Opaque(opaque) => {
+                if let Some(value) = opaque.downcast_ref::<OptionalValue>().and_then(OptionalValue::value) {
+                    bytes = bytes.saturating_add(self.pay_whole(value)?);
+                }
+            }
+            _ => {}
         }
-        Expr::Select(mut select) => {
-            select.operand = Box::new(count(*select.operand));
-            IdedExpr { id, expr: Expr::Select(select) }
-        }
-        other => IdedExpr { id, expr: other },
+        Ok(bytes)
     }
 }
 
-fn wrap(expression: IdedExpr) -> IdedExpr {
-    let id = expression.id;
-    let call = CallExpr { func_name: COUNT.to_owned(), target: None, args: vec![expression] };
-    IdedExpr { id, expr: Expr::Call(call) }
+/// How many bytes a text has; other values count as none.
+pub(super) fn length(value: &Cel) -> u64 {
+    match value {
+        Cel::String(text) => size(text.len()),
+        Cel::Bytes(bytes) => size(bytes.len()),
+        _ => 0,
+    }
 }
 
-/// Operators that neither loop nor make anything larger.
-fn is_cheap(function: &str) -> bool {
-    matches!(
-        function,
-        operators::CONDITIONAL
-            | operators::LOGICAL_AND
-            | operators::LOGICAL_OR
-            | operators::LOGICAL_NOT
-            | operators::NOT_STRICTLY_FALSE
-            | operators::NEGATE
-            | operators::LESS
-            | operators::LESS_EQUALS
-            | operators::GREATER
-            | operators::GREATER_EQUALS
-            | operators::INDEX
-            | operators::OPT_INDEX
-            | operators::OPT_SELECT
-    )
+/// How many entries a list or a map has; other values count as one.
+pub(super) fn entries(value: &Cel) -> u64 {
+    match value {
+        Cel::List(items) => size(items.len()),
+        Cel::Map(map) => size(map.map.len()),
+        _ => 1,
+    }
+}
+
+pub(super) fn size(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
 }

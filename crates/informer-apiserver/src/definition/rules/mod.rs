@@ -1,15 +1,22 @@
 //! `x-kubernetes-validations`: rules in CEL, compiled once and run against objects.
 //!
-//! The language is the `cel` crate's, the functions that Kubernetes adds are `kube-cel`'s. The walk along the object is our own,
-//! because paths, texts, old values and what is let through must be those of a real server. Rules come from outside: they are
-//! bounded in length, depth and in what a run may cost, and run on a stack that holds the deepest one.
+//! The grammar is the `cel` crate's, most functions are `kube-cel`'s. The evaluator is our own, because theirs copies what it
+//! looks at and cannot be stopped; so is the walk along the object, because paths, texts, old values and what is let through
+//! must be those of a real server. Rules come from outside: they are bounded in length, depth and in what a run may cost, and
+//! run on a stack that holds the deepest one.
 
 mod budget;
 mod compile;
 mod convert;
+mod eval;
+mod functions;
+mod operators;
 mod run;
 mod types;
 mod words;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

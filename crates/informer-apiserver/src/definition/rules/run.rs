@@ -3,8 +3,11 @@
 //! A rule sees the value it stands at, and what stood there before if the two can be told to belong together. What a rule
 //! refuses but has not changed is let through, unless the rule itself looks at the old value.
 
+use std::cell::OnceCell;
+use std::rc::Rc;
+
 use kube_cel::KubeCelExt;
-use kube_cel::cel::objects::OptionalValue;
+use kube_cel::cel::common::ast::IdedExpr;
 use kube_cel::cel::{Context, ExecutionError, Value as Cel};
 use serde_json::Value;
 
@@ -12,14 +15,22 @@ use super::super::field;
 use super::super::object::pair::Pair;
 use super::super::paths;
 use super::Programs;
-use super::budget::{EXCEEDED, Meter, PER_CALL, PER_OBJECT};
+use super::budget::{EXCEEDED, PER_CALL, PER_OBJECT, Stop};
 use super::compile::Compiled;
 use super::convert::{is_visible, to_cel};
+use super::eval::{Answer, Evaluation};
+use super::functions::Patterns;
+use super::operators::as_optional;
 use crate::model::Cause;
 use crate::schema::{Rule, Structural, StructuralType};
+use crate::text::quoted;
 
 /// How long a message may be that a rule makes itself.
 const LONGEST_MESSAGE: usize = 5 << 10;
+
+/// What is said when there is not enough left to make it.
+const NO_BUDGET_FOR_MESSAGE: &str = "messageExpression evaluation failed due to running out of cost budget, \
+     no further validation rules will be run";
 
 /// What the rules of a schema say about a value.
 pub(super) fn walk(
@@ -30,42 +41,18 @@ pub(super) fn walk(
     pair: Option<Pair<'_>>,
     at: &str,
 ) -> Vec<Cause> {
-    let mut context = Context::default().with_all();
-    let meter = Meter::default();
-    meter.install(&mut context);
-    install_types(&mut context);
-    let mut run = Run { programs, context, meter, left: PER_OBJECT, causes: Vec::new() };
+    let library = Context::default().with_all();
+    let patterns = Patterns::default();
+    let mut run = Run { programs, library: &library, patterns, left: PER_OBJECT, causes: Vec::new() };
     // Running out of budget ends the walk; what was found until then is the answer.
-    let _ = run.level(schema, value, old, Ratchet { here: pair, above: None }, at);
+    let _ = run.level(schema, value, old, &Ratchet { here: pair, above: None }, at);
     run.causes
-}
-
-/// `type(self) == int`: the evaluator has no types as values, so their names stand for them.
-fn install_types(context: &mut Context<'_>) {
-    for name in ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type"] {
-        context.add_variable_from_value(name, name.to_owned());
-    }
-    context.add_function("type", |value: Cel| -> String {
-        let name = match value {
-            Cel::Bool(_) => "bool",
-            Cel::Int(_) => "int",
-            Cel::UInt(_) => "uint",
-            Cel::Float(_) => "double",
-            Cel::String(_) => "string",
-            Cel::Bytes(_) => "bytes",
-            Cel::List(_) => "list",
-            Cel::Map(_) => "map",
-            Cel::Null => "null_type",
-            _ => "",
-        };
-        name.to_owned()
-    });
 }
 
 struct Run<'a> {
     programs: &'a Programs,
-    context: Context<'a>,
-    meter: Meter,
+    library: &'a Context<'a>,
+    patterns: Patterns,
     /// What the rest of the object may cost.
     left: u64,
     causes: Vec<Cause>,
@@ -74,28 +61,54 @@ struct Run<'a> {
 /// The walk is over.
 struct Spent;
 
+/// There is not enough left for a run.
+struct OutOfBudget;
+
 /// What a value is compared with to see whether it changed: what stood in its place, or in the nearest place that can be told.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Ratchet<'a> {
     here: Option<Pair<'a>>,
-    above: Option<Pair<'a>>,
+    above: Option<Above<'a>>,
+}
+
+/// The nearest place above that can be told, and whether it changed. All below share that answer, since finding it out
+/// takes long.
+#[derive(Debug, Clone)]
+struct Above<'a> {
+    pair: Pair<'a>,
+    same: Rc<OnceCell<bool>>,
+}
+
+impl<'a> Above<'a> {
+    fn new(pair: Pair<'a>) -> Self {
+        Above { pair, same: Rc::default() }
+    }
 }
 
 impl<'a> Ratchet<'a> {
-    fn is_same(self) -> bool {
-        self.here.or(self.above).is_some_and(Pair::is_same)
+    fn is_same(&self) -> bool {
+        match (self.here, &self.above) {
+            (Some(here), _) => here.is_same(),
+            (None, Some(above)) => *above.same.get_or_init(|| above.pair.is_same()),
+            (None, None) => false,
+        }
     }
 
-    fn field(self, name: &str) -> Self {
-        let Some(here) = self.here else { return self };
+    /// What is below this, as seen from there.
+    fn as_above(&self) -> Option<Above<'a>> {
+        self.here.map(Above::new)
+    }
+
+    fn field(&self, name: &str, above: Option<&Above<'a>>) -> Self {
+        let Some(here) = self.here else { return self.clone() };
         if self.above.is_none() && matches!(name, "apiVersion" | "kind") {
             return Ratchet { here: None, above: None };
         }
-        Ratchet { here: here.field(name), above: Some(here) }
+        Ratchet { here: here.field(name), above: above.cloned() }
     }
 
-    fn item(self, pair: Option<Pair<'a>>) -> Self {
-        if self.here.is_none() { self } else { Ratchet { here: pair, above: self.here } }
+    fn item(&self, pair: Option<Pair<'a>>, above: Option<&Above<'a>>) -> Self {
+        if self.here.is_none() { self.clone() } else { Ratchet { here: pair, above: above.cloned() } }
     }
 }
 
@@ -105,7 +118,7 @@ impl Run<'_> {
         schema: &'v Structural,
         value: &'v Value,
         old: Option<&'v Value>,
-        ratchet: Ratchet<'v>,
+        ratchet: &Ratchet<'v>,
         path: &str,
     ) -> Result<(), Spent> {
         if value.is_null() {
@@ -115,6 +128,7 @@ impl Run<'_> {
         if !schema.rules.is_empty() {
             self.rules(schema, value, old, ratchet, path)?;
         }
+        let above = ratchet.as_above();
         match value {
             Value::Array(items) => {
                 let Some(of) = schema.items.as_deref().filter(|of| of.has_rules()) else { return Ok(()) };
@@ -122,7 +136,8 @@ impl Run<'_> {
                 for (at, item) in items.iter().enumerate() {
                     let pair = olds.get(item);
                     let path = field::index(path, at);
-                    self.level(of, item, pair.map(Pair::old), ratchet.item(pair), &path)?;
+                    let ratchet = ratchet.item(pair, above.as_ref());
+                    self.level(of, item, pair.map(Pair::old), &ratchet, &path)?;
                 }
             }
             Value::Object(fields) => {
@@ -134,7 +149,7 @@ impl Run<'_> {
                         _ => continue,
                     };
                     if of.has_rules() {
-                        self.level(of, value, old, ratchet.field(name), &path)?;
+                        self.level(of, value, old, &ratchet.field(name, above.as_ref()), &path)?;
                     }
                 }
             }
@@ -148,9 +163,12 @@ impl Run<'_> {
         schema: &Structural,
         value: &Value,
         old: Option<&Value>,
-        ratchet: Ratchet<'_>,
+        ratchet: &Ratchet<'_>,
         path: &str,
     ) -> Result<(), Spent> {
+        // Showing a value to a rule copies it, and at each level again.
+        let shown = nodes(value).saturating_add(old.map_or(0, nodes));
+        self.left = self.left.saturating_sub(shown);
         if self.left == 0 {
             return self.out_of_budget(schema, path);
         }
@@ -171,52 +189,78 @@ impl Run<'_> {
             if compiled.uses_old && before.is_none() && !optional {
                 continue;
             }
-            let mut scope = self.context.new_inner_scope();
-            scope.add_variable_from_value("self", this.clone());
-            if optional {
-                let of = before.clone().map_or_else(OptionalValue::none, OptionalValue::of);
-                scope.add_variable_from_value("oldSelf", Cel::Opaque(std::sync::Arc::new(of)));
-            } else if let Some(before) = &before {
-                scope.add_variable_from_value("oldSelf", before.clone());
-            }
-            let answer = scope.resolve(expression);
-            let message = match &answer {
-                Ok(Cel::Bool(true)) | Err(_) => None,
-                Ok(_) => message(programs, rule, &scope),
+            let old = if optional { Some(as_optional(before.clone())) } else { before.clone() };
+            let answer = match self.evaluate(expression, &this, old.as_ref()) {
+                Ok(answer) => answer,
+                Err(OutOfBudget) => return self.out_of_budget(schema, path),
             };
-            drop(scope);
-            self.pay(schema, rule, path)?;
             match answer {
                 Ok(Cel::Bool(true)) => {}
                 Ok(_) => {
+                    let message = self.message(schema, rule, &this, old.as_ref(), path)?;
                     if compiled.uses_old || !ratchet.is_same() {
                         self.causes.push(refusal(schema, rule, message, value, path));
                     }
                 }
-                Err(error) => self.failed(schema, rule, &error, path),
+                Err(Stop::Failed(error)) => self.failed(schema, rule, &error, path),
+                Err(Stop::Spent) => {
+                    let why = format!(
+                        "'{EXCEEDED}': no further validation rules will be run due to call cost exceeds limit for rule: {}",
+                        name_of(rule)
+                    );
+                    self.complain(schema, path, &why);
+                    return Err(Spent);
+                }
             }
         }
         Ok(())
     }
 
-    /// Counts what a rule has cost.
-    fn pay(&mut self, schema: &Structural, rule: &Rule, path: &str) -> Result<(), Spent> {
-        let spent = self.meter.take();
-        if spent > PER_CALL {
-            let why = format!(
-                "'{EXCEEDED}': no further validation rules will be run due to call cost exceeds limit for rule: {}",
-                name_of(rule)
-            );
-            self.complain(schema, path, &why);
-            return Err(Spent);
+    /// Runs an expression and pays for it.
+    fn evaluate(
+        &mut self,
+        expression: &IdedExpr,
+        this: &Cel,
+        old: Option<&Cel>,
+    ) -> Result<Answer, OutOfBudget> {
+        let mut run = Evaluation::new(self.library, &mut self.patterns, PER_CALL.min(self.left));
+        run.name("self", this.clone());
+        if let Some(old) = old {
+            run.name("oldSelf", old.clone());
         }
-        match self.left.checked_sub(spent) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
+        let (answer, spent) = run.run(expression);
+        self.left = self.left.checked_sub(spent).ok_or(OutOfBudget)?;
+        Ok(answer)
+    }
+
+    /// The message that a rule makes for the value it refuses; none if it does not, or cannot.
+    fn message(
+        &mut self,
+        schema: &Structural,
+        rule: &Rule,
+        this: &Cel,
+        old: Option<&Cel>,
+        path: &str,
+    ) -> Result<Option<String>, Spent> {
+        let programs = self.programs;
+        let Some(Compiled { expression: Ok(expression), .. }) = programs.get(&rule.message_expression) else {
+            return Ok(None);
+        };
+        let why = match self.evaluate(expression, this, old) {
+            Ok(Ok(Cel::String(text))) => {
+                let text = text.trim();
+                let usable = !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n');
+                return Ok(usable.then(|| text.to_owned()));
             }
-            None => self.out_of_budget(schema, path),
-        }
+            Ok(Err(Stop::Spent)) => format!(
+                "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
+                quoted(&rule.message_expression)
+            ),
+            Ok(_) => return Ok(None),
+            Err(OutOfBudget) => NO_BUDGET_FOR_MESSAGE.to_owned(),
+        };
+        self.complain(schema, &place(schema, rule, path), &why);
+        Err(Spent)
     }
 
     fn out_of_budget(&mut self, schema: &Structural, path: &str) -> Result<(), Spent> {
@@ -244,24 +288,12 @@ impl Run<'_> {
     }
 }
 
-/// The message that a rule makes for the value it refuses; none if it does not, or cannot.
-fn message(programs: &Programs, rule: &Rule, scope: &Context<'_>) -> Option<String> {
-    let Compiled { expression, .. } = programs.get(&rule.message_expression)?;
-    let Ok(Cel::String(text)) = scope.resolve(expression.as_ref().ok()?) else { return None };
-    let text = text.trim();
-    let usable = !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n');
-    usable.then(|| text.to_owned())
-}
-
 fn refusal(schema: &Structural, rule: &Rule, message: Option<String>, value: &Value, path: &str) -> Cause {
     let why = message.unwrap_or_else(|| match rule.message.trim() {
         "" => format!("failed rule: {}", rule.text.trim()),
         message => message.to_owned(),
     });
-    let place = match paths::field_path(&rule.field_path, schema, true) {
-        Ok((place, _)) if !rule.field_path.is_empty() => field::child(path, &place),
-        _ => path.to_owned(),
-    };
+    let place = place(schema, rule, path);
     let whole = matches!(schema.kind, StructuralType::Object | StructuralType::Array);
     match rule.reason.as_deref() {
         Some("FieldValueForbidden") => field::forbidden(&place, &why),
@@ -270,6 +302,23 @@ fn refusal(schema: &Structural, rule: &Rule, message: Option<String>, value: &Va
         Some("FieldValueDuplicate") => field::duplicate(&place, value),
         _ if whole => field::invalid_omitted(&place, &why),
         _ => field::invalid(&place, value, &why),
+    }
+}
+
+/// The place that a rule speaks of.
+fn place(schema: &Structural, rule: &Rule, path: &str) -> String {
+    match paths::field_path(&rule.field_path, schema, true) {
+        Ok((place, _)) if !rule.field_path.is_empty() => field::child(path, &place),
+        _ => path.to_owned(),
+    }
+}
+
+/// How many values there are in one.
+fn nodes(value: &Value) -> u64 {
+    match value {
+        Value::Array(items) => items.iter().map(nodes).fold(1, u64::saturating_add),
+        Value::Object(fields) => fields.values().map(nodes).fold(1, u64::saturating_add),
+        _ => 1,
     }
 }
 

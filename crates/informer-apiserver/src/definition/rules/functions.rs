@@ -1,0 +1,308 @@
+//! Calling functions.
+//!
+//! What can make something large, what is often called on large lists and what compiles patterns is done here, where the price
+//! is known before the work. The rest is the library's: it copies what it is given, so whole arguments are paid for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kube_cel::cel::common::ast::{CallExpr, Expr, IdedExpr};
+use kube_cel::cel::{Context, ExecutionError, Value as Cel};
+use regex::{Regex, RegexBuilder};
+
+use super::budget::{EACH, Meter, Stop, UNIT, entries, length, size};
+use super::eval::Answer;
+use super::operators::{as_optional, optional};
+
+/// What it takes to call the library at all.
+const CALL: u64 = 10 * UNIT;
+/// How large a compiled pattern may be, and what it costs to find that out. What costs little is tried first.
+const PATTERN_SIZES: [(usize, u64, u64); 2] = [(512 << 10, 1_000 * UNIT, 1), (4 << 20, 100_000 * UNIT, 10)];
+
+/// A function with its arguments; what a method is called on is the first.
+pub(super) struct Call<'c> {
+    /// The first word of a name like `sets.contains`.
+    pub(super) space: Option<&'c str>,
+    pub(super) name: &'c str,
+    pub(super) method: bool,
+    pub(super) args: Vec<Cel>,
+}
+
+impl Call<'_> {
+    pub(super) fn run(&self, library: &Context<'_>, meter: &mut Meter, patterns: &mut Patterns) -> Answer {
+        meter.pay(UNIT)?;
+        match (self.space, self.name, self.args.as_slice()) {
+            (None, "size", [of]) => measure(meter, of),
+            (None, "dyn", [of]) if !self.method => Ok(of.clone()),
+            (None, "type", [of]) if !self.method => Ok(text(type_name(of).to_owned())),
+            (Some("optional"), "of", [of]) => Ok(as_optional(Some(of.clone()))),
+            (Some("optional"), "ofNonZeroValue", [of]) => {
+                Ok(as_optional((!of.is_zero()).then(|| of.clone())))
+            }
+            (None, "hasValue" | "value" | "or" | "orValue", [of, rest @ ..]) => self.maybe(of, rest),
+            (None, "startsWith", [Cel::String(of), Cel::String(part)]) => {
+                meter.pay(size(of.len()))?;
+                Ok(Cel::Bool(of.starts_with(part.as_str())))
+            }
+            (None, "endsWith", [Cel::String(of), Cel::String(part)]) => {
+                meter.pay(size(of.len()))?;
+                Ok(Cel::Bool(of.ends_with(part.as_str())))
+            }
+            (None, "contains", [Cel::String(of), Cel::String(part)]) => {
+                meter.pay(product(of.len().div_ceil(10), part.len().div_ceil(10)))?;
+                Ok(Cel::Bool(of.contains(part.as_str())))
+            }
+            (None, "replace", [Cel::String(of), Cel::String(old), Cel::String(new), times @ ..]) => {
+                replace(meter, of, old, new, count(times)?)
+            }
+            (None, "split", [Cel::String(of), Cel::String(between), times @ ..]) => {
+                split(meter, of, between, count(times)?)
+            }
+            (None, "join", [Cel::List(items), between @ ..]) => join(meter, items, between),
+            (None, "matches", [Cel::String(of), Cel::String(pattern)]) => {
+                let pattern = patterns.get(meter, pattern, of)?;
+                Ok(Cel::Bool(pattern.is_match(of)))
+            }
+            (None, "find", [Cel::String(of), Cel::String(pattern)]) => {
+                let pattern = patterns.get(meter, pattern, of)?;
+                Ok(text(pattern.find(of).map(|found| found.as_str().to_owned()).unwrap_or_default()))
+            }
+            (None, "findAll", [Cel::String(of), Cel::String(pattern), times @ ..]) => {
+                let times = count(times)?.unwrap_or(usize::MAX);
+                let pattern = patterns.get(meter, pattern, of)?;
+                let mut found = Vec::new();
+                for one in pattern.find_iter(of).take(times) {
+                    meter.pay(UNIT)?;
+                    found.push(text(one.as_str().to_owned()));
+                }
+                Ok(Cel::List(Arc::new(found)))
+            }
+            (None, "contains" | "startsWith" | "endsWith" | "replace" | "split" | "join" | "matches", _) => {
+                Err(ExecutionError::NoSuchOverload.into())
+            }
+            _ => self.ask(library, meter),
+        }
+    }
+
+    /// What can be done with an optional value.
+    fn maybe(&self, of: &Cel, rest: &[Cel]) -> Answer {
+        let no_overload = || Err(ExecutionError::NoSuchOverload.into());
+        let Some(inner) = optional(of).filter(|_| self.method) else { return no_overload() };
+        let inner = inner.value();
+        match (self.name, rest, inner) {
+            ("hasValue", [], inner) => Ok(Cel::Bool(inner.is_some())),
+            ("value" | "orValue", _, Some(inner)) => Ok(inner.clone()),
+            ("value", [], None) => {
+                Err(ExecutionError::function_error("value", "optional.none() dereference").into())
+            }
+            ("orValue", [other], None) => Ok(other.clone()),
+            ("or", [_], Some(_)) => Ok(of.clone()),
+            ("or", [other], None) if optional(other).is_some() => Ok(other.clone()),
+            _ => no_overload(),
+        }
+    }
+
+    /// Has the library call a function.
+    fn ask(&self, library: &Context<'_>, meter: &mut Meter) -> Answer {
+        meter.pay(CALL)?;
+        let mut bytes = Vec::with_capacity(self.args.len());
+        for arg in &self.args {
+            bytes.push(meter.pay_whole(arg)?);
+        }
+        meter.pay(self.work(&bytes))?;
+        let mut scope = library.new_inner_scope();
+        let mut args = Vec::with_capacity(self.args.len());
+        for (at, arg) in self.args.iter().enumerate() {
+            let name = format!("@{at}");
+            scope.add_variable_from_value(name.as_str(), arg.clone());
+            args.push(ident(name));
+        }
+        let target = match self.space {
+            Some(space) => Some(Box::new(ident(space.to_owned()))),
+            None if self.method => Some(Box::new(args.remove(0))),
+            None => None,
+        };
+        let call = CallExpr { func_name: self.name.to_owned(), target, args };
+        let answer = scope.resolve(&IdedExpr { id: 0, expr: Expr::Call(call) })?;
+        meter.pay_whole(&answer)?;
+        Ok(answer)
+    }
+
+    /// What a function of the library does beyond looking once at its arguments, whose texts have these lengths.
+    fn work(&self, bytes: &[u64]) -> u64 {
+        match (self.space, self.name, self.args.as_slice(), bytes) {
+            (Some("sets"), _, [left, right], [in_left, in_right]) => {
+                let (left, right) = (entries(left), entries(right));
+                let texts = in_left.saturating_mul(right).min(in_right.saturating_mul(left));
+                left.saturating_mul(right).saturating_mul(UNIT).saturating_add(texts).saturating_mul(2)
+            }
+            (None, "distinct", [list], [texts]) => {
+                let entries = entries(list);
+                entries
+                    .saturating_mul(entries)
+                    .saturating_mul(UNIT / 2)
+                    .saturating_add(texts.saturating_mul(entries))
+            }
+            (None, "sort", [list], [texts]) => {
+                let turns = u64::from(entries(list).checked_ilog2().unwrap_or_default() + 1);
+                entries(list).saturating_mul(UNIT).saturating_add(*texts).saturating_mul(turns)
+            }
+            (None, "sum", [list], [texts]) => texts.saturating_mul(entries(list)),
+            (None, "indexOf" | "lastIndexOf", [Cel::String(of), Cel::String(part), ..], _) => {
+                product(of.len(), part.len()) / 100
+            }
+            (Some("lists"), "range", [Cel::Int(length)], _) => {
+                u64::try_from(*length).unwrap_or_default().saturating_mul(EACH)
+            }
+            (None, "format", [Cel::String(of), _], _) => digits(of),
+            _ => 0,
+        }
+    }
+}
+
+/// The patterns that have been used, compiled.
+#[derive(Debug, Default)]
+pub(super) struct Patterns(HashMap<Arc<String>, Result<(Regex, u64), String>>);
+
+impl Patterns {
+    /// A pattern that is about to be used on a text.
+    fn get(&mut self, meter: &mut Meter, pattern: &Arc<String>, on: &str) -> Result<&Regex, Stop> {
+        let work = product(on.len() / 10 + 1, pattern.len() / 4 + 1).saturating_mul(UNIT);
+        meter.pay(work)?;
+        if !self.0.contains_key(pattern) {
+            let compiled = compile(meter, pattern)?;
+            self.0.insert(pattern.clone(), compiled);
+        }
+        let failed = |why: &String| {
+            let why = format!("'{pattern}' not a valid regex:\n{why}");
+            Stop::Failed(ExecutionError::function_error("matches", why))
+        };
+        let missing = || Stop::Failed(ExecutionError::NoSuchOverload);
+        let (regex, weight) = self.0.get(pattern).ok_or_else(missing)?.as_ref().map_err(failed)?;
+        meter.pay(work.saturating_mul(weight - 1))?;
+        Ok(regex)
+    }
+}
+
+/// Compiles a pattern; with it comes how many times slower than others it is.
+fn compile(meter: &mut Meter, pattern: &str) -> Result<Result<(Regex, u64), String>, Stop> {
+    let mut why = String::new();
+    for (limit, price, weight) in PATTERN_SIZES {
+        meter.pay(price.saturating_add(size(pattern.len())))?;
+        match RegexBuilder::new(pattern).size_limit(limit).build() {
+            Ok(regex) => return Ok(Ok((regex, weight))),
+            Err(error) => {
+                why = error.to_string();
+                if !matches!(error, regex::Error::CompiledTooBig(_)) {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(Err(why))
+}
+
+fn measure(meter: &mut Meter, of: &Cel) -> Answer {
+    let counted = match of {
+        Cel::String(text) => {
+            meter.pay(length(of) / 100)?;
+            text.chars().count()
+        }
+        Cel::Bytes(bytes) => bytes.len(),
+        Cel::List(items) => items.len(),
+        Cel::Map(map) => map.map.len(),
+        _ => return Err(ExecutionError::NoSuchOverload.into()),
+    };
+    Ok(Cel::Int(i64::try_from(counted).unwrap_or(i64::MAX)))
+}
+
+/// How often something is to be done; none for as often as it can be.
+fn count(times: &[Cel]) -> Result<Option<usize>, Stop> {
+    match times {
+        [] => Ok(None),
+        [Cel::Int(times)] => Ok(usize::try_from(*times).ok()),
+        _ => Err(ExecutionError::NoSuchOverload.into()),
+    }
+}
+
+fn replace(meter: &mut Meter, of: &str, old: &str, new: &str, times: Option<usize>) -> Answer {
+    meter.pay(size(of.len()).saturating_mul(2))?;
+    let times = of.matches(old).take(times.unwrap_or(usize::MAX)).count();
+    meter.pay(product(times, new.len()))?;
+    Ok(text(of.replacen(old, new, times)))
+}
+
+fn split(meter: &mut Meter, of: &str, between: &str, times: Option<usize>) -> Answer {
+    meter.pay(size(of.len()).saturating_mul(2))?;
+    let most = times.unwrap_or(usize::MAX);
+    let mut parts = Vec::new();
+    let mut rest = of;
+    while parts.len() + 1 < most {
+        // Without anything between them, the parts are the letters.
+        let cut = match between {
+            "" => rest.char_indices().nth(1).map(|(at, _)| (at, at)),
+            _ => rest.find(between).map(|at| (at, at + between.len())),
+        };
+        let Some((end, next)) = cut else { break };
+        meter.pay(UNIT / 2)?;
+        parts.push(text(rest.get(..end).unwrap_or_default().to_owned()));
+        rest = rest.get(next..).unwrap_or_default();
+    }
+    if most > 0 && !(between.is_empty() && rest.is_empty()) {
+        parts.push(text(rest.to_owned()));
+    }
+    Ok(Cel::List(Arc::new(parts)))
+}
+
+fn join(meter: &mut Meter, items: &[Cel], between: &[Cel]) -> Answer {
+    let no_overload = || Stop::Failed(ExecutionError::NoSuchOverload);
+    let between = match between {
+        [] => "",
+        [Cel::String(between)] => between.as_str(),
+        _ => return Err(no_overload()),
+    };
+    meter.pay(product(between.len(), items.len()).saturating_mul(2))?;
+    let mut parts = Vec::with_capacity(items.len());
+    for item in items {
+        let Cel::String(part) = item else { return Err(no_overload()) };
+        meter.pay(length(item).saturating_mul(2).saturating_add(1))?;
+        parts.push(part.as_str());
+    }
+    Ok(text(parts.join(between)))
+}
+
+/// How many digits a format asks for.
+fn digits(format: &str) -> u64 {
+    let asked = format.split("%.").skip(1).map(|rest| {
+        let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+        rest.get(..end).unwrap_or_default().parse().unwrap_or_default()
+    });
+    asked.fold(0, u64::saturating_add)
+}
+
+fn type_name(value: &Cel) -> &'static str {
+    match value {
+        Cel::Bool(_) => "bool",
+        Cel::Int(_) => "int",
+        Cel::UInt(_) => "uint",
+        Cel::Float(_) => "double",
+        Cel::String(_) => "string",
+        Cel::Bytes(_) => "bytes",
+        Cel::List(_) => "list",
+        Cel::Map(_) => "map",
+        Cel::Null => "null_type",
+        _ => "",
+    }
+}
+
+fn ident(name: String) -> IdedExpr {
+    IdedExpr { id: 0, expr: Expr::Ident(name) }
+}
+
+fn text(text: String) -> Cel {
+    Cel::String(Arc::new(text))
+}
+
+fn product(left: usize, right: usize) -> u64 {
+    size(left).saturating_mul(size(right))
+}

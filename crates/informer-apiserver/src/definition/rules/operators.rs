@@ -1,0 +1,224 @@
+//! What operators do with two values: compare, add, look inside.
+//!
+//! Values are shared, never copied. Comparing pays for what it compares, as it goes along.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use kube_cel::cel::common::ast::operators;
+use kube_cel::cel::objects::{KeyRef, OptionalValue};
+use kube_cel::cel::{ExecutionError, Value as Cel};
+
+use super::budget::{Meter, Stop, UNIT, length, size};
+
+const NO_OVERLOAD: Stop = Stop::Failed(ExecutionError::NoSuchOverload);
+
+/// What an operator makes of its operands; none if it is no operator.
+pub(super) fn binary(meter: &mut Meter, sign: &str, left: Cel, right: Cel) -> Option<Result<Cel, Stop>> {
+    let answer = match sign {
+        operators::EQUALS => equal(meter, &left, &right).map(Cel::Bool),
+        operators::NOT_EQUALS => equal(meter, &left, &right).map(|same| Cel::Bool(!same)),
+        operators::LESS => compare(meter, &left, &right, Ordering::is_lt),
+        operators::LESS_EQUALS => compare(meter, &left, &right, Ordering::is_le),
+        operators::GREATER => compare(meter, &left, &right, Ordering::is_gt),
+        operators::GREATER_EQUALS => compare(meter, &left, &right, Ordering::is_ge),
+        operators::IN => contains(meter, &right, &left).map(Cel::Bool),
+        operators::ADD => add(meter, left, right),
+        operators::SUBSTRACT => arithmetic(meter, || left - right),
+        operators::MULTIPLY => arithmetic(meter, || left * right),
+        operators::DIVIDE => arithmetic(meter, || left / right),
+        operators::MODULO => arithmetic(meter, || left % right),
+        operators::INDEX => index(meter, &left, &right, false),
+        operators::OPT_INDEX | operators::OPT_SELECT => index(meter, &left, &right, true),
+        _ => return None,
+    };
+    Some(answer)
+}
+
+/// What an operator makes of its only operand; none if it is no operator.
+pub(super) fn unary(meter: &mut Meter, sign: &str, value: &Cel) -> Option<Result<Cel, Stop>> {
+    let answer = match (sign, value) {
+        (operators::LOGICAL_NOT, Cel::Bool(flag)) => Ok(Cel::Bool(!flag)),
+        (operators::NEGATE, Cel::Float(number)) => Ok(Cel::Float(-number)),
+        (operators::NEGATE, Cel::Int(number)) => match number.checked_neg() {
+            Some(negative) => Ok(Cel::Int(negative)),
+            None => Err(ExecutionError::Overflow("minus", Cel::Int(0), value.clone()).into()),
+        },
+        (operators::LOGICAL_NOT | operators::NEGATE, _) => Err(NO_OVERLOAD),
+        _ => return None,
+    };
+    Some(meter.pay(UNIT).and(answer))
+}
+
+/// The value as an optional one; none if it is not.
+pub(super) fn optional(value: &Cel) -> Option<&OptionalValue> {
+    let Cel::Opaque(opaque) = value else { return None };
+    opaque.downcast_ref::<OptionalValue>()
+}
+
+/// Makes a value optional.
+pub(super) fn as_optional(value: Option<Cel>) -> Cel {
+    Cel::Opaque(Arc::new(value.map_or_else(OptionalValue::none, OptionalValue::of)))
+}
+
+/// The field of an object, or whether it has it.
+pub(super) fn field(meter: &mut Meter, of: &Cel, name: &str, test: bool) -> Result<Cel, Stop> {
+    meter.pay(UNIT)?;
+    let (inner, wrapped) = match optional(of) {
+        Some(inner) => (inner.value(), true),
+        None => (Some(of), false),
+    };
+    let found = match inner {
+        Some(Cel::Map(map)) => map.get(&KeyRef::String(name)).cloned(),
+        None => None,
+        Some(_) if test => None,
+        Some(_) => return Err(NO_OVERLOAD),
+    };
+    match found {
+        found if test => Ok(Cel::Bool(found.is_some())),
+        found if wrapped => Ok(as_optional(found)),
+        Some(found) => Ok(found),
+        None => Err(ExecutionError::NoSuchKey(Arc::new(name.to_owned())).into()),
+    }
+}
+
+/// Whether two values are the same.
+pub(super) fn equal(meter: &mut Meter, left: &Cel, right: &Cel) -> Result<bool, Stop> {
+    meter.pay(UNIT)?;
+    match (left, right) {
+        (Cel::List(left), Cel::List(right)) => {
+            if left.len() != right.len() {
+                return Ok(false);
+            }
+            for (left, right) in left.iter().zip(right.iter()) {
+                if !equal(meter, left, right)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        (Cel::Map(left), Cel::Map(right)) => {
+            if left.map.len() != right.map.len() {
+                return Ok(false);
+            }
+            for (key, left) in left.map.iter() {
+                let Some(right) = right.get(key) else { return Ok(false) };
+                if !equal(meter, left, right)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        _ => {
+            let inner = |value| optional(value).and_then(OptionalValue::value);
+            if let (Some(left), Some(right)) = (inner(left), inner(right)) {
+                return equal(meter, left, right);
+            }
+            // Texts of different lengths are told apart without looking inside.
+            if length(left) == length(right) {
+                meter.pay(length(left))?;
+            }
+            Ok(left == right)
+        }
+    }
+}
+
+fn compare(
+    meter: &mut Meter,
+    left: &Cel,
+    right: &Cel,
+    wanted: impl Fn(Ordering) -> bool,
+) -> Result<Cel, Stop> {
+    meter.pay(UNIT.saturating_add(length(left).min(length(right))))?;
+    let number = |value: &Cel| matches!(value, Cel::Int(_) | Cel::UInt(_) | Cel::Float(_));
+    let order = match (left, right) {
+        (Cel::Bytes(left), Cel::Bytes(right)) => Some(left.cmp(right)),
+        _ => left.partial_cmp(right),
+    };
+    match order {
+        Some(order) => Ok(Cel::Bool(wanted(order))),
+        // What is not a number is neither less nor greater.
+        None if number(left) && number(right) => Ok(Cel::Bool(false)),
+        None => Err(NO_OVERLOAD),
+    }
+}
+
+fn contains(meter: &mut Meter, container: &Cel, value: &Cel) -> Result<bool, Stop> {
+    meter.pay(UNIT)?;
+    match container {
+        Cel::List(items) => {
+            for item in items.iter() {
+                if equal(meter, item, value)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        Cel::Map(map) => {
+            meter.pay(length(value))?;
+            let key = KeyRef::try_from(value).map_err(|_| NO_OVERLOAD)?;
+            Ok(map.get(&key).is_some())
+        }
+        _ => Err(NO_OVERLOAD),
+    }
+}
+
+fn add(meter: &mut Meter, left: Cel, right: Cel) -> Result<Cel, Stop> {
+    meter.pay(UNIT)?;
+    match (&left, &right) {
+        // What nobody else holds is added to where it is.
+        (Cel::List(into), Cel::List(more)) if Arc::strong_count(into) == 1 => meter.pay(size(more.len()))?,
+        (Cel::List(into), Cel::List(more)) => {
+            meter.pay(size(into.len()).saturating_add(size(more.len())))?;
+        }
+        _ => meter.pay(length(&left).saturating_add(length(&right)))?,
+    }
+    match (left, right) {
+        (Cel::Bytes(left), Cel::Bytes(right)) => Ok(Cel::Bytes(Arc::new([&**left, &**right].concat()))),
+        (left, right) => Ok((left + right)?),
+    }
+}
+
+fn arithmetic(meter: &mut Meter, work: impl FnOnce() -> Result<Cel, ExecutionError>) -> Result<Cel, Stop> {
+    meter.pay(UNIT)?;
+    Ok(work()?)
+}
+
+/// The entry of a list or a map. With `lenient`, or of an optional value, what is not there is nothing.
+fn index(meter: &mut Meter, of: &Cel, at: &Cel, lenient: bool) -> Result<Cel, Stop> {
+    meter.pay(UNIT.saturating_add(length(at)))?;
+    let (of, lenient) = match optional(of).map(OptionalValue::value) {
+        Some(Some(inner)) => (inner, true),
+        Some(None) => return Ok(as_optional(None)),
+        None => (of, lenient),
+    };
+    let found = entry(of, at);
+    if lenient { Ok(as_optional(found.ok())) } else { found }
+}
+
+fn entry(of: &Cel, at: &Cel) -> Result<Cel, Stop> {
+    match of {
+        Cel::List(items) => {
+            let place = match at {
+                Cel::Int(at) => usize::try_from(*at).ok(),
+                Cel::UInt(at) => usize::try_from(*at).ok(),
+                _ => return Err(NO_OVERLOAD),
+            };
+            let found = place.and_then(|place| items.get(place));
+            found.cloned().ok_or_else(|| ExecutionError::IndexOutOfBounds(at.clone()).into())
+        }
+        Cel::Map(map) => {
+            let key = KeyRef::try_from(at).map_err(|_| NO_OVERLOAD)?;
+            map.get(&key).cloned().ok_or_else(|| {
+                let name = match key {
+                    KeyRef::Int(key) => key.to_string(),
+                    KeyRef::Uint(key) => key.to_string(),
+                    KeyRef::Bool(key) => key.to_string(),
+                    KeyRef::String(key) => key.to_owned(),
+                };
+                ExecutionError::NoSuchKey(Arc::new(name)).into()
+            })
+        }
+        _ => Err(NO_OVERLOAD),
+    }
+}
