@@ -239,20 +239,16 @@ impl Model {
         let Some(place) = self.registry.place("scheduling.k8s.io", "v1", "priorityclasses") else {
             return Ok(None);
         };
-        match pod.pointer("/spec/priorityClassName").and_then(Value::as_str) {
-            Some(class) => {
-                let missing = || {
-                    let why = format!("no PriorityClass with name {class} was found");
-                    Status::forbidden("", "pods", name, &why)
-                };
-                Ok(Some(self.get(place, "", class).ok_or_else(missing)?.decode()))
-            }
-            None => {
-                let classes = self.collections.get(&place.id).map(|classes| classes.live().values());
-                let mut classes = classes.into_iter().flatten().map(|class| class.decode());
-                Ok(classes.find(|class| class["globalDefault"] == Value::Bool(true)))
-            }
+        if let Some(class) = pod.pointer("/spec/priorityClassName").and_then(Value::as_str) {
+            let missing = || {
+                let why = format!("no PriorityClass with name {class} was found");
+                Status::forbidden("", "pods", name, &why)
+            };
+            return Ok(Some(self.get(place, "", class).ok_or_else(missing)?.decode()));
         }
+        let classes = self.collections.get(&place.id).map(|classes| classes.live().values());
+        let mut classes = classes.into_iter().flatten().map(|class| class.decode());
+        Ok(classes.find(|class| class["globalDefault"] == Value::Bool(true)))
     }
 }
 

@@ -106,9 +106,9 @@ fn pod_level(before: &Place<'_>, after: &Place<'_>, rest: &mut Value, report: &m
         report.forbidden(&has, "pod-level resources cannot be removed");
         return;
     }
-    for (which, what) in [("requests", "requests"), ("limits", "limits")] {
+    for which in ["requests", "limits"] {
         if is_removed(&had.at(which), &has.at(which)) {
-            report.forbidden(&has.at(which), &format!("pod-level resource {what} cannot be removed"));
+            report.forbidden(&has.at(which), &format!("pod-level resource {which} cannot be removed"));
         }
     }
     let mut kept = has.value.as_object().cloned().unwrap_or_default();
@@ -117,10 +117,11 @@ fn pod_level(before: &Place<'_>, after: &Place<'_>, rest: &mut Value, report: &m
         report.forbidden(after, "only cpu and memory resources are mutable at pod-level");
     }
     if let Some(rest) = rest.as_object_mut() {
-        match had.is_set() {
-            true => rest.insert("resources".to_owned(), had.value.clone()),
-            false => rest.remove("resources"),
-        };
+        if had.is_set() {
+            rest.insert("resources".to_owned(), had.value.clone());
+        } else {
+            rest.remove("resources");
+        }
     }
 }
 

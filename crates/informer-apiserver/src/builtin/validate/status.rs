@@ -77,8 +77,11 @@ const COUNTS: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// Replicas of which there cannot be more than of others, and how those are called.
-const AT_MOST: &[(&str, &str, &[(&str, &str, &str)])] = &[
+/// A count, the one it cannot be greater than, and how that is called.
+type Most = (&'static str, &'static str, &'static str);
+
+/// Replicas of which there cannot be more than of others.
+const AT_MOST: &[(&str, &str, &[Most])] = &[
     (
         "apps",
         "Deployment",
@@ -104,7 +107,7 @@ const AT_MOST: &[(&str, &str, &[(&str, &str, &str)])] = &[
     ),
 ];
 
-const LABELED: &[(&str, &str, &str)] = &[
+const LABELED: &[Most] = &[
     ("fullyLabeledReplicas", "replicas", "status.replicas"),
     ("readyReplicas", "replicas", "status.replicas"),
     ("availableReplicas", "replicas", "status.replicas"),
