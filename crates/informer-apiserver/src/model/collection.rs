@@ -18,6 +18,10 @@ pub(crate) type Objects = OrdMap<Arc<str>, Arc<State>>;
 /// How many pages of lists may be under way before the oldest has to be worked out from history.
 const PINS: usize = 8;
 
+/// How many bytes of objects the history of a resource keeps, whatever its limit says: one large object that changes all the time
+/// must not fill the memory.
+const HISTORY_BYTES: usize = 64 * 1024 * 1024;
+
 /// The objects of one resource.
 #[derive(Debug)]
 pub(crate) struct Collection {
@@ -33,6 +37,8 @@ pub(crate) struct Collection {
     /// What storage reaches back to. Lists of old versions are served by whoever of the two still can.
     storage_floor: u64,
     limit: usize,
+    /// How many bytes the changes in `history` brought.
+    bytes: usize,
     /// States of lists that are being paged through, so that each page need not undo history.
     pins: VecDeque<(u64, Objects)>,
     /// Watches opened under an earlier term end at `cut_at`.
@@ -52,6 +58,13 @@ pub(crate) struct Change {
     pub(crate) after: Option<Arc<State>>,
 }
 
+impl Change {
+    /// How many bytes it brought.
+    fn weight(&self) -> usize {
+        self.after.as_ref().map_or(0, |state| state.len())
+    }
+}
+
 impl Collection {
     /// A collection whose past begins at `floor`.
     pub(crate) fn new(live: Objects, floor: u64, limit: usize) -> Self {
@@ -64,6 +77,7 @@ impl Collection {
             watch_floor: floor,
             storage_floor: floor,
             limit,
+            bytes: 0,
             pins: VecDeque::new(),
             term: 0,
             cut_at: 0,
@@ -226,8 +240,9 @@ impl Collection {
     }
 
     fn record(&mut self, change: Change) {
+        self.bytes += change.weight();
         self.history.push_back(change);
-        if self.history.len() > self.limit
+        while (self.history.len() > self.limit || self.bytes > HISTORY_BYTES)
             && let Some(dropped) = self.forget_first()
         {
             self.floor = dropped;
@@ -238,6 +253,7 @@ impl Collection {
     /// Forgets the oldest change; its version.
     fn forget_first(&mut self) -> Option<u64> {
         let change = self.history.pop_front()?;
+        self.bytes -= change.weight();
         if let Some(state) =
             change.after.as_ref().or(change.before.as_ref()).filter(|state| !state.namespace.is_empty())
         {
@@ -258,6 +274,7 @@ impl Collection {
         assert!(versions.is_sorted_by(|a, b| a < b), "versions rise: {versions:?}");
         assert!(versions.first().is_none_or(|first| *first > self.floor), "history begins after the floor");
         assert!(self.watch_floor >= self.floor, "watches need their changes");
+        assert_eq!(self.bytes, self.history.iter().map(Change::weight).sum::<usize>());
         let mut replayed = self.at(self.floor).unwrap_or_default();
         for change in &self.history {
             match (&change.before, &change.after) {

@@ -222,6 +222,24 @@ fn a_watch_of_one_namespace_loses_nothing_while_it_sleeps() {
     assert!(ends.1 > 50 && ends.0 - ends.1 > 50, "both ends are common: {ends:?}");
 }
 
+/// History was kept by the number of changes alone: three hundred updates of one large object took as many times its size.
+#[test]
+fn large_objects_are_forgotten_sooner() {
+    let mut world = World::new(1, usize::MAX);
+    let ask = Ask::at(Timestamp::UNIX_EPOCH, "test");
+    let large = |value: usize| json!({"metadata": {"name": "large"}, "data": {"k": value.to_string(), "l": "x".repeat(1_000_000)}});
+    world.model.create(&ask, world.place, "default", large(0), Origin::Own).unwrap();
+    let first = world.model.version();
+    for value in 1..100 {
+        let key = ("default", "large");
+        world.model.update(&ask, world.place, key, Part::Main, large(value), Origin::Own).unwrap();
+    }
+    world.model.check_invariants();
+    let newest = world.model.version();
+    assert_eq!(world.listed(&At::Exact(first)).unwrap_err().code, 410);
+    assert!(world.listed(&At::Exact(newest - 50)).is_ok(), "sixty and some fit");
+}
+
 #[test]
 fn pages_put_together_are_the_list() {
     for seed in 0..50 {
