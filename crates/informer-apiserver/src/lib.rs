@@ -56,5 +56,5 @@ pub use access::{Access, User};
 pub use http::{AnswerBody, ApiService, BodyError};
 pub use listen::{Listen, ListenError, Listening, Overwrite};
 pub use log::{Seen, Verb};
-pub use model::{Cause, Details, Status};
+pub use model::{Cause, Details, Encodings, Status};
 pub use server::{ApiServer, Backup, Builder};

@@ -16,8 +16,8 @@ use crate::http::ApiService;
 use crate::listen::ListenError;
 use crate::log::Seen;
 use crate::model::{
-    Ask, At, Copy, DeleteOptions, Filter, Model, Origin, Part, Place, Policy, Registry, Shape, State, Status,
-    split_api_version,
+    Ask, At, Copy, DeleteOptions, Encodings, Filter, Model, Origin, Part, Place, Policy, Registry, Shape,
+    State, Status, split_api_version,
 };
 use crate::shared::Shared;
 
@@ -265,6 +265,11 @@ impl ApiServer {
     /// How many watches are open.
     pub fn open_watches(&self) -> usize {
         self.shared.open_watches.load(Ordering::SeqCst)
+    }
+
+    /// How often the server has encoded objects, its own namespaces among them.
+    pub fn encodings(&self) -> Encodings {
+        self.shared.model(|model| model.encodings())
     }
 
     /// Makes something go wrong, until the guard is dropped.

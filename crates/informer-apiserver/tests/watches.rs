@@ -14,6 +14,7 @@ use kube::api::{WatchEvent, WatchParams};
 use serde_json::json;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps?watch=1";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const WATCH_LIST: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 
 #[tokio::test(start_paused = true)]
@@ -78,6 +79,83 @@ async fn a_watch_list_ends_with_its_bookmark() {
             format!("ADDED d {}", version + 1),
         ];
         assert_eq!(watch.tell(5).await, expected);
+    })
+    .await;
+}
+
+/// Each watcher of protobuf had every object read from JSON and encoded again for itself, and each watcher of the other events had them
+/// converted for itself.
+#[tokio::test(start_paused = true)]
+async fn objects_are_encoded_once_for_all_watchers() {
+    by(async {
+        const WATCHERS: usize = 7;
+        let server = server();
+        let from = server.version();
+        let path = |plural: &str| format!("{plural}?watch=1&resourceVersion={from}");
+        let (mut json, mut protobuf, mut metadata) = (Vec::new(), Vec::new(), Vec::new());
+        let partial = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        for _ in 0..WATCHERS {
+            json.push(Watch::open(&server, &path("/api/v1/configmaps")).await);
+            protobuf.push(Watch::open_as(&server, &path("/api/v1/configmaps"), PROTOBUF).await);
+            metadata.push(Watch::open_as(&server, &path("/api/v1/configmaps"), partial).await);
+        }
+        let before = server.encodings();
+        server.create(&configmap("a", "1")).unwrap();
+        server.update(&configmap("a", "2")).unwrap();
+        server.update(&configmap("a", "3")).unwrap();
+        server.delete("v1", "configmaps", Some("default"), "a").unwrap();
+        for watch in &mut json {
+            assert_eq!(watch.tell(4).await[3], format!("DELETED a {}", from + 4));
+        }
+        for watch in protobuf.iter_mut().chain(&mut metadata) {
+            for (kind, version) in ["ADDED", "MODIFIED", "MODIFIED", "DELETED"].iter().zip(from + 1..) {
+                let frame = watch.next_protobuf().await.unwrap();
+                assert!(frame[2..].starts_with(kind.as_bytes()), "{kind}");
+                let version = version.to_string();
+                assert!(frame.windows(version.len()).any(|part| part == version.as_bytes()), "{version}");
+            }
+        }
+        let spent = server.encodings();
+        // A deletion has nothing new to encode as JSON: it is the last state with another version.
+        assert_eq!(spent.json - before.json, 3);
+        assert_eq!(spent.protobuf - before.protobuf, 4 + 4, "whole, and metadata alone");
+        assert_eq!(spent.rows, before.rows);
+    })
+    .await;
+}
+
+/// See above.
+#[tokio::test(start_paused = true)]
+async fn another_form_is_made_once_for_all_watchers() {
+    by(async {
+        let server = server();
+        let from = server.version();
+        let path = format!("/apis/events.k8s.io/v1/events?watch=1&resourceVersion={from}");
+        let (mut json, mut protobuf) = (Vec::new(), Vec::new());
+        for _ in 0..5 {
+            json.push(Watch::open(&server, &path).await);
+            protobuf.push(Watch::open_as(&server, &path, PROTOBUF).await);
+        }
+        let before = server.encodings();
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"},
+            "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}, "message": "hello",
+        });
+        server.create(&event).unwrap();
+        server.delete("v1", "events", Some("default"), "e").unwrap();
+        for watch in &mut json {
+            for (kind, version) in ["ADDED", "DELETED"].iter().zip(from + 1..) {
+                let common::Got::Frame(frame) = watch.next().await else { panic!("no frame") };
+                assert_eq!((&frame["type"], &frame["object"]["note"]), (&json!(kind), &json!("hello")));
+                assert_eq!(frame["object"]["apiVersion"], "events.k8s.io/v1");
+                assert_eq!(frame["object"]["metadata"]["resourceVersion"], version.to_string());
+            }
+        }
+        for watch in &mut protobuf {
+            assert!(watch.next_protobuf().await.is_some() && watch.next_protobuf().await.is_some());
+        }
+        let spent = server.encodings();
+        assert_eq!((spent.json - before.json, spent.protobuf - before.protobuf), (2, 2));
     })
     .await;
 }

@@ -1,6 +1,7 @@
 //! Frames of a watch, in the form that was asked for.
 //!
-//! A frame is written into a buffer that already holds others. Which frames there are, and when, is decided by the feed.
+//! A frame is written into a buffer that already holds others. Objects are encoded once for all watchers and copied here; tables are made
+//! for each watcher, since they tell ages. Which frames there are, and when, is decided by the feed.
 
 use std::fmt::Write as _;
 
@@ -49,12 +50,13 @@ impl Frames {
         now: Timestamp,
     ) {
         match &mut self.kind {
-            Kind::Plain { view, .. } => {
-                write_frame(out, self.encoding, kind, |out| state.write(view, version, out));
+            Kind::Plain { view, .. } if self.encoding == Encoding::Protobuf => {
+                write_protobuf(out, kind, state.protobuf(view, version, protobuf::encode).as_deref());
             }
+            Kind::Plain { view, .. } => write_json(out, kind, |out| state.write(view, version, out)),
             Kind::Table { table, first } => {
                 let shown = table.frame(state, version, std::mem::take(first), now).to_string();
-                write_frame(out, self.encoding, kind, |out| out.extend_from_slice(shown.as_bytes()));
+                write_frame(out, self.encoding, kind, shown.as_bytes());
             }
         }
     }
@@ -73,7 +75,7 @@ impl Frames {
             }
             Kind::Table { table, first } => table.bookmark(metadata, std::mem::take(first), now).to_string(),
         };
-        write_frame(out, self.encoding, "BOOKMARK", |out| out.extend_from_slice(shown.as_bytes()));
+        write_frame(out, self.encoding, "BOOKMARK", shown.as_bytes());
     }
 
     /// An error stays a status in every form.
@@ -82,7 +84,7 @@ impl Frames {
     }
 
     pub(crate) fn write_error(out: &mut Vec<u8>, encoding: Encoding, status: &Status) {
-        write_frame(out, encoding, "ERROR", |out| out.extend_from_slice(&status.to_json()));
+        write_frame(out, encoding, "ERROR", &status.to_json());
     }
 }
 
@@ -106,17 +108,56 @@ fn is_head(name: &str) -> bool {
     matches!(name, "kind" | "apiVersion" | "metadata")
 }
 
-fn write_frame(out: &mut Vec<u8>, encoding: Encoding, kind: &str, object: impl FnOnce(&mut Vec<u8>)) {
+/// Writes a frame for one watcher alone.
+fn write_frame(out: &mut Vec<u8>, encoding: Encoding, kind: &str, json: &[u8]) {
     if encoding == Encoding::Protobuf {
-        let mut json = Vec::new();
-        object(&mut json);
-        let value = serde_json::from_slice(&json).unwrap_or_default();
-        out.extend(protobuf::frame(kind, &protobuf::encode(&value).unwrap_or_default()));
-        return;
+        let object = serde_json::from_slice(json).ok().and_then(|object| protobuf::encode(&object));
+        write_protobuf(out, kind, object.as_deref());
+    } else {
+        write_json(out, kind, |out| out.extend_from_slice(json));
     }
+}
+
+fn write_json(out: &mut Vec<u8>, kind: &str, object: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(br#"{"type":""#);
     out.extend_from_slice(kind.as_bytes());
     out.extend_from_slice(br#"","object":"#);
     object(out);
     out.extend_from_slice(b"}\n");
+}
+
+/// An object that has no protobuf is an error: an empty one would look like something that happened.
+fn write_protobuf(out: &mut Vec<u8>, kind: &str, object: Option<&[u8]>) {
+    if let Some(object) = object {
+        return protobuf::frame(out, kind, object);
+    }
+    let message = "the object does not implement the protobuf marshalling interface and cannot be encoded to a \
+                   protobuf message";
+    let status = Status::new(406, "NotAcceptable", message);
+    let status = serde_json::from_slice(&status.to_json()).ok().and_then(|status| protobuf::encode(&status));
+    protobuf::frame(out, "ERROR", &status.unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What could not be encoded went out as an object without a single byte, under the name of a change.
+    #[test]
+    fn what_has_no_protobuf_is_an_error() {
+        let mut out = Vec::new();
+        write_frame(
+            &mut out,
+            Encoding::Protobuf,
+            "ADDED",
+            br#"{"kind":"Table","apiVersion":"meta.k8s.io/v1"}"#,
+        );
+        let mut expected = Vec::new();
+        write_protobuf(&mut expected, "ADDED", None);
+        assert_eq!(out, expected);
+        assert!(
+            out.starts_with(&[0, 0]) && out.get(4..).is_some_and(|out| out.starts_with(b"\x0a\x05ERROR"))
+        );
+        assert!(String::from_utf8_lossy(&out).contains("NotAcceptable"));
+    }
 }

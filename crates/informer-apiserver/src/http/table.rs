@@ -1,7 +1,8 @@
 //! Tables as answers and as frames of a watch.
 //!
 //! The first frame of a watch defines the columns, the others say `null`. A row carries the metadata of its object, the whole
-//! object, or nothing, as the client asks; the row of a bookmark always carries its metadata.
+//! object, or nothing, as the client asks; the row of a bookmark always carries its metadata. Rows are not kept for the next who asks:
+//! ages are among their cells, and they are those of the moment.
 
 use std::sync::Arc;
 
@@ -84,6 +85,7 @@ impl Table {
 
     /// A row, and where it stands in a list.
     fn placed_row(&self, state: &State, version: u64, now: Timestamp) -> (i64, Value) {
+        state.count_row();
         let shown = |view: &View| -> Value {
             let mut out = Vec::new();
             state.write(view, version, &mut out);

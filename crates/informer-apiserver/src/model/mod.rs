@@ -12,9 +12,11 @@ mod custom;
 mod definitions;
 mod delete;
 mod edits;
+mod encodings;
 mod fields;
 mod forms;
 mod ids;
+mod json;
 mod kinds;
 mod list;
 mod merge;
@@ -39,6 +41,7 @@ use jiff::Timestamp;
 pub(crate) use ask::{Ask, Origin, Written};
 pub(crate) use collection::Objects;
 pub(crate) use delete::{DeleteOptions, Deleted, Policy};
+pub use encodings::Encodings;
 pub(crate) use fields::{Filter, selected_name};
 pub(crate) use kinds::{
     GroupKind, Place, Registry, Resource, ResourceId, Subresource, priority, split_api_version,
@@ -73,6 +76,8 @@ pub(crate) struct Model {
     collections: BTreeMap<ResourceId, Collection>,
     /// What has news since the shell last asked.
     touched: Vec<News>,
+    /// How often states were encoded.
+    encoded: Arc<encodings::Counters>,
 }
 
 /// Something that watchers have to look at.
@@ -109,6 +114,7 @@ impl Model {
             registry,
             collections,
             touched: Vec::new(),
+            encoded: Arc::default(),
         };
         if let Some(namespaces) = model.registry.place("", "v1", "namespaces") {
             for name in NAMESPACES {
@@ -144,6 +150,11 @@ impl Model {
     pub(crate) fn api_version_shown(&self, place: Place) -> Option<String> {
         let resource = self.registry.get(place.id)?;
         (place.version > 0 || resource.custom).then(|| resource.api_version(place.version))
+    }
+
+    /// How often stored objects were encoded.
+    pub(crate) fn encodings(&self) -> Encodings {
+        self.encoded.read()
     }
 
     /// Forgets all history up to now.
@@ -205,7 +216,7 @@ impl Model {
         object: &serde_json::Value,
     ) -> Arc<State> {
         self.version += 1;
-        let state = Arc::new(State::encode(resource, self.version, object));
+        let state = Arc::new(State::encode(resource, self.version, object).counted(&self.encoded));
         if let Some(collection) = self.collections.get_mut(&id) {
             collection.put(before, state.clone());
         }

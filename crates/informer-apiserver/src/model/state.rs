@@ -2,24 +2,23 @@
 //!
 //! The bytes are the whole object as a watch frame shows it. Where the version, the apiVersion and the metadata are
 //! is remembered, so a list item, a metadata-only answer, another API version or the frame of a deletion are copies
-//! of these bytes with a piece cut out or put in. A state never changes. It does not know its neighbours or its past.
+//! of these bytes with a piece cut out or put in. Forms that differ more, and protobuf, are made when they are first asked for and
+//! kept beside. What a state shows never changes. It does not know its neighbours or its past.
 //!
 //! A custom object is shown as its definition has it now: storage keeps what was written, and what the stored version does not know
 //! is left out, and its defaults are put in, once, when the state is made. When the definition changes a new state is made.
 
-mod writer;
-
-use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde_json::Value;
 
-use self::writer::Writer;
+use super::encodings::{Counters, Encoded, Kept};
 use super::forms::Form;
+use super::json::Json;
+pub(crate) use super::json::go_text;
 use super::kinds::Resource;
 use crate::definition::Storage;
-
-pub(crate) use self::writer::go_text;
 
 /// A state of an object.
 #[derive(Debug)]
@@ -32,21 +31,17 @@ pub(crate) struct State {
     /// Values of the resource's selectable fields, in their order.
     pub(crate) fields: Vec<String>,
     pub(crate) terminating: bool,
-    text: Text,
-    /// The texts of custom versions that show less, by their apiVersion.
-    others: Vec<(String, Text)>,
+    json: Json,
+    /// The same in another form, once somebody has asked for it. No kind has more than one.
+    converted: OnceLock<Json>,
+    /// What custom versions show that show less, by their apiVersion.
+    others: Vec<(String, Json)>,
     /// What storage has of a custom object, where that is not what is shown.
     stored: Option<Box<Stored>>,
-}
-
-/// An object as text, and where its pieces are.
-#[derive(Debug)]
-struct Text {
-    json: Bytes,
-    version_at: Range<usize>,
-    metadata_at: Range<usize>,
-    api_version_at: Range<usize>,
-    type_at: Range<usize>,
+    /// As protobuf, once somebody has asked for it.
+    kept: Kept,
+    /// Where encodings are counted, if it is stored.
+    counters: Option<Arc<Counters>>,
 }
 
 /// A custom object as it was written down, before its definition changed or under a version that has other defaults.
@@ -125,7 +120,7 @@ impl State {
         state.others = others
             .filter_map(|(at, other)| {
                 let shown = storage.converted(under, &other.name, &object)?;
-                Some((resource.api_version(at), Text::of(resource, version, &shown)))
+                Some((resource.api_version(at), Json::object(resource, version, &shown)))
             })
             .collect();
         if under != storage.version || object != *stored {
@@ -153,20 +148,30 @@ impl State {
                 .collect(),
             fields: resource.fields.iter().map(|field| field.read(object)).collect(),
             terminating: metadata.is_some_and(|metadata| metadata.contains_key("deletionTimestamp")),
-            text: Text::of(resource, version, object),
+            json: Json::object(resource, version, object),
+            converted: OnceLock::new(),
             others: Vec::new(),
             stored: None,
+            kept: Kept::default(),
+            counters: None,
         }
+    }
+
+    /// The state of an object that is stored: its encodings are counted, the first here.
+    pub(super) fn counted(self, counters: &Arc<Counters>) -> State {
+        counters.count(Encoded::Json);
+        State { counters: Some(counters.clone()), ..self }
     }
 
     /// The object again. The bytes are our own, so `Null` never comes back.
     pub(crate) fn decode(&self) -> Value {
-        serde_json::from_slice(&self.text.json).unwrap_or_default()
+        serde_json::from_slice(&self.json.bytes).unwrap_or_default()
     }
 
     /// The object as a version shows it.
     pub(crate) fn decode_as(&self, api_version: Option<&str>) -> Value {
-        let mut object: Value = serde_json::from_slice(&self.text_of(api_version).json).unwrap_or_default();
+        let shown = &self.json_of(api_version).bytes;
+        let mut object: Value = serde_json::from_slice(shown).unwrap_or_default();
         if let Some(api_version) = api_version {
             object["apiVersion"] = Value::from(api_version);
         }
@@ -180,117 +185,69 @@ impl State {
 
     /// Roughly how long the object is when written.
     pub(crate) fn len(&self) -> usize {
-        self.text.json.len()
+        self.json.bytes.len()
     }
 
     /// The whole object without a copy, where a view asks for just that.
     pub(crate) fn bytes(&self, view: &View) -> Bytes {
         if view.shape == Shape::Whole && view.api_version.is_none() && view.form == Form::Same {
-            return self.text.json.clone();
+            return self.json.bytes.clone();
         }
-        let mut out = Vec::with_capacity(self.text.json.len() + 64);
+        let mut out = Vec::with_capacity(self.len() + 64);
         self.write(view, self.version, &mut out);
         Bytes::from(out)
     }
 
     /// Writes the object as if it had this version.
     pub(crate) fn write(&self, view: &View, version: u64, out: &mut Vec<u8>) {
-        let mut digits = String::new();
-        if version != self.version {
-            digits = version.to_string();
+        let digits = (version != self.version).then(|| version.to_string());
+        if view.form == Form::Same || view.shape == Shape::Metadata {
+            self.json_of(view.api_version.as_deref()).show(view, digits.as_deref(), out);
+        } else {
+            self.converted.get_or_init(|| self.convert(view.form)).show(view, digits.as_deref(), out);
         }
-        if view.form != Form::Same && view.shape != Shape::Metadata {
-            return self.write_converted(view, version, out);
-        }
-        self.text_of(view.api_version.as_deref()).write(
-            view,
-            (version != self.version).then_some(&digits),
-            out,
-        );
     }
 
-    /// The text that a version shows.
-    fn text_of(&self, api_version: Option<&str>) -> &Text {
+    /// What a version shows.
+    fn json_of(&self, api_version: Option<&str>) -> &Json {
         let other = self.others.iter().find(|(name, _)| Some(name.as_str()) == api_version);
-        other.map_or(&self.text, |(_, text)| text)
+        other.map_or(&self.json, |(_, json)| json)
     }
 
-    /// Writes the object in another form than the stored one.
-    fn write_converted(&self, view: &View, version: u64, out: &mut Vec<u8>) {
+    /// The object as protobuf, as if it had this version: made once by `encode`, however many ask, and kept for as long as the state is.
+    /// `None` if there is no such thing.
+    pub(crate) fn protobuf(
+        &self,
+        view: &View,
+        version: u64,
+        encode: impl FnOnce(&Value) -> Option<Vec<u8>>,
+    ) -> Option<Bytes> {
+        self.kept.get_or_make(view, version, || {
+            self.count(Encoded::Protobuf);
+            let mut json = Vec::new();
+            self.write(view, version, &mut json);
+            let object = serde_json::from_slice(&json).ok()?;
+            encode(&object).map(Bytes::from)
+        })
+    }
+
+    /// Counts that a row of a table was made.
+    pub(crate) fn count_row(&self) {
+        self.count(Encoded::Row);
+    }
+
+    fn count(&self, encoded: Encoded) {
+        if let Some(counters) = &self.counters {
+            counters.count(encoded);
+        }
+    }
+
+    /// The object in another form than the stored one.
+    fn convert(&self, form: Form) -> Json {
+        self.count(Encoded::Json);
         let mut object = self.decode();
-        view.form.show(&mut object);
-        object["metadata"]["resourceVersion"] = Value::from(version.to_string());
-        let Some(fields) = object.as_object_mut() else { return };
-        let mut writer = Writer { out: std::mem::take(out), ..Writer::default() };
-        writer.out.push(b'{');
-        if view.shape == Shape::Whole {
-            for name in ["kind", "apiVersion"] {
-                writer.field(name, fields.get(name).unwrap_or(&Value::Null));
-                writer.out.push(b',');
-            }
-        }
-        writer.metadata(false, version, fields);
-        for (name, value) in fields.iter() {
-            if !matches!(name.as_str(), "kind" | "apiVersion" | "metadata") {
-                writer.out.push(b',');
-                writer.field(name, value);
-            }
-        }
-        writer.out.push(b'}');
-        *out = writer.out;
-    }
-}
-
-impl Text {
-    fn of(resource: &Resource, version: u64, object: &Value) -> Text {
-        let mut writer = Writer::default();
-        writer.object(resource, version, object);
-        Text {
-            json: Bytes::from(writer.out),
-            version_at: writer.version_at,
-            metadata_at: writer.metadata_at,
-            api_version_at: writer.api_version_at,
-            type_at: writer.type_at,
-        }
-    }
-
-    /// Writes a view of the object, with other digits for its version if there are any.
-    fn write(&self, view: &View, digits: Option<&str>, out: &mut Vec<u8>) {
-        let new_version = digits.map(|digits| (&self.version_at, digits));
-        match view.shape {
-            Shape::Metadata => {
-                out.extend_from_slice(
-                    br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#,
-                );
-                self.splice(self.metadata_at.clone(), new_version, out);
-                out.push(b'}');
-            }
-            Shape::Item => {
-                out.extend_from_slice(&self.json[..self.type_at.start]);
-                self.splice(self.type_at.end..self.json.len(), new_version, out);
-            }
-            Shape::Whole => {
-                let mut from = 0;
-                if let Some(api_version) = &view.api_version {
-                    out.extend_from_slice(&self.json[..self.api_version_at.start]);
-                    out.extend_from_slice(api_version.as_bytes());
-                    from = self.api_version_at.end;
-                }
-                self.splice(from..self.json.len(), new_version, out);
-            }
-        }
-    }
-
-    /// Copies a part of the bytes, with a piece of it replaced.
-    fn splice(&self, part: Range<usize>, new: Option<(&Range<usize>, &str)>, out: &mut Vec<u8>) {
-        match new {
-            Some((at, text)) => {
-                out.extend_from_slice(&self.json[part.start..at.start]);
-                out.extend_from_slice(text.as_bytes());
-                out.extend_from_slice(&self.json[at.end..part.end]);
-            }
-            None => out.extend_from_slice(&self.json[part]),
-        }
+        form.show(&mut object);
+        Json::built_in(self.version, &object)
     }
 }
 

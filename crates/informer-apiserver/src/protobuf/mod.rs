@@ -56,14 +56,16 @@ pub(crate) fn encode(object: &Value) -> Option<Vec<u8>> {
     Some(writer.finish())
 }
 
-/// A frame of a watch with its length before it. The object has its own envelope.
-pub(crate) fn frame(kind: &str, object: &[u8]) -> Vec<u8> {
-    let mut writer = Writer::default();
-    writer.nested(2, |writer| writer.data(1, object));
-    writer.text(1, kind);
-    let length = u32::try_from(writer.len()).unwrap_or(u32::MAX);
-    writer.bytes(&length.to_be_bytes());
-    writer.finish()
+/// Writes a frame of a watch with its length before it. The object has its own envelope, and is copied once.
+pub(crate) fn frame(out: &mut Vec<u8>, kind: &str, object: &[u8]) {
+    let mut head = Writer::default();
+    head.open(1, object.len());
+    head.open(2, head.len() + object.len());
+    head.text(1, kind);
+    let length = u32::try_from(head.len() + object.len()).unwrap_or(u32::MAX);
+    head.bytes(&length.to_be_bytes());
+    out.extend(head.finish());
+    out.extend_from_slice(object);
 }
 
 /// The message of a kind. Kinds that belong to no group in particular (`Status`, `DeleteOptions`) are found in every group.

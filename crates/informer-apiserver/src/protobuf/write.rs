@@ -40,7 +40,12 @@ impl Writer {
     pub(super) fn nested(&mut self, number: u16, inside: impl FnOnce(&mut Self)) {
         let before = self.len();
         inside(self);
-        self.varint((self.len() - before) as u64);
+        self.open(number, self.len() - before);
+    }
+
+    /// What stands before a field that holds so many bytes.
+    pub(super) fn open(&mut self, number: u16, length: usize) {
+        self.varint(length as u64);
         self.tag(number, DATA);
     }
 

@@ -152,6 +152,21 @@ impl Watch {
         }
     }
 
+    /// The next frame of a watch in protobuf, without its length; none at its end.
+    pub(crate) async fn next_protobuf(&mut self) -> Option<Vec<u8>> {
+        loop {
+            if let Some((length, rest)) = self.buffer.split_first_chunk::<4>()
+                && let Some(frame) = rest.get(..u32::from_be_bytes(*length) as usize)
+            {
+                let frame = frame.to_vec();
+                self.buffer.drain(..4 + frame.len());
+                return Some(frame);
+            }
+            let data: Bytes = self.body.next().await?.unwrap().into_data().unwrap();
+            self.buffer.extend_from_slice(&data);
+        }
+    }
+
     /// The next frame as `TYPE name version`, where a bookmark has no name; or how the stream ended.
     pub(crate) async fn told(&mut self) -> String {
         match self.next().await {

@@ -1,13 +1,29 @@
-//! How an object becomes JSON: the bytes that a real server would send, and where in them the pieces are that views replace.
+//! Objects as JSON, byte for byte as Go writes them, and copies of these bytes with a piece cut out or put in.
 
 use std::io;
 use std::ops::Range;
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::ser::Formatter;
 use serde_json::{Map, Value};
 
-use super::super::kinds::Resource;
+use super::kinds::Resource;
+use super::state::{Shape, View};
+
+/// An object as JSON, and where in it what is.
+#[derive(Debug)]
+pub(super) struct Json {
+    pub(super) bytes: Bytes,
+    /// The digits of `metadata.resourceVersion`, without the quotes.
+    version_at: Range<usize>,
+    /// The value of `metadata`, with its braces.
+    metadata_at: Range<usize>,
+    /// The value of `apiVersion`, without the quotes.
+    api_version_at: Range<usize>,
+    /// What a list item of a built-in kind leaves out: kind and apiVersion, with their commas.
+    type_at: Range<usize>,
+}
 
 /// Metadata fields in the order in which built-in objects have them.
 const METADATA_ORDER: &[&str] = &[
@@ -34,6 +50,64 @@ const MANAGED_ORDER: &[&str] =
 fn order_metadata(names: &mut [&str]) {
     let rank = |name: &&str| METADATA_ORDER.iter().position(|known| known == name);
     names.sort_by_key(|name| rank(name).unwrap_or(METADATA_ORDER.len()));
+}
+
+impl Json {
+    /// An object of a resource. Kind and apiVersion are those of the resource's first version.
+    pub(super) fn object(resource: &Resource, version: u64, object: &Value) -> Json {
+        let mut writer = Writer::default();
+        writer.object(resource, version, object);
+        writer.finish()
+    }
+
+    /// An object as built-in ones are written, as what it says it is.
+    pub(super) fn built_in(version: u64, object: &Value) -> Json {
+        let empty = Map::new();
+        let fields = object.as_object().unwrap_or(&empty);
+        let said = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+        let mut writer = Writer::default();
+        writer.in_order(said("kind"), said("apiVersion"), version, fields);
+        writer.finish()
+    }
+
+    /// Writes what a view shows, with other digits for the version if there are any.
+    pub(super) fn show(&self, view: &View, digits: Option<&str>, out: &mut Vec<u8>) {
+        let new_version = digits.map(|digits| (&self.version_at, digits));
+        match view.shape {
+            Shape::Metadata => {
+                out.extend_from_slice(
+                    br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#,
+                );
+                self.splice(self.metadata_at.clone(), new_version, out);
+                out.push(b'}');
+            }
+            Shape::Item => {
+                out.extend_from_slice(&self.bytes[..self.type_at.start]);
+                self.splice(self.type_at.end..self.bytes.len(), new_version, out);
+            }
+            Shape::Whole => {
+                let mut from = 0;
+                if let Some(api_version) = &view.api_version {
+                    out.extend_from_slice(&self.bytes[..self.api_version_at.start]);
+                    out.extend_from_slice(api_version.as_bytes());
+                    from = self.api_version_at.end;
+                }
+                self.splice(from..self.bytes.len(), new_version, out);
+            }
+        }
+    }
+
+    /// Copies a part of the bytes, with a piece of it replaced.
+    fn splice(&self, part: Range<usize>, new: Option<(&Range<usize>, &str)>, out: &mut Vec<u8>) {
+        match new {
+            Some((at, text)) => {
+                out.extend_from_slice(&self.bytes[part.start..at.start]);
+                out.extend_from_slice(text.as_bytes());
+                out.extend_from_slice(&self.bytes[at.end..part.end]);
+            }
+            None => out.extend_from_slice(&self.bytes[part]),
+        }
+    }
 }
 
 /// An object as Go writes one whose metadata it knows and whose other fields it does not: keys sorted, metadata in struct order.
@@ -65,46 +139,57 @@ pub(crate) fn go_text(object: &Value) -> String {
     String::from_utf8_lossy(&writer.out).into_owned()
 }
 
-/// An object on its way to bytes.
 #[derive(Default)]
-pub(super) struct Writer {
-    pub(super) out: Vec<u8>,
-    /// The digits of `metadata.resourceVersion`, without the quotes.
-    pub(super) version_at: Range<usize>,
-    /// The value of `metadata`, with its braces.
-    pub(super) metadata_at: Range<usize>,
-    /// The value of `apiVersion`, without the quotes.
-    pub(super) api_version_at: Range<usize>,
-    /// What a list item of a built-in kind leaves out: kind and apiVersion, with their commas.
-    pub(super) type_at: Range<usize>,
+struct Writer {
+    out: Vec<u8>,
+    version_at: Range<usize>,
+    metadata_at: Range<usize>,
+    api_version_at: Range<usize>,
+    type_at: Range<usize>,
 }
 
 impl Writer {
-    pub(super) fn object(&mut self, resource: &Resource, version: u64, object: &Value) {
+    fn finish(self) -> Json {
+        Json {
+            bytes: Bytes::from(self.out),
+            version_at: self.version_at,
+            metadata_at: self.metadata_at,
+            api_version_at: self.api_version_at,
+            type_at: self.type_at,
+        }
+    }
+
+    fn object(&mut self, resource: &Resource, version: u64, object: &Value) {
         let empty = Map::new();
         let fields = object.as_object().unwrap_or(&empty);
-        self.out.push(b'{');
         if resource.custom {
             self.sorted(resource, version, fields);
         } else {
-            self.type_at.start = self.out.len();
-            self.text("kind", &resource.kind);
-            self.out.push(b',');
-            self.api_version_at = self.text("apiVersion", &resource.api_version(0));
-            self.out.push(b',');
-            self.type_at.end = self.out.len();
-            self.metadata(false, version, fields);
-            for (name, value) in fields {
-                if !matches!(name.as_str(), "kind" | "apiVersion" | "metadata") {
-                    self.out.push(b',');
-                    self.field(name, value);
-                }
+            self.in_order(&resource.kind, &resource.api_version(0), version, fields);
+        }
+    }
+
+    /// As built-in objects are written: what it is first, then its metadata.
+    fn in_order(&mut self, kind: &str, api_version: &str, version: u64, fields: &Map<String, Value>) {
+        self.out.push(b'{');
+        self.type_at.start = self.out.len();
+        self.text("kind", kind);
+        self.out.push(b',');
+        self.api_version_at = self.text("apiVersion", api_version);
+        self.out.push(b',');
+        self.type_at.end = self.out.len();
+        self.metadata(false, version, fields);
+        for (name, value) in fields {
+            if !matches!(name.as_str(), "kind" | "apiVersion" | "metadata") {
+                self.out.push(b',');
+                self.field(name, value);
             }
         }
         self.out.push(b'}');
     }
 
     fn sorted(&mut self, resource: &Resource, version: u64, fields: &Map<String, Value>) {
+        self.out.push(b'{');
         let own = ["apiVersion", "kind", "metadata"].into_iter();
         let names: std::collections::BTreeSet<&str> = fields.keys().map(String::as_str).chain(own).collect();
         for (place, name) in names.into_iter().enumerate() {
@@ -120,9 +205,10 @@ impl Writer {
                 _ => self.field(name, &fields[name]),
             }
         }
+        self.out.push(b'}');
     }
 
-    pub(super) fn metadata(&mut self, sorted: bool, version: u64, fields: &Map<String, Value>) {
+    fn metadata(&mut self, sorted: bool, version: u64, fields: &Map<String, Value>) {
         let empty = Map::new();
         let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
         let mut names: Vec<&str> = metadata.keys().map(String::as_str).collect();
@@ -183,7 +269,7 @@ impl Writer {
         end - value.len()..end
     }
 
-    pub(super) fn field(&mut self, name: &str, value: &Value) {
+    fn field(&mut self, name: &str, value: &Value) {
         self.value(name);
         self.out.push(b':');
         self.value(value);
