@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const WATCH: &str = "/api/v1/namespaces/default/configmaps?watch=1";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const WATCH_LIST: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 
 #[tokio::test(start_paused = true)]
@@ -75,6 +76,12 @@ async fn forbidden_is_worded_as_on_a_real_server() {
         );
         drop(guard);
         assert_eq!(raw(&server, "/api/v1/secrets").await.0, 200);
+        // The subresource was left out, as if the whole pod were meant.
+        let _guard = server.fault(faults::forbid("pods"));
+        assert_eq!(
+            raw(&server, "/api/v1/namespaces/default/pods/p/status").await.1["message"],
+            r#"pods "p" is forbidden: User "admin" cannot get resource "pods/status" in API group "" in the namespace "default""#
+        );
     })
     .await;
 }
@@ -359,6 +366,88 @@ async fn frames_are_dropped_doubled_spoilt_and_cut() {
         let (_, list) = raw(&server, MAPS).await;
         assert_eq!((&list["items"][0]["spec"], list["items"][1].get("spec")), (&7.into(), None));
         assert_eq!(list["items"].as_array().map(Vec::len), Some(4));
+    })
+    .await;
+}
+
+/// Lists in YAML, protobuf or gzip, and tables, went out as they were, and the rule was counted all the same; so was an empty list.
+#[tokio::test(start_paused = true)]
+async fn lists_are_spoilt_in_every_form() {
+    by(async {
+        let server = server();
+        let guard = server.fault(faults::undecodable_object().on(Verb::List));
+        assert_eq!(raw(&server, MAPS).await.1["items"], serde_json::json!([]));
+        assert_eq!(guard.hits(), 0, "there was nothing to spoil");
+        drop(guard);
+        for name in ["a", "b"] {
+            server.create(&configmap(name, &"long ".repeat(20_000))).unwrap();
+        }
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        for (accept, packed) in
+            [("application/json", true), ("application/yaml", false), (PROTOBUF, false), (table, false)]
+        {
+            let read = async || {
+                let request = http::Request::get(MAPS).header("accept", accept);
+                let request = if packed { request.header("accept-encoding", "gzip") } else { request };
+                let request = request.body(kube::client::Body::empty()).unwrap();
+                let answer = tower::ServiceExt::oneshot(server.service(), request).await.unwrap();
+                assert_eq!(answer.headers().contains_key("content-encoding"), packed);
+                let bytes = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+                let unpack = || std::io::read_to_string(flate2::read::GzDecoder::new(&bytes[..])).unwrap();
+                if packed { unpack().into_bytes() } else { bytes.to_vec() }
+            };
+            let good = read().await;
+            let guard = server.fault(faults::undecodable_object().on(Verb::List).times(1));
+            let bad = read().await;
+            assert_eq!((read().await, guard.hits()), (good.clone(), 1), "{accept}: only once");
+            let text = String::from_utf8_lossy(&bad);
+            match accept {
+                "application/json" => assert_eq!(text.matches(r#""spec":7"#).count(), 1),
+                "application/yaml" => assert_eq!(text.matches("  spec: 7\n").count(), 1),
+                PROTOBUF => assert_eq!(bad.len(), good.len() + 2),
+                _ => assert!(text.contains(r#""rows":7"#), "{text}"),
+            }
+        }
+    })
+    .await;
+}
+
+/// In protobuf, spoilt objects were whole, errors and frames without an object were JSON, and bookmarks were not known as such.
+#[tokio::test(start_paused = true)]
+async fn watches_in_protobuf_are_disturbed_in_protobuf() {
+    by(async {
+        let server = server();
+        server.create(&configmap("a", "1")).unwrap();
+        let path = format!("{WATCH}&{WATCH_LIST}");
+        let mut watch = Watch::open_as(&server, &path, PROTOBUF).await;
+        let good = watch.next_protobuf().await.unwrap();
+        let guard = server.fault(faults::undecodable_object().on(Verb::Watch));
+        let mut watch = Watch::open_as(&server, &path, PROTOBUF).await;
+        assert_eq!(watch.next_protobuf().await.unwrap().len(), good.len() + 2);
+        assert_eq!(guard.hits(), 1);
+        drop(guard);
+        let guard = server.fault(faults::undecodable_object().on(Verb::Watch).after_frames(1));
+        let mut watch = Watch::open_as(&server, &path, PROTOBUF).await;
+        assert_eq!(watch.next_protobuf().await.unwrap(), good);
+        assert!(watch.next_protobuf().await.unwrap()[2..].starts_with(b"BOOKMARK"));
+        assert_eq!(guard.hits(), 0, "a bookmark has no object");
+        drop(guard);
+
+        let guard = server.fault(faults::undecodable_frame());
+        let mut watch = Watch::open_as(&server, &path, PROTOBUF).await;
+        assert_eq!(watch.next_protobuf().await.unwrap(), b"\x0a\x08MODIFIED\x12\x03\x0a\x017");
+        assert_eq!(watch.next_protobuf().await.unwrap(), good);
+        drop(guard);
+
+        let _guard = server.fault(faults::error_frame(410));
+        let answer = send(&server, "GET", WATCH, PROTOBUF, None).await;
+        assert_eq!(answer.headers()["content-type"], format!("{PROTOBUF};stream=watch"));
+        let mut watch = Watch::open_as(&server, WATCH, PROTOBUF).await;
+        let error = watch.next_protobuf().await.unwrap();
+        assert!(
+            error[2..].starts_with(b"ERROR") && String::from_utf8_lossy(&error).contains("injected fault")
+        );
+        assert_eq!(watch.next_protobuf().await, None);
     })
     .await;
 }

@@ -75,14 +75,15 @@ pub fn stale_read() -> Rule {
 }
 
 /// Something that the type does not allow: in matching lists the `spec` of the first object is a number, and so it is in one
-/// frame of matching watches. What has no `spec` gets one.
+/// frame of matching watches. What has no `spec` gets one; in protobuf, which has no names, it is whatever has the number of `spec`
+/// (the data of a config map). Of a table it is the rows. Lists without objects and bookmarks are spared, and not counted.
 pub fn undecodable_object() -> Rule {
     Rule::new(Action::Undecodable)
 }
 
-/// A frame is put into matching watches that is good JSON and holds no object.
+/// A frame is put into matching watches, once into each, that is good JSON or protobuf and holds no object.
 pub fn undecodable_frame() -> Rule {
-    raw_frame("{\"type\":\"MODIFIED\",\"object\":7}\n")
+    Rule::new(Action::NoObject).on(Verb::Watch)
 }
 
 /// Watches break: the body ends with an error, or [cleanly](Rule::cleanly).
@@ -120,12 +121,12 @@ pub fn no_end_bookmark() -> Rule {
     endless_watch_list()
 }
 
-/// Watches open and bring one ERROR frame of this code.
+/// Watches open and bring one ERROR frame of this code, and end.
 pub fn error_frame(code: u16) -> Rule {
     Rule::new(Action::ErrorFrame(code)).on(Verb::Watch)
 }
 
-/// These bytes are put into matching watches, once into each.
+/// These bytes are put into matching watches, once into each, whatever else is in them.
 pub fn raw_frame(bytes: impl Into<Bytes>) -> Rule {
     Rule::new(Action::RawFrame(bytes.into())).on(Verb::Watch)
 }

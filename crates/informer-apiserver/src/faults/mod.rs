@@ -13,7 +13,12 @@
 //!
 //! Several rules may meet one request, in the order in which they were set: a [`delay`] and then a [`status`] is a slow refusal.
 //! The first that answers, lets pass or breaks a request is the last that it meets. A running watch has all that are meant
-//! for it at once, each with its own count of frames. Rules do not know what they disturb.
+//! for it at once, each with its own count of frames. Rules do not know what they disturb, and work on every form in which objects
+//! travel: JSON, YAML, protobuf, tables, gzip.
+//!
+//! Rules are about resources: they meet requests for objects and collections, also those that are refused afterwards because there is no such
+//! thing. Discovery, schemas (`/openapi`), the server's version and its probes (`/healthz`, `/livez`, `/readyz`) never meet a rule, nor does whoever is turned away
+//! at the door (401, 403).
 //!
 //! ```
 //! use std::time::Duration;
@@ -100,6 +105,7 @@ pub(crate) enum Action {
     CutMidFrame,
     StallWatch,
     RawFrame(Bytes),
+    NoObject,
     DropFrame,
     DuplicateFrame,
     Undecodable,
@@ -247,6 +253,11 @@ impl Action {
         }
     }
 
+    /// Whether only the answer shows if there is something to do; then it is counted.
+    fn is_late(&self) -> bool {
+        matches!(self, Action::Undecodable)
+    }
+
     /// Whether it works on the running watch that such a request began, and not on the request.
     pub(crate) fn disturbs_stream(&self, seen: &Seen) -> bool {
         match self {
@@ -254,6 +265,7 @@ impl Action {
             | Action::CutMidFrame
             | Action::StallWatch
             | Action::RawFrame(_)
+            | Action::NoObject
             | Action::DropFrame
             | Action::DuplicateFrame => true,
             Action::Gone | Action::Undecodable => seen.verb == Verb::Watch,
@@ -270,6 +282,7 @@ impl fmt::Display for Rule {
             Action::ErrorFrame(code) => write!(out, "error frame {code}")?,
             Action::Delay(time) => write!(out, "delay {time:?}")?,
             Action::Truncate(bytes) => write!(out, "truncate {bytes}")?,
+            Action::NoObject => write!(out, "undecodable frame")?,
             Action::RawFrame(bytes) => write!(out, "raw frame of {} bytes", bytes.len())?,
             action => write!(out, "{action:?}")?,
         }

@@ -88,13 +88,13 @@ impl Registry {
         Fault { active, registry: self.clone() }
     }
 
-    /// The next rule for a request, behind the one with a number; it counts as carried out.
+    /// The next rule for a request, behind the one with a number. It counts as carried out, unless that is not known yet.
     pub(crate) fn for_request(&self, seen: &Seen, behind: u64) -> Option<Arc<Active>> {
         let rules = self.lock();
         let mut later = rules.iter().filter(|active| {
             active.number > behind && !active.rule.action.disturbs_stream(seen) && active.rule.matches(seen)
         });
-        later.find(|active| active.meets() && active.take()).cloned()
+        later.find(|active| active.meets() && (active.rule.action.is_late() || active.take())).cloned()
     }
 
     /// The rules that disturb a watch and that it has not met. All that it meets go into `met`.

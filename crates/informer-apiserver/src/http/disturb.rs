@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::faults::{Action, Active, End, Registry};
 use crate::log::Seen;
+use crate::protobuf;
 
 /// What rules do to one watch.
 #[derive(Debug, Default)]
@@ -35,6 +36,8 @@ struct Disturbance {
 /// What happens between two frames.
 pub(super) enum Due {
     Bytes(Vec<u8>),
+    /// A good frame that holds no object.
+    NoObject,
     /// The watch is silent until the rule goes.
     Stall,
     /// The position is lost.
@@ -90,6 +93,10 @@ impl Disturbances {
                     self.active.remove(place);
                     Due::Bytes(bytes)
                 }
+                Action::NoObject => {
+                    self.active.remove(place);
+                    Due::NoObject
+                }
                 Action::Gone => Due::Gone,
                 _ => Due::Over(end),
             });
@@ -118,9 +125,14 @@ impl Disturbances {
         let mut end = None;
         self.active.retain_mut(|disturbance| {
             let rule = &disturbance.rule;
-            let spared = matches!(rule.rule.action, Action::Undecodable) && is_bookmark(frame);
-            if !std::mem::take(&mut disturbance.armed) || end.is_some() || spared {
+            if !std::mem::take(&mut disturbance.armed) || end.is_some() {
                 return true;
+            }
+            let mut bad = Vec::new();
+            if matches!(rule.rule.action, Action::Undecodable) {
+                // Where nothing can happen nothing is counted, and the next frame will do.
+                let Some(spoilt) = spoilt_frame(frame) else { return true };
+                bad = spoilt;
             }
             if !rule.take() {
                 return false;
@@ -128,7 +140,7 @@ impl Disturbances {
             match &rule.rule.action {
                 Action::DropFrame => frame.clear(),
                 Action::DuplicateFrame => frame.extend_from_within(..),
-                Action::Undecodable => spoil(frame),
+                Action::Undecodable => *frame = bad,
                 _ => {
                     frame.truncate(frame.len() / 2);
                     end = Some(rule.rule.end);
@@ -150,16 +162,45 @@ impl Disturbance {
     }
 }
 
-fn is_bookmark(frame: &[u8]) -> bool {
-    frame.starts_with(br#"{"type":"BOOKMARK""#)
+/// Bytes that begin with a frame whose object is one that its type does not allow; none for a bookmark, which has no object.
+fn spoilt_frame(bytes: &[u8]) -> Option<Vec<u8>> {
+    // A frame of protobuf begins with its length, and none has two gigabytes.
+    if !bytes.starts_with(b"{") {
+        let bookmark = bytes.get(4..).is_some_and(|event| event.starts_with(b"\x0a\x08BOOKMARK"));
+        return if bookmark { None } else { protobuf::spoilt_frame(bytes) };
+    }
+    let (frame, rest) = bytes.split_at(bytes.iter().position(|byte| *byte == b'\n')?);
+    let mut frame: Value = serde_json::from_slice(frame).ok()?;
+    if frame["type"] == "BOOKMARK" {
+        return None;
+    }
+    spoil(frame.get_mut("object")?)?;
+    Some([frame.to_string().as_bytes(), rest].concat())
 }
 
-/// Makes the object of a frame one that its type does not allow.
-fn spoil(frame: &mut Vec<u8>) {
-    let Ok(mut value) = serde_json::from_slice::<Value>(frame) else { return };
-    if let Some(object) = value.pointer_mut("/object").and_then(Value::as_object_mut) {
-        object.insert("spec".to_owned(), json!(7));
-        *frame = value.to_string().into_bytes();
-        frame.push(b'\n');
+/// Makes an object one that its type does not allow: its `spec` is a number, or the rows of a table are.
+pub(super) fn spoil(object: &mut Value) -> Option<()> {
+    let fields = object.as_object_mut()?;
+    let field = if fields.get("kind") == Some(&json!("Table")) { "rows" } else { "spec" };
+    fields.insert(field.to_owned(), json!(7));
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A doubled frame was no JSON, so a rule that should have spoilt it did nothing and was counted.
+    #[test]
+    fn the_first_of_two_frames_is_spoilt() {
+        let frame = |spec: &str| format!("{{\"type\":\"ADDED\",\"object\":{{\"spec\":{spec}}}}}\n");
+        let spoilt = spoilt_frame(frame("{}").repeat(2).as_bytes()).unwrap();
+        let (first, second) = spoilt.split_at(frame("7").len());
+        assert_eq!(serde_json::from_slice::<Value>(first).unwrap()["object"]["spec"], 7);
+        assert_eq!(second, frame("{}").as_bytes());
+        assert_eq!(spoilt_frame(b"{\"type\":\"BOOKMARK\",\"object\":{}}\n"), None);
+        let table = b"{\"type\":\"ADDED\",\"object\":{\"kind\":\"Table\",\"rows\":[{}]}}\n";
+        let table: Value = serde_json::from_slice(&spoilt_frame(table).unwrap()).unwrap();
+        assert_eq!(table["object"]["rows"], 7);
     }
 }

@@ -304,6 +304,11 @@ impl Feed {
             Some(end) => end,
             None => match self.disturbances.due()? {
                 Due::Bytes(bytes) => return Some(Next::Chunk(bytes)),
+                Due::NoObject => {
+                    let mut out = Vec::new();
+                    self.request.frames.no_object(&mut out);
+                    return Some(Next::Chunk(out));
+                }
                 Due::Stall => return Some(Next::Wait),
                 Due::Gone => {
                     let mut out = Vec::new();

@@ -78,6 +78,14 @@ impl Frames {
         write_frame(out, self.encoding, "BOOKMARK", shown.as_bytes());
     }
 
+    /// A frame that is well made, and what it should hold is a number.
+    pub(crate) fn no_object(&self, out: &mut Vec<u8>) {
+        match self.encoding {
+            Encoding::Protobuf => protobuf::frame(out, "MODIFIED", b"7"),
+            _ => write_json(out, "MODIFIED", |out| out.push(b'7')),
+        }
+    }
+
     /// An error stays a status in every form.
     pub(crate) fn error(&self, out: &mut Vec<u8>, status: &Status) {
         Frames::write_error(out, self.encoding, status);

@@ -3,19 +3,24 @@
 //! A request meets the rules in force one after the other. It is answered by the first that has an answer; what the others want
 //! changed is remembered and done. What disturbs a watch while it runs is elsewhere.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
-use http::header;
+use http::{HeaderMap, HeaderValue, header};
 use http_body_util::{BodyExt, BodyStream};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::accept::Encoding;
+use super::accept::{self, Encoding, Endpoint};
 use super::answer::{self, Answer, AnswerBody, BodyError};
-use super::feed;
-use crate::faults::{Action, End, Rule};
+use super::disturb::spoil;
+use super::{feed, present};
+use crate::faults::{Action, Active, End, Rule};
 use crate::log::Seen;
 use crate::model::{Cause, Status};
+use crate::protobuf;
 use crate::shared::Shared;
+use crate::text::{read_yaml, to_yaml};
 
 /// What the rules made of a request.
 pub(super) enum Met {
@@ -31,7 +36,8 @@ pub(super) struct Meddling {
     pub(super) endless: bool,
     /// So many writes a read lags behind, if it may.
     pub(super) behind: Option<u64>,
-    spoils: bool,
+    /// Rules that want a list spoilt. Whether there is something to spoil is known when it is there.
+    spoilers: Vec<Arc<Active>>,
     cut: Option<(usize, End)>,
 }
 
@@ -50,8 +56,11 @@ pub(super) async fn meet(shared: &Shared, seen: &Seen) -> Met {
             }
             Action::EndlessWatchList => meddling.endless = true,
             Action::StaleRead => meddling.behind = Some(rule.behind),
-            Action::Undecodable => meddling.spoils = true,
+            Action::Undecodable => meddling.spoilers.push(active.clone()),
             Action::Truncate(bytes) => meddling.cut = Some((*bytes, rule.end)),
+            Action::ErrorFrame(code) => {
+                return Met::Answered(error_frame(&injected(*code), encoding(shared, seen)));
+            }
             action => {
                 if let Some(answer) = answered(action, rule, seen) {
                     return Met::Answered(answer);
@@ -64,28 +73,54 @@ pub(super) async fn meet(shared: &Shared, seen: &Seen) -> Met {
 
 /// The answer of a rule that has one.
 fn answered(action: &Action, rule: &Rule, seen: &Seen) -> Option<Answer> {
-    let injected = |code: u16| Status::new(code, reason(code), "injected fault");
     Some(match action {
         Action::Answer(code, Some(body)) => with_retry(answer::raw(*code, body.clone()), rule),
         Action::Answer(code, None) => with_retry(answer::status(&injected(*code)), rule),
         Action::Gone => answer::status(&Status::list_expired()),
         Action::Forbid => answer::status(&forbidden(seen)),
         Action::RefuseWatchList => answer::status(&watch_list_refused()),
-        Action::ErrorFrame(code) => answer::chunks(feed::error_only(&injected(*code), Encoding::Json)),
         Action::Drop => answer::cut(),
         _ => return None,
     })
 }
 
+fn injected(code: u16) -> Status {
+    Status::new(code, reason(code), "injected fault")
+}
+
+/// A watch that brings one error.
+fn error_frame(status: &Status, encoding: Encoding) -> Answer {
+    let mut answer = answer::chunks(feed::error_only(status, encoding));
+    if encoding == Encoding::Protobuf {
+        let stream = HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
+        answer.headers_mut().insert(header::CONTENT_TYPE, stream);
+    }
+    answer
+}
+
+/// What the frames of a watch would be written in.
+fn encoding(shared: &Shared, seen: &Seen) -> Encoding {
+    let custom = shared.model(|model| {
+        let registry = model.registry();
+        let id = registry.find(&seen.group, &seen.plural);
+        id.and_then(|id| registry.get(id)).is_some_and(|resource| resource.custom)
+    });
+    let form = accept::negotiate(&seen.accept, Endpoint { list: false, watch: true, custom });
+    form.map_or(Encoding::Json, |form| form.encoding)
+}
+
 impl Meddling {
     /// The answer as the rules want it.
     pub(super) async fn change(&self, mut answer: Answer) -> Answer {
-        if self.spoils && answer.status() == 200 {
+        if !self.spoilers.is_empty() && answer.status() == 200 {
             let (mut head, body) = answer.into_parts();
             // The length may change; a body that cannot be read has none.
             head.headers.remove(header::CONTENT_LENGTH);
             let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-            let bytes = spoilt_list(&bytes).unwrap_or(bytes);
+            let spoilt = spoilt_list(&head.headers, &bytes);
+            // Only what is done counts.
+            let spoilt = spoilt.filter(|_| self.spoilers.iter().any(|rule| rule.take()));
+            let bytes = spoilt.unwrap_or(bytes);
             answer = Answer::from_parts(head, AnswerBody::whole(bytes));
         }
         match self.cut {
@@ -95,11 +130,34 @@ impl Meddling {
     }
 }
 
-/// A list whose first object is not what its type says; `None` if there is no such thing in it.
-fn spoilt_list(bytes: &[u8]) -> Option<Bytes> {
-    let mut list: Value = serde_json::from_slice(bytes).ok()?;
-    list.pointer_mut("/items/0")?.as_object_mut()?.insert("spec".to_owned(), json!(7));
-    Some(Bytes::from(list.to_string()))
+/// A list whose first object is not what its type says, in the form in which it travels; `None` if there is no object in it.
+fn spoilt_list(headers: &HeaderMap, bytes: &[u8]) -> Option<Bytes> {
+    let said = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    if said(header::CONTENT_ENCODING) == Some("gzip") {
+        let spoilt = spoilt_form(said(header::CONTENT_TYPE), &present::unpacked(bytes)?)?;
+        return Some(Bytes::from(present::packed(&spoilt)));
+    }
+    spoilt_form(said(header::CONTENT_TYPE), bytes).map(Bytes::from)
+}
+
+fn spoilt_form(content_type: Option<&str>, bytes: &[u8]) -> Option<Vec<u8>> {
+    match content_type {
+        Some(present::PROTOBUF) => protobuf::spoilt_list(bytes),
+        Some("application/yaml") => {
+            let mut list = read_yaml(bytes).ok()?.value;
+            spoil_first(&mut list)?;
+            Some(to_yaml(&list).into_bytes())
+        }
+        _ => {
+            let mut list = serde_json::from_slice(bytes).ok()?;
+            spoil_first(&mut list)?;
+            Some(format!("{list}\n").into_bytes())
+        }
+    }
+}
+
+fn spoil_first(list: &mut Value) -> Option<()> {
+    if list.pointer("/rows/0").is_some() { spoil(list) } else { spoil(list.pointer_mut("/items/0")?) }
 }
 
 /// A body without what comes after so many bytes.
@@ -141,11 +199,14 @@ fn forbidden(seen: &Seen) -> Status {
         Some(namespace) => format!("in the namespace \"{namespace}\""),
         None => "at the cluster scope".to_owned(),
     };
+    let resource = match &seen.subresource {
+        Some(subresource) => format!("{}/{subresource}", seen.plural),
+        None => seen.plural.clone(),
+    };
     let why = format!(
-        "User \"{}\" cannot {} resource \"{}\" in API group \"{}\" {scope}",
+        "User \"{}\" cannot {} resource \"{resource}\" in API group \"{}\" {scope}",
         seen.user,
         seen.verb.name(),
-        seen.plural,
         seen.group
     );
     Status::forbidden(&seen.group, &seen.plural, seen.name.as_deref().unwrap_or_default(), &why)

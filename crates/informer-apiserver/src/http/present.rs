@@ -2,10 +2,11 @@
 //!
 //! Plain JSON is what the model has; everything else is made from it here. What is shown was decided before.
 
-use std::io::Write;
+use std::io::{Read as _, Write as _};
 
 use bytes::Bytes;
 use flate2::Compression;
+use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderValue, header};
 
@@ -78,14 +79,25 @@ fn compressed(gzip: bool, code: u16, content_type: &'static str, bytes: Vec<u8>)
     if !gzip || bytes.len() < COMPRESS_FROM {
         return answer::bytes(code, content_type, Bytes::from(bytes));
     }
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    // Writing to a Vec cannot fail.
-    let packed = encoder.write_all(&bytes).and_then(|()| encoder.finish()).unwrap_or_default();
-    let mut answer = answer::bytes(code, content_type, Bytes::from(packed));
+    let mut answer = answer::bytes(code, content_type, Bytes::from(packed(&bytes)));
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     answer
+}
+
+/// Bytes as gzip.
+pub(super) fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    // Writing to a Vec cannot fail.
+    encoder.write_all(bytes).and_then(|()| encoder.finish()).unwrap_or_default()
+}
+
+/// What was made gzip, as it was.
+pub(super) fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    GzDecoder::new(bytes).read_to_end(&mut out).ok()?;
+    Some(out)
 }
 
 /// Compact JSON, indented by two blanks. Nothing else changes.

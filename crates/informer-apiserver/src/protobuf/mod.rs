@@ -9,6 +9,7 @@ mod decode;
 mod document;
 mod encode;
 mod read;
+mod spoil;
 mod write;
 
 #[cfg(test)]
@@ -24,6 +25,7 @@ use write::Writer;
 pub(crate) use arrive::Arrived;
 pub(crate) use arrive::decode;
 pub(crate) use document::document;
+pub(crate) use spoil::{spoilt_frame, spoilt_list};
 
 /// What every object begins with.
 const MAGIC: &[u8] = b"k8s\0";

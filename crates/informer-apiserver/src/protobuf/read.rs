@@ -28,6 +28,11 @@ impl<'a> Reader<'a> {
         Reader { rest: bytes, name }
     }
 
+    /// How many bytes were not read yet.
+    pub(super) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
     /// The next field's number and what it holds; none at the end.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Payload<'a>)>, String> {
         if self.rest.is_empty() {
