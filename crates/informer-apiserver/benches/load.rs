@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p informer-apiserver --bench load`; on Linux `taskset -c 0` before it holds it to one core. Server, writers and watchers run
 //! on one thread and one runtime, so the share of the core is that of all of them together. Watchers read nothing but name and version out
-//! of a frame. Running time is the thread's own, by the kernel's count: on a busy machine it says more than the clock does.
+//! of a frame. How often objects were encoded is the server's own count: it must not grow with the watches. Running time is the thread's own, by the kernel's count: on a busy machine it says more than the clock does.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_precision_loss,
@@ -20,11 +20,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use informer_apiserver::{ApiServer, Listen, Listening};
+use informer_apiserver::{ApiServer, Encodings, Listen, Listening};
 
 use door::Door;
 use report::{Meter, Row};
-use watcher::{Board, Watchers};
+use watcher::{Board, Watchers, Wire};
 
 const HELP: &str = "\
 Measures the embedded server under watches and writes, everything on one thread.
@@ -155,18 +155,19 @@ fn plan(words: &[String]) -> Result<Option<Plan>, String> {
 
 async fn measure(plan: &Plan) -> Vec<Row> {
     let mut rows = Vec::new();
-    let many = plan.watches;
+    let (many, json) = (plan.watches, Wire::Json(plan.kind.head()));
     for sockets in [false, true] {
         let way = if sockets { "socket" } else { "process" };
         let cases = [
-            (0, Scope::Namespaces, Pace::Full, format!("{way}, no watches")),
-            (many, Scope::Namespaces, Pace::Asked, format!("{way}, {many} in {NAMESPACES} namespaces")),
-            (many, Scope::Everything, Pace::Full, format!("{way}, {many} of everything")),
+            (0, Scope::Namespaces, Pace::Full, json, format!("{way}, no watches")),
+            (many, Scope::Namespaces, Pace::Asked, json, format!("{way}, {many} in {NAMESPACES} namespaces")),
+            (many, Scope::Everything, Pace::Full, json, format!("{way}, {many} of everything")),
+            (many, Scope::Everything, Pace::Full, Wire::Protobuf, format!("{way}, {many} in protobuf")),
         ];
-        for (watches, scope, pace, what) in cases {
+        for (watches, scope, pace, wire, what) in cases {
             if plan.only.as_ref().is_none_or(|only| what.contains(only.as_str())) {
                 eprintln!("{what}");
-                let run = Run::new(plan.clone(), sockets, watches, scope).await;
+                let run = Run::new(plan.clone(), sockets, wire, watches, scope).await;
                 rows.push(match pace {
                     Pace::Full => run.unpaced(&what).await,
                     Pace::Asked => run.paced(&what).await,
@@ -206,10 +207,12 @@ struct Run {
     /// How many writes there were.
     written: usize,
     board: Arc<Board>,
+    /// How often objects had been encoded before.
+    encodings: Encodings,
 }
 
 impl Run {
-    async fn new(plan: Plan, sockets: bool, count: usize, scope: Scope) -> Self {
+    async fn new(plan: Plan, sockets: bool, wire: Wire, count: usize, scope: Scope) -> Self {
         // As many changes as a server remembers by default would only measure memory.
         let server = ApiServer::builder().history(20_000).build();
         for namespace in 0..NAMESPACES {
@@ -229,16 +232,17 @@ impl Run {
             None => Door::Process(server.service()),
         };
         let board = Arc::new(Board::new(server.version()));
-        let mut watchers = Watchers::new(board.clone(), plan.kind.head());
+        let mut watchers = Watchers::new(board.clone(), wire);
         for number in 0..count {
             let namespace = (scope == Scope::Namespaces).then_some(number % NAMESPACES);
             let path = path(plan.kind, namespace, None);
             let path =
                 format!("{path}?watch=true&allowWatchBookmarks=true&resourceVersion={}", server.version());
-            watchers.open(door.get(&path).await, namespace);
+            watchers.open(door.get(&path, wire.accept()).await, namespace);
         }
         assert_eq!(server.open_watches(), count);
-        Run { plan, server, _listening: listening, door, watchers, scope, written: 0, board }
+        let encodings = server.encodings();
+        Run { plan, server, _listening: listening, door, watchers, scope, written: 0, board, encodings }
     }
 
     /// Updates the next object: the namespaces take turns, and so do the objects of each.
@@ -301,7 +305,9 @@ impl Run {
         let spent = meter.end();
         let equal = self.watchers.all_equal(&self.server.list("v1", self.plan.kind.plural(), None));
         let latencies = self.board.latencies();
-        Row { what: what.to_owned(), writes: self.written, frames, spent, asked, latencies, equal }
+        let (before, after) = (self.encodings, self.server.encodings());
+        let encodings = (after.json - before.json, after.protobuf - before.protobuf);
+        Row { what: what.to_owned(), writes: self.written, frames, spent, asked, latencies, equal, encodings }
     }
 }
 

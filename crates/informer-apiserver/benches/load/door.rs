@@ -18,8 +18,8 @@ pub(crate) type Chunks = BoxStream<'static, Bytes>;
 
 impl Door {
     /// Opens a watch.
-    pub(crate) async fn get(&self, path: &str) -> Chunks {
-        let request = Request::get(path).header("accept", "application/json").body(Body::empty()).unwrap();
+    pub(crate) async fn get(&self, path: &str, accept: &str) -> Chunks {
+        let request = Request::get(path).header("accept", accept).body(Body::empty()).unwrap();
         match self {
             Door::Process(service) => {
                 let answer = service.clone().oneshot(request).await.unwrap();

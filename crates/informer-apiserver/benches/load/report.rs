@@ -41,13 +41,16 @@ pub(crate) struct Row {
     pub(crate) asked: Option<u64>,
     pub(crate) latencies: Vec<Duration>,
     pub(crate) equal: bool,
+    /// How often an object was encoded, as JSON and as protobuf.
+    pub(crate) encodings: (u64, u64),
 }
 
 pub(crate) fn head() -> String {
     let [what, writes, frames, share, cost] = ["", "writes/s", "frames/s", "of a core", "µs/write"];
     let [per, half, most, worst, bar] = ["/s of core", "50 %", "99 %", "max", "bar"];
+    let encoded = "encoded a write";
     format!(
-        "{what:<34}{writes:>9}{frames:>11}{share:>10}{cost:>10}{per:>12}{half:>9}{most:>9}{worst:>9}  {bar}"
+        "{what:<34}{writes:>9}{frames:>11}{share:>10}{cost:>10}{per:>12}{half:>9}{most:>9}{worst:>9}{encoded:>22}  {bar}"
     )
 }
 
@@ -73,8 +76,11 @@ impl fmt::Display for Row {
             let met = writes / clock >= asked as f64 * 0.995;
             format!("{asked} writes/s: {}", verdict(met))
         });
+        let encoded = |count: u64| count as f64 / writes;
+        let (json, protobuf) = (encoded(self.encodings.0), encoded(self.encodings.1));
+        let encoded = format!("{json:.2} json, {protobuf:.2} pb");
         let line = format!(
-            "{:<34}{:>9.0}{:>11.0}{share:>10}{cost:>10}{per:>12}{:>9}{:>9}{:>9}  {bar}",
+            "{:<34}{:>9.0}{:>11.0}{share:>10}{cost:>10}{per:>12}{:>9}{:>9}{:>9}{encoded:>22}  {bar}",
             self.what,
             writes / clock,
             frames / clock,

@@ -1,7 +1,7 @@
 //! Watchers that remember each object's version, and the board on which they and the writer leave their times.
 //!
 //! A watcher stops the program when a frame is not the next change of its object: versions rise, and frames are updates. It knows where in
-//! a frame name and version are, so that what is measured is the server and not a reader of JSON.
+//! a frame name and version are, so that what is measured is the server and not a reader of JSON or protobuf.
 
 use std::io::BufRead;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,20 +76,76 @@ impl Board {
     }
 }
 
+/// What frames are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wire {
+    /// Lines. They begin with this, up to the number in the name.
+    Json(&'static str),
+    Protobuf,
+}
+
+impl Wire {
+    pub(crate) fn accept(self) -> &'static str {
+        match self {
+            Wire::Json(_) => "application/json",
+            Wire::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
+
+    /// Takes a whole frame from the bytes, if there is one.
+    fn next<'a>(self, bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+        if self != Wire::Protobuf {
+            return next_line(bytes);
+        }
+        let (length, rest) = bytes.split_first_chunk::<4>()?;
+        let (frame, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+        *bytes = rest;
+        Some(frame)
+    }
+
+    /// Namespace, number and version of the object of an update.
+    fn read(self, frame: &[u8]) -> Option<(u64, u64, u64)> {
+        // What is between name, namespace, uid and version. A generated name and a link are there in protobuf, and empty.
+        let (rest, gaps): (_, [&[u8]; 3]) = match self {
+            Wire::Json(head) => (
+                frame.strip_prefix(head.as_bytes())?,
+                [br#"","namespace":"ns-"#, br#"","uid":""#, br#"","resourceVersion":""#],
+            ),
+            Wire::Protobuf => {
+                let start = b"object-";
+                let at = frame.windows(start.len()).position(|part| part == start)?;
+                let rest = frame.strip_prefix(b"\x0a\x08MODIFIED").and(frame.get(at + start.len()..))?;
+                (rest, [b"\x12\0\x1a\x05ns-", b"\x22\0\x2a\x24", b"\x32"])
+            }
+        };
+        let (number, rest) = digits(rest);
+        let (namespace, rest) = digits(rest.strip_prefix(gaps[0])?);
+        let rest = rest.strip_prefix(gaps[1])?.get(36..)?.strip_prefix(gaps[2])?;
+        // In protobuf the length of the version is before it.
+        let rest = if self == Wire::Protobuf { rest.get(1..1 + usize::from(*rest.first()?))? } else { rest };
+        Some((namespace, number, digits(rest).0))
+    }
+
+    fn is_bookmark(self, frame: &[u8]) -> bool {
+        let start: &[u8] =
+            if self == Wire::Protobuf { b"\x0a\x08BOOKMARK" } else { br#"{"type":"BOOKMARK""# };
+        frame.starts_with(start)
+    }
+}
+
 /// The last version of each object, by namespace and number; 0 if it was not seen.
 type Versions = Vec<u64>;
 
 pub(crate) struct Watchers {
     board: Arc<Board>,
-    /// How a frame begins, up to the number in the name.
-    head: &'static str,
+    wire: Wire,
     /// What each has seen, and the namespace it is about.
     seen: Vec<(Arc<Mutex<Versions>>, Option<usize>)>,
 }
 
 impl Watchers {
-    pub(crate) fn new(board: Arc<Board>, head: &'static str) -> Self {
-        Watchers { board, head, seen: Vec::new() }
+    pub(crate) fn new(board: Arc<Board>, wire: Wire) -> Self {
+        Watchers { board, wire, seen: Vec::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -100,7 +156,7 @@ impl Watchers {
     pub(crate) fn open(&mut self, mut chunks: Chunks, namespace: Option<usize>) {
         let versions = Arc::new(Mutex::new(vec![0; NAMESPACES * OBJECTS]));
         self.seen.push((versions.clone(), namespace));
-        let (board, head) = (self.board.clone(), self.head);
+        let (board, wire) = (self.board.clone(), self.wire);
         tokio::spawn(async move {
             // What a chunk of a socket has of a frame that goes on in the next.
             let mut rest: Vec<u8> = Vec::new();
@@ -112,8 +168,8 @@ impl Watchers {
                     bytes = &rest;
                 }
                 told.clear();
-                while let Some(frame) = next_line(&mut bytes) {
-                    told.extend(note(frame, head, &mut versions.lock().unwrap()));
+                while let Some(frame) = wire.next(&mut bytes) {
+                    told.extend(note(frame, wire, &mut versions.lock().unwrap()));
                 }
                 rest = bytes.to_vec();
                 board.seen(&told);
@@ -158,19 +214,13 @@ fn next_line<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// Writes down what a frame says, and gives its version; none for a bookmark.
-fn note(frame: &[u8], head: &str, versions: &mut Versions) -> Option<u64> {
-    if frame.starts_with(br#"{"type":"BOOKMARK""#) {
+fn note(frame: &[u8], wire: Wire, versions: &mut Versions) -> Option<u64> {
+    if wire.is_bookmark(frame) {
         return None;
     }
-    let read = || {
-        let (number, rest) = digits(frame.strip_prefix(head.as_bytes())?);
-        let (namespace, rest) = digits(rest.strip_prefix(br#"","namespace":"ns-"#)?);
-        let uid = rest.strip_prefix(br#"","uid":""#)?;
-        let (version, _) = digits(uid.get(36..)?.strip_prefix(br#"","resourceVersion":""#)?);
-        Some((place(namespace, number), version))
-    };
-    let (place, version) = read().unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(frame)));
-    let before = std::mem::replace(&mut versions[place], version);
+    let read = wire.read(frame);
+    let (namespace, number, version) = read.unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(frame)));
+    let before = std::mem::replace(&mut versions[place(namespace, number)], version);
     assert!(before < version, "a version went back: {}", String::from_utf8_lossy(frame));
     Some(version)
 }
