@@ -5,8 +5,8 @@
 mod common;
 
 use common::{DEADLINE, File, Live, UNREACHABLE, check, informer, read_all, run, text};
-use std::io::Read as _;
-use std::process::{Command, Stdio};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 #[test]
@@ -214,12 +214,9 @@ fn a_stalled_reader_keeps_nobody_from_ending_it() {
             .unwrap();
         let errors = read_all(child.stderr.take().unwrap());
         let mut stdout = child.stdout.take().unwrap();
-        stdout.read_exact(&mut [0; 1]).unwrap();
-        // By now it has printed all that a pipe holds.
-        std::thread::sleep(Duration::from_secs(2));
-        assert!(
-            Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().unwrap().success()
-        );
+        // Far less than there is to print, and more than a pipe holds: it goes on printing, and gets stuck.
+        stdout.read_exact(&mut vec![0; 80_000]).unwrap();
+        interrupt(&child);
         let said = errors.recv_timeout(Duration::from_secs(30));
         if said.is_err() {
             child.kill().unwrap();
@@ -238,17 +235,33 @@ fn before_anything_is_watched_it_can_be_stopped() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let file = File::new("silent", &UNREACHABLE.replace("127.0.0.1:1", &address));
-    for args in [
-        &["watch", "pods", "--timeout", "1h", "--kubeconfig", file.path()][..],
-        &["watch", "pods", "--timeout", "1h", "--demo=20000", "--once"],
-    ] {
-        let live = Live::new(args);
-        std::thread::sleep(Duration::from_secs(1));
-        live.signal("INT");
-        let (code, said) = live.end();
-        assert_eq!(code, Some(0), "{said}");
-        assert!(said.ends_with("stopped before anything was watched\n"), "{said}");
-    }
+    let live = Live::new(&["watch", "pods", "--timeout", "1h", "--kubeconfig", file.path()]);
+    let _asked = silent.accept().unwrap();
+    live.signal("INT");
+    let (code, said) = live.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.ends_with("stopped before anything was watched\n"), "{said}");
+
+    let mut child = informer(&["watch", "pods", "--timeout", "1h", "--demo=20000", "--once"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut first = String::new();
+    errors.read_line(&mut first).unwrap();
+    assert!(first.starts_with("starting an embedded API server"), "{first}");
+    interrupt(&child);
+    let said = text(&read_all(errors).recv_timeout(DEADLINE).expect("it ends"));
+    assert_eq!(
+        (child.wait().unwrap().code(), said.as_str()),
+        (Some(0), "stopped before anything was watched\n")
+    );
+}
+
+fn interrupt(child: &Child) {
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
 }
 
 /// The time that --timeout gives did not count while the demo was built.

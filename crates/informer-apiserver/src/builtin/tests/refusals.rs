@@ -234,6 +234,10 @@ fn rules_that_few_meet_hold_too() {
         sent["metadata"] = json!({"name": "x"});
         assert_eq!(refusal(sent.clone()), expected, "{sent}");
     }
+}
+
+#[test]
+fn an_ingress_says_its_class_once() {
     let ingress = json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
         "metadata": {"name": "x", "annotations": {"kubernetes.io/ingress.class": "a"}},

@@ -206,83 +206,136 @@ fn balancer(status: &Place<'_>, modes: bool, report: &mut Report) {
 
 /// A job ends once, and says when and how. What was wrong before may stay so.
 fn job(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
-    let (before, after) = (old.at("status"), new.at("status"));
-    let is = |status: &Place<'_>, kind: &str| {
-        status
-            .each("conditions")
-            .iter()
-            .any(|condition| condition.at("type").text() == kind && condition.at("status").text() == "True")
-    };
-    let (was, now) = (|kind: &str| is(&before, kind), |kind: &str| is(&after, kind));
-    let turned = |kind: &str| was(kind) != now(kind);
-    let changed = |field: &str| before.at(field).value != after.at(field).value;
-    let finished = now("Complete") || now("Failed");
-    let finishing = (was("Complete") || was("Failed")) != finished;
-    let conditions = |report: &mut Report, why: &str| {
-        // The value is left out.
+    let change = JobChange { before: old.at("status"), after: new.at("status") };
+    change.check_times(report);
+    change.check_end(new, report);
+    change.check_kept(report);
+}
+
+/// The status of a job before and after.
+struct JobChange<'a> {
+    before: Place<'a>,
+    after: Place<'a>,
+}
+
+impl JobChange<'_> {
+    fn was(&self, kind: &str) -> bool {
+        is_true(&self.before, kind)
+    }
+
+    fn now(&self, kind: &str) -> bool {
+        is_true(&self.after, kind)
+    }
+
+    fn turned(&self, kind: &str) -> bool {
+        self.was(kind) != self.now(kind)
+    }
+
+    fn changed(&self, field: &str) -> bool {
+        self.before.at(field).value != self.after.at(field).value
+    }
+
+    fn finished(&self) -> bool {
+        self.now("Complete") || self.now("Failed")
+    }
+
+    fn finishing(&self) -> bool {
+        (self.was("Complete") || self.was("Failed")) != self.finished()
+    }
+
+    /// Refuses the conditions; their value is left out.
+    fn refuse(&self, report: &mut Report, why: &str) {
         let message = format!("Invalid value: {why}");
-        report.causes.push(Cause::new("FieldValueInvalid", &after.at("conditions").path, message));
+        report.causes.push(Cause::new("FieldValueInvalid", &self.after.at("conditions").path, message));
+    }
+
+    fn check_times(&self, report: &mut Report) {
+        let (end, start) = (self.after.at("completionTime"), self.after.at("startTime"));
+        for other in ["Failed", "FailureTarget"] {
+            let both = self.now("Complete") && self.now(other);
+            if (self.turned("Complete") || self.turned(other)) && both {
+                self.refuse(report, &format!("cannot set Complete=True and {other}=true conditions"));
+            }
+        }
+        if self.turned("Complete") || self.changed("completionTime") {
+            if end.is_set() && !self.now("Complete") {
+                report.invalid(&end, "cannot set completionTime when there is no Complete=True condition");
+            }
+            if !end.is_set() && self.now("Complete") {
+                report.required(&end, "completionTime is required for Complete jobs");
+            }
+        }
+        let moved = self.changed("startTime") || self.changed("completionTime");
+        if moved && end.is_set() && is_before(&end, &start) {
+            report.invalid(&end, "must be equal to or after `startTime`");
+        }
+    }
+
+    fn check_end(&self, new: &Place<'_>, report: &mut Report) {
+        let number = |field: &str| self.after.at(field).number();
+        for (kind, with, field) in
+            [("Failed", "FailureTarget", Some("failedIndexes")), ("Complete", "SuccessCriteriaMet", None)]
+        {
+            let asked =
+                self.turned(kind) || field.map_or_else(|| self.turned(with), |field| self.changed(field));
+            if asked && self.now(kind) && !self.now(with) {
+                self.refuse(
+                    report,
+                    &format!("cannot set {kind}=True condition without the {with}=true condition"),
+                );
+            }
+        }
+        let over = |field: &str| (self.finishing() || self.changed(field)) && self.finished();
+        if over("active") && number("active") > 0 {
+            report.invalid(&self.after.at("active"), "active>0 is invalid for finished job");
+        }
+        let idle = new.at("spec.suspend").value == true && new.at("spec.completions").value == 0;
+        let start = self.after.at("startTime");
+        if over("startTime") && !idle && !start.is_set() {
+            report.required(&start, "startTime is required for finished job");
+        }
+        if over("terminating") && number("terminating") > 0 {
+            report.invalid(&self.after.at("terminating"), "terminating>0 is invalid for finished job");
+        }
+        if (self.changed("ready") || self.changed("active")) && number("ready") > number("active") {
+            report.invalid(&self.after.at("ready"), "cannot set more ready pods than active");
+        }
+        for kind in ["Failed", "FailureTarget"] {
+            if self.now("SuccessCriteriaMet") && self.now(kind) {
+                self.refuse(
+                    report,
+                    &format!("cannot set SuccessCriteriaMet=True and {kind}=true conditions"),
+                );
+            }
+        }
+    }
+
+    /// What was said stays said.
+    fn check_kept(&self, report: &mut Report) {
+        for kind in ["Failed", "Complete", "FailureTarget"] {
+            if self.was(kind) && !self.now(kind) {
+                self.refuse(report, &format!("cannot disable the terminal {kind}=True condition"));
+            }
+        }
+        let (end, failed) = (self.after.at("completionTime"), self.after.at("failed"));
+        if failed.number() < self.before.at("failed").number() {
+            report.invalid_value(&failed, &failed.number().to_string(), "cannot decrease the failed counter");
+        }
+        if end.is_set() && self.before.at("completionTime").is_set() && self.changed("completionTime") {
+            report.invalid(&end, "field is immutable");
+        }
+        if self.was("SuccessCriteriaMet") && !self.now("SuccessCriteriaMet") {
+            self.refuse(report, "cannot disable the SuccessCriteriaMet=True condition");
+        }
+    }
+}
+
+/// Whether a status has a condition, and it holds.
+fn is_true(status: &Place<'_>, kind: &str) -> bool {
+    let holds = |condition: &Place<'_>| {
+        condition.at("type").text() == kind && condition.at("status").text() == "True"
     };
-    let (end, start) = (after.at("completionTime"), after.at("startTime"));
-    if (turned("Complete") || turned("Failed")) && now("Complete") && now("Failed") {
-        conditions(report, "cannot set Complete=True and Failed=true conditions");
-    }
-    if (turned("Complete") || turned("FailureTarget")) && now("Complete") && now("FailureTarget") {
-        conditions(report, "cannot set Complete=True and FailureTarget=true conditions");
-    }
-    if turned("Complete") || changed("completionTime") {
-        if end.is_set() && !now("Complete") {
-            report.invalid(&end, "cannot set completionTime when there is no Complete=True condition");
-        }
-        if !end.is_set() && now("Complete") {
-            report.required(&end, "completionTime is required for Complete jobs");
-        }
-    }
-    if (changed("startTime") || changed("completionTime")) && end.is_set() && is_before(&end, &start) {
-        report.invalid(&end, "must be equal to or after `startTime`");
-    }
-    if (turned("Failed") || changed("failedIndexes")) && now("Failed") && !now("FailureTarget") {
-        conditions(report, "cannot set Failed=True condition without the FailureTarget=true condition");
-    }
-    if (turned("Complete") || turned("SuccessCriteriaMet")) && now("Complete") && !now("SuccessCriteriaMet") {
-        conditions(
-            report,
-            "cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
-        );
-    }
-    if (finishing || changed("active")) && finished && after.at("active").number() > 0 {
-        report.invalid(&after.at("active"), "active>0 is invalid for finished job");
-    }
-    let idle = new.at("spec.suspend").value == true && new.at("spec.completions").value == 0;
-    if (finishing || changed("startTime")) && !idle && finished && !start.is_set() {
-        report.required(&start, "startTime is required for finished job");
-    }
-    if (finishing || changed("terminating")) && finished && after.at("terminating").number() > 0 {
-        report.invalid(&after.at("terminating"), "terminating>0 is invalid for finished job");
-    }
-    if (changed("ready") || changed("active")) && after.at("ready").number() > after.at("active").number() {
-        report.invalid(&after.at("ready"), "cannot set more ready pods than active");
-    }
-    for kind in ["Failed", "FailureTarget"] {
-        if now("SuccessCriteriaMet") && now(kind) {
-            conditions(report, &format!("cannot set SuccessCriteriaMet=True and {kind}=true conditions"));
-        }
-    }
-    for kind in ["Failed", "Complete", "FailureTarget"] {
-        if was(kind) && !now(kind) {
-            conditions(report, &format!("cannot disable the terminal {kind}=True condition"));
-        }
-    }
-    if after.at("failed").number() < before.at("failed").number() {
-        let value = after.at("failed").number().to_string();
-        report.invalid_value(&after.at("failed"), &value, "cannot decrease the failed counter");
-    }
-    if end.is_set() && before.at("completionTime").is_set() && changed("completionTime") {
-        report.invalid(&end, "field is immutable");
-    }
-    if was("SuccessCriteriaMet") && !now("SuccessCriteriaMet") {
-        conditions(report, "cannot disable the SuccessCriteriaMet=True condition");
-    }
+    status.each("conditions").iter().any(holds)
 }
 
 /// Times are texts of one form, so that they compare as such.

@@ -196,9 +196,8 @@ fn status(fields: &Value) -> Value {
     json!({"status": fields})
 }
 
-/// A status was hardly looked at: more replicas were ready than there are.
-#[test]
-fn a_status_that_cannot_be_is_refused() {
+/// A server with objects that have a status, each named `x`.
+fn with_one_of_each() -> Server {
     let mut server = Server::new();
     let spec = json!({
         "selector": {"matchLabels": {"a": "b"}}, "serviceName": "s",
@@ -220,6 +219,13 @@ fn a_status_that_cannot_be_is_refused() {
     server.create("services", service).unwrap();
     let template = json!({"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}});
     server.create("batch/jobs", json!({"metadata": {"name": "x"}, "spec": {"template": template}})).unwrap();
+    server
+}
+
+/// A status was hardly looked at: more replicas were ready than there are.
+#[test]
+fn a_status_that_cannot_be_is_refused() {
+    let mut server = with_one_of_each();
     let complete = json!([{"type": "Complete", "status": "True"}]);
     for (resource, fields, says) in [
         (
