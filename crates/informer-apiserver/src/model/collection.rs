@@ -37,7 +37,7 @@ pub(crate) struct Collection {
     /// What storage reaches back to. Lists of old versions are served by whoever of the two still can.
     storage_floor: u64,
     limit: usize,
-    /// How many bytes the changes in `history` brought.
+    /// How many bytes the changes in `history` keep.
     bytes: usize,
     /// States of lists that are being paged through, so that each page need not undo history.
     pins: VecDeque<(u64, Objects)>,
@@ -59,9 +59,10 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// How many bytes it brought.
+    /// How many bytes it keeps: those of the larger of the two states.
     fn weight(&self) -> usize {
-        self.after.as_ref().map_or(0, |state| state.len())
+        let length = |state: &Option<Arc<State>>| state.as_ref().map_or(0, |state| state.len());
+        length(&self.after).max(length(&self.before))
     }
 }
 
@@ -156,6 +157,8 @@ impl Collection {
         }
         self.live = self.live.iter().map(|(key, state)| (key.clone(), again(state))).collect();
         self.pins.clear();
+        self.bytes = self.history.iter().map(Change::weight).sum();
+        self.trim();
     }
 
     /// Forgets everything before a version.
@@ -242,6 +245,11 @@ impl Collection {
     fn record(&mut self, change: Change) {
         self.bytes += change.weight();
         self.history.push_back(change);
+        self.trim();
+    }
+
+    /// Forgets what is too much.
+    fn trim(&mut self) {
         while (self.history.len() > self.limit || self.bytes > HISTORY_BYTES)
             && let Some(dropped) = self.forget_first()
         {
@@ -253,7 +261,7 @@ impl Collection {
     /// Forgets the oldest change; its version.
     fn forget_first(&mut self) -> Option<u64> {
         let change = self.history.pop_front()?;
-        self.bytes -= change.weight();
+        self.bytes = self.bytes.saturating_sub(change.weight());
         if let Some(state) =
             change.after.as_ref().or(change.before.as_ref()).filter(|state| !state.namespace.is_empty())
         {

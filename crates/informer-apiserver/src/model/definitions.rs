@@ -58,12 +58,14 @@ impl Model {
     }
 
     /// Serves what a definition describes now, and ends the watches that began before.
-    pub(super) fn redefine(&mut self, definition: &Value) {
+    pub(super) fn redefine(&mut self, before: &Value, definition: &Value) {
         let Some(resource) = custom::resource(definition) else { return };
         let Some(id) = self.registry.find(&resource.group, &resource.plural) else { return };
         let Some(known) = self.registry.get(id).filter(|known| known.custom) else { return };
         if let Some(collection) = self.collections.get_mut(&id) {
-            collection.encode_again(known, &resource);
+            if shapes(before) != shapes(definition) {
+                collection.encode_again(known, &resource);
+            }
             collection.cut();
         }
         self.registry.replace(id, resource);
@@ -154,4 +156,11 @@ impl Model {
         let id = self.registry.find(text("/spec/group")?, text("/spec/names/plural")?)?;
         self.registry.get(id).filter(|resource| resource.custom).map(|_| id)
     }
+}
+
+/// What of a definition says how its objects look. Names of columns, short names and the like do not.
+fn shapes(definition: &Value) -> Vec<Vec<Option<&Value>>> {
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+    let fields = ["name", "served", "storage", "schema", "selectableFields"];
+    versions.map(|version| fields.iter().map(|field| version.get(field)).collect()).collect()
 }

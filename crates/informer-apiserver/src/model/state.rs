@@ -87,7 +87,7 @@ impl State {
 
     /// The same object under a definition that has changed: only what is shown of it may differ.
     pub(crate) fn again(&self, before: &Resource, resource: &Resource) -> State {
-        match (self.stored.as_deref(), before.storage.as_deref(), resource.storage.as_deref()) {
+        let again = match (self.stored.as_deref(), before.storage.as_deref(), resource.storage.as_deref()) {
             (Some(stored), _, Some(storage)) => {
                 let object = serde_json::from_slice(&stored.json).unwrap_or_default();
                 State::read(resource, storage, self.version, &stored.version, &object)
@@ -96,7 +96,8 @@ impl State {
                 State::read(resource, storage, self.version, &before.version, &self.decode())
             }
             _ => State::show(resource, self.version, &self.decode()),
-        }
+        };
+        State { counters: self.counters.clone(), ..again }
     }
 
     /// What storage has of a custom object and the version under which that was written, the usual one if it says none. Nothing where

@@ -240,6 +240,56 @@ fn large_objects_are_forgotten_sooner() {
     assert!(world.listed(&At::Exact(newest - 50)).is_ok(), "sixty and some fit");
 }
 
+/// What a changed definition made of the objects in history was not counted: with smaller objects every write was forgotten as soon as it
+/// was made, and with larger ones the bound was none.
+#[test]
+fn history_is_counted_anew_when_objects_look_different() {
+    let mut model = Model::new(Timestamp::UNIX_EPOCH, 1, usize::MAX);
+    let ask = Ask::at(Timestamp::UNIX_EPOCH, "test");
+    let definitions =
+        model.registry().place("apiextensions.k8s.io", "v1", "customresourcedefinitions").unwrap();
+    let definition = |properties: Value| {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "foos.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "names": {"plural": "foos", "kind": "Foo"},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
+                }],
+            },
+        })
+    };
+    let text = json!({"type": "string"});
+    model
+        .create(&ask, definitions, "", definition(json!({"small": text, "big": text})), Origin::Own)
+        .unwrap();
+    let foos = model.registry().place("example.com", "v1", "foos").unwrap();
+    let (api_version, kind) = ("example.com/v1", "Foo");
+    for number in 0..20 {
+        let object = json!({
+            "apiVersion": api_version, "kind": kind, "metadata": {"name": format!("foo-{number}")},
+            "small": "s", "big": "b".repeat(100_000),
+        });
+        model.create(&ask, foos, "default", object, Origin::Own).unwrap();
+    }
+    model.check_invariants();
+    for properties in [
+        json!({"small": text}),
+        json!({"small": {"type": "string"}, "big": {"type": "string", "default": "d"}}),
+    ] {
+        let before = model.get(definitions, "", "foos.example.com").unwrap();
+        let mut changed = definition(properties);
+        changed["metadata"]["resourceVersion"] = json!(before.version.to_string());
+        let key = ("", "foos.example.com");
+        model.update(&ask, definitions, key, Part::Main, changed, Origin::Own).unwrap();
+        model.check_invariants();
+    }
+    model.compact();
+    model.check_invariants();
+}
+
 #[test]
 fn pages_put_together_are_the_list() {
     for seed in 0..50 {

@@ -274,7 +274,7 @@ impl Model {
         }
         let state = self.store(id, &resource, Some(before), object);
         if resource.is_definition() && old.get("spec") != object.get("spec") {
-            self.redefine(object);
+            self.redefine(old, object);
             self.install(ask.now, Place { id, version: 0 }, state.clone())?;
         }
         Ok(state)
