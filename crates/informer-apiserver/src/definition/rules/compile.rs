@@ -6,6 +6,8 @@
 use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr};
 use kube_cel::cel::parser::{ParseError, Parser};
 
+use super::signs::{most_brackets, without_pairs};
+
 /// How long a rule may be.
 const MAX_LENGTH: usize = 16 << 10;
 /// How deep an expression may be nested.
@@ -42,7 +44,7 @@ pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
         return Err(deep());
     }
     let parser = Parser::new().enable_optional_syntax(true);
-    let parsed = parser.parse(text).map_err(|errors| {
+    let parsed = parser.parse(&without_pairs(text)).map_err(|errors| {
         let texts: Vec<String> = errors.errors.iter().map(|error| show_error(text, error)).collect();
         texts.join("\n")
     })?;
@@ -110,31 +112,4 @@ fn unusable(expression: &IdedExpr) -> Option<String> {
         Expr::Unspecified => Some("Syntax error: incomplete expression".to_owned()),
         _ => children(expression).into_iter().find_map(unusable),
     }
-}
-
-/// The most brackets open at once; conditions and signs in front count as brackets that are never closed.
-fn most_brackets(text: &str) -> usize {
-    let (mut open, mut most, mut signs) = (0usize, 0, 0);
-    let mut quote: Option<char> = None;
-    let mut escaped = false;
-    for character in text.chars() {
-        if let Some(end) = quote {
-            match character {
-                _ if escaped => escaped = false,
-                '\\' => escaped = true,
-                _ if character == end => quote = None,
-                _ => {}
-            }
-            continue;
-        }
-        match character {
-            '"' | '\'' => quote = Some(character),
-            '(' | '[' | '{' => open += 1,
-            ')' | ']' | '}' => open = open.saturating_sub(1),
-            '?' => signs += 1,
-            _ => {}
-        }
-        most = most.max(open + signs);
-    }
-    most
 }

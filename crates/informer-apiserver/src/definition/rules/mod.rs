@@ -12,6 +12,7 @@ mod eval;
 mod functions;
 mod operators;
 mod run;
+mod signs;
 mod types;
 mod words;
 
