@@ -80,6 +80,19 @@ async fn a_deletion_with_a_slip_deletes_nothing() {
                 assert_eq!(ask(&server, "DELETE", &path, JSON, &body).await.0, 400, "{body} at {path}");
             }
         }
+        for body in [json!({"propagationPolicy": ""}), json!({"propagationPolicy": "Never"})] {
+            assert_eq!(ask(&server, "DELETE", &format!("{MAPS}/a"), JSON, &body).await.0, 422, "{body}");
+        }
+        // Without a body the query says the same, and it was not all read.
+        for (query, expected) in [
+            ("uid=x", 409),
+            ("resourceVersion=1", 409),
+            ("gracePeriodSeconds=", 400),
+            ("propagationPolicy=", 422),
+        ] {
+            let code = raw_with(&server, "DELETE", &format!("{MAPS}/a?{query}"), JSON, None).await.0;
+            assert_eq!(code, expected, "{query}");
+        }
         assert!(server.get("v1", "configmaps", Some("default"), "a").is_some());
     })
     .await;
@@ -226,6 +239,67 @@ async fn what_is_authorized_is_what_is_answered() {
         assert_eq!((code, body.contains("ConfigMapList")), (200, true), "{body}");
         assert_eq!(ask("DELETE", "/api/v1/watch/namespaces/default/configmaps").await.0, 403);
         assert!(server.get("v1", "configmaps", Some("default"), "a").is_some());
+    })
+    .await;
+}
+
+/// Whoever may update could create: a PUT of some kinds and an apply of any make what is not there.
+#[tokio::test(start_paused = true)]
+async fn an_update_that_creates_needs_the_right_to_create() {
+    by(async {
+        let server = server();
+        let rbac = "rbac.authorization.k8s.io";
+        let rules = json!([{
+            "apiGroups": ["", "coordination.k8s.io"], "resources": ["leases", "configmaps"], "verbs": ["get", "update", "patch"],
+        }]);
+        let named = json!({"name": "r", "namespace": "default"});
+        let (version, role) = (format!("{rbac}/v1"), json!({"apiGroup": rbac, "kind": "Role", "name": "r"}));
+        let eve = json!([{"kind": "User", "name": "eve", "apiGroup": rbac}]);
+        server.create(&json!({"apiVersion": version, "kind": "Role", "metadata": named, "rules": rules})).unwrap();
+        let binding = json!({
+            "apiVersion": version, "kind": "RoleBinding", "metadata": named, "subjects": eve, "roleRef": role,
+        });
+        server.create(&binding).unwrap();
+        let service = server.guarded(Access::new().token("eve-token", User::new("eve")));
+        let ask = async |method: &str, path: &str, kind: &str, body: Value| {
+            let request = Request::builder()
+                .method(method)
+                .uri(path)
+                .header("authorization", "Bearer eve-token")
+                .header("content-type", kind);
+            let answer = service.clone().oneshot(request.body(body.to_string()).unwrap()).await.unwrap();
+            answer.status().as_u16()
+        };
+        let lease = json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "eve"}});
+        let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
+        assert_eq!(ask("PUT", path, JSON, lease).await, 403);
+        let apply = "application/apply-patch+yaml";
+        let path = format!("{MAPS}/a?fieldManager=eve");
+        assert_eq!(ask("PATCH", &path, apply, configmap("a", "1")).await, 403);
+        server.create(&configmap("a", "0")).unwrap();
+        assert_eq!(ask("PATCH", &format!("{path}&force=true"), apply, configmap("a", "1")).await, 200);
+    })
+    .await;
+}
+
+/// Behind two signs in a row the parser reads everything twice, and a hundred letters of them kept the server busy for ever; and two signs
+/// did not mean what they say.
+#[tokio::test(start_paused = true)]
+async fn two_signs_in_a_rule_cancel_each_other_out() {
+    by(async {
+        let server = server();
+        let deep = format!("{}true{}", "!!(".repeat(40), ")".repeat(40));
+        let rule = |rule: &str| json!({"rule": rule});
+        let mut definition = definition();
+        for version in definition["spec"]["versions"].as_array_mut().unwrap() {
+            version["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] =
+                json!([rule("!!true"), rule("--1 == 1"), rule(&deep)]);
+        }
+        server.create(&definition).unwrap();
+        let widget = json!({
+            "apiVersion": "rec.example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "default"},
+        });
+        server.create(&widget).unwrap();
     })
     .await;
 }

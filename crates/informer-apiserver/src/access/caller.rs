@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::authenticate::Tokens;
+use super::forbidden::authorize;
 use super::policy::Rule;
 use super::rules::{Decision, Rules};
 use super::{Attributes, User, escalation};
@@ -49,6 +50,11 @@ impl Rights {
 }
 
 impl Caller {
+    /// Refuses what the caller may not do.
+    pub(crate) fn authorize(&self, wanted: &Attributes) -> Result<(), Status> {
+        authorize(&self.rights, &self.user, wanted)
+    }
+
     /// Refuses a role or a binding that would give more rights than the caller has; `old` is what it replaces, and
     /// `place` says where the request would write it. Anything else passes.
     pub(crate) fn check_escalation(

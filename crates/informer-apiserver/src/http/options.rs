@@ -74,15 +74,19 @@ pub(crate) fn delete_from_query(query: &Query) -> Result<DeleteOptions, Status> 
     let mut causes = Vec::new();
     let dry_run = query.all("dryRun");
     check_dry_run(&dry_run, &mut causes);
-    let policy = policy(query.get("propagationPolicy"), &mut causes);
+    let policy = policy(query.find("propagationPolicy"), &mut causes);
     let orphan = query.flag("orphanDependents");
     let policy = orphaned(policy, orphan, &mut causes);
+    if query.find("gracePeriodSeconds") == Some("") {
+        return Err(Status::bad_request("strconv.ParseInt: parsing \"\": invalid syntax"));
+    }
     refuse(causes)?;
     Ok(DeleteOptions {
+        uid: query.find("uid").map(str::to_owned),
+        version: query.find("resourceVersion").map(str::to_owned),
         policy,
         grace: query.number("gracePeriodSeconds")?,
         dry_run: !dry_run.is_empty(),
-        ..DeleteOptions::default()
     })
 }
 
@@ -105,7 +109,7 @@ pub(crate) fn delete_from_body(options: Value) -> Result<DeleteOptions, Status> 
     let mut causes = Vec::new();
     let dry_run = options.get("dryRun").and_then(Value::as_array).into_iter().flatten();
     let dry_run: Vec<&str> = dry_run.filter_map(Value::as_str).collect();
-    let policy = policy(text("/propagationPolicy").unwrap_or_default(), &mut causes);
+    let policy = policy(text("/propagationPolicy"), &mut causes);
     let policy = orphaned(policy, options.get("orphanDependents").and_then(Value::as_bool), &mut causes);
     check_dry_run(&dry_run, &mut causes);
     refuse(causes)?;
@@ -147,9 +151,9 @@ fn check_dry_run(values: &[&str], causes: &mut Vec<Cause>) {
     causes.push(Cause::new("FieldValueNotSupported", "dryRun", message));
 }
 
-fn policy(name: &str, causes: &mut Vec<Cause>) -> Option<Policy> {
+fn policy(name: Option<&str>, causes: &mut Vec<Cause>) -> Option<Policy> {
+    let name = name?;
     match name {
-        "" => None,
         "Background" => Some(Policy::Background),
         "Foreground" => Some(Policy::Foreground),
         "Orphan" => Some(Policy::Orphan),
@@ -173,6 +177,7 @@ fn orphaned(policy: Option<Policy>, orphan: Option<bool>, causes: &mut Vec<Cause
             None
         }
         (None, Some(true)) => Some(Policy::Orphan),
+        (None, Some(false)) => Some(Policy::Background),
         (policy, _) => policy,
     }
 }

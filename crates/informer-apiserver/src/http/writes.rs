@@ -10,8 +10,9 @@ use super::Call;
 use super::answer::Answer;
 use super::options::{self, Family};
 use super::query::ListOptions;
-use crate::access::RBAC;
+use crate::access::{Attributes, RBAC};
 use crate::body::{self, Body};
+use crate::log::Verb;
 use crate::model::{
     Ask, At, Deleted, Model, NAMESPACES_DIFFER, Origin, Part, Resource, State, Status, View, Written,
     created_status, patching, read_as,
@@ -142,6 +143,18 @@ impl Call {
         act: impl Fn(&mut Model, &Ask) -> Result<Written, Status>,
     ) -> Result<Written, Status> {
         self.shared.model(|model| {
+            // An update or an apply of what is not there may create it, and needs the right to.
+            let may_create = match self.seen.verb {
+                Verb::Update => {
+                    model.registry().get(self.place.id).is_some_and(|resource| resource.put_creates())
+                }
+                Verb::Patch => PatchKind::of(&self.content_type) == Some(PatchKind::Apply),
+                _ => false,
+            };
+            if may_create && model.get(self.place, self.namespace(), self.name()).is_none() {
+                let create = Attributes { verb: "create".to_owned(), ..self.wanted.clone() };
+                self.caller.authorize(&create)?;
+            }
             if self.wanted.group == RBAC {
                 let old = model.get(self.place, &self.wanted.namespace, &self.wanted.name);
                 let would = act(model, &Ask { dry_run: true, ..ask.clone() });
