@@ -57,10 +57,13 @@ pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
     }
 }
 
-/// Whether a name is used anywhere.
+/// Whether a name is used anywhere. The result of a loop has the same name in all of them, and is another in each.
 pub(super) fn mentions(expression: &IdedExpr, name: &str) -> bool {
-    matches!(&expression.expr, Expr::Ident(ident) if ident == name)
-        || children(expression).into_iter().any(|child| mentions(child, name))
+    match &expression.expr {
+        Expr::Ident(ident) => ident == name,
+        Expr::Comprehension(loops) if loops.accu_var == name => mentions(&loops.iter_range, name),
+        _ => children(expression).into_iter().any(|child| mentions(child, name)),
+    }
 }
 
 /// What stands directly below an expression, in the order of the text.

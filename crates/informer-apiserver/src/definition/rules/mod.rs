@@ -17,6 +17,8 @@ mod types;
 mod words;
 
 #[cfg(test)]
+mod judge_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use kube_cel::cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators};
+use kube_cel::cel::common::ast::{
+    CallExpr, ComprehensionExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators,
+};
 
 use super::compile::{children, mentions, show};
 use super::convert::{escape, is_visible};
@@ -174,32 +176,42 @@ impl<'a> Checker<'_, 'a> {
                 }
                 Kind::Map(Box::new(Kind::Dyn))
             }
-            Expr::Comprehension(loops) => {
-                let range = self.kind(&loops.iter_range);
-                let item = match range {
-                    Kind::List(of) => *of,
-                    Kind::Map(_) => Kind::String,
-                    Kind::Dyn => Kind::Dyn,
-                    other => {
-                        let what = format!(
-                            "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
-                            other.name()
-                        );
-                        self.refuse(self.at, what)
-                    }
-                };
-                self.local.push((loops.iter_var.clone(), item));
-                let parts = written_parts(&loops.loop_step);
-                let kinds: Vec<Kind<'_>> = parts.into_iter().map(|part| self.kind(part)).collect();
-                self.local.pop();
-                match (&loops.accu_init.expr, kinds.into_iter().next_back()) {
-                    (Expr::List(_), Some(kind @ Kind::List(_))) => kind,
-                    (Expr::List(_), _) => Kind::List(Box::new(Kind::Dyn)),
-                    _ => Kind::Bool,
-                }
-            }
+            Expr::Comprehension(loops) => self.repeat(loops),
             Expr::Call(call) => self.call(call),
             Expr::Struct(_) | Expr::Unspecified => Kind::Dyn,
+        }
+    }
+
+    fn repeat(&mut self, loops: &ComprehensionExpr) -> Kind<'a> {
+        let range = self.kind(&loops.iter_range);
+        let item = match range {
+            Kind::List(of) => *of,
+            Kind::Map(_) => Kind::String,
+            Kind::Dyn => Kind::Dyn,
+            other => {
+                let what = format!(
+                    "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
+                    other.name()
+                );
+                self.refuse(self.at, what)
+            }
+        };
+        self.pass(&loops.iter_var, false);
+        self.local.push((loops.iter_var.clone(), item.clone()));
+        let makes_list = matches!(loops.accu_init.expr, Expr::List(_));
+        let mut parts = written_parts(&loops.loop_step);
+        let filters = is_filter(&parts);
+        if filters || !makes_list {
+            // One condition was written; what `exists_one` counts and `filter` keeps was not.
+            parts.truncate(1);
+        }
+        let last = parts.into_iter().map(|part| self.kind(part)).last();
+        self.local.pop();
+        match last {
+            _ if !makes_list => Kind::Bool,
+            _ if filters => Kind::List(Box::new(item)),
+            Some(kind @ Kind::List(_)) => kind,
+            _ => Kind::List(Box::new(Kind::Dyn)),
         }
     }
 
@@ -413,11 +425,24 @@ fn literal_kind<'a>(literal: &LiteralValue) -> Kind<'a> {
     }
 }
 
-/// What of a loop's step was written, not made by the macro: whatever does not use the loop's result.
+/// What of a loop's step was written, not made by the macro: whatever does not use the loop's result. A loop inside has a
+/// result of its own.
 fn written_parts(step: &IdedExpr) -> Vec<&IdedExpr> {
     match &step.expr {
         Expr::Ident(name) if name == "@result" => Vec::new(),
+        Expr::Comprehension(_) => vec![step],
         _ if !mentions(step, "@result") => vec![step],
         _ => children(step).into_iter().flat_map(written_parts).collect(),
+    }
+}
+
+/// Whether a loop keeps its entries as they are: then the list it makes names what was written before the condition, the
+/// variable. Numbers grow along the text.
+fn is_filter(parts: &[&IdedExpr]) -> bool {
+    match parts {
+        [condition, IdedExpr { expr: Expr::List(list), .. }] => {
+            list.elements.first().is_some_and(|kept| kept.id < condition.id)
+        }
+        _ => false,
     }
 }
