@@ -390,3 +390,23 @@ fn hostile_rules_end() {
         assert!(!validate(&version, subject, &object, None, Vec::new()).is_empty());
     }
 }
+
+/// However many rules a definition had, all were parsed before it was answered, which for a few megabytes takes a minute.
+#[test]
+fn a_definition_has_so_many_rules_and_no_more() {
+    let definition = |rules: Vec<Value>| {
+        let schema = json!({"type": "object", "properties": {
+            "a": {"type": "array", "maxItems": 2, "items": {"type": "string", "x-kubernetes-validations": rules}},
+        }});
+        json!({"metadata": {"name": "as.g.io"}, "spec": {
+            "group": "g.io", "scope": "Namespaced", "names": {"plural": "as", "kind": "A"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        }})
+    };
+    let why = "spec.versions: Forbidden: rules of all versions together may not be longer than 131072 bytes";
+    let refused = |rules| show(&check(&definition(rules))).iter().any(|cause| cause.contains(why));
+    let long = json!({"rule": format!("self != '{}'", "x".repeat(8000)), "messageExpression": "'m'"});
+    assert!(!refused(vec![long.clone(); 16]));
+    assert!(refused(vec![long; 17]));
+    assert!(refused(vec![json!({"rule": "true"}); 4097]));
+}

@@ -11,23 +11,23 @@ use crate::schema::Structural;
 /// What is wrong with the defaults of a schema. Inside the metadata of resources only types are looked at.
 pub(super) fn check(schema: &Structural, path: &str) -> Vec<Cause> {
     let mut causes = Vec::new();
-    walk(schema, path, &mut causes);
+    walk(schema, &Programs::of(schema), path, &mut causes);
     causes
 }
 
-fn walk(schema: &Structural, path: &str, causes: &mut Vec<Cause>) {
+fn walk(schema: &Structural, programs: &Programs, path: &str, causes: &mut Vec<Cause>) {
     if let Some(default) = &schema.default {
-        causes.extend(one(schema, default, &child(path, "default")));
+        causes.extend(one(schema, programs, default, &child(path, "default")));
     }
     if let Some(items) = schema.items.as_deref() {
-        walk(items, &child(path, "items"), causes);
+        walk(items, programs, &child(path, "items"), causes);
     }
     for (name, property) in &schema.properties {
-        walk(property, &key(&child(path, "properties"), name), causes);
+        walk(property, programs, &key(&child(path, "properties"), name), causes);
     }
 }
 
-fn one(schema: &Structural, default: &Value, path: &str) -> Vec<Cause> {
+fn one(schema: &Structural, programs: &Programs, default: &Value, path: &str) -> Vec<Cause> {
     let mut causes = Vec::new();
     let mut pruned = default.clone();
     prune(schema, &mut pruned);
@@ -45,9 +45,8 @@ fn one(schema: &Structural, default: &Value, path: &str) -> Vec<Cause> {
             return causes;
         }
     }
-    let programs = Programs::of(schema);
-    let found = rules::check(schema, &programs, default, Some(default), path);
-    let found = if found.is_empty() { rules::check(schema, &programs, default, None, path) } else { found };
+    let found = rules::check(schema, programs, default, Some(default), path);
+    let found = if found.is_empty() { rules::check(schema, programs, default, None, path) } else { found };
     causes.extend(found);
     causes
 }

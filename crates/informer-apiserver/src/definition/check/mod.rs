@@ -8,6 +8,8 @@ mod parts;
 mod structure;
 mod words;
 
+use std::cell::Cell;
+
 use serde_json::{Value, json};
 
 use super::field::{child, forbidden, index, invalid, invalid_shown, not_supported, quote, required};
@@ -16,6 +18,11 @@ use super::written::{Level, Part, Spec};
 use crate::model::Cause;
 use crate::schema::STRUCTURAL_DEPTH;
 use crate::text::formats::{dns_label_1035, dns_subdomain};
+
+/// How long all rules of a definition may be together.
+const MAX_RULES: usize = 128 << 10;
+/// What a rule counts at least.
+const SHORT_RULE: usize = 32;
 
 /// What is wrong with a new definition.
 pub(crate) fn check(definition: &Value) -> Vec<Cause> {
@@ -58,6 +65,10 @@ pub(crate) fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
 }
 
 fn check_spec(spec: &Spec<'_>) -> Vec<Cause> {
+    if has_too_many_rules(spec) {
+        let why = format!("rules of all versions together may not be longer than {MAX_RULES} bytes");
+        return vec![forbidden("spec.versions", &why)];
+    }
     let mut causes = check_group_and_scope(spec);
     let preserving = spec.whole.get("preserveUnknownFields").and_then(Value::as_bool).unwrap_or_default();
     if spec.shared.openapi().is_none() {
@@ -94,6 +105,20 @@ fn check_spec(spec: &Spec<'_>) -> Vec<Cause> {
     }
     causes.extend(parts::check_conversion(&spec.whole["conversion"], "spec.conversion"));
     causes
+}
+
+/// Rules are parsed while somebody waits for an answer. Also short ones have their price.
+fn has_too_many_rules(spec: &Spec<'_>) -> bool {
+    let total = Cell::new(0);
+    let is_too_much = |level: Level<'_>| {
+        for rule in level.list("x-kubernetes-validations") {
+            let texts = ["rule", "messageExpression"].map(|name| rule.get(name).and_then(Value::as_str));
+            let length: usize = texts.iter().flatten().map(|text| text.len()).sum();
+            total.set(total.get() + length.max(SHORT_RULE));
+        }
+        total.get() > MAX_RULES
+    };
+    spec.schemas().any(|schema| schema.any(STRUCTURAL_DEPTH, &is_too_much))
 }
 
 fn check_group_and_scope(spec: &Spec<'_>) -> Vec<Cause> {

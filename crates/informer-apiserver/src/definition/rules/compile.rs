@@ -14,6 +14,8 @@ const MAX_LENGTH: usize = 16 << 10;
 pub(super) const MAX_DEPTH: usize = 200;
 /// How many brackets may be open at once, or conditions wait for their else.
 const MAX_BRACKETS: usize = 60;
+/// How many errors of one rule are told.
+pub(super) const MAX_ERRORS: usize = 100;
 
 /// A rule or a message, ready to be run, or the reason why it never will be.
 #[derive(Debug)]
@@ -45,8 +47,8 @@ pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
     }
     let parser = Parser::new().enable_optional_syntax(true);
     let parsed = parser.parse(&without_pairs(text)).map_err(|errors| {
-        let texts: Vec<String> = errors.errors.iter().map(|error| show_error(text, error)).collect();
-        texts.join("\n")
+        let shown = errors.errors.iter().take(MAX_ERRORS).map(|error| show_error(text, error));
+        some_errors(shown.collect(), errors.errors.len().saturating_sub(MAX_ERRORS))
     })?;
     if depth(&parsed) > MAX_DEPTH {
         return Err(deep());
@@ -86,6 +88,14 @@ pub(super) fn show(text: &str, line: usize, column: usize, what: &str) -> String
     let shown = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
     let dots = ".".repeat(column.saturating_sub(1));
     format!("ERROR: <input>:{line}:{column}: {what}\n | {shown}\n | {dots}^")
+}
+
+/// All errors that are told, and how many are not.
+pub(super) fn some_errors(mut shown: Vec<String>, left_out: usize) -> String {
+    if left_out > 0 {
+        shown.push(format!("{left_out} more errors were truncated"));
+    }
+    shown.join("\n")
 }
 
 fn show_error(text: &str, error: &ParseError) -> String {

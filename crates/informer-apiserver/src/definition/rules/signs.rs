@@ -98,16 +98,15 @@ pub(super) fn without_pairs(text: &str) -> String {
 
 /// Whether what comes before is a value, so that a sign behind it stands between two.
 fn is_operand(before: &[(usize, char)]) -> bool {
-    let written: Vec<char> =
-        before.iter().rev().map(|(_, letter)| *letter).skip_while(|letter| letter.is_whitespace()).collect();
+    let written = before.iter().rev().map(|(_, letter)| *letter).skip_while(|letter| letter.is_whitespace());
     let is_name = |letter: &char| letter.is_alphanumeric() || *letter == '_';
-    match written.first() {
-        Some(letter) if is_name(letter) => {
+    match written.clone().next() {
+        Some(letter) if is_name(&letter) => {
             // `in` is an operator; it is read backwards here.
-            let name: String = written.iter().take_while(|letter| is_name(letter)).collect();
+            let name: String = written.take_while(is_name).take(3).collect();
             name != "ni"
         }
-        Some(letter) => matches!(*letter, ')' | ']' | '}' | QUOTED),
+        Some(letter) => matches!(letter, ')' | ']' | '}' | QUOTED),
         None => false,
     }
 }

@@ -4,15 +4,13 @@
 //! Whatever is not surely wrong passes: a type that is not known goes with everything. The texts and places are those of the
 //! real checker.
 
-use std::collections::BTreeMap;
-
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators,
 };
 
-use super::compile::{children, mentions, show};
+use super::compile::{MAX_ERRORS, children, mentions, show, some_errors};
 use super::convert::{escape, is_visible};
-use super::words::{self, NAMESPACES, Token};
+use super::words::{self, NAMESPACES, Places};
 use crate::schema::{Structural, StructuralType};
 
 /// What an expression gives.
@@ -126,11 +124,11 @@ impl<'a> Kind<'a> {
 /// What a rule gives; the error has one paragraph for each thing that is wrong.
 pub(super) fn check<'a>(expression: &IdedExpr, text: &str, scope: &Scope<'a>) -> Result<Kind<'a>, String> {
     let mut checker = Checker {
-        tokens: words::tokens(text),
-        seen: BTreeMap::new(),
+        places: Places::of(text),
         local: Vec::new(),
         scope,
         wrong: Vec::new(),
+        left_out: 0,
         at: (1, 1),
     };
     let kind = checker.kind(expression);
@@ -138,19 +136,19 @@ pub(super) fn check<'a>(expression: &IdedExpr, text: &str, scope: &Scope<'a>) ->
         return Ok(kind);
     }
     checker.wrong.sort();
-    let shown: Vec<String> =
-        checker.wrong.iter().map(|((line, column), what)| show(text, *line, *column, what)).collect();
-    Err(shown.join("\n"))
+    let shown = checker.wrong.iter().map(|((line, column), what)| show(text, *line, *column, what));
+    Err(some_errors(shown.collect(), checker.left_out))
 }
 
 struct Checker<'s, 'a> {
-    tokens: Vec<Token>,
-    /// How often a token has been passed, to tell which of several alike is meant.
-    seen: BTreeMap<String, usize>,
+    /// Where the pieces of the text are that have not been passed.
+    places: Places,
     /// Variables of loops.
     local: Vec<(String, Kind<'a>)>,
     scope: &'s Scope<'a>,
     wrong: Vec<((usize, usize), String)>,
+    /// How much more is wrong than is told.
+    left_out: usize,
     /// The place of the expression that was looked at last.
     at: (usize, usize),
 }
@@ -159,7 +157,7 @@ impl<'a> Checker<'_, 'a> {
     fn kind(&mut self, expression: &IdedExpr) -> Kind<'a> {
         match &expression.expr {
             Expr::Literal(literal) => {
-                self.at = self.pass(&written_literal(literal), false);
+                self.at = self.places.pass(&written_literal(literal), false);
                 literal_kind(literal)
             }
             Expr::Ident(name) => self.ident(name),
@@ -196,7 +194,7 @@ impl<'a> Checker<'_, 'a> {
                 self.refuse(self.at, what)
             }
         };
-        self.pass(&loops.iter_var, false);
+        self.places.pass(&loops.iter_var, false);
         self.local.push((loops.iter_var.clone(), item.clone()));
         let makes_list = matches!(loops.accu_init.expr, Expr::List(_));
         let mut parts = written_parts(&loops.loop_step);
@@ -216,7 +214,7 @@ impl<'a> Checker<'_, 'a> {
     }
 
     fn ident(&mut self, name: &str) -> Kind<'a> {
-        let place = self.pass(name, false);
+        let place = self.places.pass(name, false);
         self.at = place;
         if let Some((_, kind)) = self.local.iter().rev().find(|(local, _)| local == name) {
             return kind.clone();
@@ -230,9 +228,9 @@ impl<'a> Checker<'_, 'a> {
     }
 
     fn select(&mut self, select: &SelectExpr) -> Kind<'a> {
-        let test = if select.test { Some(self.pass_call("has")) } else { None };
+        let test = if select.test { Some(self.places.pass_call("has")) } else { None };
         let of = self.kind(&select.operand);
-        let place = self.pass(&select.field, true);
+        let place = self.places.pass(&select.field, true);
         self.at = test.unwrap_or(place);
         let kind = self.field(&of, &select.field, self.at);
         if select.test { Kind::Bool } else { kind }
@@ -274,13 +272,13 @@ impl<'a> Checker<'_, 'a> {
             Some(IdedExpr { expr: Expr::Ident(space), .. })
                 if NAMESPACES.contains(&space.as_str()) && !self.is_local(space) =>
             {
-                self.pass(space, false);
+                self.places.pass(space, false);
                 None
             }
             Some(target) => Some(self.kind(target)),
             None => None,
         };
-        let place = self.pass_call(name);
+        let place = self.places.pass_call(name);
         let args: Vec<Kind<'_>> = call.args.iter().map(|arg| self.kind(arg)).collect();
         self.at = place;
         if !words::is_function(name) {
@@ -308,7 +306,7 @@ impl<'a> Checker<'_, 'a> {
         for (at, arg) in call.args.iter().enumerate() {
             // The sign stands in front of the only operand, or behind the first.
             if call.args.len() == 1 {
-                place = self.pass(sign, false);
+                place = self.places.pass(sign, false);
             }
             let kind = self.kind(arg);
             if matches!(call.func_name.as_str(), operators::LOGICAL_AND | operators::LOGICAL_OR)
@@ -320,7 +318,7 @@ impl<'a> Checker<'_, 'a> {
                 kinds.push(kind);
             }
             if at == 0 && call.args.len() > 1 {
-                place = self.pass(sign, false);
+                place = self.places.pass(sign, false);
             }
         }
         self.at = place;
@@ -335,7 +333,7 @@ impl<'a> Checker<'_, 'a> {
         let [of, name] = call.args.as_slice() else { return Kind::Dyn };
         let of = self.kind(of);
         let Expr::Literal(LiteralValue::String(name)) = &name.expr else { return Kind::Dyn };
-        let place = self.pass(name.inner(), true);
+        let place = self.places.pass(name.inner(), true);
         match self.field(&of, name.inner(), place) {
             optional @ Kind::Optional(_) => optional,
             kind => Kind::Optional(Box::new(kind)),
@@ -355,29 +353,12 @@ impl<'a> Checker<'_, 'a> {
         self.local.iter().any(|(local, _)| local == name)
     }
 
-    /// The place of the next such token.
-    fn pass(&mut self, text: &str, after_point: bool) -> (usize, usize) {
-        let key = format!("{after_point}{text}");
-        let nth = self.seen.entry(key).or_default();
-        *nth += 1;
-        let mut alike =
-            self.tokens.iter().filter(|token| token.text == text && token.after_point == after_point);
-        alike.nth(*nth - 1).map_or((1, 1), |token| if after_point { token.point } else { token.place })
-    }
-
-    /// The place of the bracket behind the next such function name.
-    fn pass_call(&mut self, name: &str) -> (usize, usize) {
-        let nth = self.seen.entry(format!("({name}")).or_default();
-        *nth += 1;
-        let pairs = self.tokens.windows(2).filter_map(|pair| match pair {
-            [token, bracket] if token.text == name && bracket.text == "(" => Some(bracket.place),
-            _ => None,
-        });
-        pairs.into_iter().nth(*nth - 1).unwrap_or((1, 1))
-    }
-
     fn refuse(&mut self, place: (usize, usize), what: String) -> Kind<'a> {
-        self.wrong.push((place, what));
+        if self.wrong.len() < MAX_ERRORS {
+            self.wrong.push((place, what));
+        } else {
+            self.left_out += 1;
+        }
         Kind::Dyn
     }
 }
@@ -398,8 +379,29 @@ fn find<'a>(fields: Fields<'a>, name: &str) -> Option<Kind<'a>> {
             _ => {}
         }
     }
-    let visible = schema.properties.iter().filter(|(_, of)| is_visible(of));
-    visible.into_iter().find(|(field, _)| escape(field).as_deref() == Some(name)).map(|(_, of)| Kind::of(of))
+    let field = unescape(name);
+    let of = schema.properties.get(field.as_str()).filter(|of| is_visible(of))?;
+    (escape(&field).as_deref() == Some(name)).then(|| Kind::of(of))
+}
+
+/// The field that a rule may call so, if any is called so.
+fn unescape(name: &str) -> String {
+    let reserved = name.strip_prefix("__").and_then(|name| name.strip_suffix("__"));
+    if let Some(reserved) = reserved.filter(|reserved| escape(reserved).as_deref() == Some(name)) {
+        return reserved.to_owned();
+    }
+    let signs = [("__dot__", "."), ("__dash__", "-"), ("__slash__", "/"), ("__underscores__", "__")];
+    let mut field = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(letter) = rest.chars().next() {
+        let sign = signs.iter().find(|(escaped, _)| rest.starts_with(escaped));
+        let (length, written) =
+            sign.map_or((letter.len_utf8(), None), |(escaped, sign)| (escaped.len(), Some(*sign)));
+        let (piece, behind) = rest.split_at(length);
+        field.push_str(written.unwrap_or(piece));
+        rest = behind;
+    }
+    field
 }
 
 /// How a literal looks among the tokens.

@@ -1,23 +1,69 @@
 //! The words of the language: tokens with their places, operators, functions.
 
+use std::collections::{HashMap, VecDeque};
+
 use kube_cel::cel::common::ast::operators;
 
 use super::types::Kind;
 
+/// Line and column, from one.
+pub(super) type Place = (usize, usize);
+
 /// A piece of a rule's text.
 #[derive(Debug)]
-pub(super) struct Token {
-    pub(super) text: String,
-    /// Line and column, from one.
-    pub(super) place: (usize, usize),
+struct Token {
+    text: String,
+    place: Place,
     /// Whether it is the name of a field or a method.
-    pub(super) after_point: bool,
+    after_point: bool,
     /// Where that point is.
-    pub(super) point: (usize, usize),
+    point: Place,
+}
+
+/// Where the pieces of a rule's text are. Pieces that are alike are passed one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    names: HashMap<String, VecDeque<Place>>,
+    fields: HashMap<String, VecDeque<Place>>,
+    /// Brackets, by the names of the functions in front of them.
+    calls: HashMap<String, VecDeque<Place>>,
+}
+
+impl Places {
+    pub(super) fn of(text: &str) -> Self {
+        let mut places = Places::default();
+        let tokens = tokens(text);
+        for pair in tokens.windows(2) {
+            if let [name, bracket] = pair
+                && bracket.text == "("
+            {
+                places.calls.entry(name.text.clone()).or_default().push_back(bracket.place);
+            }
+        }
+        for token in tokens {
+            let (alike, place) = match token.after_point {
+                true => (&mut places.fields, token.point),
+                false => (&mut places.names, token.place),
+            };
+            alike.entry(token.text).or_default().push_back(place);
+        }
+        places
+    }
+
+    /// The place of the next such piece.
+    pub(super) fn pass(&mut self, text: &str, after_point: bool) -> Place {
+        let alike = if after_point { &mut self.fields } else { &mut self.names };
+        alike.get_mut(text).and_then(VecDeque::pop_front).unwrap_or((1, 1))
+    }
+
+    /// The place of the bracket behind the next such function name.
+    pub(super) fn pass_call(&mut self, name: &str) -> Place {
+        self.calls.get_mut(name).and_then(VecDeque::pop_front).unwrap_or((1, 1))
+    }
 }
 
 /// Names and signs, without comments; whatever a quoted text says, its token is a quotation mark.
-pub(super) fn tokens(text: &str) -> Vec<Token> {
+fn tokens(text: &str) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::new();
     for (line, content) in text.lines().enumerate() {
         let letters: Vec<char> = content.chars().collect();
