@@ -377,6 +377,8 @@ fn hostile_rules_end() {
         format!("{}1 == 1", "1 + ".repeat(180)),
         format!("{}1 == 1", "1 + ".repeat(4000)),
         format!("self{} == 1", ".a".repeat(8000)),
+        format!("self{} == 1", ".?a".repeat(5000)),
+        format!("self{} == 1", "[?1]".repeat(4000)),
         format!("{}true", "!".repeat(16000)),
         format!("{}true", "true ? true : ".repeat(1000)),
         format!("{}{} == 1", "[".repeat(59), "]".repeat(59)),

@@ -6,6 +6,7 @@
 use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr};
 use kube_cel::cel::parser::{ParseError, Parser};
 
+use super::macros;
 use super::signs::{most_brackets, without_pairs};
 
 /// How long a rule may be.
@@ -27,8 +28,9 @@ pub(super) struct Compiled {
 impl Compiled {
     pub(super) fn new(text: &str) -> Self {
         match parse(text) {
-            Ok(parsed) => {
+            Ok(mut parsed) => {
                 let uses_old = mentions(&parsed, "oldSelf");
+                macros::expand(&mut parsed);
                 Compiled { expression: Ok(parsed), uses_old }
             }
             Err(why) => Compiled { expression: Err(why), uses_old: false },
@@ -115,7 +117,11 @@ fn entries(entries: &[kube_cel::cel::common::ast::IdedEntryExpr]) -> Vec<&IdedEx
 }
 
 fn depth(expression: &IdedExpr) -> usize {
-    1 + children(expression).into_iter().map(depth).max().unwrap_or_default()
+    let own = match &expression.expr {
+        Expr::Call(call) if macros::parts(call).is_some() => 1 + macros::DEPTH,
+        _ => 1,
+    };
+    own + children(expression).into_iter().map(depth).max().unwrap_or_default()
 }
 
 /// What the evaluator cannot do.

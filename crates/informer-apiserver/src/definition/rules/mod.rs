@@ -10,6 +10,7 @@ mod compile;
 mod convert;
 mod eval;
 mod functions;
+mod macros;
 mod operators;
 mod run;
 mod signs;

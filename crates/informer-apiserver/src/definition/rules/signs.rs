@@ -45,14 +45,19 @@ fn code(text: &str) -> Vec<(usize, char)> {
 /// The most brackets open at once; conditions count as brackets that are never closed.
 pub(super) fn most_brackets(text: &str) -> usize {
     let (mut open, mut most, mut conditions) = (0_usize, 0, 0);
+    let mut before = ' ';
     for (_, letter) in code(text) {
         match letter {
             '(' | '[' | '{' => open += 1,
             ')' | ']' | '}' => open = open.saturating_sub(1),
-            '?' => conditions += 1,
+            // `a.?b`, `a[?b]`, `[?a, ?b]`, `{?a: b}` are optional, not conditions.
+            '?' if !matches!(before, '.' | '[' | '{' | ',') => conditions += 1,
             _ => {}
         }
         most = most.max(open + conditions);
+        if !letter.is_whitespace() {
+            before = letter;
+        }
     }
     most
 }
@@ -146,5 +151,6 @@ mod tests {
         assert_eq!(most_brackets(r#"r"\" == "" || (((1)))"#), 3);
         assert_eq!(most_brackets("'''a'(''' + [1]"), 1);
         assert_eq!(most_brackets("a ? b : c ? d : e"), 2);
+        assert_eq!(most_brackets("a.?b.?c[?d][ ?e] == [?f, ?g] + {?h: i}.j"), 1);
     }
 }

@@ -10,6 +10,7 @@ use kube_cel::cel::common::ast::{
 
 use super::compile::{MAX_ERRORS, children, mentions, show, some_errors};
 use super::convert::{escape, is_visible};
+use super::macros;
 use super::words::{self, NAMESPACES, Places};
 use crate::schema::{Structural, StructuralType};
 
@@ -268,6 +269,9 @@ impl<'a> Checker<'_, 'a> {
             operators::INDEX | operators::OPT_INDEX => return self.index(call),
             _ => {}
         }
+        if let Some((target, variable, body)) = macros::parts(call) {
+            return self.optional_map(name, target, variable, body);
+        }
         let target = match call.target.as_deref() {
             Some(IdedExpr { expr: Expr::Ident(space), .. })
                 if NAMESPACES.contains(&space.as_str()) && !self.is_local(space) =>
@@ -337,6 +341,33 @@ impl<'a> Checker<'_, 'a> {
         match self.field(&of, name.inner(), place) {
             optional @ Kind::Optional(_) => optional,
             kind => Kind::Optional(Box::new(kind)),
+        }
+    }
+
+    fn optional_map(&mut self, name: &str, target: &IdedExpr, variable: &str, body: &IdedExpr) -> Kind<'a> {
+        let target = self.kind(target);
+        let place = self.places.pass_call(name);
+        let held = match target {
+            Kind::Optional(of) => *of,
+            Kind::Dyn => Kind::Dyn,
+            other => {
+                let applied = format!("{}.()", other.name());
+                self.refuse(place, no_overload("hasValue", &applied));
+                self.refuse(place, no_overload("value", &applied))
+            }
+        };
+        self.places.pass(variable, false);
+        self.local.push((variable.to_owned(), held));
+        let made = self.kind(body);
+        self.local.pop();
+        self.at = place;
+        match (name, made) {
+            ("optMap", made) => Kind::Optional(Box::new(made)),
+            (_, made @ (Kind::Optional(_) | Kind::Dyn)) => made,
+            (_, made) => {
+                let applied = format!("(bool, {}, optional_type(dyn))", made.name());
+                self.refuse(place, no_overload(operators::CONDITIONAL, &applied))
+            }
         }
     }
 

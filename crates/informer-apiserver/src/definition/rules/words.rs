@@ -41,9 +41,10 @@ impl Places {
             }
         }
         for token in tokens {
-            let (alike, place) = match token.after_point {
-                true => (&mut places.fields, token.point),
-                false => (&mut places.names, token.place),
+            let (alike, place) = if token.after_point {
+                (&mut places.fields, token.point)
+            } else {
+                (&mut places.names, token.place)
             };
             alike.entry(token.text).or_default().push_back(place);
         }
