@@ -39,6 +39,8 @@ pub(crate) struct Quantity {
     mantissa: i128,
     scale: i32,
     family: Family,
+    /// Whether a server reads it without large numbers.
+    small: bool,
     /// The text it was read from, where that is given back as it is.
     text: Option<String>,
 }
@@ -71,6 +73,7 @@ impl Quantity {
         let mut scale = exponent.saturating_sub(plain);
         let kept = keep(&digits, &mut scale);
         let value: i128 = kept.parse().map_err(|_| NUMBER_WRONG)?;
+        let small = is_small(&digits, &parts, power_of_two, scale, family);
         let text = is_canonical(&digits, &parts, power_of_two, scale, family, value).then(|| text.to_owned());
         let mut mantissa = value.saturating_mul(1 << power_of_two);
         if scale < NANO {
@@ -80,10 +83,10 @@ impl Quantity {
         if family == Family::Binary {
             (mantissa, scale) = cap_binary(mantissa, scale);
         }
-        let small = family == Family::Binary && mantissa > 0 && scale < 0 && whole(mantissa, scale).0 == 0;
-        let family = if small { Family::Decimal } else { family };
+        let tiny = family == Family::Binary && mantissa > 0 && scale < 0 && whole(mantissa, scale).0 == 0;
+        let family = if tiny { Family::Decimal } else { family };
         let mantissa = if parts.negative { -mantissa } else { mantissa };
-        Ok(Quantity { mantissa, scale, family, text })
+        Ok(Quantity { mantissa, scale, family, small, text })
     }
 
     pub(crate) fn is_negative(&self) -> bool {
@@ -145,20 +148,73 @@ impl Quantity {
 
 impl PartialOrd for Quantity {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        let nanos = |one: &Quantity| {
-            let shift = u32::try_from(one.scale.saturating_sub(NANO)).ok().filter(|shift| *shift < 38)?;
-            one.mantissa.checked_mul(10_i128.checked_pow(shift)?)
-        };
-        match (nanos(self), nanos(other)) {
-            (Some(one), Some(two)) => Some(one.cmp(&two)),
-            _ => self.approximate().partial_cmp(&other.approximate()),
-        }
+        Some(self.order(other))
     }
 }
 
+impl From<i64> for Quantity {
+    fn from(whole: i64) -> Self {
+        let mantissa = i128::from(whole);
+        Quantity { mantissa, scale: 0, family: Family::Exponent, small: true, text: None }
+    }
+}
+
+/// What rules of custom resources ask of amounts.
 impl Quantity {
-    #[allow(clippy::cast_precision_loss, reason = "only for amounts beyond 128 bits of nanos")]
-    fn approximate(&self) -> f64 {
+    /// Which of two is greater. Exact however far apart they are.
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
+        let signs = self.mantissa.signum().cmp(&other.mantissa.signum());
+        if signs.is_ne() || self.mantissa == 0 {
+            return signs;
+        }
+        // Numbers without zeros at their ends: first the place of the first digit decides, then the digits.
+        let parts = |one: &Quantity| {
+            let digits = one.mantissa.unsigned_abs().to_string();
+            let first = i64::try_from(digits.len()).unwrap_or(i64::MAX).saturating_add(i64::from(one.scale));
+            (first, digits.trim_end_matches('0').to_owned())
+        };
+        let sizes = parts(self).cmp(&parts(other));
+        if self.mantissa < 0 { sizes.reverse() } else { sizes }
+    }
+
+    /// Both together. What is too small to count beside the other is lost where more digits are needed than we have.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        if other.mantissa == 0 {
+            return Quantity { text: None, ..self.clone() };
+        }
+        if self.mantissa == 0 {
+            return Quantity { text: None, ..other.clone() };
+        }
+        let (high, low) = if self.scale >= other.scale { (self, other) } else { (other, self) };
+        let apart = i64::from(high.scale) - i64::from(low.scale);
+        let mut scale = high.scale;
+        let mut mantissa = high.mantissa;
+        let mut widened = 0;
+        while widened < apart && mantissa.checked_mul(100).is_some() {
+            mantissa *= 10;
+            scale = scale.saturating_sub(1);
+            widened += 1;
+        }
+        let lost = u32::try_from(apart - widened).unwrap_or(u32::MAX);
+        let added = 10_i128.checked_pow(lost).map_or(0, |unit| low.mantissa / unit);
+        let mantissa = mantissa.saturating_add(added);
+        let small = self.small && other.small && lost == 0 && i64::try_from(mantissa).is_ok();
+        Quantity { mantissa, scale, family: self.family, small, text: None }
+    }
+
+    pub(crate) fn negative(&self) -> Self {
+        Quantity { mantissa: self.mantissa.saturating_neg(), text: None, ..self.clone() }
+    }
+
+    /// The whole number that was written, if a server takes it for one: `1k` and `1Ki` are, `1000m` is not.
+    pub(crate) fn as_integer(&self) -> Option<i64> {
+        let scale = u32::try_from(self.scale).ok().filter(|_| self.small)?;
+        let value = self.mantissa.checked_mul(10_i128.checked_pow(scale)?)?;
+        i64::try_from(value).ok()
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "it is asked for the nearest number")]
+    pub(crate) fn approximate(&self) -> f64 {
         self.mantissa as f64 * 10_f64.powi(self.scale)
     }
 }
@@ -210,6 +266,16 @@ fn keep<'a>(digits: &'a str, scale: &mut i32) -> &'a str {
     &digits[..DIGITS]
 }
 
+/// Whether a server needs no large numbers to read an amount.
+fn is_small(digits: &str, parts: &Parts<'_>, power_of_two: u32, scale: i32, family: Family) -> bool {
+    if family == Family::Binary {
+        let room = i64::from(15 - 1) - i64::from(power_of_two) * 3 / 10;
+        return parts.fraction.is_empty()
+            && i64::try_from(parts.whole.len()).is_ok_and(|length| length <= room);
+    }
+    digits.len() <= 18 && scale >= NANO
+}
+
 /// Whether a server gives back the text as it was: it looks at a few digits only, so `1.500` stays.
 fn is_canonical(
     digits: &str,
@@ -219,17 +285,13 @@ fn is_canonical(
     family: Family,
     value: i128,
 ) -> bool {
-    if family == Family::Binary {
-        let room = i64::from(15 - 1) - i64::from(power_of_two) * 3 / 10;
-        return parts.fraction.is_empty()
-            && i64::try_from(parts.whole.len()).is_ok_and(|length| length <= room)
-            && value & 7 != 0;
+    if !is_small(digits, parts, power_of_two, scale, family) {
+        return false;
     }
-    digits.len() <= 18
-        && scale >= NANO
-        && scale % 3 == 0
-        && !digits.ends_with("000")
-        && !digits.starts_with('0')
+    if family == Family::Binary {
+        return value & 7 != 0;
+    }
+    scale % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0')
 }
 
 /// Away from zero, to nine digits behind the point.
@@ -313,6 +375,9 @@ mod tests {
         let amount = |text| Quantity::parse(text).unwrap();
         assert!(amount("1Gi") > amount("1G") && amount("999m") < amount("1") && amount("-1") < amount("0"));
         assert_eq!(amount("1").partial_cmp(&amount("1000m")), Some(Ordering::Equal));
+        assert!(amount("1e400") > amount("1e39") && amount("1e400") > amount("9e399"));
+        assert!(amount("-1e400") < amount("-1e39") && amount("1E-400") < amount("1Gi"));
+        assert_eq!(amount("1e400").partial_cmp(&amount("10e399")), Some(Ordering::Equal));
         let mut fine = amount("0.0001");
         fine.round_to_milli();
         assert_eq!(fine.canonical(), "1m");

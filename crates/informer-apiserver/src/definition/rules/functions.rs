@@ -3,6 +3,12 @@
 //! What can make something large, what is often called on large lists and what compiles patterns is done here, where the price
 //! is known before the work. The rest is the library's: it copies what it is given, so whole arguments are paid for.
 
+mod amounts;
+mod format;
+
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -80,6 +86,18 @@ impl Call<'_> {
             (None, "contains" | "startsWith" | "endsWith" | "replace" | "split" | "join" | "matches", _) => {
                 Err(ExecutionError::NoSuchOverload.into())
             }
+            (None, "sum", [Cel::List(items)]) if self.method => sum(meter, items),
+            (None, "string", [of]) if !self.method && format::has_text(of) => {
+                meter.pay(CALL.saturating_add(length(of)))?;
+                Ok(text(format::written(of)?))
+            }
+            (None, "format", [Cel::String(of), Cel::List(args)]) if self.method => {
+                format::format(meter, of, args).map(text)
+            }
+            (None, name, args) => match amounts::call(meter, name, args) {
+                Some(answer) => answer,
+                None => self.ask(library, meter),
+            },
             _ => self.ask(library, meter),
         }
     }
@@ -147,14 +165,12 @@ impl Call<'_> {
                 let turns = u64::from(entries(list).checked_ilog2().unwrap_or_default() + 1);
                 entries(list).saturating_mul(UNIT).saturating_add(*texts).saturating_mul(turns)
             }
-            (None, "sum", [list], [texts]) => texts.saturating_mul(entries(list)),
             (None, "indexOf" | "lastIndexOf", [Cel::String(of), Cel::String(part), ..], _) => {
                 product(of.len(), part.len()) / 100
             }
             (Some("lists"), "range", [Cel::Int(length)], _) => {
                 u64::try_from(*length).unwrap_or_default().saturating_mul(EACH)
             }
-            (None, "format", [Cel::String(of), _], _) => digits(of),
             _ => 0,
         }
     }
@@ -271,13 +287,20 @@ fn join(meter: &mut Meter, items: &[Cel], between: &[Cel]) -> Answer {
     Ok(text(parts.join(between)))
 }
 
-/// How many digits a format asks for.
-fn digits(format: &str) -> u64 {
-    let asked = format.split("%.").skip(1).map(|rest| {
-        let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
-        rest.get(..end).unwrap_or_default().parse().unwrap_or_default()
-    });
-    asked.fold(0, u64::saturating_add)
+/// The numbers or durations of a list, added up.
+fn sum(meter: &mut Meter, items: &[Cel]) -> Answer {
+    meter.pay(size(items.len()).saturating_mul(UNIT))?;
+    let mut total = None;
+    for item in items {
+        if !matches!(item, Cel::Int(_) | Cel::UInt(_) | Cel::Float(_) | Cel::Duration(_)) {
+            return Err(ExecutionError::NoSuchOverload.into());
+        }
+        total = Some(match total {
+            None => item.clone(),
+            Some(total) => (total + item.clone())?,
+        });
+    }
+    Ok(total.unwrap_or(Cel::Int(0)))
 }
 
 fn type_name(value: &Cel) -> &'static str {
@@ -291,6 +314,9 @@ fn type_name(value: &Cel) -> &'static str {
         Cel::List(_) => "list",
         Cel::Map(_) => "map",
         Cel::Null => "null_type",
+        Cel::Duration(_) => "google.protobuf.Duration",
+        Cel::Timestamp(_) => "google.protobuf.Timestamp",
+        Cel::Opaque(of) if of.downcast_ref::<amounts::Amount>().is_some() => "kubernetes.Quantity",
         _ => "",
     }
 }
