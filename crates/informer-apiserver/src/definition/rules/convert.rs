@@ -12,10 +12,11 @@ use kube_cel::cel::Value as Cel;
 use kube_cel::cel::objects::{Key, Map};
 use serde_json::{Map as Fields, Value};
 
+use super::operators::{Entries, Kinds};
 use crate::schema::{Structural, StructuralType};
 
-/// A value as rules see it.
-pub(super) fn to_cel(schema: &Structural, value: &Value) -> Cel {
+/// A value as rules see it; the lists in it that are sets and maps are noted.
+pub(super) fn to_cel(schema: &Structural, value: &Value, kinds: &mut Kinds) -> Cel {
     match value {
         Value::Null => Cel::Null,
         Value::Bool(flag) => Cel::Bool(*flag),
@@ -30,9 +31,13 @@ pub(super) fn to_cel(schema: &Structural, value: &Value) -> Cel {
         Value::Array(items) => {
             let free = Structural::default();
             let of = schema.items.as_deref().unwrap_or(&free);
-            Cel::List(Arc::new(items.iter().map(|item| to_cel(of, item)).collect()))
+            let items = Arc::new(items.iter().map(|item| to_cel(of, item, kinds)).collect());
+            if let Some(entries) = entries(schema) {
+                kinds.insert(&items, entries);
+            }
+            Cel::List(items)
         }
-        Value::Object(fields) => Cel::Map(Map { map: Arc::new(object(schema, fields)) }),
+        Value::Object(fields) => Cel::Map(Map { map: Arc::new(object(schema, fields, kinds)) }),
     }
 }
 
@@ -61,29 +66,41 @@ pub(super) fn is_visible(schema: &Structural) -> bool {
     }
 }
 
-fn object(schema: &Structural, fields: &Fields<String, Value>) -> HashMap<Key, Cel> {
+fn object(schema: &Structural, fields: &Fields<String, Value>, kinds: &mut Kinds) -> HashMap<Key, Cel> {
     let key = |name: &str| Key::String(Arc::new(name.to_owned()));
     if let Some(of) = &schema.additional {
-        return fields.iter().map(|(name, value)| (key(name), to_cel(of, value))).collect();
+        return fields.iter().map(|(name, value)| (key(name), to_cel(of, value, kinds))).collect();
     }
     let mut seen = HashMap::with_capacity(fields.len());
     for (name, value) in fields {
         let Some(escaped) = escape(name) else { continue };
         if schema.resource && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
-            seen.insert(key(&escaped), meta(value));
+            seen.insert(key(&escaped), meta(value, kinds));
         } else if let Some(of) = schema.properties.get(name).filter(|of| is_visible(of)) {
-            seen.insert(key(&escaped), to_cel(of, value));
+            seen.insert(key(&escaped), to_cel(of, value, kinds));
         }
     }
     seen
 }
 
-fn meta(value: &Value) -> Cel {
-    let Value::Object(fields) = value else { return to_cel(&Structural::default(), value) };
+fn meta(value: &Value, kinds: &mut Kinds) -> Cel {
+    let free = Structural::default();
+    let Value::Object(fields) = value else { return to_cel(&free, value, kinds) };
     let names = fields.iter().filter(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
-    let seen = names
-        .map(|(name, value)| (Key::String(Arc::new(name.clone())), to_cel(&Structural::default(), value)));
+    let seen = names.map(|(name, value)| (Key::String(Arc::new(name.clone())), to_cel(&free, value, kinds)));
     Cel::Map(Map { map: Arc::new(seen.collect()) })
+}
+
+/// What a list is besides a list.
+fn entries(schema: &Structural) -> Option<Entries> {
+    match schema.list_type.as_deref() {
+        Some("set") => Some(Entries::Set),
+        Some("map") => {
+            let keys = schema.list_keys.iter().map(|key| escape(key).unwrap_or_else(|| key.clone()));
+            Some(Entries::Map(Arc::new(keys.collect())))
+        }
+        _ => None,
+    }
 }
 
 fn string(schema: &Structural, text: &str) -> Cel {

@@ -30,13 +30,20 @@ pub(super) struct Evaluation<'a> {
     library: &'a Context<'a>,
     patterns: &'a mut Patterns,
     meter: Meter,
+    lists: signs::Lists<'a>,
     /// What can be named, the innermost last. The result of a loop may be an error that a later turn makes good for.
     names: Vec<(&'a str, Result<Cel, ExecutionError>)>,
 }
 
 impl<'a> Evaluation<'a> {
     pub(super) fn new(library: &'a Context<'a>, patterns: &'a mut Patterns, limit: u64) -> Self {
-        Evaluation { library, patterns, meter: Meter::new(limit), names: Vec::new() }
+        let lists = signs::Lists::default();
+        Evaluation { library, patterns, meter: Meter::new(limit), lists, names: Vec::new() }
+    }
+
+    /// Says which of the lists in the values are sets and maps.
+    pub(super) fn lists(&mut self, kinds: &'a signs::Kinds) {
+        self.lists = signs::Lists::new(kinds);
     }
 
     /// Gives a name to a value.
@@ -224,7 +231,7 @@ impl<'a> Evaluation<'a> {
             (sign, [left, right]) if is_binary(sign) => {
                 let left = self.taken(left)?;
                 let right = self.value(right)?;
-                signs::binary(&mut self.meter, sign, left, right)
+                signs::binary(&mut self.meter, &mut self.lists, sign, left, right)
                     .unwrap_or(Err(ExecutionError::NoSuchOverload.into()))
             }
             _ => self.function(call),

@@ -2,6 +2,8 @@
 //!
 //! Values are shared, never copied. Comparing pays for what it compares, as it goes along.
 
+mod lists;
+
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -10,20 +12,27 @@ use kube_cel::cel::objects::{KeyRef, OptionalValue};
 use kube_cel::cel::{ExecutionError, Value as Cel};
 
 use super::budget::{Meter, Stop, UNIT, length, size};
+pub(super) use lists::{Entries, Kinds, Lists};
 
 const NO_OVERLOAD: Stop = Stop::Failed(ExecutionError::NoSuchOverload);
 
 /// What an operator makes of its operands; none if it is no operator.
-pub(super) fn binary(meter: &mut Meter, sign: &str, left: Cel, right: Cel) -> Option<Result<Cel, Stop>> {
+pub(super) fn binary(
+    meter: &mut Meter,
+    lists: &mut Lists<'_>,
+    sign: &str,
+    left: Cel,
+    right: Cel,
+) -> Option<Result<Cel, Stop>> {
     let answer = match sign {
-        operators::EQUALS => equal(meter, &left, &right).map(Cel::Bool),
-        operators::NOT_EQUALS => equal(meter, &left, &right).map(|same| Cel::Bool(!same)),
+        operators::EQUALS => equal(meter, lists, &left, &right).map(Cel::Bool),
+        operators::NOT_EQUALS => equal(meter, lists, &left, &right).map(|same| Cel::Bool(!same)),
         operators::LESS => compare(meter, &left, &right, Ordering::is_lt),
         operators::LESS_EQUALS => compare(meter, &left, &right, Ordering::is_le),
         operators::GREATER => compare(meter, &left, &right, Ordering::is_gt),
         operators::GREATER_EQUALS => compare(meter, &left, &right, Ordering::is_ge),
-        operators::IN => contains(meter, &right, &left).map(Cel::Bool),
-        operators::ADD => add(meter, left, right),
+        operators::IN => contains(meter, lists, &right, &left).map(Cel::Bool),
+        operators::ADD => add(meter, lists, left, right),
         operators::SUBSTRACT => arithmetic(meter, || left - right),
         operators::MULTIPLY => arithmetic(meter, || left * right),
         operators::DIVIDE => arithmetic(meter, || left / right),
@@ -83,15 +92,18 @@ pub(super) fn field(meter: &mut Meter, of: &Cel, name: &str, test: bool) -> Resu
 }
 
 /// Whether two values are the same.
-pub(super) fn equal(meter: &mut Meter, left: &Cel, right: &Cel) -> Result<bool, Stop> {
+fn equal(meter: &mut Meter, lists: &Lists<'_>, left: &Cel, right: &Cel) -> Result<bool, Stop> {
     meter.pay(UNIT)?;
     match (left, right) {
         (Cel::List(left), Cel::List(right)) => {
+            if let Some(same) = lists.equal(meter, left, right) {
+                return same;
+            }
             if left.len() != right.len() {
                 return Ok(false);
             }
             for (left, right) in left.iter().zip(right.iter()) {
-                if !equal(meter, left, right)? {
+                if !equal(meter, lists, left, right)? {
                     return Ok(false);
                 }
             }
@@ -103,7 +115,7 @@ pub(super) fn equal(meter: &mut Meter, left: &Cel, right: &Cel) -> Result<bool, 
             }
             for (key, left) in left.map.iter() {
                 let Some(right) = right.get(key) else { return Ok(false) };
-                if !equal(meter, left, right)? {
+                if !equal(meter, lists, left, right)? {
                     return Ok(false);
                 }
             }
@@ -112,7 +124,7 @@ pub(super) fn equal(meter: &mut Meter, left: &Cel, right: &Cel) -> Result<bool, 
         _ => {
             let inner = |value| optional(value).and_then(OptionalValue::value);
             if let (Some(left), Some(right)) = (inner(left), inner(right)) {
-                return equal(meter, left, right);
+                return equal(meter, lists, left, right);
             }
             // Texts of different lengths are told apart without looking inside.
             if length(left) == length(right) {
@@ -143,12 +155,12 @@ fn compare(
     }
 }
 
-fn contains(meter: &mut Meter, container: &Cel, value: &Cel) -> Result<bool, Stop> {
+fn contains(meter: &mut Meter, lists: &Lists<'_>, container: &Cel, value: &Cel) -> Result<bool, Stop> {
     meter.pay(UNIT)?;
     match container {
         Cel::List(items) => {
             for item in items.iter() {
-                if equal(meter, item, value)? {
+                if equal(meter, lists, item, value)? {
                     return Ok(true);
                 }
             }
@@ -163,8 +175,13 @@ fn contains(meter: &mut Meter, container: &Cel, value: &Cel) -> Result<bool, Sto
     }
 }
 
-fn add(meter: &mut Meter, left: Cel, right: Cel) -> Result<Cel, Stop> {
+fn add(meter: &mut Meter, lists: &mut Lists<'_>, left: Cel, right: Cel) -> Result<Cel, Stop> {
     meter.pay(UNIT)?;
+    if let (Cel::List(left), Cel::List(right)) = (&left, &right)
+        && let Some(union) = lists.add(meter, left, right)
+    {
+        return union;
+    }
     match (&left, &right) {
         // What nobody else holds is added to where it is.
         (Cel::List(into), Cel::List(more)) if Arc::strong_count(into) == 1 => meter.pay(size(more.len()))?,

@@ -20,7 +20,7 @@ use super::compile::Compiled;
 use super::convert::{is_visible, to_cel};
 use super::eval::{Answer, Evaluation};
 use super::functions::Patterns;
-use super::operators::as_optional;
+use super::operators::{Kinds, as_optional};
 use crate::model::Cause;
 use crate::schema::{Rule, Structural, StructuralType};
 use crate::text::quoted;
@@ -56,6 +56,14 @@ struct Run<'a> {
     /// What the rest of the object may cost.
     left: u64,
     causes: Vec<Cause>,
+}
+
+/// What a rule sees.
+#[derive(Clone, Copy)]
+struct Seen<'v> {
+    this: &'v Cel,
+    old: Option<&'v Cel>,
+    kinds: &'v Kinds,
 }
 
 /// The walk is over.
@@ -172,8 +180,9 @@ impl Run<'_> {
         if self.left == 0 {
             return self.out_of_budget(schema, path);
         }
-        let this = to_cel(schema, value);
-        let before = old.map(|old| to_cel(schema, old));
+        let mut kinds = Kinds::default();
+        let this = to_cel(schema, value, &mut kinds);
+        let before = old.map(|old| to_cel(schema, old, &mut kinds));
         let programs = self.programs;
         for rule in &schema.rules {
             let Some(compiled) = programs.get(&rule.text) else { continue };
@@ -190,14 +199,15 @@ impl Run<'_> {
                 continue;
             }
             let old = if optional { Some(as_optional(before.clone())) } else { before.clone() };
-            let answer = match self.evaluate(expression, &this, old.as_ref()) {
+            let seen = Seen { this: &this, old: old.as_ref(), kinds: &kinds };
+            let answer = match self.evaluate(expression, seen) {
                 Ok(answer) => answer,
                 Err(OutOfBudget) => return self.out_of_budget(schema, path),
             };
             match answer {
                 Ok(Cel::Bool(true)) => {}
                 Ok(_) => {
-                    let message = self.message(schema, rule, &this, old.as_ref(), path)?;
+                    let message = self.message(schema, rule, seen, path)?;
                     if compiled.uses_old || !ratchet.is_same() {
                         self.causes.push(refusal(schema, rule, message, value, path));
                     }
@@ -217,15 +227,11 @@ impl Run<'_> {
     }
 
     /// Runs an expression and pays for it.
-    fn evaluate(
-        &mut self,
-        expression: &IdedExpr,
-        this: &Cel,
-        old: Option<&Cel>,
-    ) -> Result<Answer, OutOfBudget> {
+    fn evaluate(&mut self, expression: &IdedExpr, seen: Seen<'_>) -> Result<Answer, OutOfBudget> {
         let mut run = Evaluation::new(self.library, &mut self.patterns, PER_CALL.min(self.left));
-        run.name("self", this.clone());
-        if let Some(old) = old {
+        run.lists(seen.kinds);
+        run.name("self", seen.this.clone());
+        if let Some(old) = seen.old {
             run.name("oldSelf", old.clone());
         }
         let (answer, spent) = run.run(expression);
@@ -238,15 +244,14 @@ impl Run<'_> {
         &mut self,
         schema: &Structural,
         rule: &Rule,
-        this: &Cel,
-        old: Option<&Cel>,
+        seen: Seen<'_>,
         path: &str,
     ) -> Result<Option<String>, Spent> {
         let programs = self.programs;
         let Some(Compiled { expression: Ok(expression), .. }) = programs.get(&rule.message_expression) else {
             return Ok(None);
         };
-        let why = match self.evaluate(expression, this, old) {
+        let why = match self.evaluate(expression, seen) {
             Ok(Ok(Cel::String(text))) => {
                 let text = text.trim();
                 let usable = !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n');

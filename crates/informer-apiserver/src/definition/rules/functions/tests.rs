@@ -91,3 +91,96 @@ fn any_number_of_digits_can_be_asked_for() {
         assert!(holds(&properties, rule, &json!({"f": 1.5}), None), "{rule}");
     }
 }
+
+/// Messages showed Rust's own view of times and durations, and maps in any order.
+#[test]
+fn values_are_written_as_go_writes_them() {
+    let properties = json!({
+        "m": {"type": "object", "additionalProperties": {"type": "string"}},
+        "d": {"type": "string", "format": "duration"},
+        "t": {"type": "string", "format": "date-time"},
+        "f": {"type": "number"},
+        "b": {"type": "boolean"},
+    });
+    let value =
+        json!({"m": {"k": "v", "a": "b"}, "d": "1h", "t": "2020-01-01T00:00:00Z", "f": 1e8, "b": true});
+    for (expression, expected) in [
+        ("'%s|%s|%s'.format([self.m, self.d, self.t])", r#"{"a":"b", "k":"v"}|3600s|2020-01-01T00:00:00Z"#),
+        ("'%s|%s'.format([self.f, self.b])", "1e+08|true"),
+        ("string(self.b) + string(self.t) + string(self.d)", "true2020-01-01T00:00:00Z3600s"),
+        ("string(self.f) + ' ' + string(1.0) + ' ' + string(0.00001)", "1e+08 1 1e-05"),
+        ("string(duration('1.5s')) + string(duration('-90m'))", "1.5s-5400s"),
+        ("string(timestamp('2020-01-01T00:00:00.120Z'))", "2020-01-01T00:00:00.12Z"),
+        ("string(timestamp('2020-01-01T00:00:00+02:00'))", "2020-01-01T00:00:00+02:00"),
+        (
+            r#"'%s'.format([[1.5, b'x', self.d, self.t, 'q"', null]])"#,
+            r#"[1.500000, b"x", duration("3600s"), timestamp("2020-01-01T00:00:00Z"), "q\"", null]"#,
+        ),
+        (
+            "'%f|%.2f|%.0f|%f'.format([1234.5, 1234567.891, 0.5, -1234.5])",
+            "1,234.500000|1,234,567.89|0|-1,234.500000",
+        ),
+        (
+            "'%e|%.20e|%e'.format([1234.5, 0.00001, 1e100])",
+            "1.234500×10⁰³|      1.000000×10⁻⁰⁵|1.000000×10¹⁰⁰",
+        ),
+        ("'%x %X %b %o %d%%'.format([-255, 'é', -5, 8, 7])", "-ff C3A9 -101 10 7%"),
+    ] {
+        assert_eq!(message(&properties, expression, &value), expected, "{expression}");
+    }
+    let said = judged(&properties, &json!({"rule": "'%d'.format([self.d]) == ''"}), &value, None);
+    assert_eq!(
+        said,
+        [
+            "Invalid value: \"object\": error during formatting: decimal clause can only be used on integers, was given google.protobuf.Duration evaluating rule: '%d'.format([self.d]) == ''"
+        ]
+    );
+}
+
+/// Lists were compared and added in order, whatever their type.
+#[test]
+fn sets_and_maps_of_lists_have_no_order() {
+    let texts = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}});
+    let entries = json!({
+        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k", "n"],
+        "items": {"type": "object", "properties": {
+            "k": {"type": "string"}, "n": {"type": "integer"}, "v": texts.clone(),
+        }},
+    });
+    let properties = json!({
+        "s": texts, "t": texts, "m": entries,
+        "l": {"type": "array", "items": {"type": "string"}},
+        "f": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "number"}},
+    });
+    let entry = |k: &str, n: i64, v: &[&str]| json!({"k": k, "n": n, "v": v});
+    let value = json!({
+        "s": ["a", "b"], "t": ["b", "c"], "l": ["a", "b"], "f": [1.5, 2.0],
+        "m": [entry("a", 1, &["x", "y"]), entry("b", 1, &[])],
+    });
+    let old = json!({
+        "s": ["b", "a"], "t": ["d"], "l": ["b", "a"], "f": [2.0, 1.5],
+        "m": [entry("b", 1, &[]), entry("a", 1, &["y", "x"]) ],
+    });
+    let other =
+        json!({"s": ["b"], "t": [], "l": [], "f": [], "m": [entry("a", 1, &["z"]), entry("a", 2, &[])]});
+    for (rule, old, expected) in [
+        ("self.s == oldSelf.s", &old, true),
+        ("self.s != oldSelf.s", &old, false),
+        ("self.t == oldSelf.t", &old, false),
+        ("self.l == oldSelf.l", &old, false),
+        ("self.f == oldSelf.f && self.f != [1.5, 3.0]", &old, true),
+        ("self.m == oldSelf.m", &old, true),
+        ("self.m == oldSelf.m", &other, false),
+        ("self.s == ['b', 'a'] && ['b', 'a'] != self.s", &old, true),
+        ("[self.s, self.t].exists(x, x == oldSelf.s) && oldSelf.s in [self.s]", &old, true),
+        ("(self.s + self.t).size() == 3 && (self.s + self.t) == ['c', 'b', 'a']", &old, true),
+        ("(self.s + self.t + ['a', 'd', 'd']).size() == 4", &old, true),
+        ("(self.l + self.s).size() == 4", &old, true),
+        ("(self.m + oldSelf.m).size() == 2", &old, true),
+        ("(self.m + oldSelf.m).size() == 3", &other, true),
+        ("(self.m + oldSelf.m)[0].v == ['z'] && (self.m + oldSelf.m)[2].n == 2", &other, true),
+        ("self.s.map(x, x) == oldSelf.s.map(x, x)", &old, false),
+    ] {
+        assert_eq!(holds(&properties, rule, &value, Some(old)), expected, "{rule}");
+    }
+}
