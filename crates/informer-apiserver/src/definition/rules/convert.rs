@@ -72,7 +72,8 @@ fn object(schema: &Structural, fields: &Fields<String, Value>, kinds: &mut Kinds
         return fields.iter().map(|(name, value)| (key(name), to_cel(of, value, kinds))).collect();
     }
     let mut seen = HashMap::with_capacity(fields.len());
-    for (name, value) in fields {
+    // A field that is null is not there; an entry of a map is.
+    for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
         let Some(escaped) = escape(name) else { continue };
         if schema.resource && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
             seen.insert(key(&escaped), meta(value, kinds));

@@ -184,3 +184,22 @@ fn sets_and_maps_of_lists_have_no_order() {
         assert_eq!(holds(&properties, rule, &value, Some(old)), expected, "{rule}");
     }
 }
+
+/// A field that is null counted as there, so rules looked at what is not there.
+#[test]
+fn a_null_field_is_not_there() {
+    let properties = json!({
+        "o": {"type": "object", "properties": {"n": {"type": "string", "nullable": true}}},
+        "m": {"type": "object", "additionalProperties": {"type": "string", "nullable": true}},
+    });
+    let value = json!({"o": {"n": null}, "m": {"n": null}});
+    for (rule, expected) in [
+        ("has(self.o.n)", false),
+        ("self.o.?n.hasValue()", false),
+        ("has(self.m.n) && self.m.n == null", true),
+    ] {
+        assert_eq!(holds(&properties, rule, &value, None), expected, "{rule}");
+    }
+    let said = judged(&properties, &json!({"rule": "self.o.n == 'a'"}), &value, None);
+    assert_eq!(said, ["Invalid value: \"object\": no such key: n evaluating rule: self.o.n == 'a'"]);
+}
