@@ -5,6 +5,7 @@
 
 mod amounts;
 mod format;
+mod patterns;
 
 #[cfg(test)]
 mod tests;
@@ -203,9 +204,11 @@ impl Patterns {
 /// Compiles a pattern; with it comes how many times slower than others it is.
 fn compile(meter: &mut Meter, pattern: &str) -> Result<Result<(Regex, u64), String>, Stop> {
     let mut why = String::new();
+    meter.pay(size(pattern.len()))?;
+    let translated = patterns::translated(pattern);
     for (limit, price, weight) in PATTERN_SIZES {
         meter.pay(price.saturating_add(size(pattern.len())))?;
-        match RegexBuilder::new(pattern).size_limit(limit).build() {
+        match RegexBuilder::new(&translated).size_limit(limit).build() {
             Ok(regex) => return Ok(Ok((regex, weight))),
             Err(error) => {
                 why = error.to_string();

@@ -203,3 +203,40 @@ fn a_null_field_is_not_there() {
     let said = judged(&properties, &json!({"rule": "self.o.n == 'a'"}), &value, None);
     assert_eq!(said, ["Invalid value: \"object\": no such key: n evaluating rule: self.o.n == 'a'"]);
 }
+
+/// Letters, digits and spaces of all languages counted as such, and sets of letters had operators.
+#[test]
+fn patterns_are_those_of_go() {
+    let properties = json!({"s": {"type": "string"}});
+    for (text, pattern, expected) in [
+        ("é", r"^\w+$", false),
+        ("é", r"^\W$", true),
+        ("az_09", r"^[\w]+$", true),
+        ("a-z", r"^[\w-]+$", true),
+        ("é", r"^[^\w]$", true),
+        ("٣", r"\d", false),
+        ("٣", r"^[\D]$", true),
+        ("\u{a0}", r"\s", false),
+        ("\u{b}", r"\s", false),
+        ("aé", r"a\b", true),
+        ("éa", r"\Ba", false),
+        ("é", r"^.$", true),
+        ("a[b", "^[[ab]+$", true),
+        ("&", "^[a&&b]$", true),
+        ("-,", "^[+--]+$", true),
+        ("]", "^[]a]$", true),
+        ("aB", "^[[:alpha:]]+$", true),
+        ("1", "^[[:^alpha:]]$", true),
+        ("a.b", r"^a\Q.\Eb$", true),
+        ("axb", r"^a\Q.\Eb$", false),
+        ("<a>", r"^\<a\>$", true),
+        ("É", "^(?i)é$", true),
+        ("Ω", r"^\p{Greek}$", true),
+    ] {
+        let rule = format!("self.s.matches(r'{pattern}')");
+        assert_eq!(holds(&properties, &rule, &json!({"s": text}), None), expected, "{rule} on {text:?}");
+    }
+    for rule in [r"self.s.find('\\w+') == 'b'", r"self.s.findAll('\\w') == ['b', 'd']"] {
+        assert!(holds(&properties, rule, &json!({"s": "ébé.d"}), None), "{rule}");
+    }
+}
