@@ -76,6 +76,12 @@ fn sums_that_do_not_fit_are_errors() {
         None
     ));
     assert!(holds(&properties, "self.l.sum() == 0", &json!({"l": []}), None));
+    let rule = "[18446744073709551615u, 1u].sum() > 0u";
+    let said = judged(&properties, &json!({"rule": rule}), &json!({"l": [1]}), None);
+    assert_eq!(
+        said,
+        [format!("Invalid value: \"object\": unsigned integer overflow evaluating rule: {rule}")]
+    );
 }
 
 /// More digits than two bytes count ended the thread that rules run on.
