@@ -49,6 +49,10 @@ const STAGES: &[Stage] = &[
         work: Work::cargo("test -p informer-core --features shuttle --test shuttle --locked"),
     },
     Stage {
+        name: "queue",
+        work: Work::cargo("test -p informer --features shuttle --test workqueue_shuttle --locked"),
+    },
+    Stage {
         name: "doc",
         work: Work::Cargo {
             args: "doc --workspace --no-deps --locked",
@@ -165,7 +169,7 @@ mod tests {
     fn all_stages_run_unless_some_are_named() {
         assert_eq!(
             names(&[]).unwrap(),
-            "fmt tidy codegen clippy features accessors kubectl test shuttle doc"
+            "fmt tidy codegen clippy features accessors kubectl test shuttle queue doc"
         );
         assert_eq!(names(&["--only", "doc,fmt"]).unwrap(), "fmt doc");
     }

@@ -18,6 +18,7 @@ pub mod time;
 pub mod transform;
 pub mod version;
 pub mod wire;
+pub mod workqueue;
 
 pub use delta::{Batch, Closed, Deleted, Delta, DeltaFifo, FifoLimits, ListenerId, Replaced};
 pub use key::{Key, ParseKeyError};

@@ -38,6 +38,7 @@
 //! | being told what changes | [`Handler`], [`SharedInformer::on`], [`EventStream`], [`HandlerBuilder`] |
 //! | reading the cache | [`Lister`], [`Object`], [`Index`] |
 //! | how it is doing | [`Status`], [`State`], [`Metrics`], [`Problem`] |
+//! | keys that need work, and workers | [`WorkQueue`], [`Lease`], [`RateLimiter`] |
 //! | lists and watches from elsewhere | [`source::Source`] |
 //!
 //! # Promises
@@ -76,6 +77,8 @@
 //!       Ok(())
 //!   }
 //!   ```
+//! - **C14 Queue.** One holder per key of a [`WorkQueue`]; at least one turn after each accepted add; what is added meanwhile is one more
+//!   turn; a drain waits for what is queued and for what is held; a lease that is lost gives its key back.
 //!
 //! # Features
 //!
@@ -102,6 +105,7 @@ pub mod source;
 mod status;
 #[cfg(test)]
 mod testing;
+mod workqueue;
 
 pub use client::client;
 pub use event::{Cause, Delivery, Event};
@@ -116,6 +120,9 @@ pub use informer_core::reflector::{
 };
 pub use informer_core::selector::{FieldRequirement, Requirement};
 pub use informer_core::wire::{Head, ObjectProblem, Unreadable};
+pub use informer_core::workqueue::{
+    Bucket, Exponential, FastSlow, Histogram, MaxOf, MaxWait, Priority, QueueMetrics, RateLimiter,
+};
 pub use informer_core::{
     DecodeError, Entry, FieldPathError, FieldSelector, Index, IndexHandle, Key, LabelSelector, Labels,
     Moment, Object, OnTransformError, OwnerReference, ParseKeyError, ProjectionError, ResourceVersion,
@@ -126,3 +133,4 @@ pub use metrics::{HandlerMetrics, Metrics};
 pub use problem::Problem;
 pub use shared::{NotReached, Options, Registration, ShutdownError, SyncError, VersionError};
 pub use status::{ChangeCounters, ScopeStatus, Status};
+pub use workqueue::{DrainError, Drained, Get, Lease, WorkQueue, queues_prometheus};

@@ -214,7 +214,7 @@ const HANDLER_FIGURES: &[Figure<HandlerMetrics>] = &[
     }),
 ];
 
-enum Value {
+pub(crate) enum Value {
     Count(u64),
     /// In seconds; what is not known is no number.
     Time(Option<Duration>),
@@ -246,16 +246,22 @@ fn state_name(state: &State) -> &'static str {
 
 /// Text that is being written.
 #[derive(Default)]
-struct Text(String);
+pub(crate) struct Text(pub(crate) String);
 
 /// The samples of one family.
-struct Samples<'a> {
+pub(crate) struct Samples<'a> {
     name: &'static str,
     text: &'a mut String,
 }
 
 impl Text {
-    fn family(&mut self, name: &'static str, kind: &str, help: &str, samples: impl FnOnce(&mut Samples<'_>)) {
+    pub(crate) fn family(
+        &mut self,
+        name: &'static str,
+        kind: &str,
+        help: &str,
+        samples: impl FnOnce(&mut Samples<'_>),
+    ) {
         // Writing to a String cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
         samples(&mut Samples { name, text: &mut self.0 });
@@ -279,9 +285,14 @@ impl Text {
 }
 
 impl Samples<'_> {
-    fn sample(&mut self, labels: &[(&str, &str)], value: &Value) {
+    pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: &Value) {
+        self.sample_of("", labels, value);
+    }
+
+    /// A sample whose name ends with more than the family's.
+    pub(crate) fn sample_of(&mut self, end: &str, labels: &[(&str, &str)], value: &Value) {
         let labels = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", Escaped(value)));
-        let _ = writeln!(self.text, "{}{{{}}} {value}", self.name, labels.collect::<Vec<_>>().join(","));
+        let _ = writeln!(self.text, "{}{end}{{{}}} {value}", self.name, labels.collect::<Vec<_>>().join(","));
     }
 }
 

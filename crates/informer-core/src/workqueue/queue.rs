@@ -1,0 +1,447 @@
+//! The machine: which keys wait, which are held, which come later, and what a shutdown means for them.
+//!
+//! Invariants: a key is queued only if nobody holds it, and held by one ticket at most; what was added while it was held is queued when
+//! that ends; a key of which nothing is known any more has no entry.
+
+use std::fmt;
+use std::hash::Hash;
+use std::time::Duration;
+
+use super::delays::Delays;
+use super::levels::{Levels, List};
+use super::limiter::RateLimiter;
+use super::metrics::{Histogram, QueueMetrics};
+use super::slots::{Slot, Slots, Stage};
+use crate::time::Moment;
+
+/// What is taken first. Keys of one priority are taken in the order in which they came.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Priority(pub i32);
+
+impl Priority {
+    /// For what was there when a controller began, so that it does not keep fresh changes waiting.
+    pub const INITIAL: Priority = Priority(-100);
+    /// For everything else.
+    pub const NORMAL: Priority = Priority(0);
+}
+
+/// Says which turn of which key somebody holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket {
+    slot: Slot,
+    turn: u32,
+}
+
+/// A key that was taken.
+#[derive(Debug, Clone)]
+pub struct Taken<T> {
+    /// The key.
+    pub key: T,
+    /// To end its turn with.
+    pub ticket: Ticket,
+    /// The priority it was taken with.
+    pub priority: Priority,
+}
+
+/// The turn was ended before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the key is not held with this ticket")]
+pub struct NotHeld;
+
+/// Keys that need work (C14): one holder per key, at least one turn after each accepted add, one more turn for what is added meanwhile.
+///
+/// ```
+/// use informer_core::Moment;
+/// use informer_core::workqueue::{Exponential, Priority, Queue};
+///
+/// let mut queue = Queue::new(Exponential::default());
+/// let now = Moment::default();
+/// queue.add(now, "a", Priority::NORMAL);
+/// let held = queue.take(now).unwrap();
+/// queue.add(now, "a", Priority::NORMAL);
+/// assert!(queue.take(now).is_none(), "somebody holds it");
+/// queue.done(now, held.ticket)?;
+/// assert_eq!(queue.take(now).unwrap().key, "a");
+/// # Ok::<(), informer_core::workqueue::NotHeld>(())
+/// ```
+pub struct Queue<T> {
+    slots: Slots<T>,
+    queued: Levels,
+    /// In the order in which they were taken.
+    held: List,
+    delays: Delays,
+    limiter: Box<dyn RateLimiter<T>>,
+    phase: Phase,
+    counts: Counts,
+    turns: u32,
+}
+
+/// Whether keys are taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// Nothing new; what is delayed and what is tried again still comes if `delayed`.
+    Closing {
+        delayed: bool,
+    },
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    adds: u64,
+    retries: u64,
+    abandoned: u64,
+    dropped: u64,
+    dirty: usize,
+    /// The moments at which what is held was taken, added up.
+    taken: Duration,
+    queue_duration: Histogram,
+    work_duration: Histogram,
+}
+
+impl<T: Eq + Hash + Clone> Queue<T> {
+    /// An empty queue whose retries wait as long as `limiter` says.
+    pub fn new(limiter: impl RateLimiter<T> + 'static) -> Self {
+        Queue {
+            slots: Slots::new(),
+            queued: Levels::default(),
+            held: List::default(),
+            delays: Delays::default(),
+            limiter: Box::new(limiter),
+            phase: Phase::Open,
+            counts: Counts::default(),
+            turns: 0,
+        }
+    }
+
+    /// Asks for a turn of a key; whether there is now one more to take. A key that waits already waits on, with the higher of the two
+    /// priorities.
+    pub fn add(&mut self, now: Moment, key: T, priority: Priority) -> bool {
+        if self.phase != Phase::Open {
+            return false;
+        }
+        let (slot, _) = self.slots.find_or_insert(key);
+        self.ask(now, slot, priority)
+    }
+
+    /// Asks for a turn of a key in a while; whether there is now one more to take. If it is delayed already, the earlier moment counts.
+    pub fn add_after(&mut self, now: Moment, key: T, delay: Duration, priority: Priority) -> bool {
+        if self.phase != Phase::Open {
+            return false;
+        }
+        self.counts.retries += 1;
+        let (slot, _) = self.slots.find_or_insert(key);
+        self.delay(now, slot, delay, priority)
+    }
+
+    /// Asks for a turn of a key after as long as the limiter says.
+    pub fn add_rate_limited(&mut self, now: Moment, key: T, priority: Priority) -> bool {
+        if self.phase != Phase::Open {
+            return false;
+        }
+        let delay = self.limiter.when(now, &key);
+        self.add_after(now, key, delay, priority)
+    }
+
+    /// Takes the next key, if there is one.
+    pub fn take(&mut self, now: Moment) -> Option<Taken<T>> {
+        self.handle_timeout(now);
+        let slot = self.queued.first()?;
+        self.queued.remove(&mut self.slots, slot);
+        self.turns = self.turns.wrapping_add(1);
+        let turn = self.turns;
+        let entry = self.slots.get_mut(slot)?;
+        (entry.stage, entry.turn, entry.taken) = (Stage::Held, turn, now);
+        let (key, priority, asked) = (entry.key.clone(), entry.priority, entry.asked);
+        self.held.push(&mut self.slots, slot);
+        self.counts.taken = self.counts.taken.saturating_add(now.since_origin());
+        self.counts.queue_duration.observe(now - asked);
+        Some(Taken { key, ticket: Ticket { slot, turn }, priority })
+    }
+
+    /// The key has been dealt with, and so have its failures.
+    pub fn done(&mut self, now: Moment, ticket: Ticket) -> Result<(), NotHeld> {
+        let entry = self.holder(ticket)?;
+        self.limiter.forget(&self.slots.get(entry).ok_or(NotHeld)?.key);
+        self.release(now, entry);
+        Ok(())
+    }
+
+    /// The turn is over, and another one follows after as long as the limiter says; how long that is.
+    pub fn retry(&mut self, now: Moment, ticket: Ticket) -> Result<Duration, NotHeld> {
+        let slot = self.holder(ticket)?;
+        let entry = self.slots.get(slot).ok_or(NotHeld)?;
+        let (delay, priority) = (self.limiter.when(now, &entry.key), entry.priority);
+        self.again(now, slot, delay, priority);
+        Ok(delay)
+    }
+
+    /// The turn is over, and another one follows after a while.
+    pub fn retry_after(&mut self, now: Moment, ticket: Ticket, delay: Duration) -> Result<(), NotHeld> {
+        let slot = self.holder(ticket)?;
+        let priority = self.slots.get(slot).ok_or(NotHeld)?.priority;
+        self.again(now, slot, delay, priority);
+        Ok(())
+    }
+
+    /// Nobody said how the turn ended: it is tried again like one that failed, and counted.
+    pub fn abandon(&mut self, now: Moment, ticket: Ticket) -> Result<Duration, NotHeld> {
+        let delay = self.retry(now, ticket)?;
+        self.counts.abandoned += 1;
+        Ok(delay)
+    }
+
+    /// Forgets the failures of a key.
+    pub fn forget(&mut self, key: &T) {
+        self.limiter.forget(key);
+    }
+
+    /// How often a key was tried again since its failures were last forgotten.
+    pub fn retries(&self, key: &T) -> u32 {
+        self.limiter.retries(key)
+    }
+
+    /// Takes back what was to come later for a key; whether there was something. A turn that it waits for already stays.
+    pub fn cancel(&mut self, key: &T) -> bool {
+        let Some(slot) = self.slots.find(key) else { return false };
+        let cancelled = self.delays.cancel(&mut self.slots, slot);
+        self.forget_if_idle(slot);
+        cancelled
+    }
+
+    /// Queues what is due; how many keys are there to take that were not.
+    pub fn handle_timeout(&mut self, now: Moment) -> usize {
+        let mut more = 0;
+        while let Some(slot) = self.delays.pop(&mut self.slots, now) {
+            let priority = self.slots.get(slot).map(|entry| entry.priority).unwrap_or_default();
+            more += usize::from(self.ask(now, slot, priority));
+        }
+        more
+    }
+
+    /// When [`Queue::handle_timeout`] has something to do.
+    pub fn next_deadline(&self) -> Option<Moment> {
+        self.delays.next()
+    }
+
+    /// Takes nothing new in. What is queued can still be taken, what is delayed is dropped.
+    pub fn shut_down(&mut self) {
+        self.close(false);
+    }
+
+    /// Takes nothing new in, but lets what is delayed come, and what is tried again.
+    pub fn shut_down_after_delays(&mut self) {
+        self.close(true);
+    }
+
+    /// Takes nothing new in and drops everything that nobody holds.
+    pub fn shut_down_now(&mut self) {
+        self.close(false);
+        while let Some(slot) = self.queued.first() {
+            self.queued.remove(&mut self.slots, slot);
+            self.slots.remove(slot);
+            self.counts.dropped += 1;
+        }
+        let held: Vec<Slot> = self.held.iter(&self.slots).collect();
+        for slot in held {
+            let Some(entry) = self.slots.get_mut(slot) else { continue };
+            if entry.stage == Stage::HeldAndDirty {
+                entry.stage = Stage::Held;
+                self.counts.dirty -= 1;
+                self.counts.dropped += 1;
+            }
+        }
+    }
+
+    /// Whether it takes nothing new in.
+    pub fn is_shutting_down(&self) -> bool {
+        self.phase != Phase::Open
+    }
+
+    /// Whether there will never be anything to take any more.
+    pub fn is_over(&self) -> bool {
+        match self.phase {
+            Phase::Open => false,
+            Phase::Closing { delayed: false } => self.queued.len() == 0 && self.counts.dirty == 0,
+            Phase::Closing { delayed: true } => self.slots.len() == 0,
+        }
+    }
+
+    /// Whether it is shut down, and nothing is queued, held or to come.
+    pub fn is_drained(&self) -> bool {
+        self.is_shutting_down() && self.slots.len() == 0
+    }
+
+    /// How many keys can be taken.
+    pub fn len(&self) -> usize {
+        self.queued.len()
+    }
+
+    /// Whether there is nothing to take.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The keys that can be taken, in that order.
+    pub fn queued(&self) -> impl Iterator<Item = &T> {
+        self.queued.iter(&self.slots).filter_map(|slot| Some(&self.slots.get(slot)?.key))
+    }
+
+    /// The keys that are held, the one that is held longest first, and since when.
+    pub fn held(&self) -> impl Iterator<Item = (&T, Moment)> {
+        let entries = self.held.iter(&self.slots).filter_map(|slot| self.slots.get(slot));
+        entries.map(|entry| (&entry.key, entry.taken))
+    }
+
+    /// The keys that come later, and when; in no order.
+    pub fn delayed(&self) -> impl Iterator<Item = (&T, Moment)> {
+        self.delays.iter().filter_map(|(slot, at)| Some((&self.slots.get(slot)?.key, at)))
+    }
+
+    /// The figures of the queue.
+    pub fn metrics(&self, now: Moment) -> QueueMetrics {
+        let held = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
+        let longest = self.held().next().map(|(_, since)| now - since);
+        QueueMetrics {
+            adds: self.counts.adds,
+            depth: self.queued.len() + self.counts.dirty,
+            held: self.held.len(),
+            delayed: self.delays.len(),
+            retries: self.counts.retries,
+            abandoned: self.counts.abandoned,
+            dropped: self.counts.dropped,
+            queue_duration: self.counts.queue_duration.clone(),
+            work_duration: self.counts.work_duration.clone(),
+            unfinished: now.since_origin().saturating_mul(held).saturating_sub(self.counts.taken),
+            longest_running: longest.unwrap_or_default(),
+        }
+    }
+
+    /// Asks for a turn of a known key; whether there is now one more to take.
+    fn ask(&mut self, now: Moment, slot: Slot, priority: Priority) -> bool {
+        let Some(entry) = self.slots.get_mut(slot) else { return false };
+        match entry.stage {
+            Stage::Away => {
+                let priority = if entry.due.is_some() { priority.max(entry.priority) } else { priority };
+                (entry.stage, entry.priority, entry.asked) = (Stage::Queued, priority, now);
+                self.queued.push(&mut self.slots, slot);
+                self.counts.adds += 1;
+                return true;
+            }
+            Stage::Queued if priority > entry.priority => {
+                self.queued.remove(&mut self.slots, slot);
+                if let Some(entry) = self.slots.get_mut(slot) {
+                    entry.priority = priority;
+                }
+                self.queued.push(&mut self.slots, slot);
+            }
+            Stage::Queued => {}
+            Stage::Held => {
+                (entry.stage, entry.priority, entry.asked) = (Stage::HeldAndDirty, priority, now);
+                self.counts.adds += 1;
+                self.counts.dirty += 1;
+            }
+            Stage::HeldAndDirty => entry.priority = priority.max(entry.priority),
+        }
+        false
+    }
+
+    fn delay(&mut self, now: Moment, slot: Slot, delay: Duration, priority: Priority) -> bool {
+        if delay.is_zero() {
+            return self.ask(now, slot, priority);
+        }
+        let Some(entry) = self.slots.get_mut(slot) else { return false };
+        // While it waits for a turn, that turn's priority is what counts.
+        if entry.stage == Stage::Away {
+            entry.priority = if entry.due.is_some() { priority.max(entry.priority) } else { priority };
+        }
+        self.delays.set(&mut self.slots, slot, now + delay);
+        false
+    }
+
+    /// The slot that a ticket holds.
+    fn holder(&self, ticket: Ticket) -> Result<Slot, NotHeld> {
+        let entry = self.slots.get(ticket.slot).ok_or(NotHeld)?;
+        let held = matches!(entry.stage, Stage::Held | Stage::HeldAndDirty) && entry.turn == ticket.turn;
+        if held { Ok(ticket.slot) } else { Err(NotHeld) }
+    }
+
+    /// Ends a turn and asks for another.
+    fn again(&mut self, now: Moment, slot: Slot, delay: Duration, priority: Priority) {
+        if self.phase == (Phase::Closing { delayed: false }) {
+            self.counts.dropped += 1;
+        } else {
+            self.counts.retries += 1;
+            self.delay(now, slot, delay, priority);
+        }
+        self.release(now, slot);
+    }
+
+    /// Ends a turn: the key is queued again if that was asked for meanwhile.
+    fn release(&mut self, now: Moment, slot: Slot) {
+        self.held.remove(&mut self.slots, slot);
+        let Some(entry) = self.slots.get_mut(slot) else { return };
+        self.counts.taken = self.counts.taken.saturating_sub(entry.taken.since_origin());
+        self.counts.work_duration.observe(now - entry.taken);
+        if entry.stage == Stage::HeldAndDirty {
+            entry.stage = Stage::Queued;
+            self.counts.dirty -= 1;
+            self.queued.push(&mut self.slots, slot);
+            return;
+        }
+        entry.stage = Stage::Away;
+        self.forget_if_idle(slot);
+    }
+
+    fn close(&mut self, delayed: bool) {
+        self.phase = match self.phase {
+            // Once delays are dropped they stay so.
+            Phase::Closing { delayed: false } => self.phase,
+            _ => Phase::Closing { delayed },
+        };
+        if delayed {
+            return;
+        }
+        let delayed: Vec<Slot> = self.delays.iter().map(|(slot, _)| slot).collect();
+        for slot in delayed {
+            self.delays.cancel(&mut self.slots, slot);
+            self.counts.dropped += 1;
+            self.forget_if_idle(slot);
+        }
+    }
+
+    fn forget_if_idle(&mut self, slot: Slot) {
+        let idle = |entry: &super::slots::Entry<T>| entry.stage == Stage::Away && entry.due.is_none();
+        if self.slots.get(slot).is_some_and(idle) {
+            self.slots.remove(slot);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn check_invariants(&self) {
+        self.delays.check(&self.slots);
+        let queued: Vec<Slot> = self.queued.iter(&self.slots).collect();
+        assert_eq!(queued.len(), self.queued.len(), "the lists are whole");
+        assert!(queued.iter().all(|slot| self.slots.get(*slot).unwrap().stage == Stage::Queued));
+        let held: Vec<Slot> = self.held.iter(&self.slots).collect();
+        assert_eq!(held.len(), self.held.len(), "the list of what is held is whole");
+        let stage = |slot: &Slot| self.slots.get(*slot).unwrap().stage;
+        assert!(held.iter().all(|slot| matches!(stage(slot), Stage::Held | Stage::HeldAndDirty)));
+        let dirty = held.iter().filter(|slot| stage(slot) == Stage::HeldAndDirty).count();
+        assert_eq!(dirty, self.counts.dirty);
+        let away = self.delays.iter().filter(|(slot, _)| stage(slot) == Stage::Away).count();
+        assert_eq!(self.slots.len(), queued.len() + held.len() + away, "nothing is kept for nothing");
+        assert!(self.phase != (Phase::Closing { delayed: false }) || self.delays.len() == 0);
+    }
+}
+
+impl<T> fmt::Debug for Queue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue")
+            .field("queued", &self.queued.len())
+            .field("held", &self.held.len())
+            .field("delayed", &self.delays.len())
+            .field("phase", &self.phase)
+            .finish_non_exhaustive()
+    }
+}

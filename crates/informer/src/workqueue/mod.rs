@@ -1,0 +1,404 @@
+//! The work queue: keys that need work, handed out to workers, each to one at a time (C14).
+//!
+//! The async face of [`informer_core::workqueue::Queue`], which decides everything. There is no task behind it: whoever waits in
+//! [`WorkQueue::get`] also minds the clock for keys that come later. The lock is held for one operation of the machine and never across an
+//! await; wakers are called after it is let go.
+
+mod figures;
+mod lease;
+mod lock;
+mod waiters;
+
+use std::fmt;
+use std::future::Future;
+use std::hash::Hash;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use informer_core::Moment;
+use informer_core::workqueue::{Exponential, Priority, Queue, QueueMetrics, RateLimiter};
+use tokio::time::{Instant, Sleep};
+
+pub use figures::queues_prometheus;
+pub use lease::Lease;
+
+use crate::clock::Clock;
+use lock::Mutex;
+use waiters::Waiters;
+
+/// Keys that need work, each held by one worker at a time (C14). Clones are handles of the same queue.
+///
+/// However often a key is added before somebody gets to it, it is worked on once; what is added while it is being worked on is worked on
+/// once more. A [`Lease`] says how a turn ended; one that is dropped without a word counts as failed, so that no key is lost
+/// with a worker that was cancelled or panicked.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let queue = informer::WorkQueue::new();
+/// queue.add("default/web");
+/// queue.add("default/web");
+///
+/// let lease = queue.get().await.expect("the queue is open");
+/// assert_eq!(*lease, "default/web");
+/// lease.done();                                 // or `retry()`, after a wait that grows, or `retry_after(…)`
+///
+/// queue.shut_down();
+/// assert!(queue.get().await.is_none());         // workers end here
+/// # }
+/// ```
+pub struct WorkQueue<T> {
+    shared: Arc<Shared<T>>,
+}
+
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    clock: Clock,
+}
+
+struct State<T> {
+    queue: Queue<T>,
+    /// Who waits for a key.
+    getters: Waiters,
+    /// Who waits for the end.
+    drainers: Waiters,
+}
+
+/// What a queue was still busy with when the time for its end was over.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the work queue is not drained after {within:?}: {queued} queued, {held} being worked on, {delayed} to come"
+)]
+#[non_exhaustive]
+pub struct DrainError {
+    /// How long it was waited for.
+    pub within: Duration,
+    /// Keys that nobody took.
+    pub queued: usize,
+    /// Keys whose turns have not ended.
+    pub held: usize,
+    /// Keys that were to come later.
+    pub delayed: usize,
+}
+
+impl<T: Eq + Hash + Clone + Send + fmt::Debug + 'static> WorkQueue<T> {
+    /// A queue whose retries wait from 5 milliseconds to 1,000 seconds, doubling, each key for itself, and spread a little so that keys
+    /// that failed together do not come back together.
+    pub fn new() -> Self {
+        Self::with_limiter(Exponential::default().jitter(seed()))
+    }
+}
+
+impl<T: Eq + Hash + Clone + Send + fmt::Debug + 'static> Default for WorkQueue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Eq + Hash + Clone> WorkQueue<T> {
+    /// A queue whose retries wait as long as a limiter says.
+    pub fn with_limiter(limiter: impl RateLimiter<T> + 'static) -> Self {
+        let queue = Queue::new(limiter);
+        let state = State { queue, getters: Waiters::default(), drainers: Waiters::default() };
+        WorkQueue { shared: Arc::new(Shared { state: Mutex::new(state), clock: Clock::new() }) }
+    }
+
+    /// Asks for a turn of a key. After a shutdown this does nothing.
+    pub fn add(&self, key: T) {
+        self.add_with(key, Priority::NORMAL);
+    }
+
+    /// Asks for a turn of a key before those of lower priority.
+    pub fn add_with(&self, key: T, priority: Priority) {
+        self.shared.act(|queue, now| queue.add(now, key, priority));
+    }
+
+    /// Asks for a turn of a key after a while. If it comes later already, the earlier moment counts.
+    pub fn add_after(&self, key: T, delay: Duration) {
+        self.shared.act(|queue, now| queue.add_after(now, key, delay, Priority::NORMAL));
+    }
+
+    /// Asks for a turn of a key after as long as the limiter says: as after a failure.
+    pub fn add_rate_limited(&self, key: T) {
+        self.shared.act(|queue, now| queue.add_rate_limited(now, key, Priority::NORMAL));
+    }
+
+    /// Takes back what was to come later for a key; whether there was something.
+    pub fn cancel(&self, key: &T) -> bool {
+        self.shared.act(|queue, _| queue.cancel(key))
+    }
+
+    /// Forgets the failures of a key.
+    pub fn forget(&self, key: &T) {
+        self.shared.act(|queue, _| queue.forget(key));
+    }
+
+    /// How often a key was tried again since its failures were last forgotten.
+    pub fn retries(&self, key: &T) -> u32 {
+        self.shared.state.lock().queue.retries(key)
+    }
+
+    /// The next key, as soon as there is one; none when the queue is shut down and has nothing more to give.
+    ///
+    /// Cancel-safe: a key is taken only when this returns it.
+    pub fn get(&self) -> Get<'_, T> {
+        Get { queue: self, number: None, timer: None }
+    }
+
+    /// The next key, if there is one now.
+    pub fn try_get(&self) -> Option<Lease<T>> {
+        let taken = self.shared.act(Queue::take)?;
+        Some(Lease::new(self.shared.clone(), taken))
+    }
+
+    /// Takes nothing new in. What is queued is still handed out, what is delayed is dropped, and what fails is not tried again. Nobody is
+    /// waited for.
+    pub fn shut_down(&self) {
+        self.shared.act(|queue, _| queue.shut_down());
+    }
+
+    /// Takes nothing new in and drops everything that nobody works on.
+    pub fn shut_down_now(&self) {
+        self.shared.act(|queue, _| queue.shut_down_now());
+    }
+
+    /// Shuts down and waits until everything that was queued has been dealt with.
+    pub async fn drain(&self, within: Duration) -> Result<(), DrainError> {
+        self.shut_down();
+        self.drained_within(within).await
+    }
+
+    /// As [`WorkQueue::drain`], and what is delayed or fails meanwhile still gets its turn.
+    pub async fn drain_with_delays(&self, within: Duration) -> Result<(), DrainError> {
+        self.shared.act(|queue, _| queue.shut_down_after_delays());
+        self.drained_within(within).await
+    }
+
+    /// Waits until the queue is shut down and nothing is queued, held or to come.
+    pub fn drained(&self) -> Drained<'_, T> {
+        Drained { queue: self, number: None }
+    }
+
+    /// How many keys can be taken now.
+    pub fn len(&self) -> usize {
+        self.shared.act(|queue, now| {
+            queue.handle_timeout(now);
+            queue.len()
+        })
+    }
+
+    /// Whether there is nothing to take now.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The keys that come later, and in how long; the next one first.
+    pub fn delayed(&self) -> Vec<(T, Duration)> {
+        let state = self.shared.state.lock();
+        let now = self.shared.clock.now();
+        let mut delayed: Vec<(T, Duration)> =
+            state.queue.delayed().map(|(key, at)| (key.clone(), at - now)).collect();
+        delayed.sort_by_key(|(_, left)| *left);
+        delayed
+    }
+
+    /// The keys that are being worked on, and for how long; the longest first.
+    pub fn held(&self) -> Vec<(T, Duration)> {
+        let state = self.shared.state.lock();
+        let now = self.shared.clock.now();
+        state.queue.held().map(|(key, since)| (key.clone(), now - since)).collect()
+    }
+
+    /// The figures of the queue.
+    pub fn metrics(&self) -> QueueMetrics {
+        self.shared.act(|queue, now| queue.metrics(now))
+    }
+
+    async fn drained_within(&self, within: Duration) -> Result<(), DrainError> {
+        if tokio::time::timeout(within, self.drained()).await.is_ok() {
+            return Ok(());
+        }
+        let metrics = self.metrics();
+        let queued = self.shared.state.lock().queue.len();
+        Err(DrainError { within, queued, held: metrics.held, delayed: metrics.delayed })
+    }
+}
+
+impl<T> Clone for WorkQueue<T> {
+    fn clone(&self) -> Self {
+        WorkQueue { shared: self.shared.clone() }
+    }
+}
+
+impl<T> fmt::Debug for WorkQueue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WorkQueue").field(&self.shared.state.lock().queue).finish()
+    }
+}
+
+impl<T: Eq + Hash + Clone> Shared<T> {
+    /// Does something with the machine, and wakes whoever has to know.
+    fn act<R>(&self, operation: impl FnOnce(&mut Queue<T>, Moment) -> R) -> R {
+        let mut state = self.state.lock();
+        let (result, wakes) = state.act(self.clock.now(), operation);
+        drop(state);
+        wakes.wake();
+        result
+    }
+}
+
+/// Who is to be woken, once the lock is let go. Mostly nobody, or one.
+#[derive(Default)]
+struct Wakes {
+    one: Option<Waker>,
+    others: Vec<Waker>,
+}
+
+impl Wakes {
+    fn push(&mut self, waker: Waker) {
+        match &self.one {
+            None => self.one = Some(waker),
+            Some(_) => self.others.push(waker),
+        }
+    }
+
+    fn wake(self) {
+        self.one.into_iter().chain(self.others).for_each(Waker::wake);
+    }
+}
+
+impl<T: Eq + Hash + Clone> State<T> {
+    fn act<R>(&mut self, now: Moment, operation: impl FnOnce(&mut Queue<T>, Moment) -> R) -> (R, Wakes) {
+        let (there, deadline) = (self.queue.len(), self.queue.next_deadline());
+        let result = operation(&mut self.queue, now);
+        let mut wakes = Wakes::default();
+        for _ in there..self.queue.len() {
+            self.getters.pop().into_iter().for_each(|waker| wakes.push(waker));
+        }
+        let earlier = match (deadline, self.queue.next_deadline()) {
+            (Some(before), Some(next)) => next < before,
+            (before, next) => before.is_none() && next.is_some(),
+        };
+        if earlier {
+            self.getters.keeper().into_iter().for_each(|waker| wakes.push(waker));
+        }
+        if self.queue.is_shutting_down() {
+            if self.queue.is_over() {
+                self.getters.pop_all().for_each(|waker| wakes.push(waker));
+            }
+            if self.queue.is_drained() {
+                self.drainers.pop_all().for_each(|waker| wakes.push(waker));
+            }
+        }
+        (result, wakes)
+    }
+}
+
+/// The future of [`WorkQueue::get`].
+#[must_use = "nothing is taken until it is awaited"]
+pub struct Get<'a, T: Eq + Hash + Clone> {
+    queue: &'a WorkQueue<T>,
+    number: Option<u64>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl<T: Eq + Hash + Clone> Future for Get<'_, T> {
+    type Output = Option<Lease<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let shared = &self.queue.shared;
+        loop {
+            let mut state = shared.state.lock();
+            let (taken, wakes) = state.act(shared.clock.now(), Queue::take);
+            if taken.is_some() || state.queue.is_over() {
+                let wakes = self.leave(&mut state, wakes);
+                drop(state);
+                wakes.wake();
+                return Poll::Ready(taken.map(|taken| Lease::new(shared.clone(), taken)));
+            }
+            let number = state.getters.join(self.number, context.waker());
+            self.number = Some(number);
+            let due = state.queue.next_deadline().filter(|_| state.getters.is_keeper(number));
+            drop(state);
+            wakes.wake();
+            let Some(due) = due.map(|due| shared.clock.instant(due)) else { return Poll::Pending };
+            if self.sleep_until(due, context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl<T: Eq + Hash + Clone> Get<'_, T> {
+    fn sleep_until(&mut self, due: Instant, context: &mut Context<'_>) -> Poll<()> {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+        if timer.deadline() != due {
+            timer.as_mut().reset(due);
+        }
+        timer.as_mut().poll(context)
+    }
+
+    /// Stops waiting. Whoever was woken and does not take what it was woken for passes it on, and the clock needs a keeper.
+    fn leave(&mut self, state: &mut State<T>, mut wakes: Wakes) -> Wakes {
+        let Some(number) = self.number.take() else { return wakes };
+        let kept = state.getters.is_keeper(number);
+        let woken = !state.getters.leave(number);
+        if woken && !state.queue.is_empty() {
+            state.getters.pop().into_iter().for_each(|waker| wakes.push(waker));
+        } else if kept && state.queue.next_deadline().is_some() {
+            state.getters.keeper().into_iter().for_each(|waker| wakes.push(waker));
+        }
+        wakes
+    }
+}
+
+impl<T: Eq + Hash + Clone> Drop for Get<'_, T> {
+    fn drop(&mut self) {
+        if self.number.is_none() {
+            return;
+        }
+        let shared = self.queue.shared.clone();
+        let mut state = shared.state.lock();
+        let wakes = self.leave(&mut state, Wakes::default());
+        drop(state);
+        wakes.wake();
+    }
+}
+
+/// The future of [`WorkQueue::drained`].
+#[must_use = "nobody waits until it is awaited"]
+pub struct Drained<'a, T: Eq + Hash + Clone> {
+    queue: &'a WorkQueue<T>,
+    number: Option<u64>,
+}
+
+impl<T: Eq + Hash + Clone> Future for Drained<'_, T> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.queue.shared.state.lock();
+        if state.queue.is_drained() {
+            return Poll::Ready(());
+        }
+        let number = state.drainers.join(self.number, context.waker());
+        drop(state);
+        self.number = Some(number);
+        Poll::Pending
+    }
+}
+
+impl<T: Eq + Hash + Clone> Drop for Drained<'_, T> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.queue.shared.state.lock().drainers.leave(number);
+        }
+    }
+}
+
+/// Something that differs from run to run.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    RandomState::new().hash_one(0_u8)
+}

@@ -1,0 +1,63 @@
+//! The work queue example against an embedded server.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "../workqueue.rs"]
+#[allow(dead_code)]
+mod workqueue;
+
+use common::{Program, server};
+use informer::SharedInformer;
+use informer_apiserver::ApiServer;
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+fn map(name: &str, annotations: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "shop", "annotations": annotations},
+    })
+}
+
+fn start(server: &ApiServer) -> (Program, UnboundedReceiver<String>) {
+    let (out, lines) = mpsc::unbounded_channel();
+    let maps = SharedInformer::<ConfigMap>::new(server.client());
+    let program =
+        Program::start(
+            |stopped| async move { workqueue::run(&maps, out, async { drop(stopped.await) }).await },
+        );
+    (program, lines)
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_come_again_after_waits_that_grow() {
+    let server = server();
+    server.create(&map("a", &json!({"example.com/fail": "3"}))).unwrap();
+    let (program, mut lines) = start(&server);
+    let begun = tokio::time::Instant::now();
+    for expected in
+        ["it failed, retry in 100ms", "it failed, retry in 200ms", "it failed, retry in 400ms", "done"]
+    {
+        assert_eq!(lines.recv().await.unwrap(), format!("shop/a: {expected}"));
+    }
+    assert!(begun.elapsed().as_millis() >= 700, "{:?}", begun.elapsed());
+    program.stop().await;
+    assert_eq!(lines.recv().await.unwrap(), "4 turns, 3 retries");
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_of_a_key_are_merged_and_work_can_be_put_off() {
+    let server = server();
+    server.create(&map("busy", &json!({"example.com/fail": "1"}))).unwrap();
+    server.create(&map("later", &json!({"example.com/again": "60"}))).unwrap();
+    let (program, mut lines) = start(&server);
+    let mut first = [lines.recv().await.unwrap(), lines.recv().await.unwrap()];
+    first.sort();
+    assert_eq!(first, ["shop/busy: it failed, retry in 100ms", "shop/later: again in 60s"]);
+    assert_eq!(lines.recv().await.unwrap(), "shop/busy: done");
+    let before = tokio::time::Instant::now();
+    assert_eq!(lines.recv().await.unwrap(), "shop/later: again in 60s");
+    assert!(before.elapsed().as_secs() >= 59);
+    program.stop().await;
+}

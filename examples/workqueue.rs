@@ -1,0 +1,108 @@
+//! A work queue between an informer and workers: changes are merged per key, a key is in one pair of hands, failures come again after waits that
+//! grow, and work can be put off.
+//!
+//!     cargo run --example workqueue -- [--kubeconfig PATH] [--namespace NAME]
+
+use informer::{Event, Exponential, Key, Lister, MaxWait, Priority, SharedInformer, WorkQueue};
+use informer_examples::{ctrl_c, program};
+use k8s_openapi::api::core::v1::ConfigMap;
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+const USAGE: &str = "usage: workqueue [--kubeconfig PATH] [--namespace NAME]
+
+Works on every config map that changes, two at a time, until Ctrl-C. One with the annotation `example.com/fail: N` fails N times before it
+succeeds; one with `example.com/again: S` is looked at again S seconds later.";
+
+const WORKERS: usize = 2;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    program(USAGE, async |mut arguments| {
+        let options = arguments.options()?;
+        let maps = SharedInformer::with_options(arguments.client().await?, options);
+        let (out, mut lines) = mpsc::unbounded_channel();
+        let printing = tokio::task::spawn_blocking(move || {
+            while let Some(line) = lines.blocking_recv() {
+                println!("{line}");
+            }
+        });
+        run(&maps, out, ctrl_c()).await?;
+        Ok(printing.await?)
+    })
+    .await
+}
+
+/// Works on config maps until `done`, then finishes what is queued.
+pub(crate) async fn run(
+    maps: &SharedInformer<ConfigMap>,
+    out: mpsc::UnboundedSender<String>,
+    done: impl Future<Output = ()>,
+) -> Result<(), Box<dyn Error>> {
+    // From 100 ms on, doubling, each key for itself; nothing waits longer than ten seconds.
+    let limiter = Exponential::new(Duration::from_millis(100), Duration::from_mins(1));
+    let queue = WorkQueue::with_limiter(MaxWait::new(limiter, Duration::from_secs(10)));
+    let adding = queue.clone();
+    let _on = maps.on(move |event| {
+        // What was there at the start may wait for what happens now.
+        let initial = matches!(event, Event::Added { initial: true, .. });
+        let priority = if initial { Priority::INITIAL } else { Priority::NORMAL };
+        adding.add_with(event.object().key().clone(), priority);
+    });
+    maps.start();
+    maps.wait_for_sync(Duration::from_secs(30)).await?;
+    let workers: Vec<_> =
+        (0..WORKERS).map(|_| tokio::spawn(work(queue.clone(), maps.lister(), out.clone()))).collect();
+    done.await;
+    queue.drain(Duration::from_secs(5)).await?;
+    for worker in workers {
+        worker.await?;
+    }
+    let figures = queue.metrics();
+    out.send(format!("{} turns, {} retries", figures.work_duration.count(), figures.retries))?;
+    maps.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}
+
+/// Takes one key after the other until the queue is shut down. The lease says how it went; if this task were ended in the middle, the
+/// key would come again.
+async fn work(queue: WorkQueue<Key>, maps: Lister<ConfigMap>, out: mpsc::UnboundedSender<String>) {
+    while let Some(lease) = queue.get().await {
+        let line = match attempt(&maps, lease.key(), lease.retries()) {
+            Ok(None) => {
+                let line = format!("{}: done", *lease);
+                lease.done();
+                line
+            }
+            Ok(Some(delay)) => {
+                let line = format!("{}: again in {delay:?}", *lease);
+                queue.forget(&lease);
+                lease.retry_after(delay);
+                line
+            }
+            Err(error) => {
+                let key = lease.key().clone();
+                format!("{key}: {error}, retry in {:?}", lease.retry())
+            }
+        };
+        if out.send(line).is_err() {
+            return;
+        }
+    }
+}
+
+/// One turn: fails as often as the object says, and may want to be looked at again.
+fn attempt(maps: &Lister<ConfigMap>, key: &Key, failures: u32) -> Result<Option<Duration>, Box<dyn Error>> {
+    let Some(map) = maps.get_by_key(key) else { return Ok(None) };
+    let map = map.typed()?;
+    let annotation = |name: &str| {
+        let value = map.metadata.annotations.as_ref()?.get(&format!("example.com/{name}"))?;
+        value.parse::<u32>().ok()
+    };
+    if annotation("fail").is_some_and(|times| failures < times) {
+        return Err("it failed".into());
+    }
+    Ok(annotation("again").map(|seconds| Duration::from_secs(seconds.into())))
+}
