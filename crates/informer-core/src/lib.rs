@@ -8,6 +8,7 @@
 
 pub mod delta;
 pub mod key;
+pub mod lease;
 pub mod object;
 pub mod reflector;
 pub mod scope;

@@ -39,6 +39,7 @@
 //! | reading the cache | [`Lister`], [`Object`], [`Index`] |
 //! | how it is doing | [`Status`], [`State`], [`Metrics`], [`Problem`] |
 //! | keys that need work, and workers | [`WorkQueue`], [`Lease`], [`RateLimiter`] |
+//! | which of several processes acts | [`LeaderElector`], [`Leadership`] |
 //! | lists and watches from elsewhere | [`source::Source`] |
 //!
 //! # Promises
@@ -88,6 +89,7 @@
 
 mod client;
 mod clock;
+mod election;
 mod event;
 mod factory;
 mod handler;
@@ -108,12 +110,14 @@ mod testing;
 mod workqueue;
 
 pub use client::client;
+pub use election::{Ended, LeaderElector, Leadership, Term};
 pub use event::{Cause, Delivery, Event};
 #[cfg(feature = "accessors")]
 pub use factory::accessors;
 pub use factory::{ConfigureError, FactoryShutdownError, FactorySyncError, KindState, SharedInformerFactory};
 pub use handler::{EventStream, FilteringHandler, Given, Handler, HandlerBuilder};
 pub use informer::{AddIndexError, SharedInformer};
+pub use informer_core::lease::{ElectionConfig, ElectionConfigError, Fence};
 pub use informer_core::reflector::{
     Asked, Consistency, Counters, Failure, ListRequest, Relists, Report, State, Trouble, WatchListPolicy,
     WatchRequest, WatchStart,

@@ -398,7 +398,7 @@ impl<T: Eq + Hash + Clone> Drop for Drained<'_, T> {
 }
 
 /// Something that differs from run to run.
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     RandomState::new().hash_one(0_u8)
 }
