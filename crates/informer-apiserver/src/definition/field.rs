@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use crate::model::Cause;
+pub(super) use crate::text::quoted as quote;
 
 /// How a root without a name is called.
 const NOWHERE: &str = "<nil>";
@@ -97,32 +98,6 @@ pub(super) fn json(value: &Value) -> String {
             other => out.push(other),
         }
     }
-    out
-}
-
-/// Text between quotation marks, as Go's `%q` has it.
-pub(super) fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{b}' => out.push_str("\\v"),
-            '\u{c}' => out.push_str("\\f"),
-            control if u32::from(control) < 0x20 || control == '\u{7f}' => {
-                out.extend(format!("\\x{:02x}", u32::from(control)).chars());
-            }
-            control if control.is_control() => escape(&mut out, control),
-            other => out.push(other),
-        }
-    }
-    out.push('"');
     out
 }
 

@@ -4,8 +4,8 @@ use super::super::quantity::Quantity;
 use super::report::{Place, Report};
 use crate::text::formats;
 
-/// What can be counted without a domain.
-const COUNTED: &[&str] = &[
+/// What is measured, and has no domain.
+const MEASURED: &[&str] = &[
     "cpu",
     "memory",
     "ephemeral-storage",
@@ -16,19 +16,10 @@ const COUNTED: &[&str] = &[
     "limits.cpu",
     "limits.memory",
     "limits.ephemeral-storage",
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "persistentvolumeclaims",
-    "configmaps",
-    "services.nodeports",
-    "services.loadbalancers",
 ];
 
-/// Of which there are only whole ones.
-const WHOLE: &[&str] = &[
+/// What is counted, and has no domain: there are only whole ones.
+const COUNTED: &[&str] = &[
     "pods",
     "resourcequotas",
     "services",
@@ -44,14 +35,15 @@ pub(super) fn quota(object: &Place<'_>, report: &mut Report) {
     for (name, place) in object.entries("spec.hard") {
         report.invalid_each(&place, name, formats::qualified_name(name));
         let pages = name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
-        if !name.contains('/') && !COUNTED.contains(&name) && !pages {
+        let known = MEASURED.contains(&name) || COUNTED.contains(&name) || pages;
+        if !name.contains('/') && !known {
             report.invalid_text(&place, name, "must be a standard resource for quota");
         }
         let Ok(amount) = Quantity::parse(place.text()) else { continue };
         if amount.is_negative() {
             report.invalid_text(&place, &amount.canonical(), "must be greater than or equal to 0");
         }
-        if WHOLE.contains(&name) && !amount.is_whole() {
+        if COUNTED.contains(&name) && !amount.is_whole() {
             report.invalid_text(&place, &amount.canonical(), "must be an integer");
         }
     }
