@@ -67,7 +67,6 @@ impl<K> SharedInformer<K> {
         Self { engine, kind: PhantomData }
     }
 
-    #[cfg(test)]
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }

@@ -39,6 +39,7 @@
 //! | reading the cache | [`Lister`], [`Object`], [`Index`] |
 //! | how it is doing | [`Status`], [`State`], [`Metrics`], [`Problem`] |
 //! | keys that need work, and workers | [`WorkQueue`], [`Lease`], [`RateLimiter`] |
+//! | reconciling: sources, retries, turns | [`Controller`], [`Reconciler`], [`changed`] |
 //! | which of several processes acts | [`LeaderElector`], [`Leadership`] |
 //! | lists and watches from elsewhere | [`source::Source`] |
 //!
@@ -89,6 +90,7 @@
 
 mod client;
 mod clock;
+mod controller;
 mod election;
 mod event;
 mod factory;
@@ -110,6 +112,10 @@ mod testing;
 mod workqueue;
 
 pub use client::client;
+pub use controller::{
+    Context, Controller, ControllerError, ControllerMetrics, ControllerState, Outcome, Reconciler, changed,
+    controllers_prometheus,
+};
 pub use election::{Ended, LeaderElector, Leadership, Term};
 pub use event::{Cause, Delivery, Event};
 #[cfg(feature = "accessors")]

@@ -5,6 +5,7 @@
 use crate::status::Status;
 use informer_core::Snapshot;
 use informer_core::reflector::{Counters, State};
+use informer_core::workqueue::Histogram;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -293,6 +294,20 @@ impl Samples<'_> {
     pub(crate) fn sample_of(&mut self, end: &str, labels: &[(&str, &str)], value: &Value) {
         let labels = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", Escaped(value)));
         let _ = writeln!(self.text, "{}{end}{{{}}} {value}", self.name, labels.collect::<Vec<_>>().join(","));
+    }
+}
+
+impl Samples<'_> {
+    /// The samples of one histogram, told from others by a label.
+    pub(crate) fn histogram(&mut self, label: (&str, &str), histogram: &Histogram) {
+        for (bound, count) in histogram.buckets() {
+            let bound = bound.as_secs_f64().to_string();
+            self.sample_of("_bucket", &[label, ("le", &bound)], &Value::Count(count));
+        }
+        let count = Value::Count(histogram.count());
+        self.sample_of("_bucket", &[label, ("le", "+Inf")], &count);
+        self.sample_of("_sum", &[label], &Value::Time(Some(histogram.sum())));
+        self.sample_of("_count", &[label], &count);
     }
 }
 

@@ -41,7 +41,8 @@ pub struct Histogram {
 const BOUNDS: usize = 10;
 
 impl Histogram {
-    pub(super) fn observe(&mut self, duration: Duration) {
+    /// Counts one more.
+    pub fn observe(&mut self, duration: Duration) {
         // The smallest bucket whose bound is not below it.
         let power = duration.as_nanos().saturating_sub(1).checked_ilog10().unwrap_or(0);
         let bucket = usize::try_from(power).unwrap_or(BOUNDS).min(BOUNDS);

@@ -36,6 +36,7 @@ pub(crate) struct DetachedListener(pub(super) Arc<Listener>);
 pub(crate) struct Engine {
     /// What it informs about, for messages: `pods in all namespaces`.
     pub(crate) resource: Arc<str>,
+    pub(crate) kind: ResourceType,
     pub(crate) reader: StoreReader,
     pub(super) status: Arc<StatusCell>,
     pub(super) clock: Clock,
@@ -108,6 +109,7 @@ impl Engine {
         };
         Arc::new(Self {
             resource: name,
+            kind: resource.clone(),
             reader,
             status,
             clock,
@@ -222,6 +224,12 @@ impl Engine {
         let resource = Arc::clone(&self.resource);
         let late = tokio::time::timeout(GRACE, all_ended).await;
         late.map_err(|_| ShutdownError { resource, after: deadline })
+    }
+
+    /// Returns when it is to stop.
+    pub(crate) async fn stopping(&self) {
+        // The sender is here, so it cannot be gone.
+        let _gone = self.stop.subscribe().wait_for(|stop| *stop).await.is_err();
     }
 
     /// Whether it has stopped, is to stop, or was never started and will not be.

@@ -20,4 +20,4 @@ pub(crate) use options::Selection;
 pub(crate) use pull::Pull;
 pub use registration::Registration;
 pub use wait::{NotReached, ShutdownError, SyncError, VersionError};
-pub(crate) use wait::{Standing, is_synced};
+pub(crate) use wait::{Standing, is_synced, is_useless};

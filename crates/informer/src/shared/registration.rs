@@ -32,6 +32,13 @@ impl Registration {
         reached.is_ok_and(|stage| stage.has_synced())
     }
 
+    /// Returns when the handler will not be called any more.
+    pub(crate) async fn ended(&self) {
+        let Some(listener) = &self.listener else { return };
+        // A listener that is gone has ended.
+        let _gone = listener.stage().wait_for(|stage| matches!(stage, Stage::Ended { .. })).await.is_err();
+    }
+
     /// Whether the handler has returned from every event of the initial set.
     pub fn is_synced(&self) -> bool {
         self.listener.as_ref().is_some_and(|listener| listener.stage().borrow().has_synced())

@@ -1,0 +1,103 @@
+//! What a reconcile function is given besides the key.
+
+use super::turn::Turn;
+use super::writes::Write;
+use crate::lister::Lister;
+use informer_core::lease::Fence;
+use informer_core::{Key, ResourceVersion};
+use kube::Resource;
+use kube::core::{ApiResource, DynamicObject};
+use std::fmt;
+use std::sync::Arc;
+
+/// A turn of a key, as its reconcile function sees it: the caches, the state of the controller, and what is known of the turn.
+pub struct Context<S = ()> {
+    turn: Turn,
+    state: Arc<S>,
+}
+
+impl<S> Context<S> {
+    pub(super) fn new(turn: Turn, state: Arc<S>) -> Self {
+        Self { turn, state }
+    }
+
+    /// What was given to [`Controller::state`](super::Controller::state).
+    pub fn state(&self) -> &S {
+        &self.state
+    }
+
+    /// The key whose turn it is.
+    pub fn key(&self) -> &Key {
+        &self.turn.key
+    }
+
+    /// Reads the cache of a kind. To be sure that it is synced, declare it as a source: [`Controller::reads`](super::Controller::reads)
+    /// is the least.
+    pub fn lister<K: Resource<DynamicType = ()> + 'static>(&self) -> Lister<K> {
+        self.turn.shared.factory.lister()
+    }
+
+    /// Reads the cache of a kind that is known only at run time.
+    pub fn dynamic_lister(&self, resource: &ApiResource) -> Lister<DynamicObject> {
+        self.turn.shared.factory.dynamic(resource).lister()
+    }
+
+    /// How often the key was tried again since it last went well.
+    pub fn retries(&self) -> u32 {
+        self.turn.retries
+    }
+
+    /// The token of the term in which this process leads, if leaders are elected.
+    pub fn fence(&self) -> Option<&Fence> {
+        self.turn.fence.as_deref()
+    }
+
+    /// Says that this was written, as the server answered it: the next turn of this key begins when the cache has seen it. So a turn
+    /// never acts on what was there before the last one.
+    ///
+    /// The kind must be one of the controller's sources. Otherwise there is nothing to wait for, and a warning says so.
+    pub fn wrote<W: Resource<DynamicType = ()>>(&self, object: &W) {
+        self.wrote_as(object, &());
+    }
+
+    /// The same for a kind that is known only at run time.
+    pub fn wrote_as<W: Resource>(&self, object: &W, kind: &W::DynamicType) {
+        let meta = object.meta();
+        let Some(version) = meta.resource_version.as_deref().filter(|version| !version.is_empty()) else {
+            return;
+        };
+        let mut known = false;
+        for source in &self.turn.shared.sources {
+            let is = &source.engine.kind;
+            if *is.kind != *W::kind(kind) || *is.group != *W::group(kind) {
+                continue;
+            }
+            known = true;
+            let (engine, namespace) = (Arc::clone(&source.engine), meta.namespace.as_deref().map(Into::into));
+            let write = Write { engine, namespace, version: ResourceVersion::new(version) };
+            self.turn.shared.writes.note(&self.turn.key, write);
+        }
+        if !known {
+            let (controller, kind) = (&*self.turn.shared.name, W::kind(kind));
+            tracing::warn!(controller, %kind, "a write of a kind that is no source cannot be waited for");
+        }
+    }
+
+    /// Whether the controller was told to stop. Turns that have begun are given the time that
+    /// [`Controller::grace`](super::Controller::grace) says.
+    pub fn is_stopping(&self) -> bool {
+        *self.turn.stopping.borrow()
+    }
+
+    /// Returns when the controller was told to stop.
+    pub async fn stopping(&self) {
+        // If the controller is gone, so is the turn: somebody kept its context.
+        let _gone = self.turn.stopping.clone().wait_for(|stopping| *stopping).await.is_err();
+    }
+}
+
+impl<S> fmt::Debug for Context<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "turn of {} in {}", self.turn.key, self.turn.shared.name)
+    }
+}

@@ -1,0 +1,187 @@
+//! Where keys come from: informers, and streams of anybody's.
+//!
+//! A source is declared with its type ([`Declared`]), so that it can be told more about, and then sealed ([`Source`]): from there on nobody knows
+//! the type of its objects.
+
+use crate::event::{Cause, Event};
+use crate::informer::SharedInformer;
+use crate::shared::{Engine, Registration, is_synced, is_useless};
+use crate::status::Status;
+use crate::workqueue::WorkQueue;
+use futures::stream::{BoxStream, StreamExt as _};
+use informer_core::reflector::State;
+use informer_core::workqueue::Priority;
+use informer_core::{Key, Object};
+use std::sync::Arc;
+
+/// Keys from elsewhere; none when there are no more. A run takes them where the one before it stopped.
+pub(super) type Keys = Arc<tokio::sync::Mutex<Option<BoxStream<'static, Key>>>>;
+
+/// The kind that a controller is for, as owner references name it.
+#[derive(Debug, Clone)]
+pub(super) struct Owner {
+    pub(super) group: Box<str>,
+    pub(super) kind: Box<str>,
+    pub(super) cluster_scoped: bool,
+}
+
+impl Owner {
+    /// The key of the object of this kind that controls another, if one does.
+    pub(super) fn of<O>(&self, object: &Object<O>) -> Option<Key> {
+        let group = |version: &str| version.split_once('/').map_or(String::new(), |(group, _)| group.into());
+        let owner = object.owners().iter().find(|owner| {
+            owner.controller && owner.kind == self.kind && *group(&owner.api_version) == *self.group
+        })?;
+        if self.cluster_scoped {
+            return Some(Key::cluster(&owner.name));
+        }
+        // What has a namespace cannot own what has none.
+        object.namespace().map(|namespace| Key::new(namespace, &owner.name))
+    }
+}
+
+type Map<W> = dyn Fn(&Object<W>, &mut dyn FnMut(Key)) + Send + Sync;
+type Predicate<W> = Arc<dyn Fn(&Event<W>) -> bool + Send + Sync>;
+
+/// Which keys an object concerns.
+pub(super) struct Trigger<W>(Option<Arc<Map<W>>>);
+
+impl<W> Trigger<W> {
+    pub(super) fn new<I: IntoIterator<Item = Key>>(
+        map: impl Fn(&Object<W>) -> I + Send + Sync + 'static,
+    ) -> Self {
+        Self(Some(Arc::new(move |object, tell| map(object).into_iter().for_each(tell))))
+    }
+
+    /// An object concerns its own key.
+    pub(super) fn of_itself() -> Self {
+        Self(Some(Arc::new(|object, tell| tell(object.key().clone()))))
+    }
+
+    /// It is only read.
+    pub(super) fn never() -> Self {
+        Self(None)
+    }
+}
+
+/// A source whose type is still known.
+pub(super) struct Declared<L> {
+    informer: SharedInformer<L>,
+    trigger: Trigger<L>,
+    predicates: Vec<Predicate<L>>,
+    pub(super) optional: bool,
+}
+
+impl<L: 'static> Declared<L> {
+    pub(super) fn new(informer: SharedInformer<L>, trigger: Trigger<L>) -> Self {
+        Self { informer, trigger, predicates: Vec::new(), optional: false }
+    }
+
+    pub(super) fn when(&mut self, predicate: impl Fn(&Event<L>) -> bool + Send + Sync + 'static) {
+        self.predicates.push(Arc::new(predicate));
+    }
+
+    pub(super) fn seal(self) -> Source {
+        let Self { informer, trigger, predicates, optional } = self;
+        let engine = Arc::clone(informer.engine());
+        let predicates: Arc<[Predicate<L>]> = predicates.into();
+        let listen = trigger.0.map(|map| -> Listen {
+            Box::new(move |name, queue| {
+                let (map, predicates) = (Arc::clone(&map), Arc::clone(&predicates));
+                informer.handler().name(name).on(move |event| {
+                    if predicates.iter().all(|predicate| predicate(&event)) {
+                        enqueue(&queue, &event, &*map);
+                    }
+                })
+            })
+        });
+        Source { engine, optional, listen }
+    }
+}
+
+/// Adds the keys that an event concerns.
+fn enqueue<W>(queue: &WorkQueue<Key>, event: &Event<W>, map: &Map<W>) {
+    // What was there already, or is told again, does not keep changes waiting.
+    let priority = match event {
+        Event::Added { initial: true, .. } | Event::Updated { cause: Cause::Resync, .. } => Priority::INITIAL,
+        _ => Priority::NORMAL,
+    };
+    let mut add = |key| queue.add_with(key, priority);
+    if let Event::Updated { old, cause: Cause::Change, .. } = event {
+        map(old, &mut add);
+    }
+    map(event.object(), &mut add);
+}
+
+type Listen = Box<dyn Fn(Arc<str>, WorkQueue<Key>) -> Registration + Send + Sync>;
+
+/// A source, whatever its type.
+pub(super) struct Source {
+    pub(super) engine: Arc<Engine>,
+    optional: bool,
+    /// How its changes become keys; none if it is only read.
+    listen: Option<Listen>,
+}
+
+impl Source {
+    /// Has its changes told to a queue, for as long as the registration lives.
+    pub(super) fn listen(&self, name: &Arc<str>, queue: &WorkQueue<Key>) -> Option<Registration> {
+        self.listen.as_ref().map(|listen| listen(Arc::clone(name), queue.clone()))
+    }
+
+    /// Waits until everything that was there has been told, or nobody needs to wait for it; false if it has stopped.
+    pub(super) async fn opened(&self, registration: Option<&Registration>) -> bool {
+        let synced = async {
+            match registration {
+                Some(registration) => registration.synced().await,
+                None => self.reaches(is_synced).await,
+            }
+        };
+        let dispensable = |status: &Status| is_useless(&status.state) && status.state != State::Stopped;
+        tokio::select! {
+            biased;
+            synced = synced => synced,
+            absent = self.reaches(dispensable), if self.optional => absent,
+        }
+    }
+
+    /// Returns when it will bring nothing any more.
+    pub(super) async fn ended(&self, registration: Option<&Registration>) {
+        match registration {
+            Some(registration) => registration.ended().await,
+            None => self.engine.stopping().await,
+        }
+    }
+
+    /// Why it is not synced, in words.
+    pub(super) fn reason(&self) -> String {
+        let status = self.engine.status();
+        let resource = &self.engine.resource;
+        if is_synced(&status) {
+            return format!("{resource}: synced, but not all of it has been handled yet");
+        }
+        let optional = if self.optional { " (optional)" } else { "" };
+        format!("{resource}{optional}: {}", status.state.seen_from(status.now))
+    }
+
+    /// Waits until this is so, or the informer has stopped: then it is false.
+    async fn reaches(&self, is: impl Fn(&Status) -> bool) -> bool {
+        let mut status = self.engine.watch_status();
+        let settled = status.wait_for(|status| is(status) || status.state == State::Stopped).await;
+        settled.is_ok_and(|status| is(&status))
+    }
+}
+
+/// Adds keys as they come, until there are no more.
+pub(super) async fn follow(keys: Keys, queue: WorkQueue<Key>) {
+    let mut keys = keys.lock().await;
+    while let Some(key) = match keys.as_mut() {
+        Some(stream) => stream.next().await,
+        None => None,
+    } {
+        queue.add(key);
+        // A stream that always has more must not keep its thread.
+        tokio::task::coop::consume_budget().await;
+    }
+    *keys = None;
+}
