@@ -41,6 +41,7 @@
 //! | keys that need work, and workers | [`WorkQueue`], [`Lease`], [`RateLimiter`] |
 //! | reconciling: sources, retries, turns | [`Controller`], [`Reconciler`], [`changed`] |
 //! | which of several processes acts | [`LeaderElector`], [`Leadership`] |
+//! | all of it as one program: start, stop, signals, `/readyz`, `/metrics` | [`Manager`] |
 //! | lists and watches from elsewhere | [`source::Source`] |
 //!
 //! # Promises
@@ -97,6 +98,7 @@ mod factory;
 mod handler;
 mod informer;
 mod lister;
+mod manager;
 mod metrics;
 #[cfg(doctest)]
 mod pages;
@@ -116,7 +118,7 @@ pub use controller::{
     Context, Controller, ControllerError, ControllerMetrics, ControllerState, Outcome, Reconciler, changed,
     controllers_prometheus,
 };
-pub use election::{Ended, LeaderElector, Leadership, Term};
+pub use election::{Ended, LeaderElector, Leadership, Term, elections_prometheus};
 pub use event::{Cause, Delivery, Event};
 #[cfg(feature = "accessors")]
 pub use factory::accessors;
@@ -139,6 +141,7 @@ pub use informer_core::{
     Retention, Scope, SelectorError, Typed,
 };
 pub use lister::{Lister, NamespaceLister};
+pub use manager::{Caches, Manager, ManagerError, ManagerHandle};
 pub use metrics::{HandlerMetrics, Metrics};
 pub use problem::Problem;
 pub use shared::{NotReached, Options, Registration, ShutdownError, SyncError, VersionError};

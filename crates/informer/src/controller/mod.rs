@@ -249,7 +249,7 @@ impl<L: 'static, S> Controller<L, S> {
         Controller { plan: self.plan, state, last: self.last }
     }
 
-    /// Makes it complete: [`Reconciler::run`] runs it, or a manager.
+    /// Makes it complete: [`Reconciler::run`] runs it, or a [`Manager`](crate::Manager).
     pub fn reconcile<F, R, E>(self, reconcile: F) -> Reconciler
     where
         S: Send + Sync + 'static,

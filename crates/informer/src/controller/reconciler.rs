@@ -7,7 +7,7 @@ use super::turn::{Turn, Turns};
 use super::writes::Writes;
 use super::{BoxError, Plan, Settings, source};
 use crate::factory::SharedInformerFactory;
-use crate::shared::Registration;
+use crate::shared::{Engine, Registration};
 use crate::workqueue::WorkQueue;
 use futures::future::{BoxFuture, FutureExt as _, select_all};
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -176,6 +176,12 @@ impl Reconciler {
     /// The keys whose turns go on, and for how long; the longest first.
     pub fn turns(&self) -> Vec<(Key, Duration)> {
         self.shared.queue().as_ref().map(WorkQueue::held).unwrap_or_default()
+    }
+
+    /// Whether an informer is one of its sources, not there, and not missed.
+    pub(crate) fn does_without(&self, engine: &Arc<Engine>) -> bool {
+        let source = self.shared.sources.iter().find(|source| Arc::ptr_eq(&source.engine, engine));
+        source.is_some_and(Source::is_absent)
     }
 
     /// Runs it until one of its informers is stopped. Starts them if nobody has. Dropping the future ends every turn where it waits.

@@ -137,12 +137,16 @@ impl Source {
                 None => self.reaches(is_synced).await,
             }
         };
-        let dispensable = |status: &Status| is_useless(&status.state) && status.state != State::Stopped;
         tokio::select! {
             biased;
             synced = synced => synced,
-            absent = self.reaches(dispensable), if self.optional => absent,
+            absent = self.reaches(is_absent), if self.optional => absent,
         }
+    }
+
+    /// Whether it is optional, and forbidden or not served.
+    pub(super) fn is_absent(&self) -> bool {
+        self.optional && is_absent(&self.engine.status())
     }
 
     /// Returns when it will bring nothing any more.
@@ -170,6 +174,11 @@ impl Source {
         let settled = status.wait_for(|status| is(status) || status.state == State::Stopped).await;
         settled.is_ok_and(|status| is(&status))
     }
+}
+
+/// Whether a kind is forbidden or not served.
+fn is_absent(status: &Status) -> bool {
+    is_useless(&status.state) && status.state != State::Stopped
 }
 
 /// Adds keys as they come, until there are no more.

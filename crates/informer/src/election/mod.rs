@@ -3,18 +3,23 @@
 //! The driver of [`informer_core::lease::Election`], which decides everything: this asks the server, minds the clock, and runs the work. It is
 //! one loop in the caller's task; nothing is spawned.
 
+mod figures;
 mod lease;
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use informer_core::lease::{Answer, Election, ElectionConfig, ElectionConfigError, Event, Fence, Lost};
+use informer_core::lease::{
+    Answer, Election, ElectionConfig, ElectionConfigError, Event, Fence, Lost, Request,
+};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock::{Clock, sleep_until};
 use lease::Leases;
+
+pub use figures::elections_prometheus;
 
 /// A candidate for leadership among processes that name the same Lease.
 ///
@@ -54,6 +59,8 @@ pub struct LeaderElector {
 struct Standing {
     leads: Option<(Fence, Instant)>,
     holder: String,
+    /// How often a leader had to look at its lease again because it could not simply be renewed.
+    slow: u64,
 }
 
 /// How an election looks from outside: whether this process leads, and who does. Clones see the same.
@@ -104,6 +111,11 @@ impl LeaderElector {
         Ok(Self { config, ..self })
     }
 
+    /// Namespace and name of the Lease.
+    pub(crate) fn lease_name(&self) -> String {
+        self.leases.to_string()
+    }
+
     /// The election as it looks from outside, before, while and after [`LeaderElector::run`].
     pub fn leadership(&self) -> Leadership {
         Leadership(self.state.subscribe())
@@ -124,6 +136,7 @@ impl LeaderElector {
             clock: Clock::new(),
             elector: &self,
             asked: None,
+            slow: 0,
         };
         let mut stop = std::pin::pin!(stop);
         let mut ended = None;
@@ -197,6 +210,16 @@ impl Leadership {
         self.0.borrow().holder.clone()
     }
 
+    /// How long ago its leadership should have ended, if nobody has noticed.
+    pub(crate) fn overdue(&self) -> Option<std::time::Duration> {
+        self.0.borrow().leads.as_ref().and_then(|(_, until)| Instant::now().checked_duration_since(*until))
+    }
+
+    /// How often a leader had to look at its lease again because it could not simply be renewed.
+    pub(crate) fn slow_paths(&self) -> u64 {
+        self.0.borrow().slow
+    }
+
     /// Waits until something about it changes; false if the candidate is gone.
     pub async fn changed(&mut self) -> bool {
         self.0.changed().await.is_ok()
@@ -223,6 +246,7 @@ struct Driver<'a> {
     clock: Clock,
     elector: &'a LeaderElector,
     asked: Option<Pin<Box<dyn Future<Output = Answer> + Send + 'a>>>,
+    slow: u64,
 }
 
 impl Driver<'_> {
@@ -239,6 +263,9 @@ impl Driver<'_> {
         if self.asked.is_none()
             && let Some(request) = self.machine.poll_request(now, lease::wall_clock())
         {
+            if matches!(request, Request::Read) && self.machine.fence().is_some() {
+                self.slow += 1;
+            }
             self.asked = Some(Box::pin(self.elector.leases.ask(request)));
         }
         let next = self.machine.next_deadline().map(|next| self.clock.instant(next));
@@ -273,7 +300,7 @@ impl Driver<'_> {
                 a.as_ref().map(|(fence, _)| fence) == b.as_ref().map(|(fence, _)| fence)
             };
             let news = !same(&standing.leads, &leads) || standing.holder != self.machine.holder();
-            *standing = Standing { leads, holder: self.machine.holder().to_owned() };
+            *standing = Standing { leads, holder: self.machine.holder().to_owned(), slow: self.slow };
             news
         });
     }

@@ -16,7 +16,7 @@ use crate::informer::SharedInformer;
 use crate::lister::Lister;
 use crate::metrics::Metrics;
 use crate::resource::{ResourceType, is_cluster_scoped};
-use crate::shared::{Engine, Options};
+use crate::shared::{Engine, Options, is_synced};
 use kube::Resource;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use registry::{Registry, View};
@@ -165,6 +165,26 @@ impl SharedInformerFactory {
     /// The same as Prometheus reads it.
     pub fn prometheus(&self) -> String {
         Metrics::prometheus(&self.metrics())
+    }
+
+    /// Whether both hand out the same informers.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.registry, &other.registry)
+    }
+
+    /// Whether somebody has started it.
+    pub(crate) fn is_started(&self) -> bool {
+        self.registry.is_started()
+    }
+
+    /// The informers that are not synced, and why.
+    pub(crate) fn not_synced(&self) -> Vec<(Arc<Engine>, String)> {
+        let told = |engine: Arc<Engine>| {
+            let status = engine.status();
+            let reason = format!("{}: {}", engine.resource, status.state.seen_from(status.now));
+            (!is_synced(&status)).then_some((engine, reason))
+        };
+        self.registry.engines().into_iter().filter_map(told).collect()
     }
 
     fn engine(&self, resource: &ResourceType, cluster_scoped: bool) -> Arc<Engine> {

@@ -210,6 +210,10 @@ impl Registry {
         }
     }
 
+    pub(super) fn is_started(&self) -> bool {
+        !matches!(self.lock().life, Life::NotStarted)
+    }
+
     /// Nothing starts any more. Returns everything that is to be stopped.
     pub(super) fn shut_down(&self) -> Vec<Arc<Engine>> {
         let mut state = self.lock();

@@ -1,0 +1,106 @@
+//! What the pages say: whether a restart would help, whether it is ready and why not, and the figures.
+
+use crate::controller::{ControllerState, Reconciler, controllers_prometheus};
+use crate::election::{Leadership, elections_prometheus};
+use crate::factory::SharedInformerFactory;
+use crate::metrics::Metrics;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How long a leader may not have noticed that its time is over before only a restart can help.
+const TOLERANCE: Duration = Duration::from_secs(20);
+
+/// A condition that somebody added.
+pub(super) struct Check {
+    name: Box<str>,
+    /// Of being healthy, and not only ready.
+    vital: bool,
+    holds: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+}
+
+impl Check {
+    pub(super) fn new(
+        name: Box<str>,
+        vital: bool,
+        holds: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name, vital, holds: Box::new(holds) }
+    }
+}
+
+pub(super) struct Health {
+    pub(super) factories: Vec<SharedInformerFactory>,
+    pub(super) controllers: Vec<Reconciler>,
+    pub(super) election: Option<(String, Leadership)>,
+    /// Caches are not there before it leads.
+    pub(super) delayed_caches: bool,
+    pub(super) checks: Vec<Check>,
+    pub(super) figures: Vec<Box<dyn Fn() -> String + Send + Sync>>,
+    pub(super) stopping: watch::Sender<bool>,
+}
+
+impl Health {
+    pub(super) fn stops(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Why only a restart can help.
+    pub(super) fn not_healthy(&self) -> Vec<String> {
+        let mut reasons = self.failed(true);
+        if let Some((name, leadership)) = &self.election
+            && let Some(overdue) = leadership.overdue().filter(|overdue| *overdue > TOLERANCE)
+        {
+            reasons.push(format!("election {name}: its end was due {overdue:.0?} ago, and nobody noticed"));
+        }
+        reasons
+    }
+
+    /// Why it is not ready.
+    pub(super) fn not_ready(&self) -> Vec<String> {
+        if *self.stopping.borrow() {
+            return vec!["stopping".to_owned()];
+        }
+        let mut reasons = self.failed(false);
+        for factory in &self.factories {
+            // Whoever only stands by is ready to.
+            if self.delayed_caches && !factory.is_started() {
+                continue;
+            }
+            for (engine, reason) in factory.not_synced() {
+                if !self.controllers.iter().any(|controller| controller.does_without(&engine)) {
+                    reasons.push(format!("informer: {reason}"));
+                }
+            }
+        }
+        for controller in &self.controllers {
+            if let ControllerState::Waiting { reasons: missing, .. } = controller.state() {
+                let name = controller.name();
+                reasons
+                    .extend(missing.iter().map(|missing| format!("controller {name}: waits for {missing}")));
+            }
+        }
+        reasons
+    }
+
+    /// All figures.
+    pub(super) fn figures(&self) -> String {
+        let informers: Vec<Metrics> =
+            self.factories.iter().flat_map(SharedInformerFactory::metrics).collect();
+        let mut text = Metrics::prometheus(&informers);
+        text += &controllers_prometheus(&self.controllers);
+        if let Some((name, leadership)) = &self.election {
+            text += &elections_prometheus(&[(name, leadership)]);
+        }
+        for more in &self.figures {
+            text += &more();
+        }
+        text
+    }
+
+    fn failed(&self, vital: bool) -> Vec<String> {
+        let checks = self.checks.iter().filter(|check| check.vital == vital);
+        checks
+            .filter_map(|check| (check.holds)().err().map(|reason| format!("{}: {reason}", check.name)))
+            .collect()
+    }
+}

@@ -1,0 +1,364 @@
+//! A whole program: informers, controllers, leader election and the pages that say how they are, begun in order and ended in reverse.
+//!
+//! It decides nothing about any of them. Whatever goes wrong for good in one of them ends the rest gently, and is what [`Manager::run`] returns.
+
+mod health;
+mod serve;
+mod signals;
+
+use crate::controller::{ControllerError, Reconciler};
+use crate::election::{LeaderElector, Term};
+use crate::factory::{FactoryShutdownError, SharedInformerFactory};
+use futures::future::{FutureExt as _, join_all};
+use health::{Check, Health};
+use informer_core::lease::{ElectionConfigError, Fence};
+use std::fmt;
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// When the caches of a program that elects a leader are filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Caches {
+    /// From the beginning, so that a new leader can act at once.
+    #[default]
+    Warm,
+    /// When the program leads for the first time: whoever only stands by costs the server nothing. They stay from then on.
+    WhenLeading,
+}
+
+/// Runs a program: its informers, its controllers, the election of a leader, and pages that say how it is.
+///
+/// ```no_run
+/// use informer::{Controller, LeaderElector, Manager, Outcome, SharedInformerFactory};
+/// use k8s_openapi::api::apps::v1::Deployment;
+///
+/// # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let factory = SharedInformerFactory::new(client.clone());
+/// let controller = Controller::new::<Deployment>(&factory)
+///     .reconcile(|_key, _ctx| async { Ok::<_, kube::Error>(Outcome::Done) });
+///
+/// Manager::new()
+///     .controller(controller)
+///     .elect(LeaderElector::new(client, "kube-system", "my-operator"))
+///     .serve(8080)   // /healthz, /readyz and /metrics, on loopback; serve_on((0, 0, 0, 0), 8080) for a kubelet's probes
+///     .run()         // until SIGINT or SIGTERM; a second one ends the process at once
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It begins with the pages, then the informers, then the election, and when it leads, or without an election at once, the controllers; it ends the
+/// other way round, so that a lease is given back after the last turn, and the informers stop when nobody reads them any more.
+#[must_use = "a manager does nothing until it runs"]
+pub struct Manager {
+    factories: Vec<SharedInformerFactory>,
+    controllers: Vec<Reconciler>,
+    elector: Option<LeaderElector>,
+    caches: Caches,
+    address: Option<SocketAddr>,
+    grace: Duration,
+    checks: Vec<Check>,
+    figures: Vec<Box<dyn Fn() -> String + Send + Sync>>,
+    shared: Arc<Shared>,
+}
+
+/// What a manager and its handles share.
+struct Shared {
+    stop: watch::Sender<bool>,
+    health: Mutex<Option<Arc<Health>>>,
+    bound: watch::Sender<Option<SocketAddr>>,
+}
+
+/// A manager from outside, while it runs. Cheap to clone.
+#[derive(Clone)]
+pub struct ManagerHandle(Arc<Shared>);
+
+/// Why a manager has ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManagerError {
+    /// Its pages cannot be served there.
+    #[error("cannot serve on {address}: {because} (another address or port may be free)")]
+    #[non_exhaustive]
+    Serve {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        because: std::io::Error,
+    },
+    /// Signals cannot be waited for.
+    #[error("cannot wait for signals: {0}")]
+    Signals(std::io::Error),
+    /// Two controllers have one name, so nobody could tell them apart.
+    #[error("two controllers are called {0} (give one another name)")]
+    SameName(Box<str>),
+    /// No leader can be elected like this.
+    #[error("leader election: {0}")]
+    Election(#[from] ElectionConfigError),
+    /// A controller ended with an error.
+    #[error(transparent)]
+    Controller(#[from] ControllerError),
+    /// Informers did not end in time.
+    #[error(transparent)]
+    Informers(#[from] FactoryShutdownError),
+}
+
+impl Manager {
+    /// A manager of nothing.
+    pub fn new() -> Self {
+        let (stop, bound) = (watch::Sender::new(false), watch::Sender::new(None));
+        Self {
+            factories: Vec::new(),
+            controllers: Vec::new(),
+            elector: None,
+            caches: Caches::default(),
+            address: None,
+            grace: Duration::from_secs(10),
+            checks: Vec::new(),
+            figures: Vec::new(),
+            shared: Arc::new(Shared { stop, bound, health: Mutex::default() }),
+        }
+    }
+
+    /// With these informers too. Those of its controllers it knows.
+    pub fn factory(mut self, factory: &SharedInformerFactory) -> Self {
+        if !self.factories.iter().any(|known| known.is_same(factory)) {
+            self.factories.push(factory.clone());
+        }
+        self
+    }
+
+    /// With this controller, and its informers. Its name must be its own.
+    pub fn controller(self, controller: Reconciler) -> Self {
+        let mut manager = self.factory(controller.factory());
+        manager.controllers.push(controller);
+        manager
+    }
+
+    /// Controllers run only while this candidate leads.
+    pub fn elect(mut self, elector: LeaderElector) -> Self {
+        self.elector = Some(elector);
+        self
+    }
+
+    /// When the caches are filled, if a leader is elected.
+    pub fn caches(mut self, caches: Caches) -> Self {
+        self.caches = caches;
+        self
+    }
+
+    /// Serves `/healthz`, `/readyz` and `/metrics` on this port of the loopback address. Port 0 is any free one; see
+    /// [`ManagerHandle::address`].
+    pub fn serve(self, port: u16) -> Self {
+        self.serve_on((Ipv4Addr::LOCALHOST, port))
+    }
+
+    /// The same on another address. Whoever reaches it can read them: they hold names of kinds and reasons of failures, and no contents.
+    pub fn serve_on(mut self, address: impl Into<SocketAddr>) -> Self {
+        self.address = Some(address.into());
+        self
+    }
+
+    /// One more condition of `/readyz`: an error is the reason why it is not ready.
+    pub fn ready_when(
+        mut self,
+        name: impl Into<Box<str>>,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.checks.push(Check::new(name.into(), false, check));
+        self
+    }
+
+    /// One more condition of `/healthz`: an error says that only a restart can help.
+    pub fn healthy_when(
+        mut self,
+        name: impl Into<Box<str>>,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.checks.push(Check::new(name.into(), true, check));
+        self
+    }
+
+    /// More text for `/metrics`, in Prometheus's form.
+    pub fn metrics(mut self, figures: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.figures.push(Box::new(figures));
+        self
+    }
+
+    /// How long informers have to tell what they have received, at the end; 10 seconds, unless set. Turns of controllers have
+    /// [their own](crate::Controller::grace).
+    pub fn grace(mut self, limit: Duration) -> Self {
+        self.grace = limit;
+        self
+    }
+
+    /// The manager as it looks from outside, before, while and after it runs.
+    pub fn handle(&self) -> ManagerHandle {
+        ManagerHandle(Arc::clone(&self.shared))
+    }
+
+    /// Runs everything until SIGINT or SIGTERM, or until something ends that must not. A second signal ends the process at once,
+    /// with the code of a process that was killed by it.
+    pub async fn run(self) -> Result<(), ManagerError> {
+        let signal = signals::first().map_err(ManagerError::Signals)?;
+        let stop = async {
+            match signal.await {
+                Ok(signal) => tracing::info!(signal, "stopping; another signal ends the process at once"),
+                // Nobody listens for signals any more.
+                Err(_) => std::future::pending().await,
+            }
+        };
+        self.run_until(stop).await
+    }
+
+    /// Runs everything until `stop`, or until something ends that must not. Signals are left alone.
+    pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> Result<(), ManagerError> {
+        let mut names: Vec<&str> = self.controllers.iter().map(Reconciler::name).collect();
+        names.sort_unstable();
+        if let Some(two) = names.windows(2).find(|two| two[0] == two[1]) {
+            return Err(ManagerError::SameName(two[0].into()));
+        }
+        let health = Arc::new(self.health());
+        *self.shared.health.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&health));
+        let pages = match self.address {
+            Some(address) => Some(
+                serve::Pages::serve(address, Arc::clone(&health))
+                    .await
+                    .map_err(|because| ManagerError::Serve { address, because })?,
+            ),
+            None => None,
+        };
+        if let Some(pages) = &pages {
+            tracing::info!(address = %pages.address, "serving /healthz, /readyz and /metrics");
+            self.shared.bound.send_replace(Some(pages.address));
+        }
+        if self.elector.is_none() || self.caches == Caches::Warm {
+            self.factories.iter().for_each(SharedInformerFactory::start);
+        }
+        let asked = stopping(self.shared.stop.subscribe());
+        let ended = self.work(async { drop(futures::future::select(Box::pin(stop), Box::pin(asked)).await) });
+        let ended = ended.await;
+        health.stops();
+        self.shared.stop.send_replace(true);
+        let informers = join_all(self.factories.iter().map(|factory| factory.shutdown(self.grace))).await;
+        if let Some(pages) = pages {
+            pages.end().await;
+        }
+        ended.and(informers.into_iter().find_map(Result::err).map_or(Ok(()), |late| Err(late.into())))
+    }
+
+    fn health(&mut self) -> Health {
+        Health {
+            factories: self.factories.clone(),
+            controllers: self.controllers.clone(),
+            election: self.elector.as_ref().map(|elector| (elector.lease_name(), elector.leadership())),
+            delayed_caches: self.elector.is_some() && self.caches == Caches::WhenLeading,
+            checks: std::mem::take(&mut self.checks),
+            figures: std::mem::take(&mut self.figures),
+            stopping: watch::Sender::new(false),
+        }
+    }
+
+    /// Elects, if that is asked for, and runs the controllers, until `stop` or one of them fails.
+    async fn work(&mut self, stop: impl Future<Output = ()>) -> Result<(), ManagerError> {
+        // Whoever says first that it is to end.
+        let ending = watch::Sender::new(false);
+        let work = async {
+            let Some(elector) = self.elector.take() else {
+                return self.control(None, &ending).await;
+            };
+            let failed: Mutex<Result<(), ManagerError>> = Mutex::new(Ok(()));
+            let lead = |term: Term| {
+                let (ending, failed, manager) = (&ending, &failed, &*self);
+                async move {
+                    manager.factories.iter().for_each(SharedInformerFactory::start);
+                    let ended = manager.control(Some(term.fence().clone()), ending).await;
+                    *failed.lock().unwrap_or_else(PoisonError::into_inner) = ended;
+                }
+            };
+            let ended = elector.run(lead, stopping(ending.subscribe())).await;
+            ended.map_err(ManagerError::from)?;
+            failed.into_inner().unwrap_or_else(PoisonError::into_inner)
+        };
+        let mut work = std::pin::pin!(work.fuse());
+        let mut stop = std::pin::pin!(stop);
+        tokio::select! {
+            biased;
+            ended = &mut work => return ended,
+            () = &mut stop => ending.send_replace(true),
+        };
+        work.await
+    }
+
+    /// Runs the controllers until all have ended: when it is said, or when one has failed.
+    async fn control(&self, fence: Option<Fence>, ending: &watch::Sender<bool>) -> Result<(), ManagerError> {
+        let runs = self.controllers.iter().map(|controller| {
+            let (fence, stop) = (fence.clone(), stopping(ending.subscribe()));
+            async move {
+                let ended = controller.run_in(fence, stop).await;
+                if let Err(error) = &ended {
+                    tracing::error!(%error, "a controller has ended; so does everything else");
+                    ending.send_replace(true);
+                }
+                ended
+            }
+        });
+        let ended = join_all(runs).await;
+        if self.controllers.is_empty() {
+            stopping(ending.subscribe()).await;
+        }
+        Ok(ended.into_iter().collect::<Result<(), ControllerError>>()?)
+    }
+}
+
+impl Default for Manager {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ManagerHandle {
+    /// Stops the manager gently, as a first signal does.
+    pub fn stop(&self) {
+        self.0.stop.send_replace(true);
+    }
+
+    /// Where its pages are served, as soon as they are.
+    pub async fn address(&self) -> Option<SocketAddr> {
+        let mut bound = self.0.bound.subscribe();
+        bound.wait_for(Option::is_some).await.ok().and_then(|bound| *bound)
+    }
+
+    /// Why it is not ready; nothing if it is. The same that `/readyz` says.
+    pub fn not_ready(&self) -> Vec<String> {
+        let health = self.0.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        health.map_or_else(|| vec!["not started".to_owned()], |health| health.not_ready())
+    }
+}
+
+/// Returns when it is said.
+async fn stopping(mut said: watch::Receiver<bool>) {
+    // Whoever could say it is there until everything has ended.
+    let _gone = said.wait_for(|said| *said).await.is_err();
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Manager")
+            .field("controllers", &self.controllers)
+            .field("elector", &self.elector)
+            .field("caches", &self.caches)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ManagerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "manager, not ready because of {:?}", self.not_ready())
+    }
+}
