@@ -1,0 +1,149 @@
+//! What a scheduler does with informers: handlers for pods that wait and pods that are placed, a queue with priorities, an election.
+//!
+//!     cargo run --example scheduler -- [--kubeconfig PATH]
+
+use informer::{Event, Key, LeaderElector, Lister, Object, Priority};
+use informer::{SharedInformer, SharedInformerFactory, Term, WorkQueue};
+use informer_examples::{ctrl_c, program};
+use k8s_openapi::api::core::v1::{Binding, Node, ObjectReference, Pod};
+use kube::api::{Api, ObjectMeta, PostParams};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+const USAGE: &str = "usage: scheduler [--kubeconfig PATH]
+
+Places every pod with `schedulerName: example` on the node that has the fewest pods, the highest priority first, until Ctrl-C. Start it twice: one
+works, and when it is gone the other takes over.";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let print = |line| println!("{line}");
+    program(USAGE, async |arguments| run(arguments.client().await?, print, ctrl_c()).await).await
+}
+
+/// Places pods until `done`, whenever it leads.
+pub(crate) async fn run(
+    client: kube::Client,
+    print: impl Fn(String) + Clone + Send + Sync + 'static,
+    done: impl Future<Output = ()>,
+) -> Result<(), Box<dyn Error>> {
+    let factory = SharedInformerFactory::new(client.clone());
+    let (pods, nodes) = (factory.informer::<Pod>(), factory.lister::<Node>());
+    factory.start();
+    factory.wait_for_sync(Duration::from_secs(30)).await?;
+    let elector = LeaderElector::new(client.clone(), "kube-system", "example-scheduler");
+    let lead = |term| {
+        let (client, pods, nodes) = (client.clone(), pods.clone(), nodes.clone());
+        Scheduler { client, pods, nodes, placed: Placed::default() }.run(term, print.clone())
+    };
+    elector.run(lead, done).await?;
+    Ok(factory.shutdown(Duration::from_secs(5)).await?)
+}
+
+struct Scheduler {
+    client: kube::Client,
+    pods: SharedInformer<Pod>,
+    nodes: Lister<Node>,
+    placed: Placed,
+}
+
+impl Scheduler {
+    /// Places pods until the term ends.
+    async fn run(self, term: Term, print: impl Fn(String)) {
+        let (queue, placed) = (WorkQueue::new(), self.placed.clone());
+        let waiting = queue.clone();
+        let unassigned = self.pods.handler().filter(|pod| is_ours(pod) && node_of(pod).is_none());
+        let unassigned = unassigned.on(move |event| match event {
+            Event::Deleted { .. } => {} // placed, or gone: when its turn comes there is nothing to do
+            event => waiting.add_with(event.object().key().clone(), priority_of(event.object())),
+        });
+        let assigned = self.pods.handler().filter(|pod| node_of(pod).is_some());
+        let assigned = assigned.on(move |event| match event {
+            Event::Deleted { last, .. } => placed.set(last.key(), None),
+            event => placed.set(event.object().key(), node_of(event.object())),
+        });
+        // Until both have seen everything, nobody can tell which node has the fewest.
+        if !(unassigned.synced().await && assigned.synced().await) {
+            return;
+        }
+        print(format!("leading since version {}", term.fence().version));
+        while let Some(lease) = tokio::select! {
+            () = term.stopping() => None,
+            lease = queue.get() => lease,
+        } {
+            let (key, placed) = (lease.key().clone(), self.place(lease.key()).await);
+            match placed {
+                Ok(node) => {
+                    lease.done();
+                    if let Some(node) = node {
+                        print(format!("{key} on {node}"));
+                    }
+                }
+                Err(error) => print(format!("{key}: {error}, again in {:.1?}", lease.retry())),
+            }
+        }
+    }
+
+    /// Places one pod, and says where; nothing, if it is placed or gone.
+    async fn place(&self, key: &Key) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
+        if self.pods.lister().get_by_key(key).is_none_or(|pod| node_of(&pod).is_some()) {
+            return Ok(None);
+        }
+        let node = self.placed.emptiest(&self.nodes).ok_or("there is no node")?;
+        // Taken as done, so that the next pod sees it. The informer will say the same, or another turn will.
+        self.placed.set(key, Some(node.clone()));
+        let metadata = ObjectMeta { name: Some(key.name().to_owned()), ..ObjectMeta::default() };
+        let target =
+            ObjectReference { kind: Some("Node".into()), name: Some(node.clone()), ..Default::default() };
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), key.namespace().unwrap_or_default());
+        let (params, binding) = (PostParams::default(), Binding { metadata, target });
+        let bound: Result<Value, _> = pods.create_subresource("binding", key.name(), &params, &binding).await;
+        if bound.is_err() {
+            self.placed.set(key, None);
+        }
+        match bound {
+            // Somebody was faster, or it is gone; the informer tells which.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
+            bound => Ok(bound.map(|_| Some(node))?),
+        }
+    }
+}
+
+/// Which pod is on which node: what the server said, and what it was told.
+#[derive(Clone, Default)]
+struct Placed(Arc<Mutex<BTreeMap<Key, String>>>);
+
+impl Placed {
+    fn set(&self, pod: &Key, node: Option<String>) {
+        let mut placed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match node {
+            Some(node) => placed.insert(pod.clone(), node),
+            None => placed.remove(pod),
+        };
+    }
+
+    fn emptiest(&self, nodes: &Lister<Node>) -> Option<String> {
+        let mut counts: BTreeMap<_, usize> = nodes.list().iter().map(|n| (n.name().to_owned(), 0)).collect();
+        for node in self.0.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            counts.entry(node.clone()).and_modify(|count| *count += 1);
+        }
+        counts.into_iter().min_by_key(|(_, count)| *count).map(|(node, _)| node)
+    }
+}
+
+fn node_of(pod: &Object<Pod>) -> Option<String> {
+    pod.typed().ok()?.spec.as_ref()?.node_name.clone()
+}
+
+fn is_ours(pod: &Object<Pod>) -> bool {
+    let name = |pod: &Pod| pod.spec.as_ref()?.scheduler_name.clone();
+    pod.deleted().is_none() && pod.typed().is_ok_and(|pod| name(&pod).as_deref() == Some("example"))
+}
+
+fn priority_of(pod: &Object<Pod>) -> Priority {
+    Priority(pod.typed().ok().and_then(|pod| pod.spec.as_ref()?.priority).unwrap_or_default())
+}
