@@ -42,6 +42,7 @@
 //! | reconciling: sources, retries, turns | [`Controller`], [`Reconciler`], [`changed`] |
 //! | which of several processes acts | [`LeaderElector`], [`Leadership`] |
 //! | all of it as one program: start, stop, signals, `/readyz`, `/metrics` | [`Manager`] |
+//! | cleaning up before an object goes | [`Finalizer`], [`Step`] |
 //! | lists and watches from elsewhere | [`source::Source`] |
 //!
 //! # Promises
@@ -95,6 +96,7 @@ mod controller;
 mod election;
 mod event;
 mod factory;
+mod finalizer;
 mod handler;
 mod informer;
 mod lister;
@@ -123,6 +125,7 @@ pub use event::{Cause, Delivery, Event};
 #[cfg(feature = "accessors")]
 pub use factory::accessors;
 pub use factory::{ConfigureError, FactoryShutdownError, FactorySyncError, KindState, SharedInformerFactory};
+pub use finalizer::{CleanUp, Finalizer, FinalizerError, Step};
 pub use handler::{EventStream, FilteringHandler, Given, Handler, HandlerBuilder};
 pub use informer::{AddIndexError, SharedInformer};
 pub use informer_core::lease::{ElectionConfig, ElectionConfigError, Fence};

@@ -1,0 +1,307 @@
+//! Finalizers against the embedded server: when one is put in and taken out, and what others may do meanwhile.
+#![allow(clippy::unwrap_used)]
+
+#[path = "common/cluster.rs"]
+mod cluster;
+
+use cluster::{LONG, config_map, with};
+use informer::{
+    Finalizer, FinalizerError, Lister, Object, ResourceVersion, SharedInformer, SharedInformerFactory, Step,
+};
+use informer_apiserver::{ApiServer, Verb, faults};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::api::{ApiResource, DynamicObject};
+use serde_json::{Value, json};
+
+const OURS: &str = "example.com/cleanup";
+
+/// A server with one object `default/a` that has these finalizers, and an informer of it.
+struct Cluster {
+    server: ApiServer,
+    _factory: SharedInformerFactory,
+    maps: SharedInformer<ConfigMap>,
+    finalizer: Finalizer<ConfigMap>,
+}
+
+impl Cluster {
+    async fn with(finalizers: &[&str]) -> Self {
+        let server = ApiServer::new();
+        server.create(&map(finalizers)).unwrap();
+        let factory = SharedInformerFactory::new(server.client());
+        let maps = factory.informer::<ConfigMap>();
+        factory.start();
+        factory.wait_for_sync(LONG).await.unwrap();
+        let finalizer = Finalizer::new(server.client(), OURS);
+        Cluster { server, _factory: factory, maps, finalizer }
+    }
+
+    /// The object as the cache has it.
+    fn cached(&self) -> Object<ConfigMap> {
+        lister(&self.maps).get("default", "a").unwrap()
+    }
+
+    /// The object once the cache has seen everything.
+    async fn fresh(&self) -> Object<ConfigMap> {
+        let newest = self.stored().unwrap()["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+        self.maps.wait_for_version(&ResourceVersion::new(&newest), LONG).await.unwrap();
+        self.cached()
+    }
+
+    fn stored(&self) -> Option<Value> {
+        self.server.get("v1", "configmaps", Some("default"), "a")
+    }
+
+    fn finalizers(&self) -> Value {
+        self.stored().unwrap()["metadata"]["finalizers"].clone()
+    }
+
+    /// Somebody else sets the finalizers.
+    fn set(&self, finalizers: &[&str]) {
+        self.server.update(&with(self.stored().unwrap(), "/metadata/finalizers", json!(finalizers))).unwrap();
+    }
+
+    fn delete(&self) {
+        self.server.delete("v1", "configmaps", Some("default"), "a").unwrap();
+    }
+
+    /// Writes, and reads of one object.
+    fn requests(&self) -> usize {
+        self.server.requests().iter().filter(|seen| !matches!(seen.verb, Verb::List | Verb::Watch)).count()
+    }
+}
+
+fn map(finalizers: &[&str]) -> Value {
+    with(config_map("default", "a", "1"), "/metadata/finalizers", json!(finalizers))
+}
+
+fn lister(maps: &SharedInformer<ConfigMap>) -> Lister<ConfigMap> {
+    maps.lister()
+}
+
+fn said<K>(step: &Step<'_, K>) -> &'static str {
+    match step {
+        Step::Apply(_) => "apply",
+        Step::CleanUp(_) => "clean up",
+        Step::Gone => "gone",
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_life_from_the_first_reconcile_to_the_last() {
+    let cluster = Cluster::with(&[]).await;
+    let Step::Apply(written) = cluster.finalizer.step(&cluster.cached()).await.unwrap() else { panic!() };
+    assert_eq!(cluster.finalizers(), json!([OURS]));
+    assert_eq!(cluster.stored().unwrap()["metadata"]["resourceVersion"], written.version().to_string());
+    assert_eq!(
+        written.typed().unwrap().data.as_ref().unwrap()["v"],
+        "1",
+        "it is the object, and can be looked at"
+    );
+    cluster.maps.wait_for_version(written.version(), LONG).await.unwrap();
+    assert_eq!(cluster.cached().raw(), written.raw(), "as the cache has it, to the last byte");
+
+    // It is there: nothing is asked.
+    assert_eq!((said(&cluster.finalizer.step(&written).await.unwrap()), cluster.requests()), ("apply", 1));
+
+    cluster.delete();
+    let deleted = cluster.fresh().await;
+    let Step::CleanUp(clean_up) = cluster.finalizer.step(&deleted).await.unwrap() else { panic!() };
+    assert_eq!((clean_up.object().version(), cluster.requests()), (deleted.version(), 1));
+    assert!(cluster.stored().is_some(), "the server waits");
+    assert!(clean_up.done().await.unwrap().is_none(), "it was the last finalizer");
+    assert_eq!((cluster.stored(), cluster.requests()), (None, 2));
+}
+
+/// The server answers a write that deletes the object with its state before, under the version before. Who waits for the cache to see that
+/// version would go on at once, with the object still in it.
+#[tokio::test(start_paused = true)]
+async fn what_was_written_is_told_only_if_it_stays() {
+    let cluster = Cluster::with(&[OURS, "example.com/other"]).await;
+    cluster.delete();
+    let deleted = cluster.fresh().await;
+    let left = cluster.finalizer.remove(&deleted).await.unwrap().expect("it waits for another");
+    assert_eq!(cluster.stored().unwrap()["metadata"]["resourceVersion"], left.version().to_string());
+    let other: Finalizer<ConfigMap> = Finalizer::new(cluster.server.client(), "example.com/other");
+    assert!(other.remove(&left).await.unwrap().is_none());
+    // A pod has time to end: it is there for as long as that takes, whoever has nothing against it.
+    let pod = with(cluster::pod("default", "p"), "/metadata/finalizers", json!([OURS]));
+    let pod = with(pod, "/spec/nodeName", "node-1");
+    cluster.server.create(&pod).unwrap();
+    let pods: kube::Api<Pod> = kube::Api::namespaced(cluster.server.client(), "default");
+    let _marked = pods.delete("p", &kube::api::DeleteParams::default()).await.unwrap();
+    let factory = SharedInformerFactory::new(cluster.server.client());
+    let informer = factory.informer::<Pod>();
+    factory.start();
+    factory.wait_for_sync(LONG).await.unwrap();
+    let finalizer = Finalizer::new(cluster.server.client(), OURS);
+    let Step::CleanUp(clean_up) =
+        finalizer.step(&informer.lister().get("default", "p").unwrap()).await.unwrap()
+    else {
+        panic!()
+    };
+    assert!(clean_up.done().await.unwrap().is_some());
+    assert!(cluster.server.get("v1", "pods", Some("default"), "p").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn clean_up_that_does_not_come_to_its_end_keeps_the_object() {
+    let cluster = Cluster::with(&[OURS]).await;
+    cluster.delete();
+    let deleted = cluster.fresh().await;
+    for _ in 0..2 {
+        assert_eq!(said(&cluster.finalizer.step(&deleted).await.unwrap()), "clean up");
+    }
+    assert_eq!((cluster.finalizers(), cluster.requests()), (json!([OURS]), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_goes_without_us_is_none_of_our_business() {
+    let cluster = Cluster::with(&["example.com/other"]).await;
+    let wanted = cluster.cached();
+    cluster.delete();
+    assert_eq!(said(&cluster.finalizer.step(&cluster.fresh().await).await.unwrap()), "gone");
+    assert_eq!(cluster.requests(), 0, "a finalizer is never added to what is being deleted");
+    // A cache that has not seen the deletion: the server refuses, and that is no error.
+    assert_eq!(said(&cluster.finalizer.step(&wanted).await.unwrap()), "gone");
+    assert_eq!(cluster.finalizers(), json!(["example.com/other"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn finalizers_of_others_stay_and_in_their_order() {
+    let others = ["example.com/z", "example.com/a"];
+    let cluster = Cluster::with(&others).await;
+    let Step::Apply(written) = cluster.finalizer.step(&cluster.cached()).await.unwrap() else { panic!() };
+    assert_eq!(cluster.finalizers(), json!([others[0], others[1], OURS]));
+    cluster.set(&[others[0], OURS, others[1]]);
+    // What we hold says that ours is the last, and another would be taken out.
+    let left = cluster.finalizer.remove(&written).await.unwrap().unwrap();
+    assert_eq!(cluster.finalizers(), json!(others));
+    // It has none of ours any more: nothing is asked.
+    let before = cluster.requests();
+    assert_eq!(cluster.finalizer.remove(&left).await.unwrap().unwrap().version(), left.version());
+    assert_eq!(cluster.requests(), before);
+}
+
+/// Others write between our look at the cache and our write.
+#[tokio::test(start_paused = true)]
+async fn a_stale_view_loses_nothing_and_adds_nothing_twice() {
+    let cluster = Cluster::with(&[]).await;
+    let stale = cluster.cached();
+    cluster.set(&["example.com/other"]);
+    let Step::Apply(written) = cluster.finalizer.step(&stale).await.unwrap() else { panic!() };
+    assert_eq!(cluster.finalizers(), json!(["example.com/other", OURS]));
+    // Once more from the same view: it is there already.
+    let Step::Apply(again) = cluster.finalizer.step(&stale).await.unwrap() else { panic!() };
+    assert_eq!(
+        (again.version(), cluster.finalizers()),
+        (written.version(), json!(["example.com/other", OURS]))
+    );
+    // A change of anything else is no conflict: one request.
+    cluster.set(&[]);
+    let stale = cluster.fresh().await;
+    cluster.server.update(&with(cluster.stored().unwrap(), "/data/v", "2")).unwrap();
+    let before = cluster.requests();
+    assert_eq!(said(&cluster.finalizer.step(&stale).await.unwrap()), "apply");
+    assert_eq!(cluster.requests() - before, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_object_of_the_same_name_is_left_alone() {
+    let cluster = Cluster::with(&[]).await;
+    let first = cluster.cached();
+    cluster.delete();
+    assert_eq!(said(&cluster.finalizer.step(&first).await.unwrap()), "gone", "404");
+    assert!(cluster.finalizer.remove(&first).await.unwrap().is_some(), "it never had one: nothing is asked");
+    cluster.server.create(&map(&[])).unwrap();
+    assert_eq!(said(&cluster.finalizer.step(&first).await.unwrap()), "gone", "another uid");
+    assert_eq!(cluster.finalizers(), Value::Null);
+
+    let Step::Apply(second) = cluster.finalizer.step(&cluster.fresh().await).await.unwrap() else { panic!() };
+    cluster.set(&[]);
+    cluster.delete();
+    assert!(cluster.finalizer.remove(&second).await.unwrap().is_none(), "404");
+    cluster.server.create(&map(&[OURS])).unwrap();
+    assert!(cluster.finalizer.remove(&second).await.unwrap().is_none(), "another uid");
+    assert_eq!(cluster.finalizers(), json!([OURS]), "it is the other's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn endless_races_are_a_conflict_that_says_so() {
+    let cluster = Cluster::with(&[]).await;
+    let busy = cluster.server.fault(faults::status(409).on(Verb::Patch));
+    let error = cluster.finalizer.step(&cluster.cached()).await.unwrap_err();
+    assert!(error.is_conflict(), "{error}");
+    let text = "the finalizers of ConfigMap default/a were changed by others meanwhile; try again with example.com/cleanup later";
+    assert_eq!((error.to_string().as_str(), busy.hits()), (text, 4));
+    drop(busy);
+    let _once = cluster.server.fault(faults::status(409).on(Verb::Patch).times(1));
+    assert_eq!(said(&cluster.finalizer.step(&cluster.cached()).await.unwrap()), "apply");
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_name_phase_and_object() {
+    let cluster = Cluster::with(&[]).await;
+    let forbidden = cluster.server.fault(faults::forbid("configmaps").on(Verb::Patch));
+    let error = cluster.finalizer.step(&cluster.cached()).await.unwrap_err();
+    assert!(matches!(error, FinalizerError::Add { .. }) && !error.is_conflict());
+    let start = "finalizer example.com/cleanup could not be added to ConfigMap default/a: ";
+    assert!(error.to_string().starts_with(start), "{error}");
+    drop(forbidden);
+
+    // A name that no server takes: that is said, after one look whether it was a race.
+    let nameless: Finalizer<ConfigMap> = Finalizer::new(cluster.server.client(), "not a name");
+    let error = nameless.step(&cluster.cached()).await.unwrap_err();
+    assert!(matches!(error, FinalizerError::Add { .. }), "{error}");
+    assert_eq!(cluster.finalizers(), Value::Null);
+
+    let Step::Apply(object) = cluster.finalizer.step(&cluster.cached()).await.unwrap() else { panic!() };
+    let _broken = cluster.server.fault(faults::status(500));
+    let error = cluster.finalizer.remove(&object).await.unwrap_err();
+    assert!(matches!(error, FinalizerError::Remove { .. }), "{error}");
+    assert_eq!(cluster.finalizers(), json!([OURS]));
+}
+
+/// Two controllers clean up behind one object at the same time, and a third watches: none has to try again.
+#[tokio::test(start_paused = true)]
+async fn controllers_that_finish_together_do_not_disturb_each_other() {
+    let names = ["example.com/a", "example.com/b", "example.com/c"];
+    let cluster = Cluster::with(&names).await;
+    cluster.delete();
+    let deleted = cluster.fresh().await;
+    let finalizers = names.map(|name| Finalizer::<ConfigMap>::new(cluster.server.client(), name));
+    let ended =
+        futures::future::join_all(finalizers.iter().map(|finalizer| finalizer.remove(&deleted))).await;
+    for removed in ended {
+        removed.unwrap();
+    }
+    assert_eq!(cluster.stored(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_at_run_time_metadata_alone_and_objects_outside_namespaces() {
+    let cluster = Cluster::with(&[]).await;
+    let server = &cluster.server;
+    server.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})).unwrap();
+    let factory = SharedInformerFactory::new(server.client());
+    let resource = ApiResource::erase::<ConfigMap>(&());
+    let (dynamic, heads, nodes) =
+        (factory.dynamic(&resource), factory.metadata::<ConfigMap>(), factory.informer::<Node>());
+    factory.start();
+    factory.wait_for_sync(LONG).await.unwrap();
+
+    let finalizer = Finalizer::dynamic(server.client(), &resource, "example.com/dynamic");
+    let step: Step<'_, DynamicObject> =
+        finalizer.step(&dynamic.lister().get("default", "a").unwrap()).await.unwrap();
+    let Step::Apply(object) = step else { panic!() };
+    assert_eq!(object.typed().unwrap().data["data"]["v"], "1");
+    let head = heads.lister().get("default", "a").unwrap();
+    let finalizer = Finalizer::new(server.client(), "example.com/head");
+    assert_eq!(said(&finalizer.step(&head).await.unwrap()), "apply");
+    assert_eq!(cluster.finalizers(), json!(["example.com/dynamic", "example.com/head"]));
+    let finalizer = Finalizer::new(server.client(), OURS);
+    let Step::Apply(node) = finalizer.step(&nodes.lister().get("", "n").unwrap()).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!(server.get("v1", "nodes", None, "n").unwrap()["metadata"]["finalizers"], json!([OURS]));
+    assert!(finalizer.remove(&node).await.unwrap().is_some());
+}
