@@ -43,6 +43,7 @@
 //! | which of several processes acts | [`LeaderElector`], [`Leadership`] |
 //! | all of it as one program: start, stop, signals, `/readyz`, `/metrics` | [`Manager`] |
 //! | cleaning up before an object goes | [`Finalizer`], [`Step`] |
+//! | owners and what they own | [`set_controller`], [`controller_of`], [`is_controlled_by`] |
 //! | lists and watches from elsewhere | [`source::Source`] |
 //!
 //! # Promises
@@ -102,10 +103,12 @@ mod informer;
 mod lister;
 mod manager;
 mod metrics;
+mod owner;
 #[cfg(doctest)]
 mod pages;
 mod problem;
 mod queue;
+mod reference;
 mod reflector;
 mod resource;
 mod shared;
@@ -146,7 +149,9 @@ pub use informer_core::{
 pub use lister::{Lister, NamespaceLister};
 pub use manager::{Caches, Manager, ManagerError, ManagerHandle};
 pub use metrics::{HandlerMetrics, Metrics};
+pub use owner::{OwnerError, controller_of, is_controlled_by, is_owned_by, set_controller};
 pub use problem::Problem;
+pub use reference::{Reference, Referent};
 pub use shared::{NotReached, Options, Registration, ShutdownError, SyncError, VersionError};
 pub use status::{ChangeCounters, ScopeStatus, Status};
 pub use workqueue::{DrainError, Drained, Get, Lease, WorkQueue, queues_prometheus};

@@ -1,0 +1,154 @@
+//! Owners and what they own: putting an owner into an object, and asking an object whose it is.
+//!
+//! Everything here is about objects in hand; nothing is asked of a server. [`kube::Resource`] has references to write by hand.
+
+use informer_core::OwnerReference;
+use kube::Resource;
+use kube::core::NamespaceResourceScope;
+use std::any::TypeId;
+
+use crate::reference::{Reference, Referent};
+use crate::resource::is_cluster_scoped;
+
+/// Why an object cannot be put under the control of another.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OwnerError {
+    /// The owner is not on a server, or what is known of it is not enough.
+    #[error("{owner} cannot own anything: it has no {missing}; take it as the server has it")]
+    #[non_exhaustive]
+    Unknown {
+        /// The owner.
+        owner: Box<Reference>,
+        /// What is missing.
+        missing: &'static str,
+    },
+    /// Another object controls it.
+    #[error("{child} is controlled by {} {} (uid {}) and cannot be by {owner} too", by.kind, by.name, by.uid)]
+    #[non_exhaustive]
+    Controlled {
+        /// The object that was to be owned.
+        child: Box<Reference>,
+        /// Who was to be its controller.
+        owner: Box<Reference>,
+        /// Who is.
+        by: Box<OwnerReference>,
+    },
+    /// The two are in different namespaces. The garbage collector would delete the child.
+    #[error("{child} cannot be owned by {owner}: an owner is in the same namespace, or in none")]
+    #[non_exhaustive]
+    OtherNamespace {
+        /// The object that was to be owned.
+        child: Box<Reference>,
+        /// Who was to be its controller.
+        owner: Box<Reference>,
+    },
+    /// The child is in no namespace, and the owner is in one. The garbage collector would delete the child.
+    #[error(
+        "{child} cannot be owned by {owner}: what is in no namespace cannot have an owner in one; \
+         if it is to be in a namespace, say which"
+    )]
+    #[non_exhaustive]
+    ClusterScopedChild {
+        /// The object that was to be owned.
+        child: Box<Reference>,
+        /// Who was to be its controller.
+        owner: Box<Reference>,
+    },
+}
+
+/// Makes `owner` the controller of `child`: it is deleted with its owner, not before it if somebody waits for that
+/// (`blockOwnerDeletion`), and nobody else may control it.
+///
+/// An object that is its already is brought up to date; other owners stay as they are. A child without a namespace is put into its owner's. What the
+/// garbage collector would take for an orphan is an error, as is a child that somebody else controls; then nothing is changed.
+///
+/// ```
+/// use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+/// # fn website() -> ConfigMap {
+/// #     serde_json::from_str(r#"{"metadata": {"name": "site", "namespace": "shop", "uid": "1"}}"#).unwrap()
+/// # }
+/// let website = website();
+/// let mut deployment = Deployment::default();
+/// deployment.metadata.name = Some("site".to_owned());
+///
+/// informer::set_controller(&website, &mut deployment)?;
+///
+/// assert!(informer::is_controlled_by(&deployment, &website));
+/// assert_eq!(deployment.metadata.namespace.as_deref(), Some("shop"));
+/// # Ok::<(), informer::OwnerError>(())
+/// ```
+pub fn set_controller<OwnerForm, Form, C>(
+    owner: &impl Referent<OwnerForm>,
+    child: &mut C,
+) -> Result<(), OwnerError>
+where
+    C: Resource + Referent<Form> + 'static,
+{
+    let (owner, reference) = (Box::new(owner.reference()), Box::new(child.reference()));
+    let parts = [("kind", &owner.kind), ("name", &owner.name), ("uid", &owner.uid)];
+    if let Some((missing, _)) = parts.iter().find(|(_, part)| part.is_empty()).copied() {
+        return Err(OwnerError::Unknown { owner, missing });
+    }
+    let namespace = namespace_for::<C>(&owner, &reference)?;
+    if let Some(by) = controller_of(child).filter(|by| *by.uid != *owner.uid) {
+        return Err(OwnerError::Controlled { child: reference, owner, by: Box::new(by) });
+    }
+    let meta = child.meta_mut();
+    meta.namespace = namespace;
+    let references = meta.owner_references.get_or_insert_default();
+    let place = references.iter().position(|other| other.uid == owner.uid).unwrap_or_else(|| {
+        references.resize_with(references.len() + 1, Default::default);
+        references.len() - 1
+    });
+    let reference = &mut references[place];
+    (reference.api_version, reference.kind) = (owner.api_version, owner.kind);
+    (reference.name, reference.uid) = (owner.name, owner.uid);
+    (reference.controller, reference.block_owner_deletion) = (Some(true), Some(true));
+    Ok(())
+}
+
+/// Who controls an object: the one of its owners that manages it.
+///
+/// ```
+/// # use informer::{Key, Lister};
+/// # use k8s_openapi::api::core::v1::Pod;
+/// /// The replica set of a pod. Nothing is decoded for this.
+/// fn replica_set(pods: &Lister<Pod>, pod: &Key) -> Option<Key> {
+///     let controller = informer::controller_of(&pods.get_by_key(pod)?)?;
+///     (&*controller.kind == "ReplicaSet").then(|| Key::new(pod.namespace().unwrap_or_default(), &controller.name))
+/// }
+/// ```
+pub fn controller_of<Form>(object: &impl Referent<Form>) -> Option<OwnerReference> {
+    object.owners().into_iter().find(|owner| owner.controller)
+}
+
+/// Whether `owner` controls `object`: this very owner, not another of the same name.
+pub fn is_controlled_by<Form, OwnerForm>(
+    object: &impl Referent<Form>,
+    owner: &impl Referent<OwnerForm>,
+) -> bool {
+    controller_of(object).is_some_and(|controller| owner.reference().is_meant_by(&controller))
+}
+
+/// Whether `owner` is among the owners of `object`: this very owner, not another of the same name.
+pub fn is_owned_by<Form, OwnerForm>(object: &impl Referent<Form>, owner: &impl Referent<OwnerForm>) -> bool {
+    let owner = owner.reference();
+    object.owners().iter().any(|other| owner.is_meant_by(other))
+}
+
+/// The namespace in which a child of this owner is, or is to be.
+fn namespace_for<C: Resource + 'static>(
+    owner: &Reference,
+    child: &Reference,
+) -> Result<Option<String>, OwnerError> {
+    let Some(needed) = &owner.namespace else { return Ok(child.namespace.clone()) };
+    let is_namespaced = TypeId::of::<C::Scope>() == TypeId::of::<NamespaceResourceScope>();
+    let (owner, child) = (Box::new(owner.clone()), Box::new(child.clone()));
+    match &child.namespace {
+        _ if is_cluster_scoped::<C>() => Err(OwnerError::ClusterScopedChild { child, owner }),
+        Some(namespace) if namespace != needed => Err(OwnerError::OtherNamespace { child, owner }),
+        None if !is_namespaced => Err(OwnerError::ClusterScopedChild { child, owner }),
+        _ => Ok(Some(needed.clone())),
+    }
+}

@@ -1,0 +1,179 @@
+//! Pointing at objects: which one is meant, said the same way of cached and of typed ones.
+//!
+//! Nothing here asks a server. Whether what is pointed at is there is not known.
+
+use informer_core::{Object, OwnerReference};
+use kube::Resource;
+use kube::api::{DynamicObject, ObjectMeta};
+use serde::Deserialize;
+
+/// Which object is meant, wherever it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Reference {
+    /// `v1`, or `group/version`.
+    pub api_version: String,
+    /// The kind, as in `Pod`.
+    pub kind: String,
+    /// The namespace; `None` for cluster-scoped objects.
+    pub namespace: Option<String>,
+    /// The name.
+    pub name: String,
+    /// The uid; empty if it is not known.
+    pub uid: String,
+}
+
+/// What can be pointed at: cached objects, typed objects and references.
+///
+/// `Form` says which of these it is, so that each can have it; it is found by the compiler and never written. A kind that is known only at run
+/// time says itself what it is: a dynamic object by its `types`, a cached one by its bytes.
+///
+/// ```
+/// use informer::Referent;
+/// use k8s_openapi::api::core::v1::Node;
+///
+/// let mut node = Node::default();
+/// node.metadata.name = Some("node-1".to_owned());
+/// assert_eq!(node.reference().to_string(), "Node node-1");
+/// ```
+pub trait Referent<Form> {
+    /// Which object it is.
+    fn reference(&self) -> Reference;
+
+    /// Who owns it.
+    fn owners(&self) -> Vec<OwnerReference>;
+}
+
+/// The form of cached objects.
+#[derive(Debug)]
+pub enum Cached {}
+
+/// The form of cached objects whose kind is known at run time.
+#[derive(Debug)]
+pub enum CachedDynamic {}
+
+/// The form of typed objects.
+#[derive(Debug)]
+pub enum Plain {}
+
+/// The form of dynamic objects.
+#[derive(Debug)]
+pub enum PlainDynamic {}
+
+impl<K: Resource<DynamicType = ()>> Referent<Cached> for Object<K> {
+    fn reference(&self) -> Reference {
+        cached(self, K::api_version(&()).into_owned(), K::kind(&()).into_owned())
+    }
+
+    fn owners(&self) -> Vec<OwnerReference> {
+        Object::owners(self).to_vec()
+    }
+}
+
+impl Referent<CachedDynamic> for Object<DynamicObject> {
+    fn reference(&self) -> Reference {
+        // The cache has read it, and wrote both in front.
+        let Types { api_version, kind } = serde_json::from_slice(self.raw()).unwrap_or_default();
+        cached(self, api_version, kind)
+    }
+
+    fn owners(&self) -> Vec<OwnerReference> {
+        Object::owners(self).to_vec()
+    }
+}
+
+impl<K: Resource<DynamicType = ()>> Referent<Plain> for K {
+    fn reference(&self) -> Reference {
+        plain(self.meta(), K::api_version(&()).into_owned(), K::kind(&()).into_owned())
+    }
+
+    fn owners(&self) -> Vec<OwnerReference> {
+        owners(self.meta())
+    }
+}
+
+impl Referent<PlainDynamic> for DynamicObject {
+    fn reference(&self) -> Reference {
+        let (api_version, kind) =
+            self.types.clone().map(|types| (types.api_version, types.kind)).unwrap_or_default();
+        plain(&self.metadata, api_version, kind)
+    }
+
+    fn owners(&self) -> Vec<OwnerReference> {
+        owners(&self.metadata)
+    }
+}
+
+/// Itself. It does not know its owners.
+impl Referent<Reference> for Reference {
+    fn reference(&self) -> Reference {
+        self.clone()
+    }
+
+    fn owners(&self) -> Vec<OwnerReference> {
+        Vec::new()
+    }
+}
+
+/// As people say it: `Pod shop/web-0`.
+impl std::fmt::Display for Reference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
+            None => write!(f, "{} {}", self.kind, self.name),
+        }
+    }
+}
+
+impl Reference {
+    /// Whether an owner reference means this object. Versions of its group are all the same; a uid that is not known means nothing.
+    pub(crate) fn is_meant_by(&self, owner: &OwnerReference) -> bool {
+        group(&self.api_version) == group(&owner.api_version)
+            && *self.kind == *owner.kind
+            && *self.name == *owner.name
+            && *self.uid == *owner.uid
+            && !self.uid.is_empty()
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Types {
+    api_version: String,
+    kind: String,
+}
+
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+fn cached<K>(object: &Object<K>, api_version: String, kind: String) -> Reference {
+    Reference {
+        api_version,
+        kind,
+        namespace: object.namespace().map(str::to_owned),
+        name: object.name().to_owned(),
+        uid: object.uid().to_owned(),
+    }
+}
+
+fn plain(meta: &ObjectMeta, api_version: String, kind: String) -> Reference {
+    Reference {
+        api_version,
+        kind,
+        namespace: meta.namespace.clone().filter(|namespace| !namespace.is_empty()),
+        name: meta.name.clone().unwrap_or_default(),
+        uid: meta.uid.clone().unwrap_or_default(),
+    }
+}
+
+fn owners(meta: &ObjectMeta) -> Vec<OwnerReference> {
+    let owners = meta.owner_references.iter().flatten();
+    let read = owners.map(|owner| {
+        let mut read = OwnerReference::default();
+        (read.api_version, read.kind) = (owner.api_version.as_str().into(), owner.kind.as_str().into());
+        (read.name, read.uid) = (owner.name.as_str().into(), owner.uid.as_str().into());
+        read.controller = owner.controller == Some(true);
+        read
+    });
+    read.collect()
+}

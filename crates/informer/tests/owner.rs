@@ -1,0 +1,186 @@
+//! Owners: what is written into a child, what is refused, and what cached and typed objects say of their owners.
+#![allow(clippy::unwrap_used)]
+
+#[path = "common/cluster.rs"]
+mod cluster;
+
+use cluster::{LONG, config_map};
+use informer::{
+    Object, OwnerError, Reference, Referent, SharedInformerFactory, controller_of, is_controlled_by,
+    is_owned_by, set_controller,
+};
+use informer_apiserver::ApiServer;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, PersistentVolume, Pod};
+use kube::api::{ApiResource, DynamicObject};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+fn typed<K: DeserializeOwned>(object: Value) -> K {
+    serde_json::from_value(object).unwrap()
+}
+
+/// An owner in a namespace.
+fn site() -> ConfigMap {
+    typed(json!({"metadata": {"namespace": "shop", "name": "site", "uid": "u-1"}}))
+}
+
+fn node() -> Node {
+    typed(json!({"metadata": {"name": "node-1", "uid": "u-2"}}))
+}
+
+fn pod(namespace: &str) -> Pod {
+    typed(json!({"metadata": {"namespace": namespace, "name": "p"}}))
+}
+
+fn references(pod: &Pod) -> Value {
+    json!(pod.metadata.owner_references)
+}
+
+#[test]
+fn the_reference_is_that_of_a_controller() {
+    let mut pod = pod("shop");
+    set_controller(&site(), &mut pod).unwrap();
+    let expected = json!([{
+        "apiVersion": "v1", "kind": "ConfigMap", "name": "site", "uid": "u-1", "controller": true, "blockOwnerDeletion": true,
+    }]);
+    assert_eq!(references(&pod), expected);
+    set_controller(&site(), &mut pod).unwrap();
+    assert_eq!(references(&pod), expected, "once more is the same");
+}
+
+#[test]
+fn other_owners_stay_and_our_own_reference_is_brought_up_to_date() {
+    let mut pod = pod("shop");
+    let other = json!({"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "u-9"});
+    let old = json!({"apiVersion": "v1beta1", "kind": "ConfigMap", "name": "site", "uid": "u-1"});
+    pod.metadata.owner_references = typed(json!([other, old]));
+    assert!(is_owned_by(&pod, &site()) && !is_controlled_by(&pod, &site()));
+    set_controller(&site(), &mut pod).unwrap();
+    let written = references(&pod);
+    assert_eq!((written.as_array().unwrap().len(), &written[0]), (2, &other));
+    assert_eq!((&written[1]["apiVersion"], &written[1]["controller"]), (&json!("v1"), &json!(true)));
+    assert!(is_controlled_by(&pod, &site()));
+}
+
+#[test]
+fn what_another_controls_is_refused_and_left_as_it_is() {
+    let mut pod = pod("shop");
+    set_controller(&node(), &mut pod).unwrap();
+    let before = pod.clone();
+    let error = set_controller(&site(), &mut pod).unwrap_err();
+    let text = "Pod shop/p is controlled by Node node-1 (uid u-2) and cannot be by ConfigMap shop/site too";
+    assert_eq!(error.to_string(), text);
+    assert!(matches!(error, OwnerError::Controlled { by, .. } if &*by.uid == "u-2"));
+    assert_eq!(pod, before);
+    // The owner of the same name that was there before is another one.
+    let mut again = site();
+    again.metadata.uid = Some("u-3".to_owned());
+    let mut pod: Pod = self::pod("shop");
+    set_controller(&site(), &mut pod).unwrap();
+    assert!(matches!(set_controller(&again, &mut pod), Err(OwnerError::Controlled { .. })));
+    assert!(!is_controlled_by(&pod, &again) && !is_owned_by(&pod, &again));
+}
+
+#[test]
+fn an_owner_is_in_the_same_namespace_or_in_none() {
+    let error = set_controller(&site(), &mut pod("other")).unwrap_err();
+    let text =
+        "Pod other/p cannot be owned by ConfigMap shop/site: an owner is in the same namespace, or in none";
+    assert_eq!(error.to_string(), text);
+    let mut volume = PersistentVolume::default();
+    let error = set_controller(&site(), &mut volume).unwrap_err();
+    assert!(matches!(error, OwnerError::ClusterScopedChild { .. }), "{error}");
+    assert_eq!(volume, PersistentVolume::default());
+    // A namespace that it says it has is none.
+    volume.metadata.namespace = Some("shop".to_owned());
+    let error = set_controller(&site(), &mut volume).unwrap_err();
+    assert!(matches!(error, OwnerError::ClusterScopedChild { .. }), "{error}");
+    set_controller(&node(), &mut volume).unwrap();
+    set_controller(&node(), &mut pod("anywhere")).unwrap();
+}
+
+#[test]
+fn a_child_without_a_namespace_is_put_into_its_owners() {
+    let mut deployment = Deployment::default();
+    set_controller(&site(), &mut deployment).unwrap();
+    assert_eq!(deployment.metadata.namespace.as_deref(), Some("shop"));
+    let mut deployment = Deployment::default();
+    set_controller(&node(), &mut deployment).unwrap();
+    assert_eq!(deployment.metadata.namespace, None, "the owner has none to give");
+    // Of a kind that is known only at run time nobody knows whether it is in a namespace at all.
+    let resource = ApiResource::erase::<Deployment>(&());
+    let mut dynamic = DynamicObject::new("d", &resource);
+    let error = set_controller(&site(), &mut dynamic).unwrap_err();
+    assert!(error.to_string().ends_with("if it is to be in a namespace, say which"), "{error}");
+    let mut dynamic = dynamic.within("shop");
+    set_controller(&site(), &mut dynamic).unwrap();
+    assert!(is_controlled_by(&dynamic, &site()));
+}
+
+#[test]
+fn an_owner_that_is_on_no_server_is_refused() {
+    let mut made = site();
+    made.metadata.uid = None;
+    let error = set_controller(&made, &mut pod("shop")).unwrap_err();
+    let text = "ConfigMap shop/site cannot own anything: it has no uid; take it as the server has it";
+    assert_eq!(error.to_string(), text);
+    assert!(!is_owned_by(&pod("shop"), &made), "two that are unknown are not the same");
+}
+
+/// Heads know their owners; of dynamic objects the bytes know the kind, of metadata alone the type does.
+#[tokio::test(start_paused = true)]
+async fn cached_objects_own_and_are_owned() {
+    let server = ApiServer::new();
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "default", "name": "d"},
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        },
+    });
+    let deployment: Deployment = typed(server.create(&deployment).unwrap());
+    let factory = SharedInformerFactory::new(server.client());
+    let (deployments, heads, maps) =
+        (factory.informer::<Deployment>(), factory.metadata::<Deployment>(), factory.informer::<ConfigMap>());
+    let dynamic = factory.dynamic(&ApiResource::erase::<Deployment>(&()));
+    factory.start();
+    factory.wait_for_sync(LONG).await.unwrap();
+    let cached: Object<Deployment> = deployments.lister().get("default", "d").unwrap();
+    let head = heads.lister().get("default", "d").unwrap();
+    let dynamic = dynamic.lister().get("default", "d").unwrap();
+
+    let reference = Reference {
+        api_version: "apps/v1".to_owned(),
+        kind: "Deployment".to_owned(),
+        namespace: Some("default".to_owned()),
+        name: "d".to_owned(),
+        uid: cached.uid().to_owned(),
+    };
+    assert_eq!(
+        [cached.reference(), head.reference(), dynamic.reference(), deployment.reference()],
+        [(); 4].map(|()| reference.clone())
+    );
+
+    let mut child: ConfigMap = typed(config_map("default", "child", "1"));
+    set_controller(&cached, &mut child).unwrap();
+    set_controller(&head, &mut child).unwrap();
+    set_controller(&dynamic, &mut child).unwrap();
+    set_controller(&reference, &mut child).unwrap();
+    assert_eq!(child.metadata.owner_references.as_ref().unwrap().len(), 1);
+    let written = server.create(&child).unwrap();
+    let version = informer::ResourceVersion::new(written["metadata"]["resourceVersion"].as_str().unwrap());
+    maps.wait_for_version(&version, LONG).await.unwrap();
+    let child = maps.lister().get("default", "child").unwrap();
+    assert!(
+        is_controlled_by(&child, &cached) && is_controlled_by(&child, &dynamic) && is_owned_by(&child, &head)
+    );
+    assert_eq!(&*controller_of(&child).unwrap().name, "d");
+    let namespace = Namespace::default();
+    assert!(!is_controlled_by(&child, &namespace) && controller_of(&cached).is_none());
+    // Another version of the group is the same kind; another group is not.
+    let elsewhere =
+        |api_version: &str| Reference { api_version: api_version.to_owned(), ..reference.clone() };
+    assert!(is_controlled_by(&child, &elsewhere("apps/v1beta2")));
+    assert!(!is_controlled_by(&child, &elsewhere("example.com/v1")));
+}
