@@ -10,6 +10,7 @@ pub mod delta;
 pub mod key;
 pub mod lease;
 pub mod object;
+pub mod recorder;
 pub mod reflector;
 pub mod scope;
 pub mod selector;

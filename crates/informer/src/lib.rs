@@ -44,6 +44,7 @@
 //! | all of it as one program: start, stop, signals, `/readyz`, `/metrics` | [`Manager`] |
 //! | cleaning up before an object goes | [`Finalizer`], [`Step`] |
 //! | owners and what they own | [`set_controller`], [`controller_of`], [`is_controlled_by`] |
+//! | telling users what a controller does | [`Recorder`] |
 //! | lists and watches from elsewhere | [`source::Source`] |
 //!
 //! # Promises
@@ -108,6 +109,7 @@ mod owner;
 mod pages;
 mod problem;
 mod queue;
+mod recorder;
 mod reference;
 mod reflector;
 mod resource;
@@ -132,6 +134,7 @@ pub use finalizer::{CleanUp, Finalizer, FinalizerError, Step};
 pub use handler::{EventStream, FilteringHandler, Given, Handler, HandlerBuilder};
 pub use informer::{AddIndexError, SharedInformer};
 pub use informer_core::lease::{ElectionConfig, ElectionConfigError, Fence};
+pub use informer_core::recorder::RecorderMetrics;
 pub use informer_core::reflector::{
     Asked, Consistency, Counters, Failure, ListRequest, Relists, Report, State, Trouble, WatchListPolicy,
     WatchRequest, WatchStart,
@@ -151,6 +154,7 @@ pub use manager::{Caches, Manager, ManagerError, ManagerHandle};
 pub use metrics::{HandlerMetrics, Metrics};
 pub use owner::{OwnerError, controller_of, is_controlled_by, is_owned_by, set_controller};
 pub use problem::Problem;
+pub use recorder::{EventType, Recorder, RecorderShutdownError, recorders_prometheus};
 pub use reference::{Reference, Referent};
 pub use shared::{NotReached, Options, Registration, ShutdownError, SyncError, VersionError};
 pub use status::{ChangeCounters, ScopeStatus, Status};

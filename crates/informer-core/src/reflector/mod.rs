@@ -22,6 +22,7 @@ mod state;
 mod watching;
 mod watchlist;
 
+pub(crate) use backoff::Backoff;
 pub use backoff::{BackoffConfig, Random};
 pub use config::{Config, WatchListPolicy};
 pub use failure::{Failure, ResponseHead, Trouble};

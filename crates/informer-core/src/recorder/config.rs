@@ -1,0 +1,42 @@
+//! How recorded events are merged, limited and retried.
+
+use std::time::Duration;
+
+use crate::reflector::BackoffConfig;
+
+/// The times and bounds of a [`Correlator`](super::Correlator).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecorderConfig {
+    /// How long a series is quiet before it has ended: 6 minutes.
+    pub finish: Duration,
+    /// How often a series that goes on is told to the server: every 30 minutes.
+    pub heartbeat: Duration,
+    /// New events about one subject that are written at once: 25.
+    pub burst: u32,
+    /// The time after which one more may be: 5 minutes.
+    pub refill: Duration,
+    /// Writes that may wait: 1,000.
+    pub queue: usize,
+    /// Events, and subjects, that are remembered while nothing is to be written: 4,096.
+    pub remembered: usize,
+    /// How often a write is tried: 12 times.
+    pub tries: u32,
+    /// The waits between tries.
+    pub backoff: BackoffConfig,
+}
+
+impl Default for RecorderConfig {
+    fn default() -> Self {
+        RecorderConfig {
+            finish: Duration::from_mins(6),
+            heartbeat: Duration::from_mins(30),
+            burst: 25,
+            refill: Duration::from_mins(5),
+            queue: 1_000,
+            remembered: 4_096,
+            tries: 12,
+            backoff: BackoffConfig::default(),
+        }
+    }
+}

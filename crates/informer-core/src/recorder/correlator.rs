@@ -1,0 +1,342 @@
+//! The machine: what is known of each event, and the queue of what is to be written.
+//!
+//! Invariants: one write at a time; an event is known while it waits for a write or may still become a series, and is in exactly one of
+//! `queue` and `quiet`; `queue` has at most `config.queue` places, except after [`Correlator::stop`], and `quiet` at most `config.remembered`.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::RecorderMetrics;
+use super::config::RecorderConfig;
+use super::limit::Limit;
+use crate::reflector::{Backoff, Random};
+use crate::time::Moment;
+
+/// What is to be written. One at a time; each is answered by [`Correlator::handle_answer`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Write<E> {
+    /// A new event; a series already if it happened again before there was time to write it.
+    Create(Occurrence<E>),
+    /// The series of an event that was written before.
+    Update(Occurrence<E>),
+}
+
+/// An event, and how often it has happened so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Occurrence<E> {
+    /// What happened.
+    pub event: E,
+    /// Tells this event from all others of one correlator.
+    pub number: u64,
+    /// How often.
+    pub count: u32,
+    /// When it happened first.
+    pub first: Timestamp,
+    /// When it happened last.
+    pub last: Timestamp,
+}
+
+/// How a write was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The server has it.
+    Written,
+    /// What was to be created is there: an earlier try has arrived after all.
+    Exists,
+    /// What was to be updated is not there any more, or there is no place to create it in.
+    Missing,
+    /// The server does not want it, however often it is asked.
+    Refused,
+    /// Nobody knows what came of it, or the server cannot do it now; it may say for how long not.
+    Failed(Option<Duration>),
+}
+
+/// Decides what becomes of events of type `E` about subjects of type `S`.
+#[derive(Debug)]
+pub struct Correlator<S, E> {
+    config: RecorderConfig,
+    limit: Limit<S>,
+    backoff: Backoff,
+    random: Random,
+    /// The numbers of events that are known.
+    numbers: BTreeMap<E, u64>,
+    known: BTreeMap<u64, Known<E>>,
+    /// What waits for a write, in order; the first may be on its way.
+    queue: VecDeque<u64>,
+    /// What waits for something to happen again, by when there is something to do about it.
+    quiet: BTreeSet<(Moment, u64)>,
+    /// Of the write on its way, the count that it tells.
+    asked: Option<u32>,
+    next_try: Moment,
+    next_number: u64,
+    metrics: RecorderMetrics,
+    stopping: bool,
+}
+
+#[derive(Debug)]
+struct Known<E> {
+    event: E,
+    first: Timestamp,
+    last: (Moment, Timestamp),
+    count: u32,
+    /// The count that the server has; none if it does not have the event.
+    told: u32,
+    /// When something was last written, or refused.
+    written: Moment,
+    tries: u32,
+    /// Whether it has been on the server: then the call that began it is accounted for.
+    sent: bool,
+    refused: bool,
+}
+
+impl<E> Known<E> {
+    /// Whether it has happened more often than the server knows.
+    fn is_news(&self) -> bool {
+        self.count > self.told && !self.refused
+    }
+
+    /// Whether the server is to know at once: a new event, or that it has become a series.
+    fn is_urgent(&self) -> bool {
+        self.is_news() && self.told < 2
+    }
+
+    /// When there is something to do about it if it does not happen again.
+    fn due(&self, config: &RecorderConfig) -> Moment {
+        let finished = self.last.0 + config.finish;
+        if self.refused {
+            self.written + config.finish
+        } else if self.is_news() {
+            finished.min(self.written + config.heartbeat)
+        } else {
+            finished
+        }
+    }
+}
+
+impl<S: Ord, E: Ord + Clone> Correlator<S, E> {
+    /// One that knows nothing yet.
+    pub fn new(config: RecorderConfig, seed: u64) -> Self {
+        Correlator {
+            limit: Limit::new(config.burst, config.refill, config.remembered),
+            backoff: Backoff::new(config.backoff),
+            config,
+            random: Random::new(seed),
+            numbers: BTreeMap::new(),
+            known: BTreeMap::new(),
+            queue: VecDeque::new(),
+            quiet: BTreeSet::new(),
+            asked: None,
+            next_try: Moment::default(),
+            next_number: 0,
+            metrics: RecorderMetrics::default(),
+            stopping: false,
+        }
+    }
+
+    /// What became of everything so far.
+    pub fn metrics(&self) -> RecorderMetrics {
+        RecorderMetrics { waiting: self.queue.len(), ..self.metrics }
+    }
+
+    /// Something happened. `wall` is written down, and never compared with anything.
+    pub fn handle_event(&mut self, now: Moment, wall: Timestamp, subject: S, event: E) {
+        self.handle_timeout(now);
+        if self.stopping {
+            self.metrics.dropped += 1;
+        } else if let Some(number) = self.numbers.get(&event) {
+            self.repeat(*number, now, wall);
+        } else if !self.has_room() {
+            self.metrics.dropped += 1;
+        } else if !self.limit.take(now, subject) {
+            self.metrics.limited += 1;
+        } else {
+            let number = self.next_number;
+            self.next_number += 1;
+            self.numbers.insert(event.clone(), number);
+            let (first, last) = (wall, (now, wall));
+            let (count, told, written, tries, sent, refused) = (1, 0, now, 0, false, false);
+            self.known
+                .insert(number, Known { event, first, last, count, told, written, tries, sent, refused });
+            self.queue.push_back(number);
+        }
+    }
+
+    /// The next write, if one is due.
+    pub fn poll_write(&mut self, now: Moment) -> Option<Write<E>> {
+        self.handle_timeout(now);
+        if self.asked.is_some() || now < self.next_try {
+            return None;
+        }
+        let number = *self.queue.front()?;
+        let known = self.known.get(&number)?;
+        let occurrence = Occurrence {
+            event: known.event.clone(),
+            number,
+            count: known.count,
+            first: known.first,
+            last: known.last.1,
+        };
+        self.asked = Some(known.count);
+        Some(if known.told == 0 { Write::Create(occurrence) } else { Write::Update(occurrence) })
+    }
+
+    /// How the write was answered.
+    pub fn handle_answer(&mut self, now: Moment, answer: Answer) {
+        let (Some(count), Some(number)) = (self.asked.take(), self.queue.front().copied()) else { return };
+        let Some(known) = self.known.get_mut(&number) else { return };
+        known.tries += 1;
+        let (creates, worn_out) = (known.told == 0, known.tries >= self.config.tries);
+        match answer {
+            Answer::Written | Answer::Exists => {
+                // Of what is there already nobody knows which try it was. It counts as one more, so that a server which has an
+                // event and does not have it, by turns, is not asked for ever.
+                (known.told, known.tries) =
+                    if answer == Answer::Exists { (1, known.tries) } else { (count, 0) };
+                known.written = now;
+                self.backoff.reset();
+                let again = std::mem::replace(&mut known.sent, true);
+                let counter = if again { &mut self.metrics.updated } else { &mut self.metrics.sent };
+                *counter += 1;
+                self.queue.pop_front();
+                self.settle(now, number);
+            }
+            Answer::Missing if !creates && !worn_out => known.told = 0,
+            Answer::Refused | Answer::Missing => {
+                // It is remembered, so that the same is not refused again and again.
+                (known.written, known.refused) = (now, true);
+                self.metrics.failed += u64::from(!known.sent);
+                self.backoff.reset();
+                self.queue.pop_front();
+                self.settle(now, number);
+            }
+            Answer::Failed(wait) => {
+                self.next_try = now + self.backoff.next(&mut self.random).max(wait.unwrap_or_default());
+                if worn_out {
+                    self.metrics.failed += u64::from(!known.sent);
+                    self.queue.pop_front();
+                    self.forget(number);
+                }
+            }
+        }
+        self.handle_timeout(now);
+    }
+
+    /// Ends series that were quiet for long, and tells the server about those that go on.
+    pub fn handle_timeout(&mut self, now: Moment) {
+        while self.has_room()
+            && let Some((due, number)) = self.quiet.first().copied()
+            && due <= now
+        {
+            self.quiet.pop_first();
+            if self.known.get(&number).is_some_and(Known::is_news) {
+                self.queue.push_back(number);
+            } else {
+                self.forget(number);
+            }
+        }
+    }
+
+    /// When [`Correlator::poll_write`] or [`Correlator::handle_timeout`] has something to do.
+    pub fn next_deadline(&self) -> Option<Moment> {
+        let write = (self.asked.is_none() && !self.queue.is_empty()).then_some(self.next_try);
+        let quiet = self.quiet.first().filter(|_| self.has_room()).map(|(due, _)| *due);
+        write.into_iter().chain(quiet).min()
+    }
+
+    /// Takes no more events. What waits is still written, and the last word about every series.
+    pub fn stop(&mut self) {
+        self.stopping = true;
+        for (_, number) in std::mem::take(&mut self.quiet) {
+            if self.known.get(&number).is_some_and(Known::is_news) {
+                self.queue.push_back(number);
+            } else {
+                self.forget(number);
+            }
+        }
+    }
+
+    /// Whether it was stopped and everything is written.
+    pub fn is_over(&self) -> bool {
+        self.stopping && self.queue.is_empty()
+    }
+
+    /// Gives up what waits, after [`Correlator::stop`]; how many writes that were.
+    pub fn abandon(&mut self) -> usize {
+        self.asked = None;
+        let waiting = std::mem::take(&mut self.queue);
+        for number in &waiting {
+            let lost = self.known.get(number).is_some_and(|known| !known.sent);
+            self.metrics.dropped += u64::from(lost);
+            self.forget(*number);
+        }
+        waiting.len()
+    }
+
+    /// Panics if something that always holds does not.
+    pub fn check_invariants(&self) {
+        assert_eq!(self.numbers.len(), self.known.len());
+        assert_eq!(self.known.len(), self.queue.len() + self.quiet.len(), "each is in one place");
+        assert!(self.stopping || self.queue.len() <= self.config.queue, "{} wait", self.queue.len());
+        assert!(self.quiet.len() <= self.config.remembered, "{} are remembered", self.quiet.len());
+        assert!(self.queue.iter().all(|number| self.known.get(number).is_some_and(Known::is_news)));
+        for (due, number) in &self.quiet {
+            let known = self.known.get(number).expect("what is quiet is known");
+            assert_eq!(*due, known.due(&self.config));
+        }
+    }
+
+    /// What is known has happened again.
+    fn repeat(&mut self, number: u64, now: Moment, wall: Timestamp) {
+        let Some(known) = self.known.get_mut(&number) else { return };
+        if known.refused {
+            self.metrics.failed += 1;
+            return;
+        }
+        let was_quiet = self.quiet.remove(&(known.due(&self.config), number));
+        known.last = (now, wall);
+        known.count = known.count.saturating_add(1);
+        self.metrics.aggregated += 1;
+        if was_quiet {
+            self.settle(now, number);
+        }
+    }
+
+    /// Finds the place of an event that is in none.
+    fn settle(&mut self, now: Moment, number: u64) {
+        let room = self.has_room();
+        let Some(known) = self.known.get(&number) else { return };
+        let (news, urgent) = (known.is_news(), known.is_urgent());
+        if self.stopping && !news {
+            return self.forget(number);
+        }
+        if self.stopping || (urgent && room) {
+            return self.queue.push_back(number);
+        }
+        self.quiet.insert((known.due(&self.config), number));
+        if self.quiet.len() > self.config.remembered
+            && let Some((_, oldest)) = self.quiet.pop_first()
+        {
+            // As if it had ended: what it comes to is still told, if that can be.
+            let news = self.known.get(&oldest).is_some_and(Known::is_news);
+            if news && self.has_room() {
+                self.queue.push_back(oldest);
+            } else {
+                self.forget(oldest);
+            }
+        }
+        self.handle_timeout(now);
+    }
+
+    fn forget(&mut self, number: u64) {
+        if let Some(known) = self.known.remove(&number) {
+            self.numbers.remove(&known.event);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.queue.len() < self.config.queue
+    }
+}

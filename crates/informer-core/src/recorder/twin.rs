@@ -1,0 +1,225 @@
+//! The correlator once more, without any structure: one list, looked through for everything.
+//!
+//! It knows the rules and nothing of queues or ordered sets. What waits has a ticket, and the lowest is next.
+
+use jiff::Timestamp;
+
+use super::*;
+use crate::reflector::{Backoff, Random};
+use crate::time::Moment;
+
+pub(super) struct Twin {
+    config: RecorderConfig,
+    backoff: Backoff,
+    random: Random,
+    all: Vec<One>,
+    /// When new events about each subject were accepted.
+    accepted: Vec<(char, Moment)>,
+    asked: Option<(u64, u32)>,
+    next_try: Moment,
+    numbers: u64,
+    tickets: u64,
+    metrics: RecorderMetrics,
+}
+
+#[derive(Clone)]
+struct One {
+    event: &'static str,
+    number: u64,
+    first: Timestamp,
+    last: Moment,
+    last_wall: Timestamp,
+    count: u32,
+    told: u32,
+    written: Moment,
+    tries: u32,
+    sent: bool,
+    refused: bool,
+    ticket: Option<u64>,
+}
+
+impl Twin {
+    pub(super) fn new(config: RecorderConfig, seed: u64) -> Self {
+        Twin {
+            config,
+            backoff: Backoff::new(config.backoff),
+            random: Random::new(seed),
+            all: Vec::new(),
+            accepted: Vec::new(),
+            asked: None,
+            next_try: Moment::default(),
+            numbers: 0,
+            tickets: 0,
+            metrics: RecorderMetrics::default(),
+        }
+    }
+
+    pub(super) fn metrics(&self) -> RecorderMetrics {
+        RecorderMetrics { waiting: self.waiting(), ..self.metrics }
+    }
+
+    /// Events that wait for their first write.
+    pub(super) fn unsent(&self) -> u64 {
+        self.all.iter().filter(|one| !one.sent && !one.refused).count() as u64
+    }
+
+    pub(super) fn record(&mut self, now: Moment, wall: Timestamp, event: &'static str) {
+        self.tick(now);
+        let subject = event.chars().next().unwrap();
+        if let Some(place) = self.all.iter().position(|one| one.event == event) {
+            let one = &mut self.all[place];
+            if one.refused {
+                self.metrics.failed += 1;
+                return;
+            }
+            (one.last, one.last_wall, one.count) = (now, wall, one.count + 1);
+            self.metrics.aggregated += 1;
+            if one.ticket.is_none() {
+                self.place(place, now);
+            }
+        } else if self.waiting() >= self.config.queue {
+            self.metrics.dropped += 1;
+        } else if !self.accept(now, subject) {
+            self.metrics.limited += 1;
+        } else {
+            let ticket = Some(self.ticket());
+            self.all.push(One {
+                event,
+                number: self.numbers,
+                first: wall,
+                last: now,
+                last_wall: wall,
+                count: 1,
+                told: 0,
+                written: now,
+                tries: 0,
+                sent: false,
+                refused: false,
+                ticket,
+            });
+            self.numbers += 1;
+        }
+    }
+
+    pub(super) fn poll(&mut self, now: Moment) -> Option<Write<&'static str>> {
+        self.tick(now);
+        if self.asked.is_some() || now < self.next_try {
+            return None;
+        }
+        let one = self.all.iter().filter(|one| one.ticket.is_some()).min_by_key(|one| one.ticket)?;
+        self.asked = Some((one.number, one.count));
+        let One { event, number, count, first, last_wall: last, .. } = one.clone();
+        let occurrence = Occurrence { event, number, count, first, last };
+        Some(if one.told == 0 { Write::Create(occurrence) } else { Write::Update(occurrence) })
+    }
+
+    pub(super) fn answer(&mut self, now: Moment, answer: Answer) {
+        let Some((number, count)) = self.asked.take() else { return };
+        let place = self.all.iter().position(|one| one.number == number).unwrap();
+        let one = &mut self.all[place];
+        one.tries += 1;
+        let last_try = one.tries >= self.config.tries;
+        match answer {
+            Answer::Written | Answer::Exists => {
+                (one.written, one.ticket, one.told) = (now, None, 1);
+                if answer == Answer::Written {
+                    (one.told, one.tries) = (count, 0);
+                }
+                if one.sent {
+                    self.metrics.updated += 1;
+                } else {
+                    self.metrics.sent += 1;
+                }
+                one.sent = true;
+                self.backoff.reset();
+                self.place(place, now);
+            }
+            Answer::Missing if one.told > 0 && !last_try => one.told = 0,
+            Answer::Missing | Answer::Refused => {
+                (one.written, one.refused, one.ticket) = (now, true, None);
+                self.metrics.failed += u64::from(!one.sent);
+                self.backoff.reset();
+                self.place(place, now);
+            }
+            Answer::Failed(wait) => {
+                self.next_try = now + self.backoff.next(&mut self.random).max(wait.unwrap_or_default());
+                if last_try {
+                    self.metrics.failed += u64::from(!one.sent);
+                    self.all.remove(place);
+                }
+            }
+        }
+        self.tick(now);
+    }
+
+    /// Of those for which something is to be done, the earliest first, while there is room.
+    fn tick(&mut self, now: Moment) {
+        while self.waiting() < self.config.queue
+            && let Some(place) = self.earliest()
+            && self.due(place) <= now
+        {
+            self.end(place);
+        }
+    }
+
+    fn place(&mut self, place: usize, now: Moment) {
+        let one = &self.all[place];
+        let urgent = !one.refused && one.told < 2 && one.count > one.told;
+        if urgent && self.waiting() < self.config.queue {
+            self.all[place].ticket = Some(self.ticket());
+        } else if self.all.len() - self.waiting() > self.config.remembered {
+            let earliest = self.earliest().unwrap();
+            self.end(earliest);
+        }
+        self.tick(now);
+    }
+
+    /// Tells what is not told, or forgets it.
+    fn end(&mut self, place: usize) {
+        let one = &self.all[place];
+        if !one.refused && one.count > one.told && self.waiting() < self.config.queue {
+            self.all[place].ticket = Some(self.ticket());
+        } else {
+            self.all.remove(place);
+        }
+    }
+
+    fn earliest(&self) -> Option<usize> {
+        let quiet = (0..self.all.len()).filter(|place| self.all[*place].ticket.is_none());
+        quiet.min_by_key(|place| (self.due(*place), self.all[*place].number))
+    }
+
+    fn due(&self, place: usize) -> Moment {
+        let one = &self.all[place];
+        let (ended, beat) = (one.last + self.config.finish, one.written + self.config.heartbeat);
+        match () {
+            () if one.refused => one.written + self.config.finish,
+            () if one.count > one.told => ended.min(beat),
+            () => ended,
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        self.all.iter().filter(|one| one.ticket.is_some()).count()
+    }
+
+    fn ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
+    }
+
+    /// Counts tokens as they come: one each `refill`, from a full bucket, never more than `burst`.
+    fn accept(&mut self, now: Moment, subject: char) -> bool {
+        let refill = self.config.refill;
+        let mut full = Moment::default();
+        for (_, then) in self.accepted.iter().filter(|(other, _)| *other == subject) {
+            full = full.max(*then) + refill;
+        }
+        let missing = full.max(now) - now;
+        let accepted = missing + refill <= refill * self.config.burst;
+        if accepted {
+            self.accepted.push((subject, now));
+        }
+        accepted
+    }
+}
