@@ -2,7 +2,7 @@
 //!
 //! Nothing here asks a server. Whether what is pointed at is there is not known.
 
-use informer_core::{Object, OwnerReference};
+use informer_core::{Object, OwnerReference, ResourceVersion};
 use kube::Resource;
 use kube::api::{DynamicObject, ObjectMeta};
 use serde::Deserialize;
@@ -41,6 +41,9 @@ pub trait Referent<Form> {
 
     /// Who owns it.
     fn owners(&self) -> Vec<OwnerReference>;
+
+    /// The resource version of this state of it, if it has one.
+    fn version(&self) -> Option<ResourceVersion>;
 }
 
 /// The form of cached objects.
@@ -67,6 +70,10 @@ impl<K: Resource<DynamicType = ()>> Referent<Cached> for Object<K> {
     fn owners(&self) -> Vec<OwnerReference> {
         Object::owners(self).to_vec()
     }
+
+    fn version(&self) -> Option<ResourceVersion> {
+        Some(Object::version(self).clone())
+    }
 }
 
 impl Referent<CachedDynamic> for Object<DynamicObject> {
@@ -79,6 +86,10 @@ impl Referent<CachedDynamic> for Object<DynamicObject> {
     fn owners(&self) -> Vec<OwnerReference> {
         Object::owners(self).to_vec()
     }
+
+    fn version(&self) -> Option<ResourceVersion> {
+        Some(Object::version(self).clone())
+    }
 }
 
 impl<K: Resource<DynamicType = ()>> Referent<Plain> for K {
@@ -88,6 +99,10 @@ impl<K: Resource<DynamicType = ()>> Referent<Plain> for K {
 
     fn owners(&self) -> Vec<OwnerReference> {
         owners(self.meta())
+    }
+
+    fn version(&self) -> Option<ResourceVersion> {
+        version(self.meta())
     }
 }
 
@@ -101,9 +116,13 @@ impl Referent<PlainDynamic> for DynamicObject {
     fn owners(&self) -> Vec<OwnerReference> {
         owners(&self.metadata)
     }
+
+    fn version(&self) -> Option<ResourceVersion> {
+        version(&self.metadata)
+    }
 }
 
-/// Itself. It does not know its owners.
+/// Itself. It does not know its owners, or any version.
 impl Referent<Reference> for Reference {
     fn reference(&self) -> Reference {
         self.clone()
@@ -111,6 +130,10 @@ impl Referent<Reference> for Reference {
 
     fn owners(&self) -> Vec<OwnerReference> {
         Vec::new()
+    }
+
+    fn version(&self) -> Option<ResourceVersion> {
+        None
     }
 }
 
@@ -142,7 +165,8 @@ struct Types {
     kind: String,
 }
 
-fn group(api_version: &str) -> &str {
+/// The group of an `apiVersion`; empty for the core group.
+pub(crate) fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
@@ -164,6 +188,10 @@ fn plain(meta: &ObjectMeta, api_version: String, kind: String) -> Reference {
         name: meta.name.clone().unwrap_or_default(),
         uid: meta.uid.clone().unwrap_or_default(),
     }
+}
+
+fn version(meta: &ObjectMeta) -> Option<ResourceVersion> {
+    meta.resource_version.as_deref().filter(|version| !version.is_empty()).map(ResourceVersion::new)
 }
 
 fn owners(meta: &ObjectMeta) -> Vec<OwnerReference> {

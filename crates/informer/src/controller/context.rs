@@ -3,8 +3,9 @@
 use super::turn::Turn;
 use super::writes::Write;
 use crate::lister::Lister;
+use crate::reference::{Reference, Referent, group};
+use informer_core::Key;
 use informer_core::lease::Fence;
-use informer_core::{Key, ResourceVersion};
 use kube::Resource;
 use kube::core::{ApiResource, DynamicObject};
 use std::fmt;
@@ -56,30 +57,23 @@ impl<S> Context<S> {
     /// never acts on what was there before the last one.
     ///
     /// The kind must be one of the controller's sources. Otherwise there is nothing to wait for, and a warning says so.
-    pub fn wrote<W: Resource<DynamicType = ()>>(&self, object: &W) {
-        self.wrote_as(object, &());
-    }
-
-    /// The same for a kind that is known only at run time.
-    pub fn wrote_as<W: Resource>(&self, object: &W, kind: &W::DynamicType) {
-        let meta = object.meta();
-        let Some(version) = meta.resource_version.as_deref().filter(|version| !version.is_empty()) else {
-            return;
-        };
+    pub fn wrote<Form>(&self, object: &impl Referent<Form>) {
+        let Some(version) = object.version() else { return };
+        let Reference { api_version, kind, namespace, .. } = object.reference();
         let mut known = false;
         for source in &self.turn.shared.sources {
             let is = &source.engine.kind;
-            if *is.kind != *W::kind(kind) || *is.group != *W::group(kind) {
+            if *is.kind != *kind || *is.group != *group(&api_version) {
                 continue;
             }
             known = true;
-            let (engine, namespace) = (Arc::clone(&source.engine), meta.namespace.as_deref().map(Into::into));
-            let write = Write { engine, namespace, version: ResourceVersion::new(version) };
+            let (engine, namespace) = (Arc::clone(&source.engine), namespace.clone().map(Into::into));
+            let write = Write { engine, namespace, version: version.clone() };
             self.turn.shared.writes.note(&self.turn.key, write);
         }
         if !known {
-            let (controller, kind) = (&*self.turn.shared.name, W::kind(kind));
-            tracing::warn!(controller, %kind, "a write of a kind that is no source cannot be waited for");
+            let controller = &*self.turn.shared.name;
+            tracing::warn!(controller, kind, "a write of a kind that is no source cannot be waited for");
         }
     }
 

@@ -5,6 +5,7 @@
 
 use crate::event::{Cause, Event};
 use crate::informer::SharedInformer;
+use crate::reference::group;
 use crate::shared::{Engine, Registration, is_synced, is_useless};
 use crate::status::Status;
 use crate::workqueue::WorkQueue;
@@ -28,9 +29,8 @@ pub(super) struct Owner {
 impl Owner {
     /// The key of the object of this kind that controls another, if one does.
     pub(super) fn of<O>(&self, object: &Object<O>) -> Option<Key> {
-        let group = |version: &str| version.split_once('/').map_or(String::new(), |(group, _)| group.into());
         let owner = object.owners().iter().find(|owner| {
-            owner.controller && owner.kind == self.kind && *group(&owner.api_version) == *self.group
+            owner.controller && owner.kind == self.kind && group(&owner.api_version) == &*self.group
         })?;
         if self.cluster_scoped {
             return Some(Key::cluster(&owner.name));
