@@ -4,6 +4,7 @@ use crate::controller::{ControllerState, Reconciler, controllers_prometheus};
 use crate::election::{Leadership, elections_prometheus};
 use crate::factory::SharedInformerFactory;
 use crate::metrics::Metrics;
+use crate::recorder::{Recorder, recorders_prometheus};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -34,6 +35,7 @@ pub(super) struct Health {
     pub(super) election: Option<(String, Leadership)>,
     /// Caches are not there before it leads.
     pub(super) delayed_caches: bool,
+    pub(super) recorders: Vec<Recorder>,
     pub(super) checks: Vec<Check>,
     pub(super) figures: Vec<Box<dyn Fn() -> String + Send + Sync>>,
     pub(super) stopping: watch::Sender<bool>,
@@ -90,6 +92,10 @@ impl Health {
         text += &controllers_prometheus(&self.controllers);
         if let Some((name, leadership)) = &self.election {
             text += &elections_prometheus(&[(name, leadership)]);
+        }
+        if !self.recorders.is_empty() {
+            let named = self.recorders.iter().map(|recorder| (recorder.controller(), recorder.metrics()));
+            text += &recorders_prometheus(&named.collect::<Vec<_>>());
         }
         for more in &self.figures {
             text += &more();

@@ -9,6 +9,7 @@ mod signals;
 use crate::controller::{ControllerError, Reconciler};
 use crate::election::{LeaderElector, Term};
 use crate::factory::{FactoryShutdownError, SharedInformerFactory};
+use crate::recorder::Recorder;
 use futures::future::{FutureExt as _, join_all};
 use health::{Check, Health};
 use informer_core::lease::{ElectionConfigError, Fence};
@@ -61,6 +62,7 @@ pub struct Manager {
     caches: Caches,
     address: Option<SocketAddr>,
     grace: Duration,
+    recorders: Vec<Recorder>,
     checks: Vec<Check>,
     figures: Vec<Box<dyn Fn() -> String + Send + Sync>>,
     shared: Arc<Shared>,
@@ -118,6 +120,7 @@ impl Manager {
             caches: Caches::default(),
             address: None,
             grace: Duration::from_secs(10),
+            recorders: Vec::new(),
             checks: Vec::new(),
             figures: Vec::new(),
             shared: Arc::new(Shared { stop, bound, health: Mutex::default() }),
@@ -148,6 +151,12 @@ impl Manager {
     /// When the caches are filled, if a leader is elected.
     pub fn caches(mut self, caches: Caches) -> Self {
         self.caches = caches;
+        self
+    }
+
+    /// With this recorder of events: its figures are among the others, and what waits to be written at the end is written after the last turn.
+    pub fn recorder(mut self, recorder: Recorder) -> Self {
+        self.recorders.push(recorder);
         self
     }
 
@@ -189,7 +198,7 @@ impl Manager {
         self
     }
 
-    /// How long informers have to tell what they have received, at the end; 10 seconds, unless set. Turns of controllers have
+    /// How long informers have to tell what they have received, at the end, and recorders to write their events; 10 seconds, unless set. Turns of controllers have
     /// [their own](crate::Controller::grace).
     pub fn grace(mut self, limit: Duration) -> Self {
         self.grace = limit;
@@ -244,6 +253,11 @@ impl Manager {
         let ended = ended.await;
         health.stops();
         self.shared.stop.send_replace(true);
+        for late in join_all(self.recorders.iter().map(|recorder| recorder.shutdown(self.grace))).await {
+            if let Err(error) = late {
+                tracing::warn!(%error, "events are lost");
+            }
+        }
         let informers = join_all(self.factories.iter().map(|factory| factory.shutdown(self.grace))).await;
         if let Some(pages) = pages {
             pages.end().await;
@@ -257,6 +271,7 @@ impl Manager {
             controllers: self.controllers.clone(),
             election: self.elector.as_ref().map(|elector| (elector.lease_name(), elector.leadership())),
             delayed_caches: self.elector.is_some() && self.caches == Caches::WhenLeading,
+            recorders: self.recorders.clone(),
             checks: std::mem::take(&mut self.checks),
             figures: std::mem::take(&mut self.figures),
             stopping: watch::Sender::new(false),

@@ -152,6 +152,11 @@ impl Recorder {
         metrics
     }
 
+    /// The name of its controller: what the server is told as `reportingController`.
+    pub fn controller(&self) -> &str {
+        &self.handle.controller
+    }
+
     /// What the server is told as `reportingInstance`.
     pub fn instance(&self) -> &str {
         &self.handle.instance
