@@ -1,0 +1,148 @@
+//! An operator: for every `Website` a deployment and a service, a status that says how far they are, and a finalizer that tidies up.
+//!
+//!     cargo run --example operator -- --crd | kubectl apply -f -
+//!     cargo run --example operator -- [--kubeconfig PATH] [--port PORT]
+
+use informer::{
+    Context, Controller, EventType, Finalizer, Key, LeaderElector, Manager, Outcome, Recorder, Step,
+};
+use informer::{SharedInformerFactory, changed, set_controller};
+use informer_examples::program;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::core::NamespaceResourceScope as Namespaced;
+use kube::{CustomResource, CustomResourceExt as _, Resource};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use std::{fmt::Debug, process::ExitCode};
+
+const USAGE: &str = "usage: operator [--kubeconfig PATH] [--port PORT] | --crd
+
+Runs websites until Ctrl-C: each has a deployment and a service. /healthz, /readyz and /metrics are on this port of localhost, 8080 unless set.
+With --crd it prints the definition of the kind Website, for kubectl, and ends.";
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, CustomResource)]
+#[kube(group = "informer.example", version = "v1", kind = "Website", namespaced, status = "WebsiteStatus")]
+pub(crate) struct WebsiteSpec {
+    pub(crate) image: String,
+    pub(crate) replicas: i32,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct WebsiteStatus {
+    pub(crate) ready: i32,
+}
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    program(USAGE, async |mut arguments| {
+        if arguments.flag("--crd") {
+            println!("{}", serde_json::to_string_pretty(&Website::crd())?);
+            return Ok(());
+        }
+        let port = arguments.option("--port")?.as_deref().unwrap_or("8080").parse()?;
+        let client = arguments.client().await?;
+        let elector = LeaderElector::new(client.clone(), "default", "website-operator");
+        eprintln!("press Ctrl-C to stop");
+        Ok(manager(client).elect(elector).serve(port).run().await?)
+    })
+    .await
+}
+
+/// The operator: what it follows, and what it does about it.
+pub(crate) fn manager(client: kube::Client) -> Manager {
+    let recorder = Recorder::new(client.clone(), "website-operator");
+    let finalizer = Finalizer::new(client.clone(), "informer.example/website");
+    let state = State { client: client.clone(), finalizer, recorder: recorder.clone() };
+    let controller = Controller::new::<Website>(&SharedInformerFactory::new(client))
+        .when(changed::generation) // its own status is no news
+        .owns::<Deployment>()
+        .owns::<Service>()
+        .concurrency(8)
+        .state(state)
+        .reconcile(reconcile);
+    Manager::new().controller(controller).recorder(recorder)
+}
+
+struct State {
+    client: kube::Client,
+    finalizer: Finalizer<Website>,
+    recorder: Recorder,
+}
+
+/// Brings one website to what it should be. An error, a conflict too, is tried again after a wait that grows.
+async fn reconcile(key: Key, ctx: Context<State>) -> Result<Outcome, Error> {
+    let Some(website) = ctx.lister::<Website>().get_by_key(&key) else { return Ok(Outcome::Done) };
+    let recorder = &ctx.state().recorder;
+    let website = match ctx.state().finalizer.step(&website).await? {
+        Step::Apply(website) => website,
+        Step::CleanUp(clean_up) => {
+            // Here is the place for what the cluster does not tidy up by itself: names, buckets, certificates.
+            recorder.event(&website, EventType::Normal, "Stopped", "TidyUp", "the website is no more");
+            clean_up.done().await?;
+            return Ok(Outcome::Done);
+        }
+        Step::Gone => return Ok(Outcome::Done),
+    };
+    ctx.wrote(&website); // if only just now, with the finalizer
+    let site = website.typed()?;
+    if site.spec.replicas > 100 {
+        recorder.event(&website, EventType::Warning, "TooMany", "Scale", "at most 100 replicas");
+        return Ok(Outcome::terminal("too many replicas"));
+    }
+    let deployment = ctx.lister::<Deployment>().get_by_key(&key).map(|is| is.typed()).transpose()?;
+    let image = |is: &Deployment| is.spec.template.spec.as_ref()?.containers.first()?.image.clone();
+    let is = deployment.as_ref().map(|is| (is.spec.replicas, image(is)));
+    if is != Some((Some(site.spec.replicas), Some(site.spec.image.clone()))) {
+        apply::<Deployment>(&ctx, &site, deployment_of(&key, &site.spec)).await?;
+        recorder.event(&website, EventType::Normal, "Applied", "Apply", "brought the deployment up to date");
+    }
+    if ctx.lister::<Service>().get_by_key(&key).is_none() {
+        apply::<Service>(&ctx, &site, service_of(&key)).await?;
+    }
+    let ready = deployment.and_then(|is| is.status.as_ref()?.ready_replicas).unwrap_or_default();
+    let status = Some(WebsiteStatus { ready });
+    if site.status != status {
+        // With the version that it was decided on: if somebody was faster, this fails, and the next try sees what they wrote.
+        let changed = Website { status, ..(*site).clone() };
+        ctx.wrote(&api(&ctx).replace_status(key.name(), &PostParams::default(), &changed).await?);
+    }
+    Ok(Outcome::Done)
+}
+
+/// Has the server make an object like this, owned by the website; the next turn begins when the cache has seen it.
+async fn apply<K>(ctx: &Context<State>, owner: &Website, object: Value) -> Result<(), Error>
+where
+    K: Resource<DynamicType = (), Scope = Namespaced>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned
+        + 'static,
+{
+    let mut object: K = serde_json::from_value(object)?;
+    set_controller(owner, &mut object)?;
+    let params = PatchParams::apply("website-operator").force();
+    ctx.wrote(&api::<K>(ctx).patch(ctx.key().name(), &params, &Patch::Apply(&object)).await?);
+    Ok(())
+}
+
+fn api<K: Resource<DynamicType = (), Scope = Namespaced>>(ctx: &Context<State>) -> Api<K> {
+    Api::namespaced(ctx.state().client.clone(), ctx.key().namespace().unwrap_or_default())
+}
+
+fn deployment_of(key: &Key, spec: &WebsiteSpec) -> Value {
+    let labels = json!({"website": key.name()});
+    let pod = json!({"containers": [{"name": "web", "image": spec.image, "ports": [{"containerPort": 80}]}]});
+    let template = json!({"metadata": {"labels": labels}, "spec": pod});
+    json!({"metadata": {"name": key.name()},
+        "spec": {"replicas": spec.replicas, "selector": {"matchLabels": labels}, "template": template}})
+}
+
+fn service_of(key: &Key) -> Value {
+    let spec = json!({"selector": {"website": key.name()}, "ports": [{"port": 80}]});
+    json!({"metadata": {"name": key.name()}, "spec": spec})
+}
