@@ -86,7 +86,7 @@ pub enum FinalizerError {
         reason: String,
     },
     /// The server did not put it in.
-    #[error("finalizer {finalizer} could not be added to {object}: {source}")]
+    #[error("finalizer {finalizer} could not be added to {object}: {}", plainly(source))]
     #[non_exhaustive]
     Add {
         /// The object, with its kind.
@@ -97,7 +97,7 @@ pub enum FinalizerError {
         source: Box<kube::Error>,
     },
     /// The server did not take it out.
-    #[error("finalizer {finalizer} could not be removed from {object}: {source}")]
+    #[error("finalizer {finalizer} could not be removed from {object}: {}", plainly(source))]
     #[non_exhaustive]
     Remove {
         /// The object, with its kind.
@@ -360,6 +360,14 @@ impl State {
             {"op": "test", "path": path, "value": self.finalizers[place]},
             {"op": "remove", "path": path},
         ])
+    }
+}
+
+/// What a server says, without the rest of its status.
+fn plainly(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
+        other => other.to_string(),
     }
 }
 

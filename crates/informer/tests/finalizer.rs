@@ -252,6 +252,7 @@ async fn errors_name_phase_and_object() {
     let nameless: Finalizer<ConfigMap> = Finalizer::new(cluster.server.client(), "not a name");
     let error = nameless.step(&cluster.cached()).await.unwrap_err();
     assert!(matches!(error, FinalizerError::Add { .. }), "{error}");
+    assert!(error.to_string().ends_with("nor is it fully qualified] (422)"), "{error}");
     assert_eq!(cluster.finalizers(), Value::Null);
 
     let Step::Apply(object) = cluster.finalizer.step(&cluster.cached()).await.unwrap() else { panic!() };
