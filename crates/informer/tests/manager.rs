@@ -320,6 +320,37 @@ async fn le_19_the_figures_of_an_election() {
     assert!(!leadership.is_leader());
 }
 
+/// LE-18: a leader whose time is over and who does not notice, because nothing of it runs any more, is not well.
+#[tokio::test(start_paused = true)]
+async fn le_18_a_leader_that_does_not_notice_its_end_is_not_healthy() {
+    let server = ApiServer::new();
+    let elector = LeaderElector::new(server.client(), "default", "shop");
+    let leadership = elector.leadership();
+    let manager = Manager::new().elect(elector);
+    let handle = manager.handle();
+    let mut running = Box::pin(manager.run_until(std::future::pending()));
+    tokio::select! {
+        _ = &mut running => panic!("it ends"),
+        () = until(|| leadership.is_leader()) => {}
+    }
+    assert_eq!(handle.not_healthy(), <[&str; 0]>::default());
+    // From here on it does not run. It leads no more after ten seconds, and twenty later somebody should do something.
+    tokio::time::advance(Duration::from_secs(25)).await;
+    assert!(!leadership.is_leader() && handle.not_healthy().is_empty());
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let reasons = handle.not_healthy();
+    assert!(
+        matches!(&reasons[..], [one] if one.starts_with("election default/shop: its end was due 2")),
+        "{reasons:?}"
+    );
+    // As soon as it runs again, it notices, and leads again.
+    tokio::select! {
+        _ = &mut running => panic!("it ends"),
+        () = until(|| leadership.is_leader()) => {}
+    }
+    assert_eq!(handle.not_healthy(), <[&str; 0]>::default());
+}
+
 /// The program that the tests of signals run: a manager with a turn that takes as long as the test says.
 #[tokio::test(flavor = "current_thread")]
 async fn a_program_for_the_tests_of_signals() {

@@ -350,8 +350,16 @@ impl ManagerHandle {
 
     /// Why it is not ready; nothing if it is. The same that `/readyz` says.
     pub fn not_ready(&self) -> Vec<String> {
-        let health = self.0.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        health.map_or_else(|| vec!["not started".to_owned()], |health| health.not_ready())
+        self.health().map_or_else(|| vec!["not started".to_owned()], |health| health.not_ready())
+    }
+
+    /// Why only a restart can help; nothing if all is well. The same that `/healthz` says.
+    pub fn not_healthy(&self) -> Vec<String> {
+        self.health().map(|health| health.not_healthy()).unwrap_or_default()
+    }
+
+    fn health(&self) -> Option<Arc<Health>> {
+        self.0.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
