@@ -274,6 +274,9 @@ async fn it_ends_in_the_reverse_order() {
     let (handle, task) = start(Manager::new().controller(controller.clone()).elect(elector));
     until(|| controller.metrics().active == 1).await;
     handle.stop();
+    // From the first moment on nobody should send it anything.
+    until(|| handle.not_ready() == ["stopping"]).await;
+    assert!(!task.is_finished());
     end(task).await.unwrap();
     assert_eq!(*seen.lock().unwrap(), ["held: true, live: true"]);
     assert_eq!((holder(&server).as_str(), server.open_watches()), ("", 0));

@@ -213,7 +213,7 @@ impl<L: 'static, S> Controller<L, S> {
 
     /// How many turns there may be at the same time, each of another key; one, unless set.
     pub fn concurrency(mut self, turns: usize) -> Self {
-        self.plan.settings.concurrency = turns.max(1);
+        self.plan.settings.concurrency = turns.clamp(1, tokio::sync::Semaphore::MAX_PERMITS);
         self
     }
 

@@ -262,7 +262,9 @@ impl<'a> Run<'a> {
         shared.writes.clear();
         let queue = (shared.settings.limiter)();
         *shared.queue() = Some(queue.clone());
-        let listen = |source: &Source| source.listen(&shared.name, &queue);
+        // The first source is the kind that the controller is for.
+        let main = shared.sources.first().map(|source| &source.engine);
+        let listen = |source: &Source| source.listen(&shared.name, &queue, main?);
         let registrations = shared.sources.iter().map(listen).collect();
         let (stopping, receiver) = watch::channel(false);
         let turns = Turns {
@@ -279,7 +281,11 @@ impl<'a> Run<'a> {
     /// Waits until everything that was there has been seen.
     async fn open(&mut self) -> Result<(), ControllerError> {
         for keys in &self.shared.streams {
-            self.following.spawn(follow(Arc::clone(keys), self.turns.queue.clone()));
+            self.following.spawn(follow(
+                Arc::clone(keys),
+                self.turns.queue.clone(),
+                Arc::clone(&self.shared.name),
+            ));
         }
         let sources = self.shared.sources.iter().zip(&self.registrations).enumerate();
         let mut opening: FuturesUnordered<_> = sources

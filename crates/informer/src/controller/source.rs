@@ -3,17 +3,22 @@
 //! A source is declared with its type ([`Declared`]), so that it can be told more about, and then sealed ([`Source`]): from there on nobody knows
 //! the type of its objects.
 
-use crate::event::{Cause, Event};
+use crate::event::{Cause, Delivery, Event, Told};
 use crate::informer::SharedInformer;
 use crate::reference::group;
-use crate::shared::{Engine, Registration, is_synced, is_useless};
+use crate::shared::{Engine, ListenerOptions, Registration, is_synced, is_useless};
 use crate::status::Status;
 use crate::workqueue::WorkQueue;
+use futures::future::FutureExt as _;
 use futures::stream::{BoxStream, StreamExt as _};
 use informer_core::reflector::State;
 use informer_core::workqueue::Priority;
 use informer_core::{Key, Object};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+
+/// So many states of a source may wait to be looked at. With more, everything gets a turn.
+const STATES: usize = 10_000;
 
 /// Keys from elsewhere; none when there are no more. A run takes them where the one before it stopped.
 pub(super) type Keys = Arc<tokio::sync::Mutex<Option<BoxStream<'static, Key>>>>;
@@ -86,13 +91,30 @@ impl<L: 'static> Declared<L> {
         let engine = Arc::clone(informer.engine());
         let predicates: Arc<[Predicate<L>]> = predicates.into();
         let listen = trigger.0.map(|map| -> Listen {
-            Box::new(move |name, queue| {
+            Box::new(move |name, queue, main| {
                 let (map, predicates) = (Arc::clone(&map), Arc::clone(&predicates));
-                informer.handler().name(name).on(move |event| {
-                    if predicates.iter().all(|predicate| predicate(&event)) {
-                        enqueue(&queue, &event, &*map);
+                let handler = move |told: Told| match told.into() {
+                    Delivery::Event(event) => {
+                        let passes = || predicates.iter().all(|predicate| predicate(&event));
+                        let passes = catch_unwind(AssertUnwindSafe(passes));
+                        // One that panics hides nothing, and is told as a handler that panicked.
+                        if *passes.as_ref().unwrap_or(&true) {
+                            enqueue(&queue, &event, &*map);
+                        }
+                        passes.map_or_else(|panic| resume_unwind(panic), drop);
                     }
-                })
+                    Delivery::Lagged { .. } => enqueue_all(&queue, &main),
+                };
+                // Neither predicates nor maps may miss a state on which a turn could have acted: the cache is ahead of the handler, and another
+                // source may have asked for that turn.
+                let engine = Arc::clone(informer.engine());
+                let options = ListenerOptions {
+                    name,
+                    every_state: Some(STATES),
+                    brief: true,
+                    ..engine.listener_options()
+                };
+                Registration::add(engine, options, Box::new(handler))
             })
         });
         Source { engine, optional, listen }
@@ -113,7 +135,14 @@ fn enqueue<W>(queue: &WorkQueue<Key>, event: &Event<W>, map: &Map<W>) {
     map(event.object(), &mut add);
 }
 
-type Listen = Box<dyn Fn(Arc<str>, WorkQueue<Key>) -> Registration + Send + Sync>;
+/// Asks for a turn of everything: so many states were told as one that nobody can say whom they concerned.
+fn enqueue_all(queue: &WorkQueue<Key>, main: &Engine) {
+    for entry in main.reader.snapshot().list() {
+        queue.add_with(entry.key().clone(), Priority::INITIAL);
+    }
+}
+
+type Listen = Box<dyn Fn(Arc<str>, WorkQueue<Key>, Arc<Engine>) -> Registration + Send + Sync>;
 
 /// A source, whatever its type.
 pub(super) struct Source {
@@ -124,9 +153,14 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Has its changes told to a queue, for as long as the registration lives.
-    pub(super) fn listen(&self, name: &Arc<str>, queue: &WorkQueue<Key>) -> Option<Registration> {
-        self.listen.as_ref().map(|listen| listen(Arc::clone(name), queue.clone()))
+    /// Has its changes told to a queue, for as long as the registration lives. `main` has the objects whose keys these are.
+    pub(super) fn listen(
+        &self,
+        name: &Arc<str>,
+        queue: &WorkQueue<Key>,
+        main: &Arc<Engine>,
+    ) -> Option<Registration> {
+        self.listen.as_ref().map(|listen| listen(Arc::clone(name), queue.clone(), Arc::clone(main)))
     }
 
     /// Waits until everything that was there has been told, or nobody needs to wait for it; false if it has stopped.
@@ -181,14 +215,19 @@ fn is_absent(status: &Status) -> bool {
     is_useless(&status.state) && status.state != State::Stopped
 }
 
-/// Adds keys as they come, until there are no more.
-pub(super) async fn follow(keys: Keys, queue: WorkQueue<Key>) {
+/// Adds keys as they come, until there are no more. A stream that panics has ended.
+pub(super) async fn follow(keys: Keys, queue: WorkQueue<Key>, controller: Arc<str>) {
     let mut keys = keys.lock().await;
-    while let Some(key) = match keys.as_mut() {
-        Some(stream) => stream.next().await,
-        None => None,
-    } {
-        queue.add(key);
+    let Some(stream) = keys.as_mut() else { return };
+    loop {
+        match AssertUnwindSafe(stream.next()).catch_unwind().await {
+            Ok(Some(key)) => queue.add(key),
+            Ok(None) => break,
+            Err(_) => {
+                tracing::error!(%controller, "a stream of keys panicked; the controller goes on without it");
+                break;
+            }
+        }
         // A stream that always has more must not keep its thread.
         tokio::task::coop::consume_budget().await;
     }

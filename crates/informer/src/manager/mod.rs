@@ -249,8 +249,14 @@ impl Manager {
             self.factories.iter().for_each(SharedInformerFactory::start);
         }
         let asked = stopping(self.shared.stop.subscribe());
-        let ended = self.work(async { drop(futures::future::select(Box::pin(stop), Box::pin(asked)).await) });
-        let ended = ended.await;
+        let stop = async {
+            tokio::select! {
+                () = stop => {}
+                () = asked => {}
+            }
+            health.stops();
+        };
+        let ended = self.work(stop).await;
         health.stops();
         self.shared.stop.send_replace(true);
         for late in join_all(self.recorders.iter().map(|recorder| recorder.shutdown(self.grace))).await {

@@ -148,7 +148,13 @@ impl Engine {
 
     /// What a listener is made from that says nothing else.
     pub(crate) fn listener_options(&self) -> ListenerOptions {
-        ListenerOptions { name: "".into(), resync: self.resync, mode: Mode::Inline, every_state: None }
+        ListenerOptions {
+            name: "".into(),
+            resync: self.resync,
+            mode: Mode::Inline,
+            every_state: None,
+            brief: false,
+        }
     }
 
     /// Adds a listener; without a handler, somebody will poll it.

@@ -44,6 +44,8 @@ pub(crate) struct ListenerOptions {
     pub(crate) mode: Mode,
     /// Every state up to so many pending ones, instead of one transition per key.
     pub(crate) every_state: Option<usize>,
+    /// Of an object that came and went while the handler was behind, the end is told.
+    pub(crate) brief: bool,
 }
 
 /// How far a listener has come.
@@ -126,7 +128,7 @@ impl Listener {
         problems: Problems,
     ) -> Self {
         let pace = Pace::new(options.resync);
-        let outbox = Outbox::new(options.every_state);
+        let outbox = Outbox::new(options.every_state, options.brief);
         Self {
             id,
             options,

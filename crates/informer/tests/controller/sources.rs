@@ -175,6 +175,71 @@ async fn predicates_speak_of_the_source_named_last() {
     running.stop().await.unwrap();
 }
 
+/// A label that was changed and changed back before the handler looked: merged, the two are no change at all. But a turn that another source asked for
+/// may have acted on what was there in between, and nobody would have taken that back.
+#[tokio::test(start_paused = true)]
+async fn what_changed_and_changed_back_gets_a_turn() {
+    let server = ApiServer::new();
+    let labelled =
+        |label: &str| with(config_map("default", "c", "1"), "/metadata/labels", json!({"l": label}));
+    server.create(&labelled("1")).unwrap();
+    let (sender, mut turns) = diary();
+    let factory = SharedInformerFactory::new(server.client());
+    let controller = Controller::new::<ConfigMap>(&factory).when(changed::labels);
+    let running = Running::start(controller.reconcile(note(sender)));
+    turns.expect(&["default/c"]).await;
+    // Nothing else runs between these.
+    server.update(&labelled("2")).unwrap();
+    server.update(&labelled("1")).unwrap();
+    turns.expect(&["default/c"]).await;
+    // Nor between these: it came and went.
+    server.create(&config_map("default", "brief", "1")).unwrap();
+    server.delete("v1", "configmaps", Some("default"), "brief").unwrap();
+    turns.expect(&["default/brief"]).await;
+    running.stop().await.unwrap();
+}
+
+/// Whom a state concerned that was there only briefly learns of it too.
+#[tokio::test(start_paused = true)]
+async fn a_map_is_asked_about_every_state() {
+    let server = ApiServer::new();
+    server.create(&config_map("default", "c", "a")).unwrap();
+    let (sender, mut turns) = diary();
+    let factory = SharedInformerFactory::new(server.client());
+    let users = |map: &informer::Object<ConfigMap>| -> Vec<Key> {
+        let data = map.typed().ok().and_then(|map| map.data.clone()).unwrap_or_default();
+        data.values().map(|name| Key::new("default", name)).collect()
+    };
+    let running =
+        Running::start(Controller::new::<Pod>(&factory).watches::<ConfigMap>(users).reconcile(note(sender)));
+    turns.expect(&["default/a"]).await;
+    server.update(&config_map("default", "c", "b")).unwrap();
+    server.update(&config_map("default", "c", "c")).unwrap();
+    turns.expect(&["default/a", "default/b", "default/c"]).await;
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_panics_has_ended_and_harms_nobody() {
+    let server = ApiServer::new();
+    let (sender, mut turns) = diary();
+    let factory = SharedInformerFactory::new(server.client());
+    let bad = futures::stream::iter(0..2).map(|number| {
+        assert_eq!(number, 0, "on purpose");
+        Key::new("default", "first")
+    });
+    let running = Running::start(Controller::new::<Pod>(&factory).on(bad).reconcile(note(sender.clone())));
+    turns.expect(&["default/first"]).await;
+    create_pods(&server, &["a"]);
+    turns.expect(&["default/a"]).await;
+    let reconciler = running.reconciler.clone();
+    running.stop().await.unwrap();
+    // The next run does without it.
+    let again = Running::start(reconciler);
+    turns.expect(&["default/a"]).await;
+    again.stop().await.unwrap();
+}
+
 /// A config map has no generation: a controller that waits for a new one never heard of a change.
 #[tokio::test(start_paused = true)]
 async fn kinds_without_a_generation_pass_the_generation() {
@@ -188,6 +253,26 @@ async fn kinds_without_a_generation_pass_the_generation() {
     server.update(&config_map("default", "c", "2")).unwrap();
     turns.expect(&["default/c"]).await;
     running.stop().await.unwrap();
+}
+
+/// A predicate that panics hides nothing.
+#[tokio::test(start_paused = true)]
+async fn a_predicate_that_panics_counts_as_true() {
+    let server = ApiServer::new();
+    let (sender, mut turns) = diary();
+    let factory = SharedInformerFactory::new(server.client());
+    let pods = factory.informer::<Pod>();
+    let controller = Controller::new::<Pod>(&factory).when(|event| {
+        assert_ne!(event.object().name(), "bad", "on purpose");
+        event.object().name() != "ignored"
+    });
+    let running = Running::start(controller.reconcile(note(sender)));
+    running.reconciler.running().await;
+    create_pods(&server, &["bad", "good", "ignored"]);
+    turns.expect(&["default/bad", "default/good"]).await;
+    assert_eq!(pods.metrics().handlers[0].panics, 1);
+    running.stop().await.unwrap();
+    assert!(turns.is_empty());
 }
 
 /// A map that panics hurts its own source, and that once (C9).

@@ -36,14 +36,14 @@ struct Step {
 }
 
 impl EveryState {
-    pub(super) fn new(bound: usize) -> Self {
+    pub(super) fn new(bound: usize, brief: bool) -> Self {
         Self {
             bound: bound.max(1),
             queue: VecDeque::new(),
             counted: 0,
             last_number: 0,
             initial_end: None,
-            merged: Merged::default(),
+            merged: Merged::new(brief),
             taken: 0,
             told: 0,
             skipped: 0,
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn every_state_is_told_up_to_the_bound() {
-        let mut outbox = EveryState::new(3);
+        let mut outbox = EveryState::new(3, false);
         for change in [added("a", 1), updated("a", 1, 2), updated("a", 2, 3)] {
             outbox.add(&change, false, now());
         }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn past_the_bound_states_are_merged_and_counted() {
-        let mut outbox = EveryState::new(2);
+        let mut outbox = EveryState::new(2, false);
         let changes =
             [added("a", 1), updated("a", 1, 2), updated("a", 2, 3), updated("a", 3, 4), added("b", 5)];
         for change in &changes {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn an_object_that_came_and_went_counts_as_two() {
-        let mut outbox = EveryState::new(1);
+        let mut outbox = EveryState::new(1, false);
         for change in [added("a", 1), added("b", 2), deleted("b", 3)] {
             outbox.add(&change, false, now());
         }
@@ -183,8 +183,23 @@ mod tests {
     }
 
     #[test]
+    fn of_what_came_and_went_the_end_is_told_if_that_is_asked_for() {
+        let mut outbox = EveryState::new(1, true);
+        for change in [added("a", 1), added("b", 2), updated("b", 2, 3), deleted("b", 4), added("c", 5)] {
+            outbox.add(&change, false, now());
+        }
+        assert_eq!(drain(&mut outbox), "+a@1 lagged 2 -b@4 +c@5");
+        // The next life of it comes behind.
+        for change in [added("a", 6), added("b", 7), deleted("b", 8), added("b", 9)] {
+            outbox.add(&change, false, now());
+        }
+        assert_eq!(drain(&mut outbox), "+a@6 lagged 1 -b@8 +b@9");
+        assert!(outbox.is_empty());
+    }
+
+    #[test]
     fn the_initial_set_does_not_count_against_the_bound() {
-        let mut outbox = EveryState::new(1);
+        let mut outbox = EveryState::new(1, false);
         for name in ["a", "b", "c"] {
             outbox.add(&added(name, 1), true, now());
         }

@@ -16,6 +16,8 @@ pub(in crate::shared) struct Merged {
     order: VecDeque<(u64, Moment, Key)>,
     /// What is pending for each key. Invariant: every step's number stands in `order`; no key is here without a step.
     pending: HashMap<Key, Steps>,
+    /// Whether the end of an object that came and went unseen is told.
+    brief: bool,
     /// How many steps are pending.
     steps: usize,
     last_number: u64,
@@ -50,6 +52,10 @@ struct Here {
 }
 
 impl Merged {
+    pub(super) fn new(brief: bool) -> Self {
+        Self { brief, ..Self::default() }
+    }
+
     /// Takes in a change. `initial` says that it belongs to the set that was there before the handler began.
     pub(super) fn add(&mut self, change: &Change, initial: bool, now: Moment) {
         match change {
@@ -144,7 +150,7 @@ impl Merged {
         let steps = self.pending.entry(key.clone()).or_default();
         match steps.here.take() {
             // The handler never saw it: there is nothing to tell. How the life before it ended is still to be told, if it is.
-            Some(Here { before: None, .. }) => {
+            Some(Here { before: None, .. }) if !self.brief || steps.gone.is_some() => {
                 self.steps -= 1;
                 if steps.gone.is_none() {
                     self.pending.remove(key);

@@ -20,11 +20,12 @@ pub(super) enum Outbox {
 }
 
 impl Outbox {
-    /// Every state up to `bound` pending ones, or, with no bound, one transition per key.
-    pub(super) fn new(bound: Option<usize>) -> Self {
+    /// Every state up to `bound` pending ones, or, with no bound, one transition per key. `brief` says that of an object that came and went
+    /// unseen the end is told.
+    pub(super) fn new(bound: Option<usize>, brief: bool) -> Self {
         match bound {
-            Some(bound) => Self::EveryState(EveryState::new(bound)),
-            None => Self::Merged(Merged::default()),
+            Some(bound) => Self::EveryState(EveryState::new(bound, brief)),
+            None => Self::Merged(Merged::new(brief)),
         }
     }
 

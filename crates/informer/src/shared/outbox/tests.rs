@@ -11,7 +11,7 @@ fn random_handlers_fold_to_the_truth() {
     for seed in 0..1000 {
         let mut random = Random::new(seed);
         let bound = (seed % 2 == 1).then(|| 1 + usize::try_from(random.below(6)).unwrap());
-        let (mut outbox, mut truth, mut fold) = (Outbox::new(bound), BTreeMap::new(), BTreeMap::new());
+        let (mut outbox, mut truth, mut fold) = (Outbox::new(bound, false), BTreeMap::new(), BTreeMap::new());
         let mut told = 0;
         for version in 1..100 {
             let name = ["a", "b", "c"][usize::try_from(random.below(3)).unwrap()];
