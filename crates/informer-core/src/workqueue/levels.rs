@@ -2,10 +2,8 @@
 //!
 //! The lists run through the entries themselves, so a key moves to another list, or leaves from the middle of one, at no cost.
 
-use std::hash::Hash;
-
 use super::queue::Priority;
-use super::slots::{Slot, Slots};
+use super::slots::{Entries, NONE, Slot};
 
 /// Neighbours in a list; [`NONE`] at its ends.
 #[derive(Debug, Clone, Copy)]
@@ -13,8 +11,6 @@ pub(super) struct Link {
     before: Slot,
     after: Slot,
 }
-
-const NONE: Slot = Slot::MAX;
 
 impl Default for Link {
     fn default() -> Self {
@@ -37,43 +33,43 @@ impl Default for List {
 }
 
 impl List {
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
+    #[inline]
     pub(super) fn first(&self) -> Option<Slot> {
         (self.first != NONE).then_some(self.first)
     }
 
-    pub(super) fn push<T: Eq + Hash>(&mut self, slots: &mut Slots<T>, slot: Slot) {
-        let link = Link { before: self.last, after: NONE };
-        match slots.get_mut(self.last) {
-            Some(last) => last.link.after = slot,
-            None => self.first = slot,
+    #[inline]
+    pub(super) fn push(&mut self, entries: &mut Entries, slot: Slot) {
+        match self.last {
+            NONE => self.first = slot,
+            last => entries[last].link.after = slot,
         }
-        if let Some(entry) = slots.get_mut(slot) {
-            entry.link = link;
-        }
+        entries[slot].link = Link { before: self.last, after: NONE };
         self.last = slot;
         self.len += 1;
     }
 
-    pub(super) fn remove<T: Eq + Hash>(&mut self, slots: &mut Slots<T>, slot: Slot) {
-        let Some(entry) = slots.get_mut(slot) else { return };
-        let Link { before, after } = std::mem::take(&mut entry.link);
-        match slots.get_mut(before) {
-            Some(entry) => entry.link.after = after,
-            None => self.first = after,
+    #[inline]
+    pub(super) fn remove(&mut self, entries: &mut Entries, slot: Slot) {
+        let Link { before, after } = entries[slot].link;
+        match before {
+            NONE => self.first = after,
+            before => entries[before].link.after = after,
         }
-        match slots.get_mut(after) {
-            Some(entry) => entry.link.before = before,
-            None => self.last = before,
+        match after {
+            NONE => self.last = before,
+            after => entries[after].link.before = before,
         }
         self.len -= 1;
     }
 
-    pub(super) fn iter<'a, T: Eq + Hash>(&self, slots: &'a Slots<T>) -> impl Iterator<Item = Slot> + 'a {
-        let step = |slot: &Slot| slots.get(*slot).map(|entry| entry.link.after).filter(|slot| *slot != NONE);
+    pub(super) fn iter<'a>(&self, entries: &'a Entries) -> impl Iterator<Item = Slot> + 'a {
+        let step = |slot: &Slot| Some(entries[*slot].link.after).filter(|slot| *slot != NONE);
         std::iter::successors(self.first(), step)
     }
 }
@@ -90,44 +86,44 @@ pub(super) struct Levels {
 const KEPT: usize = 8;
 
 impl Levels {
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
     /// Puts a key at the end of the list of its priority.
-    pub(super) fn push<T: Eq + Hash>(&mut self, slots: &mut Slots<T>, slot: Slot) {
-        let Some(priority) = slots.get(slot).map(|entry| entry.priority) else { return };
-        self.list(priority).push(slots, slot);
+    #[inline]
+    pub(super) fn push(&mut self, entries: &mut Entries, slot: Slot) {
+        self.list(entries[slot].priority).push(entries, slot);
         self.len += 1;
     }
 
     /// Takes a key out that is in a list.
-    pub(super) fn remove<T: Eq + Hash>(&mut self, slots: &mut Slots<T>, slot: Slot) {
-        let Some(priority) = slots.get(slot).map(|entry| entry.priority) else { return };
-        self.list(priority).remove(slots, slot);
+    #[inline]
+    pub(super) fn remove(&mut self, entries: &mut Entries, slot: Slot) {
+        self.list(entries[slot].priority).remove(entries, slot);
         self.len -= 1;
         if self.levels.len() > KEPT {
             self.levels.retain(|(_, list)| list.len() > 0);
         }
     }
 
+    #[inline]
     pub(super) fn first(&self) -> Option<Slot> {
         self.levels.iter().find_map(|(_, list)| list.first())
     }
 
     /// All of them, in the order in which they would be taken.
-    pub(super) fn iter<'a, T: Eq + Hash>(&'a self, slots: &'a Slots<T>) -> impl Iterator<Item = Slot> + 'a {
-        self.levels.iter().flat_map(|(_, list)| list.iter(slots))
+    pub(super) fn iter<'a>(&'a self, entries: &'a Entries) -> impl Iterator<Item = Slot> + 'a {
+        self.levels.iter().flat_map(|(_, list)| list.iter(entries))
     }
 
+    #[inline]
     fn list(&mut self, priority: Priority) -> &mut List {
-        let place = match self.levels.binary_search_by(|(known, _)| priority.cmp(known)) {
-            Ok(place) => place,
-            Err(place) => {
-                self.levels.insert(place, (priority, List::default()));
-                place
-            }
-        };
+        let place = self.levels.iter().position(|(known, _)| *known <= priority).unwrap_or(self.levels.len());
+        if self.levels.get(place).is_none_or(|(known, _)| *known != priority) {
+            self.levels.insert(place, (priority, List::default()));
+        }
         &mut self.levels[place].1
     }
 }

@@ -3,10 +3,11 @@
 //! Limiters know keys and moments and nothing else. Whatever one remembers of a key is forgotten when the key has been dealt with
 //! ([`RateLimiter::forget`]); a queue sees to that.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
+
+use hashbrown::HashMap;
 
 use crate::reflector::Random;
 use crate::time::Moment;
@@ -78,7 +79,7 @@ impl<T: Eq + Hash + Clone + Send + fmt::Debug> RateLimiter<T> for Exponential<T>
     }
 
     fn forget(&mut self, key: &T) {
-        self.failures.remove(key);
+        forget(&mut self.failures, key);
     }
 
     fn retries(&self, key: &T) -> u32 {
@@ -108,7 +109,7 @@ impl<T: Eq + Hash + Clone + Send + fmt::Debug> RateLimiter<T> for FastSlow<T> {
     }
 
     fn forget(&mut self, key: &T) {
-        self.failures.remove(key);
+        forget(&mut self.failures, key);
     }
 
     fn retries(&self, key: &T) -> u32 {
@@ -216,6 +217,13 @@ fn count<T: Eq + Hash + Clone>(failures: &mut HashMap<T, u32>, key: &T) -> u32 {
     }
     failures.insert(key.clone(), 1);
     0
+}
+
+/// Most keys never fail: where none has, none is hashed.
+fn forget<T: Eq + Hash>(failures: &mut HashMap<T, u32>, key: &T) {
+    if !failures.is_empty() {
+        failures.remove(key);
+    }
 }
 
 #[cfg(test)]

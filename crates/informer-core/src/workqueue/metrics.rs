@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 /// The figures of a queue, under the meanings that client-go's have.
+///
+/// All are exact, but for the two histograms while more than a hundred thousand turns a second begin: then one in sixteen turns is timed, and
+/// counts for those before it that were not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueMetrics {
@@ -43,11 +46,17 @@ const BOUNDS: usize = 10;
 impl Histogram {
     /// Counts one more.
     pub fn observe(&mut self, duration: Duration) {
+        self.observe_times(duration, 1);
+    }
+
+    /// Counts so many more.
+    pub(super) fn observe_times(&mut self, duration: Duration, times: u32) {
         // The smallest bucket whose bound is not below it.
-        let power = duration.as_nanos().saturating_sub(1).checked_ilog10().unwrap_or(0);
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let power = nanos.saturating_sub(1).checked_ilog10().unwrap_or(0);
         let bucket = usize::try_from(power).unwrap_or(BOUNDS).min(BOUNDS);
-        self.counts[bucket] += 1;
-        self.sum = self.sum.saturating_add(duration);
+        self.counts[bucket] += u64::from(times);
+        self.sum = self.sum.saturating_add(duration.saturating_mul(times));
     }
 
     /// How many durations were seen.

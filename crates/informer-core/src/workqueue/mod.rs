@@ -10,6 +10,7 @@ mod limiter;
 mod metrics;
 mod queue;
 mod slots;
+mod stamp;
 
 pub use limiter::{Bucket, Exponential, FastSlow, MaxOf, MaxWait, RateLimiter};
 pub use metrics::{Histogram, QueueMetrics};

@@ -12,6 +12,7 @@ use super::levels::{Levels, List};
 use super::limiter::RateLimiter;
 use super::metrics::{Histogram, QueueMetrics};
 use super::slots::{Slot, Slots, Stage};
+use super::stamp::{Pace, Stamp};
 use crate::time::Moment;
 
 /// What is taken first. Keys of one priority are taken in the order in which they came.
@@ -30,6 +31,14 @@ impl Priority {
 pub struct Ticket {
     slot: Slot,
     turn: u32,
+    timed: bool,
+}
+
+impl Ticket {
+    /// Whether it is of interest when its turn ends: if not, [`Queue::done`] may be given any moment.
+    pub fn is_timed(&self) -> bool {
+        self.timed
+    }
 }
 
 /// A key that was taken.
@@ -72,6 +81,7 @@ pub struct Queue<T> {
     delays: Delays,
     limiter: Box<dyn RateLimiter<T>>,
     phase: Phase,
+    pace: Pace,
     counts: Counts,
     turns: u32,
 }
@@ -95,8 +105,27 @@ struct Counts {
     dirty: usize,
     /// The moments at which what is held was taken, added up.
     taken: Duration,
-    queue_duration: Histogram,
-    work_duration: Histogram,
+    queue_duration: Timed,
+    work_duration: Timed,
+}
+
+/// Durations of turns, of which not all are timed.
+#[derive(Debug, Default)]
+struct Timed {
+    histogram: Histogram,
+    /// Turns that were not, since one was.
+    skipped: u32,
+}
+
+impl Timed {
+    /// A turn that is timed counts for those before it that were not.
+    #[inline]
+    fn count(&mut self, duration: Option<Duration>) {
+        match duration {
+            Some(duration) => self.histogram.observe_times(duration, 1 + std::mem::take(&mut self.skipped)),
+            None => self.skipped = self.skipped.saturating_add(1),
+        }
+    }
 }
 
 impl<T: Eq + Hash + Clone> Queue<T> {
@@ -109,9 +138,20 @@ impl<T: Eq + Hash + Clone> Queue<T> {
             delays: Delays::default(),
             limiter: Box::new(limiter),
             phase: Phase::Open,
+            pace: Pace::default(),
             counts: Counts::default(),
             turns: 0,
         }
+    }
+
+    /// Whether it is of interest when the next add comes: if not, [`Queue::add`] may be given any moment.
+    pub fn times_next_add(&self) -> bool {
+        self.pace.is_timed(self.counts.adds)
+    }
+
+    /// Whether keys are taken faster than it is worth going to sleep in between: more than a hundred thousand a second.
+    pub fn is_fast(&self) -> bool {
+        self.pace.is_fast()
     }
 
     /// Asks for a turn of a key; whether there is now one more to take. A key that waits already waits on, with the higher of the two
@@ -120,7 +160,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         if self.phase != Phase::Open {
             return false;
         }
-        let (slot, _) = self.slots.find_or_insert(key);
+        let slot = self.slots.find_or_insert(key);
         self.ask(now, slot, priority)
     }
 
@@ -130,7 +170,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
             return false;
         }
         self.counts.retries += 1;
-        let (slot, _) = self.slots.find_or_insert(key);
+        let slot = self.slots.find_or_insert(key);
         self.delay(now, slot, delay, priority)
     }
 
@@ -147,40 +187,38 @@ impl<T: Eq + Hash + Clone> Queue<T> {
     pub fn take(&mut self, now: Moment) -> Option<Taken<T>> {
         self.handle_timeout(now);
         let slot = self.queued.first()?;
-        self.queued.remove(&mut self.slots, slot);
+        let key = self.slots.key(slot)?.clone();
+        let (stamp, entries) = (Stamp::from(now), &mut self.slots.entries);
+        self.queued.remove(entries, slot);
+        self.held.push(entries, slot);
         self.turns = self.turns.wrapping_add(1);
-        let turn = self.turns;
-        let entry = self.slots.get_mut(slot)?;
-        (entry.stage, entry.turn, entry.taken) = (Stage::Held, turn, now);
-        let (key, priority, asked) = (entry.key.clone(), entry.priority, entry.asked);
-        self.held.push(&mut self.slots, slot);
-        self.counts.taken = self.counts.taken.saturating_add(now.since_origin());
-        self.counts.queue_duration.observe(now - asked);
-        Some(Taken { key, ticket: Ticket { slot, turn }, priority })
+        let (turn, timed) = (self.turns, self.pace.is_timed(u64::from(self.turns)));
+        self.pace.count(stamp);
+        let entry = &mut entries[slot];
+        (entry.stage, entry.turn, entry.taken) = (Stage::Held, turn, stamp);
+        self.counts.queue_duration.count(entry.asked.map(|asked| stamp.since(asked)));
+        self.counts.taken = self.counts.taken.saturating_add(stamp.since_origin());
+        Some(Taken { key, ticket: Ticket { slot, turn, timed }, priority: entry.priority })
     }
 
     /// The key has been dealt with, and so have its failures.
     pub fn done(&mut self, now: Moment, ticket: Ticket) -> Result<(), NotHeld> {
-        let entry = self.holder(ticket)?;
-        self.limiter.forget(&self.slots.get(entry).ok_or(NotHeld)?.key);
-        self.release(now, entry);
+        self.limiter.forget(holder(&self.slots, ticket)?);
+        self.release(now, ticket);
         Ok(())
     }
 
     /// The turn is over, and another one follows after as long as the limiter says; how long that is.
     pub fn retry(&mut self, now: Moment, ticket: Ticket) -> Result<Duration, NotHeld> {
-        let slot = self.holder(ticket)?;
-        let entry = self.slots.get(slot).ok_or(NotHeld)?;
-        let (delay, priority) = (self.limiter.when(now, &entry.key), entry.priority);
-        self.again(now, slot, delay, priority);
+        let delay = self.limiter.when(now, holder(&self.slots, ticket)?);
+        self.again(now, ticket, delay);
         Ok(delay)
     }
 
     /// The turn is over, and another one follows after a while.
     pub fn retry_after(&mut self, now: Moment, ticket: Ticket, delay: Duration) -> Result<(), NotHeld> {
-        let slot = self.holder(ticket)?;
-        let priority = self.slots.get(slot).ok_or(NotHeld)?.priority;
-        self.again(now, slot, delay, priority);
+        holder(&self.slots, ticket)?;
+        self.again(now, ticket, delay);
         Ok(())
     }
 
@@ -204,7 +242,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
     /// Takes back what was to come later for a key; whether there was something. A turn that it waits for already stays.
     pub fn cancel(&mut self, key: &T) -> bool {
         let Some(slot) = self.slots.find(key) else { return false };
-        let cancelled = self.delays.cancel(&mut self.slots, slot);
+        let cancelled = self.delays.cancel(slot);
         self.forget_if_idle(slot);
         cancelled
     }
@@ -212,16 +250,17 @@ impl<T: Eq + Hash + Clone> Queue<T> {
     /// Queues what is due; how many keys are there to take that were not.
     pub fn handle_timeout(&mut self, now: Moment) -> usize {
         let mut more = 0;
-        while let Some(slot) = self.delays.pop(&mut self.slots, now) {
-            let priority = self.slots.get(slot).map(|entry| entry.priority).unwrap_or_default();
-            more += usize::from(self.ask(now, slot, priority));
+        if self.delays.len() > 0 {
+            while let Some(slot) = self.delays.pop(now.into()) {
+                more += usize::from(self.ask(now, slot, self.slots.entries[slot].priority));
+            }
         }
         more
     }
 
     /// When [`Queue::handle_timeout`] has something to do.
     pub fn next_deadline(&self) -> Option<Moment> {
-        self.delays.next()
+        self.delays.next().map(Moment::from)
     }
 
     /// Takes nothing new in. What is queued can still be taken, what is delayed is dropped.
@@ -238,13 +277,14 @@ impl<T: Eq + Hash + Clone> Queue<T> {
     pub fn shut_down_now(&mut self) {
         self.close(false);
         while let Some(slot) = self.queued.first() {
-            self.queued.remove(&mut self.slots, slot);
+            self.queued.remove(&mut self.slots.entries, slot);
+            self.slots.entries[slot].stage = Stage::Away;
             self.slots.remove(slot);
             self.counts.dropped += 1;
         }
-        let held: Vec<Slot> = self.held.iter(&self.slots).collect();
+        let held: Vec<Slot> = self.held.iter(&self.slots.entries).collect();
         for slot in held {
-            let Some(entry) = self.slots.get_mut(slot) else { continue };
+            let entry = &mut self.slots.entries[slot];
             if entry.stage == Stage::HeldAndDirty {
                 entry.stage = Stage::Held;
                 self.counts.dirty -= 1;
@@ -284,18 +324,18 @@ impl<T: Eq + Hash + Clone> Queue<T> {
 
     /// The keys that can be taken, in that order.
     pub fn queued(&self) -> impl Iterator<Item = &T> {
-        self.queued.iter(&self.slots).filter_map(|slot| Some(&self.slots.get(slot)?.key))
+        self.queued.iter(&self.slots.entries).filter_map(|slot| self.slots.key(slot))
     }
 
     /// The keys that are held, the one that is held longest first, and since when.
     pub fn held(&self) -> impl Iterator<Item = (&T, Moment)> {
-        let entries = self.held.iter(&self.slots).filter_map(|slot| self.slots.get(slot));
-        entries.map(|entry| (&entry.key, entry.taken))
+        let since = |slot| Moment::from(self.slots.entries[slot].taken);
+        self.held.iter(&self.slots.entries).filter_map(move |slot| Some((self.slots.key(slot)?, since(slot))))
     }
 
     /// The keys that come later, and when; in no order.
     pub fn delayed(&self) -> impl Iterator<Item = (&T, Moment)> {
-        self.delays.iter().filter_map(|(slot, at)| Some((&self.slots.get(slot)?.key, at)))
+        self.delays.iter().filter_map(|(slot, at)| Some((self.slots.key(slot)?, at.into())))
     }
 
     /// The figures of the queue.
@@ -310,8 +350,8 @@ impl<T: Eq + Hash + Clone> Queue<T> {
             retries: self.counts.retries,
             abandoned: self.counts.abandoned,
             dropped: self.counts.dropped,
-            queue_duration: self.counts.queue_duration.clone(),
-            work_duration: self.counts.work_duration.clone(),
+            queue_duration: self.counts.queue_duration.histogram.clone(),
+            work_duration: self.counts.work_duration.histogram.clone(),
             unfinished: now.since_origin().saturating_mul(held).saturating_sub(self.counts.taken),
             longest_running: longest.unwrap_or_default(),
         }
@@ -319,25 +359,26 @@ impl<T: Eq + Hash + Clone> Queue<T> {
 
     /// Asks for a turn of a known key; whether there is now one more to take.
     fn ask(&mut self, now: Moment, slot: Slot, priority: Priority) -> bool {
-        let Some(entry) = self.slots.get_mut(slot) else { return false };
+        let timed = self.times_next_add();
+        let entry = &mut self.slots.entries[slot];
         match entry.stage {
             Stage::Away => {
-                let priority = if entry.due.is_some() { priority.max(entry.priority) } else { priority };
-                (entry.stage, entry.priority, entry.asked) = (Stage::Queued, priority, now);
-                self.queued.push(&mut self.slots, slot);
+                let delayed = self.delays.contains(slot);
+                entry.priority = if delayed { priority.max(entry.priority) } else { priority };
+                (entry.stage, entry.asked) = (Stage::Queued, timed.then(|| now.into()));
+                self.queued.push(&mut self.slots.entries, slot);
                 self.counts.adds += 1;
                 return true;
             }
             Stage::Queued if priority > entry.priority => {
-                self.queued.remove(&mut self.slots, slot);
-                if let Some(entry) = self.slots.get_mut(slot) {
-                    entry.priority = priority;
-                }
-                self.queued.push(&mut self.slots, slot);
+                self.queued.remove(&mut self.slots.entries, slot);
+                self.slots.entries[slot].priority = priority;
+                self.queued.push(&mut self.slots.entries, slot);
             }
             Stage::Queued => {}
             Stage::Held => {
-                (entry.stage, entry.priority, entry.asked) = (Stage::HeldAndDirty, priority, now);
+                (entry.stage, entry.priority) = (Stage::HeldAndDirty, priority);
+                entry.asked = timed.then(|| now.into());
                 self.counts.adds += 1;
                 self.counts.dirty += 1;
             }
@@ -350,43 +391,37 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         if delay.is_zero() {
             return self.ask(now, slot, priority);
         }
-        let Some(entry) = self.slots.get_mut(slot) else { return false };
+        let entry = &mut self.slots.entries[slot];
         // While it waits for a turn, that turn's priority is what counts.
         if entry.stage == Stage::Away {
-            entry.priority = if entry.due.is_some() { priority.max(entry.priority) } else { priority };
+            let delayed = self.delays.contains(slot);
+            entry.priority = if delayed { priority.max(entry.priority) } else { priority };
         }
-        self.delays.set(&mut self.slots, slot, now + delay);
+        self.delays.set(slot, (now + delay).into());
         false
     }
 
-    /// The slot that a ticket holds.
-    fn holder(&self, ticket: Ticket) -> Result<Slot, NotHeld> {
-        let entry = self.slots.get(ticket.slot).ok_or(NotHeld)?;
-        let held = matches!(entry.stage, Stage::Held | Stage::HeldAndDirty) && entry.turn == ticket.turn;
-        if held { Ok(ticket.slot) } else { Err(NotHeld) }
-    }
-
     /// Ends a turn and asks for another.
-    fn again(&mut self, now: Moment, slot: Slot, delay: Duration, priority: Priority) {
+    fn again(&mut self, now: Moment, ticket: Ticket, delay: Duration) {
         if self.phase == (Phase::Closing { delayed: false }) {
             self.counts.dropped += 1;
         } else {
             self.counts.retries += 1;
-            self.delay(now, slot, delay, priority);
+            self.delay(now, ticket.slot, delay, self.slots.entries[ticket.slot].priority);
         }
-        self.release(now, slot);
+        self.release(now, ticket);
     }
 
     /// Ends a turn: the key is queued again if that was asked for meanwhile.
-    fn release(&mut self, now: Moment, slot: Slot) {
-        self.held.remove(&mut self.slots, slot);
-        let Some(entry) = self.slots.get_mut(slot) else { return };
+    fn release(&mut self, now: Moment, Ticket { slot, timed, .. }: Ticket) {
+        self.held.remove(&mut self.slots.entries, slot);
+        let entry = &mut self.slots.entries[slot];
         self.counts.taken = self.counts.taken.saturating_sub(entry.taken.since_origin());
-        self.counts.work_duration.observe(now - entry.taken);
+        self.counts.work_duration.count(timed.then(|| Stamp::from(now).since(entry.taken)));
         if entry.stage == Stage::HeldAndDirty {
             entry.stage = Stage::Queued;
             self.counts.dirty -= 1;
-            self.queued.push(&mut self.slots, slot);
+            self.queued.push(&mut self.slots.entries, slot);
             return;
         }
         entry.stage = Stage::Away;
@@ -402,37 +437,42 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         if delayed {
             return;
         }
-        let delayed: Vec<Slot> = self.delays.iter().map(|(slot, _)| slot).collect();
-        for slot in delayed {
-            self.delays.cancel(&mut self.slots, slot);
+        for slot in self.delays.clear() {
             self.counts.dropped += 1;
             self.forget_if_idle(slot);
         }
     }
 
     fn forget_if_idle(&mut self, slot: Slot) {
-        let idle = |entry: &super::slots::Entry<T>| entry.stage == Stage::Away && entry.due.is_none();
-        if self.slots.get(slot).is_some_and(idle) {
+        if self.slots.entries[slot].stage == Stage::Away && !self.delays.contains(slot) {
             self.slots.remove(slot);
         }
     }
 
     #[cfg(test)]
     pub(super) fn check_invariants(&self) {
-        self.delays.check(&self.slots);
-        let queued: Vec<Slot> = self.queued.iter(&self.slots).collect();
+        self.delays.check();
+        let entries = &self.slots.entries;
+        let queued: Vec<Slot> = self.queued.iter(entries).collect();
         assert_eq!(queued.len(), self.queued.len(), "the lists are whole");
-        assert!(queued.iter().all(|slot| self.slots.get(*slot).unwrap().stage == Stage::Queued));
-        let held: Vec<Slot> = self.held.iter(&self.slots).collect();
+        assert!(queued.iter().all(|slot| entries[*slot].stage == Stage::Queued));
+        let held: Vec<Slot> = self.held.iter(entries).collect();
         assert_eq!(held.len(), self.held.len(), "the list of what is held is whole");
-        let stage = |slot: &Slot| self.slots.get(*slot).unwrap().stage;
-        assert!(held.iter().all(|slot| matches!(stage(slot), Stage::Held | Stage::HeldAndDirty)));
-        let dirty = held.iter().filter(|slot| stage(slot) == Stage::HeldAndDirty).count();
+        assert!(held.iter().all(|slot| matches!(entries[*slot].stage, Stage::Held | Stage::HeldAndDirty)));
+        let dirty = held.iter().filter(|slot| entries[**slot].stage == Stage::HeldAndDirty).count();
         assert_eq!(dirty, self.counts.dirty);
-        let away = self.delays.iter().filter(|(slot, _)| stage(slot) == Stage::Away).count();
+        let away = self.delays.iter().filter(|(slot, _)| entries[*slot].stage == Stage::Away).count();
         assert_eq!(self.slots.len(), queued.len() + held.len() + away, "nothing is kept for nothing");
         assert!(self.phase != (Phase::Closing { delayed: false }) || self.delays.len() == 0);
     }
+}
+
+/// The key that a ticket holds.
+fn holder<T: Eq + Hash>(slots: &Slots<T>, ticket: Ticket) -> Result<&T, NotHeld> {
+    let key = slots.key(ticket.slot).ok_or(NotHeld)?;
+    let entry = &slots.entries[ticket.slot];
+    let held = matches!(entry.stage, Stage::Held | Stage::HeldAndDirty) && entry.turn == ticket.turn;
+    if held { Ok(key) } else { Err(NotHeld) }
 }
 
 impl<T> fmt::Debug for Queue<T> {

@@ -1,43 +1,45 @@
 //! Where keys live while anything is known of them: one entry each, found by key or by number.
 //!
 //! A number stays the same until its key is forgotten, so lists, the heap of delays and tickets hold numbers. Looking a key up
-//! hashes it once; nothing else does.
+//! hashes it once; nothing else does. Keys lie apart from what is known of them: they never move, and lists and heap do not touch them.
 
 use std::hash::{BuildHasher, Hash};
+use std::ops::{Index, IndexMut};
 
+use hashbrown::hash_table::Entry as Place;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::levels::Link;
 use super::queue::Priority;
-use crate::time::Moment;
+use super::stamp::Stamp;
 
 /// The number of an entry.
 pub(super) type Slot = u32;
 
+/// No entry has this number.
+pub(super) const NONE: Slot = Slot::MAX;
+
 /// What is known of a key.
 #[derive(Debug)]
-pub(super) struct Entry<T> {
-    pub(super) key: T,
-    hash: u64,
+pub(super) struct Entry {
     pub(super) stage: Stage,
+    hash: u32,
     /// Which turn of the key this is: an old ticket is told from a new one by it.
     pub(super) turn: u32,
     /// Of the turn that is queued or to come; of the one that is held, while it is.
     pub(super) priority: Priority,
-    /// When the turn that is queued or to come was asked for.
-    pub(super) asked: Moment,
+    /// When the turn that is queued or to come was asked for; none if it is not timed.
+    pub(super) asked: Option<Stamp>,
     /// When it was taken, while it is held.
-    pub(super) taken: Moment,
+    pub(super) taken: Stamp,
     /// Its neighbours in the list it is in.
     pub(super) link: Link,
-    /// Its place in the heap of delays.
-    pub(super) due: Option<u32>,
 }
 
 /// Where a key is. A delay may run beside each of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Only delayed.
+    /// Only delayed; or nothing is known, and the number waits for another key.
     Away,
     Queued,
     Held,
@@ -45,87 +47,123 @@ pub(super) enum Stage {
     HeldAndDirty,
 }
 
+/// All entries, by number.
+#[derive(Debug, Default)]
+pub(super) struct Entries(Vec<Entry>);
+
+impl Index<Slot> for Entries {
+    type Output = Entry;
+
+    #[inline]
+    fn index(&self, slot: Slot) -> &Entry {
+        &self.0[slot as usize]
+    }
+}
+
+impl IndexMut<Slot> for Entries {
+    #[inline]
+    fn index_mut(&mut self, slot: Slot) -> &mut Entry {
+        &mut self.0[slot as usize]
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Slots<T> {
-    entries: Vec<Option<Entry<T>>>,
+    pub(super) entries: Entries,
+    /// As many as entries; none where the number is free.
+    keys: Vec<Option<T>>,
+    /// The last that became free is used first: it is still near.
     free: Vec<Slot>,
-    by_key: HashTable<Slot>,
+    /// Numbers with the hashes of their keys, so that a table that grows looks at nothing else.
+    by_key: HashTable<(Slot, u32)>,
     hasher: DefaultHashBuilder,
 }
 
 impl<T: Eq + Hash> Slots<T> {
     pub(super) fn new() -> Self {
         Slots {
-            entries: Vec::new(),
+            entries: Entries::default(),
+            keys: Vec::new(),
             free: Vec::new(),
             by_key: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
         }
     }
 
-    /// The entry of a key, and whether it is new: then it is away.
-    pub(super) fn find_or_insert(&mut self, key: T) -> (Slot, bool) {
-        let hash = self.hasher.hash_one(&key);
-        if let Some(slot) = self.find_hashed(hash, &key) {
-            return (slot, false);
+    /// The entry of a key. If it is new it is away.
+    pub(super) fn find_or_insert(&mut self, key: T) -> Slot {
+        let hash = self.hash(&key);
+        let keys = &self.keys;
+        let is_it =
+            |(slot, other): &(Slot, u32)| *other == hash && keys[*slot as usize].as_ref() == Some(&key);
+        match self.by_key.entry(spread(hash), is_it, |(_, hash)| spread(*hash)) {
+            Place::Occupied(known) => known.get().0,
+            Place::Vacant(place) => {
+                let slot = if let Some(slot) = self.free.pop() {
+                    self.keys[slot as usize] = Some(key);
+                    self.entries[slot].hash = hash;
+                    slot
+                } else {
+                    let slot = Slot::try_from(self.keys.len()).unwrap_or(NONE);
+                    assert!(slot != NONE, "a queue holds fewer than four billion keys");
+                    self.keys.push(Some(key));
+                    self.entries.0.push(Entry::new(hash));
+                    slot
+                };
+                place.insert((slot, hash));
+                slot
+            }
         }
-        let entry = Entry {
-            key,
-            hash,
-            stage: Stage::Away,
-            turn: 0,
-            priority: Priority::default(),
-            asked: Moment::default(),
-            taken: Moment::default(),
-            link: Link::default(),
-            due: None,
-        };
-        let slot = if let Some(slot) = self.free.pop() {
-            self.entries[slot as usize] = Some(entry);
-            slot
-        } else {
-            let slot = Slot::try_from(self.entries.len()).unwrap_or(Slot::MAX);
-            assert!(slot != Slot::MAX, "a queue holds fewer than four billion keys");
-            self.entries.push(Some(entry));
-            slot
-        };
-        let entries = &self.entries;
-        self.by_key.insert_unique(hash, slot, |slot| hash_of(entries, *slot));
-        (slot, true)
     }
 
     pub(super) fn find(&self, key: &T) -> Option<Slot> {
-        self.find_hashed(self.hasher.hash_one(key), key)
+        let hash = self.hash(key);
+        let is_it = |(slot, other): &(Slot, u32)| *other == hash && self.key(*slot) == Some(key);
+        self.by_key.find(spread(hash), is_it).map(|(slot, _)| *slot)
     }
 
-    fn find_hashed(&self, hash: u64, key: &T) -> Option<Slot> {
-        let is_it = |slot: &Slot| self.get(*slot).is_some_and(|entry| entry.key == *key);
-        self.by_key.find(hash, is_it).copied()
-    }
-
-    /// Forgets a key.
+    /// Forgets a key that is away.
     pub(super) fn remove(&mut self, slot: Slot) {
-        let Some(entry) = self.entries.get_mut(slot as usize).and_then(Option::take) else { return };
-        if let Ok(found) = self.by_key.find_entry(entry.hash, |other| *other == slot) {
+        if self.keys[slot as usize].take().is_none() {
+            return;
+        }
+        let hash = self.entries[slot].hash;
+        if let Ok(found) = self.by_key.find_entry(spread(hash), |(other, _)| *other == slot) {
             found.remove();
         }
         self.free.push(slot);
     }
 
-    pub(super) fn get(&self, slot: Slot) -> Option<&Entry<T>> {
-        self.entries.get(slot as usize)?.as_ref()
-    }
-
-    pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Entry<T>> {
-        self.entries.get_mut(slot as usize)?.as_mut()
+    pub(super) fn key(&self, slot: Slot) -> Option<&T> {
+        self.keys.get(slot as usize)?.as_ref()
     }
 
     /// How many keys are known.
     pub(super) fn len(&self) -> usize {
         self.by_key.len()
     }
+
+    #[expect(clippy::cast_possible_truncation, reason = "any half of the hash will do")]
+    fn hash(&self, key: &T) -> u32 {
+        self.hasher.hash_one(key) as u32
+    }
 }
 
-fn hash_of<T>(entries: &[Option<Entry<T>>], slot: Slot) -> u64 {
-    entries.get(slot as usize).and_then(Option::as_ref).map_or(0, |entry| entry.hash)
+impl Entry {
+    fn new(hash: u32) -> Self {
+        Entry {
+            stage: Stage::Away,
+            hash,
+            turn: 0,
+            priority: Priority::default(),
+            asked: None,
+            taken: Stamp::default(),
+            link: Link::default(),
+        }
+    }
+}
+
+/// The table wants something in the highest bits too.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
