@@ -129,6 +129,50 @@ async fn the_clock_is_minded_whoever_goes_away() {
     assert_eq!((got, begun.elapsed()), ("a", Duration::from_secs(10)));
 }
 
+/// Where keys come fast, a worker that finds none looks again before it waits, and nobody else is woken meanwhile. When it goes away
+/// instead, somebody else has to be.
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_was_about_to_look_again_does_not_take_the_news_along() {
+    let queue = queue();
+    for _ in 0..100 {
+        queue.add("warm");
+        queue.try_get().unwrap().done();
+    }
+    let mut about_to_look = Box::pin(queue.get());
+    assert!(futures::poll!(about_to_look.as_mut()).is_pending());
+    let waiting = tokio::spawn({
+        let queue = queue.clone();
+        async move { *get(&queue).await }
+    });
+    settle().await;
+    queue.add("a");
+    settle().await;
+    assert!(!waiting.is_finished(), "one that looks anyway is enough for one key");
+    drop(about_to_look);
+    assert_eq!(waiting.await.unwrap(), "a");
+}
+
+/// A task that was woken may be held up by the thread it is to run on: the more keys lie there, the more are woken.
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_is_held_up_on_its_way_does_not_hold_up_the_others() {
+    let queue = queue();
+    let mut held_up = Box::pin(queue.get());
+    assert!(futures::poll!(held_up.as_mut()).is_pending());
+    let mut others: Vec<_> = (0..2).map(|_| Box::pin(queue.get())).collect();
+    for other in &mut others {
+        assert!(futures::poll!(other.as_mut()).is_pending());
+    }
+    let waiting = tokio::spawn({
+        let queue = queue.clone();
+        async move { *get(&queue).await }
+    });
+    settle().await;
+    for key in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        queue.add(key);
+    }
+    assert_eq!(timeout(LONG, waiting).await.unwrap().unwrap(), "a", "three of four were not polled");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_to_come_can_be_seen_and_taken_back() {
     let queue = queue();

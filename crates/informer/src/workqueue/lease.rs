@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use informer_core::Moment;
 use informer_core::workqueue::{Priority, Taken, Ticket};
 
 use super::Shared;
@@ -47,8 +48,9 @@ impl<T: Eq + Hash + Clone> Lease<T> {
     /// The key has been dealt with, and its failures are forgotten.
     pub fn done(mut self) {
         if let Some(ticket) = self.ticket.take() {
+            let now = if ticket.is_timed() { self.shared.clock.now() } else { Moment::default() };
             // A lease has its ticket for itself, so the turn is still its own.
-            let _ended = self.shared.act(|queue, now| queue.done(now, ticket));
+            let _ended = self.shared.act_now(|queue| queue.done(now, ticket));
         }
     }
 

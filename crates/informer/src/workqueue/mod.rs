@@ -5,23 +5,22 @@
 //! await; wakers are called after it is let go.
 
 mod figures;
+mod get;
 mod lease;
 mod lock;
 mod waiters;
 
 use std::fmt;
-use std::future::Future;
 use std::hash::Hash;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
 use informer_core::Moment;
 use informer_core::workqueue::{Exponential, Priority, Queue, QueueMetrics, RateLimiter};
-use tokio::time::{Instant, Sleep};
 
 pub use figures::queues_prometheus;
+pub use get::{Drained, Get};
 pub use lease::Lease;
 
 use crate::clock::Clock;
@@ -112,7 +111,10 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
 
     /// Asks for a turn of a key before those of lower priority.
     pub fn add_with(&self, key: T, priority: Priority) {
-        self.shared.act(|queue, now| queue.add(now, key, priority));
+        self.shared.act_now(|queue| {
+            let now = if queue.times_next_add() { self.shared.clock.now() } else { Moment::default() };
+            queue.add(now, key, priority)
+        });
     }
 
     /// Asks for a turn of a key after a while. If it comes later already, the earlier moment counts.
@@ -144,12 +146,13 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     ///
     /// Cancel-safe: a key is taken only when this returns it.
     pub fn get(&self) -> Get<'_, T> {
-        Get { queue: self, number: None, timer: None }
+        Get::new(self)
     }
 
     /// The next key, if there is one now.
     pub fn try_get(&self) -> Option<Lease<T>> {
-        let taken = self.shared.act(Queue::take)?;
+        let now = self.shared.clock.now();
+        let taken = self.shared.act_now(|queue| queue.take(now))?;
         Some(Lease::new(self.shared.clone(), taken))
     }
 
@@ -178,7 +181,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
 
     /// Waits until the queue is shut down and nothing is queued, held or to come.
     pub fn drained(&self) -> Drained<'_, T> {
-        Drained { queue: self, number: None }
+        Drained::new(self)
     }
 
     /// How many keys can be taken now.
@@ -241,8 +244,28 @@ impl<T> fmt::Debug for WorkQueue<T> {
 impl<T: Eq + Hash + Clone> Shared<T> {
     /// Does something with the machine, and wakes whoever has to know.
     fn act<R>(&self, operation: impl FnOnce(&mut Queue<T>, Moment) -> R) -> R {
+        let now = self.clock.now();
         let mut state = self.state.lock();
-        let (result, wakes) = state.act(self.clock.now(), operation);
+        let mut wakes = Wakes::default();
+        let before = state.queue.next_deadline();
+        let result = operation(&mut state.queue, now);
+        let next = state.queue.next_deadline();
+        if next.is_some_and(|next| before.is_none_or(|before| next < before)) {
+            state.getters.keeper().into_iter().for_each(|waker| wakes.push(waker));
+        }
+        state.settle(&mut wakes);
+        drop(state);
+        wakes.wake();
+        result
+    }
+
+    /// As [`Shared::act`], for what makes no key come sooner.
+    #[inline]
+    fn act_now<R>(&self, operation: impl FnOnce(&mut Queue<T>) -> R) -> R {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        let result = operation(&mut state.queue);
+        state.settle(&mut wakes);
         drop(state);
         wakes.wake();
         result
@@ -264,25 +287,21 @@ impl Wakes {
         }
     }
 
+    #[inline]
     fn wake(self) {
-        self.one.into_iter().chain(self.others).for_each(Waker::wake);
+        if let Some(one) = self.one {
+            one.wake();
+            self.others.into_iter().for_each(Waker::wake);
+        }
     }
 }
 
 impl<T: Eq + Hash + Clone> State<T> {
-    fn act<R>(&mut self, now: Moment, operation: impl FnOnce(&mut Queue<T>, Moment) -> R) -> (R, Wakes) {
-        let (there, deadline) = (self.queue.len(), self.queue.next_deadline());
-        let result = operation(&mut self.queue, now);
-        let mut wakes = Wakes::default();
-        for _ in there..self.queue.len() {
-            self.getters.pop().into_iter().for_each(|waker| wakes.push(waker));
-        }
-        let earlier = match (deadline, self.queue.next_deadline()) {
-            (Some(before), Some(next)) => next < before,
-            (before, next) => before.is_none() && next.is_some(),
-        };
-        if earlier {
-            self.getters.keeper().into_iter().for_each(|waker| wakes.push(waker));
+    /// After every operation: whoever has to know is among those who are woken.
+    #[inline]
+    fn settle(&mut self, wakes: &mut Wakes) {
+        while let Some(waker) = self.getters.send_for(self.queue.len()) {
+            wakes.push(waker);
         }
         if self.queue.is_shutting_down() {
             if self.queue.is_over() {
@@ -291,108 +310,6 @@ impl<T: Eq + Hash + Clone> State<T> {
             if self.queue.is_drained() {
                 self.drainers.pop_all().for_each(|waker| wakes.push(waker));
             }
-        }
-        (result, wakes)
-    }
-}
-
-/// The future of [`WorkQueue::get`].
-#[must_use = "nothing is taken until it is awaited"]
-pub struct Get<'a, T: Eq + Hash + Clone> {
-    queue: &'a WorkQueue<T>,
-    number: Option<u64>,
-    timer: Option<Pin<Box<Sleep>>>,
-}
-
-impl<T: Eq + Hash + Clone> Future for Get<'_, T> {
-    type Output = Option<Lease<T>>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let shared = &self.queue.shared;
-        loop {
-            let mut state = shared.state.lock();
-            let (taken, wakes) = state.act(shared.clock.now(), Queue::take);
-            if taken.is_some() || state.queue.is_over() {
-                let wakes = self.leave(&mut state, wakes);
-                drop(state);
-                wakes.wake();
-                return Poll::Ready(taken.map(|taken| Lease::new(shared.clone(), taken)));
-            }
-            let number = state.getters.join(self.number, context.waker());
-            self.number = Some(number);
-            let due = state.queue.next_deadline().filter(|_| state.getters.is_keeper(number));
-            drop(state);
-            wakes.wake();
-            let Some(due) = due.map(|due| shared.clock.instant(due)) else { return Poll::Pending };
-            if self.sleep_until(due, context).is_pending() {
-                return Poll::Pending;
-            }
-        }
-    }
-}
-
-impl<T: Eq + Hash + Clone> Get<'_, T> {
-    fn sleep_until(&mut self, due: Instant, context: &mut Context<'_>) -> Poll<()> {
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
-        if timer.deadline() != due {
-            timer.as_mut().reset(due);
-        }
-        timer.as_mut().poll(context)
-    }
-
-    /// Stops waiting. Whoever was woken and does not take what it was woken for passes it on, and the clock needs a keeper.
-    fn leave(&mut self, state: &mut State<T>, mut wakes: Wakes) -> Wakes {
-        let Some(number) = self.number.take() else { return wakes };
-        let kept = state.getters.is_keeper(number);
-        let woken = !state.getters.leave(number);
-        if woken && !state.queue.is_empty() {
-            state.getters.pop().into_iter().for_each(|waker| wakes.push(waker));
-        } else if kept && state.queue.next_deadline().is_some() {
-            state.getters.keeper().into_iter().for_each(|waker| wakes.push(waker));
-        }
-        wakes
-    }
-}
-
-impl<T: Eq + Hash + Clone> Drop for Get<'_, T> {
-    fn drop(&mut self) {
-        if self.number.is_none() {
-            return;
-        }
-        let shared = self.queue.shared.clone();
-        let mut state = shared.state.lock();
-        let wakes = self.leave(&mut state, Wakes::default());
-        drop(state);
-        wakes.wake();
-    }
-}
-
-/// The future of [`WorkQueue::drained`].
-#[must_use = "nobody waits until it is awaited"]
-pub struct Drained<'a, T: Eq + Hash + Clone> {
-    queue: &'a WorkQueue<T>,
-    number: Option<u64>,
-}
-
-impl<T: Eq + Hash + Clone> Future for Drained<'_, T> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.queue.shared.state.lock();
-        if state.queue.is_drained() {
-            return Poll::Ready(());
-        }
-        let number = state.drainers.join(self.number, context.waker());
-        drop(state);
-        self.number = Some(number);
-        Poll::Pending
-    }
-}
-
-impl<T: Eq + Hash + Clone> Drop for Drained<'_, T> {
-    fn drop(&mut self) {
-        if let Some(number) = self.number {
-            self.queue.shared.state.lock().drainers.leave(number);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Tasks that wait for a key: who is woken, and who minds the clock.
 //!
-//! Wakers and numbers, nothing else. One of the waiting tasks is the keeper of the clock: it sleeps until the next delayed key is due. It is
-//! woken for a key only when nobody else waits, so that the clock rarely changes hands.
+//! Wakers and numbers, nothing else. Whoever was woken is on its way until it comes or goes away, and while one is, fewer others have to be woken.
+//! One of the waiting tasks is the keeper of the clock: it sleeps until the next delayed key is due. It is woken for a key only when nobody
+//! else waits, so that the clock rarely changes hands.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -10,6 +11,8 @@ use std::task::Waker;
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     waiting: VecDeque<(u64, Waker)>,
+    /// Who will look at the queue soon without being woken again. None of them waits.
+    coming: Vec<u64>,
     count: u64,
     keeper: Option<u64>,
 }
@@ -28,14 +31,35 @@ impl Waiters {
         self.count
     }
 
-    /// A task does not wait any more; false if it was woken before.
-    pub(super) fn leave(&mut self, number: u64) -> bool {
-        let Some(place) = self.place(number) else { return false };
+    /// Lets a task that does not wait look again soon, if no other is on its way; its number.
+    pub(super) fn look_again(&mut self, known: Option<u64>) -> Option<u64> {
+        let waits = known.is_some_and(|number| self.place(number).is_some());
+        if waits || !self.coming.is_empty() {
+            return None;
+        }
+        let number = known.unwrap_or_else(|| {
+            self.count += 1;
+            self.count
+        });
+        self.coming.push(number);
+        Some(number)
+    }
+
+    /// A task came that may have been on its way.
+    pub(super) fn arrive(&mut self, number: u64) {
+        if let Some(place) = self.coming.iter().position(|known| *known == number) {
+            self.coming.swap_remove(place);
+        }
+    }
+
+    /// A task does not wait any more, and is not on its way.
+    pub(super) fn leave(&mut self, number: u64) {
+        self.arrive(number);
+        let Some(place) = self.place(number) else { return };
         self.waiting.remove(place);
         if self.keeper == Some(number) {
             self.keeper = None;
         }
-        true
     }
 
     /// Whether a task minds the clock.
@@ -52,13 +76,25 @@ impl Waiters {
         self.waiting.get(place).map(|(_, waker)| waker.clone())
     }
 
-    /// Takes out whoever waits longest, the keeper last.
-    pub(super) fn pop(&mut self) -> Option<Waker> {
+    /// Sends for whoever waits longest, the keeper last, if there are too few on their way for so many keys.
+    ///
+    /// Nobody else needs to be woken while somebody is on its way, since whoever takes a key sends for the next. But a task may be held up on
+    /// its way, by the thread it is to run on; so the more keys lie there, the more are woken.
+    #[inline]
+    pub(super) fn send_for(&mut self, keys: usize) -> Option<Waker> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let enough = keys.checked_ilog2().map_or(0, |power| power as usize + 1);
+        if self.coming.len() >= enough {
+            return None;
+        }
         let other = self.waiting.iter().position(|(number, _)| self.keeper != Some(*number));
         let (number, waker) = self.waiting.remove(other.unwrap_or(0))?;
         if self.keeper == Some(number) {
             self.keeper = None;
         }
+        self.coming.push(number);
         Some(waker)
     }
 
