@@ -47,14 +47,15 @@ impl<T: Eq + Hash + Clone> Future for Get<'_, T> {
                 wakes.wake();
                 return Poll::Ready(taken.map(|taken| Lease::new(shared.clone(), taken)));
             }
-            if self.looks < LOOKS && state.queue.is_fast() {
-                if let Some(number) = state.getters.look_again(self.number) {
-                    drop(state);
-                    self.number = Some(number);
-                    self.looks += 1;
-                    context.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
+            if self.looks < LOOKS
+                && state.queue.is_fast()
+                && let Some(number) = state.getters.look_again(self.number)
+            {
+                drop(state);
+                self.number = Some(number);
+                self.looks += 1;
+                context.waker().wake_by_ref();
+                return Poll::Pending;
             }
             let number = state.getters.join(self.number, context.waker());
             self.number = Some(number);
