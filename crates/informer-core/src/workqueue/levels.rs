@@ -77,10 +77,15 @@ impl List {
 /// What is queued, the highest priority first.
 #[derive(Debug, Default)]
 pub(super) struct Levels {
-    /// Sorted, the highest first. Most queues have one or two.
-    levels: Vec<(Priority, List)>,
+    /// The highest first. Most queues have one or two.
+    sorted: Vec<(Priority, List)>,
     len: usize,
+    /// How often something was taken while a key below the usual priority waited.
+    passed: u32,
 }
+
+/// One take of so many is for a key below the usual priority, if there is one: it may wait long, and not for ever.
+const BELOW: u32 = 16;
 
 /// Empty levels are kept up to as many, for those who use the same few.
 const KEPT: usize = 8;
@@ -103,27 +108,41 @@ impl Levels {
     pub(super) fn remove(&mut self, entries: &mut Entries, slot: Slot) {
         self.list(entries[slot].priority).remove(entries, slot);
         self.len -= 1;
-        if self.levels.len() > KEPT {
-            self.levels.retain(|(_, list)| list.len() > 0);
+        if self.sorted.len() > KEPT {
+            self.sorted.retain(|(_, list)| list.len() > 0);
         }
     }
 
     #[inline]
     pub(super) fn first(&self) -> Option<Slot> {
-        self.levels.iter().find_map(|(_, list)| list.first())
+        self.sorted.iter().find_map(|(_, list)| list.first())
     }
 
-    /// All of them, in the order in which they would be taken.
+    /// Which one is to be taken now. Each call counts as a take.
+    #[inline]
+    pub(super) fn next(&mut self) -> Option<Slot> {
+        let first = self.first()?;
+        let mut below = self.sorted.iter().skip_while(|(priority, _)| *priority >= Priority::NORMAL);
+        let Some(below) = below.find_map(|(_, list)| list.first()) else { return Some(first) };
+        self.passed += 1;
+        if first != below && self.passed < BELOW {
+            return Some(first);
+        }
+        self.passed = 0;
+        Some(below)
+    }
+
+    /// All of them, the highest priority first.
     pub(super) fn iter<'a>(&'a self, entries: &'a Entries) -> impl Iterator<Item = Slot> + 'a {
-        self.levels.iter().flat_map(|(_, list)| list.iter(entries))
+        self.sorted.iter().flat_map(|(_, list)| list.iter(entries))
     }
 
     #[inline]
     fn list(&mut self, priority: Priority) -> &mut List {
-        let place = self.levels.iter().position(|(known, _)| *known <= priority).unwrap_or(self.levels.len());
-        if self.levels.get(place).is_none_or(|(known, _)| *known != priority) {
-            self.levels.insert(place, (priority, List::default()));
+        let place = self.sorted.iter().position(|(known, _)| *known <= priority).unwrap_or(self.sorted.len());
+        if self.sorted.get(place).is_none_or(|(known, _)| *known != priority) {
+            self.sorted.insert(place, (priority, List::default()));
         }
-        &mut self.levels[place].1
+        &mut self.sorted[place].1
     }
 }

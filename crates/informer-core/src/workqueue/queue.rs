@@ -15,7 +15,8 @@ use super::slots::{Slot, Slots, Stage};
 use super::stamp::{Pace, Stamp};
 use crate::time::Moment;
 
-/// What is taken first. Keys of one priority are taken in the order in which they came.
+/// What is taken first. Keys of one priority are taken in the order in which they came. Of keys below [`Priority::NORMAL`] at least every sixteenth take is
+/// one, if there are any, so that they are never kept waiting for ever.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(pub i32);
 
@@ -186,7 +187,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
     /// Takes the next key, if there is one.
     pub fn take(&mut self, now: Moment) -> Option<Taken<T>> {
         self.handle_timeout(now);
-        let slot = self.queued.first()?;
+        let slot = self.queued.next()?;
         let key = self.slots.key(slot)?.clone();
         let (stamp, entries) = (Stamp::from(now), &mut self.slots.entries);
         self.queued.remove(entries, slot);
@@ -322,7 +323,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         self.len() == 0
     }
 
-    /// The keys that can be taken, in that order.
+    /// The keys that can be taken, the highest priority first.
     pub fn queued(&self) -> impl Iterator<Item = &T> {
         self.queued.iter(&self.slots.entries).filter_map(|slot| self.slots.key(slot))
     }

@@ -169,6 +169,36 @@ fn wq_9_priorities_come_first_and_levels_keep_their_order() {
     assert_eq!(keys(&mut queue, at(0)), ["urgent", "new 1", "new 2", "old 2", "old 1"]);
 }
 
+/// What was there at the start of a controller never got a turn while three keys asked for one all the time.
+#[test]
+fn what_is_below_the_usual_priority_is_not_kept_waiting_for_ever() {
+    let mut queue = queue();
+    queue.add(at(0), "old 1", Priority::INITIAL);
+    queue.add(at(0), "old 2", Priority::INITIAL);
+    let mut taken = Vec::new();
+    for _ in 0..33 {
+        queue.add(at(0), "busy", NORMAL);
+        let turn = take(&mut queue);
+        taken.push(turn.key);
+        queue.done(at(0), turn.ticket).unwrap();
+    }
+    let old: Vec<usize> = (0..33).filter(|turn| taken[*turn] != "busy").collect();
+    assert_eq!((old, taken[15], taken[31]), (vec![15, 31], "old 1", "old 2"));
+}
+
+/// WQ-1: whatever happens, a key is queued only if somebody asked for it and nobody holds it.
+#[test]
+fn wq_1_what_is_queued_is_wanted_and_not_held() {
+    let mut queue = queue();
+    queue.add(at(0), "a", NORMAL);
+    assert_eq!((queue.len(), queue.held().count()), (1, 0));
+    let turn = take(&mut queue);
+    queue.add(at(0), "a", NORMAL);
+    assert_eq!((queue.len(), queue.held().count(), queue.metrics(at(0)).depth), (0, 1, 1));
+    queue.done(at(0), turn.ticket).unwrap();
+    assert_eq!((queue.len(), queue.held().count()), (1, 0));
+}
+
 #[test]
 fn wq_10_what_is_dealt_with_is_let_go() {
     let mut queue = Queue::new(Exponential::default());
@@ -315,6 +345,7 @@ struct Twin {
     count: u64,
     open: bool,
     keeps_delayed: bool,
+    passed: u32,
 }
 
 impl Twin {
@@ -361,7 +392,13 @@ impl Twin {
 
     fn take(&mut self, now: u64) -> Option<u8> {
         self.fire(now);
-        let best = self.waiting.iter().map(|(_, priority)| *priority).max()?;
+        let mut best = self.waiting.iter().map(|(_, priority)| *priority).max()?;
+        if let Some(below) = self.waiting.iter().map(|(_, priority)| *priority).filter(|low| *low < 0).max() {
+            self.passed += 1;
+            if best == below || self.passed == 16 {
+                (best, self.passed) = (below, 0);
+            }
+        }
         let place = self.waiting.iter().position(|(_, priority)| *priority == best)?;
         let (key, _) = self.waiting.remove(place);
         self.held.insert(key, None);
