@@ -2,6 +2,7 @@
 
 use super::turn::Turn;
 use super::writes::Write;
+use crate::informer::SharedInformer;
 use crate::lister::Lister;
 use crate::reference::{Reference, Referent, group};
 use informer_core::Key;
@@ -32,15 +33,20 @@ impl<S> Context<S> {
         &self.turn.key
     }
 
-    /// Reads the cache of a kind. To be sure that it is synced, declare it as a source: [`Controller::reads`](super::Controller::reads)
-    /// is the least.
+    /// Reads the cache of a kind, which must be one of the controller's sources: [`Controller::reads`](super::Controller::reads) is the least. Any other
+    /// begins to be filled with the first call, so that what is there seems not to be; a warning says so.
     pub fn lister<K: Resource<DynamicType = ()> + 'static>(&self) -> Lister<K> {
-        self.turn.shared.factory.lister()
+        self.read(&self.turn.shared.factory.informer())
     }
 
     /// Reads the cache of a kind that is known only at run time.
     pub fn dynamic_lister(&self, resource: &ApiResource) -> Lister<DynamicObject> {
-        self.turn.shared.factory.dynamic(resource).lister()
+        self.read(&self.turn.shared.factory.dynamic(resource))
+    }
+
+    fn read<K>(&self, informer: &SharedInformer<K>) -> Lister<K> {
+        self.turn.shared.keep_if_undeclared(informer.engine());
+        informer.lister()
     }
 
     /// How often the key was tried again since it last went well.
@@ -56,7 +62,8 @@ impl<S> Context<S> {
     /// Says that this was written, as the server answered it: the next turn of this key begins when the cache has seen it. So a turn
     /// never acts on what was there before the last one.
     ///
-    /// The kind must be one of the controller's sources. Otherwise there is nothing to wait for, and a warning says so.
+    /// The kind must be one of the controller's sources. Otherwise there is nothing to wait for, and a warning says so. What a source does not
+    /// select shows only with its next bookmark, about a minute later: there [`Controller::wait_for_writes`](super::Controller::wait_for_writes) is all that is waited.
     pub fn wrote<Form>(&self, object: &impl Referent<Form>) {
         let Some(version) = object.version() else { return };
         let Reference { api_version, kind, namespace, .. } = object.reference();

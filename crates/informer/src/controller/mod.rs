@@ -8,6 +8,7 @@ pub mod changed;
 mod context;
 mod figures;
 mod outcome;
+mod owed;
 mod reconciler;
 mod source;
 mod turn;
@@ -114,7 +115,8 @@ impl Default for Settings {
 }
 
 impl Controller {
-    /// A controller for a kind, as a factory sees it: with [`SharedInformerFactory::select`] for a part of its objects.
+    /// A controller for a kind, as a factory sees it: with [`SharedInformerFactory::select`] for a part of its objects, and of those of all other
+    /// sources too. To choose for one kind alone, [configure](SharedInformerFactory::configure) it.
     pub fn new<K>(factory: &SharedInformerFactory) -> Controller<K>
     where
         K: Resource<DynamicType = ()> + 'static,
@@ -187,13 +189,15 @@ impl<L: 'static, S> Controller<L, S> {
         self.and(informer, Trigger::new(map))
     }
 
-    /// The reconcile function reads this kind, so it must be synced before the first turn. Its changes concern nobody.
+    /// The reconcile function reads this kind, so it must be synced before the first turn. Its changes concern nobody, so there is nothing for
+    /// [`Controller::when`] to choose from.
     pub fn reads<R: Resource<DynamicType = ()> + 'static>(self) -> Controller<R, S> {
         let informer = self.plan.factory.informer::<R>();
         self.and(informer, Trigger::never())
     }
 
-    /// Keys from elsewhere: a timer, a webhook, another system. When the stream ends, the controller goes on without it.
+    /// Keys from elsewhere: a timer, a webhook, another system. It is asked from the first turn on; keys whose turns have not gone well when a run
+    /// ends are the first of the next one. When the stream ends, the controller goes on without it. It is no source to say more about.
     pub fn on(mut self, keys: impl Stream<Item = Key> + Send + 'static) -> Self {
         self.plan.streams.push(Arc::new(tokio::sync::Mutex::new(Some(keys.boxed()))));
         self
@@ -213,7 +217,7 @@ impl<L: 'static, S> Controller<L, S> {
 
     /// How many turns there may be at the same time, each of another key; one, unless set.
     pub fn concurrency(mut self, turns: usize) -> Self {
-        self.plan.settings.concurrency = turns.clamp(1, tokio::sync::Semaphore::MAX_PERMITS);
+        self.plan.settings.concurrency = turns.max(1);
         self
     }
 

@@ -2,24 +2,26 @@
 
 use super::figures::{ControllerMetrics, Figures};
 use super::outcome::Outcome;
+use super::owed::Owed;
 use super::source::{Source, follow};
 use super::turn::{Turn, Turns};
 use super::writes::Writes;
 use super::{BoxError, Plan, Settings, source};
 use crate::factory::SharedInformerFactory;
 use crate::shared::{Engine, Registration};
-use crate::workqueue::WorkQueue;
+use crate::workqueue::{Lease, WorkQueue};
 use futures::future::{BoxFuture, FutureExt as _, select_all};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use informer_core::Key;
 use informer_core::lease::Fence;
 use informer_core::workqueue::QueueMetrics;
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// A controller with its reconcile function. Cheap to clone; all clones are the same, and only one may run at a time.
@@ -42,15 +44,22 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) call: Call,
     pub(super) writes: Writes,
+    pub(super) owed: Owed,
     pub(super) figures: Figures,
     phase: watch::Sender<Phase>,
     /// Of the run that goes on, or the last one.
     queue: Mutex<Option<WorkQueue<Key>>>,
+    /// Turns of runs that have ended, which were told to end and have not. No run begins before they have.
+    leftovers: Mutex<Vec<JoinSet<()>>>,
+    /// Informers that turns read although nobody declared them. Kept, so that they are filled at least once.
+    undeclared: Mutex<Vec<Arc<Engine>>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Phase {
     Idle,
+    /// For turns of an earlier run.
+    WaitingForTurns,
     /// For the sources whose numbers these are.
     Waiting(Vec<usize>),
     Running,
@@ -90,8 +99,9 @@ pub enum ControllerError {
         /// What the informer was about.
         resource: Arc<str>,
     },
-    /// Turns did not end in time after it was told to stop, and were dropped.
-    #[error("controller {controller}: {} turns had not ended after {after:?} and were dropped: {}", keys.len(), some(keys))]
+    /// Turns did not end in time after it was told to stop, and were dropped where they waited.
+    #[error("controller {controller}: {} turns had not ended after {after:?} and were dropped: {}{}", keys.len(), some(keys),
+        if *stuck { "; not all of them let go (is something blocking its thread?)" } else { "" })]
     #[non_exhaustive]
     TurnsDropped {
         /// Its name.
@@ -100,6 +110,8 @@ pub enum ControllerError {
         keys: Vec<Key>,
         /// The time they were given.
         after: Duration,
+        /// Whether some of them still go on: they do not wait for anything that could be dropped.
+        stuck: bool,
     },
     /// It runs already.
     #[error("controller {controller}: it runs already")]
@@ -121,10 +133,27 @@ impl Reconciler {
         let Plan { factory, name, sources, streams, settings, .. } = plan;
         let figures = Figures::new(settings.concurrency);
         let phase = watch::Sender::new(Phase::Idle);
-        let (writes, queue) = (Writes::default(), Mutex::default());
-        let shared =
-            Shared { factory, name, sources, streams, settings, call, writes, figures, phase, queue };
+        let shared = Shared {
+            factory,
+            name,
+            sources,
+            streams,
+            settings,
+            call,
+            writes: Writes::default(),
+            owed: Owed::default(),
+            figures,
+            phase,
+            queue: Mutex::default(),
+            leftovers: Mutex::default(),
+            undeclared: Mutex::default(),
+        };
         Self { shared: Arc::new(shared) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// What it is called in messages and metrics.
@@ -141,6 +170,10 @@ impl Reconciler {
     pub fn state(&self) -> ControllerState {
         match &*self.shared.phase.borrow() {
             Phase::Idle => ControllerState::Idle,
+            Phase::WaitingForTurns => {
+                let reason = "turns of an earlier run have not ended (is something blocking its thread?)";
+                ControllerState::Waiting { reasons: vec![reason.to_owned()] }
+            }
             Phase::Waiting(missing) => {
                 let source = |number: &usize| self.shared.sources.get(*number).map(Source::reason);
                 ControllerState::Waiting { reasons: missing.iter().filter_map(source).collect() }
@@ -180,8 +213,12 @@ impl Reconciler {
 
     /// Whether an informer is one of its sources, not there, and not missed.
     pub(crate) fn does_without(&self, engine: &Arc<Engine>) -> bool {
-        let source = self.shared.sources.iter().find(|source| Arc::ptr_eq(&source.engine, engine));
-        source.is_some_and(Source::is_absent)
+        !self.needs(engine) && self.shared.sources_of(engine).any(Source::is_absent)
+    }
+
+    /// Whether an informer is one of its sources, and must be there.
+    pub(crate) fn needs(&self, engine: &Arc<Engine>) -> bool {
+        self.shared.sources_of(engine).any(Source::is_needed)
     }
 
     /// Runs it until one of its informers is stopped. Starts them if nobody has. Dropping the future ends every turn where it waits.
@@ -220,6 +257,32 @@ impl Reconciler {
 }
 
 impl Shared {
+    fn sources_of(&self, engine: &Arc<Engine>) -> impl Iterator<Item = &Source> {
+        self.sources.iter().filter(move |source| Arc::ptr_eq(&source.engine, engine))
+    }
+
+    /// Keeps an informer that is no source, and says so the first time.
+    pub(super) fn keep_if_undeclared(&self, engine: &Arc<Engine>) {
+        if self.sources_of(engine).next().is_some() {
+            return;
+        }
+        let mut undeclared = self.undeclared.lock().unwrap_or_else(PoisonError::into_inner);
+        if undeclared.iter().any(|known| Arc::ptr_eq(known, engine)) {
+            return;
+        }
+        undeclared.push(Arc::clone(engine));
+        let (controller, resource) = (&*self.name, &*engine.resource);
+        tracing::warn!(
+            controller,
+            resource,
+            "read, but no source: it may seem empty (declare it with `reads`)"
+        );
+    }
+
+    fn leftovers(&self) -> MutexGuard<'_, Vec<JoinSet<()>>> {
+        self.leftovers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn queue(&self) -> MutexGuard<'_, Option<WorkQueue<Key>>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -231,6 +294,29 @@ impl Shared {
     }
 }
 
+/// The right to run. When it goes, another may have it.
+struct Claim<'a>(&'a Shared);
+
+impl<'a> Claim<'a> {
+    fn take(shared: &'a Shared) -> Result<Self, ControllerError> {
+        let taken = shared.phase.send_if_modified(|phase| {
+            let idle = *phase == Phase::Idle;
+            if idle {
+                *phase = Phase::WaitingForTurns;
+            }
+            idle
+        });
+        let controller = || Arc::clone(&shared.name);
+        if taken { Ok(Self(shared)) } else { Err(ControllerError::RunsAlready { controller: controller() }) }
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.0.phase.send_replace(Phase::Idle);
+    }
+}
+
 /// A run. When it goes, so does everything that it began.
 struct Run<'a> {
     shared: &'a Arc<Shared>,
@@ -239,54 +325,56 @@ struct Run<'a> {
     /// One for each source that tells something.
     registrations: Vec<Option<Registration>>,
     working: JoinSet<()>,
+    /// Turns of earlier runs.
+    earlier: Vec<JoinSet<()>>,
+    /// Keys whose writes have not been seen yet: they take nobody's place.
+    catching_up: JoinSet<Lease<Key>>,
+    /// Keys whose writes have been seen, and that wait for a place.
+    caught_up: VecDeque<Lease<Key>>,
     /// Whoever brings keys from elsewhere.
     following: JoinSet<()>,
+    _claim: Claim<'a>,
 }
 
 impl<'a> Run<'a> {
     fn begin(shared: &'a Arc<Shared>, fence: Option<Fence>) -> Result<Self, ControllerError> {
-        let begun = shared.phase.send_if_modified(|phase| {
-            let idle = *phase == Phase::Idle;
-            if idle {
-                *phase = Phase::Waiting((0..shared.sources.len()).collect());
-            }
-            idle
-        });
-        if !begun {
-            return Err(ControllerError::RunsAlready { controller: Arc::clone(&shared.name) });
-        }
+        let claim = Claim::take(shared)?;
         shared.factory.start();
         for source in &shared.sources {
             source.engine.start(&Handle::current());
         }
         shared.writes.clear();
         let queue = (shared.settings.limiter)();
+        shared.owed.keys().into_iter().for_each(|key| queue.add(key));
         *shared.queue() = Some(queue.clone());
         // The first source is the kind that the controller is for.
         let main = shared.sources.first().map(|source| &source.engine);
         let listen = |source: &Source| source.listen(&shared.name, &queue, main?);
         let registrations = shared.sources.iter().map(listen).collect();
         let (stopping, receiver) = watch::channel(false);
-        let turns = Turns {
-            shared: Arc::clone(shared),
-            queue,
-            slots: Arc::new(Semaphore::new(shared.settings.concurrency)),
-            fence: fence.map(Arc::new),
-            stopping: receiver,
-        };
-        let (working, following) = (JoinSet::new(), JoinSet::new());
-        Ok(Self { shared, turns: Arc::new(turns), stopping, registrations, working, following })
+        let fence = fence.map(Arc::new);
+        let turns = Arc::new(Turns { shared: Arc::clone(shared), queue, fence, stopping: receiver });
+        Ok(Self {
+            shared,
+            turns,
+            stopping,
+            registrations,
+            working: JoinSet::new(),
+            earlier: std::mem::take(&mut *shared.leftovers()),
+            catching_up: JoinSet::new(),
+            caught_up: VecDeque::new(),
+            following: JoinSet::new(),
+            _claim: claim,
+        })
     }
 
-    /// Waits until everything that was there has been seen.
+    /// Waits until everything that was there has been seen, and the turns of earlier runs have ended.
     async fn open(&mut self) -> Result<(), ControllerError> {
-        for keys in &self.shared.streams {
-            self.following.spawn(follow(
-                Arc::clone(keys),
-                self.turns.queue.clone(),
-                Arc::clone(&self.shared.name),
-            ));
+        // A key has one turn at a time, whatever run it belongs to.
+        for turns in &mut self.earlier {
+            ended(turns).await;
         }
+        self.shared.phase.send_replace(Phase::Waiting((0..self.shared.sources.len()).collect()));
         let sources = self.shared.sources.iter().zip(&self.registrations).enumerate();
         let mut opening: FuturesUnordered<_> = sources
             .map(|(number, (source, registration))| {
@@ -310,18 +398,37 @@ impl<'a> Run<'a> {
     async fn go(&mut self) -> Result<(), ControllerError> {
         self.shared.phase.send_replace(Phase::Running);
         tracing::info!(controller = %self.shared.name, "running");
+        for keys in &self.shared.streams {
+            let (keys, queue) = (Arc::clone(keys), self.turns.queue.clone());
+            self.following.spawn(follow(keys, queue, Arc::clone(self.shared)));
+        }
         let sources = self.shared.sources.iter().zip(&self.registrations);
         let ends = sources.map(|(source, registration)| source.ended(registration.as_ref()).boxed());
         // There is always one: the controller's own kind.
         let mut source_ends = select_all(ends).map(|((), number, _)| number).fuse();
         loop {
+            let places = self.shared.settings.concurrency.saturating_sub(self.working.len());
+            for lease in self.caught_up.drain(..places.min(self.caught_up.len())) {
+                self.working.spawn(Arc::clone(&self.turns).work(lease));
+            }
+            let room = self.working.len() < self.shared.settings.concurrency;
             tokio::select! {
                 biased;
                 number = &mut source_ends => return Err(self.shared.source_stopped(number)),
                 Some(_ended) = self.working.join_next(), if !self.working.is_empty() => {}
-                next = self.turns.next() => {
-                    let Some((lease, permit)) = next else { return Ok(()) };
-                    self.working.spawn(Arc::clone(&self.turns).work(lease, permit));
+                Some(seen) = self.catching_up.join_next(), if !self.catching_up.is_empty() => {
+                    // One that panicked has given its key back.
+                    self.caught_up.extend(seen.ok());
+                }
+                lease = self.turns.queue.get(), if room => {
+                    let Some(lease) = lease else { return Ok(()) };
+                    let writes = self.shared.writes.take(lease.key());
+                    let turns = Arc::clone(&self.turns);
+                    if writes.is_empty() {
+                        self.working.spawn(turns.work(lease));
+                    } else {
+                        self.catching_up.spawn(turns.catch_up(lease, writes));
+                    }
                 }
             }
         }
@@ -329,27 +436,43 @@ impl<'a> Run<'a> {
 
     /// Begins no turn any more, and waits for those that have begun.
     async fn stop(&mut self) -> Result<(), ControllerError> {
+        /// How long a turn that was dropped may take to let go.
+        const MOMENT: Duration = Duration::from_secs(1);
         self.shared.phase.send_replace(Phase::Stopping);
-        self.stopping.send_replace(true);
-        self.registrations.clear();
-        self.following.abort_all();
-        self.turns.queue.shut_down_now();
+        self.close();
         let after = self.shared.settings.grace;
-        let ended = async { while self.working.join_next().await.is_some() {} };
-        if tokio::time::timeout(after, ended).await.is_ok() {
+        if tokio::time::timeout(after, ended(&mut self.working)).await.is_ok() {
             return Ok(());
         }
         let keys = self.turns.queue.held().into_iter().map(|(key, _)| key).collect();
-        Err(ControllerError::TurnsDropped { controller: Arc::clone(&self.shared.name), keys, after })
+        self.working.abort_all();
+        let stuck = tokio::time::timeout(MOMENT, ended(&mut self.working)).await.is_err();
+        Err(ControllerError::TurnsDropped { controller: Arc::clone(&self.shared.name), keys, after, stuck })
     }
+
+    /// Nothing new comes in or begins.
+    fn close(&mut self) {
+        self.stopping.send_replace(true);
+        self.registrations.clear();
+        self.following.abort_all();
+        self.catching_up.abort_all();
+        self.caught_up.clear();
+        self.turns.queue.shut_down_now();
+    }
+}
+
+/// Returns when all tasks have ended.
+async fn ended(tasks: &mut JoinSet<()>) {
+    while tasks.join_next().await.is_some() {}
 }
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
-        // Whoever kept a context learns of it, and what still comes goes nowhere. The tasks end with their sets.
-        self.stopping.send_replace(true);
-        self.turns.queue.shut_down_now();
-        self.shared.phase.send_replace(Phase::Idle);
+        self.close();
+        // They end where they wait. Until then the next run does not begin.
+        self.working.abort_all();
+        let turns = self.earlier.drain(..).chain([std::mem::take(&mut self.working)]);
+        self.shared.leftovers().extend(turns.filter(|turns| !turns.is_empty()));
     }
 }
 

@@ -3,6 +3,7 @@
 //! A source is declared with its type ([`Declared`]), so that it can be told more about, and then sealed ([`Source`]): from there on nobody knows
 //! the type of its objects.
 
+use super::reconciler::Shared;
 use crate::event::{Cause, Delivery, Event, Told};
 use crate::informer::SharedInformer;
 use crate::reference::group;
@@ -129,10 +130,15 @@ fn enqueue<W>(queue: &WorkQueue<Key>, event: &Event<W>, map: &Map<W>) {
         _ => Priority::NORMAL,
     };
     let mut add = |key| queue.add_with(key, priority);
-    if let Event::Updated { old, cause: Cause::Change, .. } = event {
-        map(old, &mut add);
-    }
+    // What the old state does to the map must not keep the new one from it.
+    let before = match event {
+        Event::Updated { old, cause: Cause::Change, .. } => {
+            catch_unwind(AssertUnwindSafe(|| map(old, &mut add)))
+        }
+        _ => Ok(()),
+    };
     map(event.object(), &mut add);
+    before.unwrap_or_else(|panic| resume_unwind(panic));
 }
 
 /// Asks for a turn of everything: so many states were told as one that nobody can say whom they concerned.
@@ -178,6 +184,11 @@ impl Source {
         }
     }
 
+    /// Whether the start waits for it in any case.
+    pub(super) fn is_needed(&self) -> bool {
+        !self.optional
+    }
+
     /// Whether it is optional, and forbidden or not served.
     pub(super) fn is_absent(&self) -> bool {
         self.optional && is_absent(&self.engine.status())
@@ -216,15 +227,19 @@ fn is_absent(status: &Status) -> bool {
 }
 
 /// Adds keys as they come, until there are no more. A stream that panics has ended.
-pub(super) async fn follow(keys: Keys, queue: WorkQueue<Key>, controller: Arc<str>) {
+pub(super) async fn follow(keys: Keys, queue: WorkQueue<Key>, shared: Arc<Shared>) {
     let mut keys = keys.lock().await;
     let Some(stream) = keys.as_mut() else { return };
     loop {
         match AssertUnwindSafe(stream.next()).catch_unwind().await {
-            Ok(Some(key)) => queue.add(key),
+            Ok(Some(key)) => {
+                shared.owed.add(&key);
+                queue.add(key);
+            }
             Ok(None) => break,
             Err(_) => {
-                tracing::error!(%controller, "a stream of keys panicked; the controller goes on without it");
+                let controller = &*shared.name;
+                tracing::error!(controller, "a stream of keys panicked; the controller goes on without it");
                 break;
             }
         }

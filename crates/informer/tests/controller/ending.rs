@@ -46,7 +46,8 @@ async fn turns_that_do_not_end_in_time_are_dropped_and_named() {
     create_pods(&server, &["a"]);
     let (sender, mut turns) = diary();
     let factory = SharedInformerFactory::new(server.client());
-    let controller = Controller::new::<Pod>(&factory).name("slow").grace(Duration::from_secs(3));
+    let controller =
+        Controller::new::<Pod>(&factory).name("slow").grace(Duration::from_secs(3)).timeout(Duration::MAX);
     let running = Running::start(controller.reconcile(move |_, _| {
         let says = Says(sender.clone());
         let _ = sender.send("begins".to_owned());
@@ -56,12 +57,53 @@ async fn turns_that_do_not_end_in_time_are_dropped_and_named() {
         }
     }));
     turns.expect(&["begins"]).await;
+    let began = tokio::time::Instant::now();
     let error = running.stop().await.unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(turns.take(), ["dropped"]);
     assert_eq!(
         error.to_string(),
         "controller slow: 1 turns had not ended after 3s and were dropped: default/a"
     );
-    turns.expect(&["dropped"]).await;
+}
+
+/// A turn that waits for nothing cannot be dropped: the stop says so, and the next run does not begin beside it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_turn_that_does_not_let_go_is_reported_and_not_joined_by_another() {
+    let server = ApiServer::new();
+    create_pods(&server, &["a"]);
+    let (sender, mut turns) = diary();
+    let factory = SharedInformerFactory::new(server.client());
+    let (let_go, gate) = std::sync::mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(gate);
+    let blocks = std::sync::Arc::new((sender, gate));
+    let controller = Controller::new::<Pod>(&factory).grace(Duration::ZERO).reconcile(move |_, _| {
+        let blocks = std::sync::Arc::clone(&blocks);
+        async move {
+            let _ = blocks.0.send("begins".to_owned());
+            // The thread does nothing else until the test says so, or is over.
+            let _over = blocks.1.lock().unwrap().recv().is_err();
+            let _ = blocks.0.send("ends".to_owned());
+            Ok::<_, Infallible>(Outcome::Done)
+        }
+    });
+    let running = Running::start(controller.clone());
+    turns.expect(&["begins"]).await;
+    let error = running.stop().await.unwrap_err();
+    assert!(matches!(error, ControllerError::TurnsDropped { stuck: true, .. }), "{error}");
+    assert!(
+        error.to_string().ends_with("not all of them let go (is something blocking its thread?)"),
+        "{error}"
+    );
+    let again = Running::start(controller.clone());
+    let waits = |state: &ControllerState| matches!(state, ControllerState::Waiting { reasons, .. } if reasons[0].contains("earlier run"));
+    until(|| waits(&controller.state())).await;
+    assert!(turns.is_empty());
+    let_go.send(()).unwrap();
+    turns.expect(&["ends", "begins"]).await;
+    drop(let_go);
+    turns.expect(&["ends"]).await;
+    again.stop().await.unwrap();
 }
 
 /// Leadership is lost without a warning: the future is dropped, and so is every turn.

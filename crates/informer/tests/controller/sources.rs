@@ -275,6 +275,80 @@ async fn a_predicate_that_panics_counts_as_true() {
     assert!(turns.is_empty());
 }
 
+/// The old state of an object was one that the map panicked at; so nobody learned of the new one that was right.
+#[tokio::test(start_paused = true)]
+async fn a_map_that_panics_at_the_old_state_is_asked_about_the_new_one() {
+    let server = ApiServer::new();
+    server.create(&config_map("default", "c", "bad")).unwrap();
+    let (sender, mut turns) = diary();
+    let factory = SharedInformerFactory::new(server.client());
+    let controller = Controller::new::<Pod>(&factory).watches::<ConfigMap>(|map| {
+        let value = map.typed().unwrap().data.clone().unwrap()["v"].clone();
+        assert_ne!(value, "bad", "on purpose");
+        vec![Key::new("default", &value)]
+    });
+    let running = Running::start(controller.reconcile(note(sender)));
+    running.reconciler.running().await;
+    server.update(&config_map("default", "c", "good")).unwrap();
+    turns.expect(&["default/good"]).await;
+    running.stop().await.unwrap();
+}
+
+/// Keys of a stream that had no turn when the run ended were lost: nobody tells them again.
+#[tokio::test(start_paused = true)]
+async fn keys_from_elsewhere_are_owed_until_a_turn_went_well() {
+    let server = ApiServer::new();
+    let (sender, mut turns) = diary();
+    let factory = SharedInformerFactory::new(server.client());
+    let keys = futures::stream::iter(["a", "fails", "b", "c"]).map(|name| Key::new("default", name));
+    let controller = Controller::new::<Pod>(&factory).on(keys).reconcile(move |key, ctx| {
+        let sender = sender.clone();
+        async move {
+            let _ = sender.send(key.name().to_owned());
+            if key.name() == "b" {
+                ctx.stopping().await;
+                pass(Duration::from_mins(1)).await;
+            }
+            if key.name() == "fails" { Err("always") } else { Ok(Outcome::Done) }
+        }
+    });
+    let first = Running::start(controller.clone());
+    turns.expect(&["a", "fails", "b"]).await;
+    first.task.abort();
+    pass(Duration::from_secs(1)).await;
+    turns.take();
+    let again = Running::start(controller);
+    let mut owed = Vec::new();
+    while owed.len() < 3 {
+        let name = turns.0.recv().await.unwrap();
+        if !owed.contains(&name) {
+            owed.push(name);
+        }
+    }
+    owed.sort();
+    assert_eq!(owed, ["b", "c", "fails"]);
+    again.task.abort();
+}
+
+/// A stream that always has another key leaves room for everybody else.
+#[tokio::test]
+async fn a_stream_without_end_keeps_no_thread() {
+    let server = ApiServer::new();
+    let (sender, mut turns) = diary();
+    let factory = SharedInformerFactory::new(server.client());
+    let busy = futures::stream::repeat_with(|| Key::new("default", "busy"));
+    let running = Running::start(Controller::new::<Pod>(&factory).on(busy).reconcile(move |key, _| {
+        if key.name() != "busy" {
+            let _ = sender.send(key.to_string());
+        }
+        std::future::ready(Ok::<_, Infallible>(Outcome::Done))
+    }));
+    running.reconciler.running().await;
+    create_pods(&server, &["a"]);
+    turns.expect(&["default/a"]).await;
+    running.stop().await.unwrap();
+}
+
 /// A map that panics hurts its own source, and that once (C9).
 #[tokio::test(start_paused = true)]
 async fn a_map_that_panics_hurts_only_itself() {

@@ -201,6 +201,23 @@ async fn the_last_turn_says_when_the_next_one_comes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_goes_well_at_last_has_no_failures_left() {
+    let server = ApiServer::new();
+    create_pods(&server, &["a"]);
+    let (sender, mut turns) = diary();
+    let factory = SharedInformerFactory::new(server.client());
+    let count = AtomicUsize::new(0);
+    let running = Running::start(Controller::new::<Pod>(&factory).reconcile(move |_, ctx| {
+        let _ = sender.send(ctx.retries().to_string());
+        let failed = count.fetch_add(1, Ordering::Relaxed) < 3;
+        let again = Outcome::RequeueAfter(Duration::from_mins(1));
+        async move { if failed { Err("not yet") } else { Ok(again) } }
+    }));
+    turns.expect(&["0", "1", "2", "3", "0", "0"]).await;
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn figures_have_the_names_that_dashboards_know() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);

@@ -4,7 +4,7 @@ use crate::cluster::{create_pods, cut, disturb, pass, until};
 use crate::{Running, diary};
 use informer::{Controller, Outcome, SharedInformerFactory};
 use informer_apiserver::{ApiServer, faults};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -16,25 +16,28 @@ fn counter(
     server: &ApiServer,
     factory: &SharedInformerFactory,
     turns: tokio::sync::mpsc::UnboundedSender<String>,
+    concurrency: usize,
 ) -> informer::Reconciler {
     let api: Api<Pod> = Api::default_namespaced(server.client());
-    Controller::new::<Pod>(factory).reads::<ConfigMap>().concurrency(2).reconcile(move |key, ctx| {
-        let (api, turns) = (api.clone(), turns.clone());
-        async move {
-            let Some(pod) = ctx.lister::<Pod>().get_by_key(&key) else { return Ok(Outcome::Done) };
-            let count = pod.labels().get("count").map_or(0, |count| count.parse::<u32>().unwrap());
-            let _ = turns.send(format!("{} {count}", key.name()));
-            if key.name() == "quiet" || count == 3 {
-                return Ok(Outcome::Done);
+    Controller::new::<Pod>(factory).reads::<ConfigMap>().concurrency(concurrency).reconcile(
+        move |key, ctx| {
+            let (api, turns) = (api.clone(), turns.clone());
+            async move {
+                let Some(pod) = ctx.lister::<Pod>().get_by_key(&key) else { return Ok(Outcome::Done) };
+                let count = pod.labels().get("count").map_or(0, |count| count.parse::<u32>().unwrap());
+                let _ = turns.send(format!("{} {count}", key.name()));
+                if key.name() == "quiet" || count == 3 {
+                    return Ok(Outcome::Done);
+                }
+                let patch = json!({"metadata": {"labels": {"count": (count + 1).to_string()}}});
+                let params = PatchParams::default();
+                let written = api.patch(key.name(), &params, &Patch::Merge(&patch)).await?;
+                ctx.wrote(&written);
+                // At once, long before the watch can have told it.
+                Ok::<_, kube::Error>(Outcome::RequeueAfter(Duration::ZERO))
             }
-            let patch = json!({"metadata": {"labels": {"count": (count + 1).to_string()}}});
-            let params = PatchParams::default();
-            let written = api.patch(key.name(), &params, &Patch::Merge(&patch)).await?;
-            ctx.wrote(&written);
-            // At once, long before the watch can have told it.
-            Ok::<_, kube::Error>(Outcome::RequeueAfter(Duration::ZERO))
-        }
-    })
+        },
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,11 +47,67 @@ async fn a_turn_sees_what_the_last_one_wrote() {
     let _slow = server.fault(faults::delay(Duration::from_secs(2)).on(informer_apiserver::Verb::Watch));
     let (sender, mut turns) = diary();
     let factory = SharedInformerFactory::new(server.client());
-    let running = Running::start(counter(&server, &factory, sender));
+    let running = Running::start(counter(&server, &factory, sender, 2));
     turns.expect(&["a 0", "a 1", "a 2", "a 3"]).await;
     pass(Duration::from_mins(1)).await;
     running.stop().await.unwrap();
     assert_eq!(turns.take(), ["a 3"], "what the watch told of the last write, and nothing else");
+}
+
+/// With one place only, the loop that waited for keys held it, and the key that had waited for its write never got it back: no turn in a day.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_has_waited_gets_its_turn_though_nobody_else_comes() {
+    for places in [1, 2] {
+        let server = ApiServer::new();
+        let (sender, mut turns) = diary();
+        let factory = SharedInformerFactory::new(server.client());
+        let running = Running::start(counter(&server, &factory, sender, places));
+        running.reconciler.running().await;
+        let stalled = disturb(&server, faults::stall_watch().of("pods").after_frames(1)).await;
+        create_pods(&server, &["a"]);
+        turns.expect(&["a 0"]).await;
+        pass(Duration::from_secs(5)).await;
+        drop(stalled);
+        cut(&server);
+        turns.expect(&["a 1", "a 2", "a 3"]).await;
+        assert_eq!(running.reconciler.metrics().unseen_writes, 0);
+        running.stop().await.unwrap();
+    }
+}
+
+/// A source that is not there shows nothing: every turn came 30 seconds late. And of ten writes that were not seen each was given 30 seconds.
+#[tokio::test(start_paused = true)]
+async fn what_will_not_be_seen_is_not_waited_for_and_all_together_once() {
+    let server = ApiServer::new();
+    create_pods(&server, &["a"]);
+    let _absent = server.fault(faults::forbid("secrets"));
+    let (sender, mut turns) = diary();
+    let factory = SharedInformerFactory::new(server.client());
+    let began = tokio::time::Instant::now();
+    let controller = Controller::new::<Pod>(&factory).reads::<ConfigMap>().reads::<Secret>().optional();
+    let running = Running::start(controller.reconcile(move |_, ctx| {
+        let _ = turns_at(&sender, began);
+        let mut secret = Secret::default();
+        secret.metadata.resource_version = Some("1000000".to_owned());
+        ctx.wrote(&secret);
+        if ctx.retries() > 0 {
+            for number in 0..10 {
+                let mut map = ConfigMap::default();
+                map.metadata.namespace = Some(format!("n{number}"));
+                map.metadata.resource_version = Some("1000000".to_owned());
+                ctx.wrote(&map);
+            }
+        }
+        let ended = if ctx.retries() < 2 { Err("again") } else { Ok(Outcome::Done) };
+        async move { ended }
+    }));
+    turns.expect(&["0", "0", "30"]).await;
+    assert_eq!(running.reconciler.metrics().unseen_writes, 1, "a turn counts once");
+    running.stop().await.unwrap();
+}
+
+fn turns_at(turns: &tokio::sync::mpsc::UnboundedSender<String>, began: tokio::time::Instant) -> bool {
+    turns.send(began.elapsed().as_secs().to_string()).is_ok()
 }
 
 /// While the watch is silent the key waits, and only that key: others get their turns, though they have but two places.
@@ -57,7 +116,7 @@ async fn waiting_for_a_write_keeps_nobody_else_from_working() {
     let server = ApiServer::new();
     let (sender, mut turns) = diary();
     let factory = SharedInformerFactory::new(server.client());
-    let running = Running::start(counter(&server, &factory, sender));
+    let running = Running::start(counter(&server, &factory, sender, 2));
     running.reconciler.running().await;
     let stalled = disturb(&server, faults::stall_watch().of("pods").after_frames(3)).await;
     create_pods(&server, &["a", "b", "quiet"]);
@@ -91,7 +150,7 @@ async fn a_write_that_is_never_seen_does_not_hold_a_key_for_ever() {
     let server = ApiServer::new();
     let (sender, mut turns) = diary();
     let factory = SharedInformerFactory::new(server.client());
-    let running = Running::start(counter(&server, &factory, sender));
+    let running = Running::start(counter(&server, &factory, sender, 2));
     running.reconciler.running().await;
     let _stalled = disturb(&server, faults::stall_watch().of("pods").after_frames(1)).await;
     create_pods(&server, &["a"]);
@@ -109,7 +168,7 @@ async fn a_stop_does_not_wait_for_writes_to_be_seen() {
     let server = ApiServer::new();
     let (sender, mut turns) = diary();
     let factory = SharedInformerFactory::new(server.client());
-    let running = Running::start(counter(&server, &factory, sender));
+    let running = Running::start(counter(&server, &factory, sender, 2));
     running.reconciler.running().await;
     let _stalled = disturb(&server, faults::stall_watch().of("pods").after_frames(1)).await;
     create_pods(&server, &["a"]);
