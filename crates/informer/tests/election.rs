@@ -258,3 +258,62 @@ async fn work_that_ends_by_itself_ends_the_candidacy() {
     let elector = LeaderElector::new(server.client(), "kube-system", "test");
     assert!(elector.times(ElectionConfig::new(seconds(10), seconds(10), seconds(2))).is_err());
 }
+
+/// A request that is never answered does not hold a candidate for ever.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_hangs_is_given_up() {
+    let server = ApiServer::new();
+    let acting = Acting::default();
+    let held = server.fault(faults::hold().of("leases").times(1));
+    let mut candidate = Candidate::start(&server, &acting, "a");
+    candidate.leads().await;
+    assert_eq!(held.hits(), 1);
+    candidate.stop().await;
+}
+
+/// A lease whose contents nobody understands is left alone, whatever they mean; when somebody has put it right, the election goes on.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_cannot_be_read_is_left_alone() {
+    let server = ApiServer::new();
+    let acting = Acting::default();
+    let odd = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"namespace": "kube-system", "name": "test"},
+        "spec": {"holderIdentity": 7, "leaseDurationSeconds": "long"},
+    });
+    server.plant(&odd).unwrap();
+    let mut candidate = Candidate::start(&server, &acting, "a");
+    let waited = timeout(Duration::from_mins(10), candidate.leads()).await;
+    assert!(waited.is_err(), "it leads by a lease that it cannot read");
+    assert_eq!(lease(&server)["spec"]["holderIdentity"], json!(7));
+    server.delete("coordination.k8s.io/v1", "leases", Some("kube-system"), "test").unwrap();
+    candidate.leads().await;
+    candidate.stop().await;
+}
+
+/// The clock jumps by an hour, again and again: a machine that slept. Whoever led finds that its time is over before anybody else acts; the work itself
+/// checks that nobody acts beside it.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_makes_no_second_leader() {
+    let server = ApiServer::new();
+    let acting = Acting::default();
+    let mut candidates = [Candidate::start(&server, &acting, "a"), Candidate::start(&server, &acting, "b")];
+    for jump in 0..20 {
+        let leads = |candidates: &[Candidate; 2]| candidates.iter().any(|one| one.leadership.is_leader());
+        let wait = async {
+            while !leads(&candidates) {
+                let [first, second] = &mut candidates;
+                tokio::select! {
+                    changed = first.leadership.changed() => assert!(changed),
+                    changed = second.leadership.changed() => assert!(changed),
+                }
+            }
+        };
+        timeout(LONG, wait).await.expect("somebody leads");
+        tokio::time::advance(Duration::from_secs(3_600 + jump)).await;
+        assert!(!leads(&candidates), "an hour ago is no longer certain");
+    }
+    let [first, second] = candidates;
+    first.stop().await;
+    second.stop().await;
+}

@@ -115,7 +115,7 @@ async fn the_pages_say_that_it_is_well_and_what_it_does() {
     assert_eq!(page(address, "POST /healthz").await.0, 405);
     handle.stop();
     end(task).await.unwrap();
-    assert_eq!(handle.not_ready(), ["stopping"]);
+    assert_eq!((handle.not_ready(), handle.address().await), (vec!["ended".to_owned()], None));
     assert!(TcpStream::connect(address).await.is_err(), "nothing is served any more");
 }
 
@@ -130,9 +130,18 @@ async fn a_check_that_fails_or_panics_is_told() {
     let address = handle.address().await.unwrap();
     assert_eq!(page(address, "GET /readyz").await, (500, "a check panicked\n".to_owned()));
     assert_eq!(page(address, "GET /healthz").await, (503, "disk: is full\n".to_owned()));
-    // Somebody who connects and says nothing keeps nobody from being answered, or the manager from ending.
-    let _silent = TcpStream::connect(address).await.unwrap();
+    // Those who connect and say nothing keep nobody from being answered, or the manager from ending: a probe waits for a second.
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    let asked = std::time::Instant::now();
     assert_eq!(page(address, "GET /livez").await.0, 503);
+    assert!(asked.elapsed() < Duration::from_secs(5), "answered after {:?}", asked.elapsed());
+    // And they are not kept: the first of them was let go for others, the last because it said nothing.
+    let mut nothing = Vec::new();
+    silent[0].read_to_end(&mut nothing).await.ok();
+    silent[199].read_to_end(&mut nothing).await.ok();
     handle.stop();
     let began = std::time::Instant::now();
     end(task).await.unwrap();
@@ -152,6 +161,22 @@ async fn what_cannot_be_is_an_error_before_anything_begins() {
     let error = twins.run_until(std::future::pending()).await.unwrap_err();
     assert_eq!(error.to_string(), "two controllers are called pods (give one another name)");
     assert!(server.requests().is_empty());
+}
+
+/// Whoever holds a handle of a manager that is gone was told that it is ready, and kept its informers alive.
+#[tokio::test(start_paused = true)]
+async fn a_manager_that_was_dropped_has_ended() {
+    let server = ApiServer::new();
+    let (handle, task) = {
+        let factory = SharedInformerFactory::new(server.client());
+        start(Manager::new().controller(idle(&factory)))
+    };
+    until(|| handle.not_ready().is_empty()).await;
+    assert_eq!(handle.address().await, None, "nothing is served");
+    task.abort();
+    until(|| handle.not_ready() == ["ended"]).await;
+    until(|| server.open_watches() == 0).await;
+    assert!(handle.not_healthy().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -305,6 +330,44 @@ async fn caches_are_warm_or_filled_when_it_leads() {
     }
 }
 
+/// Without a controller, too, the informers begin when it leads.
+#[tokio::test(start_paused = true)]
+async fn caches_that_wait_for_leadership_need_no_controller() {
+    let server = ApiServer::new();
+    let factory = SharedInformerFactory::new(server.client());
+    let pods = factory.lister::<Pod>();
+    let elector = LeaderElector::new(server.client(), "default", "shop");
+    let (handle, task) = start(Manager::new().factory(&factory).elect(elector).caches(Caches::WhenLeading));
+    until(|| pods.has_synced()).await;
+    handle.stop();
+    end(task).await.unwrap();
+}
+
+/// A turn blocks its thread and cannot be ended. Whoever takes the lease would act beside it, so it is not given back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn the_lease_is_not_given_back_while_a_turn_goes_on() {
+    let server = ApiServer::new();
+    create_pods(&server, &["a"]);
+    let factory = SharedInformerFactory::new(server.client());
+    let (let_go, gate) = std::sync::mpsc::channel::<()>();
+    let gate = Arc::new(Mutex::new(gate));
+    let controller = Controller::new::<Pod>(&factory).grace(Duration::ZERO).reconcile(move |_, _| {
+        let gate = Arc::clone(&gate);
+        async move {
+            let _over = gate.lock().unwrap().recv().is_err();
+            Ok::<_, Infallible>(Outcome::Done)
+        }
+    });
+    let elector = LeaderElector::new(server.client(), "default", "shop");
+    let (handle, task) = start(Manager::new().controller(controller.clone()).elect(elector));
+    until(|| controller.metrics().active == 1).await;
+    handle.stop();
+    let error = end(task).await.unwrap_err();
+    assert!(error.to_string().contains("not all of them let go"), "{error}");
+    assert_ne!(holder(&server), "");
+    drop(let_go);
+}
+
 /// LE-19: the figures of elections, by client-go's names.
 #[tokio::test]
 async fn le_19_the_figures_of_an_election() {
@@ -374,6 +437,12 @@ async fn a_program_for_the_tests_of_signals() {
             Ok::<_, Infallible>(Outcome::Done)
         }
     });
+    if std::env::var("INFORMER_TEST_SIGNALS").unwrap() == "second" {
+        // One that has ended by itself leaves the signals to the next.
+        let first = Manager::new();
+        first.handle().stop();
+        first.run().await.unwrap();
+    }
     Manager::new().controller(controller).run().await.unwrap();
     println!("ended");
 }
@@ -409,6 +478,14 @@ fn a_signal_stops_it_gently() {
         let (text, code) = signalled("ends", &[signal]);
         assert!(text.contains("stopping\nended\n") && code == Some(0), "{signal}: {code:?} {text}");
     }
+}
+
+/// The second manager of a process died of its first signal: the one before it still listened.
+#[cfg(unix)]
+#[test]
+fn a_signal_stops_the_second_manager_of_a_process_gently() {
+    let (text, code) = signalled("second", &["-TERM"]);
+    assert!(text.contains("stopping\nended\n") && code == Some(0), "{code:?} {text}");
 }
 
 /// The only thread of the program is blocked; the second signal ends it all the same.

@@ -69,7 +69,9 @@ impl Health {
                 continue;
             }
             for (engine, reason) in factory.not_synced() {
-                if !self.controllers.iter().any(|controller| controller.does_without(&engine)) {
+                let needed = self.controllers.iter().any(|controller| controller.needs(&engine));
+                let absent = self.controllers.iter().any(|controller| controller.does_without(&engine));
+                if needed || !absent {
                     reasons.push(format!("informer: {reason}"));
                 }
             }

@@ -18,7 +18,7 @@ use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// When the caches of a program that elects a leader are filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,7 +45,7 @@ pub enum Caches {
 /// Manager::new()
 ///     .controller(controller)
 ///     .elect(LeaderElector::new(client, "kube-system", "my-operator"))
-///     .serve(8080)   // /healthz, /readyz and /metrics, on loopback; serve_on((0, 0, 0, 0), 8080) for a kubelet's probes
+///     .serve(8080)   // /healthz, /readyz and /metrics, on loopback; serve_on(([0, 0, 0, 0], 8080)) for a kubelet's probes
 ///     .run()         // until SIGINT or SIGTERM; a second one ends the process at once
 ///     .await?;
 /// # Ok(())
@@ -71,8 +71,23 @@ pub struct Manager {
 /// What a manager and its handles share.
 struct Shared {
     stop: watch::Sender<bool>,
-    health: Mutex<Option<Arc<Health>>>,
-    bound: watch::Sender<Option<SocketAddr>>,
+    life: Mutex<Life>,
+    bound: watch::Sender<Bound>,
+}
+
+/// Where a manager is in its life.
+enum Life {
+    NotStarted,
+    Runs(Arc<Health>),
+    Ended,
+}
+
+/// Whether the pages are served, and where.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bound {
+    NotYet,
+    At(SocketAddr),
+    Nowhere,
 }
 
 /// A manager from outside, while it runs. Cheap to clone.
@@ -112,7 +127,7 @@ pub enum ManagerError {
 impl Manager {
     /// A manager of nothing.
     pub fn new() -> Self {
-        let (stop, bound) = (watch::Sender::new(false), watch::Sender::new(None));
+        let (stop, bound) = (watch::Sender::new(false), watch::Sender::new(Bound::NotYet));
         Self {
             factories: Vec::new(),
             controllers: Vec::new(),
@@ -123,11 +138,11 @@ impl Manager {
             recorders: Vec::new(),
             checks: Vec::new(),
             figures: Vec::new(),
-            shared: Arc::new(Shared { stop, bound, health: Mutex::default() }),
+            shared: Arc::new(Shared { stop, bound, life: Mutex::new(Life::NotStarted) }),
         }
     }
 
-    /// With these informers too. Those of its controllers it knows.
+    /// With these informers too. The factories of its controllers it knows; informers that a controller was given from elsewhere are their maker's.
     pub fn factory(mut self, factory: &SharedInformerFactory) -> Self {
         if !self.factories.iter().any(|known| known.is_same(factory)) {
             self.factories.push(factory.clone());
@@ -172,7 +187,7 @@ impl Manager {
         self
     }
 
-    /// One more condition of `/readyz`: an error is the reason why it is not ready.
+    /// One more condition of `/readyz`: an error is the reason why it is not ready. It must not block.
     pub fn ready_when(
         mut self,
         name: impl Into<Box<str>>,
@@ -182,7 +197,7 @@ impl Manager {
         self
     }
 
-    /// One more condition of `/healthz`: an error says that only a restart can help.
+    /// One more condition of `/healthz`: an error says that only a restart can help. It must not block.
     pub fn healthy_when(
         mut self,
         name: impl Into<Box<str>>,
@@ -211,15 +226,12 @@ impl Manager {
     }
 
     /// Runs everything until SIGINT or SIGTERM, or until something ends that must not. A second signal ends the process at once,
-    /// with the code of a process that was killed by it.
+    /// with the code of a process that was killed by it; so does any signal when no manager of the process runs any more.
     pub async fn run(self) -> Result<(), ManagerError> {
-        let signal = signals::first().map_err(ManagerError::Signals)?;
+        let mut signals = signals::Listener::new().map_err(ManagerError::Signals)?;
         let stop = async {
-            match signal.await {
-                Ok(signal) => tracing::info!(signal, "stopping; another signal ends the process at once"),
-                // Nobody listens for signals any more.
-                Err(_) => std::future::pending().await,
-            }
+            let signal = signals.first().await;
+            tracing::info!(signal, "stopping; another signal ends the process at once");
         };
         self.run_until(stop).await
     }
@@ -232,7 +244,7 @@ impl Manager {
             return Err(ManagerError::SameName(two[0].into()));
         }
         let health = Arc::new(self.health());
-        *self.shared.health.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&health));
+        self.shared.set_life(Life::Runs(Arc::clone(&health)));
         let pages = match self.address {
             Some(address) => Some(
                 serve::Pages::serve(address, Arc::clone(&health))
@@ -243,8 +255,9 @@ impl Manager {
         };
         if let Some(pages) = &pages {
             tracing::info!(address = %pages.address, "serving /healthz, /readyz and /metrics");
-            self.shared.bound.send_replace(Some(pages.address));
         }
+        let bound = pages.as_ref().map_or(Bound::Nowhere, |pages| Bound::At(pages.address));
+        self.shared.bound.send_replace(bound);
         if self.elector.is_none() || self.caches == Caches::Warm {
             self.factories.iter().for_each(SharedInformerFactory::start);
         }
@@ -293,16 +306,30 @@ impl Manager {
                 return self.control(None, &ending).await;
             };
             let failed: Mutex<Result<(), ManagerError>> = Mutex::new(Ok(()));
+            let stuck = Notify::new();
             let lead = |term: Term| {
-                let (ending, failed, manager) = (&ending, &failed, &*self);
+                let (ending, failed, stuck, manager) = (&ending, &failed, &stuck, &*self);
                 async move {
                     manager.factories.iter().for_each(SharedInformerFactory::start);
                     let ended = manager.control(Some(term.fence().clone()), ending).await;
+                    let is_stuck = matches!(
+                        ended,
+                        Err(ManagerError::Controller(ControllerError::TurnsDropped { stuck: true, .. }))
+                    );
                     *failed.lock().unwrap_or_else(PoisonError::into_inner) = ended;
+                    if is_stuck {
+                        stuck.notify_one();
+                        std::future::pending::<()>().await;
+                    }
                 }
             };
-            let ended = elector.run(lead, stopping(ending.subscribe())).await;
-            ended.map_err(ManagerError::from)?;
+            tokio::select! {
+                ended = elector.run(lead, stopping(ending.subscribe())) => {
+                    let _how = ended?;
+                }
+                // A turn still acts. What is not given back runs out by itself; until then nobody else acts.
+                () = stuck.notified() => tracing::error!("the lease is not given back, because a turn has not ended"),
+            }
             failed.into_inner().unwrap_or_else(PoisonError::into_inner)
         };
         let mut work = std::pin::pin!(work.fuse());
@@ -332,7 +359,32 @@ impl Manager {
         if self.controllers.is_empty() {
             stopping(ending.subscribe()).await;
         }
-        Ok(ended.into_iter().collect::<Result<(), ControllerError>>()?)
+        // Of several errors the one counts after which least is certain.
+        let stuck =
+            |error: &ControllerError| matches!(error, ControllerError::TurnsDropped { stuck: true, .. });
+        let mut errors: Vec<ControllerError> = ended.into_iter().filter_map(Result::err).collect();
+        errors.sort_by_key(|error| !stuck(error));
+        errors.into_iter().next().map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+/// Whoever holds a handle learns that it is over, however it ended, and keeps nothing alive.
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.shared.set_life(Life::Ended);
+        self.shared.bound.send_replace(Bound::Nowhere);
+    }
+}
+
+impl Shared {
+    fn set_life(&self, life: Life) {
+        let before = std::mem::replace(&mut *self.life(), life);
+        // What it holds may be anything, so no lock is held.
+        drop(before);
+    }
+
+    fn life(&self) -> std::sync::MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -348,15 +400,22 @@ impl ManagerHandle {
         self.0.stop.send_replace(true);
     }
 
-    /// Where its pages are served, as soon as they are.
+    /// Where its pages are served, as soon as they are; nothing if they are not, or not any more.
     pub async fn address(&self) -> Option<SocketAddr> {
         let mut bound = self.0.bound.subscribe();
-        bound.wait_for(Option::is_some).await.ok().and_then(|bound| *bound)
+        let bound = bound.wait_for(|bound| *bound != Bound::NotYet).await.map(|bound| *bound);
+        match bound {
+            Ok(Bound::At(address)) => Some(address),
+            _ => None,
+        }
     }
 
     /// Why it is not ready; nothing if it is. The same that `/readyz` says.
     pub fn not_ready(&self) -> Vec<String> {
-        self.health().map_or_else(|| vec!["not started".to_owned()], |health| health.not_ready())
+        match self.health() {
+            Ok(health) => health.not_ready(),
+            Err(reason) => vec![reason.to_owned()],
+        }
     }
 
     /// Why only a restart can help; nothing if all is well. The same that `/healthz` says.
@@ -364,8 +423,12 @@ impl ManagerHandle {
         self.health().map(|health| health.not_healthy()).unwrap_or_default()
     }
 
-    fn health(&self) -> Option<Arc<Health>> {
-        self.0.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn health(&self) -> Result<Arc<Health>, &'static str> {
+        match &*self.0.life() {
+            Life::NotStarted => Err("not started"),
+            Life::Runs(health) => Ok(Arc::clone(health)),
+            Life::Ended => Err("ended"),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -16,12 +17,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
-/// So many connections at a time; others wait.
+/// So many connections at a time. If there are more, the oldest goes: whoever asks is answered at once, so that one has not.
 const CONNECTIONS: usize = 64;
-/// How long a request may take to arrive, and all of a connection.
+/// How long the head of a request may take to arrive.
+const HEAD: Duration = Duration::from_secs(2);
+/// How long a connection may last in all.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long answers may go on after the end.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -53,25 +56,23 @@ impl Pages {
 }
 
 async fn accept(listener: TcpListener, health: Arc<Health>, mut stopped: oneshot::Receiver<()>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
+    let mut order: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        let accepted = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (listener.accept().await, place)
-        };
         tokio::select! {
             biased;
             _ = &mut stopped => break,
-            Some(_ended) = connections.join_next(), if !connections.is_empty() => {}
-            (accepted, place) = accepted => match accepted {
+            Some(_ended) = connections.join_next(), if !connections.is_empty() => {
+                order.retain(|connection| !connection.is_finished());
+            }
+            accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let health = Arc::clone(&health);
-                    connections.spawn(async move {
-                        // However it ends, it harms nobody else.
-                        let _ended = tokio::time::timeout(PATIENCE, connection(stream, health)).await;
-                        drop(place);
-                    });
+                    if order.len() >= CONNECTIONS && let Some(oldest) = order.pop_front() {
+                        oldest.abort();
+                    }
+                    let connection = connection(stream, Arc::clone(&health));
+                    // However it ends, it harms nobody else.
+                    order.push_back(connections.spawn(async { drop(tokio::time::timeout(PATIENCE, connection).await) }));
                 }
                 Err(_) => tokio::time::sleep(BREATH).await,
             },
@@ -91,7 +92,7 @@ async fn connection(stream: TcpStream, health: Arc<Health>) -> Result<(), hyper:
     hyper::server::conn::http1::Builder::new()
         .keep_alive(false)
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(HEAD)
         .serve_connection(TokioIo::new(stream), service)
         .await
 }
