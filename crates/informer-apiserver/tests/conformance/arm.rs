@@ -1,0 +1,430 @@
+//! The three arms, and what a statement does with one: requests in the raw, watches frame by frame, and a few objects.
+//!
+//! A statement gets an [`Arm`] with a namespace nobody else uses, so that all may run at a time against a server that others
+//! use too. The objects of most statements, *things*, are Secrets: no controller makes any in a new namespace.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::{HeaderMap, Request};
+use http_body_util::BodyExt;
+use informer_apiserver::{ApiServer, Listen, Listening};
+use kube::Client;
+use kube::client::Body;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use serde_json::{Value, json};
+
+use crate::watch_stream::Watch;
+
+/// Names the kubeconfig of a real server.
+const REAL: &str = "INFORMER_REAL_KUBECONFIG";
+/// Says where the etcd behind it listens, such as `http://127.0.0.1:2379`. Without it nothing can be compacted there.
+const REAL_ETCD: &str = "INFORMER_REAL_ETCD";
+
+/// How long something may take that a server does as soon as it has heard of the reason.
+const SOON: Duration = Duration::from_secs(5);
+
+/// How long one answer, frame or condition may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Every server there is.
+pub(crate) struct Arms {
+    embedded: (ApiServer, Client),
+    https: (ApiServer, Client, Listening),
+    real: Option<Client>,
+    etcd: Option<String>,
+    /// What makes namespaces differ from those of other runs.
+    run: String,
+    count: AtomicUsize,
+}
+
+impl Arms {
+    pub(crate) async fn open() -> Self {
+        let server = ApiServer::start().await.unwrap();
+        let embedded = (server.clone(), server.client());
+        let server = ApiServer::start().await.unwrap();
+        let listening = server.listen(Listen::https()).await.unwrap();
+        let kubeconfig = Kubeconfig::from_yaml(&listening.kubeconfig()).unwrap();
+        let https = (server, client(kubeconfig).await, listening);
+        let real = match std::env::var_os(REAL) {
+            Some(path) => Some(client(Kubeconfig::read_from(path).expect(REAL)).await),
+            None => None,
+        };
+        let etcd = std::env::var(REAL_ETCD).ok();
+        let nanos = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+        let run = format!("{:x}", nanos & 0xffff_ffff);
+        Arms { embedded, https, real, etcd, run, count: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        let real = self.real.is_some().then_some("real");
+        ["embedded", "https"].into_iter().chain(real).collect()
+    }
+
+    /// A line for each arm that is not there.
+    pub(crate) fn left_out(&self) -> Option<String> {
+        let why =
+            format!("the arm `real` is left out: {REAL} names no kubeconfig (see `cargo xtask real test`)");
+        self.real.is_none().then_some(why)
+    }
+
+    pub(crate) fn can_compact(&self, arm: &str) -> bool {
+        arm != "real" || self.etcd.is_some()
+    }
+
+    /// One arm for one statement, with its namespace.
+    pub(crate) async fn arm(&self, name: &'static str) -> Arm {
+        let (client, server) = match name {
+            "embedded" => (self.embedded.1.clone(), Some(self.embedded.0.clone())),
+            "https" => (self.https.1.clone(), Some(self.https.0.clone())),
+            _ => (self.real.clone().unwrap(), None),
+        };
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        let namespace = format!("conformance-{}-{count}", self.run);
+        let etcd = self.etcd.clone();
+        let arm = Arm { client, server, etcd, namespace, definitions: Mutex::default() };
+        let namespace = json!({"metadata": {"name": arm.namespace}});
+        arm.post("/api/v1/namespaces", &namespace).await.expect(201);
+        arm
+    }
+}
+
+/// Nothing is tried again and nothing is unpacked on the way: statements look at refusals and at bytes.
+async fn client(kubeconfig: Kubeconfig) -> Client {
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let mut config = config.unwrap();
+    config.default_retry = false;
+    config.disable_compression = true;
+    Client::try_from(config).unwrap()
+}
+
+/// A server, as one statement sees it.
+pub(crate) struct Arm {
+    client: Client,
+    server: Option<ApiServer>,
+    etcd: Option<String>,
+    /// Nobody else's.
+    pub(crate) namespace: String,
+    /// What to remove in the end.
+    definitions: Mutex<Vec<String>>,
+}
+
+impl Arm {
+    /// In paths, `$ns` stands for that of the statement's namespace, and `$things` for its collection of things.
+    fn path(&self, path: &str) -> String {
+        path.replace("$things", "$ns/secrets")
+            .replace("$ns", &format!("/api/v1/namespaces/{}", self.namespace))
+            .replace("$name", &self.namespace)
+    }
+
+    pub(crate) async fn response(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Vec<u8>,
+    ) -> http::Response<Body> {
+        let path = self.path(path);
+        let mut request = Request::builder().method(method).uri(&path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let answer = self.client.send(request.body(Body::from(body)).unwrap());
+        let answer = tokio::time::timeout(PATIENCE, answer).await;
+        answer.unwrap_or_else(|_| panic!("{method} {path} has no answer")).unwrap()
+    }
+
+    /// Sends a request and reads the whole answer.
+    pub(crate) async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Vec<u8>,
+    ) -> Answer {
+        let answer = self.response(method, path, headers, body).await;
+        let (code, headers) = (answer.status().as_u16(), answer.headers().clone());
+        let bytes = answer.into_body().collect().await.unwrap().to_bytes().to_vec();
+        let body = serde_json::from_slice(&bytes);
+        let body = body.unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&bytes).into_owned()));
+        Answer { asked: format!("{method} {}", self.path(path)), code, headers, bytes, body }
+    }
+
+    async fn send(&self, method: &str, path: &str, content_type: &str, body: &Value) -> Answer {
+        let headers = [("accept", "application/json"), ("content-type", content_type)];
+        self.request(method, path, &headers, body.to_string().into_bytes()).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.get_as(path, "application/json").await
+    }
+
+    pub(crate) async fn get_as(&self, path: &str, accept: &str) -> Answer {
+        self.request("GET", path, &[("accept", accept)], Vec::new()).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send("POST", path, "application/json", body).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
+        self.send("PUT", path, "application/json", body).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.request("DELETE", path, &[("accept", "application/json")], Vec::new()).await
+    }
+
+    pub(crate) async fn delete_with(&self, path: &str, options: &Value) -> Answer {
+        self.send("DELETE", path, "application/json", options).await
+    }
+
+    pub(crate) async fn merge(&self, path: &str, change: &Value) -> Answer {
+        self.send("PATCH", path, "application/merge-patch+json", change).await
+    }
+
+    pub(crate) async fn json_patch(&self, path: &str, change: &Value) -> Answer {
+        self.send("PATCH", path, "application/json-patch+json", change).await
+    }
+
+    pub(crate) async fn strategic(&self, path: &str, change: &Value) -> Answer {
+        self.send("PATCH", path, "application/strategic-merge-patch+json", change).await
+    }
+
+    pub(crate) async fn apply(&self, path: &str, object: &Value) -> Answer {
+        self.send("PATCH", path, "application/apply-patch+yaml", object).await
+    }
+
+    pub(crate) async fn watch(&self, path: &str) -> Watch {
+        self.watch_as(path, "application/json").await
+    }
+
+    pub(crate) async fn watch_as(&self, path: &str, accept: &str) -> Watch {
+        let answer = self.response("GET", path, &[("accept", accept)], Vec::new()).await;
+        let code = answer.status().as_u16();
+        let watch = Watch::new(self.path(path), answer);
+        if code == 200 { watch } else { panic!("{path} gave {code}: {}", watch.rest().await) }
+    }
+
+    /// Makes a thing.
+    pub(crate) async fn make(&self, name: &str, value: &str) -> Value {
+        self.post("$things", &thing(name, value)).await.expect(201).body
+    }
+
+    /// Gives a thing another value, whatever it has.
+    pub(crate) async fn set(&self, name: &str, value: &str) -> Value {
+        let patch = json!({"metadata": {"annotations": {"value": value}}});
+        self.merge(&format!("$things/{name}"), &patch).await.expect(200).body
+    }
+
+    /// Removes a thing.
+    pub(crate) async fn unmake(&self, name: &str) {
+        self.delete(&format!("$things/{name}")).await.expect(200);
+    }
+
+    /// The version at which the collection stands.
+    pub(crate) async fn version(&self) -> String {
+        self.get("$things").await.expect(200).version()
+    }
+
+    /// Makes a pod that nobody schedules. Where service accounts are needed, one appears a moment after the namespace.
+    pub(crate) async fn make_pod(&self, name: &str) -> Value {
+        let made = self.until(async || {
+            let made = self.post("$ns/pods", &pod(name)).await;
+            (made.code != 403).then_some(made)
+        });
+        made.await.expect(201).body
+    }
+
+    /// Stores a definition of `gadgets` in a group of the statement's own, after `change`, and waits until it is served.
+    /// The path of its collection.
+    pub(crate) async fn define(&self, change: impl FnOnce(&mut Value)) -> String {
+        let mut definition = self.definition();
+        change(&mut definition);
+        self.keep(&definition);
+        self.post(DEFINITIONS, &definition).await.expect(201);
+        let path = self.gadgets();
+        // A watch may be refused for a moment longer than a list.
+        let watch = format!("{path}?watch=1&resourceVersion=0&timeoutSeconds=-1");
+        self.until(async || (self.get(&watch).await.code == 200).then_some(())).await;
+        path
+    }
+
+    /// Remembers to remove a definition.
+    pub(crate) fn keep(&self, definition: &Value) {
+        let name = definition["metadata"]["name"].as_str().unwrap().to_owned();
+        self.definitions.lock().unwrap().push(name);
+    }
+
+    pub(crate) fn group(&self) -> String {
+        format!("{}.example.com", self.namespace)
+    }
+
+    /// Where gadgets are.
+    pub(crate) fn gadgets(&self) -> String {
+        format!("/apis/{}/v1/namespaces/{}/gadgets", self.group(), self.namespace)
+    }
+
+    /// Where their definition is.
+    pub(crate) fn definition_path(&self) -> String {
+        format!("{DEFINITIONS}/gadgets.{}", self.group())
+    }
+
+    pub(crate) fn definition(&self) -> Value {
+        let spec = json!({"type": "object", "properties": {
+            "size": {"type": "integer", "minimum": 0, "maximum": 100, "default": 1},
+            "color": {"type": "string", "enum": ["red", "green"]},
+        }});
+        let status = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let schema = json!({"type": "object", "properties": {"spec": spec, "status": status}});
+        let group = self.group();
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("gadgets.{group}")},
+            "spec": {
+                "group": group, "scope": "Namespaced", "names": {"plural": "gadgets", "kind": "Gadget"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+            },
+        })
+    }
+
+    pub(crate) fn gadget(&self, name: &str, spec: &Value) -> Value {
+        let api_version = format!("{}/v1", self.group());
+        json!({"apiVersion": api_version, "kind": "Gadget", "metadata": {"name": name}, "spec": spec})
+    }
+
+    /// Makes the storage forget its history, as etcd does every few minutes.
+    pub(crate) async fn compact(&self) {
+        let newest = self.make("compacts-behind-this", "").await;
+        if let Some(server) = &self.server {
+            return server.compact_storage();
+        }
+        crate::etcd::compact(self.etcd.as_ref().unwrap(), number(&newest)).await;
+    }
+
+    /// Asks again until there is an answer.
+    pub(crate) async fn until<T>(&self, ask: impl AsyncFn() -> Option<T>) -> T {
+        within(PATIENCE, ask).await
+    }
+
+    /// The same, for what must not take long: a server that will never do it is found out sooner.
+    pub(crate) async fn soon<T>(&self, ask: impl AsyncFn() -> Option<T>) -> T {
+        within(SOON, ask).await
+    }
+
+    /// Takes away what would be in the way of others. Without controllers the namespace stays, and is never used again.
+    pub(crate) async fn clean(&self) {
+        let definitions = self.definitions.lock().unwrap().split_off(0);
+        for name in definitions {
+            self.delete(&format!("{DEFINITIONS}/{name}")).await;
+        }
+        self.delete("$ns").await;
+    }
+}
+
+pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+async fn within<T>(patience: Duration, ask: impl AsyncFn() -> Option<T>) -> T {
+    let mut pace = tokio::time::interval(Duration::from_millis(50));
+    let found = tokio::time::timeout(patience, async {
+        loop {
+            pace.tick().await;
+            if let Some(found) = ask().await {
+                return found;
+            }
+        }
+    });
+    found.await.expect("it does not come about")
+}
+
+/// What a server said.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    asked: String,
+    pub(crate) code: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) bytes: Vec<u8>,
+    /// JSON, or the text.
+    pub(crate) body: Value,
+}
+
+impl Answer {
+    /// Itself, if it has that code.
+    #[track_caller]
+    pub(crate) fn expect(self, code: u16) -> Self {
+        assert_eq!(self.code, code, "{} says {}", self.asked, self.body);
+        self
+    }
+
+    /// Fails unless it is a refusal with that code and reason, whose message has `words` in it.
+    #[track_caller]
+    pub(crate) fn refuses(self, code: u16, reason: &str, words: &str) -> Self {
+        let answer = self.expect(code);
+        assert_eq!(answer.body["reason"].as_str().unwrap_or_default(), reason, "{}", answer.body);
+        let message = answer.body["message"].as_str().unwrap_or_default();
+        assert!(message.contains(words), "{message}");
+        answer
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn version(&self) -> String {
+        version(&self.body)
+    }
+
+    pub(crate) fn items(&self) -> &[Value] {
+        self.body["items"].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    /// The names of the items, with blanks between them.
+    pub(crate) fn names(&self) -> String {
+        self.items().iter().map(name).collect::<Vec<_>>().join(" ")
+    }
+}
+
+pub(crate) fn thing(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "annotations": {"value": value}}})
+}
+
+pub(crate) fn pod(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {
+            "schedulerName": "nobody.example", "automountServiceAccountToken": false,
+            "containers": [{"name": "app", "image": "registry.example/app:1"}],
+        },
+    })
+}
+
+pub(crate) fn deployment(name: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {
+            "replicas": 0, "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "app", "image": "registry.example/app:1"}]},
+            },
+        },
+    })
+}
+
+pub(crate) fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or("-")
+}
+
+pub(crate) fn value(object: &Value) -> &str {
+    object.pointer("/metadata/annotations/value").and_then(Value::as_str).unwrap_or("-")
+}
+
+pub(crate) fn version(object: &Value) -> String {
+    object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
+}
+
+/// The version of an object or list, as a number.
+pub(crate) fn number(object: &Value) -> u64 {
+    version(object).parse().unwrap_or_else(|_| panic!("no version in {object}"))
+}

@@ -1,0 +1,140 @@
+//! Many writers at a time.
+
+use std::collections::BTreeSet;
+
+use futures::future::join_all;
+use serde_json::json;
+
+use crate::arm::{Arm, name, number, thing, value, version};
+use crate::runner::statements;
+
+statements![
+    writers_that_try_again_after_conflicts_lose_nothing,
+    of_many_that_create_one_name_one_succeeds,
+    of_many_updates_at_one_version_one_succeeds,
+    patches_at_the_same_time_all_succeed,
+    names_made_up_at_the_same_time_differ,
+    watchers_at_the_same_time_are_told_the_same,
+    a_watch_tells_of_every_write_once_and_in_order,
+    applies_at_the_same_time_each_keep_their_field,
+];
+
+const WRITERS: usize = 20;
+
+async fn writers_that_try_again_after_conflicts_lose_nothing(arm: &Arm) {
+    let made = arm.make("count", "0").await;
+    let writers = (0..WRITERS).map(async |_| {
+        loop {
+            let mut object = arm.get("$things/count").await.expect(200).body;
+            let next = value(&object).parse::<usize>().unwrap() + 1;
+            object["metadata"]["annotations"]["value"] = next.to_string().into();
+            let answer = arm.put("$things/count", &object).await;
+            if answer.code == 200 {
+                return;
+            }
+            assert_eq!(answer.expect(409).body["reason"], "Conflict");
+        }
+    });
+    join_all(writers).await;
+    assert_eq!(value(&arm.get("$things/count").await.body), WRITERS.to_string());
+    let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={}", version(&made))).await;
+    let mut last = number(&made);
+    for count in 1..=WRITERS {
+        let told = watch.object("MODIFIED").await;
+        assert_eq!(value(&told), count.to_string());
+        assert!(number(&told) > last);
+        last = number(&told);
+    }
+}
+
+async fn of_many_that_create_one_name_one_succeeds(arm: &Arm) {
+    let answers =
+        join_all((0..WRITERS).map(async |_| arm.post("$things", &thing("a", "1")).await.code)).await;
+    assert_eq!(answers.iter().filter(|code| **code == 201).count(), 1);
+    assert_eq!(answers.iter().filter(|code| **code == 409).count(), WRITERS - 1);
+}
+
+async fn of_many_updates_at_one_version_one_succeeds(arm: &Arm) {
+    let made = arm.make("a", "0").await;
+    let answers = join_all((1..=WRITERS).map(async |writer| {
+        let mut object = made.clone();
+        object["metadata"]["annotations"]["value"] = writer.to_string().into();
+        arm.put("$things/a", &object).await.code
+    }));
+    let answers = answers.await;
+    assert_eq!(answers.iter().filter(|code| **code == 200).count(), 1);
+    assert_eq!(answers.iter().filter(|code| **code == 409).count(), WRITERS - 1);
+}
+
+async fn patches_at_the_same_time_all_succeed(arm: &Arm) {
+    arm.make("a", "0").await;
+    // A real server tries five times for each, so there must not be more.
+    join_all((0..5).map(async |writer| {
+        let patch = json!({"metadata": {"annotations": {format!("writer-{writer}"): "was here"}}});
+        arm.merge("$things/a", &patch).await.expect(200);
+    }))
+    .await;
+    let object = arm.get("$things/a").await.expect(200).body;
+    assert_eq!(object["metadata"]["annotations"].as_object().unwrap().len(), 6);
+}
+
+async fn names_made_up_at_the_same_time_differ(arm: &Arm) {
+    let made = join_all((0..WRITERS).map(async |_| {
+        arm.post("$things", &json!({"metadata": {"generateName": "made-"}})).await.expect(201).body
+    }));
+    let made = made.await;
+    assert_eq!(made.iter().map(name).collect::<BTreeSet<_>>().len(), WRITERS);
+}
+
+async fn watchers_at_the_same_time_are_told_the_same(arm: &Arm) {
+    let then = arm.version().await;
+    let path = format!("$things?watch=1&resourceVersion={then}");
+    let mut watches = join_all((0..5).map(async |_| arm.watch(&path).await)).await;
+    join_all((0..10).map(async |writer| arm.make(&format!("t{writer}"), "1").await)).await;
+    let mut all = Vec::new();
+    for watch in &mut watches {
+        let mut told = Vec::new();
+        for _ in 0..10 {
+            told.push(watch.object("ADDED").await);
+        }
+        all.push(told);
+    }
+    assert!(all.iter().all(|told| *told == all[0]));
+}
+
+async fn a_watch_tells_of_every_write_once_and_in_order(arm: &Arm) {
+    let mut watch = arm.watch("$things?watch=1").await;
+    let written = join_all((0..WRITERS).map(async |writer| {
+        let name = format!("t{writer}");
+        let made = number(&arm.make(&name, "1").await);
+        let changed = number(&arm.set(&name, "2").await);
+        arm.unmake(&name).await;
+        [made, changed]
+    }));
+    let (written, mut last, mut told) = (written.await, 0, BTreeSet::new());
+    for _ in 0..3 * WRITERS {
+        let frame = watch.next().await.unwrap();
+        let version = number(&frame["object"]);
+        assert!(version > last, "{version} after {last}");
+        last = version;
+        if frame["type"] != "DELETED" {
+            told.insert(version);
+        }
+    }
+    assert_eq!(told, written.into_iter().flatten().collect());
+}
+
+async fn applies_at_the_same_time_each_keep_their_field(arm: &Arm) {
+    let settings =
+        |data| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s"}, "data": data});
+    arm.post("$ns/configmaps", &settings(json!({"first": "1"}))).await.expect(201);
+    join_all((0..5).map(async |writer| {
+        let path = format!("$ns/configmaps/s?fieldManager=writer-{writer}");
+        let own = json!({format!("key-{writer}"): "1"});
+        arm.apply(&path, &settings(own)).await.expect(200);
+    }))
+    .await;
+    let stored = arm.get("$ns/configmaps/s").await.expect(200).body;
+    assert_eq!(stored["data"].as_object().unwrap().len(), 6);
+    assert_eq!(stored["metadata"]["managedFields"].as_array().unwrap().len(), 6);
+}

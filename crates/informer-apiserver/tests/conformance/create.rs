@@ -1,0 +1,220 @@
+//! Creating: names, what the server adds, what it refuses, and dry runs.
+
+use serde_json::{Value, json};
+
+use crate::arm::{Arm, name, thing, version};
+use crate::runner::statements;
+
+statements![
+    the_server_gives_uid_time_version_and_namespace,
+    a_uid_and_times_of_the_body_are_replaced,
+    a_name_can_be_made_up_from_a_prefix,
+    a_name_that_is_taken_is_refused,
+    a_name_with_wrong_letters_is_refused_with_its_field,
+    a_name_that_is_too_long_is_refused,
+    an_object_without_a_name_is_refused,
+    an_object_of_another_namespace_is_refused,
+    an_object_of_another_kind_is_refused,
+    an_object_of_a_namespace_that_is_not_there_is_refused,
+    an_object_with_a_version_is_refused,
+    a_body_that_is_no_json_is_refused,
+    a_field_of_the_wrong_type_is_refused,
+    an_unknown_field_brings_a_warning,
+    an_unknown_field_is_refused_where_that_is_asked,
+    an_unknown_field_is_ignored_in_silence_where_that_is_asked,
+    every_cause_of_an_invalid_object_is_told,
+    defaults_are_filled_in,
+    empty_maps_and_lists_are_left_out,
+    a_dry_run_answers_and_stores_nothing,
+    a_dry_run_with_another_word_is_refused,
+    whoever_creates_is_noted_with_the_fields,
+    a_field_manager_has_the_name_that_was_asked_for,
+];
+
+async fn the_server_gives_uid_time_version_and_namespace(arm: &Arm) {
+    let made = arm.make("a", "1").await;
+    let metadata = &made["metadata"];
+    assert_eq!((&made["kind"], &made["apiVersion"]), (&"Secret".into(), &"v1".into()));
+    assert_eq!(metadata["namespace"], arm.namespace);
+    assert_eq!(metadata["uid"].as_str().unwrap().len(), 36);
+    let time = metadata["creationTimestamp"].as_str().unwrap();
+    assert!(time.len() == 20 && time.ends_with('Z'), "{time}");
+    assert!(version(&made).parse::<u64>().is_ok());
+}
+
+async fn a_uid_and_times_of_the_body_are_replaced(arm: &Arm) {
+    let mut thing = thing("a", "1");
+    thing["metadata"]["uid"] = "mine".into();
+    thing["metadata"]["creationTimestamp"] = "2001-01-01T00:00:00Z".into();
+    thing["metadata"]["deletionTimestamp"] = "2001-01-01T00:00:00Z".into();
+    let made = arm.post("$things", &thing).await.expect(201).body;
+    assert_ne!(made["metadata"]["uid"], "mine");
+    assert_ne!(made["metadata"]["creationTimestamp"], "2001-01-01T00:00:00Z");
+    assert!(made["metadata"]["deletionTimestamp"].is_null());
+}
+
+async fn a_name_can_be_made_up_from_a_prefix(arm: &Arm) {
+    let mut names = Vec::new();
+    for _ in 0..5 {
+        let made =
+            arm.post("$things", &json!({"metadata": {"generateName": "made-"}})).await.expect(201).body;
+        assert_eq!(made["metadata"]["generateName"], "made-");
+        let name = name(&made).to_owned();
+        assert!(name.len() == 10 && name.starts_with("made-"), "{name}");
+        names.push(name);
+    }
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 5);
+}
+
+async fn a_name_that_is_taken_is_refused(arm: &Arm) {
+    arm.make("a", "1").await;
+    let again = arm.post("$things", &thing("a", "2")).await;
+    let again = again.refuses(409, "AlreadyExists", "secrets \"a\" already exists");
+    assert_eq!(again.body["details"], json!({"name": "a", "kind": "secrets"}));
+}
+
+async fn a_name_with_wrong_letters_is_refused_with_its_field(arm: &Arm) {
+    let answer = arm.post("$things", &thing("Big_One", "1")).await;
+    let words = "Secret \"Big_One\" is invalid: metadata.name: Invalid value: \"Big_One\": a lowercase RFC 1123 subdomain";
+    let answer = answer.refuses(422, "Invalid", words);
+    let details = &answer.body["details"];
+    assert_eq!((&details["kind"], &details["name"]), (&"Secret".into(), &"Big_One".into()));
+    let cause = &details["causes"][0];
+    assert_eq!((&cause["reason"], &cause["field"]), (&"FieldValueInvalid".into(), &"metadata.name".into()));
+}
+
+async fn a_name_that_is_too_long_is_refused(arm: &Arm) {
+    arm.make(&"a".repeat(253), "1").await;
+    let answer = arm.post("$things", &thing(&"a".repeat(254), "1")).await;
+    answer.refuses(422, "Invalid", "must be no more than 253 characters");
+}
+
+async fn an_object_without_a_name_is_refused(arm: &Arm) {
+    let answer = arm.post("$things", &json!({"metadata": {}})).await;
+    answer.refuses(422, "Invalid", "metadata.name: Required value: name or generateName is required");
+}
+
+async fn an_object_of_another_namespace_is_refused(arm: &Arm) {
+    let mut thing = thing("a", "1");
+    thing["metadata"]["namespace"] = "elsewhere".into();
+    let words = "the namespace of the provided object does not match the namespace sent on the request";
+    arm.post("$things", &thing).await.refuses(400, "BadRequest", words);
+}
+
+async fn an_object_of_another_kind_is_refused(arm: &Arm) {
+    let mut thing = thing("a", "1");
+    thing["kind"] = "ConfigMap".into();
+    arm.post("$things", &thing).await.expect(400);
+}
+
+async fn an_object_of_a_namespace_that_is_not_there_is_refused(arm: &Arm) {
+    let answer = arm.post("$ns-not/secrets", &thing("a", "1")).await;
+    let words = format!("namespaces \"{}-not\" not found", arm.namespace);
+    answer.refuses(404, "NotFound", &words);
+}
+
+async fn an_object_with_a_version_is_refused(arm: &Arm) {
+    let mut thing = thing("a", "1");
+    thing["metadata"]["resourceVersion"] = "1".into();
+    let answer = arm.post("$things", &thing).await;
+    answer.refuses(500, "", "resourceVersion should not be set on objects to be created");
+}
+
+async fn a_body_that_is_no_json_is_refused(arm: &Arm) {
+    for body in ["{", "[]", "nonsense"] {
+        let headers = [("content-type", "application/json"), ("accept", "application/json")];
+        let answer = arm.request("POST", "$things", &headers, body.into()).await;
+        assert_eq!(answer.expect(400).body["reason"], "BadRequest", "{body}");
+    }
+}
+
+async fn a_field_of_the_wrong_type_is_refused(arm: &Arm) {
+    let mut thing = thing("a", "1");
+    thing["immutable"] = "perhaps".into();
+    let words = "json: cannot unmarshal string into Go struct field Secret.immutable of type bool";
+    arm.post("$things", &thing).await.refuses(400, "BadRequest", words);
+}
+
+fn with_unknown_field() -> Value {
+    let mut thing = thing("a", "1");
+    thing["flavour"] = "sweet".into();
+    thing
+}
+
+async fn an_unknown_field_brings_a_warning(arm: &Arm) {
+    let answer = arm.post("$things", &with_unknown_field()).await.expect(201);
+    assert_eq!(answer.header("warning"), "299 - \"unknown field \\\"flavour\\\"\"");
+    assert!(answer.body["flavour"].is_null());
+}
+
+async fn an_unknown_field_is_refused_where_that_is_asked(arm: &Arm) {
+    let answer = arm.post("$things?fieldValidation=Strict", &with_unknown_field()).await;
+    answer.refuses(400, "BadRequest", "strict decoding error: unknown field \"flavour\"");
+    arm.get("$things/a").await.expect(404);
+}
+
+async fn an_unknown_field_is_ignored_in_silence_where_that_is_asked(arm: &Arm) {
+    let answer = arm.post("$things?fieldValidation=Ignore", &with_unknown_field()).await.expect(201);
+    assert_eq!(answer.header("warning"), "");
+}
+
+async fn every_cause_of_an_invalid_object_is_told(arm: &Arm) {
+    let mut thing = thing("a", "1");
+    thing["metadata"]["labels"] = json!({"-x": "1", "y": "not good"});
+    thing["data"] = json!({"no good": ""});
+    let answer = arm.post("$things", &thing).await.refuses(422, "Invalid", "Secret \"a\" is invalid: [");
+    let causes = answer.body["details"]["causes"].as_array().unwrap();
+    let mut fields: Vec<&str> = causes.iter().map(|cause| cause["field"].as_str().unwrap()).collect();
+    fields.sort_unstable();
+    assert_eq!(fields, ["data[no good]", "metadata.labels", "metadata.labels"]);
+}
+
+async fn defaults_are_filled_in(arm: &Arm) {
+    assert_eq!(arm.make("a", "1").await["type"], "Opaque");
+    let pod = arm.make_pod("p").await;
+    assert_eq!(pod["spec"]["restartPolicy"], "Always");
+    assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 30);
+    assert_eq!(pod["status"]["phase"], "Pending");
+    assert_eq!(pod["status"]["qosClass"], "BestEffort");
+}
+
+async fn empty_maps_and_lists_are_left_out(arm: &Arm) {
+    let empty = json!({
+        "metadata": {"name": "a", "labels": {}, "annotations": {}, "finalizers": [], "ownerReferences": []},
+        "data": {},
+    });
+    let made = arm.post("$things", &empty).await.expect(201).body;
+    assert!(made["data"].is_null());
+    for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        assert!(made["metadata"][field].is_null(), "{field}");
+    }
+}
+
+async fn a_dry_run_answers_and_stores_nothing(arm: &Arm) {
+    let dry = arm.post("$things?dryRun=All", &thing("a", "1")).await.expect(201).body;
+    assert!(dry["metadata"]["uid"].is_string() && dry["metadata"]["resourceVersion"].is_null(), "{dry}");
+    arm.get("$things/a").await.expect(404);
+}
+
+async fn a_dry_run_with_another_word_is_refused(arm: &Arm) {
+    let answer = arm.post("$things?dryRun=Some", &thing("a", "1")).await;
+    answer.refuses(422, "Invalid", "dryRun: Unsupported value: [\"Some\"]: supported values: \"All\"");
+}
+
+async fn whoever_creates_is_noted_with_the_fields(arm: &Arm) {
+    let headers = [("content-type", "application/json"), ("user-agent", "maker/1.0 (test)")];
+    let body = thing("a", "1").to_string().into_bytes();
+    let made = arm.request("POST", "$things", &headers, body).await.expect(201).body;
+    let entry = &made["metadata"]["managedFields"][0];
+    assert_eq!((&entry["manager"], &entry["operation"]), (&"maker".into(), &"Update".into()));
+    assert_eq!((&entry["apiVersion"], &entry["fieldsType"]), (&"v1".into(), &"FieldsV1".into()));
+    let fields = json!({"f:metadata": {"f:annotations": {".": {}, "f:value": {}}}, "f:type": {}});
+    assert_eq!(entry["fieldsV1"], fields);
+}
+
+async fn a_field_manager_has_the_name_that_was_asked_for(arm: &Arm) {
+    let made = arm.post("$things?fieldManager=somebody", &thing("a", "1")).await.expect(201).body;
+    assert_eq!(made["metadata"]["managedFields"][0]["manager"], "somebody");
+}

@@ -1,0 +1,141 @@
+//! What a server says about itself.
+
+use serde_json::{Value, json};
+
+use crate::arm::Arm;
+use crate::runner::statements;
+
+statements![
+    the_core_has_one_version,
+    every_group_has_versions_and_a_preferred_one,
+    a_version_lists_its_resources_and_their_verbs,
+    discovery_can_come_in_one_document,
+    a_document_of_discovery_that_is_known_is_not_sent_again,
+    the_openapi_index_names_a_document_for_every_version,
+    an_openapi_document_has_kinds_and_paths,
+    an_openapi_document_describes_its_fields,
+    the_second_openapi_is_there_too,
+    the_version_is_told,
+    probes_are_answered,
+    the_root_lists_paths,
+    schemas_name_merge_keys_and_list_types,
+];
+
+fn find<'a>(list: &'a Value, field: &str, value: &str) -> &'a Value {
+    let found = list.as_array().and_then(|list| list.iter().find(|entry| entry[field] == value));
+    found.unwrap_or_else(|| panic!("no {field} {value} in {list}"))
+}
+
+async fn the_core_has_one_version(arm: &Arm) {
+    let api = arm.get("/api").await.expect(200).body;
+    assert_eq!((&api["kind"], &api["versions"]), (&"APIVersions".into(), &json!(["v1"])));
+}
+
+async fn every_group_has_versions_and_a_preferred_one(arm: &Arm) {
+    let groups = arm.get("/apis").await.expect(200).body;
+    assert_eq!(groups["kind"], "APIGroupList");
+    for name in ["apps", "batch", "coordination.k8s.io", "apiextensions.k8s.io", "rbac.authorization.k8s.io"]
+    {
+        let group = find(&groups["groups"], "name", name);
+        assert_eq!(group["preferredVersion"]["groupVersion"], format!("{name}/v1"));
+        find(&group["versions"], "version", "v1");
+    }
+    let apps = arm.get("/apis/apps").await.expect(200).body;
+    assert_eq!((&apps["kind"], &apps["name"]), (&"APIGroup".into(), &"apps".into()));
+}
+
+async fn a_version_lists_its_resources_and_their_verbs(arm: &Arm) {
+    let list = arm.get("/api/v1").await.expect(200).body;
+    assert_eq!((&list["kind"], &list["groupVersion"]), (&"APIResourceList".into(), &"v1".into()));
+    let pods = find(&list["resources"], "name", "pods");
+    assert_eq!(
+        (&pods["kind"], &pods["namespaced"], &pods["shortNames"]),
+        (&"Pod".into(), &true.into(), &json!(["po"]))
+    );
+    let verbs = json!(["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]);
+    assert_eq!(pods["verbs"], verbs);
+    assert_eq!(find(&list["resources"], "name", "nodes")["namespaced"], false);
+    assert_eq!(find(&list["resources"], "name", "pods/eviction")["group"], "policy");
+}
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+async fn discovery_can_come_in_one_document(arm: &Arm) {
+    let document = arm.get_as("/apis", AGGREGATED).await.expect(200).body;
+    assert_eq!(document["kind"], "APIGroupDiscoveryList");
+    let apps =
+        document["items"].as_array().unwrap().iter().find(|it| it["metadata"]["name"] == "apps").unwrap();
+    let deployments = find(&apps["versions"][0]["resources"], "resource", "deployments");
+    assert_eq!(
+        (&deployments["scope"], &deployments["responseKind"]["kind"]),
+        (&"Namespaced".into(), &"Deployment".into())
+    );
+    find(&deployments["subresources"], "subresource", "scale");
+}
+
+async fn a_document_of_discovery_that_is_known_is_not_sent_again(arm: &Arm) {
+    // The core's: those of groups change with every definition of others.
+    let first = arm.get_as("/api", AGGREGATED).await.expect(200);
+    let etag = first.header("etag").to_owned();
+    assert!(!etag.is_empty());
+    let headers = [("accept", AGGREGATED), ("if-none-match", etag.as_str())];
+    let again = arm.request("GET", "/api", &headers, Vec::new()).await.expect(304);
+    assert!(again.bytes.is_empty());
+}
+
+async fn the_openapi_index_names_a_document_for_every_version(arm: &Arm) {
+    let index = arm.get("/openapi/v3").await.expect(200).body;
+    for path in ["api/v1", "apis/apps/v1"] {
+        let url = index["paths"][path]["serverRelativeURL"].as_str().unwrap();
+        assert!(url.starts_with(&format!("/openapi/v3/{path}?hash=")), "{url}");
+    }
+}
+
+async fn an_openapi_document_has_kinds_and_paths(arm: &Arm) {
+    let document = arm.get("/openapi/v3/apis/apps/v1").await.expect(200).body;
+    let deployment = &document["components"]["schemas"]["io.k8s.api.apps.v1.Deployment"];
+    let kind = json!([{"group": "apps", "kind": "Deployment", "version": "v1"}]);
+    assert_eq!(deployment["x-kubernetes-group-version-kind"], kind);
+    assert!(deployment["properties"]["spec"].is_object());
+    assert!(document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"].is_object());
+}
+
+async fn an_openapi_document_describes_its_fields(arm: &Arm) {
+    let document = arm.get("/openapi/v3/apis/apps/v1").await.expect(200).body;
+    let spec = &document["components"]["schemas"]["io.k8s.api.apps.v1.DeploymentSpec"];
+    assert!(spec["properties"]["replicas"]["description"].is_string());
+}
+
+async fn the_second_openapi_is_there_too(arm: &Arm) {
+    let document = arm.get("/openapi/v2").await.expect(200).body;
+    assert_eq!(document["swagger"], "2.0");
+    assert!(document["definitions"]["io.k8s.api.core.v1.Pod"].is_object());
+}
+
+async fn the_version_is_told(arm: &Arm) {
+    let version = arm.get("/version").await.expect(200).body;
+    assert_eq!(version["major"], "1");
+    assert!(version["gitVersion"].as_str().unwrap().starts_with("v1."), "{version}");
+}
+
+async fn probes_are_answered(arm: &Arm) {
+    for path in ["/livez", "/readyz", "/healthz"] {
+        assert_eq!(arm.get(path).await.expect(200).body, "ok", "{path}");
+    }
+}
+
+async fn the_root_lists_paths(arm: &Arm) {
+    let root = arm.get("/").await.expect(200).body;
+    for path in ["/api", "/api/v1", "/apis", "/apis/apps/v1", "/version"] {
+        assert!(root["paths"].as_array().unwrap().iter().any(|known| known == path), "{path}");
+    }
+}
+
+async fn schemas_name_merge_keys_and_list_types(arm: &Arm) {
+    let document = arm.get("/openapi/v3/api/v1").await.expect(200).body;
+    let spec = &document["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"];
+    let containers = &spec["properties"]["containers"];
+    assert_eq!(containers["x-kubernetes-list-type"], "map");
+    assert_eq!(containers["x-kubernetes-list-map-keys"], json!(["name"]));
+    assert_eq!(containers["x-kubernetes-patch-merge-key"], "name");
+}

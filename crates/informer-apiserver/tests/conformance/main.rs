@@ -1,0 +1,73 @@
+//! One suite of statements about a Kubernetes API server, held against three arms: the embedded server in process, the same
+//! over HTTPS, and a real kube-apiserver where `INFORMER_REAL_KUBECONFIG` names one (`cargo xtask real test`).
+//!
+//! Each statement is one sentence that a client can check, and knows nothing of the arm it runs on. Statements that hold on a
+//! real server and not on ours are in [`DIFFERENCES`]; they must fail here and hold there. No statement needs a controller,
+//! none minds one, and none looks at absolute versions.
+
+#![allow(clippy::unwrap_used, reason = "a statement says what is wrong by panicking")]
+
+mod apply;
+mod arm;
+mod concurrent;
+mod create;
+mod definitions;
+mod delete;
+mod discovery;
+mod errors;
+mod etcd;
+mod expiry;
+mod forms;
+mod gadgets;
+mod list;
+mod paging;
+mod patch;
+mod runner;
+mod selectors;
+mod subresources;
+mod update;
+mod watch;
+mod watch_list;
+mod watch_stream;
+
+use std::process::ExitCode;
+
+/// Where the embedded server differs, with the reason; `docs/apiserver.md` lists the same.
+const DIFFERENCES: &[(&str, &str)] = &[
+    ("apply::an_apply_of_nothing_gives_everything_back", "who owned fields is kept"),
+    (
+        "discovery::an_openapi_document_describes_its_fields",
+        "documents have no descriptions of built-in types",
+    ),
+    ("errors::an_audit_id_of_the_client_is_kept", "no audit ids"),
+    ("errors::every_answer_has_an_audit_id", "no audit ids"),
+    ("paging::pages_of_one_namespace_named_by_a_field_do_not_go_on", "ours do: a client loses nothing"),
+    ("subresources::a_limit_range_completes_pods", "no admission by limit ranges"),
+    ("subresources::a_quota_refuses_what_goes_beyond", "no admission by quotas"),
+    ("subresources::a_service_account_gets_a_token", "no tokens of service accounts"),
+];
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let statements = [
+        apply::ALL,
+        concurrent::ALL,
+        create::ALL,
+        definitions::ALL,
+        delete::ALL,
+        discovery::ALL,
+        errors::ALL,
+        expiry::ALL,
+        forms::ALL,
+        gadgets::ALL,
+        list::ALL,
+        paging::ALL,
+        patch::ALL,
+        selectors::ALL,
+        subresources::ALL,
+        update::ALL,
+        watch::ALL,
+        watch_list::ALL,
+    ];
+    runner::run(&statements.concat(), DIFFERENCES).await
+}

@@ -1,0 +1,132 @@
+//! Lists in pages.
+
+use crate::arm::Arm;
+use crate::runner::statements;
+
+statements![
+    pages_together_are_the_list,
+    a_page_says_how_many_remain,
+    the_last_page_has_neither_token_nor_count,
+    a_page_of_a_selection_does_not_say_how_many_remain,
+    later_pages_show_the_moment_of_the_first,
+    a_token_can_be_used_twice_and_with_another_limit,
+    a_page_as_long_as_the_list_is_the_last,
+    a_token_with_a_version_is_refused,
+    a_token_with_version_zero_is_taken_and_the_limit_is_not_kept,
+    a_token_with_a_match_is_refused,
+    a_token_that_is_none_is_refused,
+    pages_go_across_namespaces,
+    pages_of_one_namespace_named_by_a_field_do_not_go_on,
+];
+
+/// Makes things and lists the first two: the token.
+async fn first(arm: &Arm) -> String {
+    for name in ["a", "b", "c", "d", "e"] {
+        arm.make(name, "1").await;
+    }
+    token(&arm.get("$things?limit=2").await.expect(200))
+}
+
+fn token(page: &crate::arm::Answer) -> String {
+    page.body["metadata"]["continue"].as_str().unwrap_or_default().to_owned()
+}
+
+async fn pages_together_are_the_list(arm: &Arm) {
+    let mut next = first(arm).await;
+    let mut names = Vec::new();
+    while !next.is_empty() {
+        let page = arm.get(&format!("$things?limit=2&continue={next}")).await.expect(200);
+        names.push(page.names());
+        next = token(&page);
+    }
+    assert_eq!(names, ["c d", "e"]);
+}
+
+async fn a_page_says_how_many_remain(arm: &Arm) {
+    let next = first(arm).await;
+    let page = arm.get(&format!("$things?limit=2&continue={next}")).await.expect(200);
+    assert_eq!(page.body["metadata"]["remainingItemCount"], 1);
+}
+
+async fn the_last_page_has_neither_token_nor_count(arm: &Arm) {
+    let next = first(arm).await;
+    let page = arm.get(&format!("$things?limit=3&continue={next}")).await.expect(200);
+    assert_eq!(page.names(), "c d e");
+    let metadata = &page.body["metadata"];
+    assert!(metadata["continue"].is_null() && metadata["remainingItemCount"].is_null(), "{metadata}");
+}
+
+async fn a_page_of_a_selection_does_not_say_how_many_remain(arm: &Arm) {
+    first(arm).await;
+    let page = arm.get("$things?limit=2&labelSelector=!absent").await.expect(200);
+    assert_eq!(page.names(), "a b");
+    assert!(!token(&page).is_empty() && page.body["metadata"]["remainingItemCount"].is_null());
+}
+
+async fn later_pages_show_the_moment_of_the_first(arm: &Arm) {
+    first(arm).await;
+    let one = arm.get("$things?limit=2").await.expect(200);
+    arm.unmake("c").await;
+    arm.make("cc", "1").await;
+    let two = arm.get(&format!("$things?limit=9&continue={}", token(&one))).await.expect(200);
+    assert_eq!((two.names(), two.version()), ("c d e".to_owned(), one.version()));
+}
+
+async fn a_token_can_be_used_twice_and_with_another_limit(arm: &Arm) {
+    let next = first(arm).await;
+    for (limit, names) in [(1, "c"), (2, "c d"), (1, "c")] {
+        let page = arm.get(&format!("$things?limit={limit}&continue={next}")).await.expect(200);
+        assert_eq!(page.names(), names);
+    }
+}
+
+async fn a_page_as_long_as_the_list_is_the_last(arm: &Arm) {
+    first(arm).await;
+    let page = arm.get("$things?limit=5").await.expect(200);
+    assert_eq!((page.names(), token(&page)), ("a b c d e".to_owned(), String::new()));
+}
+
+async fn a_token_with_a_version_is_refused(arm: &Arm) {
+    let next = first(arm).await;
+    let page = arm.get(&format!("$things?limit=2&continue={next}&resourceVersion=1")).await;
+    page.refuses(400, "BadRequest", "specifying resource version is not allowed when using continue");
+}
+
+async fn a_token_with_version_zero_is_taken_and_the_limit_is_not_kept(arm: &Arm) {
+    let next = first(arm).await;
+    let page = arm.get(&format!("$things?limit=2&continue={next}&resourceVersion=0")).await.expect(200);
+    assert_eq!(page.names(), "c d e");
+}
+
+async fn a_token_with_a_match_is_refused(arm: &Arm) {
+    let next = first(arm).await;
+    let page = arm.get(&format!("$things?continue={next}&resourceVersionMatch=NotOlderThan")).await;
+    page.refuses(422, "Invalid", "resourceVersionMatch is forbidden when continue is provided");
+}
+
+async fn a_token_that_is_none_is_refused(arm: &Arm) {
+    let page = arm.get("$things?limit=2&continue=further").await;
+    page.refuses(400, "BadRequest", "continue key is not valid");
+}
+
+async fn pages_go_across_namespaces(arm: &Arm) {
+    for name in ["a", "b", "c"] {
+        let mut thing = crate::arm::thing(name, "1");
+        thing["metadata"]["labels"]["of"] = arm.namespace.clone().into();
+        arm.post("$things", &thing).await.expect(201);
+    }
+    let path = "/api/v1/secrets?limit=2&labelSelector=of%3D$name";
+    let one = arm.get(path).await.expect(200);
+    let two = arm.get(&format!("{path}&continue={}", token(&one))).await.expect(200);
+    assert_eq!((one.names(), two.names()), ("a b".to_owned(), "c".to_owned()));
+}
+
+/// A mistake of a real server: the token has the name alone, and is read as if a namespace came first. What follows begins
+/// at whatever sorts behind that name.
+async fn pages_of_one_namespace_named_by_a_field_do_not_go_on(arm: &Arm) {
+    first(arm).await;
+    let path = "/api/v1/secrets?limit=3&fieldSelector=metadata.namespace%3D$name";
+    let one = arm.get(path).await.expect(200);
+    let two = arm.get(&format!("{path}&continue={}", token(&one))).await.expect(200);
+    assert_eq!((one.names(), two.names()), ("a b c".to_owned(), "a b c".to_owned()));
+}

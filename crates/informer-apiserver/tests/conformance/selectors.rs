@@ -1,0 +1,146 @@
+//! Label and field selectors, in lists and in watches.
+
+use serde_json::{Value, json};
+
+use crate::arm::{Arm, number, thing, version};
+use crate::runner::statements;
+
+statements![
+    a_label_selects_by_its_value,
+    a_label_selects_by_sets_of_values,
+    a_label_selects_by_being_there,
+    all_requirements_must_hold,
+    a_label_selector_that_cannot_be_read_is_refused,
+    a_field_selects_by_name_and_by_other_names,
+    a_field_of_the_kind_selects,
+    an_unknown_field_is_refused,
+    an_unknown_field_of_a_kind_with_fields_is_refused,
+    what_comes_to_match_is_told_as_added,
+    what_no_longer_matches_is_told_as_deleted_as_it_was,
+    what_never_matched_is_not_told,
+    history_is_told_as_the_selection_saw_it,
+    a_watch_by_field_follows_the_field,
+];
+
+async fn label(arm: &Arm, name: &str, labels: Value) -> Value {
+    let mut thing = thing(name, "1");
+    thing["metadata"]["labels"] = labels;
+    arm.post("$things", &thing).await.expect(201).body
+}
+
+async fn relabel(arm: &Arm, name: &str, labels: Value) -> Value {
+    let patch = json!({"metadata": {"labels": labels, "annotations": {"value": "2"}}});
+    arm.merge(&format!("$things/{name}"), &patch).await.expect(200).body
+}
+
+async fn check(arm: &Arm, cases: &[(&str, &str)]) {
+    label(arm, "a", json!({"app": "x", "tier": "front"})).await;
+    label(arm, "b", json!({"app": "y"})).await;
+    label(arm, "c", json!({"tier": ""})).await;
+    for (selector, expected) in cases {
+        let query: String = form_urlencoded::byte_serialize(selector.as_bytes()).collect();
+        let list = arm.get(&format!("$things?labelSelector={query}")).await.expect(200);
+        assert_eq!(list.names(), *expected, "{selector}");
+    }
+}
+
+async fn a_label_selects_by_its_value(arm: &Arm) {
+    check(arm, &[("app=x", "a"), ("app==y", "b"), ("app!=x", "b c"), ("tier=", "c"), ("app=z", "")]).await;
+}
+
+async fn a_label_selects_by_sets_of_values(arm: &Arm) {
+    check(arm, &[("app in (x,y)", "a b"), ("app notin (x)", "b c"), ("tier in (front,)", "a c")]).await;
+}
+
+async fn a_label_selects_by_being_there(arm: &Arm) {
+    check(arm, &[("app", "a b"), ("!app", "c"), ("tier", "a c"), ("!absent", "a b c"), ("", "a b c")]).await;
+}
+
+async fn all_requirements_must_hold(arm: &Arm) {
+    check(arm, &[("app,tier", "a"), ("app=x,tier!=front", ""), ("app in (x,y),!tier", "b")]).await;
+}
+
+async fn a_label_selector_that_cannot_be_read_is_refused(arm: &Arm) {
+    for selector in ["app%20in%20x", "app%3D%3D%3Dx", "a%20b", "-a%3Dx"] {
+        let list = arm.get(&format!("$things?labelSelector={selector}")).await;
+        assert_eq!(list.expect(400).body["reason"], "BadRequest", "{selector}");
+    }
+}
+
+async fn a_field_selects_by_name_and_by_other_names(arm: &Arm) {
+    for name in ["a", "b", "c"] {
+        arm.make(name, "1").await;
+    }
+    for (selector, names) in [("metadata.name%3Db", "b"), ("metadata.name!%3Db", "a c")] {
+        assert_eq!(arm.get(&format!("$things?fieldSelector={selector}")).await.expect(200).names(), names);
+    }
+}
+
+async fn a_field_of_the_kind_selects(arm: &Arm) {
+    arm.make("a", "1").await;
+    let mut other = thing("b", "1");
+    other["type"] = "example.com/other".into();
+    arm.post("$things", &other).await.expect(201);
+    assert_eq!(arm.get("$things?fieldSelector=type%3DOpaque").await.expect(200).names(), "a");
+    assert_eq!(arm.get("$things?fieldSelector=type!%3DOpaque").await.expect(200).names(), "b");
+}
+
+async fn an_unknown_field_is_refused(arm: &Arm) {
+    let list = arm.get("$ns/configmaps?fieldSelector=data.v%3D1").await;
+    let words = "\"data.v\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
+    list.refuses(400, "BadRequest", words);
+}
+
+async fn an_unknown_field_of_a_kind_with_fields_is_refused(arm: &Arm) {
+    let list = arm.get("$ns/pods?fieldSelector=spec.containers%3D1").await;
+    list.refuses(400, "BadRequest", "field label not supported: spec.containers");
+}
+
+async fn what_comes_to_match_is_told_as_added(arm: &Arm) {
+    let made = label(arm, "a", json!({"app": "x"})).await;
+    let path = format!("$things?watch=1&labelSelector=app%3Dy&resourceVersion={}", version(&made));
+    let mut watch = arm.watch(&path).await;
+    let changed = relabel(arm, "a", json!({"app": "y"})).await;
+    assert_eq!(watch.object("ADDED").await, changed);
+}
+
+async fn what_no_longer_matches_is_told_as_deleted_as_it_was(arm: &Arm) {
+    let mut made = label(arm, "a", json!({"app": "x"})).await;
+    let path = format!("$things?watch=1&labelSelector=app%3Dx&resourceVersion={}", version(&made));
+    let mut watch = arm.watch(&path).await;
+    let changed = relabel(arm, "a", json!({"app": "y"})).await;
+    let told = watch.object("DELETED").await;
+    // As it was before, at the version of the update that made it leave.
+    assert_eq!(number(&told), number(&changed));
+    made["metadata"]["resourceVersion"] = version(&changed).into();
+    assert_eq!(told, made);
+}
+
+async fn what_never_matched_is_not_told(arm: &Arm) {
+    let mut watch = arm.watch("$things?watch=1&labelSelector=app%3Dx").await;
+    label(arm, "a", json!({"app": "y"})).await;
+    relabel(arm, "a", json!({"app": "z"})).await;
+    arm.unmake("a").await;
+    label(arm, "b", json!({"app": "x"})).await;
+    watch.tells(&["ADDED b 1"]).await;
+}
+
+async fn history_is_told_as_the_selection_saw_it(arm: &Arm) {
+    let then = arm.version().await;
+    label(arm, "a", json!({"app": "x"})).await;
+    relabel(arm, "a", json!({"app": "y"})).await;
+    relabel(arm, "a", json!({"app": "x"})).await;
+    arm.unmake("a").await;
+    let path = format!("$things?watch=1&labelSelector=app%3Dx&resourceVersion={then}");
+    let mut watch = arm.watch(&path).await;
+    watch.tells(&["ADDED a 1", "DELETED a 1", "ADDED a 2", "DELETED a 2"]).await;
+}
+
+async fn a_watch_by_field_follows_the_field(arm: &Arm) {
+    arm.make_pod("p").await;
+    let mut watch = arm.watch("$ns/pods?watch=1&fieldSelector=spec.nodeName%3D").await;
+    assert!(watch.object("ADDED").await["spec"]["nodeName"].is_null());
+    let bound = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    arm.post("$ns/pods/p/binding", &bound).await.expect(201);
+    assert!(watch.object("DELETED").await["spec"]["nodeName"].is_null());
+}

@@ -1,0 +1,211 @@
+//! Subresources of built-in kinds: status, binding, eviction, scale and tokens.
+
+use serde_json::{Value, json};
+
+use crate::arm::{Arm, deployment};
+use crate::runner::statements;
+
+statements![
+    a_write_to_the_status_leaves_the_rest,
+    a_write_to_the_object_leaves_the_status,
+    a_binding_puts_a_pod_on_a_node,
+    a_pod_is_bound_once,
+    an_eviction_deletes_the_pod,
+    an_eviction_against_a_budget_has_to_wait,
+    an_eviction_of_what_is_not_there_is_refused,
+    a_deployment_shows_its_scale,
+    a_scale_that_is_put_changes_the_deployment,
+    a_scale_at_an_old_version_is_a_conflict,
+    a_negative_scale_is_refused,
+    a_pod_that_runs_gets_debugging_containers,
+    a_pod_keeps_its_containers,
+    a_service_account_gets_a_token,
+    a_limit_range_completes_pods,
+    a_quota_refuses_what_goes_beyond,
+    whoever_asks_is_told_what_they_may_do,
+];
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/$name/deployments";
+
+async fn a_write_to_the_status_leaves_the_rest(arm: &Arm) {
+    arm.make_pod("p").await;
+    let patch = json!({
+        "metadata": {"labels": {"x": "y"}}, "spec": {"activeDeadlineSeconds": 5}, "status": {"phase": "Running"},
+    });
+    let written = arm.merge("$ns/pods/p/status", &patch).await.expect(200).body;
+    assert_eq!(written["status"]["phase"], "Running");
+    assert!(written["spec"]["activeDeadlineSeconds"].is_null());
+}
+
+async fn a_write_to_the_object_leaves_the_status(arm: &Arm) {
+    arm.make_pod("p").await;
+    let patch = json!({"metadata": {"labels": {"x": "y"}}, "status": {"phase": "Running"}});
+    let written = arm.merge("$ns/pods/p", &patch).await.expect(200).body;
+    assert_eq!(
+        (&written["metadata"]["labels"]["x"], &written["status"]["phase"]),
+        (&"y".into(), &"Pending".into())
+    );
+}
+
+async fn bind(arm: &Arm, node: &str) -> crate::arm::Answer {
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": node}});
+    arm.post("$ns/pods/p/binding", &binding).await
+}
+
+async fn a_binding_puts_a_pod_on_a_node(arm: &Arm) {
+    arm.make_pod("p").await;
+    let answer = bind(arm, "not-a-node").await.expect(201);
+    assert_eq!((&answer.body["kind"], &answer.body["status"]), (&"Status".into(), &"Success".into()));
+    let pod = arm.get("$ns/pods/p").await.expect(200).body;
+    assert_eq!(pod["spec"]["nodeName"], "not-a-node");
+    let conditions = pod["status"]["conditions"].as_array().unwrap();
+    let scheduled = conditions.iter().find(|condition| condition["type"] == "PodScheduled").unwrap();
+    assert_eq!(scheduled["status"], "True");
+}
+
+async fn a_pod_is_bound_once(arm: &Arm) {
+    arm.make_pod("p").await;
+    bind(arm, "not-a-node").await.expect(201);
+    let again = bind(arm, "another").await;
+    again.refuses(409, "Conflict", "pod p is already assigned to node \"not-a-node\"");
+}
+
+async fn an_eviction_deletes_the_pod(arm: &Arm) {
+    arm.make_pod("p").await;
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
+    arm.post("$ns/pods/p/eviction", &eviction).await.expect(201);
+    arm.get("$ns/pods/p").await.expect(404);
+}
+
+async fn an_eviction_against_a_budget_has_to_wait(arm: &Arm) {
+    let mut pod = crate::arm::pod("p");
+    pod["metadata"]["labels"] = json!({"app": "p"});
+    let made = arm.until(async || {
+        let made = arm.post("$ns/pods", &pod).await;
+        (made.code != 403).then_some(made)
+    });
+    made.await.expect(201);
+    arm.merge("$ns/pods/p/status", &json!({"status": {"phase": "Running"}})).await.expect(200);
+    let budget = json!({
+        "metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "p"}}},
+    });
+    arm.post("/apis/policy/v1/namespaces/$name/poddisruptionbudgets", &budget).await.expect(201);
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
+    let answer = arm.post("$ns/pods/p/eviction", &eviction).await;
+    let answer = answer.refuses(
+        429,
+        "TooManyRequests",
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+    );
+    assert_eq!(answer.body["details"]["causes"][0]["reason"], "DisruptionBudget");
+    arm.get("$ns/pods/p").await.expect(200);
+}
+
+async fn an_eviction_of_what_is_not_there_is_refused(arm: &Arm) {
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
+    arm.post("$ns/pods/p/eviction", &eviction).await.refuses(404, "NotFound", "pods \"p\" not found");
+}
+
+async fn deploy(arm: &Arm) -> Value {
+    arm.post(DEPLOYMENTS, &deployment("d")).await.expect(201);
+    arm.get(&format!("{DEPLOYMENTS}/d/scale")).await.expect(200).body
+}
+
+async fn a_deployment_shows_its_scale(arm: &Arm) {
+    let scale = deploy(arm).await;
+    assert_eq!((&scale["kind"], &scale["apiVersion"]), (&"Scale".into(), &"autoscaling/v1".into()));
+    assert_eq!(scale["status"]["selector"], "app=d");
+    let deployment = arm.get(&format!("{DEPLOYMENTS}/d")).await.expect(200).body;
+    assert_eq!(scale["metadata"]["uid"], deployment["metadata"]["uid"]);
+}
+
+async fn a_scale_that_is_put_changes_the_deployment(arm: &Arm) {
+    let mut scale = deploy(arm).await;
+    scale["spec"]["replicas"] = 3.into();
+    arm.put(&format!("{DEPLOYMENTS}/d/scale"), &scale).await.expect(200);
+    let deployment = arm.get(&format!("{DEPLOYMENTS}/d")).await.expect(200).body;
+    assert_eq!(
+        (&deployment["spec"]["replicas"], &deployment["metadata"]["generation"]),
+        (&3.into(), &2.into())
+    );
+}
+
+async fn a_scale_at_an_old_version_is_a_conflict(arm: &Arm) {
+    let mut scale = deploy(arm).await;
+    let patch = json!({"metadata": {"labels": {"x": "y"}}});
+    arm.merge(&format!("{DEPLOYMENTS}/d"), &patch).await.expect(200);
+    scale["spec"]["replicas"] = 3.into();
+    let answer = arm.put(&format!("{DEPLOYMENTS}/d/scale"), &scale).await;
+    answer.refuses(409, "Conflict", "the object has been modified");
+}
+
+async fn a_negative_scale_is_refused(arm: &Arm) {
+    deploy(arm).await;
+    let answer = arm.merge(&format!("{DEPLOYMENTS}/d/scale"), &json!({"spec": {"replicas": -1}})).await;
+    answer.refuses(422, "Invalid", "spec.replicas: Invalid value: -1: must be greater than or equal to 0");
+}
+
+async fn a_pod_that_runs_gets_debugging_containers(arm: &Arm) {
+    arm.make_pod("p").await;
+    let debugger = json!({"name": "debug", "image": "registry.example/debug:1"});
+    let patch = json!({"spec": {"ephemeralContainers": [debugger]}});
+    let pod = arm.strategic("$ns/pods/p/ephemeralcontainers", &patch).await.expect(200).body;
+    assert_eq!(pod["spec"]["ephemeralContainers"][0]["name"], "debug");
+}
+
+async fn a_pod_keeps_its_containers(arm: &Arm) {
+    arm.make_pod("p").await;
+    let image = |image: &str| json!({"spec": {"containers": [{"name": "app", "image": image}]}});
+    arm.strategic("$ns/pods/p", &image("registry.example/app:2")).await.expect(200);
+    let command = json!({"spec": {"containers": [{"name": "app", "command": ["sh"]}]}});
+    let answer = arm.strategic("$ns/pods/p", &command).await;
+    answer.refuses(422, "Invalid", "spec: Forbidden: pod updates may not change fields other than");
+}
+
+async fn a_service_account_gets_a_token(arm: &Arm) {
+    arm.post("$ns/serviceaccounts", &json!({"metadata": {"name": "s"}})).await.expect(201);
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let answer = arm.post("$ns/serviceaccounts/s/token", &request).await.expect(201);
+    assert_eq!(answer.body["status"]["token"].as_str().unwrap().split('.').count(), 3);
+}
+
+async fn a_limit_range_completes_pods(arm: &Arm) {
+    let limits = json!([{"type": "Container", "defaultRequest": {"cpu": "100m"}}]);
+    let range = json!({"metadata": {"name": "l"}, "spec": {"limits": limits}});
+    arm.post("$ns/limitranges", &range).await.expect(201);
+    let pod = arm.soon(async || {
+        let pod = arm.make_pod("p").await;
+        let found = pod.pointer("/spec/containers/0/resources/requests/cpu").cloned();
+        if found.is_none() {
+            arm.delete("$ns/pods/p").await.expect(200);
+        }
+        // A real server may take a moment to hear of the range.
+        found
+    });
+    assert_eq!(pod.await, "100m");
+}
+
+async fn a_quota_refuses_what_goes_beyond(arm: &Arm) {
+    let hard = json!({"count/secrets": "1"});
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": hard}});
+    arm.post("$ns/resourcequotas", &quota).await.expect(201);
+    // What a controller does where there is one.
+    let status = json!({"status": {"hard": hard, "used": {"count/secrets": "0"}}});
+    arm.merge("$ns/resourcequotas/q/status", &status).await.expect(200);
+    let refusal = arm.soon(async || {
+        let made = arm.post("$things", &json!({"metadata": {"generateName": "made-"}})).await;
+        (made.code != 201).then_some(made)
+    });
+    refusal.await.refuses(403, "Forbidden", "exceeded quota: q");
+}
+
+async fn whoever_asks_is_told_what_they_may_do(arm: &Arm) {
+    let attributes = json!({"namespace": arm.namespace, "verb": "list", "resource": "secrets"});
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    });
+    let answer =
+        arm.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review).await.expect(201);
+    assert_eq!(answer.body["status"]["allowed"], true);
+}

@@ -1,0 +1,224 @@
+//! Watches: where they start, what they tell, and how they end.
+
+use serde_json::json;
+
+use crate::arm::{Arm, number, thing, version};
+use crate::runner::statements;
+
+statements![
+    a_watch_from_version_zero_tells_what_is_there_first,
+    a_watch_without_a_version_tells_what_is_there_first,
+    a_watch_from_a_version_tells_only_what_came_later,
+    a_watch_tells_every_state_of_its_history,
+    versions_in_a_watch_strictly_increase,
+    what_is_deleted_is_told_as_it_was_at_the_version_of_the_deletion,
+    an_update_that_changes_nothing_is_not_told,
+    what_a_watch_tells_is_what_a_get_shows,
+    a_watch_ends_cleanly_when_its_time_is_up,
+    a_watch_with_a_negative_time_ends_at_once,
+    a_watch_that_asked_for_bookmarks_gets_one_before_its_end,
+    a_watch_that_did_not_ask_gets_no_bookmark,
+    a_watch_from_version_zero_with_bookmarks_is_told_where_it_stands,
+    a_watch_from_a_version_of_the_future_is_silent,
+    a_watch_from_a_version_that_is_no_number_is_an_internal_error,
+    a_watch_from_before_the_cache_is_one_error_frame,
+    a_watch_ignores_a_limit,
+    a_watch_of_one_name_tells_of_that_alone,
+    a_watch_on_the_path_of_an_object_is_a_get,
+    a_watch_of_all_namespaces_tells_of_each,
+    a_watch_of_a_namespace_that_is_not_there_waits_for_its_end,
+    the_old_path_of_watches_still_watches,
+];
+
+async fn a_watch_from_version_zero_tells_what_is_there_first(arm: &Arm) {
+    arm.make("b", "1").await;
+    arm.make("a", "1").await;
+    arm.version().await;
+    let mut watch = arm.watch("$things?watch=1&resourceVersion=0").await;
+    watch.tells(&["ADDED a 1", "ADDED b 1"]).await;
+    arm.set("b", "2").await;
+    watch.tells(&["MODIFIED b 2"]).await;
+}
+
+async fn a_watch_without_a_version_tells_what_is_there_first(arm: &Arm) {
+    arm.make("b", "1").await;
+    arm.make("a", "1").await;
+    let mut watch = arm.watch("$things?watch=1").await;
+    watch.tells(&["ADDED a 1", "ADDED b 1"]).await;
+    arm.unmake("a").await;
+    watch.tells(&["DELETED a 1"]).await;
+}
+
+async fn a_watch_from_a_version_tells_only_what_came_later(arm: &Arm) {
+    arm.make("a", "1").await;
+    let then = arm.version().await;
+    arm.make("b", "1").await;
+    let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={then}")).await;
+    watch.tells(&["ADDED b 1"]).await;
+    arm.set("a", "2").await;
+    watch.tells(&["MODIFIED a 2"]).await;
+}
+
+async fn a_watch_tells_every_state_of_its_history(arm: &Arm) {
+    let then = arm.version().await;
+    arm.make("a", "1").await;
+    arm.set("a", "2").await;
+    arm.set("a", "3").await;
+    arm.unmake("a").await;
+    arm.make("a", "4").await;
+    let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={then}")).await;
+    watch.tells(&["ADDED a 1", "MODIFIED a 2", "MODIFIED a 3", "DELETED a 3", "ADDED a 4"]).await;
+}
+
+async fn versions_in_a_watch_strictly_increase(arm: &Arm) {
+    let then = arm.version().await;
+    for name in ["c", "a", "b"] {
+        arm.make(name, "1").await;
+        arm.set(name, "2").await;
+    }
+    arm.unmake("a").await;
+    let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={then}")).await;
+    let mut last = then.parse().unwrap();
+    for _ in 0..7 {
+        let version = number(&watch.next().await.unwrap()["object"]);
+        assert!(version > last, "{version} after {last}");
+        last = version;
+    }
+}
+
+async fn what_is_deleted_is_told_as_it_was_at_the_version_of_the_deletion(arm: &Arm) {
+    let mut made = arm.make("a", "1").await;
+    let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={}", version(&made))).await;
+    arm.unmake("a").await;
+    let mut gone = watch.object("DELETED").await;
+    assert!(number(&gone) > number(&made));
+    made["metadata"]["resourceVersion"].take();
+    gone["metadata"]["resourceVersion"].take();
+    assert_eq!(gone, made);
+}
+
+async fn an_update_that_changes_nothing_is_not_told(arm: &Arm) {
+    let made = arm.make("a", "1").await;
+    let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={}", version(&made))).await;
+    assert_eq!(version(&arm.set("a", "1").await), version(&made));
+    assert_eq!(arm.put("$things/a", &made).await.expect(200).version(), version(&made));
+    arm.set("a", "2").await;
+    watch.tells(&["MODIFIED a 2"]).await;
+}
+
+async fn what_a_watch_tells_is_what_a_get_shows(arm: &Arm) {
+    let mut watch = arm.watch("$things?watch=1").await;
+    let made = arm.make("a", "1").await;
+    assert_eq!(watch.object("ADDED").await, made);
+    assert_eq!(arm.get("$things/a").await.expect(200).body, made);
+}
+
+async fn a_watch_ends_cleanly_when_its_time_is_up(arm: &Arm) {
+    arm.make("a", "1").await;
+    let begun = std::time::Instant::now();
+    let mut watch = arm.watch("$things?watch=1&timeoutSeconds=1").await;
+    watch.tells(&["ADDED a 1"]).await;
+    watch.ends().await;
+    assert!(begun.elapsed().as_millis() >= 950, "{:?}", begun.elapsed());
+}
+
+async fn a_watch_with_a_negative_time_ends_at_once(arm: &Arm) {
+    arm.make("a", "1").await;
+    arm.watch("$things?watch=1&timeoutSeconds=-1").await.all().await;
+}
+
+async fn a_watch_that_asked_for_bookmarks_gets_one_before_its_end(arm: &Arm) {
+    let then = arm.version().await;
+    let path = format!("$things?watch=1&resourceVersion={then}&allowWatchBookmarks=true&timeoutSeconds=4");
+    let mut watch = arm.watch(&format!("{path}&labelSelector=absent")).await;
+    let hidden = arm.make("a", "1").await;
+    // Its version moves with writes that the selection hides.
+    let bookmark = watch.object("BOOKMARK").await;
+    assert!(number(&bookmark) >= number(&hidden));
+    let expected = json!({
+        "kind": "Secret", "apiVersion": "v1", "metadata": {"resourceVersion": version(&bookmark)},
+    });
+    assert_eq!(bookmark, expected);
+}
+
+async fn a_watch_that_did_not_ask_gets_no_bookmark(arm: &Arm) {
+    let watch = arm.watch("$things?watch=1&timeoutSeconds=4").await;
+    arm.make("a", "1").await;
+    let frames = watch.all().await;
+    assert!(frames.iter().all(|frame| frame["type"] == "ADDED"), "{frames:?}");
+}
+
+async fn a_watch_from_version_zero_with_bookmarks_is_told_where_it_stands(arm: &Arm) {
+    let made = arm.make("a", "1").await;
+    arm.version().await;
+    let mut watch = arm.watch("$things?watch=1&resourceVersion=0&allowWatchBookmarks=true").await;
+    watch.tells(&["ADDED a 1"]).await;
+    let bookmark = watch.object("BOOKMARK").await;
+    assert!(crate::watch_stream::is_end(&bookmark) && number(&bookmark) >= number(&made), "{bookmark}");
+}
+
+async fn a_watch_from_a_version_of_the_future_is_silent(arm: &Arm) {
+    let future = arm.version().await + "000";
+    let path = format!("$things?watch=1&resourceVersion={future}&allowWatchBookmarks=true&timeoutSeconds=2");
+    let mut watch = arm.watch(&path).await;
+    arm.make("a", "1").await;
+    watch.ends().await;
+}
+
+async fn a_watch_from_a_version_that_is_no_number_is_an_internal_error(arm: &Arm) {
+    let answer = arm.get("$things?watch=1&resourceVersion=new").await.expect(500);
+    assert_eq!(answer.body["kind"], "Status");
+}
+
+async fn a_watch_from_before_the_cache_is_one_error_frame(arm: &Arm) {
+    let before = arm.make("a", "1").await;
+    arm.set("a", "2").await;
+    let gadgets = arm.define(|_| {}).await;
+    let mut watch = arm.watch(&format!("{gadgets}?watch=1&resourceVersion={}", version(&before))).await;
+    let error = watch.object("ERROR").await;
+    assert_eq!((&error["kind"], &error["status"]), (&"Status".into(), &"Failure".into()));
+    assert_eq!((&error["code"], &error["reason"]), (&410.into(), &"Expired".into()));
+    let message = error["message"].as_str().unwrap();
+    assert!(message.starts_with(&format!("too old resource version: {} (", number(&before))), "{message}");
+    watch.ends().await;
+}
+
+async fn a_watch_ignores_a_limit(arm: &Arm) {
+    arm.make("a", "1").await;
+    arm.make("b", "1").await;
+    arm.watch("$things?watch=1&limit=1").await.tells(&["ADDED a 1", "ADDED b 1"]).await;
+}
+
+async fn a_watch_of_one_name_tells_of_that_alone(arm: &Arm) {
+    arm.make("a", "1").await;
+    arm.make("b", "1").await;
+    let mut watch = arm.watch("$things?watch=1&fieldSelector=metadata.name%3Db").await;
+    watch.tells(&["ADDED b 1"]).await;
+    arm.set("a", "2").await;
+    arm.set("b", "3").await;
+    watch.tells(&["MODIFIED b 3"]).await;
+}
+
+async fn a_watch_on_the_path_of_an_object_is_a_get(arm: &Arm) {
+    let made = arm.make("a", "1").await;
+    assert_eq!(arm.get("$things/a?watch=1").await.expect(200).body, made);
+}
+
+async fn a_watch_of_all_namespaces_tells_of_each(arm: &Arm) {
+    let mut watch = arm.watch("/api/v1/secrets?watch=1&labelSelector=of%3D$name").await;
+    let mut thing = thing("a", "1");
+    thing["metadata"]["labels"]["of"] = arm.namespace.clone().into();
+    arm.post("$things", &thing).await.expect(201);
+    let told = watch.object("ADDED").await;
+    assert_eq!(told["metadata"]["namespace"], arm.namespace);
+}
+
+async fn a_watch_of_a_namespace_that_is_not_there_waits_for_its_end(arm: &Arm) {
+    arm.watch("$ns-not/secrets?watch=1&timeoutSeconds=1").await.ends().await;
+}
+
+async fn the_old_path_of_watches_still_watches(arm: &Arm) {
+    arm.make("a", "1").await;
+    let mut watch = arm.watch("/api/v1/watch/namespaces/$name/secrets").await;
+    watch.tells(&["ADDED a 1"]).await;
+}
