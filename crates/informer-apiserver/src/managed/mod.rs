@@ -276,6 +276,11 @@ fn given_or_had(given: Option<&Value>, had: Option<&Value>) -> Owners {
     }
 }
 
+/// Whether an object says who owns its fields.
+pub(crate) fn has_owners(object: &Value) -> bool {
+    managed_fields(object).is_some()
+}
+
 fn managed_fields(object: &Value) -> Option<&Value> {
     object.get("metadata")?.get("managedFields")
 }

@@ -172,7 +172,12 @@ impl Model {
         let kept = (form != Form::Same).then(|| before.decode());
         let (old, stored) = (&shown, kept.as_ref().unwrap_or(&shown));
         let typed = resource.typed(place.version, ask, object, origin)?;
+        // Who leaves owners out keeps those that were there; an apply that leaves nobody has none.
+        let ownerless = matches!(origin, Origin::Apply) && !managed::has_owners(&typed.object);
         let mut object = merge(&resource, place, part, old, typed.object)?;
+        if ownerless {
+            drop_field(&mut object["metadata"], "managedFields");
+        }
         let mut warnings = typed.warnings;
         warnings.extend(meta::dedup_owners(metadata(&resource, &mut object)?));
         warnings.extend(deprecated(&resource));

@@ -34,7 +34,6 @@ use std::process::ExitCode;
 
 /// Where the embedded server differs, with the reason; `docs/apiserver.md` lists the same.
 const DIFFERENCES: &[(&str, &str)] = &[
-    ("apply::an_apply_of_nothing_gives_everything_back", "who owned fields is kept"),
     (
         "discovery::an_openapi_document_describes_its_fields",
         "documents have no descriptions of built-in types",
