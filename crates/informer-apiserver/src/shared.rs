@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::faults;
 use crate::http::Documents;
 use crate::log::Log;
-use crate::model::{Model, ResourceId, Status};
+use crate::model::{Ids, Model, ResourceId, Status};
 
 /// How long a request waits for a version that is not there yet.
 const VERSION_WAIT: Duration = Duration::from_secs(3);
@@ -31,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) documents: Documents,
     pub(crate) open_watches: AtomicUsize,
     watches: AtomicU64,
+    requests: AtomicU64,
     /// When the server began, by the calendar and by the clock that tests can pause.
     began: (Timestamp, Instant),
 }
@@ -80,6 +81,7 @@ impl Shared {
             documents: Documents::default(),
             open_watches: AtomicUsize::new(0),
             watches: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
             began: (began, Instant::now()),
         }
     }
@@ -154,6 +156,11 @@ impl Shared {
     /// A number for a new watch, so that watches without a timeout do not all end together.
     pub(crate) fn watch_number(&self) -> u64 {
         self.watches.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What a request is called in its answer. Uids of objects do not come from here, so they do not depend on who reads.
+    pub(crate) fn audit_id(&self) -> String {
+        Ids::new(self.requests.fetch_add(1, Ordering::Relaxed)).uid()
     }
 
     fn lock(&self) -> MutexGuard<'_, Model> {

@@ -56,6 +56,16 @@ pub(super) fn refuse(shared: &Shared, parts: &Parts, refused: &Refused) -> Answe
     answer
 }
 
+/// An answer with the id under which a real server would write about the request: the client's own, or a new one.
+pub(super) fn audited(shared: &Shared, parts: &Parts, mut answer: Answer) -> Answer {
+    const AUDIT_ID: &str = "audit-id";
+    let given = parts.headers.get(AUDIT_ID).filter(|id| !id.is_empty()).cloned();
+    if let Some(id) = given.or_else(|| HeaderValue::from_str(&shared.audit_id()).ok()) {
+        answer.headers_mut().insert(AUDIT_ID, id);
+    }
+    answer
+}
+
 /// A request for the log.
 pub(super) fn seen(verb: Verb, target: &Target, parts: &Parts, user: &str) -> Seen {
     let accept = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());

@@ -74,7 +74,9 @@ where
             let (parts, body) = request.into_parts();
             let caller = match door.admit(&shared, &parts) {
                 Ok(caller) => caller,
-                Err(refused) => return Ok(entry::refuse(&shared, &parts, &refused)),
+                Err(refused) => {
+                    return Ok(entry::audited(&shared, &parts, entry::refuse(&shared, &parts, &refused)));
+                }
             };
             let head = parts.method == Method::HEAD;
             let answered = match entry::read_body(body).await {
@@ -87,7 +89,7 @@ where
                 present::error(&status, accepted(&parts.headers), pretty)
             });
             let answer = if head { answer.map(|_| AnswerBody::empty()) } else { answer };
-            if answer.body().is_cut() { Err(BodyError) } else { Ok(answer) }
+            if answer.body().is_cut() { Err(BodyError) } else { Ok(entry::audited(&shared, &parts, answer)) }
         })
     }
 }

@@ -55,7 +55,7 @@ pub(crate) use watch::{Cursor, Frame, From, Step};
 pub(crate) use write::{Part, read_as};
 
 use collection::Collection;
-use ids::Ids;
+pub(crate) use ids::Ids;
 
 /// Namespaces that are always there.
 const NAMESPACES: &[&str] = &["kube-system", "kube-public", "default", "kube-node-lease"];

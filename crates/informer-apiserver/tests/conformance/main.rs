@@ -38,8 +38,6 @@ const DIFFERENCES: &[(&str, &str)] = &[
         "discovery::an_openapi_document_describes_its_fields",
         "documents have no descriptions of built-in types",
     ),
-    ("errors::an_audit_id_of_the_client_is_kept", "no audit ids"),
-    ("errors::every_answer_has_an_audit_id", "no audit ids"),
     ("paging::pages_of_one_namespace_named_by_a_field_do_not_go_on", "ours do: a client loses nothing"),
     ("subresources::a_limit_range_completes_pods", "no admission by limit ranges"),
     ("subresources::a_quota_refuses_what_goes_beyond", "no admission by quotas"),

@@ -28,6 +28,7 @@ const IGNORED: &[&str] = &[
     "transfer-encoding",
     "content-length",
     "date",
+    "audit-id",
 ];
 
 pub(crate) struct Outcome {
