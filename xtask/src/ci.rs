@@ -21,6 +21,8 @@ enum Work {
     Codegen,
     /// A `kubectl` for the tests that need a real one, where there is a Go to build it with.
     Kubectl,
+    /// The conformance suite against a real server, where there is a Go to build it with.
+    Real,
     /// The library with its accessors, for the earliest and the latest types of Kubernetes.
     Accessors,
     /// A cargo call, its arguments separated by blanks.
@@ -44,6 +46,8 @@ const STAGES: &[Stage] = &[
     Stage { name: "accessors", work: Work::Accessors },
     Stage { name: "kubectl", work: Work::Kubectl },
     Stage { name: "test", work: Work::cargo("test --workspace --locked") },
+    // Behind `test`, which has built the suite and run its embedded arms.
+    Stage { name: "real", work: Work::Real },
     Stage {
         name: "shuttle",
         work: Work::cargo("test -p informer-core --features shuttle --test shuttle --locked"),
@@ -102,16 +106,21 @@ impl Stage {
             Work::Tidy => tidy::run(repo, &[]),
             Work::Codegen => codegen::check(repo),
             Work::Kubectl => kubectl(repo),
+            Work::Real => real_arm(repo),
             Work::Accessors => codegen::VERSIONS.iter().try_for_each(|minor| check_accessors(repo, *minor)),
             Work::Cargo { args, env } => run_cargo(repo, args, env),
         }
     }
 }
 
+fn has_go() -> bool {
+    let on_path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&on_path).any(|folder| folder.join("go").is_file())
+}
+
 #[allow(clippy::unnecessary_wraps, reason = "a stage has an outcome")]
 fn kubectl(repo: &Repo) -> Result<(), Failure> {
-    let on_path = env::var_os("PATH").unwrap_or_default();
-    if !env::split_paths(&on_path).any(|folder| folder.join("go").is_file()) {
+    if !has_go() {
         println!("there is no `go` on the PATH: tests with kubectl run only if a kubectl is found");
         return Ok(());
     }
@@ -120,6 +129,21 @@ fn kubectl(repo: &Repo) -> Result<(), Failure> {
         println!("kubectl cannot be built, so its tests run only if another is found: {why}");
     }
     Ok(())
+}
+
+fn real_arm(repo: &Repo) -> Result<(), Failure> {
+    if !has_go() {
+        println!("there is no `go` on the PATH: nothing is compared with a real server");
+        return Ok(());
+    }
+    let begun = Instant::now();
+    // As for kubectl: what cannot be fetched or built is not a mistake of the change.
+    if let Err(Failure::Usage(why) | Failure::Failed(why)) = real::build(repo) {
+        println!("a real server cannot be built, so nothing is compared with one: {why}");
+        return Ok(());
+    }
+    println!("kube-apiserver and etcd are there after {:.0} s", begun.elapsed().as_secs_f64());
+    real::run(repo, &["test".to_owned(), "real::".to_owned()])
 }
 
 /// The version is a feature here and not `K8S_OPENAPI_ENABLED_VERSION`: cargo keeps what it built with other features, so
@@ -169,7 +193,7 @@ mod tests {
     fn all_stages_run_unless_some_are_named() {
         assert_eq!(
             names(&[]).unwrap(),
-            "fmt tidy codegen clippy features accessors kubectl test shuttle queue doc"
+            "fmt tidy codegen clippy features accessors kubectl test real shuttle queue doc"
         );
         assert_eq!(names(&["--only", "doc,fmt"]).unwrap(), "fmt doc");
     }

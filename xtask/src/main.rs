@@ -46,8 +46,8 @@ const COMMANDS: &[Command] = &[
     #[cfg(unix)]
     Command {
         name: "real",
-        options: "up|down|kubectl",
-        about: "a real kube-apiserver to compare with; prints the path of its kubeconfig, or of a kubectl",
+        options: "up|down|kubectl|test",
+        about: "a real kube-apiserver to compare with: the path of its kubeconfig, or of a kubectl, or `test [NAME]`",
         run: real::run,
     },
     Command {

@@ -236,8 +236,8 @@ fn follow(lines: &Receiver<String>, interrupt: &Interrupt) -> Result<String, Fai
     }
 }
 
-/// Ends the build with everything it started. The child was not waited for, so the number is still its own.
-fn end(child: &Child) {
+/// Ends a group with everything it started. The child was not waited for, so the number is still its own.
+pub(super) fn end(child: &Child) {
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         // It may have ended by itself.
         let _ = rustix::process::kill_process_group(group, Signal::KILL);

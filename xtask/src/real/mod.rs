@@ -11,6 +11,7 @@ mod interrupt;
 mod module;
 mod process;
 mod state;
+mod test;
 #[cfg(test)]
 mod tests;
 mod up;
@@ -31,6 +32,15 @@ enum Action {
     Up,
     Down,
     Kubectl,
+    /// With names that statements must have in theirs.
+    Test(Vec<String>),
+}
+
+/// Builds the programs if they are not there yet, or fails with the reason.
+pub(crate) fn build(repo: &Repo) -> Result<(), Failure> {
+    let interrupt = Interrupt::listen()?;
+    let cache = build::cache_folder()?;
+    Programs::ready(repo, &Module::read(repo)?, &cache, &interrupt).map(drop)
 }
 
 pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
@@ -50,6 +60,7 @@ pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
             let _lock = Lock::acquire(&cache, folder.name(), &interrupt)?;
             down(&folder)
         }
+        Action::Test(filters) => test::test(repo, &folder, &filters, &interrupt),
         Action::Kubectl => print(&Programs::kubectl(repo, &Module::read(repo)?, &cache, &interrupt)?),
     }
 }
@@ -60,7 +71,10 @@ fn action(args: &[String]) -> Result<Action, Failure> {
         ["up"] => Ok(Action::Up),
         ["down"] => Ok(Action::Down),
         ["kubectl"] => Ok(Action::Kubectl),
-        [] => Err(Failure::Usage("`real` takes one of `up`, `down`, `kubectl`".to_owned())),
+        ["test", ref filters @ ..] if filters.iter().all(|filter| !filter.starts_with('-')) => {
+            Ok(Action::Test(filters.iter().map(ToString::to_string).collect()))
+        }
+        [] => Err(Failure::Usage("`real` takes one of `up`, `down`, `kubectl`, `test`".to_owned())),
         _ => Err(Failure::Usage(format!("`real` does not take `{}`", args.join(" ")))),
     }
 }

@@ -12,7 +12,7 @@ use super::build::Programs;
 use super::interrupt::Interrupt;
 use super::process::Process;
 use super::state::{State, StateFolder};
-use super::{action, down, up};
+use super::{action, down, test, up};
 use crate::Failure;
 
 const ETCD: &str = "#!/bin/sh\necho http://127.0.0.1:1 >\"$2.new\"\nmv \"$2.new\" \"$2\"\nexec sleep 60\n";
@@ -61,6 +61,14 @@ impl Scene {
         up::up(&self.folder, &programs, &Interrupt::by(Arc::default())).map_err(why)
     }
 
+    /// Runs a shell script as the suite.
+    fn test(&self, script: &str) -> Result<(), String> {
+        let programs = Programs::at(&self.root, "one");
+        let mut suite = Command::new("sh");
+        suite.args(["-c", script]);
+        test::with_server(&self.folder, &programs, &Interrupt::by(Arc::default()), suite).map_err(why)
+    }
+
     fn state(&self) -> Option<State> {
         self.folder.load().map_err(why).unwrap()
     }
@@ -100,9 +108,58 @@ fn one_action_is_asked_for() {
     assert_eq!(parse(&["up"]), "Up");
     assert_eq!(parse(&["down"]), "Down");
     assert_eq!(parse(&["kubectl"]), "Kubectl");
-    assert_eq!(parse(&[]), "`real` takes one of `up`, `down`, `kubectl`");
+    assert_eq!(parse(&["test"]), "Test([])");
+    assert_eq!(parse(&["test", "real::watch"]), "Test([\"real::watch\"])");
+    assert_eq!(parse(&["test", "--list"]), "`real` does not take `test --list`");
+    assert_eq!(parse(&[]), "`real` takes one of `up`, `down`, `kubectl`, `test`");
     assert_eq!(parse(&["up", "--foreground"]), "`real` does not take `up --foreground`");
     assert_eq!(parse(&["sideways"]), "`real` does not take `sideways`");
+}
+
+/// Where the suite finds the server.
+const TOLD: &str =
+    "test -r \"$INFORMER_REAL_KUBECONFIG\" && test \"$INFORMER_REAL_ETCD\" = http://127.0.0.1:1";
+
+#[test]
+fn a_server_for_a_test_ends_with_it() {
+    let scene = Scene::new("test");
+    scene.test(TOLD).unwrap();
+    assert_eq!(scene.state(), None);
+    assert_eq!(scene.test("exit 101").unwrap_err(), "the suite gave exit status: 101");
+    assert_eq!(scene.state(), None);
+}
+
+#[test]
+fn a_server_that_was_up_before_a_test_is_up_after_it() {
+    let scene = Scene::new("test-up");
+    scene.up("one").unwrap();
+    let state = scene.state().unwrap();
+    scene.test(TOLD).unwrap();
+    assert!(scene.test("exit 1").is_err());
+    assert_eq!(scene.state().unwrap(), state);
+    assert!(state.processes.iter().all(Process::is_alive));
+}
+
+#[test]
+fn a_signal_ends_the_test_and_its_server() {
+    let scene = Scene::new("test-signal");
+    let asked = Arc::new(AtomicBool::new(false));
+    let interrupt = Interrupt::by(Arc::clone(&asked));
+    let programs = Programs::at(&scene.root, "one");
+    let begun = scene.root.join("begun");
+    let mut suite = Command::new("sh");
+    suite.args(["-c", "touch \"$1\"; exec sleep 60", "sh"]).arg(&begun);
+    let outcome = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !begun.exists() {
+                thread::yield_now();
+            }
+            asked.store(true, Ordering::Relaxed);
+        });
+        test::with_server(&scene.folder, &programs, &interrupt, suite).map_err(why)
+    });
+    assert_eq!(outcome.unwrap_err(), "interrupted");
+    assert_eq!(scene.state(), None);
 }
 
 #[test]

@@ -18,6 +18,9 @@ use super::state::{Condition, KUBECONFIG, State, StateFolder};
 use super::{failed, say};
 use crate::Failure;
 
+/// The name of the file in which etcd says where it listens.
+pub(super) const ETCD_ADDRESS: &str = "etcd.address";
+
 /// How long a server may take to be ready, on a machine that has other work.
 const READY: Duration = Duration::from_mins(3);
 
@@ -140,7 +143,7 @@ impl Start<'_> {
 
     /// Gives back where etcd listens.
     fn start_etcd(&mut self) -> Result<String, Failure> {
-        let address = self.folder.file("etcd.address");
+        let address = self.folder.file(ETCD_ADDRESS);
         let mut command = Command::new(self.programs.path("etcd"));
         command.arg(self.folder.file("etcd")).arg(&address);
         let child = self.start("etcd", command)?;

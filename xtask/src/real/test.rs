@@ -1,0 +1,92 @@
+//! `test`: the conformance suite of the embedded server, with the arm of a real one.
+//!
+//! The server is the one that `INFORMER_REAL_KUBECONFIG` names, or the one that is up, or one that is up for this run only.
+//! However the run ends, a server that it started ends with it.
+
+use std::env;
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::time::Duration;
+
+use super::build::{self, Programs};
+use super::interrupt::{Interrupt, Lock};
+use super::module::Module;
+use super::process::Process;
+use super::state::{Condition, StateFolder};
+use super::{down, failed, say, up};
+use crate::Failure;
+use crate::repo::Repo;
+
+/// Names the kubeconfig; the suite reads it.
+const KUBECONFIG: &str = "INFORMER_REAL_KUBECONFIG";
+
+/// Says where etcd is; the suite reads it.
+const ETCD: &str = "INFORMER_REAL_ETCD";
+
+/// With all of the workspace in view, so that nothing is built again for the sake of other features.
+const SUITE: &[&str] = &["test", "--workspace", "--locked", "--test", "conformance", "--"];
+
+pub(super) fn test(
+    repo: &Repo,
+    folder: &StateFolder,
+    filters: &[String],
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
+    let mut suite = repo.cargo(SUITE);
+    suite.args(filters);
+    if env::var_os(KUBECONFIG).is_some_and(|path| !path.is_empty()) {
+        return run(suite, interrupt);
+    }
+    let cache = build::cache_folder()?;
+    let _lock = Lock::acquire(&cache, folder.name(), interrupt)?;
+    let module = Module::read(repo)?;
+    up::check_build(folder, &module.build_name)?;
+    let programs = Programs::ready(repo, &module, &cache, interrupt)?;
+    with_server(folder, &programs, interrupt, suite)
+}
+
+/// Runs it with a server, which is stopped again if it was not up before.
+pub(super) fn with_server(
+    folder: &StateFolder,
+    programs: &Programs,
+    interrupt: &Interrupt,
+    mut suite: Command,
+) -> Result<(), Failure> {
+    let was_up = folder.load()?.is_some_and(|state| state.condition(Process::is_alive) == Condition::Up);
+    let kubeconfig = up::up(folder, programs, interrupt)?;
+    suite.env(KUBECONFIG, &kubeconfig);
+    if let Ok(address) = fs::read_to_string(folder.file(up::ETCD_ADDRESS)) {
+        suite.env(ETCD, address.trim());
+    }
+    let outcome = run(suite, interrupt);
+    if was_up {
+        return outcome;
+    }
+    // What the suite found is more to the point than a server that does not end.
+    match (outcome, down(folder)) {
+        (Err(failure), Err(Failure::Usage(why) | Failure::Failed(why))) => {
+            say(&format!("error: {why}"));
+            Err(failure)
+        }
+        (outcome, ended) => outcome.and(ended),
+    }
+}
+
+fn run(mut suite: Command, interrupt: &Interrupt) -> Result<(), Failure> {
+    // In a group of its own, cargo and the suite can be ended together.
+    let mut child = suite.process_group(0).spawn().map_err(|error| failed("cannot run the suite", &error))?;
+    let ended = interrupt.wait_for(Duration::MAX, || {
+        child.try_wait().map_err(|error| failed("cannot wait for the suite", &error))
+    });
+    if ended.is_err() {
+        build::end(&child);
+        // It was told to end; how it did is of no interest.
+        let _ = child.wait();
+    }
+    match ended? {
+        Some(status) if status.success() => Ok(()),
+        Some(status) => Err(Failure::Failed(format!("the suite gave {status}"))),
+        None => Err(Failure::Failed("the suite does not end".to_owned())),
+    }
+}
