@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::delays::Delays;
@@ -180,7 +181,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         if self.phase != Phase::Open {
             return false;
         }
-        let delay = self.limiter.when(now, &key);
+        let delay = wait(&mut *self.limiter, now, &key);
         self.add_after(now, key, delay, priority)
     }
 
@@ -211,7 +212,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
 
     /// The turn is over, and another one follows after as long as the limiter says; how long that is.
     pub fn retry(&mut self, now: Moment, ticket: Ticket) -> Result<Duration, NotHeld> {
-        let delay = self.limiter.when(now, holder(&self.slots, ticket)?);
+        let delay = wait(&mut *self.limiter, now, holder(&self.slots, ticket)?);
         self.again(now, ticket, delay);
         Ok(delay)
     }
@@ -466,6 +467,13 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         assert_eq!(self.slots.len(), queued.len() + held.len() + away, "nothing is kept for nothing");
         assert!(self.phase != (Phase::Closing { delayed: false }) || self.delays.len() == 0);
     }
+}
+
+/// How long a key waits. A limiter that panics, which may be anybody's, must not keep the key.
+fn wait<T>(limiter: &mut dyn RateLimiter<T>, now: Moment, key: &T) -> Duration {
+    /// Long enough to be no hot loop.
+    const UNKNOWN: Duration = Duration::from_secs(1);
+    catch_unwind(AssertUnwindSafe(|| limiter.when(now, key))).unwrap_or(UNKNOWN)
 }
 
 /// The key that a ticket holds.

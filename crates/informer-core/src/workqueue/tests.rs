@@ -336,6 +336,40 @@ fn wm_2_times_run_from_the_first_add_and_from_the_take() {
     assert_eq!((below(10), below(100)), (0, 1));
 }
 
+/// A limiter of somebody's panicked, and its key was held for ever.
+#[test]
+fn a_limiter_that_panics_keeps_no_key() {
+    #[derive(Debug)]
+    struct Bad;
+    impl RateLimiter<u8> for Bad {
+        fn when(&mut self, _: Moment, _: &u8) -> Duration {
+            panic!("on purpose")
+        }
+        fn forget(&mut self, _: &u8) {}
+        fn retries(&self, _: &u8) -> u32 {
+            0
+        }
+    }
+    let mut queue = Queue::new(Bad);
+    queue.add(at(0), 1, NORMAL);
+    let turn = queue.take(at(0)).unwrap();
+    assert_eq!(queue.retry(at(0), turn.ticket), Ok(Duration::from_secs(1)));
+    assert!(queue.take(at(999)).is_none());
+    assert_eq!(queue.take(at(1_000)).unwrap().key, 1);
+}
+
+/// RL-6: 5 ms to 1,000 s, each key for itself.
+#[test]
+fn rl_6_the_default_has_no_bucket_for_all_keys_together() {
+    let mut limiter = Exponential::default();
+    for key in 0..1_000 {
+        assert_eq!(limiter.when(at(0), &key), Duration::from_millis(5));
+    }
+    let waits: Vec<Duration> = (0..30).map(|_| limiter.when(at(0), &0)).collect();
+    assert!(waits.is_sorted());
+    assert_eq!((waits[0], waits[29]), (Duration::from_millis(10), Duration::from_secs(1_000)));
+}
+
 /// What a naive queue knows: everything about every key, and an order.
 #[derive(Debug, Default)]
 struct Twin {
