@@ -78,9 +78,11 @@ impl Form {
     }
 }
 
-/// Refuses what no representation here answers to, before anything else is looked at.
+/// Refuses what no representation here answers to, before anything else is looked at. That is done by the router of a real
+/// server, through which custom objects do not go, and to which `application/*` is no name of anything.
 pub(crate) fn check(accept: &str, endpoint: Endpoint) -> Result<(), Status> {
-    if accept.trim().is_empty() || clauses(accept).iter().any(|clause| !clause.encodings().is_empty()) {
+    let routed = |clause: &Clause<'_>| clause.media != "application/*" && !clause.encodings().is_empty();
+    if endpoint.custom || accept.trim().is_empty() || clauses(accept).iter().any(routed) {
         return Ok(());
     }
     let mut message =
@@ -215,5 +217,8 @@ mod tests {
         assert_eq!(Form::of_errors(&format!("{table},application/json")), Form::JSON);
         assert_eq!(Form::of_errors("application/yaml").encoding, Encoding::Yaml);
         assert!(check("text/html", GET).is_err());
+        assert!(check("application/*", GET).is_err());
+        assert!(check("application/*,*/*", GET).is_ok());
+        assert!(check("text/html", Endpoint { custom: true, ..GET }).is_ok());
     }
 }
