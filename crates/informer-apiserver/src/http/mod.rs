@@ -193,9 +193,17 @@ impl Call {
         }
     }
 
-    /// What everyone is told who uses a version that its definition calls deprecated.
+    /// What everyone is told who uses an old kind, or a version that its definition calls deprecated.
     fn warning(&self) -> Option<String> {
-        self.resource().ok()?.custom(self.place.version)?.warning.clone()
+        let resource = self.resource().ok()?;
+        match (resource.group.as_str(), resource.plural.as_str()) {
+            ("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+".to_owned()),
+            ("", "endpoints") => {
+                let instead = "use discovery.k8s.io/v1 EndpointSlice";
+                Some(format!("v1 Endpoints is deprecated in v1.33+; {instead}"))
+            }
+            _ => resource.custom(self.place.version)?.warning.clone(),
+        }
     }
 }
 

@@ -109,7 +109,6 @@ impl Model {
             let terminating = there.terminating;
             return Err(Status::already_exists(&resource.group, &resource.plural, &name, terminating));
         }
-        warnings.extend(deprecated(&resource));
         self.form(place).store(&mut object);
         let home = self.home(place);
         let stored = self.resource(home)?;
@@ -180,7 +179,6 @@ impl Model {
         }
         let mut warnings = typed.warnings;
         warnings.extend(meta::dedup_owners(metadata(&resource, &mut object)?));
-        warnings.extend(deprecated(&resource));
         resource.own(place.version, ask, part, Some(old), &mut object, origin);
         object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
         self.check_changed(ask, &resource, place, part, old, &mut object)?;
@@ -434,10 +432,4 @@ fn check_custom_type(resource: &Resource, expected: &str, object: &Value) -> Res
         "the API version in the data ({api_version}) does not match the expected API version ({expected})"
     );
     Err(Status::bad_request(message))
-}
-
-/// What is said to whoever still writes an old kind.
-fn deprecated(resource: &Resource) -> Option<String> {
-    let old = resource.is("", "endpoints");
-    old.then(|| "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
 }
