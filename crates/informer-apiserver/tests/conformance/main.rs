@@ -10,6 +10,7 @@
 mod apply;
 mod arm;
 mod concurrent;
+mod corners;
 mod create;
 mod definitions;
 mod delete;
@@ -19,6 +20,7 @@ mod etcd;
 mod expiry;
 mod forms;
 mod gadgets;
+mod kinds;
 mod list;
 mod paging;
 mod patch;
@@ -32,12 +34,18 @@ mod watch_stream;
 
 use std::process::ExitCode;
 
-/// Where the embedded server differs, with the reason; `docs/apiserver.md` lists the same.
+/// Where the embedded server differs, with the reason; `docs/apiserver.md` lists the same. A name with the arm in front of it is for that
+/// arm alone.
 const DIFFERENCES: &[(&str, &str)] = &[
+    (
+        "corners::an_environment_that_names_one_twice_brings_a_warning",
+        "no warnings about what is merely unwise",
+    ),
     (
         "discovery::an_openapi_document_describes_its_fields",
         "documents have no descriptions of built-in types",
     ),
+    ("embedded::corners::somebody_else_without_rights_is_refused", "the plain client may do everything"),
     ("paging::pages_of_one_namespace_named_by_a_field_do_not_go_on", "ours do: a client loses nothing"),
     ("subresources::a_limit_range_completes_pods", "no admission by limit ranges"),
     ("subresources::a_quota_refuses_what_goes_beyond", "no admission by quotas"),
@@ -49,6 +57,7 @@ async fn main() -> ExitCode {
     let statements = [
         apply::ALL,
         concurrent::ALL,
+        corners::ALL,
         create::ALL,
         definitions::ALL,
         delete::ALL,
@@ -57,6 +66,7 @@ async fn main() -> ExitCode {
         expiry::ALL,
         forms::ALL,
         gadgets::ALL,
+        kinds::ALL,
         list::ALL,
         paging::ALL,
         patch::ALL,
@@ -66,5 +76,17 @@ async fn main() -> ExitCode {
         watch::ALL,
         watch_list::ALL,
     ];
-    runner::run(&statements.concat(), DIFFERENCES).await
+    let statements = statements.concat();
+    check_list(&statements);
+    runner::run(&statements, DIFFERENCES).await
+}
+
+/// What is listed must be there, and where people read of it.
+fn check_list(statements: &[runner::Statement]) {
+    let page = include_str!("../../../../docs/apiserver.md");
+    for (listed, _) in DIFFERENCES {
+        let name = listed.strip_prefix("embedded::").or(listed.strip_prefix("https::")).unwrap_or(listed);
+        assert!(statements.iter().any(|statement| statement.name == name), "there is no statement {name}");
+        assert!(page.contains(&format!("| `{name}` |")), "{name} is not in docs/apiserver.md");
+    }
 }

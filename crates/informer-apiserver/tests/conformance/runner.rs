@@ -33,7 +33,7 @@ pub(crate) struct Statement {
 macro_rules! statements {
     (compacts: $compacts:expr; $($name:ident),* $(,)?) => {
         pub(crate) const ALL: &[crate::runner::Statement] = &[$(crate::runner::Statement {
-            name: concat!(module_path!(), "::", stringify!($name)),
+            name: crate::runner::short(concat!(module_path!(), "::", stringify!($name))),
             compacts: $compacts,
             run: |arm| Box::pin($name(arm)),
         }),*];
@@ -42,13 +42,16 @@ macro_rules! statements {
 }
 pub(crate) use statements;
 
+/// A path without the name of the crate.
+pub(crate) const fn short(path: &'static str) -> &'static str {
+    path.split_at("conformance::".len()).1
+}
+
 enum Verdict {
     Ok,
     /// It fails where that is known, for this reason.
     Differs(String),
-    /// With the reason.
     Ignored(String),
-    /// With what was said.
     Failed(String),
 }
 
@@ -110,12 +113,8 @@ pub(crate) async fn run(statements: &[Statement], differences: &[(&str, &str)]) 
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(101) }
 }
 
-fn short_name(statement: &Statement) -> &'static str {
-    statement.name.split_once("::").map_or(statement.name, |(_, rest)| rest)
-}
-
 fn full_name(arm: &str, statement: &Statement) -> String {
-    format!("{arm}::{}", short_name(statement))
+    format!("{arm}::{}", statement.name)
 }
 
 async fn check(
@@ -125,8 +124,9 @@ async fn check(
     differences: &[(&str, &str)],
 ) -> (String, Verdict) {
     let name = full_name(arm, &statement);
-    let difference =
-        differences.iter().find(|(listed, _)| arm != "real" && *listed == short_name(&statement));
+    let difference = differences
+        .iter()
+        .find(|(listed, _)| arm != "real" && (*listed == statement.name || *listed == name));
     if statement.compacts && !arms.can_compact(arm) {
         return (name, Verdict::Ignored("INFORMER_REAL_ETCD does not say where its etcd is".to_owned()));
     }

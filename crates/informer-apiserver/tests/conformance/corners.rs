@@ -1,0 +1,386 @@
+//! Corners: requests that clients send seldom, and servers answer differently from what one expects.
+
+use serde_json::{Value, json};
+
+use crate::arm::{Arm, pod, thing, version};
+use crate::runner::statements;
+
+statements![
+    an_apply_to_the_status_is_noted_apart,
+    a_status_at_an_old_version_is_a_conflict,
+    a_custom_status_that_is_put_needs_a_version,
+    force_is_for_applies_alone,
+    a_manager_with_a_long_name_is_refused,
+    an_unknown_word_about_unknown_fields_is_refused,
+    a_field_that_comes_twice_brings_a_warning,
+    an_environment_that_names_one_twice_brings_a_warning,
+    an_old_kind_brings_a_warning,
+    any_form_is_json,
+    half_a_form_is_not_acceptable_but_of_custom_objects,
+    the_form_with_the_greatest_weight_is_taken,
+    a_head_is_not_allowed,
+    a_watch_with_a_selector_that_cannot_be_read_is_refused,
+    an_unknown_word_about_objects_of_tables_is_refused,
+    a_part_of_a_collection_can_be_deleted_by_name,
+    a_dry_run_of_a_collection_deletes_nothing,
+    the_scope_of_a_definition_cannot_change,
+    a_version_that_has_objects_cannot_be_taken_away,
+    a_definition_that_changes_ends_its_watches,
+    a_schema_that_changes_holds_for_the_next_write,
+    what_was_wrong_before_may_stay_so,
+    entries_of_a_set_are_there_once,
+    entries_of_a_keyed_list_are_there_once,
+    a_field_can_be_a_number_or_text,
+    a_custom_collection_can_be_deleted,
+    a_custom_table_has_name_and_age,
+    a_name_of_a_custom_object_is_checked,
+    whoever_asks_is_told_who_they_are,
+    somebody_else_without_rights_is_refused,
+    an_eviction_can_be_a_dry_run,
+    a_finished_pod_is_evicted_against_a_budget,
+    an_event_of_one_group_is_one_of_the_other,
+    a_probe_can_tell_more,
+    a_limit_below_zero_is_taken_as_none,
+    a_patch_with_many_operations_is_refused,
+    an_object_can_be_watched_by_the_old_path,
+];
+
+async fn an_apply_to_the_status_is_noted_apart(arm: &Arm) {
+    arm.make_pod("p").await;
+    let status =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"message": "m"}});
+    let pod = arm.apply("$ns/pods/p/status?fieldManager=one", &status).await.expect(200).body;
+    let entries = pod["metadata"]["managedFields"].as_array().unwrap();
+    let entry = entries.iter().find(|entry| entry["manager"] == "one").unwrap();
+    assert_eq!((&entry["subresource"], &entry["operation"]), (&"status".into(), &"Apply".into()));
+    assert_eq!(entry["fieldsV1"], json!({"f:status": {"f:message": {}}}));
+}
+
+async fn a_status_at_an_old_version_is_a_conflict(arm: &Arm) {
+    let made = arm.make_pod("p").await;
+    arm.merge("$ns/pods/p", &json!({"metadata": {"labels": {"x": "y"}}})).await.expect(200);
+    arm.put("$ns/pods/p/status", &made).await.refuses(409, "Conflict", "the object has been modified");
+}
+
+fn with_status(definition: &mut Value) {
+    definition["spec"]["versions"][0]["subresources"] = json!({"status": {}});
+}
+
+async fn a_custom_status_that_is_put_needs_a_version(arm: &Arm) {
+    let path = arm.define(with_status).await;
+    let gadget = arm.gadget("g", &json!({}));
+    arm.post(&path, &gadget).await.expect(201);
+    let answer = arm.put(&format!("{path}/g/status"), &gadget).await;
+    answer.refuses(
+        422,
+        "Invalid",
+        "metadata.resourceVersion: Invalid value: 0: must be specified for an update",
+    );
+}
+
+async fn force_is_for_applies_alone(arm: &Arm) {
+    arm.make("a", "1").await;
+    let answer = arm.merge("$things/a?force=true", &json!({})).await;
+    answer.refuses(422, "Invalid", "force: Forbidden: may not be specified for non-apply patch");
+}
+
+async fn a_manager_with_a_long_name_is_refused(arm: &Arm) {
+    let answer = arm.post(&format!("$things?fieldManager={}", "m".repeat(129)), &thing("a", "1")).await;
+    answer.refuses(422, "Invalid", "fieldManager: Too long: may not be more than 128 bytes");
+}
+
+async fn an_unknown_word_about_unknown_fields_is_refused(arm: &Arm) {
+    let answer = arm.post("$things?fieldValidation=Perhaps", &thing("a", "1")).await;
+    answer.refuses(422, "Invalid", "fieldValidation: Unsupported value: \"Perhaps\"");
+}
+
+async fn a_field_that_comes_twice_brings_a_warning(arm: &Arm) {
+    let body = r#"{"metadata":{"name":"a"},"type":"Opaque","type":"example.com/other"}"#;
+    let headers = [("content-type", "application/json"), ("accept", "application/json")];
+    let answer = arm.request("POST", "$things", &headers, body.into()).await.expect(201);
+    assert_eq!(answer.header("warning"), "299 - \"duplicate field \\\"type\\\"\"");
+    assert_eq!(answer.body["type"], "example.com/other");
+}
+
+/// Creates a pod that was changed.
+async fn changed(arm: &Arm, change: impl Fn(&mut Value)) -> crate::arm::Answer {
+    let mut pod = pod("p");
+    change(&mut pod);
+    let made = arm.until(async || {
+        let made = arm.post("$ns/pods", &pod).await;
+        (made.code != 403).then_some(made)
+    });
+    made.await.expect(201)
+}
+
+async fn an_environment_that_names_one_twice_brings_a_warning(arm: &Arm) {
+    let env = json!([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]);
+    let made = changed(arm, |pod| pod["spec"]["containers"][0]["env"] = env.clone()).await;
+    let warning = made.header("warning");
+    assert!(
+        warning.contains("spec.containers[0].env[1]: hides previous definition of \\\"A\\\""),
+        "{warning}"
+    );
+}
+
+async fn an_old_kind_brings_a_warning(arm: &Arm) {
+    let warning = "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\"";
+    let endpoints = json!({"metadata": {"name": "e"}});
+    let answers = [
+        arm.get("$ns/endpoints").await.expect(200),
+        arm.get("$ns/endpoints/e").await.expect(404),
+        arm.post("$ns/endpoints", &endpoints).await.expect(201),
+        arm.delete("$ns/endpoints/e").await.expect(200),
+    ];
+    for answer in &answers {
+        assert_eq!(answer.headers.get_all("warning").iter().collect::<Vec<_>>(), [warning], "{answer:?}");
+    }
+}
+
+async fn any_form_is_json(arm: &Arm) {
+    arm.make("a", "1").await;
+    for accept in ["*/*", "application/*, */*", "application/json, */*"] {
+        let answer = arm.get_as("$things/a", accept).await.expect(200);
+        assert_eq!(answer.header("content-type"), "application/json", "{accept}");
+    }
+    let answer = arm.request("GET", "$things/a", &[], Vec::new()).await.expect(200);
+    assert_eq!(answer.header("content-type"), "application/json");
+}
+
+async fn half_a_form_is_not_acceptable_but_of_custom_objects(arm: &Arm) {
+    let answer = arm.get_as("$things", "application/*").await;
+    answer.refuses(406, "NotAcceptable", "Available representations: application/json, application/yaml");
+    let gadgets = arm.define(|_| {}).await;
+    arm.get_as(&gadgets, "application/*").await.expect(200);
+    let answer = arm.get_as(&gadgets, "image/png").await;
+    answer.refuses(406, "NotAcceptable", "only the following media types are accepted: application/json");
+}
+
+async fn the_form_with_the_greatest_weight_is_taken(arm: &Arm) {
+    arm.make("a", "1").await;
+    let answer = arm.get_as("$things/a", "application/json;q=0.1, application/yaml;q=0.9").await.expect(200);
+    assert_eq!(answer.header("content-type"), "application/yaml");
+}
+
+async fn a_head_is_not_allowed(arm: &Arm) {
+    arm.make("a", "1").await;
+    let answer = arm.request("HEAD", "$things/a", &[], Vec::new()).await.expect(405);
+    assert!(answer.bytes.is_empty());
+}
+
+async fn a_watch_with_a_selector_that_cannot_be_read_is_refused(arm: &Arm) {
+    for query in ["labelSelector=a%20b", "fieldSelector=a%20b", "fieldSelector=data.x%3Dy"] {
+        let answer = arm.get(&format!("$ns/configmaps?watch=1&{query}")).await;
+        assert_eq!(answer.expect(400).body["reason"], "BadRequest", "{query}");
+    }
+}
+
+async fn an_unknown_word_about_objects_of_tables_is_refused(arm: &Arm) {
+    let accept = "application/json;as=Table;g=meta.k8s.io;v=v1";
+    arm.get_as("$things?includeObject=Some", accept).await.refuses(
+        400,
+        "BadRequest",
+        "must be 'Metadata', 'Object', 'None', or empty",
+    );
+}
+
+async fn a_part_of_a_collection_can_be_deleted_by_name(arm: &Arm) {
+    arm.make("a", "1").await;
+    arm.make("b", "1").await;
+    arm.delete("$things?fieldSelector=metadata.name%3Da").await.expect(200);
+    assert_eq!(arm.get("$things").await.names(), "b");
+}
+
+async fn a_dry_run_of_a_collection_deletes_nothing(arm: &Arm) {
+    arm.make("a", "1").await;
+    arm.delete("$things?dryRun=All").await.expect(200);
+    assert_eq!(arm.get("$things").await.names(), "a");
+}
+
+async fn the_scope_of_a_definition_cannot_change(arm: &Arm) {
+    arm.define(|_| {}).await;
+    let answer = arm.merge(&arm.definition_path(), &json!({"spec": {"scope": "Cluster"}})).await;
+    answer.refuses(422, "Invalid", "spec.scope: Invalid value: \"Cluster\": field is immutable");
+}
+
+async fn a_version_that_has_objects_cannot_be_taken_away(arm: &Arm) {
+    arm.define(|_| {}).await;
+    let change = json!([{"op": "replace", "path": "/spec/versions/0/name", "value": "v2"}]);
+    let answer = arm.json_patch(&arm.definition_path(), &change).await;
+    answer.refuses(422, "Invalid", "status.storedVersions[0]: Invalid value: \"v1\"");
+}
+
+/// Allows another color from now on.
+async fn widen(arm: &Arm) {
+    let color = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/color/enum/-";
+    let change = json!([{"op": "add", "path": color, "value": "blue"}]);
+    arm.json_patch(&arm.definition_path(), &change).await.expect(200);
+}
+
+async fn a_definition_that_changes_ends_its_watches(arm: &Arm) {
+    let path = arm.define(|_| {}).await;
+    let mut watch = arm.watch(&format!("{path}?watch=1")).await;
+    widen(arm).await;
+    watch.ends().await;
+}
+
+async fn a_schema_that_changes_holds_for_the_next_write(arm: &Arm) {
+    let path = arm.define(|_| {}).await;
+    let blue = arm.gadget("g", &json!({"color": "blue"}));
+    arm.post(&path, &blue).await.expect(422);
+    widen(arm).await;
+    arm.until(async || (arm.post(&path, &blue).await.code == 201).then_some(())).await;
+}
+
+async fn what_was_wrong_before_may_stay_so(arm: &Arm) {
+    let path = arm.define(|_| {}).await;
+    arm.post(&path, &arm.gadget("g", &json!({"size": 50}))).await.expect(201);
+    let most = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/maximum";
+    let change = json!([{"op": "replace", "path": most, "value": 10}]);
+    arm.json_patch(&arm.definition_path(), &change).await.expect(200);
+    arm.until(async || {
+        (arm.post(&path, &arm.gadget("h", &json!({"size": 50}))).await.code == 422).then_some(())
+    })
+    .await;
+    arm.merge(&format!("{path}/g"), &json!({"spec": {"color": "red"}})).await.expect(200);
+    arm.merge(&format!("{path}/g"), &json!({"spec": {"size": 51}})).await.expect(422);
+}
+
+/// Defines gadgets whose spec has one more field.
+async fn with_field(arm: &Arm, schema: Value) -> String {
+    arm.define(|definition| {
+        let spec = definition.pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/spec").unwrap();
+        spec["properties"]["more"] = schema;
+    })
+    .await
+}
+
+async fn entries_of_a_set_are_there_once(arm: &Arm) {
+    let schema = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}});
+    let path = with_field(arm, schema).await;
+    let answer = arm.post(&path, &arm.gadget("g", &json!({"more": ["a", "b", "a"]}))).await;
+    answer.refuses(422, "Invalid", "spec.more[2]: Duplicate value: \"a\"");
+}
+
+async fn entries_of_a_keyed_list_are_there_once(arm: &Arm) {
+    let item = json!({"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}});
+    let schema = json!({
+        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": item,
+    });
+    let path = with_field(arm, schema).await;
+    let answer = arm.post(&path, &arm.gadget("g", &json!({"more": [{"k": "a"}, {"k": "a", "v": 1}]}))).await;
+    answer.refuses(422, "Invalid", "spec.more[1]: Duplicate value: {\"k\":\"a\"}");
+}
+
+async fn a_field_can_be_a_number_or_text(arm: &Arm) {
+    let path = with_field(arm, json!({"x-kubernetes-int-or-string": true})).await;
+    for (name, more) in [("a", json!(1)), ("b", json!("10%"))] {
+        let made = arm.post(&path, &arm.gadget(name, &json!({"more": more}))).await.expect(201).body;
+        assert_eq!(made["spec"]["more"], more);
+    }
+    arm.post(&path, &arm.gadget("c", &json!({"more": true}))).await.expect(422);
+}
+
+async fn a_custom_collection_can_be_deleted(arm: &Arm) {
+    let path = arm.define(|_| {}).await;
+    for name in ["a", "b"] {
+        arm.post(&path, &arm.gadget(name, &json!({}))).await.expect(201);
+    }
+    assert_eq!(arm.delete(&path).await.expect(200).body["kind"], "GadgetList");
+    assert_eq!(arm.get(&path).await.expect(200).names(), "");
+}
+
+async fn a_custom_table_has_name_and_age(arm: &Arm) {
+    let path = arm.define(|_| {}).await;
+    let table = arm.get_as(&path, "application/json;as=Table;g=meta.k8s.io;v=v1").await.expect(200).body;
+    let columns = table["columnDefinitions"].as_array().unwrap();
+    assert_eq!(columns.iter().map(|column| &column["name"]).collect::<Vec<_>>(), ["Name", "Age"]);
+    assert_eq!(table["rows"], json!([]));
+}
+
+async fn a_name_of_a_custom_object_is_checked(arm: &Arm) {
+    let path = arm.define(|_| {}).await;
+    let answer = arm.post(&path, &arm.gadget("Big_One", &json!({}))).await;
+    answer.refuses(422, "Invalid", "metadata.name: Invalid value: \"Big_One\"");
+}
+
+async fn whoever_asks_is_told_who_they_are(arm: &Arm) {
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let answer = arm.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await.expect(201);
+    let user = &answer.body["status"]["userInfo"];
+    assert!(user["username"].is_string() && user["groups"].is_array(), "{user}");
+}
+
+async fn somebody_else_without_rights_is_refused(arm: &Arm) {
+    let headers = [("accept", "application/json"), ("impersonate-user", "nobody")];
+    let answer = arm.request("GET", "$things", &headers, Vec::new()).await;
+    let words = format!(
+        "secrets is forbidden: User \"nobody\" cannot list resource \"secrets\" in API group \"\" in the namespace \"{}\"",
+        arm.namespace
+    );
+    answer.refuses(403, "Forbidden", &words);
+}
+
+async fn an_eviction_can_be_a_dry_run(arm: &Arm) {
+    arm.make_pod("p").await;
+    let eviction = json!({
+        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}, "deleteOptions": {"dryRun": ["All"]},
+    });
+    arm.post("$ns/pods/p/eviction", &eviction).await.expect(201);
+    arm.get("$ns/pods/p").await.expect(200);
+}
+
+async fn a_finished_pod_is_evicted_against_a_budget(arm: &Arm) {
+    changed(arm, |pod| pod["metadata"]["labels"] = json!({"app": "p"})).await;
+    arm.merge("$ns/pods/p/status", &json!({"status": {"phase": "Succeeded"}})).await.expect(200);
+    let budget = json!({
+        "metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "p"}}},
+    });
+    arm.post("/apis/policy/v1/namespaces/$name/poddisruptionbudgets", &budget).await.expect(201);
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
+    arm.post("$ns/pods/p/eviction", &eviction).await.expect(201);
+    arm.get("$ns/pods/p").await.expect(404);
+}
+
+async fn an_event_of_one_group_is_one_of_the_other(arm: &Arm) {
+    let about = json!({"kind": "Pod", "name": "p", "namespace": arm.namespace});
+    let event = json!({"metadata": {"name": "e"}, "involvedObject": about, "reason": "Tested", "message": "m", "type": "Normal"});
+    let made = arm.post("$ns/events", &event).await.expect(201);
+    let other = arm.get("/apis/events.k8s.io/v1/namespaces/$name/events/e").await.expect(200);
+    assert_eq!((&other.body["regarding"], &other.body["note"]), (&about, &"m".into()));
+    assert_eq!(other.version(), made.version());
+}
+
+async fn a_probe_can_tell_more(arm: &Arm) {
+    let answer = arm.get("/readyz?verbose").await.expect(200);
+    let text = answer.body.as_str().unwrap();
+    assert!(text.contains("[+]ping ok\n") && text.ends_with("readyz check passed\n"), "{text}");
+    assert_eq!(arm.get("/livez/ping").await.expect(200).body, "ok");
+}
+
+async fn a_limit_below_zero_is_taken_as_none(arm: &Arm) {
+    arm.make("a", "1").await;
+    arm.make("b", "1").await;
+    assert_eq!(arm.get("$things?limit=-1").await.expect(200).names(), "a b");
+}
+
+async fn a_patch_with_many_operations_is_refused(arm: &Arm) {
+    arm.make("a", "1").await;
+    let operation = json!({"op": "test", "path": "/type", "value": "Opaque"});
+    let answer = arm.json_patch("$things/a", &Value::from(vec![operation; 10_001])).await;
+    answer.refuses(
+        413,
+        "RequestEntityTooLarge",
+        "The allowed maximum operations in a JSON patch is 10000, got 10001",
+    );
+}
+
+async fn an_object_can_be_watched_by_the_old_path(arm: &Arm) {
+    let made = arm.make("a", "1").await;
+    arm.make("b", "1").await;
+    let mut watch = arm.watch("/api/v1/watch/namespaces/$name/secrets/a").await;
+    assert_eq!(version(&watch.object("ADDED").await), version(&made));
+    arm.set("b", "2").await;
+    arm.set("a", "3").await;
+    watch.tells(&["MODIFIED a 3"]).await;
+}
