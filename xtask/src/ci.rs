@@ -73,8 +73,8 @@ pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
         let begun = Instant::now();
         let outcome = stage.run(repo);
         rows.push(Row { name: stage.name, took: begun.elapsed(), passed: outcome.is_ok() });
-        if let Err(Failure::Usage(why) | Failure::Failed(why)) = outcome {
-            result = Err(Failure::Failed(format!("stage `{}` failed: {why}", stage.name)));
+        if let Err(failure) = outcome {
+            result = Err(Failure::Failed(format!("stage `{}` failed: {}", stage.name, failure.why())));
             break;
         }
     }
@@ -125,8 +125,8 @@ fn kubectl(repo: &Repo) -> Result<(), Failure> {
         return Ok(());
     }
     // Whether the sources can be fetched is not for us to decide; what was built before, or is on the PATH, is used all the same.
-    if let Err(Failure::Usage(why) | Failure::Failed(why)) = real::run(repo, &["kubectl".to_owned()]) {
-        println!("kubectl cannot be built, so its tests run only if another is found: {why}");
+    if let Err(failure) = real::run(repo, &["kubectl".to_owned()]) {
+        println!("kubectl cannot be built, so its tests run only if another is found: {}", failure.why());
     }
     Ok(())
 }
@@ -138,8 +138,8 @@ fn real_arm(repo: &Repo) -> Result<(), Failure> {
     }
     let begun = Instant::now();
     // As for kubectl: what cannot be fetched or built is not a mistake of the change.
-    if let Err(Failure::Usage(why) | Failure::Failed(why)) = real::build(repo) {
-        println!("a real server cannot be built, so nothing is compared with one: {why}");
+    if let Err(failure) = real::build(repo) {
+        println!("a real server cannot be built, so nothing is compared with one: {}", failure.why());
         return Ok(());
     }
     println!("kube-apiserver and etcd are there after {:.0} s", begun.elapsed().as_secs_f64());
@@ -185,7 +185,7 @@ mod tests {
         let args: Vec<String> = args.iter().map(ToString::to_string).collect();
         match select(&args) {
             Ok(stages) => Ok(stages.iter().map(|stage| stage.name).collect::<Vec<_>>().join(" ")),
-            Err(Failure::Usage(why) | Failure::Failed(why)) => Err(why),
+            Err(failure) => Err(failure.why()),
         }
     }
 

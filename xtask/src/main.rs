@@ -21,6 +21,17 @@ enum Failure {
     Usage(String),
     /// It ran and found something: exit code 1.
     Failed(String),
+    /// It ran something else, which ended with this exit code; so does it.
+    Ended(u8, String),
+}
+
+impl Failure {
+    /// What there is to say of it.
+    fn why(self) -> String {
+        match self {
+            Self::Usage(why) | Self::Failed(why) | Self::Ended(_, why) => why,
+        }
+    }
 }
 
 struct Command {
@@ -70,6 +81,10 @@ fn main() -> ExitCode {
             eprint!("error: {why}\n\n{}", help());
             ExitCode::from(2)
         }
+        Err(Failure::Ended(code, why)) => {
+            eprintln!("error: {why}");
+            ExitCode::from(code)
+        }
         Err(Failure::Failed(why)) => {
             eprintln!("error: {why}");
             ExitCode::FAILURE
@@ -105,7 +120,7 @@ mod tests {
         let args: Vec<String> = args.iter().map(ToString::to_string).collect();
         match dispatch(&args) {
             Err(Failure::Usage(why)) => why,
-            Err(Failure::Failed(why)) => panic!("ran and failed: {why}"),
+            Err(failure) => panic!("ran and failed: {}", failure.why()),
             Ok(()) => panic!("ran"),
         }
     }

@@ -65,8 +65,8 @@ pub(super) fn with_server(
     }
     // What the suite found is more to the point than a server that does not end.
     match (outcome, down(folder)) {
-        (Err(failure), Err(Failure::Usage(why) | Failure::Failed(why))) => {
-            say(&format!("error: {why}"));
+        (Err(failure), Err(also)) => {
+            say(&format!("error: {}", also.why()));
             Err(failure)
         }
         (outcome, ended) => outcome.and(ended),
@@ -86,7 +86,11 @@ fn run(mut suite: Command, interrupt: &Interrupt) -> Result<(), Failure> {
     }
     match ended? {
         Some(status) if status.success() => Ok(()),
-        Some(status) => Err(Failure::Failed(format!("the suite gave {status}"))),
+        Some(status) => {
+            // Whatever a signal ended has no code.
+            let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+            Err(Failure::Ended(code, format!("the suite gave {status}")))
+        }
         None => Err(Failure::Failed("the suite does not end".to_owned())),
     }
 }

@@ -62,11 +62,11 @@ impl Scene {
     }
 
     /// Runs a shell script as the suite.
-    fn test(&self, script: &str) -> Result<(), String> {
+    fn test(&self, script: &str) -> Result<(), Failure> {
         let programs = Programs::at(&self.root, "one");
         let mut suite = Command::new("sh");
         suite.args(["-c", script]);
-        test::with_server(&self.folder, &programs, &Interrupt::by(Arc::default()), suite).map_err(why)
+        test::with_server(&self.folder, &programs, &Interrupt::by(Arc::default()), suite)
     }
 
     fn state(&self) -> Option<State> {
@@ -87,8 +87,8 @@ impl Drop for Scene {
     }
 }
 
-fn why((Failure::Usage(why) | Failure::Failed(why)): Failure) -> String {
-    why
+fn why(failure: Failure) -> String {
+    failure.why()
 }
 
 /// A process of that kind that is alive, and ours to end.
@@ -103,7 +103,7 @@ fn one_action_is_asked_for() {
     let parse = |args: &[&str]| match action(&args.iter().map(ToString::to_string).collect::<Vec<_>>()) {
         Ok(action) => format!("{action:?}"),
         Err(Failure::Usage(why)) => why,
-        Err(Failure::Failed(why)) => panic!("ran and failed: {why}"),
+        Err(failure) => panic!("ran and failed: {}", failure.why()),
     };
     assert_eq!(parse(&["up"]), "Up");
     assert_eq!(parse(&["down"]), "Down");
@@ -123,9 +123,10 @@ const TOLD: &str =
 #[test]
 fn a_server_for_a_test_ends_with_it() {
     let scene = Scene::new("test");
-    scene.test(TOLD).unwrap();
+    assert!(scene.test(TOLD).is_ok());
     assert_eq!(scene.state(), None);
-    assert_eq!(scene.test("exit 101").unwrap_err(), "the suite gave exit status: 101");
+    let Err(Failure::Ended(101, why)) = scene.test("exit 101") else { panic!("the exit code is lost") };
+    assert_eq!(why, "the suite gave exit status: 101");
     assert_eq!(scene.state(), None);
 }
 
@@ -134,7 +135,7 @@ fn a_server_that_was_up_before_a_test_is_up_after_it() {
     let scene = Scene::new("test-up");
     scene.up("one").unwrap();
     let state = scene.state().unwrap();
-    scene.test(TOLD).unwrap();
+    assert!(scene.test(TOLD).is_ok());
     assert!(scene.test("exit 1").is_err());
     assert_eq!(scene.state().unwrap(), state);
     assert!(state.processes.iter().all(Process::is_alive));

@@ -63,8 +63,8 @@ pub(super) fn up(
     match start.run() {
         Ok(()) => Ok(folder.kubeconfig()),
         Err(failure) => {
-            if let Err(Failure::Failed(why) | Failure::Usage(why)) = folder.clear(&start.state) {
-                say(&format!("error: {why}"));
+            if let Err(also) = folder.clear(&start.state) {
+                say(&format!("error: {}", also.why()));
             }
             Err(failure)
         }
