@@ -296,7 +296,9 @@ impl Arm {
 
     /// Makes the storage forget its history, as etcd does every few minutes.
     pub(crate) async fn compact(&self) {
-        let newest = self.make("compacts-behind-this", "").await;
+        // Two writes: what is compacted at a version still has that version, so a watch from the one before it is served.
+        self.make("compacts-behind-this", "1").await;
+        let newest = self.set("compacts-behind-this", "2").await;
         if let Some(server) = &self.server {
             return server.compact_storage();
         }

@@ -47,7 +47,7 @@ async fn the_other_token_goes_on_behind_the_last_page_at_the_newest_version(arm:
     arm.delete("$ns/events/b").await.expect(200);
     let next = arm.get(&format!("$ns/events?limit=9&continue={}", token(&gone.body))).await.expect(200);
     assert_eq!(next.names(), "c");
-    assert!(next.version() > page.version());
+    assert!(crate::arm::number(&next.body) > crate::arm::number(&page.body));
 }
 
 async fn an_exact_list_of_a_forgotten_version_is_gone(arm: &Arm) {
