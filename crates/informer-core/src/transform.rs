@@ -5,7 +5,8 @@
 //! Nothing here knows the kind: who wants to change a typed object decodes and encodes it inside the function.
 
 use crate::object::Entry;
-use crate::wire::{Limits, NoObject, Scanned, TypeMeta, read_object};
+use crate::wire::{Head, Limits, NoObject, Scanned, TypeMeta, read_object};
+use serde::Deserialize;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,8 +19,8 @@ type Change = dyn Fn(&Entry) -> Result<Vec<u8>, Box<str>> + Send + Sync;
 /// the object of an `ADDED`, `MODIFIED` or `DELETED` frame. What a [`Projection`](crate::Projection) leaves out is gone by then.
 ///
 /// The result is the object as JSON. `apiVersion` and `kind` may be missing, `managedFields` are dropped, and labels and all else that the
-/// cache knows of an object are read from it; but key, uid and version must be those of the object that came in. Anything else is an error, as are
-/// a panic and a result over the size limit. Each is counted and reported (C9), and [`OnTransformError`] says what is cached instead.
+/// cache knows of an object are read from it; but key, uid, version, deletion, owners and finalizers must be those of the object that came in:
+/// controllers go by them. Anything else is an error, as are a panic and a result over the size limit. Each is counted and reported (C9), and [`OnTransformError`] says what is cached instead.
 ///
 /// **It should be deterministic**: the same object in, the same bytes out. A relist compares bytes, and an object whose bytes differ is told
 /// as changed. It runs where objects are read, so while it works nothing else of this cache arrives.
@@ -62,11 +63,37 @@ impl Transform {
         let unfit = |error: NoObject| format!("the transform's result does not read: {error}");
         let scanned = read_object(types, limits, &changed).map_err(unfit)?;
         let (new, old) = (&scanned.head, received.head());
-        let same = [new.key == old.key, new.uid == old.uid, new.version == old.version];
-        match ["key", "uid", "version"].iter().zip(same).find(|(_, same)| !same) {
+        let lasting = [(&*scanned.bytes, new), (received.bytes(), old)].map(Lasting::of);
+        let same = [
+            ("key", new.key == old.key),
+            ("uid", new.uid == old.uid),
+            ("version", new.version == old.version),
+            ("deletion", new.deleted == old.deleted),
+            ("owners", new.owners == old.owners),
+            ("finalizers", lasting[0] == lasting[1]),
+        ];
+        match same.iter().find(|(_, same)| !same) {
             Some((what, _)) => Err(format!("the transform changed the object's {what}").into()),
             None => Ok(scanned),
         }
+    }
+}
+
+/// What is not in a head and yet stays as it is.
+#[derive(Deserialize, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+struct Lasting {
+    finalizers: Option<Vec<String>>,
+    deletion_grace_period_seconds: Option<i64>,
+}
+
+impl Lasting {
+    fn of((bytes, head): (&[u8], &Head)) -> Self {
+        let metadata = bytes.get(head.metadata.start as usize..head.metadata.end as usize);
+        let read = metadata.and_then(|metadata| serde_json::from_slice::<Self>(metadata).ok());
+        let read = read.unwrap_or_default();
+        // No list and an empty one are the same.
+        Self { finalizers: read.finalizers.filter(|finalizers| !finalizers.is_empty()), ..read }
     }
 }
 

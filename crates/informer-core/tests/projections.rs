@@ -80,8 +80,18 @@ fn rebuild(place: &mut Vec<String>, value: &Value, stays: &dyn Fn(&[String], &Va
     }
 }
 
-const IDENTITY: [&str; 7] =
-    ["name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"];
+const STAYS: [&str; 10] = [
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "ownerReferences",
+    "finalizers",
+    "deletionGracePeriodSeconds",
+];
 
 fn project(keep: bool, paths: &[Vec<Step>], object: &Value) -> Value {
     let is_one = |place: &[String], value: &Value, wanted: &[Verdict]| {
@@ -91,8 +101,8 @@ fn project(keep: bool, paths: &[Vec<Step>], object: &Value) -> Value {
         let place_names: Vec<&str> = place.iter().map(String::as_str).collect();
         match place_names[..] {
             ["apiVersion" | "kind" | "metadata"] => true,
-            ["metadata", field, ..] if IDENTITY.contains(&field) => true,
-            ["metadata", "labels" | "ownerReferences", ..] if keep => true,
+            ["metadata", field, ..] if STAYS.contains(&field) => true,
+            ["metadata", "labels", ..] if keep => true,
             _ if keep => is_one(place, value, &[Verdict::Named, Verdict::OnTheWay]),
             _ => !is_one(place, value, &[Verdict::Named]),
         }

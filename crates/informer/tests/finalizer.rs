@@ -6,7 +6,8 @@ mod cluster;
 
 use cluster::{LONG, config_map, with};
 use informer::{
-    Finalizer, FinalizerError, Lister, Object, ResourceVersion, SharedInformer, SharedInformerFactory, Step,
+    Finalizer, FinalizerError, Lister, Object, Options, ResourceVersion, SharedInformer,
+    SharedInformerFactory, Step,
 };
 use informer_apiserver::{ApiServer, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
@@ -25,9 +26,15 @@ struct Cluster {
 
 impl Cluster {
     async fn with(finalizers: &[&str]) -> Self {
+        Self::seen_by(finalizers, Options::default()).await
+    }
+
+    /// With a cache of these options.
+    async fn seen_by(finalizers: &[&str], options: Options) -> Self {
         let server = ApiServer::new();
         server.create(&map(finalizers)).unwrap();
         let factory = SharedInformerFactory::new(server.client());
+        factory.configure::<ConfigMap>(options).unwrap();
         let maps = factory.informer::<ConfigMap>();
         factory.start();
         factory.wait_for_sync(LONG).await.unwrap();
@@ -141,6 +148,37 @@ async fn what_was_written_is_told_only_if_it_stays() {
     };
     assert!(clean_up.done().await.unwrap().is_some());
     assert!(cluster.server.get("v1", "pods", Some("default"), "p").is_some());
+}
+
+/// Seen in review: a cache that kept only `data` had left the finalizers out. For an object that was being deleted and had ours, the step was
+/// `Gone`, and it waited for ever, in silence. Every test had a cache with everything in it. Now no projection leaves out what
+/// controllers go by, and a transform that takes it away is an error.
+#[tokio::test(start_paused = true)]
+async fn a_lean_cache_knows_who_waits() {
+    let stripping = Options::default().transform(|map: &mut ConfigMap| {
+        map.metadata.finalizers = None;
+        Ok(())
+    });
+    let lean = [
+        Options::default().keep_fields(["data"]).unwrap(),
+        Options::default().keep_fields::<&str>([]).unwrap(),
+        Options::default().drop_fields(["data", "metadata.annotations"]).unwrap(),
+        stripping,
+    ];
+    for options in lean {
+        let cluster = Cluster::seen_by(&[OURS], options).await;
+        assert_eq!(said(&cluster.finalizer.step(&cluster.cached()).await.unwrap()), "apply");
+        assert_eq!(cluster.requests(), 0, "it is there already");
+        cluster.delete();
+        let Step::CleanUp(clean_up) = cluster.finalizer.step(&cluster.fresh().await).await.unwrap() else {
+            panic!("it waits for us")
+        };
+        assert!(clean_up.done().await.unwrap().is_none());
+        assert_eq!(cluster.stored(), None);
+    }
+    let error = Options::default().drop_fields(["metadata.finalizers"]).err().unwrap();
+    let text = "`metadata.finalizers` cannot be dropped: objects are known by it, or controllers go by it";
+    assert_eq!(error.to_string(), text);
 }
 
 #[tokio::test(start_paused = true)]

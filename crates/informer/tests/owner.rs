@@ -6,7 +6,7 @@ mod cluster;
 
 use cluster::{LONG, config_map};
 use informer::{
-    Object, OwnerError, Reference, Referent, SharedInformerFactory, controller_of, is_controlled_by,
+    Object, Options, OwnerError, Reference, Referent, SharedInformerFactory, controller_of, is_controlled_by,
     is_owned_by, set_controller,
 };
 use informer_apiserver::ApiServer;
@@ -126,6 +126,24 @@ fn an_owner_that_is_on_no_server_is_refused() {
     let text = "ConfigMap shop/site cannot own anything: it has no uid; take it as the server has it";
     assert_eq!(error.to_string(), text);
     assert!(!is_owned_by(&pod("shop"), &made), "two that are unknown are not the same");
+}
+
+/// Seen in review: `drop_fields(["metadata.ownerReferences"])` took the owners out of the heads, and a controller that `owns` the kind never heard of
+/// a change. Heads know their owners, whatever is left out of the rest.
+#[tokio::test(start_paused = true)]
+async fn owners_are_known_in_a_lean_cache() {
+    assert!(Options::default().drop_fields(["metadata.ownerReferences"]).is_err());
+    let server = ApiServer::new();
+    let mut child: ConfigMap = typed(config_map("shop", "child", "1"));
+    server.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})).unwrap();
+    set_controller(&site(), &mut child).unwrap();
+    server.create(&child).unwrap();
+    let factory = SharedInformerFactory::new(server.client());
+    factory.configure::<ConfigMap>(Options::default().keep_fields::<&str>([]).unwrap()).unwrap();
+    let maps = factory.informer::<ConfigMap>();
+    factory.start();
+    factory.wait_for_sync(LONG).await.unwrap();
+    assert!(is_controlled_by(&maps.lister().get("shop", "child").unwrap(), &site()));
 }
 
 /// Heads know their owners; of dynamic objects the bytes know the kind, of metadata alone the type does.

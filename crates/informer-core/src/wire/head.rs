@@ -109,7 +109,7 @@ pub enum HeadError {
     },
 }
 
-/// The fields of `metadata` that make up a head.
+/// The fields of `metadata` that something goes by: most make up a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Field {
     Name,
@@ -122,9 +122,12 @@ pub(crate) enum Field {
     Labels,
     Annotations,
     Owners,
+    // Not in a head, but controllers go by them.
+    Finalizers,
+    Grace,
 }
 
-const FIELDS: [(Field, &str); 10] = [
+const FIELDS: [(Field, &str); 12] = [
     (Field::Name, "name"),
     (Field::Namespace, "namespace"),
     (Field::Uid, "uid"),
@@ -135,6 +138,8 @@ const FIELDS: [(Field, &str); 10] = [
     (Field::Labels, "labels"),
     (Field::Annotations, "annotations"),
     (Field::Owners, "ownerReferences"),
+    (Field::Finalizers, "finalizers"),
+    (Field::Grace, "deletionGracePeriodSeconds"),
 ];
 
 impl Field {
@@ -143,9 +148,9 @@ impl Field {
         FIELDS.iter().find(|(_, known)| known.as_bytes() == name).map(|(field, _)| *field)
     }
 
-    /// Whether an object is known by it.
-    pub(crate) fn is_identity(self) -> bool {
-        !matches!(self, Self::Labels | Self::Annotations | Self::Owners)
+    /// Whether an object is known by it, or a controller that does not see it goes wrong in silence.
+    pub(crate) fn always_stays(self) -> bool {
+        !matches!(self, Self::Labels | Self::Annotations)
     }
 
     fn name(self) -> &'static str {

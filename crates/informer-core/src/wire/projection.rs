@@ -19,7 +19,9 @@ use std::sync::Arc;
 ///
 /// - **What an object is known by always stays**: `apiVersion`, `kind`, and of `metadata` the fields `name`, `namespace`, `uid`,
 ///   `resourceVersion`, `generation`, `creationTimestamp` and `deletionTimestamp`. `managedFields` are never there.
-/// - **What goes is gone** for everybody, as if the server had not sent it: typed views, indexes, and heads, where labels or owner references
+/// - **What controllers go by always stays**: `ownerReferences`, `finalizers` and `deletionGracePeriodSeconds`. Who looked for a finalizer
+///   that was left out would let a deleted object wait for ever.
+/// - **What goes is gone** for everybody, as if the server had not sent it: typed views, indexes, and heads, where labels
 ///   were dropped. A typed view is decoded from what is left, so what is dropped must be optional in the type, or have a
 ///   default there.
 /// - **What goes at the top or in `metadata` is never held**, and does not count against the
@@ -44,8 +46,8 @@ pub enum ProjectionError {
     /// A path that does not read.
     #[error(transparent)]
     Path(#[from] FieldPathError),
-    /// A path to something that an object is known by.
-    #[error("`{path}` cannot be dropped: objects are known by it")]
+    /// A path to something that an object is known by, or that controllers go by.
+    #[error("`{path}` cannot be dropped: objects are known by it, or controllers go by it")]
     Identity {
         /// The path.
         path: Box<str>,
@@ -94,15 +96,15 @@ impl Projection {
     /// What is left of an object or list stays, even if that is nothing: `{}` or `[]`. A path that ends in `[*]` empties
     /// the list. Where a path meets something that it cannot lead into, such as a text where there should be a map, nothing happens.
     ///
-    /// Labels and owner references may be dropped; then the cache knows none of them either.
+    /// Labels may be dropped; then the cache knows none of them either.
     pub fn drop<S: AsRef<str>>(paths: impl IntoIterator<Item = S>) -> Result<Self, ProjectionError> {
         Self::new(Mode::Drop, paths)
     }
 
     /// Keeps what the paths name and drops the rest. With no paths at all, only the head stays.
     ///
-    /// The head, which always stays, is what an object is known by, and its labels and owner references: the cache answers questions
-    /// about them. Annotations and finalizers stay if they are named; `metadata` names all of it. Objects and lists on the way to what
+    /// The head, which always stays, is what an object is known by, what controllers go by, and its labels: the cache answers questions
+    /// about them. Annotations stay if they are named; `metadata` names all of it. Objects and lists on the way to what
     /// is kept stay as well, even if nothing is in them: `{}` or `[]`. Where a path meets something that it cannot lead into,
     /// such as a text or null where there should be a map, that is not kept; in a list, such an element is left out.
     pub fn keep<S: AsRef<str>>(paths: impl IntoIterator<Item = S>) -> Result<Self, ProjectionError> {
@@ -163,7 +165,7 @@ impl Projection {
     }
 }
 
-/// Whether dropping this would drop something that an object is known by.
+/// Whether dropping this would drop something that always stays.
 fn is_identity(path: &[PathStep]) -> bool {
     let name = |index: usize| match path.get(index) {
         Some(PathStep::Name(name)) => Some(&**name),
@@ -171,7 +173,7 @@ fn is_identity(path: &[PathStep]) -> bool {
     };
     match (name(0), name(1)) {
         (Some("apiVersion" | "kind"), _) | (Some("metadata"), None) => true,
-        (Some("metadata"), Some(field)) => Field::named(field.as_bytes()).is_some_and(Field::is_identity),
+        (Some("metadata"), Some(field)) => Field::named(field.as_bytes()).is_some_and(Field::always_stays),
         _ => false,
     }
 }

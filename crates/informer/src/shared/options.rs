@@ -231,7 +231,7 @@ impl Options {
         Ok(self)
     }
 
-    /// Keeps nothing of an object but these parts, its identity, labels and owners. Replaces an earlier [`Options::drop_fields`].
+    /// Keeps nothing of an object but these parts, its identity, labels, owners and finalizers. Replaces an earlier [`Options::drop_fields`].
     pub fn keep_fields<S: AsRef<str>>(
         mut self,
         paths: impl IntoIterator<Item = S>,
@@ -241,8 +241,8 @@ impl Options {
         Ok(self)
     }
 
-    /// Changes every object before it is cached, exactly once each time it is received. It must not change namespace, name, uid or
-    /// version. It is applied to whole objects of its own kind and version only, also where the options are those of a whole factory, or of
+    /// Changes every object before it is cached, exactly once each time it is received. It must not change namespace, name, uid,
+    /// version, deletion, owners or finalizers. It is applied to whole objects of its own kind and version only, also where the options are those of a whole factory, or of
     /// another kind.
     ///
     /// This decodes and encodes every object: where leaving parts out is enough, [`Options::drop_fields`] is far cheaper. The same object

@@ -262,6 +262,40 @@ fn an_object_stays_the_object_it_is() {
     check_fails(&version, "the transform changed the object's version");
 }
 
+/// A controller that does not see its finalizer lets a deleted object wait for ever, and one that does not see owners hears of no
+/// change: neither can be transformed away, or into being.
+#[test]
+fn what_controllers_go_by_stays() {
+    let owned = object("a", 1).replace(
+        r#""labels""#,
+        r#""deletionTimestamp":"2026-11-15T01:40:30Z","deletionGracePeriodSeconds":0,"finalizers":["f","g"],"ownerReferences":[{"uid":"o"}],"labels""#,
+    );
+    let check = |transform: Transform, because: &str| {
+        let run = Run::listed(with(transform), &[&owned]);
+        let key = Key::new("ns", "a");
+        assert_eq!(run.reports, [Report::TransformFailed { key, because: because.into() }]);
+    };
+    let finalizers = "the transform changed the object's finalizers";
+    check(replacing(&[(r#""finalizers":["f","g"],"#, "")]), finalizers);
+    check(replacing(&[(r#"["f","g"]"#, r#"["g"]"#)]), finalizers);
+    check(replacing(&[(r#""deletionGracePeriodSeconds":0,"#, "")]), finalizers);
+    check(replacing(&[(r#"[{"uid":"o"}]"#, "[]")]), "the transform changed the object's owners");
+    check(replacing(&[("01:40:30", "01:40:31")]), "the transform changed the object's deletion");
+    check_fails(&replacing(&[(r#""uid""#, r#""finalizers":["h"],"uid""#)]), finalizers);
+    // Written in another way, they are the same; so are none, and a list of none.
+    for pair in [
+        [(r#"["f","g"]"#, r#" [ "f" , "\u0067" ] "#)],
+        [(r#""uid":"u-b""#, r#""finalizers":[],"uid":"u-b""#)],
+    ] {
+        let transform = Transform::new(move |entry| {
+            let text = String::from_utf8(entry.bytes().to_vec()).unwrap();
+            Ok(pair.iter().fold(text, |text, (old, new)| text.replace(old, new)).into_bytes())
+        });
+        let run = Run::listed(with(transform), &[&owned, &object("b", 2)]);
+        assert_eq!(run.reports, []);
+    }
+}
+
 #[test]
 fn one_bad_object_is_one_bad_object() {
     let transform = Transform::new(|entry| {

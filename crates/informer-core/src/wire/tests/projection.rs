@@ -98,13 +98,13 @@ fn members_are_dropped_and_the_others_keep_their_order() {
 
 #[test]
 fn metadata_members_are_dropped_wherever_they_stand() {
-    let annotations = dropping(&["metadata.annotations", "metadata.finalizers"]);
+    let annotations = dropping(&["metadata.annotations", "metadata.generateName"]);
     check_metadata(
         &annotations,
-        r#""annotations":{"a":"b"},"labels":{"x":"y"},"finalizers":["f"]"#,
+        r#""annotations":{"a":"b"},"labels":{"x":"y"},"generateName":"f""#,
         r#""labels":{"x":"y"}"#,
     );
-    let first = r#"{"metadata":{"annotations":{"a":"b"},"name":"a","managedFields":[1],"resourceVersion":"1","finalizers":[]}}"#;
+    let first = r#"{"metadata":{"annotations":{"a":"b"},"name":"a","managedFields":[1],"resourceVersion":"1","generateName":""}}"#;
     check_left(&annotations, first, r#""metadata":{"name":"a","resourceVersion":"1"}}"#);
 }
 
@@ -232,9 +232,10 @@ fn elements_of_lists_are_kept_as_the_path_says() {
 #[test]
 fn the_head_is_always_kept() {
     let head = r#""namespace":"ns","uid":"u","generation":3,"creationTimestamp":"2026-11-15T01:40:00Z",
-        "deletionTimestamp":"2026-11-15T01:40:30Z","labels":{"x":"y"},"ownerReferences":[{"uid":"o"}]"#;
+        "deletionTimestamp":"2026-11-15T01:40:30Z","labels":{"x":"y"},"ownerReferences":[{"uid":"o"}],
+        "finalizers":["f"],"deletionGracePeriodSeconds":30"#;
     let head = head.replace("\n        ", "");
-    let rest = r#""annotations":{"a":"b","c":"d"},"finalizers":["f"],"generateName":"a-""#;
+    let rest = r#""annotations":{"a":"b","c":"d"},"generateName":"a-""#;
     let all = format!("{head},{rest}");
     check_metadata(&keeping(&["spec"]), &all, &head);
     check_metadata(&keeping(&["spec", "metadata.labels.none", "metadata.name.x"]), &all, &head);
@@ -244,12 +245,12 @@ fn the_head_is_always_kept() {
         &format!(r#"{head},"annotations":{{"a":"b"}}"#),
     );
     check_metadata(
-        &keeping(&["spec", "metadata.finalizers"]),
+        &keeping(&["spec", "metadata.generateName"]),
         &all,
-        &format!(r#"{head},"finalizers":["f"]"#),
+        &format!(r#"{head},"generateName":"a-""#),
     );
     check_metadata(&keeping(&["spec", "metadata"]), &format!(r#"{all},"managedFields":[]"#), &all);
-    check_metadata(&keeping(&["spec", "metadata[*].finalizers"]), &all, &head);
+    check_metadata(&keeping(&["spec", "metadata[*].annotations"]), &all, &head);
     check_metadata(&keeping(&["spec", "metadata.annotations.a"]), r#""annotations":"text""#, "");
     // Also if its names are written in another way.
     check_metadata(&keeping(&["spec"]), r#""l\u0061bels":{},"annot\u0061tions":{}"#, r#""l\u0061bels":{}"#);
@@ -289,7 +290,7 @@ fn order_repetition_and_overlap_do_not_matter() {
 }
 
 #[test]
-fn what_an_object_is_known_by_cannot_be_dropped() {
+fn what_an_object_is_known_by_and_controllers_go_by_cannot_be_dropped() {
     let metadata = [
         "name",
         "namespace",
@@ -298,6 +299,9 @@ fn what_an_object_is_known_by_cannot_be_dropped() {
         "generation",
         "creationTimestamp",
         "deletionTimestamp",
+        "ownerReferences",
+        "finalizers",
+        "deletionGracePeriodSeconds",
     ];
     let metadata = metadata.map(|field| format!("metadata.{field}"));
     let others = [
@@ -309,20 +313,19 @@ fn what_an_object_is_known_by_cannot_be_dropped() {
         "metadata[*]",
         "metadata[*].x",
         "metadata.name.x",
+        "metadata.ownerReferences[*].uid",
+        "metadata.finalizers[*]",
     ];
     for path in metadata.iter().map(String::as_str).chain(others) {
         let error = Projection::drop(["status", path]).unwrap_err();
         assert_eq!(error, ProjectionError::Identity { path: path.into() });
-        assert_eq!(error.to_string(), format!("`{path}` cannot be dropped: objects are known by it"));
+        assert_eq!(
+            error.to_string(),
+            format!("`{path}` cannot be dropped: objects are known by it, or controllers go by it")
+        );
         assert!(Projection::keep([path]).is_ok());
     }
-    for path in [
-        "metadata.labels",
-        "metadata.ownerReferences[*].uid",
-        "metadata.managedFields",
-        "spec.name",
-        "metadata.x.uid",
-    ] {
+    for path in ["metadata.labels", "metadata.managedFields", "spec.name", "metadata.x.uid"] {
         assert!(Projection::drop([path]).is_ok(), "{path}");
     }
     for path in ["", "a..b", "a[0]", "[*].a"] {
@@ -333,14 +336,13 @@ fn what_an_object_is_known_by_cannot_be_dropped() {
 }
 
 #[test]
-fn dropped_labels_and_owners_are_not_in_the_head() {
+fn dropped_labels_are_not_in_the_head() {
     let item = r#"{"metadata":{"name":"a","resourceVersion":"1","labels":{"x":"y","z":""},"uid":"u","ownerReferences":[{"uid":"o","name":"n"}]}}"#;
-    let head = projected(&dropping(&["metadata.labels.x", "metadata.ownerReferences"]), item).head;
+    let head = projected(&dropping(&["metadata.labels.x"]), item).head;
     assert_eq!(head.labels.iter().collect::<Vec<_>>(), [("z", "")]);
-    assert!(head.owners.is_empty());
-    let head = projected(&dropping(&["metadata.labels", "metadata.ownerReferences[*].uid"]), item).head;
+    let head = projected(&dropping(&["metadata.labels"]), item).head;
     assert!(head.labels.is_empty());
-    assert_eq!((&*head.uid, &*head.owners[0].name, &*head.owners[0].uid), ("u", "n", ""));
+    assert_eq!((&*head.uid, &*head.owners[0].name, &*head.owners[0].uid), ("u", "n", "o"));
 }
 
 // Limits, frames and other kinds
