@@ -37,7 +37,7 @@ const ATTEMPTS: usize = 4;
 ///         Step::Apply(website) => make_it_so(&website).await,
 ///         Step::CleanUp(clean_up) => {
 ///             delete_bucket(clean_up.object()).await;
-///             clean_up.done().await?; // the server may delete it now
+///             clean_up.done().await?; // the server may delete it now; what it answers with goes to `ctx.wrote`
 ///         }
 ///         Step::Gone => {}
 ///     }
@@ -52,7 +52,6 @@ pub struct Finalizer<K> {
 }
 
 /// What is to be done with an object that has a finalizer.
-#[derive(Debug)]
 #[must_use = "it says what is to be done"]
 pub enum Step<'a, K> {
     /// The object is wanted, and has the finalizer: do your work. If the finalizer was missing, this is the object as it was written, which
@@ -65,7 +64,6 @@ pub enum Step<'a, K> {
 }
 
 /// An object that is being deleted and has the finalizer still. Dropped, it keeps it, and the next reconcile comes here again.
-#[derive(Debug)]
 #[must_use = "the object stays until it is done"]
 pub struct CleanUp<'a, K> {
     finalizer: &'a Finalizer<K>,
@@ -282,8 +280,28 @@ impl<K> CleanUp<'_, K> {
 
     /// It is cleaned up: takes the finalizer out, so that the server may delete the object. Answers with the object as it was written if it still
     /// waits for others; `None` if it is gone. After an error the next reconcile comes here again.
+    ///
+    /// What it answers with goes to [`Context::wrote`](crate::Context::wrote): otherwise the next turn may see the object from before, with the finalizer
+    /// in it, and clean up once more.
     pub async fn done(self) -> Result<Option<Object<K>>, FinalizerError> {
         self.finalizer.remove(&self.object).await
+    }
+}
+
+/// Which object, not what is in it.
+impl<K> fmt::Debug for Step<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Apply(object) => f.debug_tuple("Apply").field(object).finish(),
+            Self::CleanUp(clean_up) => clean_up.fmt(f),
+            Self::Gone => f.write_str("Gone"),
+        }
+    }
+}
+
+impl<K> fmt::Debug for CleanUp<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CleanUp").field(&self.object).finish()
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Nothing here asks a server. Whether what is pointed at is there is not known.
 
-use informer_core::{Object, OwnerReference, ResourceVersion};
+use informer_core::{Object, OwnerReference, ResourceVersion, Typed};
 use kube::Resource;
 use kube::api::{DynamicObject, ObjectMeta};
 use serde::Deserialize;
@@ -22,7 +22,7 @@ pub struct Reference {
     pub uid: String,
 }
 
-/// What can be pointed at: cached objects, typed objects and references.
+/// What can be pointed at: cached objects, their typed views, typed objects and references.
 ///
 /// `Form` says which of these it is, so that each can have it; it is found by the compiler and never written. A kind that is known only at run
 /// time says itself what it is: a dynamic object by its `types`, a cached one by its bytes.
@@ -35,6 +35,12 @@ pub struct Reference {
 /// node.metadata.name = Some("node-1".to_owned());
 /// assert_eq!(node.reference().to_string(), "Node node-1");
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say which object it is",
+    label = "no object that can be pointed at",
+    note = "it can be an `Object<K>` or its `typed()` view, a kind like `Pod`, a `DynamicObject`, or a `Reference`; \
+            of a kind that is known at run time but is no `DynamicObject`, make a `Reference`"
+)]
 pub trait Referent<Form> {
     /// Which object it is.
     fn reference(&self) -> Reference;
@@ -53,6 +59,14 @@ pub enum Cached {}
 /// The form of cached objects whose kind is known at run time.
 #[derive(Debug)]
 pub enum CachedDynamic {}
+
+/// The form of typed views of cached objects.
+#[derive(Debug)]
+pub enum View {}
+
+/// The form of typed views of cached objects whose kind is known at run time.
+#[derive(Debug)]
+pub enum ViewDynamic {}
 
 /// The form of typed objects.
 #[derive(Debug)]
@@ -89,6 +103,34 @@ impl Referent<CachedDynamic> for Object<DynamicObject> {
 
     fn version(&self) -> Option<ResourceVersion> {
         Some(Object::version(self).clone())
+    }
+}
+
+impl<K: Resource<DynamicType = ()>> Referent<View> for Typed<K> {
+    fn reference(&self) -> Reference {
+        Referent::<Plain>::reference(&**self)
+    }
+
+    fn owners(&self) -> Vec<OwnerReference> {
+        Referent::<Plain>::owners(&**self)
+    }
+
+    fn version(&self) -> Option<ResourceVersion> {
+        Referent::<Plain>::version(&**self)
+    }
+}
+
+impl Referent<ViewDynamic> for Typed<DynamicObject> {
+    fn reference(&self) -> Reference {
+        Referent::<PlainDynamic>::reference(&**self)
+    }
+
+    fn owners(&self) -> Vec<OwnerReference> {
+        Referent::<PlainDynamic>::owners(&**self)
+    }
+
+    fn version(&self) -> Option<ResourceVersion> {
+        Referent::<PlainDynamic>::version(&**self)
     }
 }
 

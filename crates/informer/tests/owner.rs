@@ -175,15 +175,21 @@ async fn cached_objects_own_and_are_owned() {
         name: "d".to_owned(),
         uid: cached.uid().to_owned(),
     };
+    let views = (cached.typed().unwrap(), dynamic.typed().unwrap());
+    let said = [cached.reference(), head.reference(), dynamic.reference(), deployment.reference()];
+    assert_eq!(said, [(); 4].map(|()| reference.clone()));
+    assert_eq!([views.0.reference(), views.1.reference()], [(); 2].map(|()| reference.clone()));
     assert_eq!(
-        [cached.reference(), head.reference(), dynamic.reference(), deployment.reference()],
-        [(); 4].map(|()| reference.clone())
+        [Referent::version(&views.0), Referent::version(&views.1)],
+        [(); 2].map(|()| Some(cached.version().clone()))
     );
 
     let mut child: ConfigMap = typed(config_map("default", "child", "1"));
     set_controller(&cached, &mut child).unwrap();
     set_controller(&head, &mut child).unwrap();
     set_controller(&dynamic, &mut child).unwrap();
+    set_controller(&views.0, &mut child).unwrap();
+    set_controller(&views.1, &mut child).unwrap();
     set_controller(&reference, &mut child).unwrap();
     assert_eq!(child.metadata.owner_references.as_ref().unwrap().len(), 1);
     let written = server.create(&child).unwrap();
@@ -201,4 +207,8 @@ async fn cached_objects_own_and_are_owned() {
         |api_version: &str| Reference { api_version: api_version.to_owned(), ..reference.clone() };
     assert!(is_controlled_by(&child, &elsewhere("apps/v1beta2")));
     assert!(!is_controlled_by(&child, &elsewhere("example.com/v1")));
+    // A uid alone is not enough: whoever says another kind or name of it means something else.
+    assert!(!is_controlled_by(&child, &Reference { kind: "StatefulSet".to_owned(), ..reference.clone() }));
+    assert!(!is_owned_by(&child, &Reference { name: "e".to_owned(), ..reference.clone() }));
+    assert!(!is_owned_by(&child, &Reference { uid: "another".to_owned(), ..reference.clone() }));
 }
