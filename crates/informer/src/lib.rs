@@ -100,6 +100,7 @@ mod event;
 mod factory;
 mod finalizer;
 mod handler;
+mod host;
 mod informer;
 mod lister;
 mod manager;

@@ -1,7 +1,8 @@
 //! The machine: what is known of each event, and the queue of what is to be written.
 //!
 //! Invariants: one write at a time; an event is known while it waits for a write or may still become a series, and is in exactly one of
-//! `queue` and `quiet`; `queue` has at most `config.queue` places, except after [`Correlator::stop`], and `quiet` at most `config.remembered`.
+//! `queue` and `quiet`; `queue` has at most `config.queue` places, except after [`Correlator::stop`], and `quiet` at most `config.remembered`;
+//! a lane is in `failing` only while something of it is in `queue`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -50,34 +51,40 @@ pub enum Answer {
     Missing,
     /// The server does not want it, however often it is asked.
     Refused,
-    /// Nobody knows what came of it, or the server cannot do it now; it may say for how long not.
-    Failed(Option<Duration>),
+    /// The server could not do it, which may be so for everything in its lane. Other lanes go on.
+    Failed,
+    /// Nobody knows what came of it, or the server can do nothing now; it may say for how long not. Everything waits.
+    Away(Option<Duration>),
 }
 
-/// Decides what becomes of events of type `E` about subjects of type `S`.
+/// Decides what becomes of events of type `E` about subjects of type `S`, in lanes of type `L`: those of one lane fail together, as in a namespace in
+/// which nothing can be written.
 #[derive(Debug)]
-pub struct Correlator<S, E> {
+pub struct Correlator<L, S, E> {
     config: RecorderConfig,
     limit: Limit<S>,
     backoff: Backoff,
     random: Random,
     /// The numbers of events that are known.
     numbers: BTreeMap<E, u64>,
-    known: BTreeMap<u64, Known<E>>,
-    /// What waits for a write, in order; the first may be on its way.
+    known: BTreeMap<u64, Known<L, E>>,
+    /// What waits for a write, in order. What was tried and failed is behind the others.
     queue: VecDeque<u64>,
     /// What waits for something to happen again, by when there is something to do about it.
     quiet: BTreeSet<(Moment, u64)>,
-    /// Of the write on its way, the count that it tells.
-    asked: Option<u32>,
+    /// The number of the write on its way, and the count that it tells.
+    asked: Option<(u64, u32)>,
     next_try: Moment,
+    /// The lanes in which the last write failed, each with its next try.
+    failing: BTreeMap<L, (Backoff, Moment)>,
     next_number: u64,
     metrics: RecorderMetrics,
     stopping: bool,
 }
 
 #[derive(Debug)]
-struct Known<E> {
+struct Known<L, E> {
+    lane: L,
     event: E,
     first: Timestamp,
     last: (Moment, Timestamp),
@@ -92,7 +99,7 @@ struct Known<E> {
     refused: bool,
 }
 
-impl<E> Known<E> {
+impl<L, E> Known<L, E> {
     /// Whether it has happened more often than the server knows.
     fn is_news(&self) -> bool {
         self.count > self.told && !self.refused
@@ -116,7 +123,7 @@ impl<E> Known<E> {
     }
 }
 
-impl<S: Ord, E: Ord + Clone> Correlator<S, E> {
+impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
     /// One that knows nothing yet.
     pub fn new(config: RecorderConfig, seed: u64) -> Self {
         Correlator {
@@ -130,6 +137,7 @@ impl<S: Ord, E: Ord + Clone> Correlator<S, E> {
             quiet: BTreeSet::new(),
             asked: None,
             next_try: Moment::default(),
+            failing: BTreeMap::new(),
             next_number: 0,
             metrics: RecorderMetrics::default(),
             stopping: false,
@@ -142,13 +150,13 @@ impl<S: Ord, E: Ord + Clone> Correlator<S, E> {
     }
 
     /// Something happened. `wall` is written down, and never compared with anything.
-    pub fn handle_event(&mut self, now: Moment, wall: Timestamp, subject: S, event: E) {
+    pub fn handle_event(&mut self, now: Moment, wall: Timestamp, lane: L, subject: S, event: E) {
         self.handle_timeout(now);
         if self.stopping {
             self.metrics.dropped += 1;
         } else if let Some(number) = self.numbers.get(&event) {
             self.repeat(*number, now, wall);
-        } else if !self.has_room() {
+        } else if !self.has_room() && !self.make_room(&lane) {
             self.metrics.dropped += 1;
         } else if !self.limit.take(now, subject) {
             self.metrics.limited += 1;
@@ -158,8 +166,8 @@ impl<S: Ord, E: Ord + Clone> Correlator<S, E> {
             self.numbers.insert(event.clone(), number);
             let (first, last) = (wall, (now, wall));
             let (count, told, written, tries, sent, refused) = (1, 0, now, 0, false, false);
-            self.known
-                .insert(number, Known { event, first, last, count, told, written, tries, sent, refused });
+            let known = Known { lane, event, first, last, count, told, written, tries, sent, refused };
+            self.known.insert(number, known);
             self.queue.push_back(number);
         }
     }
@@ -170,8 +178,7 @@ impl<S: Ord, E: Ord + Clone> Correlator<S, E> {
         if self.asked.is_some() || now < self.next_try {
             return None;
         }
-        let number = *self.queue.front()?;
-        let known = self.known.get(&number)?;
+        let (number, known) = self.waiting().find(|(_, known)| self.next_try_of(known) <= now)?;
         let occurrence = Occurrence {
             event: known.event.clone(),
             number,
@@ -179,13 +186,14 @@ impl<S: Ord, E: Ord + Clone> Correlator<S, E> {
             first: known.first,
             last: known.last.1,
         };
-        self.asked = Some(known.count);
-        Some(if known.told == 0 { Write::Create(occurrence) } else { Write::Update(occurrence) })
+        let creates = known.told == 0;
+        self.asked = Some((number, occurrence.count));
+        Some(if creates { Write::Create(occurrence) } else { Write::Update(occurrence) })
     }
 
     /// How the write was answered.
     pub fn handle_answer(&mut self, now: Moment, answer: Answer) {
-        let (Some(count), Some(number)) = (self.asked.take(), self.queue.front().copied()) else { return };
+        let Some((number, count)) = self.asked.take() else { return };
         let Some(known) = self.known.get_mut(&number) else { return };
         known.tries += 1;
         let (creates, worn_out) = (known.told == 0, known.tries >= self.config.tries);
@@ -197,10 +205,11 @@ impl<S: Ord, E: Ord + Clone> Correlator<S, E> {
                     if answer == Answer::Exists { (1, known.tries) } else { (count, 0) };
                 known.written = now;
                 self.backoff.reset();
+                self.failing.remove(&known.lane);
                 let again = std::mem::replace(&mut known.sent, true);
                 let counter = if again { &mut self.metrics.updated } else { &mut self.metrics.sent };
                 *counter += 1;
-                self.queue.pop_front();
+                self.leave(number);
                 self.settle(now, number);
             }
             Answer::Missing if !creates && !worn_out => known.told = 0,
@@ -209,18 +218,29 @@ impl<S: Ord, E: Ord + Clone> Correlator<S, E> {
                 (known.written, known.refused) = (now, true);
                 self.metrics.failed += u64::from(!known.sent);
                 self.backoff.reset();
-                self.queue.pop_front();
+                self.failing.remove(&known.lane);
+                self.leave(number);
                 self.settle(now, number);
             }
-            Answer::Failed(wait) => {
-                self.next_try = now + self.backoff.next(&mut self.random).max(wait.unwrap_or_default());
+            Answer::Failed | Answer::Away(_) => {
+                if let Answer::Away(wait) = answer {
+                    self.next_try = now + self.backoff.next(&mut self.random).max(wait.unwrap_or_default());
+                } else {
+                    let fresh = || (Backoff::new(self.config.backoff), now);
+                    let (backoff, next_try) = self.failing.entry(known.lane.clone()).or_insert_with(fresh);
+                    *next_try = now + backoff.next(&mut self.random);
+                }
+                // Behind the others: what never succeeds holds up nobody for longer than one wait.
+                self.metrics.failed += u64::from(worn_out && !known.sent);
+                self.leave(number);
                 if worn_out {
-                    self.metrics.failed += u64::from(!known.sent);
-                    self.queue.pop_front();
                     self.forget(number);
+                } else {
+                    self.queue.push_back(number);
                 }
             }
         }
+        self.forget_lanes();
         self.handle_timeout(now);
     }
 
@@ -241,7 +261,8 @@ impl<S: Ord, E: Ord + Clone> Correlator<S, E> {
 
     /// When [`Correlator::poll_write`] or [`Correlator::handle_timeout`] has something to do.
     pub fn next_deadline(&self) -> Option<Moment> {
-        let write = (self.asked.is_none() && !self.queue.is_empty()).then_some(self.next_try);
+        let next_try = |(_, known)| self.next_try_of(known).max(self.next_try);
+        let write = if self.asked.is_none() { self.waiting().map(next_try).min() } else { None };
         let quiet = self.quiet.first().filter(|_| self.has_room()).map(|(due, _)| *due);
         write.into_iter().chain(quiet).min()
     }
@@ -272,6 +293,7 @@ impl<S: Ord, E: Ord + Clone> Correlator<S, E> {
             self.metrics.dropped += u64::from(lost);
             self.forget(*number);
         }
+        self.failing.clear();
         waiting.len()
     }
 
@@ -282,6 +304,11 @@ impl<S: Ord, E: Ord + Clone> Correlator<S, E> {
         assert!(self.stopping || self.queue.len() <= self.config.queue, "{} wait", self.queue.len());
         assert!(self.quiet.len() <= self.config.remembered, "{} are remembered", self.quiet.len());
         assert!(self.queue.iter().all(|number| self.known.get(number).is_some_and(Known::is_news)));
+        assert!(
+            self.asked.is_none_or(|(number, _)| self.queue.contains(&number)),
+            "it waits until it is answered"
+        );
+        assert!(self.failing.keys().all(|lane| self.waiting().any(|(_, known)| known.lane == *lane)));
         for (due, number) in &self.quiet {
             let known = self.known.get(number).expect("what is quiet is known");
             assert_eq!(*due, known.due(&self.config));
@@ -328,6 +355,41 @@ impl<S: Ord, E: Ord + Clone> Correlator<S, E> {
             }
         }
         self.handle_timeout(now);
+    }
+
+    /// What waits for a write, in order.
+    fn waiting(&self) -> impl Iterator<Item = (u64, &Known<L, E>)> {
+        self.queue.iter().filter_map(|number| Some((*number, self.known.get(number)?)))
+    }
+
+    /// When the lane of an event may be tried.
+    fn next_try_of(&self, known: &Known<L, E>) -> Moment {
+        self.failing.get(&known.lane).map_or(Moment::default(), |(_, next_try)| *next_try)
+    }
+
+    /// Drops the oldest of what waits in another lane that fails: such a lane is not to fill the queue for everybody.
+    fn make_room(&mut self, lane: &L) -> bool {
+        let asked = self.asked.map(|(number, _)| number);
+        let fails = |known: &Known<L, E>| known.lane != *lane && self.failing.contains_key(&known.lane);
+        let found = self.waiting().find(|(number, known)| asked != Some(*number) && fails(known));
+        let Some((number, sent)) = found.map(|(number, known)| (number, known.sent)) else { return false };
+        self.metrics.dropped += u64::from(!sent);
+        self.leave(number);
+        self.forget(number);
+        self.forget_lanes();
+        true
+    }
+
+    /// Takes an event out of the queue, wherever in it.
+    fn leave(&mut self, number: u64) {
+        self.queue.retain(|waiting| *waiting != number);
+    }
+
+    /// Forgets the waits of lanes in which nothing is to be written any more.
+    fn forget_lanes(&mut self) {
+        let mut failing = std::mem::take(&mut self.failing);
+        failing.retain(|lane, _| self.waiting().any(|(_, known)| known.lane == *lane));
+        self.failing = failing;
     }
 
     fn forget(&mut self, number: u64) {

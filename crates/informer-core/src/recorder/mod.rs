@@ -2,7 +2,7 @@
 //!
 //! A [`Correlator`] is that decision and the queue of writes that follows from it: no clock, no requests of its own. It is told what happens
 //! ([`Correlator::handle_event`]), asks for writes ([`Correlator::poll_write`]) and is told the answers. What an event looks like is not known
-//! here: it is a value that can be compared, about a subject that can be compared.
+//! here: it is a value that can be compared, about a subject that can be compared, in a lane that can be compared: where one write fails, its lane waits.
 //!
 //! What happens once is one event. What happens again before it was quiet for [`RecorderConfig::finish`] is a series: told to the server at
 //! its second occurrence, then every [`RecorderConfig::heartbeat`], and when it has ended. Everything is bounded: writes that wait, events that are

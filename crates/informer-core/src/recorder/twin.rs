@@ -1,6 +1,6 @@
 //! The correlator once more, without any structure: one list, looked through for everything.
 //!
-//! It knows the rules and nothing of queues or ordered sets. What waits has a ticket, and the lowest is next.
+//! It knows the rules and nothing of queues or ordered sets. What waits has a ticket, and the lowest whose lane may be tried is next.
 
 use jiff::Timestamp;
 
@@ -17,6 +17,8 @@ pub(super) struct Twin {
     accepted: Vec<(char, Moment)>,
     asked: Option<(u64, u32)>,
     next_try: Moment,
+    /// The lanes that fail, each with its waits and its next try.
+    failing: Vec<(char, Backoff, Moment)>,
     numbers: u64,
     tickets: u64,
     metrics: RecorderMetrics,
@@ -48,6 +50,7 @@ impl Twin {
             accepted: Vec::new(),
             asked: None,
             next_try: Moment::default(),
+            failing: Vec::new(),
             numbers: 0,
             tickets: 0,
             metrics: RecorderMetrics::default(),
@@ -77,7 +80,7 @@ impl Twin {
             if one.ticket.is_none() {
                 self.place(place, now);
             }
-        } else if self.waiting() >= self.config.queue {
+        } else if self.waiting() >= self.config.queue && !self.sacrifice(lane_of(event)) {
             self.metrics.dropped += 1;
         } else if !self.accept(now, subject) {
             self.metrics.limited += 1;
@@ -106,7 +109,10 @@ impl Twin {
         if self.asked.is_some() || now < self.next_try {
             return None;
         }
-        let one = self.all.iter().filter(|one| one.ticket.is_some()).min_by_key(|one| one.ticket)?;
+        let waits =
+            |one: &One| self.failing.iter().any(|(lane, _, next)| *lane == lane_of(one.event) && now < *next);
+        let ready = self.all.iter().filter(|one| one.ticket.is_some() && !waits(one));
+        let one = ready.min_by_key(|one| one.ticket)?;
         self.asked = Some((one.number, one.count));
         let One { event, number, count, first, last_wall: last, .. } = one.clone();
         let occurrence = Occurrence { event, number, count, first, last };
@@ -119,6 +125,7 @@ impl Twin {
         let one = &mut self.all[place];
         one.tries += 1;
         let last_try = one.tries >= self.config.tries;
+        let lane = lane_of(one.event);
         match answer {
             Answer::Written | Answer::Exists => {
                 (one.written, one.ticket, one.told) = (now, None, 1);
@@ -132,6 +139,7 @@ impl Twin {
                 }
                 one.sent = true;
                 self.backoff.reset();
+                self.failing.retain(|(other, ..)| *other != lane);
                 self.place(place, now);
             }
             Answer::Missing if one.told > 0 && !last_try => one.told = 0,
@@ -139,17 +147,51 @@ impl Twin {
                 (one.written, one.refused, one.ticket) = (now, true, None);
                 self.metrics.failed += u64::from(!one.sent);
                 self.backoff.reset();
+                self.failing.retain(|(other, ..)| *other != lane);
                 self.place(place, now);
             }
-            Answer::Failed(wait) => {
-                self.next_try = now + self.backoff.next(&mut self.random).max(wait.unwrap_or_default());
-                if last_try {
-                    self.metrics.failed += u64::from(!one.sent);
-                    self.all.remove(place);
-                }
+            Answer::Failed | Answer::Away(_) if last_try => {
+                self.metrics.failed += u64::from(!one.sent);
+                self.all.remove(place);
             }
+            Answer::Failed | Answer::Away(_) => self.all[place].ticket = Some(self.ticket()),
         }
+        match answer {
+            Answer::Away(wait) => {
+                self.next_try = now + self.backoff.next(&mut self.random).max(wait.unwrap_or_default());
+            }
+            Answer::Failed => {
+                let known = self.failing.iter().position(|(other, ..)| *other == lane);
+                let known = known.unwrap_or_else(|| {
+                    self.failing.push((lane, Backoff::new(self.config.backoff), now));
+                    self.failing.len() - 1
+                });
+                self.failing[known].2 = now + self.failing[known].1.next(&mut self.random);
+            }
+            _ => {}
+        }
+        self.forget_lanes();
         self.tick(now);
+    }
+
+    /// Gives up the oldest of another lane that fails.
+    fn sacrifice(&mut self, lane: char) -> bool {
+        let asked = self.asked.map(|(number, _)| number);
+        let fails = |other: char| other != lane && self.failing.iter().any(|(failing, ..)| *failing == other);
+        let waiting = (0..self.all.len()).filter(|place| self.all[*place].ticket.is_some());
+        let given = waiting
+            .filter(|place| fails(lane_of(self.all[*place].event)) && asked != Some(self.all[*place].number));
+        let Some(place) = given.min_by_key(|place| self.all[*place].ticket) else { return false };
+        self.metrics.dropped += u64::from(!self.all[place].sent);
+        self.all.remove(place);
+        self.forget_lanes();
+        true
+    }
+
+    fn forget_lanes(&mut self) {
+        let all = &self.all;
+        self.failing
+            .retain(|(lane, ..)| all.iter().any(|one| one.ticket.is_some() && lane_of(one.event) == *lane));
     }
 
     /// Of those for which something is to be done, the earliest first, while there is room.
@@ -222,4 +264,9 @@ impl Twin {
         }
         accepted
     }
+}
+
+/// The lane is the second letter.
+pub(super) fn lane_of(event: &str) -> char {
+    event.chars().nth(1).unwrap_or_default()
 }

@@ -28,6 +28,13 @@ pub(super) struct Event {
     pub(super) note: String,
 }
 
+impl Event {
+    /// Where it is written. What is outside namespaces has its events in `default`.
+    pub(super) fn namespace(&self) -> &str {
+        self.regarding.namespace.as_deref().unwrap_or("default")
+    }
+}
+
 /// The events of one recorder on the server.
 pub(super) struct Events {
     client: kube::Client,
@@ -46,7 +53,7 @@ impl Events {
 
     pub(super) async fn write(&mut self, write: &Write<Arc<Event>>) -> Answer {
         let (Write::Create(occurrence) | Write::Update(occurrence)) = write;
-        let namespace = occurrence.event.regarding.namespace.as_deref().unwrap_or("default");
+        let namespace = occurrence.event.namespace();
         let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
         let name = self.name(occurrence);
         let creates = matches!(write, Write::Create(_));
@@ -100,7 +107,9 @@ impl Events {
                 tracing::warn!(controller, %regarding, %error, "events may not be written; this is said once");
             }
             Answer::Refused => tracing::warn!(controller, %regarding, %error, "an event was refused"),
-            Answer::Failed(_) => tracing::info!(controller, %regarding, %error, "an event was not written"),
+            Answer::Failed | Answer::Away(_) => {
+                tracing::info!(controller, %regarding, %error, "an event was not written");
+            }
             _ => {}
         }
     }
@@ -155,8 +164,10 @@ fn meaning(error: &Status, creates: bool) -> Answer {
     match error.code {
         409 if creates && &*error.reason == "AlreadyExists" => Answer::Exists,
         404 => Answer::Missing,
-        // 401: a token may be renewed. 409: others write the same.
-        0 | 401 | 408 | 409 | 429 | 500.. => Answer::Failed(error.retry_after),
+        // 409: others write the same. 500: often a webhook, of this namespace alone.
+        409 | 500 if error.retry_after.is_none() => Answer::Failed,
+        // 401: a token may be renewed.
+        0 | 401 | 408 | 409 | 429 | 500.. => Answer::Away(error.retry_after),
         _ => Answer::Refused,
     }
 }

@@ -35,7 +35,8 @@ const LONGEST_NOTE: usize = 1024;
 ///
 /// Recording never waits: events are written by a task, one after the other. The same again becomes a series on the server: its second
 /// occurrence is told, then one word every 30 minutes, and one when it was quiet for 6. New events about one object are limited to 25, and one more every 5
-/// minutes. Up to 1,000 writes wait while the server is slow or away, and each is tried 12 times. What is left out is counted ([`Recorder::metrics`]).
+/// minutes. Up to 1,000 writes wait while the server is slow or away, and each is tried 12 times; a namespace in which they fail holds up no other. What is
+/// left out is counted ([`Recorder::metrics`]).
 ///
 /// When the last handle goes, what waits is lost; [`Recorder::shutdown`] writes it. The controller needs the rights to create and to patch `events` of
 /// `events.k8s.io`.
@@ -93,7 +94,7 @@ struct Handle {
 }
 
 struct Shared {
-    machine: Mutex<Correlator<Reference, Arc<Event>>>,
+    machine: Mutex<Correlator<String, Reference, Arc<Event>>>,
     clock: Clock,
     /// There may be something to write.
     news: Notify,
@@ -105,9 +106,9 @@ impl Recorder {
     /// A recorder for the controller of this name, which is one like `websites.example.com/controller` or `my-controller`. It says that events come
     /// from this host, with something random behind it. Needs a tokio runtime.
     pub fn new(client: kube::Client, controller: &str) -> Self {
-        let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "informer".to_owned());
         let seed = crate::workqueue::seed();
-        let instance: Arc<str> = format!("{}_{seed:016x}", shortened(&host, LONGEST_WORD - 17, "")).into();
+        let instance: Arc<str> =
+            format!("{}_{seed:016x}", shortened(&crate::host::host(), LONGEST_WORD - 17, "")).into();
         let machine = Mutex::new(Correlator::new(RecorderConfig::default(), seed));
         let shared =
             Arc::new(Shared { machine, clock: Clock::new(), news: Notify::new(), unfit: AtomicU64::new(0) });
@@ -205,13 +206,14 @@ impl Recorder {
             note: shortened(note, LONGEST_NOTE, "..."),
         };
         let now = shared.clock.now();
-        shared.machine().handle_event(now, Timestamp::now(), regarding, Arc::new(event));
+        let lane = event.namespace().to_owned();
+        shared.machine().handle_event(now, Timestamp::now(), lane, regarding, Arc::new(event));
         shared.news.notify_one();
     }
 }
 
 impl Shared {
-    fn machine(&self) -> MutexGuard<'_, Correlator<Reference, Arc<Event>>> {
+    fn machine(&self) -> MutexGuard<'_, Correlator<String, Reference, Arc<Event>>> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -241,7 +243,7 @@ async fn write(shared: Arc<Shared>, mut events: Events, _runs: watch::Sender<()>
         };
         if let Some(write) = write {
             let answer = tokio::time::timeout(PATIENCE, events.write(&write)).await;
-            let answer = answer.unwrap_or(Answer::Failed(None));
+            let answer = answer.unwrap_or(Answer::Away(None));
             shared.machine().handle_answer(shared.clock.now(), answer);
         } else {
             tokio::select! {
