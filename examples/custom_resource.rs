@@ -5,7 +5,7 @@
 //!     cargo run --example custom_resource -- --crd | kubectl apply -f -     # meanwhile, in another terminal
 
 use informer::{Event, Object, SharedInformer, State};
-use informer_examples::{ctrl_c, program};
+use informer_examples::{program, stop_signal};
 use kube::{CustomResource, CustomResourceExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ async fn main() -> ExitCode {
         }
         let options = arguments.options()?;
         let backups = SharedInformer::with_options(arguments.client().await?, options);
-        run(&backups, |line| println!("{line}"), ctrl_c()).await
+        run(&backups, |line| println!("{line}"), stop_signal()).await
     })
     .await
 }

@@ -4,7 +4,7 @@
 //!     cargo run --example dynamic -- apps/v1/deployments/Deployment
 
 use informer::{Event, Object, SharedInformerFactory};
-use informer_examples::{ctrl_c, program};
+use informer_examples::{program, stop_signal};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::discovery::{ApiGroup, Discovery, verbs};
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ async fn main() -> ExitCode {
         let client = arguments.client().await?;
         let resource = find(&client, &kind).await?;
         let factory = SharedInformerFactory::with_options(client, options);
-        run(&factory, &resource, |line| println!("{line}"), ctrl_c()).await
+        run(&factory, &resource, |line| println!("{line}"), stop_signal()).await
     })
     .await
 }

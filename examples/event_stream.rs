@@ -4,7 +4,7 @@
 //!     cargo run --example event_stream -- [--kubeconfig PATH] [--namespace NAME]
 
 use informer::{Delivery, Event, EventStream, SharedInformer};
-use informer_examples::{ctrl_c, program};
+use informer_examples::{program, stop_signal};
 use k8s_openapi::api::core::v1::Pod;
 use std::error::Error;
 use std::process::ExitCode;
@@ -31,7 +31,7 @@ async fn main() -> ExitCode {
                 println!("{line}");
             }
         });
-        run(&pods, out, ctrl_c()).await?;
+        run(&pods, out, stop_signal()).await?;
         Ok(printing.await?)
     })
     .await

@@ -4,7 +4,7 @@
 //!     cargo run --example filtering_handler -- [--kubeconfig PATH] [--namespace NAME]
 
 use informer::{Cause, FilteringHandler, Handler, Object, SharedInformer};
-use informer_examples::{ctrl_c, program};
+use informer_examples::{program, stop_signal};
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -20,7 +20,7 @@ async fn main() -> ExitCode {
     program(USAGE, async |mut arguments| {
         let options = arguments.options()?;
         let pods = SharedInformer::with_options(arguments.client().await?, options);
-        run(&pods, |line| println!("{line}"), ctrl_c()).await
+        run(&pods, |line| println!("{line}"), stop_signal()).await
     })
     .await
 }

@@ -4,25 +4,22 @@
 
 use informer::{Event, Key, LeaderElector, Lister, Object, Priority};
 use informer::{SharedInformer, SharedInformerFactory, Term, WorkQueue};
-use informer_examples::{ctrl_c, program};
+use informer_examples::{program, stop_signal};
 use k8s_openapi::api::core::v1::{Binding, Node, ObjectReference, Pod};
 use kube::api::{Api, ObjectMeta, PostParams};
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::error::Error;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::{collections::BTreeMap, error::Error, process::ExitCode, time::Duration};
 
 const USAGE: &str = "usage: scheduler [--kubeconfig PATH]
 
-Places every pod with `schedulerName: example` on the node that has the fewest pods, the highest priority first, until Ctrl-C. Start it twice: one
-works, and when it is gone the other takes over.";
+Places every pod with `schedulerName: example` on the node that has the fewest pods, the highest priority first, until Ctrl-C or SIGTERM. Start it
+twice: one works, and when it is gone the other takes over.";
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let print = |line| println!("{line}");
-    program(USAGE, async |arguments| run(arguments.client().await?, print, ctrl_c()).await).await
+    program(USAGE, async |arguments| run(arguments.client().await?, print, stop_signal()).await).await
 }
 
 /// Places pods until `done`, whenever it leads.
@@ -54,18 +51,15 @@ struct Scheduler {
 impl Scheduler {
     /// Places pods until the term ends.
     async fn run(self, term: Term, print: impl Fn(String)) {
-        let (queue, placed) = (WorkQueue::new(), self.placed.clone());
-        let waiting = queue.clone();
-        let unassigned = self.pods.handler().filter(|pod| is_ours(pod) && node_of(pod).is_none());
-        let unassigned = unassigned.on(move |event| match event {
-            Event::Deleted { .. } => {} // placed, or gone: when its turn comes there is nothing to do
+        let queue = WorkQueue::new();
+        let (waiting, placed, pods) = (queue.clone(), self.placed.clone(), self.pods.lister());
+        let unassigned = self.pods.handler().filter(is_waiting).on(move |event| match event {
+            Event::Deleted { last, .. } => placed.look(last.key(), &pods), // placed, or gone
             event => waiting.add_with(event.object().key().clone(), priority_of(event.object())),
         });
+        let (placed, pods) = (self.placed.clone(), self.pods.lister());
         let assigned = self.pods.handler().filter(|pod| node_of(pod).is_some());
-        let assigned = assigned.on(move |event| match event {
-            Event::Deleted { last, .. } => placed.set(last.key(), None),
-            event => placed.set(event.object().key(), node_of(event.object())),
-        });
+        let assigned = assigned.on(move |event| placed.look(event.object().key(), &pods));
         // Until both have seen everything, nobody can tell which node has the fewest.
         if !(unassigned.synced().await && assigned.synced().await) {
             return;
@@ -88,27 +82,26 @@ impl Scheduler {
         }
     }
 
-    /// Places one pod, and says where; nothing, if it is placed or gone.
+    /// Places one pod, and says where; nothing, if it is placed, gone, or not ours any more.
     async fn place(&self, key: &Key) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
-        if self.pods.lister().get_by_key(key).is_none_or(|pod| node_of(&pod).is_some()) {
-            return Ok(None);
-        }
+        let Some(pod) = self.pods.lister().get_by_key(key).filter(is_waiting) else { return Ok(None) };
         let node = self.placed.emptiest(&self.nodes).ok_or("there is no node")?;
-        // Taken as done, so that the next pod sees it. The informer will say the same, or another turn will.
-        self.placed.set(key, Some(node.clone()));
-        let metadata = ObjectMeta { name: Some(key.name().to_owned()), ..ObjectMeta::default() };
+        // Taken as done, so that the next pod sees it. The informer will say the same.
+        self.placed.guess(key, &node);
+        // With the uid: the server does not take it for another pod that has the name meanwhile.
+        let (name, uid) = (Some(key.name().to_owned()), Some(pod.uid().to_owned()));
+        let metadata = ObjectMeta { name, uid, ..ObjectMeta::default() };
         let target =
             ObjectReference { kind: Some("Node".into()), name: Some(node.clone()), ..Default::default() };
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), key.namespace().unwrap_or_default());
         let (params, binding) = (PostParams::default(), Binding { metadata, target });
         let bound: Result<Value, _> = pods.create_subresource("binding", key.name(), &params, &binding).await;
-        if bound.is_err() {
-            self.placed.set(key, None);
-        }
-        match bound {
+        let Err(error) = bound else { return Ok(Some(node)) };
+        self.placed.look(key, &self.pods.lister());
+        match error {
             // Somebody was faster, or it is gone; the informer tells which.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
-            bound => Ok(bound.map(|_| Some(node))?),
+            kube::Error::Api(status) if matches!(status.code, 404 | 409) => Ok(None),
+            error => Err(error.into()),
         }
     }
 }
@@ -118,9 +111,14 @@ impl Scheduler {
 struct Placed(Arc<Mutex<BTreeMap<Key, String>>>);
 
 impl Placed {
-    fn set(&self, pod: &Key, node: Option<String>) {
+    fn guess(&self, pod: &Key, node: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(pod.clone(), node.to_owned());
+    }
+
+    /// What the informer says, whatever was guessed. It is asked under the lock: what it says later is told later.
+    fn look(&self, pod: &Key, pods: &Lister<Pod>) {
         let mut placed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match node {
+        match pods.get_by_key(pod).as_ref().and_then(node_of) {
             Some(node) => placed.insert(pod.clone(), node),
             None => placed.remove(pod),
         };
@@ -139,9 +137,11 @@ fn node_of(pod: &Object<Pod>) -> Option<String> {
     pod.typed().ok()?.spec.as_ref()?.node_name.clone()
 }
 
-fn is_ours(pod: &Object<Pod>) -> bool {
+/// Whether it is ours to place.
+fn is_waiting(pod: &Object<Pod>) -> bool {
     let name = |pod: &Pod| pod.spec.as_ref()?.scheduler_name.clone();
-    pod.deleted().is_none() && pod.typed().is_ok_and(|pod| name(&pod).as_deref() == Some("example"))
+    let is_ours = pod.typed().is_ok_and(|pod| name(&pod).as_deref() == Some("example"));
+    is_ours && pod.deleted().is_none() && node_of(pod).is_none()
 }
 
 fn priority_of(pod: &Object<Pod>) -> Priority {

@@ -3,7 +3,7 @@
 //!     cargo run --example shared_factory -- [--kubeconfig PATH] [--namespace NAME]
 
 use informer::{Event, Registration, SharedInformerFactory};
-use informer_examples::{ctrl_c, program};
+use informer_examples::{program, stop_signal};
 use k8s_openapi::api::core::v1::Pod;
 use std::error::Error;
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ async fn main() -> ExitCode {
     program(USAGE, async |mut arguments| {
         let options = arguments.options()?;
         let factory = SharedInformerFactory::with_options(arguments.client().await?, options);
-        run(&factory, |line| println!("{line}"), ctrl_c()).await
+        run(&factory, |line| println!("{line}"), stop_signal()).await
     })
     .await
 }

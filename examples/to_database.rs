@@ -4,7 +4,7 @@
 //!     sqlite3 pods.db 'select namespace, name, node, phase from pods'
 
 use informer::{Event, SharedInformer};
-use informer_examples::{ctrl_c, program};
+use informer_examples::{program, stop_signal};
 use k8s_openapi::api::core::v1::Pod;
 use rusqlite::{Connection, params};
 use std::error::Error;
@@ -31,7 +31,7 @@ async fn main() -> ExitCode {
         let (options, file) = (arguments.options()?, arguments.value("FILE")?);
         let pods = SharedInformer::with_options(arguments.client().await?, options);
         let table = Table::open(&file).map_err(|error| format!("{file}: {error} (is it a database?)"))?;
-        run(&pods, table, |line| println!("{line}"), ctrl_c()).await
+        run(&pods, table, |line| println!("{line}"), stop_signal()).await
     })
     .await
 }

@@ -4,7 +4,7 @@
 //!     cargo run --example workqueue -- [--kubeconfig PATH] [--namespace NAME]
 
 use informer::{Event, Exponential, Key, Lister, MaxWait, Priority, SharedInformer, WorkQueue};
-use informer_examples::{ctrl_c, program};
+use informer_examples::{program, stop_signal};
 use k8s_openapi::api::core::v1::ConfigMap;
 use std::error::Error;
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ async fn main() -> ExitCode {
                 println!("{line}");
             }
         });
-        run(&maps, out, ctrl_c()).await?;
+        run(&maps, out, stop_signal()).await?;
         Ok(printing.await?)
     })
     .await

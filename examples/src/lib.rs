@@ -1,10 +1,14 @@
 //! What the examples share: the command line that leads to a cluster, and how a failure is said. What they show is in the files beside
 //! this package's manifest, each complete in its `run`; `pod_informer` does without this and shows a whole program.
 
+mod log;
+
 use informer::{FactorySyncError, Options, State, SyncError};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use std::error::Error;
 use std::process::ExitCode;
+
+pub use log::log;
 
 /// What an example was called with.
 #[derive(Debug)]
@@ -38,11 +42,28 @@ pub async fn program(
     }
 }
 
-/// Ends with Ctrl-C. Until it is waited for, Ctrl-C ends the program in the usual way.
-pub async fn ctrl_c() {
+/// Ends with Ctrl-C, or with SIGTERM, by which a cluster ends what runs in it. Until it is waited for, they end the program in the usual way.
+pub async fn stop_signal() {
     eprintln!("press Ctrl-C to stop");
     // Without signals there is nothing to wait for, and nothing else to do.
-    drop(tokio::signal::ctrl_c().await);
+    tokio::select! {
+        ended = tokio::signal::ctrl_c() => drop(ended),
+        () = terminated() => {}
+    }
+}
+
+#[cfg(unix)]
+async fn terminated() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut signals) => drop(signals.recv().await),
+        Err(_) => std::future::pending().await,
+    }
+}
+
+#[cfg(not(unix))]
+async fn terminated() {
+    std::future::pending().await
 }
 
 impl Arguments {
@@ -63,6 +84,15 @@ impl Arguments {
         let Some(at) = self.rest.iter().position(|argument| argument == name) else { return Ok(None) };
         let taken: Vec<String> = self.rest.drain(at..self.rest.len().min(at + 2)).collect();
         taken.into_iter().nth(1).map(Some).ok_or_else(|| self.refuse(&format!("{name} needs a value")))
+    }
+
+    /// The value behind this option, read as what it has to be.
+    pub fn parsed<T: std::str::FromStr<Err: Error>>(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<T>, Box<dyn Error>> {
+        let Some(value) = self.option(name)? else { return Ok(None) };
+        value.parse().map(Some).map_err(|error| self.refuse(&format!("{name} {value}: {error}")))
     }
 
     /// The settings that `--namespace` asks for.
@@ -136,9 +166,24 @@ mod tests {
     async fn what_is_missing_or_unknown_is_said_with_the_usage() {
         let missing = arguments("--namespace").options().err().unwrap();
         assert_eq!(missing.to_string(), "--namespace needs a value\n\nusage: test");
+        let wrong = arguments("--port x").parsed::<u16>("--port").unwrap_err();
+        assert_eq!(wrong.to_string(), "--port x: invalid digit found in string\n\nusage: test");
         let missing = arguments("").value("KIND").unwrap_err();
         assert_eq!(missing.to_string(), "KIND is missing\n\nusage: test");
         let unknown = arguments("--kubeconfig a --nope").client().await.err().unwrap();
         assert_eq!(unknown.to_string(), "unknown argument --nope\n\nusage: test");
+    }
+
+    /// Seen in review: a scheduler that led was ended by SIGTERM, as every pod is, and kept its lease; the next one waited until it had run out. Only
+    /// Ctrl-C was listened to.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn sigterm_asks_to_stop() {
+        let mut stopped = std::pin::pin!(stop_signal());
+        // Polled once, it listens.
+        assert!(tokio::time::timeout(std::time::Duration::ZERO, &mut stopped).await.is_err());
+        let kill = format!("kill -TERM {}", std::process::id());
+        assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        tokio::time::timeout(std::time::Duration::from_mins(1), stopped).await.unwrap();
     }
 }
