@@ -3,15 +3,12 @@
 //!     cargo run --example operator -- --crd | kubectl apply -f -
 //!     cargo run --example operator -- [--kubeconfig PATH] [--port PORT]
 
-use informer::{
-    Context, Controller, EventType, Finalizer, Key, LeaderElector, Manager, Outcome, Recorder, Step,
-};
-use informer::{SharedInformerFactory, changed, set_controller};
-use informer_examples::program;
+use informer::{Context, Controller, EventType, Finalizer, Key, LeaderElector, Manager, Outcome};
+use informer::{Recorder, SharedInformerFactory, Step, changed, set_controller};
+use informer_examples::{log, program};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::core::NamespaceResourceScope as Namespaced;
-use kube::{CustomResource, CustomResourceExt as _, Resource};
+use kube::{CustomResource, CustomResourceExt as _, Resource, core::NamespaceResourceScope as Namespaced};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -43,9 +40,10 @@ async fn main() -> ExitCode {
             println!("{}", serde_json::to_string_pretty(&Website::crd())?);
             return Ok(());
         }
-        let port = arguments.option("--port")?.as_deref().unwrap_or("8080").parse()?;
+        let port = arguments.parsed("--port")?.unwrap_or(8080);
         let client = arguments.client().await?;
         let elector = LeaderElector::new(client.clone(), "default", "website-operator");
+        log();
         eprintln!("press Ctrl-C to stop");
         Ok(manager(client).elect(elector).serve(port).run().await?)
     })
@@ -82,7 +80,9 @@ async fn reconcile(key: Key, ctx: Context<State>) -> Result<Outcome, Error> {
         Step::CleanUp(clean_up) => {
             // Here is the place for what the cluster does not tidy up by itself: names, buckets, certificates.
             recorder.event(&website, EventType::Normal, "Stopped", "TidyUp", "the website is no more");
-            clean_up.done().await?;
+            if let Some(left) = clean_up.done().await? {
+                ctx.wrote(&left); // it waits for others
+            }
             return Ok(Outcome::Done);
         }
         Step::Gone => return Ok(Outcome::Done),
