@@ -6,11 +6,13 @@ mod common;
 #[allow(dead_code)]
 mod workqueue;
 
+use common::cluster::{pass, with};
 use common::{Program, server};
 use informer::SharedInformer;
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
+use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 fn map(name: &str, annotations: &Value) -> Value {
@@ -43,11 +45,11 @@ async fn failures_come_again_after_waits_that_grow() {
     }
     assert!(begun.elapsed().as_millis() >= 700, "{:?}", begun.elapsed());
     program.stop().await;
-    assert_eq!(lines.recv().await.unwrap(), "4 turns, 3 retries");
+    assert_eq!(lines.recv().await.unwrap(), "changes: 1, turns: 4, failures: 3");
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_of_a_key_are_merged_and_work_can_be_put_off() {
+async fn failures_and_work_that_is_put_off_are_two_things() {
     let server = server();
     server.create(&map("busy", &json!({"example.com/fail": "1"}))).unwrap();
     server.create(&map("later", &json!({"example.com/again": "60"}))).unwrap();
@@ -60,4 +62,27 @@ async fn changes_of_a_key_are_merged_and_work_can_be_put_off() {
     assert_eq!(lines.recv().await.unwrap(), "shop/later: again in 60s");
     assert!(before.elapsed().as_secs() >= 59);
     program.stop().await;
+    assert_eq!(lines.recv().await.unwrap(), "changes: 2, turns: 4, failures: 1");
+}
+
+/// Seen in review: the test of merging changed nothing while a key was worked on, and the program showed nothing of it.
+#[tokio::test(start_paused = true)]
+async fn changes_while_a_key_is_worked_on_are_one_more_turn() {
+    let server = server();
+    let slow = map("slow", &json!({"example.com/take": "10"}));
+    server.create(&slow).unwrap();
+    let (program, mut lines) = start(&server);
+    let begun = tokio::time::Instant::now();
+    pass(Duration::from_secs(1)).await;
+    for version in 0..5 {
+        server.update(&with(slow.clone(), "/data", json!({"version": version.to_string()}))).unwrap();
+        pass(Duration::from_secs(1)).await;
+    }
+    assert_eq!(lines.recv().await.unwrap(), "shop/slow: done");
+    assert_eq!(begun.elapsed().as_secs(), 10);
+    assert_eq!(lines.recv().await.unwrap(), "shop/slow: done");
+    assert_eq!(begun.elapsed().as_secs(), 20, "never in two pairs of hands");
+    pass(Duration::from_mins(1)).await;
+    program.stop().await;
+    assert_eq!(lines.recv().await.unwrap(), "changes: 6, turns: 2, failures: 0");
 }
