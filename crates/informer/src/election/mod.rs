@@ -88,7 +88,7 @@ impl LeaderElector {
     /// A candidate for the Lease of this name. Its identity is the name of the host, with something random behind it: two processes are never
     /// taken for one.
     pub fn new(client: kube::Client, namespace: &str, name: &str) -> Self {
-        let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "informer".to_owned());
+        let host = crate::host::host();
         let seed = crate::workqueue::seed();
         Self {
             leases: Leases::new(client, namespace, name),
