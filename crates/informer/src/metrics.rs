@@ -295,9 +295,7 @@ impl Samples<'_> {
         let labels = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", Escaped(value)));
         let _ = writeln!(self.text, "{}{end}{{{}}} {value}", self.name, labels.collect::<Vec<_>>().join(","));
     }
-}
 
-impl Samples<'_> {
     /// The samples of one histogram, told from others by a label.
     pub(crate) fn histogram(&mut self, label: (&str, &str), histogram: &Histogram) {
         for (bound, count) in histogram.buckets() {

@@ -33,6 +33,13 @@ pub struct ControllerMetrics {
     pub durations: Histogram,
 }
 
+impl ControllerMetrics {
+    /// Turns that failed, in whatever way.
+    pub fn errors(&self) -> u64 {
+        self.failed + self.terminal + self.panicked + self.timed_out
+    }
+}
+
 pub(super) struct Figures {
     counts: Mutex<ControllerMetrics>,
     active: AtomicUsize,
@@ -75,9 +82,12 @@ impl Drop for Active<'_> {
 type Figure = (&'static str, &'static str, &'static str, fn(&ControllerMetrics) -> u64);
 
 const FIGURES: &[Figure] = &[
-    ("controller_runtime_reconcile_errors_total", "counter", "Turns that failed, in whatever way.", |m| {
-        m.failed + m.terminal + m.panicked + m.timed_out
-    }),
+    (
+        "controller_runtime_reconcile_errors_total",
+        "counter",
+        "Turns that failed, in whatever way.",
+        ControllerMetrics::errors,
+    ),
     ("controller_runtime_terminal_reconcile_errors_total", "counter", "Turns that failed for good.", |m| {
         m.terminal
     }),
@@ -100,8 +110,8 @@ pub fn controllers_prometheus(controllers: &[Reconciler]) -> String {
     let total = "Turns that have ended, by how.";
     text.family("controller_runtime_reconcile_total", "counter", total, |out| {
         for (name, m) in &all {
-            let errors = m.failed + m.terminal + m.panicked + m.timed_out;
-            for (result, count) in [("success", m.done), ("requeue_after", m.requeued), ("error", errors)] {
+            let results = [("success", m.done), ("requeue_after", m.requeued), ("error", m.errors())];
+            for (result, count) in results {
                 out.sample(&[("controller", name), ("result", result)], &Value::Count(count));
             }
         }

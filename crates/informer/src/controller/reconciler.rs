@@ -122,6 +122,13 @@ pub enum ControllerError {
     },
 }
 
+impl ControllerError {
+    /// Whether a turn still goes on, and may act.
+    pub(crate) fn is_stuck(&self) -> bool {
+        matches!(self, Self::TurnsDropped { stuck: true, .. })
+    }
+}
+
 /// The first of many.
 fn some(keys: &[Key]) -> String {
     let few: Vec<String> = keys.iter().take(5).map(ToString::to_string).collect();

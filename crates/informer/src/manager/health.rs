@@ -5,8 +5,8 @@ use crate::election::{Leadership, elections_prometheus};
 use crate::factory::SharedInformerFactory;
 use crate::metrics::Metrics;
 use crate::recorder::{Recorder, recorders_prometheus};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// How long a leader may not have noticed that its time is over before only a restart can help.
 const TOLERANCE: Duration = Duration::from_secs(20);
@@ -38,12 +38,12 @@ pub(super) struct Health {
     pub(super) recorders: Vec<Recorder>,
     pub(super) checks: Vec<Check>,
     pub(super) figures: Vec<Box<dyn Fn() -> String + Send + Sync>>,
-    pub(super) stopping: watch::Sender<bool>,
+    pub(super) stopping: AtomicBool,
 }
 
 impl Health {
     pub(super) fn stops(&self) {
-        self.stopping.send_replace(true);
+        self.stopping.store(true, Ordering::Relaxed);
     }
 
     /// Why only a restart can help.
@@ -59,7 +59,7 @@ impl Health {
 
     /// Why it is not ready.
     pub(super) fn not_ready(&self) -> Vec<String> {
-        if *self.stopping.borrow() {
+        if self.stopping.load(Ordering::Relaxed) {
             return vec!["stopping".to_owned()];
         }
         let mut reasons = self.failed(false);

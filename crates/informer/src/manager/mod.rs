@@ -16,6 +16,7 @@ use informer_core::lease::{ElectionConfigError, Fence};
 use std::fmt;
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -293,7 +294,7 @@ impl Manager {
             recorders: self.recorders.clone(),
             checks: std::mem::take(&mut self.checks),
             figures: std::mem::take(&mut self.figures),
-            stopping: watch::Sender::new(false),
+            stopping: AtomicBool::new(false),
         }
     }
 
@@ -312,10 +313,7 @@ impl Manager {
                 async move {
                     manager.factories.iter().for_each(SharedInformerFactory::start);
                     let ended = manager.control(Some(term.fence().clone()), ending).await;
-                    let is_stuck = matches!(
-                        ended,
-                        Err(ManagerError::Controller(ControllerError::TurnsDropped { stuck: true, .. }))
-                    );
+                    let is_stuck = matches!(&ended, Err(ManagerError::Controller(error)) if error.is_stuck());
                     *failed.lock().unwrap_or_else(PoisonError::into_inner) = ended;
                     if is_stuck {
                         stuck.notify_one();
@@ -360,10 +358,8 @@ impl Manager {
             stopping(ending.subscribe()).await;
         }
         // Of several errors the one counts after which least is certain.
-        let stuck =
-            |error: &ControllerError| matches!(error, ControllerError::TurnsDropped { stuck: true, .. });
         let mut errors: Vec<ControllerError> = ended.into_iter().filter_map(Result::err).collect();
-        errors.sort_by_key(|error| !stuck(error));
+        errors.sort_by_key(|error| !error.is_stuck());
         errors.into_iter().next().map_or(Ok(()), |error| Err(error.into()))
     }
 }

@@ -1,8 +1,8 @@
 //! The figures of queues as text for Prometheus, under client-go's names.
 
-use informer_core::workqueue::{Histogram, QueueMetrics};
+use informer_core::workqueue::QueueMetrics;
 
-use crate::metrics::{Samples, Text, Value};
+use crate::metrics::{Text, Value};
 
 type Figure = (&'static str, &'static str, &'static str, fn(&QueueMetrics) -> Value);
 
@@ -42,26 +42,15 @@ pub fn queues_prometheus(queues: &[(&str, QueueMetrics)]) -> String {
     let waited = "How long turns waited, from the first add to the take.";
     text.family("workqueue_queue_duration_seconds", "histogram", waited, |out| {
         for (name, metrics) in queues {
-            histogram(out, name, &metrics.queue_duration);
+            out.histogram(("name", name), &metrics.queue_duration);
         }
     });
     text.family("workqueue_work_duration_seconds", "histogram", "How long turns took.", |out| {
         for (name, metrics) in queues {
-            histogram(out, name, &metrics.work_duration);
+            out.histogram(("name", name), &metrics.work_duration);
         }
     });
     text.0
-}
-
-fn histogram(out: &mut Samples<'_>, name: &str, histogram: &Histogram) {
-    for (bound, count) in histogram.buckets() {
-        let bound = bound.as_secs_f64().to_string();
-        out.sample_of("_bucket", &[("name", name), ("le", &bound)], &Value::Count(count));
-    }
-    let count = Value::Count(histogram.count());
-    out.sample_of("_bucket", &[("name", name), ("le", "+Inf")], &count);
-    out.sample_of("_sum", &[("name", name)], &Value::Time(Some(histogram.sum())));
-    out.sample_of("_count", &[("name", name)], &count);
 }
 
 #[cfg(test)]

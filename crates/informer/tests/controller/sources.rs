@@ -175,7 +175,7 @@ async fn predicates_speak_of_the_source_named_last() {
     running.stop().await.unwrap();
 }
 
-/// A label that was changed and changed back before the handler looked: merged, the two are no change at all. But a turn that another source asked for
+/// C2, C14: a label that was changed and changed back before the handler looked: merged, the two are no change at all. But a turn that another source asked for
 /// may have acted on what was there in between, and nobody would have taken that back.
 #[tokio::test(start_paused = true)]
 async fn what_changed_and_changed_back_gets_a_turn() {

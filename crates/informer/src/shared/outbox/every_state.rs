@@ -182,6 +182,7 @@ mod tests {
         assert!(outbox.is_empty());
     }
 
+    /// C8 for controllers: no more is kept than one transition per key, and yet no key is left out.
     #[test]
     fn of_what_came_and_went_the_end_is_told_if_that_is_asked_for() {
         let mut outbox = EveryState::new(1, true);
