@@ -5,7 +5,7 @@
 
 use informer::{Context, Controller, EventType, Finalizer, Key, LeaderElector, Manager, Outcome};
 use informer::{Recorder, SharedInformerFactory, Step, changed, set_controller};
-use informer_examples::{log, program};
+use informer_examples::program;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{CustomResource, CustomResourceExt as _, Resource, core::NamespaceResourceScope as Namespaced};
@@ -43,7 +43,7 @@ async fn main() -> ExitCode {
         let port = arguments.parsed("--port")?.unwrap_or(8080);
         let client = arguments.client().await?;
         let elector = LeaderElector::new(client.clone(), "default", "website-operator");
-        log();
+        tracing_subscriber::fmt().with_writer(std::io::stderr).init(); // what the library says
         eprintln!("press Ctrl-C to stop");
         Ok(manager(client).elect(elector).serve(port).run().await?)
     })

@@ -1,14 +1,10 @@
 //! What the examples share: the command line that leads to a cluster, and how a failure is said. What they show is in the files beside
 //! this package's manifest, each complete in its `run`; `pod_informer` does without this and shows a whole program.
 
-mod log;
-
 use informer::{FactorySyncError, Options, State, SyncError};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use std::error::Error;
 use std::process::ExitCode;
-
-pub use log::log;
 
 /// What an example was called with.
 #[derive(Debug)]
