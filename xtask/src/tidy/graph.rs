@@ -25,8 +25,11 @@ const DOORS: &[Door] = &[
     Door { from: "informer-apiserver", uses: &["informer-schema"], tests_use: &[] },
     Door { from: "informer-cli", uses: &["informer", "informer-apiserver"], tests_use: &[] },
     Door { from: "informer-examples", uses: &["informer"], tests_use: &["informer-apiserver"] },
-    // kube-rs as a client of the server: all of it is tests.
-    Door { from: "peer-kube-rs", uses: &[], tests_use: &["informer-apiserver"] },
+    // Client programs of the benchmark. The peers know nothing of ours but what they speak with the harness, and in tests the server.
+    Door { from: "peer-protocol", uses: &[], tests_use: &[] },
+    Door { from: "peer-ours", uses: &["informer", "peer-protocol"], tests_use: &["informer-apiserver"] },
+    Door { from: "peer-floor", uses: &["informer", "peer-protocol"], tests_use: &[] },
+    Door { from: "peer-kube-rs", uses: &["peer-protocol"], tests_use: &["informer-apiserver"] },
     Door { from: "xtask", uses: &[], tests_use: &[] },
 ];
 

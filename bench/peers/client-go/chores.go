@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// How many writes are under way at a time.
+const writers = 32
+
+// encode reads pods, one JSON object a line, and writes each as protobuf with its length in four bytes before it, without an envelope.
+func encode(in, out string) error {
+	file, err := os.Create(out)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	writer := bufio.NewWriterSize(file, 1<<20)
+	err = eachPod(in, func(pod *corev1.Pod) error {
+		encoded, err := pod.Marshal()
+		if err != nil {
+			return err
+		}
+		if err := binary.Write(writer, binary.BigEndian, uint32(len(encoded))); err != nil {
+			return err
+		}
+		_, err = writer.Write(encoded)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return writer.Flush()
+}
+
+// fill writes pods and their namespaces to a server: each is created by one manager, and its status written by another.
+// What is there already is left as it is.
+func fill(kubeconfig, in string) error {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.QPS = -1
+	config.ContentType = protobuf
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	pods, failures := make(chan *corev1.Pod), make(chan error, writers)
+	var working sync.WaitGroup
+	for range writers {
+		working.Go(func() {
+			for pod := range pods {
+				if err := write(ctx, client, pod); err != nil {
+					failures <- fmt.Errorf("%s/%s: %w", pod.Namespace, pod.Name, err)
+					return
+				}
+			}
+		})
+	}
+	namespaces := map[string]bool{}
+	err = eachPod(in, func(pod *corev1.Pod) error {
+		if !namespaces[pod.Namespace] {
+			namespaces[pod.Namespace] = true
+			if err := prepare(ctx, client, pod); err != nil {
+				return err
+			}
+		}
+		select {
+		case pods <- pod:
+			return nil
+		case err := <-failures:
+			return err
+		}
+	})
+	close(pods)
+	working.Wait()
+	select {
+	case failure := <-failures:
+		return failure
+	default:
+		return err
+	}
+}
+
+// prepare makes a namespace with what its pods ask for.
+func prepare(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: pod.Namespace}}
+	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); known(err) != nil {
+		return err
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: pod.Spec.ServiceAccountName}}
+	_, err := client.CoreV1().ServiceAccounts(pod.Namespace).Create(ctx, account, metav1.CreateOptions{})
+	return known(err)
+}
+
+func write(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
+	status := pod.Status
+	pod.ResourceVersion, pod.UID, pod.ManagedFields = "", "", nil
+	created, err := client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: "kube-controller-manager"})
+	if err != nil {
+		return known(err)
+	}
+	created.Status = status
+	_, err = client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, created, metav1.UpdateOptions{FieldManager: "kubelet"})
+	return err
+}
+
+func known(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+func eachPod(in string, each func(*corev1.Pod) error) error {
+	file, err := os.Open(in)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		pod := &corev1.Pod{}
+		if err := json.Unmarshal(lines.Bytes(), pod); err != nil {
+			return err
+		}
+		if err := each(pod); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}

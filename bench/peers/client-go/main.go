@@ -1,0 +1,77 @@
+// client-go as a client program of the benchmark: one shared informer of pods, an index by node, handlers that count.
+//
+// The protocol is described in ../README.md. Two chores beside it: `encode IN OUT` turns pods of JSON lines into protobuf, and
+// `fill KUBECONFIG IN` writes them to a server. Everything is left as client-go has it by default, the garbage collector too.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// command is a line that the harness sends; each command has its own fields.
+type command struct {
+	Do       string  `json:"do"`
+	Resource string  `json:"resource"`
+	Encoding string  `json:"encoding"`
+	Strategy string  `json:"strategy"`
+	Handlers int     `json:"handlers"`
+	Until    uint64  `json:"until"`
+	Latency  bool    `json:"latency"`
+	Seconds  float64 `json:"seconds"`
+	Keys     int     `json:"keys"`
+	Workers  int     `json:"workers"`
+	Reset    bool    `json:"reset"`
+}
+
+type answer map[string]any
+
+func main() {
+	var err error
+	switch args := os.Args[1:]; {
+	case len(args) == 3 && args[0] == "encode":
+		err = encode(args[1], args[2])
+	case len(args) == 3 && args[0] == "fill":
+		err = fill(args[1], args[2])
+	case len(args) == 1:
+		err = serve(args[0])
+	default:
+		err = errors.New("usage: client-go KUBECONFIG | encode IN OUT | fill KUBECONFIG IN")
+	}
+	if err != nil {
+		say(answer{"error": err.Error()})
+		os.Exit(1)
+	}
+}
+
+func serve(kubeconfig string) error {
+	p := &peer{kubeconfig: kubeconfig}
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		var c command
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			say(answer{"error": fmt.Sprintf("not a command: %v", err)})
+			continue
+		}
+		if c.Do == "quit" {
+			return nil
+		}
+		a, err := p.answer(c)
+		if err != nil {
+			a = answer{"error": err.Error()}
+		}
+		say(a)
+	}
+	return lines.Err()
+}
+
+func say(a answer) {
+	text, err := json.Marshal(a)
+	if err != nil {
+		text = []byte(`{"error":"an answer that is no JSON"}`)
+	}
+	fmt.Println(string(text))
+}

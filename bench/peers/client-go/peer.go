@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/workqueue"
+)
+
+const (
+	protobuf = "application/vnd.kubernetes.protobuf"
+	byNode   = "node"
+	// So long for a first set.
+	patience = 10 * time.Minute
+)
+
+type peer struct {
+	kubeconfig string
+	pods       cache.SharedIndexInformer
+	told       *told
+}
+
+func (p *peer) answer(c command) (answer, error) {
+	switch c.Do {
+	case "sync":
+		return p.sync(c)
+	case "report":
+		return report(c.Reset), nil
+	case "queue":
+		return queue(c.Keys, c.Workers), nil
+	}
+	if p.pods == nil {
+		return nil, errors.New("sync first")
+	}
+	switch c.Do {
+	case "follow":
+		return p.told.follow(c.Until, c.Latency)
+	case "read":
+		return p.read(c.Seconds)
+	case "index":
+		return p.lookUp(c.Seconds)
+	case "count":
+		return answer{"objects": len(p.pods.GetIndexer().ListKeys())}, nil
+	}
+	return nil, fmt.Errorf("not a command: `%s`", c.Do)
+}
+
+func (p *peer) sync(c command) (answer, error) {
+	if c.Resource != "pods" {
+		return nil, fmt.Errorf("`%s` is not known here, take `pods`", c.Resource)
+	}
+	if c.Strategy == "list" {
+		// Asked once, by the first reflector.
+		os.Setenv("KUBE_FEATURE_WatchListClient", "false")
+	}
+	began := begin()
+	config, err := clientcmd.BuildConfigFromFlags("", p.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	// Left alone, the clientset asks for protobuf.
+	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
+	if c.Encoding == "protobuf" {
+		config.ContentType, config.AcceptContentTypes = protobuf, protobuf+",application/json"
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	p.pods = factory.Core().V1().Pods().Informer()
+	if err := p.pods.AddIndexers(cache.Indexers{byNode: nodeOf}); err != nil {
+		return nil, err
+	}
+	handlers := max(c.Handlers, 1)
+	p.told = newTold(handlers)
+	synced := []cache.InformerSynced{p.pods.HasSynced}
+	for number := range handlers {
+		registration, err := p.pods.AddEventHandler(p.told.handler(number))
+		if err != nil {
+			return nil, err
+		}
+		synced = append(synced, registration.HasSynced)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	factory.Start(context.Background().Done())
+	// cache.WaitForCacheSync looks every 100 ms, which is longer than a small sync takes.
+	for _, done := range synced {
+		for !done() {
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("not synced within %v", patience)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return began.answer(answer{"objects": len(p.pods.GetIndexer().ListKeys())}), nil
+}
+
+func nodeOf(object any) ([]string, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return nil, fmt.Errorf("%T is no pod", object)
+	}
+	return []string{pod.Spec.NodeName}, nil
+}
+
+func (p *peer) read(seconds float64) (answer, error) {
+	indexer := p.pods.GetIndexer()
+	keys := indexer.ListKeys()
+	random := rand.New(rand.NewPCG(1, 1))
+	gets, found := 0, 0
+	began := begin()
+	for began.seconds() < seconds {
+		for range 32 {
+			_, exists, err := indexer.GetByKey(keys[random.IntN(len(keys))])
+			if err != nil {
+				return nil, err
+			}
+			if exists {
+				found++
+			}
+			gets++
+		}
+	}
+	return began.answer(answer{"gets": gets, "found": found}), nil
+}
+
+func (p *peer) lookUp(seconds float64) (answer, error) {
+	indexer := p.pods.GetIndexer()
+	nodes := indexer.ListIndexFuncValues(byNode)
+	random := rand.New(rand.NewPCG(1, 1))
+	lookups, found := 0, 0
+	began := begin()
+	for began.seconds() < seconds {
+		pods, err := indexer.ByIndex(byNode, nodes[random.IntN(len(nodes))])
+		if err != nil {
+			return nil, err
+		}
+		found += len(pods)
+		lookups++
+	}
+	return began.answer(answer{"lookups": lookups, "found": found}), nil
+}
+
+// queue takes from the first add until the last key is done.
+func queue(keys, workers int) answer {
+	names := make([]string, keys)
+	for number := range names {
+		names[number] = fmt.Sprintf("default/pod-%07d", number)
+	}
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 1000*time.Second))
+	began := begin()
+	if workers == 0 {
+		for _, name := range names {
+			q.Add(name)
+			key, _ := q.Get()
+			q.Forget(key)
+			q.Done(key)
+		}
+		return answer{"keys": keys, "seconds": began.seconds()}
+	}
+	done := make(chan struct{})
+	for range workers {
+		go func() {
+			for {
+				key, over := q.Get()
+				if over {
+					break
+				}
+				q.Forget(key)
+				q.Done(key)
+			}
+			done <- struct{}{}
+		}()
+	}
+	for _, name := range names {
+		q.Add(name)
+	}
+	q.ShutDown()
+	for range workers {
+		<-done
+	}
+	return answer{"keys": keys, "seconds": began.seconds()}
+}

@@ -1,0 +1,144 @@
+//! kube-rs as a client program: a watcher and a reflector of pods, handlers that count.
+//!
+//! Handlers are what its stream calls; several of them are subscribers of a shared reflector. Its store has no index, so the pods of a node are looked
+//! for among all.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, ReflectHandle, Store};
+use kube::runtime::watcher::{Config, Event, watcher};
+use kube::runtime::{WatchStreamExt as _, reflector};
+use kube::{Api, Client};
+use peer_protocol::{Command, Failure, Gauge, Peer, Random, Strategy, Sync, Told, sent_in};
+use serde_json::{Value, json};
+
+/// How many events a subscriber of a shared reflector may be behind.
+const BUFFER: usize = 1024;
+
+fn main() -> ExitCode {
+    peer_protocol::run(|config| Ok(KubeRs { client: Client::try_from(config)?, syncing: None }))
+}
+
+struct KubeRs {
+    client: Client,
+    syncing: Option<Syncing>,
+}
+
+struct Syncing {
+    store: Store<Pod>,
+    told: Arc<Told>,
+}
+
+impl Peer for KubeRs {
+    async fn answer(&mut self, command: Command) -> Result<Value, Failure> {
+        match command {
+            Command::Sync(sync) => self.sync(&sync).await,
+            Command::Follow { until, latency } => self.synced()?.told.follow(until, latency, || true).await,
+            Command::Read { seconds, .. } => Ok(self.synced()?.read(seconds)),
+            Command::Index { seconds } => Ok(self.synced()?.look_up(seconds)),
+            Command::Count => Ok(json!({"objects": self.synced()?.store.len()})),
+            Command::Queue { .. } => Err("kube-rs has no work queue that stands alone".into()),
+            Command::Report { .. } | Command::Quit => Err("answered before".into()),
+        }
+    }
+}
+
+impl KubeRs {
+    async fn sync(&mut self, sync: &Sync) -> Result<Value, Failure> {
+        sync.json_pods()?;
+        let gauge = Gauge::begin();
+        let config = match sync.strategy {
+            Strategy::Default | Strategy::List => Config::default(),
+            Strategy::WatchList => Config::default().streaming_lists(),
+        };
+        let told = Arc::new(Told::new(sync.handlers));
+        let events = watcher(Api::<Pod>::all(self.client.clone()), config).default_backoff();
+        let store = if sync.handlers == 1 {
+            let (store, writer) = reflector::store();
+            let told = Arc::clone(&told);
+            tokio::spawn(reflector::reflector(writer, events).for_each(move |event| {
+                if let Ok(event) = event {
+                    note(&told, &event);
+                }
+                std::future::ready(())
+            }));
+            store
+        } else {
+            let writer = Writer::new_shared(BUFFER, ());
+            let store = writer.as_reader();
+            for number in 0..sync.handlers {
+                let subscriber = writer.subscribe().ok_or("a reflector that nobody can subscribe to")?;
+                tokio::spawn(handle(subscriber, number, Arc::clone(&told)));
+            }
+            tokio::spawn(events.reflect_shared(writer).for_each(|_| std::future::ready(())));
+            store
+        };
+        tokio::time::timeout(Duration::from_mins(10), store.wait_until_ready()).await??;
+        let answer = gauge.answer(json!({"objects": store.len()}));
+        self.syncing = Some(Syncing { store, told });
+        Ok(answer)
+    }
+
+    fn synced(&self) -> Result<&Syncing, Failure> {
+        self.syncing.as_ref().ok_or_else(|| "sync first".into())
+    }
+}
+
+fn note(told: &Told, event: &Event<Pod>) {
+    if let Event::Apply(pod) | Event::InitApply(pod) | Event::Delete(pod) = event {
+        note_pod(told, 0, pod);
+    }
+}
+
+fn note_pod(told: &Told, handler: usize, pod: &Pod) {
+    let version = pod.metadata.resource_version.as_deref().unwrap_or_default();
+    told.note(handler, version, || sent_in(pod.metadata.annotations.as_ref()));
+}
+
+async fn handle(mut pods: ReflectHandle<Pod>, number: usize, told: Arc<Told>) {
+    while let Some(pod) = pods.next().await {
+        note_pod(&told, number, &pod);
+    }
+}
+
+impl Syncing {
+    fn read(&self, seconds: f64) -> Value {
+        let keys: Vec<ObjectRef<Pod>> =
+            self.store.state().iter().map(|pod| ObjectRef::from_obj(pod.as_ref())).collect();
+        let (mut random, mut gets, mut found) = (Random::new(1), 0_u64, 0_u64);
+        let gauge = Gauge::begin();
+        while gauge.seconds() < seconds {
+            for _ in 0..32 {
+                let pod = self.store.get(&keys[random.below(keys.len())]);
+                found += u64::from(pod.is_some_and(|pod| pod.spec.is_some()));
+                gets += 1;
+            }
+        }
+        gauge.answer(json!({"gets": gets, "found": found}))
+    }
+
+    fn look_up(&self, seconds: f64) -> Value {
+        let mut nodes: Vec<String> = self.store.state().iter().filter_map(|pod| node(pod)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let (mut random, mut lookups, mut found) = (Random::new(1), 0_u64, 0);
+        let gauge = Gauge::begin();
+        while gauge.seconds() < seconds {
+            let wanted = nodes[random.below(nodes.len())].as_str();
+            let on_node =
+                |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == Some(wanted));
+            found += self.store.state_filter(on_node).len();
+            lookups += 1;
+        }
+        gauge.answer(json!({"lookups": lookups, "found": found}))
+    }
+}
+
+fn node(pod: &Pod) -> Option<String> {
+    pod.spec.as_ref()?.node_name.clone()
+}

@@ -1,0 +1,150 @@
+//! Our informers as a client program: one shared informer of pods, an index by node, handlers that count.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use informer::{Event, Exponential, Index, IndexHandle, Key, Object, Options, Registration};
+use informer::{SharedInformer, WatchListPolicy, WorkQueue};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use peer_protocol::{Command, Failure, Gauge, Peer, Random, Strategy, Sync, Told, sent_in};
+use serde_json::{Value, json};
+
+fn main() -> ExitCode {
+    peer_protocol::run(|config| Ok(Ours { client: informer::client(config)?, syncing: None }))
+}
+
+struct Ours {
+    client: kube::Client,
+    syncing: Option<Syncing>,
+}
+
+/// What there is after a sync began.
+struct Syncing {
+    pods: SharedInformer<Pod>,
+    by_node: IndexHandle,
+    told: Arc<Told>,
+    handlers: Vec<Registration>,
+}
+
+impl Peer for Ours {
+    async fn answer(&mut self, command: Command) -> Result<Value, Failure> {
+        match command {
+            Command::Sync(sync) => self.sync(&sync).await,
+            Command::Queue { keys, workers } => Ok(queue(keys, workers).await),
+            Command::Follow { until, latency } => {
+                let syncing = self.synced()?;
+                let settled = || syncing.handlers.iter().all(|handler| handler.pending() == 0);
+                syncing.told.follow(until, latency, settled).await
+            }
+            Command::Read { seconds, typed } => self.synced()?.read(seconds, typed),
+            Command::Index { seconds } => Ok(self.synced()?.look_up(seconds)),
+            Command::Count => Ok(json!({"objects": self.synced()?.pods.lister().len()})),
+            Command::Report { .. } | Command::Quit => Err("answered before".into()),
+        }
+    }
+}
+
+impl Ours {
+    async fn sync(&mut self, sync: &Sync) -> Result<Value, Failure> {
+        sync.json_pods()?;
+        let gauge = Gauge::begin();
+        let policy = match sync.strategy {
+            Strategy::Default | Strategy::WatchList => WatchListPolicy::Auto,
+            Strategy::List => WatchListPolicy::Never,
+        };
+        let pods = SharedInformer::with_options(self.client.clone(), Options::default().watch_list(policy));
+        let by_node = pods.add_index(Index::field("spec.nodeName"))?;
+        let told = Arc::new(Told::new(sync.handlers));
+        let handler = |number| {
+            let told = Arc::clone(&told);
+            pods.on(move |event| note(&told, number, &event))
+        };
+        let handlers: Vec<Registration> = (0..sync.handlers).map(handler).collect();
+        pods.start();
+        pods.wait_for_sync(Duration::from_mins(10)).await?;
+        for handler in &handlers {
+            handler.synced().await;
+        }
+        let answer = gauge.answer(json!({"objects": pods.lister().len()}));
+        self.syncing = Some(Syncing { pods, by_node, told, handlers });
+        Ok(answer)
+    }
+
+    fn synced(&self) -> Result<&Syncing, Failure> {
+        self.syncing.as_ref().ok_or_else(|| "sync first".into())
+    }
+}
+
+fn note(told: &Told, handler: usize, event: &Event<Pod>) {
+    let object: &Object<Pod> = match event {
+        Event::Added { object, .. } => object,
+        Event::Updated { new, .. } => new,
+        Event::Deleted { last, .. } => last,
+    };
+    let sent = || sent_in(object.metadata::<ObjectMeta>().ok()?.annotations.as_ref());
+    told.note(handler, object.version().as_str(), sent);
+}
+
+impl Syncing {
+    fn read(&self, seconds: f64, typed: bool) -> Result<Value, Failure> {
+        let lister = self.pods.lister();
+        let keys: Vec<Key> = lister.list().iter().map(|pod| pod.key().clone()).collect();
+        let (mut random, mut gets, mut found) = (Random::new(1), 0_u64, 0_u64);
+        let gauge = Gauge::begin();
+        while gauge.seconds() < seconds {
+            for _ in 0..32 {
+                let pod = lister.get_by_key(&keys[random.below(keys.len())]);
+                if let Some(pod) = pod {
+                    found += u64::from(!typed || pod.typed()?.spec.is_some());
+                }
+                gets += 1;
+            }
+        }
+        Ok(gauge.answer(json!({"gets": gets, "found": found})))
+    }
+
+    fn look_up(&self, seconds: f64) -> Value {
+        let lister = self.pods.lister();
+        let nodes = lister.values_of(&self.by_node);
+        let (mut random, mut lookups, mut found) = (Random::new(1), 0_u64, 0);
+        let gauge = Gauge::begin();
+        while gauge.seconds() < seconds {
+            found += lister.by(&self.by_node, &nodes[random.below(nodes.len())]).len();
+            lookups += 1;
+        }
+        gauge.answer(json!({"lookups": lookups, "found": found}))
+    }
+}
+
+/// From the first add until the last key is done.
+async fn queue(keys: usize, workers: usize) -> Value {
+    let names: Vec<Key> = (0..keys).map(|number| Key::new("default", &format!("pod-{number:07}"))).collect();
+    let queue: WorkQueue<Key> = WorkQueue::with_limiter(Exponential::default());
+    let begun = Instant::now();
+    if workers == 0 {
+        for name in &names {
+            queue.add(name.clone());
+            queue.try_get().into_iter().for_each(informer::Lease::done);
+        }
+        return json!({"keys": keys, "seconds": begun.elapsed().as_secs_f64()});
+    }
+    let work = |_| {
+        let queue = queue.clone();
+        tokio::spawn(async move {
+            while let Some(lease) = queue.get().await {
+                lease.done();
+            }
+        })
+    };
+    let tasks: Vec<_> = (0..workers).map(work).collect();
+    for name in names {
+        queue.add(name);
+    }
+    queue.shut_down();
+    for task in tasks {
+        let _ended = task.await;
+    }
+    json!({"keys": keys, "seconds": begun.elapsed().as_secs_f64()})
+}

@@ -1,0 +1,121 @@
+//! What handlers note: how many events, how far, and how late. It knows neither kinds nor clients.
+//!
+//! A handler adds to counters that only it writes to, so that a hundred handlers do not wait for each other.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::{Failure, Gauge};
+
+/// The annotation with the time at which a frame was sent, in nanoseconds since 1970.
+pub const SENT: &str = "bench.example.com/sent";
+
+/// So long without any event means that something is broken.
+const STALLED: Duration = Duration::from_mins(2);
+
+/// What all handlers of an informer have been told.
+#[derive(Debug)]
+pub struct Told {
+    handlers: Vec<Handler>,
+    timed: AtomicBool,
+    /// Nanoseconds, of the first handler.
+    latencies: Mutex<Vec<u64>>,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Handler {
+    events: AtomicU64,
+    highest: AtomicU64,
+}
+
+impl Told {
+    /// For so many handlers.
+    pub fn new(handlers: usize) -> Self {
+        let handlers = (0..handlers).map(|_| Handler::default()).collect();
+        Self { handlers, timed: AtomicBool::new(false), latencies: Mutex::default() }
+    }
+
+    /// A handler was told of an object of this version. `sent` looks for the send time, and is asked only where that is measured.
+    pub fn note(&self, handler: usize, version: &str, sent: impl FnOnce() -> Option<u64>) {
+        let noted = &self.handlers[handler];
+        noted.events.fetch_add(1, Ordering::Relaxed);
+        if handler == 0 && self.timed.load(Ordering::Relaxed) {
+            let late = sent().map(|sent| now().saturating_sub(sent));
+            self.latencies.lock().unwrap_or_else(PoisonError::into_inner).extend(late);
+        }
+        noted.highest.fetch_max(version.parse().unwrap_or(0), Ordering::Release);
+    }
+
+    /// Waits until every handler has been told of this version and `settled` holds, and says how it went.
+    pub async fn follow(
+        &self,
+        until: u64,
+        latency: bool,
+        settled: impl Fn() -> bool,
+    ) -> Result<Value, Failure> {
+        self.timed.store(latency, Ordering::Relaxed);
+        let (gauge, before) = (Gauge::begin(), self.events());
+        let (mut last, mut moved) = (before, Instant::now());
+        let reached = |handler: &Handler| handler.highest.load(Ordering::Acquire) >= until;
+        while !(self.handlers.iter().all(reached) && settled()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let events = self.events();
+            if events != last {
+                (last, moved) = (events, Instant::now());
+            } else if moved.elapsed() > STALLED {
+                return Err(format!("no event for {STALLED:?} while waiting for version {until}").into());
+            }
+        }
+        let mut answer = gauge.answer(json!({"events": self.events() - before}));
+        if latency {
+            self.timed.store(false, Ordering::Relaxed);
+            let taken = std::mem::take(&mut *self.latencies.lock().unwrap_or_else(PoisonError::into_inner));
+            answer["latency"] = percentiles(taken);
+        }
+        Ok(answer)
+    }
+
+    fn events(&self) -> u64 {
+        self.handlers.iter().map(|handler| handler.events.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// The send time that an object's annotations carry.
+pub fn sent_in(annotations: Option<&BTreeMap<String, String>>) -> Option<u64> {
+    annotations?.get(SENT)?.parse().ok()
+}
+
+/// Nanoseconds since 1970: the one clock that two processes share.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or_default()
+}
+
+/// In microseconds.
+#[allow(clippy::cast_precision_loss, reason = "nanoseconds of a benchmark stay far below 2^52")]
+fn percentiles(mut nanos: Vec<u64>) -> Value {
+    nanos.sort_unstable();
+    let at = |thousandths: usize| {
+        let place = (nanos.len() * thousandths).div_ceil(1000).saturating_sub(1);
+        nanos.get(place).map(|nanos| *nanos as f64 / 1000.0)
+    };
+    json!({"n": nanos.len(), "p50": at(500), "p99": at(990), "p999": at(999), "max": at(1000)})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_the_sorted() {
+        let nanos: Vec<u64> = (1..=1000).rev().map(|number| number * 1000).collect();
+        let expected = json!({"n": 1000, "p50": 500.0, "p99": 990.0, "p999": 999.0, "max": 1000.0});
+        assert_eq!(percentiles(nanos), expected);
+        assert_eq!(percentiles(Vec::new())["max"], Value::Null);
+    }
+}

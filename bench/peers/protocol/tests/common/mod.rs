@@ -1,0 +1,100 @@
+//! One check for every client program, included by the tests of each: against the embedded server it syncs, follows what changes, reads, and
+//! counts what is there.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use informer_apiserver::{ApiServer, Listen};
+use serde_json::{Value, json};
+
+/// A running program, ended when it is dropped.
+struct Program {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Program {
+    fn start(path: &str, kubeconfig: &str) -> Self {
+        let mut child =
+            Command::new(path).arg(kubeconfig).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Self { child, input, output: BufReader::new(output) }
+    }
+
+    fn ask(&mut self, command: &Value) -> Value {
+        writeln!(self.input, "{command}").unwrap();
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        let answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{command}: `{line}`"));
+        assert_eq!(answer["error"], Value::Null, "{command}");
+        answer
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The last of the first set has no node, so that it is gone as soon as it is deleted.
+fn pod(number: usize, revision: usize) -> Value {
+    let node = (number != 19).then(|| format!("node-{}", number % 3));
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "namespace": "default", "name": format!("pod-{number:03}"),
+            "annotations": {"revision": revision.to_string(), "bench.example.com/sent": "1000000000000000000"},
+        },
+        "spec": {"nodeName": node, "containers": [{"name": "main", "image": "nginx"}]},
+    })
+}
+
+fn version(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+/// Runs the program at `path` against a server of its own, once for each strategy, with so many handlers.
+pub(crate) async fn check(path: &str, strategies: &[(&str, u64)], encoding: &str) {
+    for &(strategy, handlers) in strategies {
+        let server = ApiServer::new();
+        for number in 0..20 {
+            server.create(&pod(number, 0)).unwrap();
+        }
+        let listening = server.listen(Listen::https()).await.unwrap();
+        let file =
+            std::env::temp_dir().join(format!("informer-peer-{}-{strategy}-{encoding}", std::process::id()));
+        fs::write(&file, listening.kubeconfig()).unwrap();
+        let (path, kubeconfig) = (path.to_owned(), file.to_str().unwrap().to_owned());
+        let sync = json!({
+            "do": "sync", "resource": "pods", "encoding": encoding, "strategy": strategy, "handlers": handlers,
+        });
+        // The server needs this thread while the program is waited for.
+        let asked = tokio::task::spawn_blocking(move || talk(&server, &path, &kubeconfig, &sync, handlers));
+        asked.await.unwrap();
+        fs::remove_file(file).unwrap();
+    }
+}
+
+fn talk(server: &ApiServer, path: &str, kubeconfig: &str, sync: &Value, handlers: u64) {
+    let mut program = Program::start(path, kubeconfig);
+    assert_eq!(program.ask(sync)["objects"], 20, "{sync}");
+    for number in 0..10 {
+        server.update(&pod(number, 1)).unwrap();
+    }
+    server.delete("v1", "pods", Some("default"), "pod-019").unwrap();
+    let last = server.create(&pod(20, 0)).unwrap();
+    let followed = program.ask(&json!({"do": "follow", "until": version(&last), "latency": true}));
+    let events = followed["events"].as_u64().unwrap();
+    assert!(events <= 12 * handlers, "{followed}");
+    assert_eq!(program.ask(&json!({"do": "count"}))["objects"], 20, "{sync}");
+    let read = program.ask(&json!({"do": "read", "seconds": 0.01, "typed": true}));
+    assert_eq!(read["gets"], read["found"]);
+    let looked_up = program.ask(&json!({"do": "index", "seconds": 0.01}));
+    let (lookups, found) = (looked_up["lookups"].as_u64().unwrap(), looked_up["found"].as_u64().unwrap());
+    assert!((6 * lookups..=7 * lookups).contains(&found), "{looked_up}");
+    assert!(program.ask(&json!({"do": "report", "reset": true}))["cpu"].as_f64().unwrap() > 0.0);
+}
