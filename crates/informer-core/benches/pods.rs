@@ -1,7 +1,8 @@
 //! Pods as a production cluster has them, from a seed: about 10 KB of JSON each, half of it `managedFields`.
 //!
 //! Two containers with env, probes, resources and mounts, an owner reference, five labels, a full status and the fields of two
-//! managers. Values vary from pod to pod; the shape does not. It knows nothing of the crate it feeds.
+//! managers. Pods come from 40 templates, which differ in env, images, labels and annotations; values vary from pod to pod. It knows
+//! nothing of what it feeds: the benches of core and of the library, and `cargo xtask bench`.
 #![allow(dead_code, reason = "each bench uses its part")]
 
 use std::fmt::Write;
@@ -39,7 +40,70 @@ pub(crate) struct Pod {
     pub(crate) app: usize,
 }
 
+/// How many templates there are.
+const TEMPLATES: usize = 40;
+
+const SERVICES: [&str; 8] =
+    ["web-front", "checkout", "search", "cart", "billing", "catalogue", "mailer", "gateway"];
+const TEAMS: [&str; 5] = ["shop", "payments", "platform", "search-and-discovery", "growth"];
+
+const ENV: [&str; 10] = [
+    "LOG_LEVEL",
+    "DATABASE_URL",
+    "CACHE_HOST",
+    "FEATURE_FLAGS",
+    "QUEUE_URL",
+    "TRACE_ENDPOINT",
+    "SEARCH_HOST",
+    "SESSION_STORE",
+    "JAVA_TOOL_OPTIONS",
+    "RATE_LIMITS",
+];
+
+/// What the pods of one deployment share.
+#[derive(Debug, Clone, Copy)]
+struct Template(usize);
+
+impl Template {
+    fn service(self) -> &'static str {
+        SERVICES[self.0 % SERVICES.len()]
+    }
+
+    fn team(self) -> &'static str {
+        TEAMS[self.0 / SERVICES.len() % TEAMS.len()]
+    }
+
+    /// Two to six variables, besides the pod's name.
+    fn env(self) -> impl Iterator<Item = &'static str> {
+        ENV.iter().copied().cycle().skip(self.0 * 3 % ENV.len()).take(2 + self.0 % 5)
+    }
+
+    fn annotations(self, random: &mut Random) -> String {
+        let mut text = format!(
+            r#""kubectl.kubernetes.io/restartedAt":"{}","prometheus.io/port":"{}","prometheus.io/scrape":"true""#,
+            time(random),
+            8000 + random.below(1000)
+        );
+        if self.0.is_multiple_of(2) {
+            let _ = write!(text, r#","checksum/config":"{:016x}{:016x}""#, random.next(), random.next());
+        }
+        if self.0.is_multiple_of(5) {
+            let owner = self.team();
+            let _ = write!(
+                text,
+                r#","example.com/owner":"{owner}@example.com","example.com/tier":"{}""#,
+                self.0 % 3
+            );
+        }
+        text
+    }
+}
+
 impl Pod {
+    fn template(&self) -> Template {
+        Template(self.number % TEMPLATES)
+    }
+
     pub(crate) fn new(number: usize, version: u64) -> Self {
         Self { number, version, node: number * 7 % 500, app: number * 11 % 400 }
     }
@@ -56,11 +120,11 @@ impl Pod {
 
     /// The pod as a list carries it: no `apiVersion`, no `kind`.
     pub(crate) fn item(&self, random: &mut Random) -> String {
-        let (metadata, fields) = (self.metadata(random), managed_fields(random));
+        let (metadata, fields) = (self.metadata(random), managed_fields(self.template(), random));
         format!(
             "{{\"metadata\":{{{metadata},{fields}}},\"spec\":{},\"status\":{}}}",
             self.spec(random),
-            Self::status(random)
+            self.status(random)
         )
     }
 
@@ -70,7 +134,7 @@ impl Pod {
         format!(
             "{{\"metadata\":{{{metadata}}},\"spec\":{},\"status\":{}}}",
             self.spec(random),
-            Self::status(random)
+            self.status(random)
         )
     }
 
@@ -92,21 +156,21 @@ impl Pod {
     fn short_metadata(&self, random: &mut Random) -> String {
         let (name, namespace, app) = (self.name(), self.namespace(), self.app);
         format!(
-            r#""name":"{name}","namespace":"{namespace}","uid":"{}","resourceVersion":"{}","creationTimestamp":"{}","labels":{{"app":"app-{app:03}","pod-template-hash":"{:010x}","app.kubernetes.io/name":"app-{app:03}","app.kubernetes.io/version":"v1.{}.0","team":"{namespace}"}}"#,
+            r#""name":"{name}","namespace":"{namespace}","uid":"{}","resourceVersion":"{}","creationTimestamp":"{}","labels":{{"app":"app-{app:03}","pod-template-hash":"{:010x}","app.kubernetes.io/name":"app-{app:03}","app.kubernetes.io/version":"v1.{}.0","team":"{}"}}"#,
             uid(self.number),
             self.version,
             time(random),
             random.next() >> 24,
             random.below(90),
+            self.template().team(),
         )
     }
 
     fn metadata(&self, random: &mut Random) -> String {
         format!(
-            r#"{},"annotations":{{"kubectl.kubernetes.io/restartedAt":"{}","prometheus.io/port":"{}","prometheus.io/scrape":"true"}},"ownerReferences":[{{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web-front-{:05}","uid":"{}","controller":true,"blockOwnerDeletion":true}}]"#,
+            r#"{},"annotations":{{{}}},"ownerReferences":[{{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web-front-{:05}","uid":"{}","controller":true,"blockOwnerDeletion":true}}]"#,
             self.short_metadata(random),
-            time(random),
-            8000 + random.below(1000),
+            self.template().annotations(random),
             self.number,
             uid(self.number + 1_000_000),
         )
@@ -114,7 +178,8 @@ impl Pod {
 
     fn spec(&self, random: &mut Random) -> String {
         let volumes = r#"{"name":"config","configMap":{"name":"web-config","defaultMode":420}},{"name":"cache","emptyDir":{"sizeLimit":"1Gi"}},{"name":"kube-api-access-x2x7z","projected":{"sources":[{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},{"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}},{"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}]}}],"defaultMode":420}}"#;
-        let (app, sidecar) = (container("app", random), container("sidecar", random));
+        let template = self.template();
+        let (app, sidecar) = (container("app", template, random), container("sidecar", template, random));
         format!(
             r#"{{"volumes":[{volumes}],"containers":[{app},{sidecar}],"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"web","serviceAccount":"web","nodeName":"node-{:04}","securityContext":{{"runAsUser":{},"fsGroup":2000}},"schedulerName":"default-scheduler","tolerations":[{{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}},{{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}}],"priority":0,"enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority"}}"#,
             self.node,
@@ -122,7 +187,7 @@ impl Pod {
         )
     }
 
-    fn status(random: &mut Random) -> String {
+    fn status(&self, random: &mut Random) -> String {
         let mut conditions = String::new();
         for kind in ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"] {
             let comma = if conditions.is_empty() { "" } else { "," };
@@ -136,8 +201,8 @@ impl Pod {
         format!(
             r#"{{"observedGeneration":1,"phase":"Running","conditions":[{conditions}],"hostIP":"10.0.{b}.{a}","hostIPs":[{{"ip":"10.0.{b}.{a}"}}],"podIP":"10.244.{a}.{b}","podIPs":[{{"ip":"10.244.{a}.{b}"}}],"startTime":"{}","containerStatuses":[{},{}],"qosClass":"Burstable"}}"#,
             time(random),
-            container_status("app", random),
-            container_status("sidecar", random),
+            container_status("app", self.template(), random),
+            container_status("sidecar", self.template(), random),
         )
     }
 }
@@ -160,17 +225,18 @@ fn time(random: &mut Random) -> String {
     format!("2026-10-{day:02}T{hour:02}:{:02}:{:02}Z", random.below(60), random.below(60))
 }
 
-fn container(name: &str, random: &mut Random) -> String {
+fn container(name: &str, template: Template, random: &mut Random) -> String {
     let mut env = String::from(
         r#"{"name":"POD_NAME","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"metadata.name"}}}"#,
     );
-    for variable in ["LOG_LEVEL", "DATABASE_URL", "CACHE_HOST", "FEATURE_FLAGS"] {
+    for variable in template.env() {
         let value = random.next();
         let _ = write!(env, r#",{{"name":"{variable}","value":"{name}-{value:016x}.internal:5432"}}"#);
     }
     let port = 8000 + random.below(1000);
+    let image = image(name, template);
     format!(
-        r#"{{"name":"{name}","image":"registry.example.com/team/{name}:v1.{}.{}","ports":[{{"name":"http","containerPort":{port},"protocol":"TCP"}}],"env":[{env}],"resources":{{"limits":{{"cpu":"{}m","memory":"512Mi"}},"requests":{{"cpu":"100m","memory":"{}Mi"}}}},"volumeMounts":[{{"name":"config","mountPath":"/etc/app"}},{{"name":"cache","mountPath":"/var/cache"}},{{"name":"kube-api-access-x2x7z","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}}],"livenessProbe":{{"httpGet":{{"path":"/healthz","port":{port},"scheme":"HTTP"}},"initialDelaySeconds":10,"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3}},"readinessProbe":{{"httpGet":{{"path":"/ready","port":{port},"scheme":"HTTP"}},"timeoutSeconds":1,"periodSeconds":5,"successThreshold":1,"failureThreshold":3}},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}}"#,
+        r#"{{"name":"{name}","image":"{image}:v1.{}.{}","ports":[{{"name":"http","containerPort":{port},"protocol":"TCP"}}],"env":[{env}],"resources":{{"limits":{{"cpu":"{}m","memory":"512Mi"}},"requests":{{"cpu":"100m","memory":"{}Mi"}}}},"volumeMounts":[{{"name":"config","mountPath":"/etc/app"}},{{"name":"cache","mountPath":"/var/cache"}},{{"name":"kube-api-access-x2x7z","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}}],"livenessProbe":{{"httpGet":{{"path":"/healthz","port":{port},"scheme":"HTTP"}},"initialDelaySeconds":10,"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3}},"readinessProbe":{{"httpGet":{{"path":"/ready","port":{port},"scheme":"HTTP"}},"timeoutSeconds":1,"periodSeconds":5,"successThreshold":1,"failureThreshold":3}},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}}"#,
         random.below(90),
         random.below(90),
         500 + random.below(500),
@@ -178,20 +244,29 @@ fn container(name: &str, random: &mut Random) -> String {
     )
 }
 
-fn container_status(name: &str, random: &mut Random) -> String {
-    let (id, image) = (random.next(), random.next());
+fn image(container: &str, template: Template) -> String {
+    format!("registry.example.com/{}/{}-{container}", template.team(), template.service())
+}
+
+fn container_status(name: &str, template: Template, random: &mut Random) -> String {
+    let (id, digest) = (random.next(), random.next());
+    let image = image(name, template);
     format!(
-        r#"{{"name":"{name}","state":{{"running":{{"startedAt":"{}"}}}},"lastState":{{}},"ready":true,"restartCount":{},"image":"registry.example.com/team/{name}:v1.2.3","imageID":"registry.example.com/team/{name}@sha256:{image:016x}{id:016x}{id:016x}{image:016x}","containerID":"containerd://{id:016x}{image:016x}{image:016x}{id:016x}","started":true}}"#,
+        r#"{{"name":"{name}","state":{{"running":{{"startedAt":"{}"}}}},"lastState":{{}},"ready":true,"restartCount":{},"image":"{image}:v1.2.3","imageID":"{image}@sha256:{digest:016x}{id:016x}{id:016x}{digest:016x}","containerID":"containerd://{id:016x}{digest:016x}{digest:016x}{id:016x}","started":true}}"#,
         time(random),
         random.below(9),
     )
 }
 
 /// What two managers say they own: names of fields, and keys of list elements with quotes in them.
-fn managed_fields(random: &mut Random) -> String {
+fn managed_fields(template: Template, random: &mut Random) -> String {
+    let mut env = String::new();
+    for variable in template.env() {
+        let _ = write!(env, r#""k:{{\"name\":\"{variable}\"}}":{{".":{{}},"f:name":{{}},"f:value":{{}}}},"#);
+    }
     let container = |name: &str| {
         format!(
-            r#""k:{{\"name\":\"{name}\"}}":{{".":{{}},"f:env":{{".":{{}},"k:{{\"name\":\"CACHE_HOST\"}}":{{".":{{}},"f:name":{{}},"f:value":{{}}}},"k:{{\"name\":\"DATABASE_URL\"}}":{{".":{{}},"f:name":{{}},"f:value":{{}}}},"k:{{\"name\":\"FEATURE_FLAGS\"}}":{{".":{{}},"f:name":{{}},"f:value":{{}}}},"k:{{\"name\":\"LOG_LEVEL\"}}":{{".":{{}},"f:name":{{}},"f:value":{{}}}},"k:{{\"name\":\"POD_NAME\"}}":{{".":{{}},"f:name":{{}},"f:valueFrom":{{".":{{}},"f:fieldRef":{{}}}}}}}},"f:image":{{}},"f:imagePullPolicy":{{}},"f:livenessProbe":{{".":{{}},"f:failureThreshold":{{}},"f:httpGet":{{".":{{}},"f:path":{{}},"f:port":{{}},"f:scheme":{{}}}},"f:initialDelaySeconds":{{}},"f:periodSeconds":{{}},"f:successThreshold":{{}},"f:timeoutSeconds":{{}}}},"f:name":{{}},"f:ports":{{".":{{}},"k:{{\"containerPort\":8080,\"protocol\":\"TCP\"}}":{{".":{{}},"f:containerPort":{{}},"f:name":{{}},"f:protocol":{{}}}}}},"f:readinessProbe":{{".":{{}},"f:failureThreshold":{{}},"f:httpGet":{{".":{{}},"f:path":{{}},"f:port":{{}},"f:scheme":{{}}}},"f:periodSeconds":{{}},"f:successThreshold":{{}},"f:timeoutSeconds":{{}}}},"f:resources":{{".":{{}},"f:limits":{{".":{{}},"f:cpu":{{}},"f:memory":{{}}}},"f:requests":{{".":{{}},"f:cpu":{{}},"f:memory":{{}}}}}},"f:terminationMessagePath":{{}},"f:terminationMessagePolicy":{{}},"f:volumeMounts":{{".":{{}},"k:{{\"mountPath\":\"/etc/app\"}}":{{".":{{}},"f:mountPath":{{}},"f:name":{{}}}},"k:{{\"mountPath\":\"/var/cache\"}}":{{".":{{}},"f:mountPath":{{}},"f:name":{{}}}}}}}}"#
+            r#""k:{{\"name\":\"{name}\"}}":{{".":{{}},"f:env":{{".":{{}},{env}"k:{{\"name\":\"POD_NAME\"}}":{{".":{{}},"f:name":{{}},"f:valueFrom":{{".":{{}},"f:fieldRef":{{}}}}}}}},"f:image":{{}},"f:imagePullPolicy":{{}},"f:livenessProbe":{{".":{{}},"f:failureThreshold":{{}},"f:httpGet":{{".":{{}},"f:path":{{}},"f:port":{{}},"f:scheme":{{}}}},"f:initialDelaySeconds":{{}},"f:periodSeconds":{{}},"f:successThreshold":{{}},"f:timeoutSeconds":{{}}}},"f:name":{{}},"f:ports":{{".":{{}},"k:{{\"containerPort\":8080,\"protocol\":\"TCP\"}}":{{".":{{}},"f:containerPort":{{}},"f:name":{{}},"f:protocol":{{}}}}}},"f:readinessProbe":{{".":{{}},"f:failureThreshold":{{}},"f:httpGet":{{".":{{}},"f:path":{{}},"f:port":{{}},"f:scheme":{{}}}},"f:periodSeconds":{{}},"f:successThreshold":{{}},"f:timeoutSeconds":{{}}}},"f:resources":{{".":{{}},"f:limits":{{".":{{}},"f:cpu":{{}},"f:memory":{{}}}},"f:requests":{{".":{{}},"f:cpu":{{}},"f:memory":{{}}}}}},"f:terminationMessagePath":{{}},"f:terminationMessagePolicy":{{}},"f:volumeMounts":{{".":{{}},"k:{{\"mountPath\":\"/etc/app\"}}":{{".":{{}},"f:mountPath":{{}},"f:name":{{}}}},"k:{{\"mountPath\":\"/var/cache\"}}":{{".":{{}},"f:mountPath":{{}},"f:name":{{}}}}}}}}"#
         )
     };
     let condition = |kind: &str| {
