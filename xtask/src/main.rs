@@ -3,6 +3,8 @@
 //! One file (or folder) a command, one row in [`COMMANDS`] each. Plain Rust, so that a chore runs wherever the
 //! project builds and is reviewed, linted and tested like the rest of it.
 
+#[cfg(unix)]
+mod bench;
 mod ci;
 mod codegen;
 #[cfg(unix)]
@@ -42,6 +44,13 @@ struct Command {
 }
 
 const COMMANDS: &[Command] = &[
+    #[cfg(unix)]
+    Command {
+        name: "bench",
+        options: "[--quick] [--real KUBECONFIG] [--name NAME] [WORD]",
+        about: "ours beside client-go, kube-rs and the floor; WORD is part of a scenario's name",
+        run: bench::run,
+    },
     Command {
         name: "ci",
         options: "[--only STAGE,…]",

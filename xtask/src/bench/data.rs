@@ -1,0 +1,85 @@
+//! The pods of a run: made once from a seed, in every encoding that somebody asks for.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::pods::{Pod, Random};
+use super::wire::{Encoding, FIRST_VERSION, Item, with_send_time};
+use crate::Failure;
+
+const SEED: u64 = 6;
+
+/// Pods that lie ready in memory. The pods of a smaller set are the first of a larger one.
+pub(super) struct Data {
+    json: Vec<Item>,
+    /// Empty where there is no Go to make them.
+    protobuf: Vec<Item>,
+}
+
+impl Data {
+    /// Makes pods; their protobuf comes from the Go program.
+    pub(super) fn make(count: usize, go_program: Option<&Path>, folder: &Path) -> Result<Self, Failure> {
+        let texts = texts(count);
+        let protobuf = match go_program {
+            Some(program) => encode(&texts, program, folder)?,
+            None => Vec::new(),
+        };
+        let json = items(texts.into_iter().map(String::into_bytes))?;
+        Ok(Self { json, protobuf: items(protobuf)? })
+    }
+
+    pub(super) fn items(&self, encoding: Encoding) -> &[Item] {
+        match encoding {
+            Encoding::Json => &self.json,
+            Encoding::Protobuf => &self.protobuf,
+        }
+    }
+}
+
+/// The pods as lines of JSON, for a server to be filled with.
+pub(super) fn write_lines(count: usize, file: &Path) -> Result<(), Failure> {
+    fs::write(file, texts(count).join("\n"))
+        .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", file.display())))
+}
+
+fn texts(count: usize) -> Vec<String> {
+    let mut random = Random::new(SEED);
+    let text = |number| with_send_time(&Pod::new(number, version(number)).item(&mut random));
+    (0..count).map(text).collect()
+}
+
+/// The version of a pod in the first set.
+pub(super) fn version(number: usize) -> u64 {
+    FIRST_VERSION + number as u64
+}
+
+fn items(all: impl IntoIterator<Item = Vec<u8>>) -> Result<Vec<Item>, Failure> {
+    let item = |(number, bytes)| {
+        Item::new(bytes, version(number))
+            .ok_or_else(|| Failure::Failed(format!("pod {number} has no version or no send time")))
+    };
+    all.into_iter().enumerate().map(item).collect()
+}
+
+fn encode(texts: &[String], program: &Path, folder: &Path) -> Result<Vec<Vec<u8>>, Failure> {
+    let (lines, encoded) = (folder.join("pods.json"), folder.join("pods.pb"));
+    let failed = |what: String| Failure::Failed(format!("cannot make protobuf: {what}"));
+    fs::write(&lines, texts.join("\n")).map_err(|error| failed(error.to_string()))?;
+    let output = Command::new(program).arg("encode").arg(&lines).arg(&encoded).output();
+    let output = output.map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(String::from_utf8_lossy(&output.stdout).into_owned()));
+    }
+    let bytes = fs::read(&encoded).map_err(|error| failed(error.to_string()))?;
+    let mut rest = bytes.as_slice();
+    let mut items = Vec::with_capacity(texts.len());
+    while let Some((length, after)) = rest.split_first_chunk::<4>() {
+        let (item, after) = after
+            .split_at_checked(u32::from_be_bytes(*length) as usize)
+            .ok_or_else(|| failed("cut off".to_owned()))?;
+        items.push(item.to_vec());
+        rest = after;
+    }
+    Ok(items)
+}

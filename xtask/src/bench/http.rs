@@ -1,0 +1,93 @@
+//! As much of HTTP/1.1 as the replay server needs: the head of a request, and bodies in chunks. It knows nothing of pods.
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+
+use super::wire::Encoding;
+
+/// What matters of a request's head.
+pub(super) struct Request {
+    pub(super) path: String,
+    query: Vec<(String, String)>,
+    protobuf: bool,
+}
+
+impl Request {
+    /// The next request; `None` when the client has hung up.
+    pub(super) fn read(input: &mut BufReader<TcpStream>) -> io::Result<Option<Self>> {
+        let mut first = String::new();
+        if input.read_line(&mut first)? == 0 {
+            return Ok(None);
+        }
+        let (mut line, mut protobuf) = (String::new(), false);
+        while input.read_line(&mut line)? > 2 {
+            let line = std::mem::take(&mut line).to_ascii_lowercase();
+            protobuf |= line.starts_with("accept:") && line.contains("kubernetes.protobuf");
+        }
+        let target = first.split(' ').nth(1).unwrap_or_default();
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        // Values are numbers and words: nothing in them is escaped.
+        let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let query = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Ok(Some(Self { path: path.to_owned(), query, protobuf }))
+    }
+
+    pub(super) fn encoding(&self) -> Encoding {
+        if self.protobuf { Encoding::Protobuf } else { Encoding::Json }
+    }
+
+    pub(super) fn is_watch(&self) -> bool {
+        self.has("watch")
+    }
+
+    /// Whether it says so; `false` is not said.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.query.iter().any(|(known, value)| known == name && value != "false" && value != "0")
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<usize> {
+        self.query.iter().find(|(known, _)| known == name)?.1.parse().ok()
+    }
+}
+
+/// A body in chunks.
+pub(super) struct Chunked {
+    stream: TcpStream,
+    /// What comes next.
+    pub(super) buffer: Vec<u8>,
+}
+
+impl Chunked {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self { stream, buffer: Vec::new() }
+    }
+
+    pub(super) fn begin(&mut self, encoding: Encoding, watch: bool) -> io::Result<()> {
+        let kind = match encoding {
+            Encoding::Json => "application/json",
+            Encoding::Protobuf if watch => "application/vnd.kubernetes.protobuf;stream=watch",
+            Encoding::Protobuf => "application/vnd.kubernetes.protobuf",
+        };
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n");
+        self.stream.write_all(head.as_bytes())
+    }
+
+    /// Sends what there is as one chunk, if it is that much.
+    pub(super) fn send_from(&mut self, least: usize) -> io::Result<()> {
+        if self.buffer.len() < least.max(1) {
+            return Ok(());
+        }
+        // One write for each chunk: its size goes in front of it, its end behind it.
+        let size = format!("{:x}\r\n", self.buffer.len());
+        self.buffer.splice(..0, size.bytes());
+        self.buffer.extend_from_slice(b"\r\n");
+        self.stream.write_all(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    pub(super) fn end(mut self) -> io::Result<()> {
+        self.send_from(0)?;
+        self.stream.write_all(b"0\r\n\r\n")
+    }
+}

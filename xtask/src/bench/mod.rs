@@ -1,0 +1,296 @@
+//! `cargo xtask bench`: ours beside client-go, kube-rs and the floor, in one run and one table.
+//!
+//! Each figure comes from a process that is started for it; clients take turns within a round, and rounds are repeated, so that a busy machine
+//! disturbs them alike. Programs and the protocol: `bench/peers/README.md`. Method and fairness: `docs/benchmarks.md`.
+
+mod data;
+mod http;
+#[path = "../../../crates/informer-core/benches/pods.rs"]
+mod pods;
+mod program;
+mod replay;
+mod report;
+mod scenario;
+mod wire;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+
+use crate::Failure;
+use crate::repo::Repo;
+use data::Data;
+use program::Programs;
+use report::Rows;
+use scenario::{Scenario, Stage, short};
+use wire::Encoding;
+
+const README: &str = "README.md";
+
+/// What was asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    quick: bool,
+    name: Option<String>,
+    /// The kubeconfig of a real server.
+    real: Option<String>,
+    /// Scenarios whose names contain this.
+    filter: Option<String>,
+}
+
+/// Scenarios, and how often each.
+struct Plan(Vec<(Scenario, usize)>);
+
+pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
+    let options = Options::parse(args)?;
+    let plan = Plan::new(&options)?;
+    let programs = Programs::build(repo)?;
+    let folder = Folder::new()?;
+    let pods = plan.0.iter().map(|(scenario, _)| pods_of(scenario)).max().unwrap_or(1);
+    eprintln!("making {pods} pods");
+    let data = Arc::new(Data::make(pods, programs.client_go.as_deref(), &folder.0)?);
+    let mut rows = Rows::default();
+    let mut failures = 0;
+    for (scenario, times) in &plan.0 {
+        if let Scenario::Real { pods } = scenario {
+            fill(&options, &programs, *pods, &folder.0)?;
+        }
+        failures += measure(scenario, *times, &options, &programs, &data, &folder.0, &mut rows);
+    }
+    if rows.is_empty() {
+        return Err(Failure::Failed("nothing was measured".to_owned()));
+    }
+    let (few, many) = if options.quick { (1000, 10_000) } else { (1000, 50_000) };
+    rows.add_growth((few, &short(few)), (many, &short(many)));
+    publish(repo, &options, &rows)?;
+    if failures == 0 { Ok(()) } else { Err(Failure::Failed(format!("{failures} runs failed, see above"))) }
+}
+
+/// Rounds of all clients; gives back how many runs failed.
+fn measure(
+    scenario: &Scenario,
+    times: usize,
+    options: &Options,
+    programs: &Programs,
+    data: &Arc<Data>,
+    folder: &Path,
+    rows: &mut Rows,
+) -> usize {
+    let mut failures = 0;
+    if scenario.name().contains("protobuf") && programs.client_go.is_none() {
+        return 0;
+    }
+    for round in 1..=times {
+        for &client in scenario.clients() {
+            let Some(program) = programs.path(client) else { continue };
+            eprintln!("{}, {round} of {times}: {}", scenario.name(), client.name());
+            let real = options.real.as_deref().map(Path::new);
+            match scenario.run(&Stage { data, program: &program, client, folder, real }) {
+                Ok(figures) => figures.into_iter().for_each(|figure| rows.add(client, figure)),
+                Err(failure) => {
+                    eprintln!("error: {}: {}: {}", scenario.name(), client.name(), failure.why());
+                    failures += 1;
+                }
+            }
+        }
+    }
+    failures
+}
+
+/// Has a real server hold so many pods, all of them ours.
+fn fill(options: &Options, programs: &Programs, pods: usize, folder: &Path) -> Result<(), Failure> {
+    let (Some(kubeconfig), Some(program)) = (&options.real, &programs.client_go) else {
+        return Err(Failure::Failed("to fill a real server takes a Go".to_owned()));
+    };
+    eprintln!("filling the real server up to {pods} pods");
+    let lines = folder.join("fill.json");
+    data::write_lines(pods, &lines)?;
+    let filled = Command::new(program).arg("fill").arg(kubeconfig).arg(&lines).status();
+    match filled {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(Failure::Failed("the real server cannot be filled, see above".to_owned())),
+    }
+}
+
+/// Prints the table, writes the file, and the README after a full run of everything.
+fn publish(repo: &Repo, options: &Options, rows: &Rows) -> Result<(), Failure> {
+    let machine = machine();
+    let table = rows.table(&machine);
+    println!("{table}");
+    let usual = if options.quick { "quick" } else { "latest" };
+    let name = options.name.as_deref().unwrap_or(usual);
+    let path = format!("bench/results/{name}.json");
+    repo.write(&path, &rows.json(&machine, options.quick))?;
+    eprintln!("written: {path}");
+    if !options.quick && options.filter.is_none() {
+        let page = repo.read(README)?;
+        let page = report::put_into(&page, &table)
+            .ok_or_else(|| Failure::Failed(format!("{README} has no place for the table")))?;
+        repo.write(README, &page)?;
+        eprintln!("written: the table in {README}");
+    }
+    Ok(())
+}
+
+/// Cores and memory, nothing else.
+fn machine() -> String {
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kilobytes: Option<u64> = total.and_then(|text| text.trim().strip_suffix("kB")?.trim().parse().ok());
+    let memory =
+        kilobytes.map_or_else(String::new, |kilobytes| format!(", {} GiB", kilobytes.div_ceil(1 << 20)));
+    format!("{cores} cores{memory}")
+}
+
+impl Options {
+    fn parse(args: &[String]) -> Result<Self, Failure> {
+        let mut options = Self::default();
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let mut value = || {
+                let missing = || Failure::Usage(format!("`{arg}` needs a value"));
+                args.next().cloned().ok_or_else(missing)
+            };
+            match arg.as_str() {
+                "--quick" => options.quick = true,
+                "--name" => options.name = Some(value()?),
+                "--real" => options.real = Some(value()?),
+                word if word.starts_with('-') || options.filter.is_some() => {
+                    return Err(Failure::Usage(format!("`bench` does not take `{word}`")));
+                }
+                word => options.filter = Some(word.to_owned()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+impl Plan {
+    fn new(options: &Options) -> Result<Self, Failure> {
+        let mut all = if options.quick { Self::quick() } else { Self::full() };
+        if options.real.is_none() {
+            all.retain(|(scenario, _)| !matches!(scenario, Scenario::Real { .. }));
+        }
+        let wanted = options.filter.as_deref().unwrap_or_default();
+        let names: Vec<String> = all.iter().map(|(scenario, _)| scenario.name()).collect();
+        all.retain(|(scenario, _)| scenario.name().contains(wanted));
+        if all.is_empty() {
+            let hint = format!("nothing is named `{wanted}`, there is: {}", names.join(", "));
+            return Err(Failure::Usage(hint));
+        }
+        Ok(Self(all))
+    }
+
+    fn full() -> Vec<(Scenario, usize)> {
+        let sizes = [(1000, 5), (10_000, 5), (50_000, 3)];
+        let mut all: Vec<_> = sizes.map(|(pods, times)| (Scenario::Sync { pods }, times)).to_vec();
+        all.extend(["list", "watch-list"].map(|strategy| (Scenario::By { pods: 10_000, strategy }, 5)));
+        all.extend(sizes.map(|(pods, times)| (Scenario::Protobuf { pods }, times)));
+        all.extend(sizes.map(|(pods, times)| (Scenario::Real { pods }, times)));
+        all.extend(Self::moving(10_000, 50_000, 10, 3.0, 3));
+        all.push((Scenario::Queue { keys: 1_000_000 }, 5));
+        all
+    }
+
+    fn quick() -> Vec<(Scenario, usize)> {
+        let sizes = [(1000, 3), (10_000, 3)];
+        let mut all: Vec<_> = sizes.map(|(pods, times)| (Scenario::Sync { pods }, times)).to_vec();
+        all.extend(["list", "watch-list"].map(|strategy| (Scenario::By { pods: 1000, strategy }, 3)));
+        all.push((Scenario::Protobuf { pods: 1000 }, 3));
+        all.push((Scenario::Real { pods: 1000 }, 3));
+        all.extend(Self::moving(1000, 5000, 2, 1.0, 1));
+        all.push((Scenario::Queue { keys: 100_000 }, 1));
+        all
+    }
+
+    /// Everything in which pods change.
+    fn moving(pods: usize, frames: usize, seconds: u32, read: f64, times: usize) -> Vec<(Scenario, usize)> {
+        let watch = |encoding| Scenario::Watch { encoding, pods, frames };
+        let mut all = vec![watch(Encoding::Json), watch(Encoding::Protobuf)];
+        all.extend([1000, 5000].map(|rate| Scenario::Latency { rate, pods, seconds }));
+        all.push(Scenario::Read { pods, seconds: read });
+        all.extend([1, 10, 100].map(|handlers| Scenario::Fan { handlers, pods: 1000, frames: frames / 5 }));
+        all.into_iter().map(|scenario| (scenario, times)).collect()
+    }
+}
+
+/// How many prepared pods it needs.
+fn pods_of(scenario: &Scenario) -> usize {
+    match *scenario {
+        Scenario::Sync { pods }
+        | Scenario::By { pods, .. }
+        | Scenario::Protobuf { pods }
+        | Scenario::Watch { pods, .. }
+        | Scenario::Latency { pods, .. }
+        | Scenario::Read { pods, .. }
+        | Scenario::Fan { pods, .. } => pods,
+        Scenario::Real { .. } | Scenario::Queue { .. } => 1,
+    }
+}
+
+/// A folder for the files of a run, gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Self, Failure> {
+        let path = std::env::temp_dir().join(format!("informer-bench-{}", std::process::id()));
+        fs::create_dir_all(&path)
+            .map_err(|error| Failure::Failed(format!("cannot make {}: {error}", path.display())))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left lies among temporary files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::program::Client;
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Options, String> {
+        let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+        Options::parse(&args).map_err(Failure::why)
+    }
+
+    #[test]
+    fn a_filter_is_a_word() {
+        let expected = Options { quick: true, filter: Some("sync".to_owned()), ..Options::default() };
+        assert_eq!(parse(&["--quick", "sync"]).unwrap(), expected);
+        assert_eq!(parse(&["--quik"]).unwrap_err(), "`bench` does not take `--quik`");
+        assert_eq!(parse(&["a", "b"]).unwrap_err(), "`bench` does not take `b`");
+        assert_eq!(parse(&["--real"]).unwrap_err(), "`--real` needs a value");
+    }
+
+    #[test]
+    fn a_filter_that_fits_nothing_says_what_there_is() {
+        let Err(Failure::Usage(why)) = Plan::new(&parse(&["brew"]).unwrap()) else { panic!("it fits") };
+        assert!(why.contains("sync 50k") && why.contains("latency 5000"), "{why}");
+        assert!(!why.contains("real"), "there is no real server: {why}");
+    }
+
+    #[test]
+    fn every_scenario_has_a_name_of_its_own() {
+        for all in [Plan::full(), Plan::quick()] {
+            let mut names: Vec<String> = all.iter().map(|(scenario, _)| scenario.name()).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), all.len());
+        }
+    }
+
+    #[test]
+    fn ours_takes_part_wherever_it_can() {
+        for (scenario, _) in Plan::full() {
+            let protobuf = scenario.name().contains("protobuf");
+            assert_eq!(scenario.clients().contains(&Client::Ours), !protobuf, "{}", scenario.name());
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A client program as a child process: a command per line to it, an answer per line from it (`bench/peers/README.md`).
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::Failure;
+use crate::repo::Repo;
+
+/// Who is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Client {
+    Ours,
+    Go,
+    KubeRs,
+    Floor,
+}
+
+impl Client {
+    pub(super) const ALL: [Self; 4] = [Self::Ours, Self::Go, Self::KubeRs, Self::Floor];
+
+    /// As results name it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Go => "client_go",
+            Self::KubeRs => "kube_rs",
+            Self::Floor => "floor",
+        }
+    }
+}
+
+/// Where the programs are.
+pub(super) struct Programs {
+    folder: PathBuf,
+    /// Not there without a Go.
+    pub(super) client_go: Option<PathBuf>,
+}
+
+impl Programs {
+    /// Builds them all; the Go one where there is a Go.
+    pub(super) fn build(repo: &Repo) -> Result<Self, Failure> {
+        let peers = ["-p", "peer-ours", "-p", "peer-kube-rs", "-p", "peer-floor"];
+        let args: Vec<&str> = ["build", "--release", "--locked"].into_iter().chain(peers).collect();
+        repo.cargo_output(&args)?;
+        let metadata = repo.cargo_output(&["metadata", "--no-deps", "--format-version=1"])?;
+        let metadata: Value = serde_json::from_str(&metadata)
+            .map_err(|error| Failure::Failed(format!("cargo metadata is not readable: {error}")))?;
+        let target = metadata["target_directory"].as_str().unwrap_or("target");
+        let folder = Path::new(target).join("release");
+        let client_go = build_go(&repo.path("bench/peers/client-go"), &folder.join("peer-client-go"))?;
+        Ok(Self { folder, client_go })
+    }
+
+    pub(super) fn path(&self, client: Client) -> Option<PathBuf> {
+        match client {
+            Client::Ours => Some(self.folder.join("peer-ours")),
+            Client::Go => self.client_go.clone(),
+            Client::KubeRs => Some(self.folder.join("peer-kube-rs")),
+            Client::Floor => Some(self.folder.join("peer-floor")),
+        }
+    }
+}
+
+fn build_go(module: &Path, program: &Path) -> Result<Option<PathBuf>, Failure> {
+    let built = Command::new("go").current_dir(module).arg("build").arg("-o").arg(program).arg(".").status();
+    match built {
+        Ok(status) if status.success() => Ok(Some(program.to_owned())),
+        Ok(status) => Err(Failure::Failed(format!("`go build` in {} gave {status}", module.display()))),
+        Err(_) => {
+            eprintln!("there is no `go` on the PATH: client-go is left out, and protobuf with it");
+            Ok(None)
+        }
+    }
+}
+
+/// A running program; ended when it is dropped.
+pub(super) struct Program {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Program {
+    pub(super) fn start(path: &Path, kubeconfig: &Path) -> Result<Self, Failure> {
+        let failed = || Failure::Failed(format!("cannot start {}", path.display()));
+        let mut child = Command::new(path)
+            .arg(kubeconfig)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|_| failed())?;
+        let input = child.stdin.take().ok_or_else(failed)?;
+        let output = BufReader::new(child.stdout.take().ok_or_else(failed)?);
+        Ok(Self { child, input, output })
+    }
+
+    /// A command and its answer. An answer that is an error is one here too.
+    pub(super) fn ask(&mut self, command: &Value) -> Result<Value, Failure> {
+        self.send(command)?;
+        self.answer()
+    }
+
+    pub(super) fn send(&mut self, command: &Value) -> Result<(), Failure> {
+        writeln!(self.input, "{command}")
+            .map_err(|error| Failure::Failed(format!("the program does not listen: {error}")))
+    }
+
+    pub(super) fn answer(&mut self) -> Result<Value, Failure> {
+        let mut line = String::new();
+        let read = self.output.read_line(&mut line);
+        read.map_err(|error| Failure::Failed(format!("the program does not answer: {error}")))?;
+        let answer: Value = serde_json::from_str(&line)
+            .map_err(|_| Failure::Failed(format!("the program answered `{}`", line.trim())))?;
+        match answer["error"].as_str() {
+            Some(why) => Err(Failure::Failed(why.to_owned())),
+            None => Ok(answer),
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

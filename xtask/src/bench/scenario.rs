@@ -1,0 +1,291 @@
+//! What is measured: scenarios, each of which one client goes through in a process of its own, and the figures it gives.
+//!
+//! A scenario talks to a program and to a server; how often, in which order and what becomes of the figures is not its concern.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::data::Data;
+use super::program::{Client, Program};
+use super::replay::Replay;
+use super::wire::Encoding;
+use crate::Failure;
+
+/// How long memory may settle before it is read.
+const SETTLE: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Better {
+    Less,
+    More,
+}
+
+/// One number of one run, and the row it belongs to.
+pub(super) struct Figure {
+    pub(super) row: String,
+    pub(super) unit: &'static str,
+    pub(super) better: Better,
+    pub(super) value: f64,
+}
+
+/// What one client does once.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Scenario {
+    /// The first set from prepared bytes, memory, and a relist with one pod in a hundred changed.
+    Sync { pods: usize },
+    /// The first set in the one way or the other.
+    By { pods: usize, strategy: &'static str },
+    /// The first set in protobuf, which client-go asks for if nobody says anything.
+    Protobuf { pods: usize },
+    /// The first set from a real server that has these pods.
+    Real { pods: usize },
+    /// Changes at full speed.
+    Watch { encoding: Encoding, pods: usize, frames: usize },
+    /// Changes at a rate, and how late they are told.
+    Latency { rate: u32, pods: usize, seconds: u32 },
+    /// Reads beside changes at full speed.
+    Read { pods: usize, seconds: f64 },
+    /// Changes at full speed to many handlers.
+    Fan { handlers: usize, pods: usize, frames: usize },
+    /// Keys through a work queue.
+    Queue { keys: usize },
+}
+
+/// What a scenario finds when it begins.
+pub(super) struct Stage<'a> {
+    pub(super) data: &'a Arc<Data>,
+    pub(super) program: &'a Path,
+    pub(super) client: Client,
+    /// For files of the run.
+    pub(super) folder: &'a Path,
+    /// Of a real server, if there is one.
+    pub(super) real: Option<&'a Path>,
+}
+
+impl Scenario {
+    /// For the person, and for the filter.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Sync { pods } => format!("sync {}", short(*pods)),
+            Self::By { pods, strategy } => format!("sync {} by {strategy}", short(*pods)),
+            Self::Protobuf { pods } => format!("sync {} in protobuf", short(*pods)),
+            Self::Real { pods } => format!("real sync {}", short(*pods)),
+            Self::Watch { encoding, .. } => format!("watch {}", encoding.name()),
+            Self::Latency { rate, .. } => format!("latency {rate}"),
+            Self::Read { .. } => "reads".to_owned(),
+            Self::Fan { handlers, .. } => format!("fan-out {handlers}"),
+            Self::Queue { .. } => "queue".to_owned(),
+        }
+    }
+
+    /// Who can go through it.
+    pub(super) fn clients(&self) -> &'static [Client] {
+        match self {
+            // Neither ours nor kube-rs reads protobuf.
+            Self::Protobuf { .. } | Self::Watch { encoding: Encoding::Protobuf, .. } => {
+                &[Client::Go, Client::Floor]
+            }
+            Self::Sync { .. } | Self::By { .. } | Self::Real { .. } | Self::Watch { .. } => &Client::ALL,
+            Self::Latency { .. } | Self::Read { .. } | Self::Fan { .. } => {
+                &[Client::Ours, Client::Go, Client::KubeRs]
+            }
+            Self::Queue { .. } => &[Client::Ours, Client::Go],
+        }
+    }
+
+    pub(super) fn run(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, Failure> {
+        match *self {
+            Self::Sync { pods } => sync(stage, pods),
+            Self::By { pods, strategy } => {
+                let (_replay, mut program) = stage.begin(pods)?;
+                let answer = stage.sync(&mut program, pods, &json!({"strategy": strategy}))?;
+                let row = format!("initial sync by {strategy}, {} pods", short(pods));
+                Ok(vec![less(row, "s", number(&answer, "seconds")?)])
+            }
+            Self::Protobuf { pods } => {
+                let (_replay, mut program) = stage.begin(pods)?;
+                let answer = stage.sync(&mut program, pods, &json!({"encoding": "protobuf"}))?;
+                let row = format!("initial sync in protobuf, {} pods", short(pods));
+                Ok(vec![less(row, "s", number(&answer, "seconds")?)])
+            }
+            Self::Real { pods } => real(stage, pods),
+            Self::Watch { encoding, pods, frames } => watch(stage, encoding, pods, frames),
+            Self::Latency { rate, pods, seconds } => latency(stage, rate, pods, seconds),
+            Self::Read { pods, seconds } => read(stage, pods, seconds),
+            Self::Fan { handlers, pods, frames } => fan_out(stage, handlers, pods, frames),
+            Self::Queue { keys } => queue(stage, keys),
+        }
+    }
+}
+
+impl Stage<'_> {
+    /// A server of so many pods, and the client's program, which has not asked for them yet.
+    fn begin(&self, pods: usize) -> Result<(Replay, Program), Failure> {
+        let replay = Replay::start(self.data, pods)?;
+        let kubeconfig = self.folder.join("kubeconfig");
+        std::fs::write(&kubeconfig, replay.kubeconfig())
+            .map_err(|error| Failure::Failed(format!("cannot write a kubeconfig: {error}")))?;
+        let program = Program::start(self.program, &kubeconfig)?;
+        Ok((replay, program))
+    }
+
+    fn sync(&self, program: &mut Program, pods: usize, how: &Value) -> Result<Value, Failure> {
+        let mut command = json!({"do": "sync", "resource": "pods", "encoding": "json"});
+        for (name, value) in how.as_object().into_iter().flatten() {
+            command[name] = value.clone();
+        }
+        let answer = program.ask(&command)?;
+        // The floor does not count.
+        if self.client != Client::Floor && answer["objects"] != json!(pods) {
+            return Err(Failure::Failed(format!("{} of {pods} pods are there", answer["objects"])));
+        }
+        Ok(answer)
+    }
+}
+
+fn sync(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
+    let (replay, mut program) = stage.begin(pods)?;
+    let answer = stage.sync(&mut program, pods, &json!({}))?;
+    let of = |what: &str| format!("{what}, {} pods", short(pods));
+    thread::sleep(SETTLE);
+    let report = program.ask(&json!({"do": "report", "reset": true}))?;
+    let mut figures = vec![
+        less(of("initial sync"), "s", number(&answer, "seconds")?),
+        less(of("initial sync, processor"), "s", number(&answer, "cpu")?),
+        less(of("memory, settled"), "MB", megabytes(&report, "rss")?),
+        less(of("memory, peak of the sync"), "MB", megabytes(&report, "peak")?),
+    ];
+    if stage.client != Client::Floor {
+        let changed = (pods / 100).max(1);
+        let until = replay.version_after(changed);
+        program.send(&json!({"do": "follow", "until": until}))?;
+        replay.expire(changed);
+        program.answer()?;
+        thread::sleep(SETTLE);
+        let report = program.ask(&json!({"do": "report"}))?;
+        figures.push(less(of("memory, peak of a relist"), "MB", megabytes(&report, "peak")?));
+    }
+    Ok(figures)
+}
+
+fn real(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
+    let kubeconfig = stage.real.ok_or_else(|| Failure::Failed("there is no real server".to_owned()))?;
+    let mut program = Program::start(stage.program, kubeconfig)?;
+    let answer = stage.sync(&mut program, pods, &json!({}))?;
+    let of = |what: &str| format!("{what}, {} pods", short(pods));
+    Ok(vec![
+        less(of("initial sync from kube-apiserver"), "s", number(&answer, "seconds")?),
+        less(of("initial sync from kube-apiserver, processor"), "s", number(&answer, "cpu")?),
+    ])
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+fn watch(stage: &Stage<'_>, encoding: Encoding, pods: usize, frames: usize) -> Result<Vec<Figure>, Failure> {
+    let (replay, mut program) = stage.begin(pods)?;
+    let how = json!({"encoding": encoding.name()});
+    stage.sync(&mut program, pods, &how)?;
+    let answer = follow(&replay, &mut program, frames, None)?;
+    let name = if encoding == Encoding::Json { "JSON" } else { "protobuf" };
+    Ok(vec![
+        more(format!("watch, {name}"), "events/s", frames as f64 / number(&answer, "seconds")?),
+        less(
+            format!("watch, {name}, processor"),
+            "µs an event",
+            number(&answer, "cpu")? * 1e6 / frames as f64,
+        ),
+    ])
+}
+
+fn latency(stage: &Stage<'_>, rate: u32, pods: usize, seconds: u32) -> Result<Vec<Figure>, Failure> {
+    let (replay, mut program) = stage.begin(pods)?;
+    stage.sync(&mut program, pods, &json!({}))?;
+    let answer = follow(&replay, &mut program, (rate * seconds) as usize, Some(rate))?;
+    let figures = [("p50", "p50"), ("p99", "p99"), ("p99.9", "p999")].map(|(name, field)| {
+        let row = format!("latency at {rate} events/s, {name}");
+        Ok(less(row, "ms", number(&answer["latency"], field)? / 1000.0))
+    });
+    figures.into_iter().collect()
+}
+
+fn follow(
+    replay: &Replay,
+    program: &mut Program,
+    frames: usize,
+    rate: Option<u32>,
+) -> Result<Value, Failure> {
+    let until = replay.version_after(frames);
+    program.send(&json!({"do": "follow", "until": until, "latency": rate.is_some()}))?;
+    replay.write(frames, rate);
+    program.answer()
+}
+
+fn read(stage: &Stage<'_>, pods: usize, seconds: f64) -> Result<Vec<Figure>, Failure> {
+    let (replay, mut program) = stage.begin(pods)?;
+    stage.sync(&mut program, pods, &json!({}))?;
+    let stop = replay.flood();
+    let mut ask = |command: Value, count: &str| {
+        let answer = program.ask(&command)?;
+        Ok(number(&answer, count)? / number(&answer, "seconds")?)
+    };
+    let gets = ask(json!({"do": "read", "seconds": seconds}), "gets")?;
+    let typed = ask(json!({"do": "read", "seconds": seconds, "typed": true}), "gets")?;
+    let lookups = ask(json!({"do": "index", "seconds": seconds}), "lookups")?;
+    stop.store(true, Ordering::Relaxed);
+    Ok(vec![
+        more("gets beside writes".to_owned(), "1,000/s", gets / 1000.0),
+        more("gets beside writes, typed".to_owned(), "1,000/s", typed / 1000.0),
+        more("look-ups by node beside writes".to_owned(), "1,000/s", lookups / 1000.0),
+    ])
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+fn fan_out(stage: &Stage<'_>, handlers: usize, pods: usize, frames: usize) -> Result<Vec<Figure>, Failure> {
+    let (replay, mut program) = stage.begin(pods)?;
+    stage.sync(&mut program, pods, &json!({"handlers": handlers}))?;
+    let answer = follow(&replay, &mut program, frames, None)?;
+    let plural = if handlers == 1 { "" } else { "s" };
+    let row = format!("watch, {handlers} handler{plural}");
+    Ok(vec![more(row, "events/s", frames as f64 / number(&answer, "seconds")?)])
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+fn queue(stage: &Stage<'_>, keys: usize) -> Result<Vec<Figure>, Failure> {
+    let (_replay, mut program) = stage.begin(1)?;
+    let mut figures = Vec::new();
+    for workers in [0, 1, 4, 16] {
+        let answer = program.ask(&json!({"do": "queue", "keys": keys, "workers": workers}))?;
+        let row = match workers {
+            0 => "work queue, one thread".to_owned(),
+            1 => "work queue, 1 worker".to_owned(),
+            _ => format!("work queue, {workers} workers"),
+        };
+        figures.push(less(row, "ns a key", number(&answer, "seconds")? * 1e9 / keys as f64));
+    }
+    Ok(figures)
+}
+
+fn less(row: String, unit: &'static str, value: f64) -> Figure {
+    Figure { row, unit, better: Better::Less, value }
+}
+
+fn more(row: String, unit: &'static str, value: f64) -> Figure {
+    Figure { row, unit, better: Better::More, value }
+}
+
+fn number(answer: &Value, field: &str) -> Result<f64, Failure> {
+    answer[field].as_f64().ok_or_else(|| Failure::Failed(format!("no `{field}` in the answer {answer}")))
+}
+
+fn megabytes(answer: &Value, field: &str) -> Result<f64, Failure> {
+    Ok(number(answer, field)? / 1e6)
+}
+
+/// `50k` for 50,000.
+pub(super) fn short(count: usize) -> String {
+    if count >= 1000 && count.is_multiple_of(1000) { format!("{}k", count / 1000) } else { count.to_string() }
+}

@@ -1,0 +1,292 @@
+//! Prepared bytes: pods as list items and watch frames, in JSON and in protobuf, with places for a version and a send time.
+//!
+//! Versions and send times have as many digits in every object, so that they can be written over: no length changes, in either
+//! encoding. It knows the envelopes; what is in a pod it leaves to the generator, and its protobuf to the Go program.
+
+use std::ops::Range;
+
+/// The annotation with the time at which a frame was sent.
+const SENT: &str = "bench.example.com/sent";
+
+/// The version of the first set. All versions have ten digits.
+pub(super) const FIRST_VERSION: u64 = 1_000_000_000;
+
+/// A send time that stands for none. All send times have 19 digits.
+const NOT_SENT: &str = "1000000000000000000";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Json,
+    Protobuf,
+}
+
+impl Encoding {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Protobuf => "protobuf",
+        }
+    }
+}
+
+/// An object as its encoding has it in a list.
+pub(super) struct Item {
+    bytes: Vec<u8>,
+    version: Range<usize>,
+    sent: Range<usize>,
+}
+
+/// The JSON of a generated pod, with an annotation for the send time.
+pub(super) fn with_send_time(pod: &str) -> String {
+    let place = format!(r#""annotations":{{"{SENT}":"{NOT_SENT}","#);
+    pod.replacen(r#""annotations":{"#, &place, 1)
+}
+
+impl Item {
+    /// From bytes that carry `version` and no send time yet. `None` if they do not.
+    pub(super) fn new(bytes: Vec<u8>, version: u64) -> Option<Self> {
+        let version = find(&bytes, version.to_string().as_bytes())?;
+        let sent = find(&bytes, NOT_SENT.as_bytes())?;
+        Some(Self { bytes, version, sent })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Appends the object with these. It begins at `skip`.
+    fn put(&self, out: &mut Vec<u8>, skip: usize, version: u64, sent: Option<u64>) {
+        let start = out.len();
+        out.extend_from_slice(&self.bytes[skip..]);
+        let at = |place: &Range<usize>| start + place.start - skip..start + place.end - skip;
+        out[at(&self.version)].copy_from_slice(version.to_string().as_bytes());
+        if let Some(sent) = sent {
+            out[at(&self.sent)].copy_from_slice(sent.to_string().as_bytes());
+        }
+    }
+
+    /// Appends it as one of the items of a list; whoever calls puts commas between those of JSON.
+    pub(super) fn put_item(&self, encoding: Encoding, out: &mut Vec<u8>, version: u64) {
+        if encoding == Encoding::Protobuf {
+            out.push(field(2));
+            varint(out, self.bytes.len());
+        }
+        self.put(out, 0, version, None);
+    }
+
+    /// Appends it as a frame of a watch.
+    pub(super) fn put_frame(
+        &self,
+        encoding: Encoding,
+        out: &mut Vec<u8>,
+        kind: &str,
+        version: u64,
+        sent: Option<u64>,
+    ) {
+        match encoding {
+            Encoding::Json => {
+                out.extend_from_slice(br#"{"type":""#);
+                out.extend_from_slice(kind.as_bytes());
+                out.extend_from_slice(br#"","object":{"kind":"Pod","apiVersion":"v1","#);
+                self.put(out, 1, version, sent);
+                out.extend_from_slice(b"}\n");
+            }
+            Encoding::Protobuf => {
+                frame_head(out, kind, self.bytes.len());
+                self.put(out, 0, version, sent);
+            }
+        }
+    }
+}
+
+/// Everything of a list before its items. `size` is what the items take.
+pub(super) fn list_head(
+    encoding: Encoding,
+    version: u64,
+    rest: Option<(usize, usize)>,
+    size: usize,
+) -> Vec<u8> {
+    match encoding {
+        Encoding::Json => {
+            let next = rest.map_or_else(String::new, |(next, left)| {
+                format!(r#","continue":"{next}","remainingItemCount":{left}"#)
+            });
+            let meta = format!(r#"{{"resourceVersion":"{version}"{next}}}"#);
+            format!(r#"{{"kind":"PodList","apiVersion":"v1","metadata":{meta},"items":["#).into_bytes()
+        }
+        Encoding::Protobuf => {
+            // Metadata of a list: 2 version, 3 continue.
+            let mut meta = text(2, &version.to_string());
+            if let Some((next, _)) = rest {
+                meta.extend(text(3, &next.to_string()));
+            }
+            let mut head = vec![field(1)];
+            varint(&mut head, meta.len());
+            head.extend(meta);
+            let mut out = envelope("PodList", head.len() + size);
+            out.extend(head);
+            out
+        }
+    }
+}
+
+/// What a list takes for one item beside the item.
+pub(super) fn item_overhead(encoding: Encoding, item: &Item) -> usize {
+    match encoding {
+        Encoding::Json => 0,
+        Encoding::Protobuf => {
+            let mut length = Vec::new();
+            varint(&mut length, item.len());
+            1 + length.len()
+        }
+    }
+}
+
+/// A bookmark; the one at the end of the initial events says so.
+pub(super) fn bookmark(encoding: Encoding, version: u64, initial_end: bool) -> Vec<u8> {
+    const END: &str = "k8s.io/initial-events-end";
+    match encoding {
+        Encoding::Json => {
+            let note =
+                if initial_end { format!(r#","annotations":{{"{END}":"true"}}"#) } else { String::new() };
+            let meta = format!(r#"{{"resourceVersion":"{version}","creationTimestamp":null{note}}}"#);
+            let pod = format!(
+                r#"{{"kind":"Pod","apiVersion":"v1","metadata":{meta},"spec":{{"containers":null}},"status":{{}}}}"#
+            );
+            format!("{{\"type\":\"BOOKMARK\",\"object\":{pod}}}\n").into_bytes()
+        }
+        Encoding::Protobuf => {
+            // Metadata of an object: 6 version, 12 annotations, each 1 key, 2 value.
+            let mut meta = text(6, &version.to_string());
+            if initial_end {
+                let entry = [text(1, END), text(2, "true")].concat();
+                meta.push(field(12));
+                varint(&mut meta, entry.len());
+                meta.extend(entry);
+            }
+            let mut pod = vec![field(1)];
+            varint(&mut pod, meta.len());
+            pod.extend(meta);
+            let mut out = Vec::new();
+            frame_head(&mut out, "BOOKMARK", pod.len());
+            out.extend(pod);
+            out
+        }
+    }
+}
+
+/// The frame that ends a watch whose version is forgotten, in JSON.
+pub(super) const EXPIRED: &str = concat!(
+    r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","#,
+    r#""message":"too old resource version","reason":"Expired","code":410}}"#,
+    "\n"
+);
+
+/// A protobuf frame until its object, which has so many bytes: length, event {1 type, 2 {1 object in its envelope}}.
+fn frame_head(out: &mut Vec<u8>, kind: &str, object: usize) {
+    let envelope = envelope("Pod", object);
+    let enveloped = envelope.len() + object;
+    let mut raw = vec![field(1)];
+    varint(&mut raw, enveloped);
+    let mut event = text(1, kind);
+    event.push(field(2));
+    varint(&mut event, raw.len() + enveloped);
+    event.extend(raw);
+    let length = u32::try_from(event.len() + enveloped).unwrap_or(u32::MAX);
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend(event);
+    out.extend(envelope);
+}
+
+/// The magic and the beginning of an `Unknown` {1 {1 apiVersion, 2 kind}, 2 object}, whose object has so many bytes.
+fn envelope(kind: &str, object: usize) -> Vec<u8> {
+    let type_meta = [text(1, "v1"), text(2, kind)].concat();
+    let mut out = b"k8s\0".to_vec();
+    out.push(field(1));
+    varint(&mut out, type_meta.len());
+    out.extend(type_meta);
+    out.push(field(2));
+    varint(&mut out, object);
+    out
+}
+
+/// A field of bytes with this number, below 16.
+fn field(number: u8) -> u8 {
+    number << 3 | 2
+}
+
+fn text(number: u8, text: &str) -> Vec<u8> {
+    let mut out = vec![field(number)];
+    varint(&mut out, text.len());
+    out.extend_from_slice(text.as_bytes());
+    out
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "seven bits fit into a byte")]
+fn varint(out: &mut Vec<u8>, mut value: usize) {
+    while value >= 0x80 {
+        out.push(value as u8 & 0x7f | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn find(bytes: &[u8], part: &[u8]) -> Option<Range<usize>> {
+    let start = bytes.windows(part.len()).position(|window| window == part)?;
+    Some(start..start + part.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item() -> Item {
+        let pod = r#"{"metadata":{"resourceVersion":"1000000007","annotations":{"a":"b"}}}"#;
+        Item::new(with_send_time(pod).into_bytes(), 1_000_000_007).unwrap()
+    }
+
+    #[test]
+    fn versions_and_send_times_are_written_over() {
+        let mut out = Vec::new();
+        item().put_frame(
+            Encoding::Json,
+            &mut out,
+            "MODIFIED",
+            1_000_000_042,
+            Some(1_763_200_000_123_456_789),
+        );
+        let expected = concat!(
+            r#"{"type":"MODIFIED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1000000042","#,
+            r#""annotations":{"bench.example.com/sent":"1763200000123456789","a":"b"}}}}"#,
+            "\n"
+        );
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn protobuf_frames_say_how_long_they_are() {
+        let mut out = Vec::new();
+        item().put_frame(Encoding::Protobuf, &mut out, "ADDED", 1_000_000_042, None);
+        out.extend(bookmark(Encoding::Protobuf, 1_000_000_043, true));
+        let mut rest = out.as_slice();
+        for kind in ["ADDED", "BOOKMARK"] {
+            let (length, after) = rest.split_at(4);
+            let length = u32::from_be_bytes(length.try_into().unwrap()) as usize;
+            assert_eq!(after[2..2 + kind.len()], *kind.as_bytes());
+            rest = &after[length..];
+        }
+        assert_eq!(rest, b"");
+    }
+
+    #[test]
+    fn a_list_in_protobuf_is_as_long_as_it_says() {
+        let item = item();
+        let size = item.len() + item_overhead(Encoding::Protobuf, &item);
+        let mut list = list_head(Encoding::Protobuf, 1_000_000_000, None, size);
+        item.put_item(Encoding::Protobuf, &mut list, 1_000_000_001);
+        // The magic, then field 1 of 13 bytes, then field 2 with a length of two bytes.
+        assert_eq!(list[..6], *b"k8s\0\x0a\x0d");
+        let length = usize::from(list[20] & 0x7f) | usize::from(list[21]) << 7;
+        assert_eq!(list.len(), 22 + length);
+    }
+}
