@@ -23,6 +23,8 @@ enum Work {
     Kubectl,
     /// The conformance suite against a real server, where there is a Go to build it with.
     Real,
+    /// What the client-go of `bench/peers` is built from, for the tests that build it, where there is a Go.
+    Peers,
     /// The library with its accessors, for the earliest and the latest types of Kubernetes.
     Accessors,
     /// A cargo call, its arguments separated by blanks.
@@ -45,6 +47,7 @@ const STAGES: &[Stage] = &[
     // In the workspace the examples choose the latest types of Kubernetes, and these differ by version.
     Stage { name: "accessors", work: Work::Accessors },
     Stage { name: "kubectl", work: Work::Kubectl },
+    Stage { name: "peers", work: Work::Peers },
     Stage { name: "test", work: Work::cargo("test --workspace --locked") },
     // Behind `test`, which has built the suite and run its embedded arms.
     Stage { name: "real", work: Work::Real },
@@ -107,6 +110,7 @@ impl Stage {
             Work::Codegen => codegen::check(repo),
             Work::Kubectl => kubectl(repo),
             Work::Real => real_arm(repo),
+            Work::Peers => peers(repo),
             Work::Accessors => codegen::VERSIONS.iter().try_for_each(|minor| check_accessors(repo, *minor)),
             Work::Cargo { args, env } => run_cargo(repo, args, env),
         }
@@ -144,6 +148,15 @@ fn real_arm(repo: &Repo) -> Result<(), Failure> {
     }
     println!("kube-apiserver and etcd are there after {:.0} s", begun.elapsed().as_secs_f64());
     real::run(repo, &["test".to_owned(), "real::".to_owned()])
+}
+
+/// Whether they can be fetched is not for us to decide: a test that cannot build it says so.
+fn peers(repo: &Repo) -> Result<(), Failure> {
+    let fetched = repo.go_output(&["-C", "bench/peers/client-go", "mod", "download"])?;
+    if fetched.is_none() {
+        println!("there is no `go` on the PATH: client-go is left out of the tests of peers");
+    }
+    Ok(())
 }
 
 /// The version is a feature here and not `K8S_OPENAPI_ENABLED_VERSION`: cargo keeps what it built with other features, so
@@ -193,7 +206,7 @@ mod tests {
     fn all_stages_run_unless_some_are_named() {
         assert_eq!(
             names(&[]).unwrap(),
-            "fmt tidy codegen clippy features accessors kubectl test real shuttle queue doc"
+            "fmt tidy codegen clippy features accessors kubectl peers test real shuttle queue doc"
         );
         assert_eq!(names(&["--only", "doc,fmt"]).unwrap(), "fmt doc");
     }

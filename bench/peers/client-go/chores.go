@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -52,6 +53,8 @@ func fill(kubeconfig, in string) error {
 		return err
 	}
 	config.QPS = -1
+	// Two containers with a port of one name are as real as they are doubtful.
+	config.WarningHandler = rest.NoWarnings{}
 	config.ContentType = protobuf
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

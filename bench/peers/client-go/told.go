@@ -20,7 +20,7 @@ const (
 	// sent is the annotation with the time at which a frame was sent, in nanoseconds since 1970.
 	sent = "bench.example.com/sent"
 	// So long without any event means that something is broken.
-	stalled = 2 * time.Minute
+	stalled = 10 * time.Minute
 )
 
 // told is what all handlers have been told; a handler writes to counters of its own only.

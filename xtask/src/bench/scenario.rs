@@ -178,10 +178,18 @@ fn real(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
     let mut program = Program::start(stage.program, kubeconfig)?;
     let answer = stage.sync(&mut program, pods, &json!({}))?;
     let of = |what: &str| format!("{what}, {} pods", short(pods));
-    Ok(vec![
+    let mut figures = vec![
         less(of("initial sync from kube-apiserver"), "s", number(&answer, "seconds")?),
         less(of("initial sync from kube-apiserver, processor"), "s", number(&answer, "cpu")?),
-    ])
+    ];
+    drop(program);
+    if matches!(stage.client, Client::Go | Client::Floor) {
+        let mut program = Program::start(stage.program, kubeconfig)?;
+        let answer = stage.sync(&mut program, pods, &json!({"encoding": "protobuf"}))?;
+        let row = of("initial sync from kube-apiserver in protobuf");
+        figures.push(less(row, "s", number(&answer, "seconds")?));
+    }
+    Ok(figures)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]

@@ -17,7 +17,7 @@ const WATCH_LIST: &str = "/api/v1/pods?watch=true&allowWatchBookmarks=true&sendI
 const TAIL: usize = 1024;
 
 /// So long without a byte means that something is broken.
-const STALLED: Duration = Duration::from_mins(2);
+const STALLED: Duration = Duration::from_mins(10);
 
 fn main() -> ExitCode {
     peer_protocol::run(|config| Ok(Floor { client: informer::client(config)?, body: None, tail: Vec::new() }))

@@ -17,11 +17,11 @@ async fn ours_syncs_and_follows() {
 async fn client_go_syncs_and_follows() {
     let program = format!("{}/peer-client-go", env!("CARGO_TARGET_TMPDIR"));
     let module = concat!(env!("CARGO_MANIFEST_DIR"), "/../client-go");
-    // Only what is there already, so that a test never waits for a network: the benchmark itself fetches what it needs.
+    // Only what is there already, so that a test never waits for a network; `cargo xtask ci` fetches it before.
     let built = Command::new("go")
         .current_dir(module)
         .args(["build", "-o", &program, "."])
-        .env("GOFLAGS", "-mod=mod -buildvcs=false")
+        .env("GOFLAGS", "-buildvcs=false")
         .env("GOPROXY", "off")
         .output();
     match built {

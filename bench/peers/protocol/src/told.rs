@@ -15,7 +15,7 @@ use crate::{Failure, Gauge};
 pub const SENT: &str = "bench.example.com/sent";
 
 /// So long without any event means that something is broken.
-const STALLED: Duration = Duration::from_mins(2);
+const STALLED: Duration = Duration::from_mins(10);
 
 /// What all handlers of an informer have been told.
 #[derive(Debug)]

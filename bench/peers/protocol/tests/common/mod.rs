@@ -65,8 +65,9 @@ pub(crate) async fn check(path: &str, strategies: &[(&str, u64)], encoding: &str
             server.create(&pod(number, 0)).unwrap();
         }
         let listening = server.listen(Listen::https()).await.unwrap();
-        let file =
-            std::env::temp_dir().join(format!("informer-peer-{}-{strategy}-{encoding}", std::process::id()));
+        let program = path.rsplit('/').next().unwrap_or_default();
+        let name = format!("informer-{program}-{}-{strategy}-{encoding}", std::process::id());
+        let file = std::env::temp_dir().join(name);
         fs::write(&file, listening.kubeconfig()).unwrap();
         let (path, kubeconfig) = (path.to_owned(), file.to_str().unwrap().to_owned());
         let sync = json!({
