@@ -47,8 +47,8 @@ const COMMANDS: &[Command] = &[
     #[cfg(unix)]
     Command {
         name: "bench",
-        options: "[--quick] [--real KUBECONFIG] [--name NAME] [WORD]",
-        about: "ours beside client-go, kube-rs and the floor; WORD is part of a scenario's name",
+        options: "[--quick] [WORD]",
+        about: "ours beside client-go, kube-rs and the floor, WORD in their names; also --times N, --real KUBECONFIG, --name NAME",
         run: bench::run,
     },
     Command {

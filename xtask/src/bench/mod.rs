@@ -33,6 +33,8 @@ const README: &str = "README.md";
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
     quick: bool,
+    /// How often each scenario, instead of what is planned.
+    times: Option<usize>,
     name: Option<String>,
     /// The kubeconfig of a real server.
     real: Option<String>,
@@ -157,6 +159,11 @@ impl Options {
             match arg.as_str() {
                 "--quick" => options.quick = true,
                 "--name" => options.name = Some(value()?),
+                "--times" => {
+                    let count = value()?.parse().ok().filter(|count| *count > 0);
+                    options.times =
+                        Some(count.ok_or_else(|| Failure::Usage("`--times` is a count".to_owned()))?);
+                }
                 "--real" => options.real = Some(value()?),
                 word if word.starts_with('-') || options.filter.is_some() => {
                     return Err(Failure::Usage(format!("`bench` does not take `{word}`")));
@@ -177,6 +184,11 @@ impl Plan {
         let wanted = options.filter.as_deref().unwrap_or_default();
         let names: Vec<String> = all.iter().map(|(scenario, _)| scenario.name()).collect();
         all.retain(|(scenario, _)| scenario.name().contains(wanted));
+        if let Some(count) = options.times {
+            for (_, times) in &mut all {
+                *times = count;
+            }
+        }
         if all.is_empty() {
             let hint = format!("nothing is named `{wanted}`, there is: {}", names.join(", "));
             return Err(Failure::Usage(hint));
@@ -266,6 +278,7 @@ mod tests {
         assert_eq!(parse(&["--quick", "sync"]).unwrap(), expected);
         assert_eq!(parse(&["--quik"]).unwrap_err(), "`bench` does not take `--quik`");
         assert_eq!(parse(&["a", "b"]).unwrap_err(), "`bench` does not take `b`");
+        assert_eq!(parse(&["--times", "0"]).unwrap_err(), "`--times` is a count");
         assert_eq!(parse(&["--real"]).unwrap_err(), "`--real` needs a value");
     }
 

@@ -67,7 +67,8 @@ impl Rows {
     /// As Markdown. The last columns say how many times better ours is; below one, ours has lost, and the row is bold.
     pub(super) fn table(&self, machine: &str) -> String {
         let mut text = format!(
-            "Medians of interleaved runs on {machine}; × is how many times better ours is, **bold** where it is worse.\n\n\
+            "Medians of interleaved runs on {machine}; × is how many times better ours is, **bold** where it is worse. All in JSON, \
+             but where it says protobuf, which client-go takes if nobody says anything.\n\n\
              | | unit | ours | client-go | kube-rs | floor | × client-go | × kube-rs |\n|---|---|---:|---:|---:|---:|---:|---:|\n"
         );
         for row in &self.0 {
