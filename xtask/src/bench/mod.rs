@@ -222,7 +222,9 @@ impl Plan {
     fn moving(pods: usize, frames: usize, seconds: u32, read: f64, times: usize) -> Vec<(Scenario, usize)> {
         let watch = |encoding| Scenario::Watch { encoding, pods, frames };
         let mut all = vec![watch(Encoding::Json), watch(Encoding::Protobuf)];
-        all.extend([1000, 5000].map(|rate| Scenario::Latency { rate, pods, seconds }));
+        for encoding in [Encoding::Json, Encoding::Protobuf] {
+            all.extend([1000, 5000].map(|rate| Scenario::Latency { encoding, rate, pods, seconds }));
+        }
         all.push(Scenario::Read { pods, seconds: read });
         all.extend([1, 10, 100].map(|handlers| Scenario::Fan { handlers, pods: 1000, frames: frames / 5 }));
         all.into_iter().map(|scenario| (scenario, times)).collect()

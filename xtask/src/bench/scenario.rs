@@ -47,7 +47,7 @@ pub(super) enum Scenario {
     /// Changes at full speed.
     Watch { encoding: Encoding, pods: usize, frames: usize },
     /// Changes at a rate, and how late they are told.
-    Latency { rate: u32, pods: usize, seconds: u32 },
+    Latency { encoding: Encoding, rate: u32, pods: usize, seconds: u32 },
     /// Reads beside changes at full speed.
     Read { pods: usize, seconds: f64 },
     /// Changes at full speed to many handlers.
@@ -76,7 +76,7 @@ impl Scenario {
             Self::Protobuf { pods } => format!("sync {} in protobuf", short(*pods)),
             Self::Real { pods } => format!("real sync {}", short(*pods)),
             Self::Watch { encoding, .. } => format!("watch {}", encoding.name()),
-            Self::Latency { rate, .. } => format!("latency {rate}"),
+            Self::Latency { encoding, rate, .. } => format!("latency {rate} {}", encoding.name()),
             Self::Read { .. } => "reads".to_owned(),
             Self::Fan { handlers, .. } => format!("fan-out {handlers}"),
             Self::Queue { .. } => "queue".to_owned(),
@@ -91,6 +91,7 @@ impl Scenario {
                 &[Client::Go, Client::Floor]
             }
             Self::Sync { .. } | Self::By { .. } | Self::Real { .. } | Self::Watch { .. } => &Client::ALL,
+            Self::Latency { encoding: Encoding::Protobuf, .. } => &[Client::Go],
             Self::Latency { .. } | Self::Read { .. } | Self::Fan { .. } => {
                 &[Client::Ours, Client::Go, Client::KubeRs]
             }
@@ -115,7 +116,7 @@ impl Scenario {
             }
             Self::Real { pods } => real(stage, pods),
             Self::Watch { encoding, pods, frames } => watch(stage, encoding, pods, frames),
-            Self::Latency { rate, pods, seconds } => latency(stage, rate, pods, seconds),
+            Self::Latency { encoding, rate, pods, seconds } => latency(stage, encoding, rate, pods, seconds),
             Self::Read { pods, seconds } => read(stage, pods, seconds),
             Self::Fan { handlers, pods, frames } => fan_out(stage, handlers, pods, frames),
             Self::Queue { keys } => queue(stage, keys),
@@ -209,12 +210,19 @@ fn watch(stage: &Stage<'_>, encoding: Encoding, pods: usize, frames: usize) -> R
     ])
 }
 
-fn latency(stage: &Stage<'_>, rate: u32, pods: usize, seconds: u32) -> Result<Vec<Figure>, Failure> {
+fn latency(
+    stage: &Stage<'_>,
+    encoding: Encoding,
+    rate: u32,
+    pods: usize,
+    seconds: u32,
+) -> Result<Vec<Figure>, Failure> {
     let (replay, mut program) = stage.begin(pods)?;
-    stage.sync(&mut program, pods, &json!({}))?;
+    stage.sync(&mut program, pods, &json!({"encoding": encoding.name()}))?;
     let answer = follow(&replay, &mut program, (rate * seconds) as usize, Some(rate))?;
+    let how = if encoding == Encoding::Json { "" } else { " in protobuf" };
     let figures = [("p50", "p50"), ("p99", "p99"), ("p99.9", "p999")].map(|(name, field)| {
-        let row = format!("latency at {rate} events/s, {name}");
+        let row = format!("latency at {rate} events/s{how}, {name}");
         Ok(less(row, "ms", number(&answer["latency"], field)? / 1000.0))
     });
     figures.into_iter().collect()
