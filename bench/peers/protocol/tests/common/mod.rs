@@ -90,7 +90,8 @@ fn talk(server: &ApiServer, path: &str, kubeconfig: &str, sync: &Value, handlers
     let last = server.create(&pod(20, 0)).unwrap();
     let followed = program.ask(&json!({"do": "follow", "until": version(&last), "latency": true}));
     let events = followed["events"].as_u64().unwrap();
-    assert!(events <= 12 * handlers, "{followed}");
+    // client-go calls a handler synced when it has handed the last of the initial set over, not when the handler has returned from it.
+    assert!(events <= 13 * handlers, "{followed}");
     assert_eq!(program.ask(&json!({"do": "count"}))["objects"], 20, "{sync}");
     let read = program.ask(&json!({"do": "read", "seconds": 0.01, "typed": true}));
     assert_eq!(read["gets"], read["found"]);
