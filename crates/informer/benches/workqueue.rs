@@ -1,8 +1,8 @@
 //! What a work queue costs: add, get and done by one, four and sixteen workers, and a million keys that come later.
 //!
 //! `cargo bench -p informer --bench workqueue`, `-- --quick` for a tenth of it, `-- one`, `workers` or `delays` for a part. Every figure is the best of five rounds; a round measures each row
-//! once. Keys are those of objects, and shared texts for comparison. One task adds beside the workers, as a handler does, all of them on two
-//! threads; the time is from the first add until the last key is done. Delays are set by the real clock's rules, under tokio's paused
+//! once. Keys are those of objects, and shared texts for comparison. A thread of its own adds beside the workers, who are tasks on one thread, and on
+//! two; the time is from the first add until the last key is done. Delays are set by the real clock's rules, under tokio's paused
 //! clock, so that all of them can come due at once.
 #![allow(clippy::unwrap_used)]
 
@@ -54,7 +54,10 @@ fn round<T: Name>(names: &Arc<[T]>, asked: &[String]) -> Vec<(String, Duration)>
         rows.push(("add, take and end, one thread".to_owned(), one_thread(names)));
     }
     for workers in [1, 4, 16].into_iter().filter(|_| is_asked("workers")) {
-        rows.push((format!("add beside {workers} workers, two threads"), with_workers(names, workers)));
+        for threads in [1, 2] {
+            let row = format!("add beside {workers} workers on {threads} threads");
+            rows.push((row, with_workers(names, workers, threads)));
+        }
     }
     if is_asked("delays") {
         let [set, shortened, due] = delay(names);
@@ -79,8 +82,9 @@ fn one_thread<T: Name>(names: &[T]) -> Duration {
     begun.elapsed()
 }
 
-fn with_workers<T: Name>(names: &Arc<[T]>, workers: usize) -> Duration {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+fn with_workers<T: Name>(names: &[T], workers: usize, threads: usize) -> Duration {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap();
     let queue = queue::<T>();
     let begun = Instant::now();
     let tasks: Vec<_> = (0..workers)
@@ -96,21 +100,16 @@ fn with_workers<T: Name>(names: &Arc<[T]>, workers: usize) -> Duration {
             })
         })
         .collect();
-    let names = names.clone();
-    let count = names.len();
-    let adder = runtime.spawn(async move {
-        for name in names.iter() {
-            queue.add(name.clone());
-        }
-        queue.shut_down();
-    });
+    for name in names {
+        queue.add(name.clone());
+    }
+    queue.shut_down();
     runtime.block_on(async {
-        adder.await.unwrap();
         let mut turns = 0;
         for task in tasks {
             turns += task.await.unwrap();
         }
-        assert_eq!(turns, count);
+        assert_eq!(turns, names.len());
     });
     begun.elapsed()
 }

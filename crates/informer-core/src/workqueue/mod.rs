@@ -11,6 +11,7 @@ mod metrics;
 mod queue;
 mod slots;
 mod stamp;
+mod table;
 
 pub use limiter::{Bucket, Exponential, FastSlow, MaxOf, MaxWait, RateLimiter};
 pub use metrics::{Histogram, QueueMetrics};

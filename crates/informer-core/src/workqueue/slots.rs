@@ -6,12 +6,12 @@
 use std::hash::{BuildHasher, Hash};
 use std::ops::{Index, IndexMut};
 
-use hashbrown::hash_table::Entry as Place;
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::DefaultHashBuilder;
 
 use super::levels::Link;
 use super::queue::Priority;
 use super::stamp::Stamp;
+use super::table::Table;
 
 /// The number of an entry.
 pub(super) type Slot = u32;
@@ -74,8 +74,7 @@ pub(super) struct Slots<T> {
     keys: Vec<Option<T>>,
     /// The last that became free is used first: it is still near.
     free: Vec<Slot>,
-    /// Numbers with the hashes of their keys, so that a table that grows looks at nothing else.
-    by_key: HashTable<(Slot, u32)>,
+    by_key: Table,
     hasher: DefaultHashBuilder,
 }
 
@@ -85,7 +84,7 @@ impl<T: Eq + Hash> Slots<T> {
             entries: Entries::default(),
             keys: Vec::new(),
             free: Vec::new(),
-            by_key: HashTable::new(),
+            by_key: Table::new(),
             hasher: DefaultHashBuilder::default(),
         }
     }
@@ -93,45 +92,34 @@ impl<T: Eq + Hash> Slots<T> {
     /// The entry of a key. If it is new it is away.
     pub(super) fn find_or_insert(&mut self, key: T) -> Slot {
         let hash = self.hash(&key);
-        let keys = &self.keys;
-        let is_it =
-            |(slot, other): &(Slot, u32)| *other == hash && keys[*slot as usize].as_ref() == Some(&key);
-        match self.by_key.entry(spread(hash), is_it, |(_, hash)| spread(*hash)) {
-            Place::Occupied(known) => known.get().0,
-            Place::Vacant(place) => {
-                let slot = if let Some(slot) = self.free.pop() {
-                    self.keys[slot as usize] = Some(key);
-                    self.entries[slot].hash = hash;
-                    slot
-                } else {
-                    let slot = Slot::try_from(self.keys.len()).unwrap_or(NONE);
-                    assert!(slot != NONE, "a queue holds fewer than four billion keys");
-                    self.keys.push(Some(key));
-                    self.entries.0.push(Entry::new(hash));
-                    slot
-                };
-                place.insert((slot, hash));
-                slot
-            }
+        if let Some(slot) = self.find_hashed(hash, &key) {
+            return slot;
         }
+        let slot = if let Some(slot) = self.free.pop() {
+            self.keys[slot as usize] = Some(key);
+            self.entries[slot].hash = hash;
+            slot
+        } else {
+            let slot = Slot::try_from(self.keys.len()).unwrap_or(NONE);
+            assert!(slot != NONE, "a queue holds fewer than four billion keys");
+            self.keys.push(Some(key));
+            self.entries.0.push(Entry::new(hash));
+            slot
+        };
+        self.by_key.insert(hash, slot);
+        slot
     }
 
     pub(super) fn find(&self, key: &T) -> Option<Slot> {
-        let hash = self.hash(key);
-        let is_it = |(slot, other): &(Slot, u32)| *other == hash && self.key(*slot) == Some(key);
-        self.by_key.find(spread(hash), is_it).map(|(slot, _)| *slot)
+        self.find_hashed(self.hash(key), key)
     }
 
     /// Forgets a key that is away.
     pub(super) fn remove(&mut self, slot: Slot) {
-        if self.keys[slot as usize].take().is_none() {
-            return;
+        if self.keys[slot as usize].take().is_some() {
+            self.by_key.remove(self.entries[slot].hash, slot);
+            self.free.push(slot);
         }
-        let hash = self.entries[slot].hash;
-        if let Ok(found) = self.by_key.find_entry(spread(hash), |(other, _)| *other == slot) {
-            found.remove();
-        }
-        self.free.push(slot);
     }
 
     pub(super) fn key(&self, slot: Slot) -> Option<&T> {
@@ -141,6 +129,11 @@ impl<T: Eq + Hash> Slots<T> {
     /// How many keys are known.
     pub(super) fn len(&self) -> usize {
         self.by_key.len()
+    }
+
+    #[inline]
+    fn find_hashed(&self, hash: u32, key: &T) -> Option<Slot> {
+        self.by_key.find(hash, |slot| self.key(slot) == Some(key))
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "any half of the hash will do")]
@@ -161,9 +154,4 @@ impl Entry {
             link: Link::default(),
         }
     }
-}
-
-/// The table wants something in the highest bits too.
-fn spread(hash: u32) -> u64 {
-    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
