@@ -37,6 +37,8 @@ pub(super) struct Listing {
     empty_pages: u32,
     /// The pages took too long once: everything was asked for at once instead.
     unpaged: bool,
+    /// It is asked for its version alone.
+    probe: bool,
     /// How many objects there are in all; the server says it with each page but the last.
     total: Option<u64>,
     entries: Vec<Arc<Entry>>,
@@ -56,6 +58,7 @@ impl Listing {
             before_page: 0,
             empty_pages: 0,
             unpaged: false,
+            probe: false,
             total: None,
             entries: Vec::new(),
             unreadable: Vec::new(),
@@ -122,6 +125,43 @@ impl Reflector {
         self.send_first_page(now, ListRequest::new(Consistency::Exactly(position), limit));
     }
 
+    /// Asks a server that may have been away whether it has come as far as the position, for the price of one object (C1).
+    pub(super) fn begin_probe(&mut self, now: Moment) {
+        let Some(position) = self.position.clone() else { return };
+        let request = ListRequest::new(Consistency::NotOlderThan(position), Some(1));
+        let id = self.send_list(now, request.clone());
+        self.phase = Phase::Listing(Listing { probe: true, ..Listing::new(id, request) });
+    }
+
+    fn probe_failed(&mut self, now: Moment, failure: Failure) {
+        match failure.trouble {
+            Trouble::Expired | Trouble::VersionTooLarge => {
+                self.version_unavailable = true;
+                self.report_failure(Asked::List, failure, std::time::Duration::ZERO);
+                self.begin_round(now, Relist::Forgotten);
+            }
+            Trouble::Throttled | Trouble::Unreachable | Trouble::Transient => {
+                self.wait(now, Asked::List, Next::Watch, failure);
+            }
+            // Whoever may not list cannot be told. The watch says for itself what else is wrong.
+            Trouble::Forbidden | Trouble::NotServed | Trouble::Rejected => {
+                self.report_failure(Asked::List, failure, std::time::Duration::ZERO);
+                self.begin_watch(now);
+            }
+        }
+    }
+
+    fn probe_answered(&mut self, now: Moment) {
+        let Phase::Listing(listing) = &self.phase else { return };
+        let Some(version) = listing.version.clone() else {
+            return self.probe_failed(now, Failure::transient("the list has no version"));
+        };
+        if let Some(failure) = self.went_back(Asked::List, &version, false) {
+            return self.probe_failed(now, failure);
+        }
+        self.begin_watch(now);
+    }
+
     /// The clients of one server, and the kinds of one client, do not all list at once.
     pub(super) fn next_audit(&mut self, now: Moment) -> Option<Moment> {
         let every = self.config.relist_every?;
@@ -168,6 +208,11 @@ impl Reflector {
     }
 
     fn list_item(&mut self, item: ListItem) {
+        if matches!(&self.phase, Phase::Listing(listing) if listing.probe)
+            && !matches!(item, ListItem::Meta(_))
+        {
+            return;
+        }
         let entry = match item {
             ListItem::Object(scanned) => Ok(self.entry(scanned)),
             other => Err(other),
@@ -204,6 +249,9 @@ impl Reflector {
         };
         if let Some(failure) = problem {
             return self.list_failed(now, failure);
+        }
+        if listing.probe {
+            return self.probe_answered(now);
         }
         let Some(ListMeta { continue_token: Some(token), remaining, .. }) = listing.meta.take() else {
             return self.list_complete(now);
@@ -273,6 +321,9 @@ impl Reflector {
         let Phase::Listing(listing) = &self.phase else { return };
         if listing.is_audit() {
             return self.audit_failed(now, failure);
+        }
+        if listing.probe {
+            return self.probe_failed(now, failure);
         }
         let consistent = listing.request.consistency == Consistency::MostRecent;
         let token_expired = failure.trouble == Trouble::Expired && listing.request.continue_token.is_some();

@@ -221,7 +221,10 @@ impl Reflector {
             return self.stream_failed(now, Failure::transient(text));
         }
         match &self.phase {
-            Phase::Waiting { next: Next::Watch, .. } => self.begin_watch(now),
+            Phase::Waiting { next: Next::Watch, failure, .. } => {
+                let answered = matches!(failure.trouble, Trouble::Throttled | Trouble::Forbidden);
+                if answered { self.begin_watch(now) } else { self.resume_watch(now) }
+            }
             Phase::Waiting { next: Next::Round, failure, .. } => {
                 let cause = Relist::after(failure.trouble);
                 self.begin_round(now, cause);

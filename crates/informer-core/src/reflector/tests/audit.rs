@@ -58,8 +58,10 @@ fn an_audit_that_fails_lets_the_watch_go_on() {
         > list failed: 500 InternalError; again in 800ms..1.6s
         > state backing off: 500 InternalError
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
+        list v=9
+        > watch rv=9
         ",
     );
 }

@@ -411,8 +411,10 @@ fn a_watch_that_is_no_json_is_given_up() {
         > watch failed: frame #0 at byte 0: not JSON: expected `{`, found `h`; again in 800ms..1.6s
         > state backing off: frame #0 at byte 0: not JSON: expected `{`, found `h`
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
+        list v=9
+        > watch rv=9
         200 type=text/html
         bytes <html>password: hunter2</html>
         end
@@ -434,8 +436,10 @@ fn frames_before_the_garbage_count() {
         > watch failed: frame #1 at byte 66: not JSON: expected `{`, found `]`; again in 800ms..1.6s
         > state backing off: frame #1 at byte 66: not JSON: expected `{`, found `]`
         wake
-        > watch rv=10
+        > list limit=1 rv=10 match=NotOlderThan
         > state stale
+        list v=10
+        > watch rv=10
         "#,
     );
 }
@@ -486,8 +490,10 @@ fn an_error_frame_without_a_code_is_some_failure() {
         > watch failed: a failure without a code; again in 800ms..1.6s
         > state backing off: a failure without a code
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
+        list v=9
+        > watch rv=9
         200
         > state live
         bytes {"type":"ERROR","object":{"code":"many"}}
@@ -495,8 +501,10 @@ fn an_error_frame_without_a_code_is_some_failure() {
         > watch failed: a failure without a code; again in 1.6s..3.2s
         > state backing off: a failure without a code
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
+        list v=9
+        > watch rv=9
         200
         > state live
         bytes {"type":"ERROR"}

@@ -474,8 +474,10 @@ fn waits_grow_over_failing_lists_and_only_health_resets_them() {
         > watch failed: the watch ended early; again in 25.6s..60s
         > state backing off: the watch ended early
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
+        list v=9
+        > watch rv=9
         200
         > state live
         after 10s
@@ -484,7 +486,7 @@ fn waits_grow_over_failing_lists_and_only_health_resets_them() {
         > watch failed: connection refused; again in 800ms..1.6s
         > state backing off: connection refused
         count failures lists watches
-        > failures 8 lists 7 watches 2
+        > failures 8 lists 8 watches 2
         ",
     );
 }

@@ -2,6 +2,7 @@
 
 mod any_server;
 mod audit;
+mod away;
 mod bad_input;
 mod listing;
 mod script;

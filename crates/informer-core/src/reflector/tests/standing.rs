@@ -175,7 +175,7 @@ fn a_timer_too_early_changes_nothing() {
         > state backing off: connection refused
         tick
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
         ",
     );

@@ -226,37 +226,6 @@ fn a_throttled_watch_waits_as_long_as_the_server_asks_and_goes_on() {
     );
 }
 
-#[test]
-fn a_server_out_of_reach_costs_the_position_nothing() {
-    check(
-        "
-        live v=9
-        > state live
-        after 10s
-        error broken
-        > watch failed: connection reset; again now
-        > watch rv=9
-        > state stale
-        error refused
-        > watch failed: connection refused; again in 800ms..1.6s
-        > state backing off: connection refused
-        wake
-        > watch rv=9
-        > state stale
-        error refused
-        > watch failed: connection refused; again in 1.6s..3.2s
-        > state backing off: connection refused
-        wake
-        > watch rv=9
-        > state stale
-        200
-        > state live
-        count lists
-        > lists 1
-        ",
-    );
-}
-
 // C7
 #[test]
 fn a_forbidden_watch_is_told_and_asked_for_slowly() {
@@ -325,14 +294,18 @@ fn a_watch_that_fails_early_takes_the_back_off_and_relists_after_three() {
         > watch failed: 500; again in 800ms..1.6s
         > state backing off: 500
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
+        list v=9
+        > watch rv=9
         refuse 400 BadRequest
         > watch failed: 400 BadRequest; again in 1.6s..3.2s
         > state backing off: 400 BadRequest
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
+        list v=9
+        > watch rv=9
         error broken
         > watch failed: connection reset; again in 3.2s..6.4s
         > state backing off: connection reset
@@ -357,16 +330,20 @@ fn a_very_short_watch_takes_the_back_off_and_relists_after_three() {
         > watch failed: the watch ended early; again in 800ms..1.6s
         > state backing off: the watch ended early
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
+        list v=9
+        > watch rv=9
         200
         > state live
         end
         > watch failed: the watch ended early; again in 1.6s..3.2s
         > state backing off: the watch ended early
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
+        list v=9
+        > watch rv=9
         200
         > state live
         after 9s
@@ -392,8 +369,10 @@ fn a_watch_that_brings_nothing_but_an_error_is_barren() {
         > watch failed: 500 InternalError; again in 800ms..1.6s
         > state backing off: 500 InternalError
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
+        list v=9
+        > watch rv=9
         200
         > state live
         ERROR 500 InternalError
@@ -401,8 +380,10 @@ fn a_watch_that_brings_nothing_but_an_error_is_barren() {
         > watch failed: 500 InternalError; again in 1.6s..3.2s
         > state backing off: 500 InternalError
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
+        list v=9
+        > watch rv=9
         200
         > state live
         ERROR
@@ -426,16 +407,20 @@ fn a_short_watch_that_brought_something_does_not_count_towards_a_relist() {
         > watch failed: the watch ended early; again in 800ms..1.6s
         > state backing off: the watch ended early
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
+        list v=9
+        > watch rv=9
         200
         > state live
         end
         > watch failed: the watch ended early; again in 1.6s..3.2s
         > state backing off: the watch ended early
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
+        list v=9
+        > watch rv=9
         200
         > state live
         ADDED a/x@10
@@ -444,8 +429,10 @@ fn a_short_watch_that_brought_something_does_not_count_towards_a_relist() {
         > watch failed: the watch ended early; again in 3.2s..6.4s
         > state backing off: the watch ended early
         wake
-        > watch rv=10
+        > list limit=1 rv=10 match=NotOlderThan
         > state stale
+        list v=10
+        > watch rv=10
         200
         > state live
         end
@@ -478,10 +465,10 @@ fn a_server_that_sends_a_bookmark_and_ends_is_no_hot_loop() {
         with lists
         start
         > list limit=500 rv=0
-        during 10m 12..60 list: list v=9; watch: 200 / BOOKMARK @10 / end
+        during 10m 12..60 list: list v=10; watch: 200 / BOOKMARK @10 / end
         > state backing off: the watch ended early
-        count lists
-        > lists 1
+        count replaces
+        > replaces 1
         ",
     );
 }
@@ -492,7 +479,7 @@ fn a_watch_cut_after_each_change_is_no_hot_loop() {
         "
         start
         > watch-list match=NotOlderThan rv=
-        during 10m 12..60 watch-list: 200 / BOOKMARK @9 end / end; watch: 200 / MODIFIED a/x@10 / error broken
+        during 10m 12..60 list: list v=10; watch-list: 200 / BOOKMARK @9 end / end; watch: 200 / MODIFIED a/x@10 / error broken
         > state backing off: connection reset
         count watch_lists
         > watch_lists 1
