@@ -21,7 +21,7 @@ enum Work {
     Codegen,
     /// A `kubectl` for the tests that need a real one, where there is a Go to build it with.
     Kubectl,
-    /// The conformance suite against a real server, where there is a Go to build it with.
+    /// The suites that want a real server, where there is a Go to build it with.
     Real,
     /// What the client-go of `bench/peers` is built from, for the tests that build it, where there is a Go.
     Peers,
@@ -49,7 +49,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "kubectl", work: Work::Kubectl },
     Stage { name: "peers", work: Work::Peers },
     Stage { name: "test", work: Work::cargo("test --workspace --locked") },
-    // Behind `test`, which has built the suite and run its embedded arms.
+    // Behind `test`, which has built the suites and run the embedded arms.
     Stage { name: "real", work: Work::Real },
     Stage {
         name: "shuttle",

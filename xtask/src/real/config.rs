@@ -118,6 +118,12 @@ current-context: admin
     )
 }
 
+/// The port in such a kubeconfig.
+pub(super) fn port(kubeconfig: &str) -> Option<u16> {
+    let server = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("server: "))?;
+    server.rsplit_once(':')?.1.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,5 +186,6 @@ mod tests {
         assert!(text.contains(&format!("- name: limited\n  user:\n    token: \"{}\"\n", "ff".repeat(32))));
         assert!(text.contains("- name: limited\n  context:\n    cluster: real\n    user: limited\n"));
         assert!(text.ends_with("current-context: admin\n"));
+        assert_eq!((port(&text), port("")), (Some(6443), None));
     }
 }

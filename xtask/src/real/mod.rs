@@ -7,6 +7,7 @@
 
 mod build;
 mod config;
+mod control;
 mod interrupt;
 mod module;
 mod process;

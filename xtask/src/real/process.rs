@@ -57,7 +57,16 @@ impl Process {
 
     /// Ends it with its group: asks first, then makes it. One that is gone already is no failure.
     pub(super) fn stop(&self) -> Result<(), Failure> {
-        for signal in [Signal::TERM, Signal::KILL] {
+        self.end(&[Signal::TERM, Signal::KILL])
+    }
+
+    /// Ends it with its group without asking.
+    pub(super) fn kill(&self) -> Result<(), Failure> {
+        self.end(&[Signal::KILL])
+    }
+
+    fn end(&self, signals: &[Signal]) -> Result<(), Failure> {
+        for &signal in signals {
             if !self.is_alive() {
                 return Ok(());
             }

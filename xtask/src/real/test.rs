@@ -1,7 +1,7 @@
-//! `test`: the conformance suite of the embedded server, with the arm of a real one.
+//! `test`: the suites that want a real server: the conformance suite of the embedded one, the examples, and the library.
 //!
 //! The server is the one that `INFORMER_REAL_KUBECONFIG` names, or the one that is up, or one that is up for this run only.
-//! However the run ends, a server that it started ends with it.
+//! Only the last is a suite given control of. However the run ends, a server that it started ends with it.
 
 use std::env;
 use std::fs;
@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::build::{self, Programs};
+use super::control::Control;
 use super::interrupt::{Interrupt, Lock};
 use super::module::Module;
 use super::process::Process;
@@ -24,8 +25,11 @@ const KUBECONFIG: &str = "INFORMER_REAL_KUBECONFIG";
 /// Says where etcd is; the suite reads it.
 const ETCD: &str = "INFORMER_REAL_ETCD";
 
-/// With all of the workspace in view, so that nothing is built again for the sake of other features.
-const SUITE: &[&str] = &["test", "--workspace", "--locked", "--test", "conformance", "--"];
+/// Says where to ask for what harms the server; a suite that does not read it harms nothing.
+const CONTROL: &str = "INFORMER_REAL_CONTROL";
+
+/// In this order: the last one may leave a server that is not what it was.
+const SUITES: &[&str] = &["conformance", "programs", "real"];
 
 pub(super) fn test(
     repo: &Repo,
@@ -33,36 +37,50 @@ pub(super) fn test(
     filters: &[String],
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
-    let mut suite = repo.cargo(SUITE);
-    suite.args(filters);
+    let suites: Vec<Command> = SUITES.iter().map(|name| suite(repo, name, filters)).collect();
     if env::var_os(KUBECONFIG).is_some_and(|path| !path.is_empty()) {
-        return run(suite, interrupt);
+        return run_all(suites, None, interrupt);
     }
     let cache = build::cache_folder()?;
     let _lock = Lock::acquire(&cache, folder.name(), interrupt)?;
     let module = Module::read(repo)?;
     up::check_build(folder, &module.build_name)?;
     let programs = Programs::ready(repo, &module, &cache, interrupt)?;
-    with_server(folder, &programs, interrupt, suite)
+    with_server(folder, &programs, interrupt, suites)
 }
 
-/// Runs it with a server, which is stopped again if it was not up before.
+/// With all of the workspace in view, so that nothing is built again for the sake of other features.
+fn suite(repo: &Repo, name: &str, filters: &[String]) -> Command {
+    let mut suite = repo.cargo(&["test", "--workspace", "--locked", "--test", name, "--"]);
+    suite.args(filters);
+    suite
+}
+
+/// Runs them with a server, which is stopped again if it was not up before.
 pub(super) fn with_server(
     folder: &StateFolder,
     programs: &Programs,
     interrupt: &Interrupt,
-    mut suite: Command,
+    mut suites: Vec<Command>,
 ) -> Result<(), Failure> {
     let was_up = folder.load()?.is_some_and(|state| state.condition(Process::is_alive) == Condition::Up);
     let kubeconfig = up::up(folder, programs, interrupt)?;
-    suite.env(KUBECONFIG, &kubeconfig);
-    if let Ok(address) = fs::read_to_string(folder.file(up::ETCD_ADDRESS)) {
-        suite.env(ETCD, address.trim());
+    let etcd = fs::read_to_string(folder.file(up::ETCD_ADDRESS)).ok();
+    for suite in &mut suites {
+        suite.env(KUBECONFIG, &kubeconfig).env_remove(CONTROL);
+        if let Some(address) = &etcd {
+            suite.env(ETCD, address.trim());
+        }
     }
-    let outcome = run(suite, interrupt);
     if was_up {
-        return outcome;
+        return run_all(suites, None, interrupt);
     }
+    let outcome = Control::open(folder, programs, interrupt).and_then(|control| {
+        for suite in &mut suites {
+            suite.env(CONTROL, control.path());
+        }
+        run_all(suites, Some(&control), interrupt)
+    });
     // What the suite found is more to the point than a server that does not end.
     match (outcome, down(folder)) {
         (Err(failure), Err(also)) => {
@@ -73,10 +91,22 @@ pub(super) fn with_server(
     }
 }
 
-fn run(mut suite: Command, interrupt: &Interrupt) -> Result<(), Failure> {
+/// Runs them one after the other until one fails.
+fn run_all(
+    suites: Vec<Command>,
+    control: Option<&Control<'_>>,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
+    suites.into_iter().try_for_each(|suite| run(suite, control, interrupt))
+}
+
+fn run(mut suite: Command, control: Option<&Control<'_>>, interrupt: &Interrupt) -> Result<(), Failure> {
     // In a group of its own, cargo and the suite can be ended together.
     let mut child = suite.process_group(0).spawn().map_err(|error| failed("cannot run the suite", &error))?;
     let ended = interrupt.wait_for(Duration::MAX, || {
+        if let Some(control) = control {
+            control.serve();
+        }
         child.try_wait().map_err(|error| failed("cannot wait for the suite", &error))
     });
     if ended.is_err() {

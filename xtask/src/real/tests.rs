@@ -1,7 +1,9 @@
 //! The life of a control plane from `up` to `down`, with shell scripts in place of the programs, so that no Go is needed.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Arc;
@@ -15,7 +17,12 @@ use super::state::{State, StateFolder};
 use super::{action, down, test, up};
 use crate::Failure;
 
-const ETCD: &str = "#!/bin/sh\necho http://127.0.0.1:1 >\"$2.new\"\nmv \"$2.new\" \"$2\"\nexec sleep 60\n";
+const ETCD: &str = "#!/bin/sh
+mkdir -p \"$1\"
+echo http://127.0.0.1:1 >\"$2.new\"
+mv \"$2.new\" \"$2\"
+exec sleep 60
+";
 const KEYGEN: &str = "#!/bin/sh\necho key\n";
 const APISERVER: &str = "#!/bin/sh
 for arg; do case $arg in --cert-dir=*) folder=${arg#*=};; esac; done
@@ -66,7 +73,7 @@ impl Scene {
         let programs = Programs::at(&self.root, "one");
         let mut suite = Command::new("sh");
         suite.args(["-c", script]);
-        test::with_server(&self.folder, &programs, &Interrupt::by(Arc::default()), suite)
+        test::with_server(&self.folder, &programs, &Interrupt::by(Arc::default()), vec![suite])
     }
 
     fn state(&self) -> Option<State> {
@@ -137,8 +144,56 @@ fn a_server_that_was_up_before_a_test_is_up_after_it() {
     let state = scene.state().unwrap();
     assert!(scene.test(TOLD).is_ok());
     assert!(scene.test("exit 1").is_err());
+    // It is not a suite's to harm.
+    assert!(scene.test("test -z \"$INFORMER_REAL_CONTROL\"").is_ok());
     assert_eq!(scene.state().unwrap(), state);
     assert!(state.processes.iter().all(Process::is_alive));
+}
+
+/// Asks for something as a suite does.
+fn ask(scene: &Scene, order: &str) -> String {
+    let mut stream = UnixStream::connect(scene.folder.file("control")).unwrap();
+    writeln!(stream, "{order}").unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    answer.trim_end().to_owned()
+}
+
+#[test]
+fn a_suite_may_harm_a_server_that_was_started_for_it() {
+    let scene = Scene::new("test-control");
+    let over = scene.root.join("over");
+    let suite = format!(
+        "test -S \"$INFORMER_REAL_CONTROL\" || exit 1; while ! test -e {}; do sleep 0.01; done",
+        over.display()
+    );
+    let data = scene.folder.file("etcd/data");
+    let alive = || scene.state().unwrap().processes.iter().map(Process::is_alive).collect::<Vec<_>>();
+    let pids = || scene.state().unwrap().processes.iter().map(|process| process.pid).collect::<Vec<_>>();
+    thread::scope(|scope| {
+        let test = scope.spawn(|| scene.test(&suite));
+        while !scene.folder.file("control").exists() && !test.is_finished() {
+            thread::yield_now();
+        }
+        let before = pids();
+        assert_eq!(ask(&scene, "kill"), "done");
+        assert_eq!((alive(), pids()), (vec![true, false], before.clone()));
+        // The port may be somebody else's for a moment: the first one to come leaves a mark and loses.
+        let lose = "#!/bin/sh\nif ! [ -e lost ]; then touch lost; echo address already in use; exit 1; fi\n";
+        scene.install("kube-apiserver", &APISERVER.replacen("#!/bin/sh\n", lose, 1));
+        assert_eq!(ask(&scene, "start"), "done");
+        assert_eq!((alive(), pids()[0]), (vec![true, true], before[0]));
+        fs::write(&data, "old").unwrap();
+        assert_eq!(ask(&scene, "save"), "done");
+        fs::write(&data, "new").unwrap();
+        assert_eq!(ask(&scene, "restore"), "done");
+        assert_eq!(fs::read_to_string(&data).unwrap(), "old");
+        assert_eq!((alive(), pids()[0] == before[0]), (vec![true, true], false));
+        assert_eq!(ask(&scene, "stop"), "failed: no such order: \"stop\\n\"");
+        fs::write(&over, "").unwrap();
+        assert!(test.join().unwrap().is_ok());
+    });
+    assert_eq!(scene.state(), None);
 }
 
 #[test]
@@ -157,7 +212,7 @@ fn a_signal_ends_the_test_and_its_server() {
             }
             asked.store(true, Ordering::Relaxed);
         });
-        test::with_server(&scene.folder, &programs, &interrupt, suite).map_err(why)
+        test::with_server(&scene.folder, &programs, &interrupt, vec![suite]).map_err(why)
     });
     assert_eq!(outcome.unwrap_err(), "interrupted");
     assert_eq!(scene.state(), None);

@@ -4,7 +4,7 @@
 //! too, takes back what was begun.
 
 use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::build::Programs;
 use super::config::{self, Tokens};
+use super::control::DATA;
 use super::interrupt::Interrupt;
 use super::process::Process;
 use super::state::{Condition, KUBECONFIG, State, StateFolder};
@@ -21,11 +22,17 @@ use crate::Failure;
 /// The name of the file in which etcd says where it listens.
 pub(super) const ETCD_ADDRESS: &str = "etcd.address";
 
+const ETCD: &str = "etcd";
+const APISERVER: &str = "kube-apiserver";
+
 /// How long a server may take to be ready, on a machine that has other work.
 const READY: Duration = Duration::from_mins(3);
 
 /// How many ports are tried when others take them first.
 const PORTS: usize = 5;
+
+/// How often a server is started again at a port that others have for a moment.
+const RESTARTS: usize = 10;
 
 /// What to do about something that is up and of no use.
 const ADVICE: &str = "run `cargo xtask real down` first";
@@ -98,8 +105,8 @@ fn answers(folder: &StateFolder, programs: &Programs) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// A start under way. `state` names everything that was started, and is recorded each time it grows.
-struct Start<'a> {
+/// A start under way. `state` names everything that was started, and is recorded each time it changes.
+pub(super) struct Start<'a> {
     folder: &'a StateFolder,
     programs: &'a Programs,
     interrupt: &'a Interrupt,
@@ -113,7 +120,56 @@ enum Outcome<T> {
     Ended(String),
 }
 
-impl Start<'_> {
+impl<'a> Start<'a> {
+    /// One for servers of which some or all run already.
+    pub(super) fn resumed(
+        folder: &'a StateFolder,
+        programs: &'a Programs,
+        interrupt: &'a Interrupt,
+        state: State,
+    ) -> Self {
+        Self { folder, programs, interrupt, state }
+    }
+
+    /// Ends the API server without asking it, as a machine that fails does. One that is gone is no failure.
+    pub(super) fn kill_apiserver(&self) -> Result<(), Failure> {
+        self.recorded(APISERVER).try_for_each(Process::kill)
+    }
+
+    /// Asks etcd to end.
+    pub(super) fn stop_etcd(&self) -> Result<(), Failure> {
+        self.recorded(ETCD).try_for_each(Process::stop)
+    }
+
+    /// Starts etcd with the data that it finds.
+    pub(super) fn restart_etcd(&mut self) -> Result<(), Failure> {
+        self.start_etcd().map(drop)
+    }
+
+    /// Starts the API server again: at its old address, which clients know, and with the etcd that runs now.
+    pub(super) fn restart_apiserver(&mut self) -> Result<(), Failure> {
+        let kubeconfig = read_lossy(&self.folder.kubeconfig());
+        let port = config::port(&kubeconfig)
+            .ok_or_else(|| Failure::Failed("the kubeconfig names no port".to_owned()))?;
+        let etcd = read_lossy(&self.folder.file(ETCD_ADDRESS));
+        let (folder, programs) = (self.folder, self.programs);
+        let mut log = String::new();
+        // Somebody who calls from this very port has it for a moment: a client that tried to reach the server may be given it.
+        for _ in 0..RESTARTS {
+            let child = self.start(APISERVER, self.apiserver(etcd.trim(), port))?;
+            match self.wait(APISERVER, child, || answers(folder, programs).then_some(()))? {
+                Outcome::Ready(()) => return Ok(()),
+                Outcome::Ended(said) if config::says_port_taken(&said) => log = said,
+                Outcome::Ended(said) => return Err(ended(APISERVER, &said)),
+            }
+        }
+        Err(ended(APISERVER, &log))
+    }
+
+    fn recorded(&self, name: &'static str) -> impl Iterator<Item = &Process> {
+        self.state.processes.iter().filter(move |process| process.name == name)
+    }
+
     fn run(&mut self) -> Result<(), Failure> {
         self.programs.build_name().clone_into(&mut self.state.build);
         self.folder.save(&self.state)?;
@@ -144,13 +200,20 @@ impl Start<'_> {
     /// Gives back where etcd listens.
     fn start_etcd(&mut self) -> Result<String, Failure> {
         let address = self.folder.file(ETCD_ADDRESS);
-        let mut command = Command::new(self.programs.path("etcd"));
-        command.arg(self.folder.file("etcd")).arg(&address);
-        let child = self.start("etcd", command)?;
+        // What an earlier one has said is true no more.
+        match fs::remove_file(&address) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed(&format!("cannot remove {}", address.display()), &error));
+            }
+            _ => {}
+        }
+        let mut command = Command::new(self.programs.path(ETCD));
+        command.arg(self.folder.file(DATA)).arg(&address);
+        let child = self.start(ETCD, command)?;
         let ready = || fs::read_to_string(&address).ok().map(|address| address.trim().to_owned());
-        match self.wait("etcd", child, ready)? {
+        match self.wait(ETCD, child, ready)? {
             Outcome::Ready(address) => Ok(address),
-            Outcome::Ended(log) => Err(ended("etcd", &log)),
+            Outcome::Ended(log) => Err(ended(ETCD, &log)),
         }
     }
 
@@ -159,13 +222,10 @@ impl Start<'_> {
     /// The server must be told its port, so one that is free is looked for; another program may take it before the
     /// server does. That race is worth another try, any other end is not.
     fn start_apiserver(&mut self, etcd: &str, tokens: &Tokens) -> Result<u16, Failure> {
-        const NAME: &str = "kube-apiserver";
         let mut log = String::new();
         for _ in 0..PORTS {
             let port = free_port()?;
-            let mut command = Command::new(self.programs.path(NAME));
-            command.args(config::apiserver_args(self.folder.path(), etcd, port));
-            let child = self.start(NAME, command)?;
+            let child = self.start(APISERVER, self.apiserver(etcd, port))?;
             let chain = self.folder.file(config::CERTIFICATES).join("apiserver.crt");
             let kubeconfig = || {
                 let chain = fs::read_to_string(&chain).ok()?;
@@ -173,7 +233,7 @@ impl Start<'_> {
             };
             let mut written = false;
             let (folder, programs) = (self.folder, self.programs);
-            let outcome = self.wait(NAME, child, || {
+            let outcome = self.wait(APISERVER, child, || {
                 if !written {
                     written = folder.write(KUBECONFIG, &kubeconfig()?).is_ok();
                 }
@@ -183,20 +243,26 @@ impl Start<'_> {
                 Outcome::Ready(()) => return Ok(port),
                 Outcome::Ended(said) if config::says_port_taken(&said) => {
                     say(&format!("port {port} was taken meanwhile; trying another"));
-                    self.state.processes.retain(|process| process.name != NAME);
                     log = said;
                 }
-                Outcome::Ended(said) => return Err(ended(NAME, &said)),
+                Outcome::Ended(said) => return Err(ended(APISERVER, &said)),
             }
         }
-        Err(ended(NAME, &log))
+        Err(ended(APISERVER, &log))
     }
 
-    /// Starts a program in the background, and records it at once.
+    fn apiserver(&self, etcd: &str, port: u16) -> Command {
+        let mut command = Command::new(self.programs.path(APISERVER));
+        command.args(config::apiserver_args(self.folder.path(), etcd, port));
+        command
+    }
+
+    /// Starts a program in the background, and records it at once, in place of one of its name that has ended.
     fn start(&mut self, name: &str, mut command: Command) -> Result<Child, Failure> {
         say(&format!("starting {name}"));
         command.current_dir(self.folder.path());
         let (process, child) = Process::start(name, command, &self.log(name))?;
+        self.state.processes.retain(|process| process.name != name || process.is_alive());
         self.state.processes.push(process);
         self.folder.save(&self.state)?;
         Ok(child)

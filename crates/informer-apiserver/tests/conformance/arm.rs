@@ -15,6 +15,7 @@ use kube::client::Body;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 
+use crate::runner::{self, Needs};
 use crate::watch_stream::Watch;
 
 /// Names the kubeconfig of a real server.
@@ -56,25 +57,33 @@ impl Arms {
         let run = format!("{:x}", nanos & 0xffff_ffff);
         Arms { embedded, https, real, etcd, run, count: AtomicUsize::new(0) }
     }
+}
 
-    pub(crate) fn names(&self) -> Vec<&'static str> {
+impl runner::Arms for Arms {
+    type Arm = Arm;
+
+    fn names(&self) -> Vec<&'static str> {
         let real = self.real.is_some().then_some("real");
         ["embedded", "https"].into_iter().chain(real).collect()
     }
 
-    /// A line for each arm that is not there.
-    pub(crate) fn left_out(&self) -> Option<String> {
+    fn left_out(&self) -> Option<String> {
         let why =
             format!("the arm `real` is left out: {REAL} names no kubeconfig (see `cargo xtask real test`)");
         self.real.is_none().then_some(why)
     }
 
-    pub(crate) fn can_compact(&self, arm: &str) -> bool {
-        arm != "real" || self.etcd.is_some()
+    fn lacks(&self, arm: &str, needs: Needs) -> Option<String> {
+        let can = match needs {
+            Needs::Nothing => true,
+            Needs::Compaction => arm != "real" || self.etcd.is_some(),
+            Needs::Control => false,
+        };
+        (!can).then(|| format!("{REAL_ETCD} does not say where its etcd is"))
     }
 
-    /// One arm for one statement, with its namespace.
-    pub(crate) async fn arm(&self, name: &'static str) -> Arm {
+    /// With a namespace of its own.
+    async fn arm(&self, name: &'static str) -> Arm {
         let (client, server) = match name {
             "embedded" => (self.embedded.1.clone(), Some(self.embedded.0.clone())),
             "https" => (self.https.1.clone(), Some(self.https.0.clone())),
@@ -87,6 +96,15 @@ impl Arms {
         let namespace = json!({"metadata": {"name": arm.namespace}});
         arm.post("/api/v1/namespaces", &namespace).await.expect(201);
         arm
+    }
+
+    /// Without controllers the namespace stays, and is never used again.
+    async fn clean(&self, arm: Arm) {
+        let definitions = arm.definitions.lock().unwrap().split_off(0);
+        for name in definitions {
+            arm.delete(&format!("{DEFINITIONS}/{name}")).await;
+        }
+        arm.delete("$ns").await;
     }
 }
 
@@ -313,15 +331,6 @@ impl Arm {
     /// The same, for what must not take long: a server that will never do it is found out sooner.
     pub(crate) async fn soon<T>(&self, ask: impl AsyncFn() -> Option<T>) -> T {
         within(SOON, ask).await
-    }
-
-    /// Takes away what would be in the way of others. Without controllers the namespace stays, and is never used again.
-    pub(crate) async fn clean(&self) {
-        let definitions = self.definitions.lock().unwrap().split_off(0);
-        for name in definitions {
-            self.delete(&format!("{DEFINITIONS}/{name}")).await;
-        }
-        self.delete("$ns").await;
     }
 }
 

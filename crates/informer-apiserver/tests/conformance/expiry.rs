@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::arm::{Answer, Arm};
-use crate::runner::statements;
+use crate::runner::{Needs, statements};
 
 statements![
-    compacts: true;
+    needs: Needs::Compaction;
     a_forgotten_token_is_gone_and_brings_another_one,
     the_other_token_goes_on_behind_the_last_page_at_the_newest_version,
     an_exact_list_of_a_forgotten_version_is_gone,

@@ -78,11 +78,11 @@ async fn main() -> ExitCode {
     ];
     let statements = statements.concat();
     check_list(&statements);
-    runner::run(&statements, DIFFERENCES).await
+    runner::run(arm::Arms::open().await, &statements, DIFFERENCES).await
 }
 
 /// What is listed must be there, and where people read of it.
-fn check_list(statements: &[runner::Statement]) {
+fn check_list(statements: &[runner::Statement<arm::Arm>]) {
     let page = include_str!("../../../../docs/apiserver.md");
     for (listed, _) in DIFFERENCES {
         let name = listed.strip_prefix("embedded::").or(listed.strip_prefix("https::")).unwrap_or(listed);

@@ -1,50 +1,88 @@
 //! Runs every statement on every arm, several at a time, and tells it as libtest does.
 //!
-//! It knows nothing about Kubernetes. A panic fails its statement alone, and so does a statement that takes too long.
+//! It knows nothing about Kubernetes, and is shared by all suites that want a real server. A panic fails its statement alone, and so does
+//! a statement that takes too long. What harms a server runs alone, after everything else.
 
 use std::cell::RefCell;
 use std::future::Future;
 use std::panic::{self, AssertUnwindSafe};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use futures::{FutureExt, StreamExt};
 
-use crate::arm::{Arm, Arms};
-
 /// How many run at a time. The real server queues what is too much for it.
 const AT_ONCE: usize = 8;
 
-/// How long one may take, also on a machine that is busy.
-const DEADLINE: Duration = Duration::from_mins(1);
+/// How long one may take, also on a machine that is busy and when servers are started in it.
+const DEADLINE: Duration = Duration::from_mins(4);
+
+/// What a statement must be able to do to a server, besides asking it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "no suite needs everything")]
+pub(crate) enum Needs {
+    Nothing,
+    /// To make the storage forget its history.
+    Compaction,
+    /// To end servers and start them again. Nobody else can use them meanwhile.
+    Control,
+}
+
+/// Every server there is.
+pub(crate) trait Arms {
+    /// A server, as one statement sees it.
+    type Arm;
+
+    fn names(&self) -> Vec<&'static str>;
+
+    /// A line for each arm that is not there.
+    fn left_out(&self) -> Option<String>;
+
+    /// Why statements that need this cannot be held against an arm, if so.
+    fn lacks(&self, arm: &str, needs: Needs) -> Option<String>;
+
+    /// One arm for one statement.
+    async fn arm(&self, name: &'static str) -> Self::Arm;
+
+    /// Takes away what would be in the way of others.
+    async fn clean(&self, arm: Self::Arm);
+}
 
 /// One sentence about the server, as a function.
-#[derive(Clone, Copy)]
-pub(crate) struct Statement {
+pub(crate) struct Statement<A> {
     /// Module and function.
     pub(crate) name: &'static str,
-    /// Whether it makes the storage forget its history, for which the arm must have a way.
-    pub(crate) compacts: bool,
-    pub(crate) run: for<'a> fn(&'a Arm) -> Pin<Box<dyn Future<Output = ()> + 'a>>,
+    pub(crate) needs: Needs,
+    pub(crate) run: for<'a> fn(&'a A) -> Pin<Box<dyn Future<Output = ()> + 'a>>,
+}
+
+impl<A> Clone for Statement<A> {
+    fn clone(&self) -> Self {
+        Self { ..*self }
+    }
 }
 
 /// Lists the statements of a module.
 macro_rules! statements {
-    (compacts: $compacts:expr; $($name:ident),* $(,)?) => {
-        pub(crate) const ALL: &[crate::runner::Statement] = &[$(crate::runner::Statement {
+    (needs: $needs:expr; $($name:ident),* $(,)?) => {
+        pub(crate) const ALL: &[crate::runner::Statement<crate::arm::Arm>] = &[$(crate::runner::Statement {
             name: crate::runner::short(concat!(module_path!(), "::", stringify!($name))),
-            compacts: $compacts,
+            needs: $needs,
             run: |arm| Box::pin($name(arm)),
         }),*];
     };
-    ($($name:ident),* $(,)?) => { statements!(compacts: false; $($name),*); };
+    ($($name:ident),* $(,)?) => { statements!(needs: crate::runner::Needs::Nothing; $($name),*); };
 }
 pub(crate) use statements;
 
 /// A path without the name of the crate.
 pub(crate) const fn short(path: &'static str) -> &'static str {
-    path.split_at("conformance::".len()).1
+    let mut at = 0;
+    while path.as_bytes()[at] != b':' {
+        at += 1;
+    }
+    path.split_at(at + "::".len()).1
 }
 
 enum Verdict {
@@ -61,7 +99,11 @@ thread_local! {
 }
 
 /// Runs what the arguments ask for. `differences` are expected to fail on the embedded arms, each for its reason.
-pub(crate) async fn run(statements: &[Statement], differences: &[(&str, &str)]) -> ExitCode {
+pub(crate) async fn run<S: Arms>(
+    arms: S,
+    statements: &[Statement<S::Arm>],
+    differences: &[(&str, &str)],
+) -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let exact = args.iter().any(|arg| arg == "--exact");
     let filters: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
@@ -69,9 +111,8 @@ pub(crate) async fn run(statements: &[Statement], differences: &[(&str, &str)]) 
         filters.is_empty()
             || filters.iter().any(|filter| if exact { *filter == name } else { name.contains(*filter) })
     };
-    let arms = Arms::open().await;
-    let cases: Vec<(&'static str, Statement)> = (arms.names().into_iter())
-        .flat_map(|arm| statements.iter().map(move |statement| (arm, *statement)))
+    let cases: Vec<Case<'_, S::Arm>> = (arms.names().into_iter())
+        .flat_map(|arm| statements.iter().map(move |statement| (arm, statement)))
         .filter(|(arm, statement)| wanted(&full_name(arm, statement)))
         .collect();
     if args.iter().any(|arg| arg == "--list") {
@@ -83,9 +124,11 @@ pub(crate) async fn run(statements: &[Statement], differences: &[(&str, &str)]) 
     println!("{}\nrunning {} tests", arms.left_out().unwrap_or_default(), cases.len());
     panic::set_hook(Box::new(|info| SAID.with_borrow_mut(|said| *said = info.to_string())));
     let begun = Instant::now();
-    let mut running = futures::stream::iter(cases)
-        .map(|(name, statement)| check(&arms, name, statement, differences))
-        .buffer_unordered(AT_ONCE);
+    let (alone, together): (Vec<_>, Vec<_>) =
+        cases.into_iter().partition(|(_, statement)| statement.needs == Needs::Control);
+    let check = |(arm, statement)| check(&arms, arm, statement, differences);
+    let together = futures::stream::iter(together).map(check).buffer_unordered(AT_ONCE);
+    let mut running = pin!(together.chain(futures::stream::iter(alone).then(check)));
     let (mut passed, mut differ, mut ignored, mut failed) = (0, 0, 0, Vec::new());
     while let Some((name, verdict)) = running.next().await {
         let (count, line) = match &verdict {
@@ -113,22 +156,25 @@ pub(crate) async fn run(statements: &[Statement], differences: &[(&str, &str)]) 
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(101) }
 }
 
-fn full_name(arm: &str, statement: &Statement) -> String {
+/// A statement and the name of its arm.
+type Case<'a, A> = (&'static str, &'a Statement<A>);
+
+fn full_name<A>(arm: &str, statement: &Statement<A>) -> String {
     format!("{arm}::{}", statement.name)
 }
 
-async fn check(
-    arms: &Arms,
+async fn check<S: Arms>(
+    arms: &S,
     arm: &'static str,
-    statement: Statement,
+    statement: &Statement<S::Arm>,
     differences: &[(&str, &str)],
 ) -> (String, Verdict) {
-    let name = full_name(arm, &statement);
+    let name = full_name(arm, statement);
     let difference = differences
         .iter()
         .find(|(listed, _)| arm != "real" && (*listed == statement.name || *listed == name));
-    if statement.compacts && !arms.can_compact(arm) {
-        return (name, Verdict::Ignored("INFORMER_REAL_ETCD does not say where its etcd is".to_owned()));
+    if let Some(why) = arms.lacks(arm, statement.needs) {
+        return (name, Verdict::Ignored(why));
     }
     let verdict = match (attempt(arms, arm, statement).await, difference) {
         (Ok(()), None) => Verdict::Ok,
@@ -141,7 +187,7 @@ async fn check(
     (name, verdict)
 }
 
-async fn attempt(arms: &Arms, arm: &'static str, statement: Statement) -> Result<(), String> {
+async fn attempt<S: Arms>(arms: &S, arm: &'static str, statement: &Statement<S::Arm>) -> Result<(), String> {
     let arm = AssertUnwindSafe(arms.arm(arm)).catch_unwind().await.map_err(|_| SAID.take())?;
     let run = tokio::time::timeout(DEADLINE, AssertUnwindSafe((statement.run)(&arm)).catch_unwind());
     let outcome = match run.await {
@@ -150,6 +196,6 @@ async fn attempt(arms: &Arms, arm: &'static str, statement: Statement) -> Result
         Ok(Err(_)) => Err(SAID.take()),
         Ok(Ok(())) => Ok(()),
     };
-    arm.clean().await;
+    arms.clean(arm).await;
     outcome
 }

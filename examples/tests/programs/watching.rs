@@ -1,0 +1,271 @@
+//! The examples that say what happens.
+
+#[path = "../../custom_resource.rs"]
+#[allow(dead_code)]
+mod custom_resource;
+#[path = "../../dynamic.rs"]
+#[allow(dead_code)]
+mod dynamic;
+#[path = "../../event_stream.rs"]
+#[allow(dead_code)]
+mod event_stream;
+#[path = "../../filtering_handler.rs"]
+#[allow(dead_code)]
+mod filtering_handler;
+#[path = "../../lister_index.rs"]
+#[allow(dead_code)]
+mod lister_index;
+#[path = "../../metadata_only.rs"]
+#[allow(dead_code)]
+mod metadata_only;
+#[path = "../../pod_informer.rs"]
+#[allow(dead_code)]
+mod pod_informer;
+#[path = "../../shared_factory.rs"]
+#[allow(dead_code)]
+mod shared_factory;
+
+use custom_resource::Backup;
+use informer::{Options, SharedInformer, SharedInformerFactory};
+use kube::CustomResourceExt as _;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::apart::{apart, slow_wait};
+use crate::arm::{Arm, until};
+use crate::common::cluster::Notes;
+use crate::common::{Program, output, rest};
+use crate::runner::statements;
+
+statements![
+    pod_informer_prints_what_happens_to_pods,
+    shared_factory_prints_and_counts,
+    lister_index_finds_by_node_app_and_image,
+    custom_resource_waits_for_its_kind,
+    dynamic_follows_a_kind_by_its_name,
+    metadata_only_knows_labels_and_owners,
+    filtering_handler_counts_what_is_on_nodes,
+    event_stream_prints_every_version,
+];
+
+fn options(arm: &Arm) -> Options {
+    Options::default().namespace(arm.namespace.clone())
+}
+
+fn factory(arm: &Arm) -> SharedInformerFactory {
+    SharedInformerFactory::with_options(arm.client.clone(), options(arm))
+}
+
+/// A pod that nobody runs, on a node that is not there, if any.
+pub(crate) fn pod(name: &str, node: Option<&str>) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": {"app": "web"}},
+        "spec": {
+            "schedulerName": "nobody.example", "nodeName": node, "automountServiceAccountToken": false,
+            "containers": [{"name": "app", "image": "registry.example/app:1"}],
+        },
+    })
+}
+
+/// Nobody waits for a kubelet.
+pub(crate) async fn delete_pod(arm: &Arm, name: &str) {
+    let at_once = json!({"gracePeriodSeconds": 0});
+    arm.request("DELETE", &format!("$ns/pods/{name}"), Some(&at_once)).await.unwrap();
+}
+
+fn label(value: &str) -> Value {
+    json!({"metadata": {"labels": {"changed": value}}})
+}
+
+async fn pod_informer_prints_what_happens_to_pods(arm: &Arm) {
+    let pods = SharedInformer::with_options(arm.client.clone(), options(arm));
+    let (print, mut lines) = output();
+    let program = Program::start(|stopped| async move {
+        pod_informer::run(&pods, print, async { drop(stopped.await) }).await
+    });
+    arm.post("$ns/pods", &pod("web", None)).await;
+    lines.expect(&["New Pod Added to Store: web"]).await;
+    arm.merge("$ns/pods/web", &label("yes")).await;
+    lines.expect(&["web Pod Updated to web"]).await;
+    delete_pod(arm, "web").await;
+    // A pod is marked before it goes.
+    let is_mark = |line: &str| line == "web Pod Updated to web";
+    assert_eq!(next_but(&mut lines, is_mark).await, "Pod Deleted from Store: web");
+    program.stop().await;
+    assert_eq!(rest(lines).await, [""; 0]);
+}
+
+/// The next line that is not one of these.
+async fn next_but(lines: &mut Notes, these: impl Fn(&str) -> bool) -> String {
+    loop {
+        let line = lines.0.recv().await.unwrap();
+        if !these(&line) {
+            return line;
+        }
+    }
+}
+
+async fn shared_factory_prints_and_counts(arm: &Arm) {
+    let (factory, (print, lines)) = (factory(arm), output());
+    let program = Program::start(|stopped| async move {
+        shared_factory::run(&factory, print, async { drop(stopped.await) }).await
+    });
+    arm.post("$ns/pods", &pod("a", None)).await;
+    until("both have heard of a", async || lines.0.len() == 2).await;
+    arm.post("$ns/pods", &pod("b", None)).await;
+    until("both have heard of b", async || lines.0.len() == 4).await;
+    delete_pod(arm, "a").await;
+    until("both have heard of the end", async || lines.0.len() >= 6).await;
+    program.stop().await;
+    let (census, mut diary): (Vec<_>, Vec<_>) =
+        rest(lines).await.into_iter().partition(|line| line.starts_with("pods in"));
+    // A pod is marked before it goes; whether that is a step of its own depends on how fast the handler is.
+    diary.retain(|line| !line.starts_with('~'));
+    let name = &arm.namespace;
+    assert_eq!(diary, [format!("+ {name}/a"), format!("+ {name}/b"), format!("- {name}/a")]);
+    assert_eq!(census, ["1", "2", "1"].map(|count| format!("pods in {name}: {count}")));
+}
+
+async fn lister_index_finds_by_node_app_and_image(arm: &Arm) {
+    for (name, node) in [("a", Some("node-1")), ("b", None), ("c", Some("node-1"))] {
+        arm.post("$ns/pods", &pod(name, node)).await;
+    }
+    let (print, lines) = output();
+    lister_index::run(&factory(arm), print).await.unwrap();
+    let name = &arm.namespace;
+    let expected = [
+        &format!("node node-1: {name}/a {name}/c"),
+        "without a node: 1",
+        "app web: 3",
+        "image registry.example/app:1: 3",
+    ];
+    assert_eq!(rest(lines).await, expected);
+}
+
+async fn custom_resource_waits_for_its_kind(arm: &Arm) {
+    apart(arm, comes_and_goes).await;
+}
+
+async fn comes_and_goes(arm: Arm) {
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let backups = SharedInformer::<Backup>::with_options(arm.client.clone(), options(&arm));
+    let (path, definition) = (
+        "/apis/informer.example/v1/namespaces/$name/backups",
+        format!("{DEFINITIONS}/{}", Backup::crd_name()),
+    );
+    let (print, mut lines) = output();
+    let program = Program::start(|stopped| async move {
+        custom_resource::run(&backups, print, async { drop(stopped.await) }).await
+    });
+    lines.expect(&["waiting for the kind Backup to be defined"]).await;
+    arm.post_outside(DEFINITIONS, &serde_json::to_value(Backup::crd()).unwrap()).await;
+    until("it is served", async || arm.request("GET", path, None).await.is_ok()).await;
+    slow_wait().await;
+    lines.expect(&["following the kind Backup"]).await;
+    let backup = json!({
+        "apiVersion": "informer.example/v1", "kind": "Backup", "metadata": {"name": "db"},
+        "spec": {"schedule": "0 3 * * *", "keep": 7},
+    });
+    arm.post(path, &backup).await;
+    lines.expect(&[&format!("+ {}/db: at 0 3 * * *, keep 7", arm.namespace)]).await;
+    arm.merge(&format!("{path}/db"), &json!({"spec": {"keep": 9}})).await;
+    lines.expect(&[&format!("~ {}/db: at 0 3 * * *, keep 9", arm.namespace)]).await;
+    arm.delete(&definition).await;
+    // A definition that goes marks its objects first.
+    let lines = async {
+        let mut seen = Vec::new();
+        while seen.len() < 2 {
+            let line = lines.0.recv().await.unwrap();
+            if !line.starts_with('~') {
+                seen.push(line);
+            }
+        }
+        seen
+    };
+    let expected =
+        [format!("- {}/db", arm.namespace), "waiting for the kind Backup to be defined".to_owned()];
+    assert_eq!(lines.await, expected);
+    program.stop().await;
+}
+
+async fn dynamic_follows_a_kind_by_its_name(arm: &Arm) {
+    let resource = dynamic::find(&arm.client, "leases.coordination.k8s.io").await.unwrap();
+    let (factory, (print, mut lines)) = (factory(arm), output());
+    let program = Program::start(|stopped| async move {
+        dynamic::run(&factory, &resource, print, async { drop(stopped.await) }).await
+    });
+    let path = "/apis/coordination.k8s.io/v1/namespaces/$name/leases";
+    arm.post(path, &json!({"metadata": {"name": "a"}})).await;
+    lines.expect(&[&format!("+ {}/a", arm.namespace)]).await;
+    arm.merge(&format!("{path}/a"), &json!({"spec": {"holderIdentity": "me"}})).await;
+    lines.expect(&[&format!("~ {}/a: spec", arm.namespace)]).await;
+    arm.merge(&format!("{path}/a"), &label("yes")).await;
+    lines.expect(&[&format!("~ {}/a: metadata", arm.namespace)]).await;
+    arm.delete(&format!("{path}/a")).await;
+    lines.expect(&[&format!("- {}/a", arm.namespace)]).await;
+    program.stop().await;
+}
+
+async fn metadata_only_knows_labels_and_owners(arm: &Arm) {
+    let owner = arm.post("$ns/configmaps", &json!({"metadata": {"name": "owner"}})).await;
+    let (factory, (print, mut lines)) = (factory(arm), output());
+    let program = Program::start(|stopped| async move {
+        metadata_only::run(&factory, print, async { drop(stopped.await) }).await
+    });
+    let owners = json!([
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]},
+    ]);
+    let metadata = json!({"name": "a", "labels": {"app": "web"}, "ownerReferences": owners});
+    arm.post("$ns/secrets", &json!({"metadata": metadata, "stringData": {"a": "secret"}})).await;
+    lines.expect(&[&format!("+ {}/a of ConfigMap owner app=web", arm.namespace)]).await;
+    arm.merge("$ns/secrets/a", &label("yes")).await;
+    lines.expect(&[&format!("~ {}/a of ConfigMap owner app=web changed=yes", arm.namespace)]).await;
+    arm.delete("$ns/secrets/a").await;
+    lines.expect(&[&format!("- {}/a", arm.namespace)]).await;
+    program.stop().await;
+}
+
+async fn filtering_handler_counts_what_is_on_nodes(arm: &Arm) {
+    let pods = SharedInformer::with_options(arm.client.clone(), options(arm));
+    let (print, mut lines) = output();
+    let program = Program::start(|stopped| async move {
+        filtering_handler::run(&pods, print, async { drop(stopped.await) }).await
+    });
+    arm.post("$ns/pods", &pod("waits", None)).await;
+    arm.post("$ns/pods", &pod("a", Some("node-1"))).await;
+    lines.expect(&[&format!("node-1: + {}/a (1 pods)", arm.namespace)]).await;
+    arm.post("$ns/pods", &pod("b", Some("node-1"))).await;
+    lines.expect(&[&format!("node-1: + {}/b (2 pods)", arm.namespace)]).await;
+    arm.merge("$ns/pods/a/status", &json!({"status": {"phase": "Succeeded"}})).await;
+    lines.expect(&[&format!("node-1: - {}/a (1 pods)", arm.namespace)]).await;
+    delete_pod(arm, "b").await;
+    lines.expect(&[&format!("node-1: - {}/b (0 pods)", arm.namespace)]).await;
+    program.stop().await;
+    assert_eq!(rest(lines).await, [""; 0]);
+}
+
+async fn event_stream_prints_every_version(arm: &Arm) {
+    let pods = SharedInformer::with_options(arm.client.clone(), options(arm));
+    let (out, mut lines) = mpsc::channel(1);
+    let program = Program::start(|stopped| async move {
+        event_stream::run(&pods, out, async { drop(stopped.await) }).await
+    });
+    let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let mut last = version(&arm.post("$ns/pods", &pod("web", None)).await);
+    let key = format!("{}/web", arm.namespace);
+    let mut expected = vec![format!("+ {key} {last}")];
+    for number in 0..50 {
+        let next = version(&arm.merge("$ns/pods/web", &label(&number.to_string())).await);
+        expected.push(format!("~ {key} {last} -> {next}"));
+        last = next;
+    }
+    for line in expected {
+        assert_eq!(lines.recv().await.unwrap(), line);
+    }
+    delete_pod(arm, "web").await;
+    // It is marked, and goes.
+    let mark = lines.recv().await.unwrap();
+    assert!(mark.starts_with(&format!("~ {key} {last} -> ")), "{mark}");
+    assert_eq!(lines.recv().await.unwrap(), format!("- {key}"));
+    program.stop().await;
+}
