@@ -94,6 +94,15 @@ impl Listing {
         }
     }
 
+    /// One that is asked for its version alone.
+    pub(super) fn probe(id: StreamId, request: ListRequest) -> Self {
+        Self { probe: true, ..Self::new(id, request) }
+    }
+
+    pub(super) fn version(&self) -> Option<&ResourceVersion> {
+        self.version.as_ref()
+    }
+
     fn is_audit(&self) -> bool {
         matches!(self.request.consistency, Consistency::Exactly(_))
     }
@@ -123,43 +132,6 @@ impl Reflector {
         self.audit_at = self.next_audit(now);
         let limit = self.config.page_size.or(Some(PAGE_SIZE));
         self.send_first_page(now, ListRequest::new(Consistency::Exactly(position), limit));
-    }
-
-    /// Asks a server that may have been away whether it has come as far as the position, for the price of one object (C1).
-    pub(super) fn begin_probe(&mut self, now: Moment) {
-        let Some(position) = self.position.clone() else { return };
-        let request = ListRequest::new(Consistency::NotOlderThan(position), Some(1));
-        let id = self.send_list(now, request.clone());
-        self.phase = Phase::Listing(Listing { probe: true, ..Listing::new(id, request) });
-    }
-
-    fn probe_failed(&mut self, now: Moment, failure: Failure) {
-        match failure.trouble {
-            Trouble::Expired | Trouble::VersionTooLarge => {
-                self.version_unavailable = true;
-                self.report_failure(Asked::List, failure, std::time::Duration::ZERO);
-                self.begin_round(now, Relist::Forgotten);
-            }
-            Trouble::Throttled | Trouble::Unreachable | Trouble::Transient => {
-                self.wait(now, Asked::List, Next::Watch, failure);
-            }
-            // Whoever may not list cannot be told. The watch says for itself what else is wrong.
-            Trouble::Forbidden | Trouble::NotServed | Trouble::Rejected => {
-                self.report_failure(Asked::List, failure, std::time::Duration::ZERO);
-                self.begin_watch(now);
-            }
-        }
-    }
-
-    fn probe_answered(&mut self, now: Moment) {
-        let Phase::Listing(listing) = &self.phase else { return };
-        let Some(version) = listing.version.clone() else {
-            return self.probe_failed(now, Failure::transient("the list has no version"));
-        };
-        if let Some(failure) = self.went_back(Asked::List, &version, false) {
-            return self.probe_failed(now, failure);
-        }
-        self.begin_watch(now);
     }
 
     /// The clients of one server, and the kinds of one client, do not all list at once.

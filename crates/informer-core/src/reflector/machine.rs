@@ -4,6 +4,7 @@ use super::backoff::{Backoff, Random};
 use super::config::{Config, WatchListPolicy};
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
 use super::listing::Listing;
+use super::probe::Probes;
 use super::request::{Consistency, ListRequest, StreamId, WatchRequest};
 use super::state::{Asked, Counters, Relist, Report, State};
 use super::watching::{Stream, Watching};
@@ -87,6 +88,7 @@ pub struct Reflector {
     pub(super) bookmark_gap: Option<Duration>,
     /// Watches in a row that ended early without having brought anything.
     pub(super) barren_watches: u32,
+    pub(super) probes: Probes,
     /// A position was lost and no watch has been healthy since.
     pub(super) expired_since_health: bool,
     /// When the server was last heard.
@@ -125,6 +127,7 @@ impl Reflector {
             pages_at_any: false,
             bookmark_gap: None,
             barren_watches: 0,
+            probes: Probes::default(),
             expired_since_health: false,
             last_contact: Moment::default(),
             heard: None,
@@ -221,10 +224,7 @@ impl Reflector {
             return self.stream_failed(now, Failure::transient(text));
         }
         match &self.phase {
-            Phase::Waiting { next: Next::Watch, failure, .. } => {
-                let answered = matches!(failure.trouble, Trouble::Throttled | Trouble::Forbidden);
-                if answered { self.begin_watch(now) } else { self.resume_watch(now) }
-            }
+            Phase::Waiting { next: Next::Watch, .. } => self.resume_watch(now),
             Phase::Waiting { next: Next::Round, failure, .. } => {
                 let cause = Relist::after(failure.trouble);
                 self.begin_round(now, cause);

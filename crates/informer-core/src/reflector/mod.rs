@@ -17,6 +17,7 @@ mod config;
 mod failure;
 mod listing;
 mod machine;
+mod probe;
 mod request;
 mod state;
 mod watching;

@@ -112,14 +112,9 @@ impl Reflector {
         self.open_watch(now, false);
     }
 
-    /// Watches from the position on after a time in which the server may have been away: if it still knows that position.
-    pub(super) fn resume_watch(&mut self, now: Moment) {
-        if self.is_doubtful(now) { self.begin_round(now, Relist::Doubt) } else { self.begin_probe(now) }
-    }
-
     /// C1: a server that was restored to a point before our position accepts it and says nothing until it has come there by another way. Only
     /// a list finds that out.
-    fn is_doubtful(&self, now: Moment) -> bool {
+    pub(super) fn is_doubtful(&self, now: Moment) -> bool {
         let longest = 2 * self.config.watch_timeout;
         let silence = self.bookmark_gap.map_or(longest, |gap| (3 * gap).min(longest)).max(SHORTEST_SILENCE);
         now - self.last_news > DOUBTFUL * silence

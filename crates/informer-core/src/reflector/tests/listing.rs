@@ -575,7 +575,7 @@ fn a_forbidden_list_is_told_and_asked_for_slowly() {
         > push replaced @9 []
         > watch rv=9
         > state stale
-        during 10m 11..42 watch: refuse 403
+        during 10m 21..84 list: refuse 403; watch: refuse 403
         > state forbidden: 403
         ",
     );

@@ -197,8 +197,10 @@ fn a_throttled_watch_waits_as_long_as_the_server_asks_and_goes_on() {
         > watch failed: 429; again in 7s
         > state backing off: 429
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
+        list v=9
+        > watch rv=9
         200
         > state live
         after 10s
@@ -207,14 +209,18 @@ fn a_throttled_watch_waits_as_long_as_the_server_asks_and_goes_on() {
         > watch failed: 429 TooManyRequests; again in 11s
         > state backing off: 429 TooManyRequests
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
+        list v=9
+        > watch rv=9
         refuse 429
         > watch failed: 429; again in 1.6s..3.2s
         > state backing off: 429
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
+        list v=9
+        > watch rv=9
         200
         > state live
         after 10s
@@ -242,8 +248,10 @@ fn a_forbidden_watch_is_told_and_asked_for_slowly() {
         > watch failed: 403 Forbidden; again in 30s..60s
         > state forbidden: 403 Forbidden
         wake
-        > watch rv=9
+        > list limit=1 rv=9 match=NotOlderThan
         > state stale
+        list v=9
+        > watch rv=9
         200
         > state live
         ERROR 403 Forbidden

@@ -1,0 +1,83 @@
+//! One object, asked for to learn whether a server that may have been away still knows the position (C1).
+//!
+//! A server that was restored to a point before the position accepts a watch from there and says nothing until it has come past it by another way.
+//! A list that must not be older finds that out. What it brings is dropped; only its version, or the refusal, is looked at.
+
+use super::listing::Listing;
+use super::machine::{Next, Phase, Reflector};
+use super::request::{Consistency, ListRequest};
+use super::{Asked, Failure, Relist, Trouble};
+use crate::time::Moment;
+use std::time::Duration;
+
+/// So many probes in a row that fail otherwise mean that lists cannot be had, for a reason that need not concern the watch.
+const MOST_FAILED: u32 = 3;
+
+/// What became of the last probes.
+#[derive(Debug, Default)]
+pub(super) struct Probes {
+    /// The server had not come as far. Once may be a server that lags behind another; twice is one that was restored.
+    behind: bool,
+    /// How many failed in a row.
+    failed: u32,
+}
+
+impl Reflector {
+    /// Watches from the position on after a time in which the server may have been away: if it still knows that position.
+    pub(super) fn resume_watch(&mut self, now: Moment) {
+        if self.is_doubtful(now) {
+            self.begin_round(now, Relist::Doubt);
+        } else if self.probes.failed >= MOST_FAILED {
+            self.probes.failed = 0;
+            self.begin_watch(now);
+        } else {
+            self.begin_probe(now);
+        }
+    }
+
+    fn begin_probe(&mut self, now: Moment) {
+        let Some(position) = self.position.clone() else { return };
+        let request = ListRequest::new(Consistency::NotOlderThan(position), Some(1));
+        let id = self.send_list(now, request.clone());
+        self.phase = Phase::Listing(Listing::probe(id, request));
+    }
+
+    pub(super) fn probe_failed(&mut self, now: Moment, failure: Failure) {
+        match failure.trouble {
+            Trouble::VersionTooLarge if !self.probes.behind => {
+                self.probes.behind = true;
+                self.wait(now, Asked::List, Next::Watch, failure);
+            }
+            Trouble::Expired | Trouble::VersionTooLarge => {
+                self.probes = Probes::default();
+                self.version_unavailable = true;
+                self.report_failure(Asked::List, failure, Duration::ZERO);
+                self.begin_round(now, Relist::Forgotten);
+            }
+            Trouble::Throttled | Trouble::Unreachable => {
+                self.wait(now, Asked::List, Next::Watch, failure);
+            }
+            Trouble::Transient => {
+                self.probes.failed += 1;
+                self.wait(now, Asked::List, Next::Watch, failure);
+            }
+            // Whoever may not list is not told, and watches as if there were no probe. The watch says for itself what else is wrong.
+            Trouble::Forbidden | Trouble::NotServed | Trouble::Rejected => {
+                self.report_failure(Asked::List, failure, Duration::ZERO);
+                self.begin_watch(now);
+            }
+        }
+    }
+
+    pub(super) fn probe_answered(&mut self, now: Moment) {
+        let Phase::Listing(listing) = &self.phase else { return };
+        let Some(version) = listing.version().cloned() else {
+            return self.probe_failed(now, Failure::transient("the list has no version"));
+        };
+        if let Some(failure) = self.went_back(Asked::List, &version, false) {
+            return self.probe_failed(now, failure);
+        }
+        self.probes = Probes::default();
+        self.begin_watch(now);
+    }
+}
