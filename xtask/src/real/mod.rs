@@ -26,6 +26,7 @@ use build::Programs;
 use interrupt::{Interrupt, Lock};
 use module::Module;
 use state::StateFolder;
+pub(crate) use test::ARM;
 
 /// What can be asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,11 +38,15 @@ enum Action {
     Test(Vec<String>),
 }
 
-/// Builds the programs if they are not there yet, or fails with the reason.
-pub(crate) fn build(repo: &Repo) -> Result<(), Failure> {
+/// Builds the programs if they are not there yet. Gives back why not, if what they are built from cannot be fetched.
+pub(crate) fn build(repo: &Repo) -> Result<Option<String>, Failure> {
     let interrupt = Interrupt::listen()?;
     let cache = build::cache_folder()?;
-    Programs::ready(repo, &Module::read(repo)?, &cache, &interrupt).map(drop)
+    match Programs::ready(repo, &Module::read(repo)?, &cache, &interrupt) {
+        Ok(_) => Ok(None),
+        Err(Failure::Failed(why)) if module::says_no_network(&why) => Ok(Some(why)),
+        Err(failure) => Err(failure),
+    }
 }
 
 pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {

@@ -121,6 +121,12 @@ pub(super) fn short_name(text: &str) -> String {
     format!("{:016x}", hash(&[text]))
 }
 
+/// Whether these words of Go, or of ours about it, say that a module could not be reached. A wrong version or sum is not that.
+pub(super) fn says_no_network(words: &str) -> bool {
+    // So begins whatever Go's HTTP client says of a request that came to no answer.
+    words.contains(": Get \"http") || words.contains("lookup disabled by GOPROXY=off")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,6 +181,22 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(small.is_built_by(found), expected, "{found}");
+        }
+    }
+
+    #[test]
+    fn a_network_that_is_away_is_told_from_a_mistake() {
+        for (words, expected) in [
+            (
+                "a@v1: Get \"https://proxy.golang.org/a/@v/v1.zip\": dial tcp: lookup proxy.golang.org: no such host",
+                true,
+            ),
+            ("main.go:3:8: a@v1: module lookup disabled by GOPROXY=off", true),
+            ("a@v1: reading https://proxy.golang.org/a/@v/v1.info: 404 Not Found", false),
+            ("verifying a@v1: checksum mismatch", false),
+            ("main.go:3:8: undefined: a", false),
+        ] {
+            assert_eq!(says_no_network(words), expected, "{words}");
         }
     }
 

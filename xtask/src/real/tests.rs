@@ -69,7 +69,7 @@ impl Scene {
     }
 
     /// Runs a shell script as the suite.
-    fn test(&self, script: &str) -> Result<(), Failure> {
+    fn test(&self, script: &str) -> Result<usize, Failure> {
         let programs = Programs::at(&self.root, "one");
         let mut suite = Command::new("sh");
         suite.args(["-c", script]);
@@ -144,6 +144,7 @@ fn a_server_that_was_up_before_a_test_is_up_after_it() {
     let state = scene.state().unwrap();
     assert!(scene.test(TOLD).is_ok());
     assert!(scene.test("exit 1").is_err());
+    assert_eq!(scene.test("exit 4").ok(), Some(0), "nothing has a wanted name");
     // It is not a suite's to harm.
     assert!(scene.test("test -z \"$INFORMER_REAL_CONTROL\"").is_ok());
     assert_eq!(scene.state().unwrap(), state);
@@ -216,6 +217,16 @@ fn a_signal_ends_the_test_and_its_server() {
     });
     assert_eq!(outcome.unwrap_err(), "interrupted");
     assert_eq!(scene.state(), None);
+}
+
+/// A renamed arm once would have been a suite with nothing to do, and green.
+#[test]
+fn nothing_of_a_wanted_name_is_no_pass() {
+    let check = |ran, filter: &str| test::check_ran(ran, &[filter.to_owned()]).map_err(why);
+    assert_eq!(check(1, "watch"), Ok(()));
+    assert_eq!(check(0, "wacth").unwrap_err(), "only 0 of 3 suites have something named wacth");
+    assert_eq!(check(3, "real::"), Ok(()));
+    assert!(check(2, "real::").is_err());
 }
 
 #[test]
