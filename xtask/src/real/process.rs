@@ -31,10 +31,10 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts a program in a process group of its own, so that a terminal's Ctrl-C does not reach it, with everything it
-    /// says in `log`.
+    /// says in `log`, behind what is there.
     pub(super) fn start(name: &str, mut command: Command, log: &Path) -> Result<(Self, Child), Failure> {
         let open = || -> io::Result<(File, File)> {
-            let log = File::create(log)?;
+            let log = File::options().create(true).append(true).open(log)?;
             Ok((log.try_clone()?, log))
         };
         let (out, err) =

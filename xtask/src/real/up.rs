@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::build::Programs;
+use super::build::{self, Programs};
 use super::config::{self, Tokens};
 use super::control::DATA;
 use super::interrupt::Interrupt;
@@ -113,6 +113,13 @@ pub(super) struct Start<'a> {
     state: State,
 }
 
+/// A program that was just started.
+struct Started {
+    child: Child,
+    /// Where its words begin in the log.
+    said_from: usize,
+}
+
 /// How waiting for a server ended.
 enum Outcome<T> {
     Ready(T),
@@ -156,8 +163,8 @@ impl<'a> Start<'a> {
         let mut log = String::new();
         // Somebody who calls from this very port has it for a moment: a client that tried to reach the server may be given it.
         for _ in 0..RESTARTS {
-            let child = self.start(APISERVER, self.apiserver(etcd.trim(), port))?;
-            match self.wait(APISERVER, child, || answers(folder, programs).then_some(()))? {
+            let started = self.start(APISERVER, self.apiserver(etcd.trim(), port))?;
+            match self.wait(APISERVER, started, || answers(folder, programs).then_some(()))? {
                 Outcome::Ready(()) => return Ok(()),
                 Outcome::Ended(said) if config::says_port_taken(&said) => log = said,
                 Outcome::Ended(said) => return Err(ended(APISERVER, &said)),
@@ -209,9 +216,9 @@ impl<'a> Start<'a> {
         }
         let mut command = Command::new(self.programs.path(ETCD));
         command.arg(self.folder.file(DATA)).arg(&address);
-        let child = self.start(ETCD, command)?;
+        let started = self.start(ETCD, command)?;
         let ready = || fs::read_to_string(&address).ok().map(|address| address.trim().to_owned());
-        match self.wait(ETCD, child, ready)? {
+        match self.wait(ETCD, started, ready)? {
             Outcome::Ready(address) => Ok(address),
             Outcome::Ended(log) => Err(ended(ETCD, &log)),
         }
@@ -225,7 +232,7 @@ impl<'a> Start<'a> {
         let mut log = String::new();
         for _ in 0..PORTS {
             let port = free_port()?;
-            let child = self.start(APISERVER, self.apiserver(etcd, port))?;
+            let started = self.start(APISERVER, self.apiserver(etcd, port))?;
             let chain = self.folder.file(config::CERTIFICATES).join("apiserver.crt");
             let kubeconfig = || {
                 let chain = fs::read_to_string(&chain).ok()?;
@@ -233,7 +240,7 @@ impl<'a> Start<'a> {
             };
             let mut written = false;
             let (folder, programs) = (self.folder, self.programs);
-            let outcome = self.wait(APISERVER, child, || {
+            let outcome = self.wait(APISERVER, started, || {
                 if !written {
                     written = folder.write(KUBECONFIG, &kubeconfig()?).is_ok();
                 }
@@ -258,33 +265,39 @@ impl<'a> Start<'a> {
     }
 
     /// Starts a program in the background, and records it at once, in place of one of its name that has ended.
-    fn start(&mut self, name: &str, mut command: Command) -> Result<Child, Failure> {
+    fn start(&mut self, name: &str, mut command: Command) -> Result<Started, Failure> {
         say(&format!("starting {name}"));
         command.current_dir(self.folder.path());
+        let said_from = fs::metadata(self.log(name)).map_or(0, |log| usize::try_from(log.len()).unwrap_or(0));
         let (process, child) = Process::start(name, command, &self.log(name))?;
         self.state.processes.retain(|process| process.name != name || process.is_alive());
         self.state.processes.push(process);
-        self.folder.save(&self.state)?;
-        Ok(child)
+        if let Err(failure) = self.folder.save(&self.state) {
+            // Nobody could find it later.
+            build::end(&child);
+            return Err(failure);
+        }
+        Ok(Started { child, said_from })
     }
 
     /// Waits until `ready` has an answer or the process ends.
     fn wait<T>(
         &self,
         name: &str,
-        mut child: Child,
+        started: Started,
         mut ready: impl FnMut() -> Option<T>,
     ) -> Result<Outcome<T>, Failure> {
+        let Started { mut child, said_from } = started;
         let outcome = self.interrupt.wait_for(READY, || {
             // Looked at first: whatever answers when it has ended is somebody else.
             match child.try_wait() {
                 Ok(None) => Ok(ready().map(Outcome::Ready)),
-                Ok(Some(_)) => Ok(Some(Outcome::Ended(self.said(name)))),
+                Ok(Some(_)) => Ok(Some(Outcome::Ended(self.said(name, said_from)))),
                 Err(error) => Err(failed(&format!("cannot wait for {name}"), &error)),
             }
         })?;
         outcome.ok_or_else(|| {
-            let said = last_lines(&self.said(name));
+            let said = last_lines(&self.said(name, said_from));
             let seconds = READY.as_secs();
             Failure::Failed(format!("{name} is not ready after {seconds} seconds; it said last:\n{said}"))
         })
@@ -294,8 +307,10 @@ impl<'a> Start<'a> {
         self.folder.file(&format!("{name}.log"))
     }
 
-    fn said(&self, name: &str) -> String {
-        read_lossy(&self.log(name))
+    /// What is in its log from there on.
+    fn said(&self, name: &str, from: usize) -> String {
+        let log = fs::read(self.log(name)).unwrap_or_default();
+        String::from_utf8_lossy(log.get(from..).unwrap_or_default()).into_owned()
     }
 }
 
