@@ -119,7 +119,7 @@ async fn an_environment_that_names_one_twice_brings_a_warning(arm: &Arm) {
     let warning = made.header("warning");
     assert!(
         warning.contains("spec.containers[0].env[1]: hides previous definition of \\\"A\\\""),
-        "{warning}"
+        "the warning is {warning:?}"
     );
 }
 
