@@ -52,7 +52,8 @@ async fn informers_of_every_kind_sync_on_one_factory_and_tell_what_happens(arm: 
     };
     let informers: BTreeMap<String, _> = kinds.iter().map(follow).collect();
     factory.start();
-    factory.wait_for_sync(PATIENCE).await.unwrap();
+    // More than a hundred, beside everything else.
+    factory.wait_for_sync(3 * PATIENCE).await.unwrap();
     assert_eq!(factory.metrics().len(), 2 * kinds.len());
 
     let objects = objects(&arm.namespace);
@@ -78,13 +79,14 @@ async fn informers_of_every_kind_sync_on_one_factory_and_tell_what_happens(arm: 
         until(&path, async || whole.has(&told[2]) && meta.has(&told[2])).await;
         assert!(whole.has(&told[0]) && meta.has(&told[0]), "{path}");
     }
-    // Others are at work here too, so that all is only ever the same for a moment.
-    for (resource, _) in &kinds {
+    for (resource, namespaced) in &kinds {
         let (whole, meta, ((_on, told), (_also, told_of_meta))) =
             &informers[&format!("{}/{}", resource.api_version, resource.plural)];
-        let list = async || arm.list_of(resource, false).await;
-        told.settles(whole, list).await;
-        told_of_meta.settles(meta, list).await;
+        let list = async || arm.list_of(resource, *namespaced).await;
+        // Others are at work in their namespaces, so that there all is only ever the same for a moment.
+        let part = if *namespaced { format!("{}/", arm.namespace) } else { String::new() };
+        told.settles_below(&part, whole, list).await;
+        told_of_meta.settles_below(&part, meta, list).await;
     }
     factory.shutdown(PATIENCE).await.unwrap();
 }

@@ -71,12 +71,25 @@ impl Model {
         informer: &SharedInformer<K>,
         list: impl AsyncFn() -> Vec<DynamicObject>,
     ) -> impl Future<Output = ()> {
-        let (model, informer) = (self.clone(), informer.clone());
+        self.settles_below("", informer, list)
+    }
+
+    /// The same for those alone whose keys begin with `part`.
+    #[track_caller]
+    pub(crate) fn settles_below<K>(
+        &self,
+        part: &str,
+        informer: &SharedInformer<K>,
+        list: impl AsyncFn() -> Vec<DynamicObject>,
+    ) -> impl Future<Output = ()> {
+        let (model, informer, part) = (self.clone(), informer.clone(), part.to_owned());
         let what = format!("{} told and cached as the server has them", informer.resource());
         let settled = until(&what, async move || {
             let server: State = list().await.iter().map(listed).collect();
-            let cached: State = informer.lister().list().iter().map(entry).collect();
-            server == cached && server == model.lock().state
+            let below = |(key, _): &(String, _)| key.starts_with(&part);
+            let cached: State = informer.lister().list().iter().map(entry).filter(below).collect();
+            let told: State = model.lock().state.clone().into_iter().filter(below).collect();
+            server == cached && server == told
         });
         let model = self.clone();
         async move {

@@ -23,6 +23,12 @@ statements![
 
 const WRITERS: usize = 4;
 
+/// Whoever waits for as long as is usual may still do so when the story runs out of patience.
+pub(crate) fn options(arm: &Arm) -> Options {
+    let options = Options::default().namespace(arm.namespace.clone());
+    options.backoff(Duration::from_millis(100), Duration::from_secs(2))
+}
+
 /// Makes, changes and removes config maps of its own, and does not mind a server that is away.
 async fn write(arm: Arm, writer: usize, accepted: Arc<AtomicU64>, over: Arc<AtomicBool>) {
     let mut pace = tokio::time::interval(Duration::from_millis(5));
@@ -43,7 +49,7 @@ async fn write(arm: Arm, writer: usize, accepted: Arc<AtomicU64>, over: Arc<Atom
 }
 
 async fn a_server_that_is_killed_under_load_costs_nothing_but_time(arm: &Arm) {
-    let options = Options::default().namespace(arm.namespace.clone());
+    let options = options(arm);
     let factory = SharedInformerFactory::with_options(arm.client.clone(), options);
     let (maps, secrets) = (factory.informer::<ConfigMap>(), factory.metadata::<Secret>());
     let events = factory.informer::<Event>();
@@ -96,7 +102,7 @@ async fn a_server_that_is_killed_under_load_costs_nothing_but_time(arm: &Arm) {
 /// The cache of a server that was started again begins at that moment. Whoever stood before it has lost its position (410).
 async fn who_comes_back_after_the_server_has_forgotten_is_told_the_differences(arm: &Arm) {
     let proxy = Proxy::to(&arm.config.cluster_url).await;
-    let options = Options::default().namespace(arm.namespace.clone());
+    let options = options(arm);
     let factory = SharedInformerFactory::with_options(arm.client_by(proxy.address), options);
     let maps = factory.informer::<ConfigMap>();
     let (on, told) = Model::follow(&maps);

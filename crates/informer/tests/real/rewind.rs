@@ -3,13 +3,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use informer::{NotReached, Options, Problem, Report, ResourceVersion, SharedInformerFactory, State};
+use informer::{NotReached, Problem, Report, ResourceVersion, SharedInformerFactory, State};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
 use serde_json::json;
 
 use crate::arm::{Arm, PATIENCE, map, until, value};
 use crate::control;
 use crate::model::Model;
+use crate::outage;
 use crate::runner::{Needs, statements};
 
 statements![
@@ -25,7 +26,7 @@ async fn a_restored_etcd_is_noticed_and_told(arm: &Arm) {
 
     let rewound = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&rewound);
-    let options = Options::default().namespace(arm.namespace.clone()).on_error(move |resource, problem| {
+    let options = outage::options(arm).on_error(move |resource, problem| {
         if matches!(problem, Problem::Server(Report::Rewound { .. })) {
             heard.lock().unwrap().push(resource.to_owned());
         }
