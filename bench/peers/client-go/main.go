@@ -25,6 +25,9 @@ type command struct {
 	Keys     int     `json:"keys"`
 	Workers  int     `json:"workers"`
 	Reset    bool    `json:"reset"`
+	Typed    bool    `json:"typed"`
+	Strip    bool    `json:"strip"`
+	Revision *string `json:"revision"`
 }
 
 type answer map[string]any

@@ -45,11 +45,11 @@ func (p *peer) answer(c command) (answer, error) {
 	case "follow":
 		return p.told.follow(c.Until, c.Latency)
 	case "read":
-		return p.read(c.Seconds)
+		return p.read(c.Seconds, c.Typed)
 	case "index":
 		return p.lookUp(c.Seconds)
 	case "count":
-		return answer{"objects": len(p.pods.GetIndexer().ListKeys())}, nil
+		return p.count(c.Revision)
 	}
 	return nil, fmt.Errorf("not a command: `%s`", c.Do)
 }
@@ -62,7 +62,6 @@ func (p *peer) sync(c command) (answer, error) {
 		// Asked once, by the first reflector.
 		os.Setenv("KUBE_FEATURE_WatchListClient", "false")
 	}
-	began := begin()
 	config, err := clientcmd.BuildConfigFromFlags("", p.kubeconfig)
 	if err != nil {
 		return nil, err
@@ -76,8 +75,14 @@ func (p *peer) sync(c command) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	began := begin()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	p.pods = factory.Core().V1().Pods().Informer()
+	if c.Strip {
+		if err := p.pods.SetTransform(strip); err != nil {
+			return nil, err
+		}
+	}
 	if err := p.pods.AddIndexers(cache.Indexers{byNode: nodeOf}); err != nil {
 		return nil, err
 	}
@@ -106,6 +111,14 @@ func (p *peer) sync(c command) (answer, error) {
 	return began.answer(answer{"objects": len(p.pods.GetIndexer().ListKeys())}), nil
 }
 
+// strip is the transform with which many programs save memory.
+func strip(object any) (any, error) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		pod.ManagedFields = nil
+	}
+	return object, nil
+}
+
 func nodeOf(object any) ([]string, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -114,7 +127,27 @@ func nodeOf(object any) ([]string, error) {
 	return []string{pod.Spec.NodeName}, nil
 }
 
-func (p *peer) read(seconds float64) (answer, error) {
+// count says how many pods there are, how many of them are of a revision if that is asked for, and what handlers have been told since the beginning.
+func (p *peer) count(revision *string) (answer, error) {
+	a := answer{"objects": len(p.pods.GetIndexer().ListKeys()), "told": p.told.events()}
+	if revision == nil {
+		return a, nil
+	}
+	revised := 0
+	for _, object := range p.pods.GetIndexer().List() {
+		pod, ok := object.(*corev1.Pod)
+		if !ok {
+			return nil, fmt.Errorf("%T is no pod", object)
+		}
+		if pod.Annotations["revision"] == *revision {
+			revised++
+		}
+	}
+	a["revised"] = revised
+	return a, nil
+}
+
+func (p *peer) read(seconds float64, typed bool) (answer, error) {
 	indexer := p.pods.GetIndexer()
 	keys := indexer.ListKeys()
 	random := rand.New(rand.NewPCG(1, 1))
@@ -122,9 +155,16 @@ func (p *peer) read(seconds float64) (answer, error) {
 	began := begin()
 	for began.seconds() < seconds {
 		for range 32 {
-			_, exists, err := indexer.GetByKey(keys[random.IntN(len(keys))])
+			object, exists, err := indexer.GetByKey(keys[random.IntN(len(keys))])
 			if err != nil {
 				return nil, err
+			}
+			if exists && typed {
+				pod, ok := object.(*corev1.Pod)
+				if !ok {
+					return nil, fmt.Errorf("%T is no pod", object)
+				}
+				exists = len(pod.Spec.Containers) > 0
 			}
 			if exists {
 				found++
@@ -152,7 +192,7 @@ func (p *peer) lookUp(seconds float64) (answer, error) {
 	return began.answer(answer{"lookups": lookups, "found": found}), nil
 }
 
-// queue takes from the first add until the last key is done.
+// queue takes from the first add until the last key is done, and says how many were.
 func queue(keys, workers int) answer {
 	names := make([]string, keys)
 	for number := range names {
@@ -161,17 +201,23 @@ func queue(keys, workers int) answer {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 1000*time.Second))
 	began := begin()
 	if workers == 0 {
+		ended := 0
 		for _, name := range names {
 			q.Add(name)
-			key, _ := q.Get()
+			key, over := q.Get()
+			if over {
+				break
+			}
 			q.Forget(key)
 			q.Done(key)
+			ended++
 		}
-		return answer{"keys": keys, "seconds": began.seconds()}
+		return answer{"keys": ended, "seconds": began.seconds()}
 	}
-	done := make(chan struct{})
+	done := make(chan int)
 	for range workers {
 		go func() {
+			ended := 0
 			for {
 				key, over := q.Get()
 				if over {
@@ -179,16 +225,18 @@ func queue(keys, workers int) answer {
 				}
 				q.Forget(key)
 				q.Done(key)
+				ended++
 			}
-			done <- struct{}{}
+			done <- ended
 		}()
 	}
 	for _, name := range names {
 		q.Add(name)
 	}
 	q.ShutDown()
+	ended := 0
 	for range workers {
-		<-done
+		ended += <-done
 	}
-	return answer{"keys": keys, "seconds": began.seconds()}
+	return answer{"keys": ended, "seconds": began.seconds()}
 }

@@ -14,11 +14,14 @@ use kube::runtime::reflector::{ObjectRef, ReflectHandle, Store};
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::runtime::{WatchStreamExt as _, reflector};
 use kube::{Api, Client};
-use peer_protocol::{Command, Failure, Gauge, Peer, Random, Strategy, Sync, Told, sent_in};
+use peer_protocol::{Command, Failure, Gauge, Peer, Random, Strategy, Sync, Told, revised, sent_in};
 use serde_json::{Value, json};
 
 /// How many events a subscriber of a shared reflector may be behind.
 const BUFFER: usize = 1024;
+
+/// So long for a first set.
+const PATIENCE: Duration = Duration::from_mins(10);
 
 fn main() -> ExitCode {
     peer_protocol::run(|config| Ok(KubeRs { client: Client::try_from(config)?, syncing: None }))
@@ -41,7 +44,7 @@ impl Peer for KubeRs {
             Command::Follow { until, latency } => self.synced()?.told.follow(until, latency, || true).await,
             Command::Read { seconds, .. } => Ok(self.synced()?.read(seconds)),
             Command::Index { seconds } => Ok(self.synced()?.look_up(seconds)),
-            Command::Count => Ok(json!({"objects": self.synced()?.store.len()})),
+            Command::Count { revision } => Ok(self.synced()?.count(revision.as_deref())),
             Command::Queue { .. } => Err("kube-rs has no work queue that stands alone".into()),
             Command::Report { .. } | Command::Quit => Err("answered before".into()),
         }
@@ -78,7 +81,9 @@ impl KubeRs {
             tokio::spawn(events.reflect_shared(writer).for_each(|_| std::future::ready(())));
             store
         };
-        tokio::time::timeout(Duration::from_mins(10), store.wait_until_ready()).await??;
+        tokio::time::timeout(PATIENCE, store.wait_until_ready()).await??;
+        // Subscribers are told of the first set when it is there, and not before.
+        tokio::time::timeout(PATIENCE, told.wait_for_each(store.len() as u64)).await?;
         let answer = gauge.answer(json!({"objects": store.len()}));
         self.syncing = Some(Syncing { store, told });
         Ok(answer)
@@ -107,6 +112,12 @@ async fn handle(mut pods: ReflectHandle<Pod>, number: usize, told: Arc<Told>) {
 }
 
 impl Syncing {
+    fn count(&self, revision: Option<&str>) -> Value {
+        let pods = self.store.state();
+        let annotations = pods.iter().map(|pod| pod.metadata.annotations.as_ref());
+        json!({"objects": pods.len(), "told": self.told.events(), "revised": revised(annotations, revision)})
+    }
+
     fn read(&self, seconds: f64) -> Value {
         let keys: Vec<ObjectRef<Pod>> =
             self.store.state().iter().map(|pod| ObjectRef::from_obj(pod.as_ref())).collect();

@@ -4,10 +4,17 @@
 #[path = "../../protocol/tests/common/mod.rs"]
 mod common;
 
-/// One handler each: a subscriber of a shared reflector sleeps for ever if an object is deleted before it has looked at it (its
-/// `poll_next` is then pending, and nobody wakes it).
+use common::Tells;
+
+/// With several handlers nothing is deleted: a subscriber of a shared reflector sleeps for ever if an object is deleted before it has
+/// looked at it (its `poll_next` is then pending, and nobody wakes it).
 #[tokio::test]
 async fn it_syncs_and_follows() {
-    let strategies = [("default", 1), ("list", 1), ("watch-list", 1)];
+    let strategies = [
+        ("default", 1, Tells::Each),
+        ("list", 1, Tells::Each),
+        ("watch-list", 1, Tells::Each),
+        ("default", 3, Tells::NoDeletion),
+    ];
     common::check(env!("CARGO_BIN_EXE_peer-kube-rs"), &strategies, "json").await;
 }

@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 pub use gauge::Gauge;
 pub use random::Random;
-pub use told::{SENT, Told, sent_in};
+pub use told::{SENT, Told, revised, sent_in};
 
 /// A line that the harness sends.
 #[derive(Debug, Clone, Deserialize)]
@@ -58,8 +58,12 @@ pub enum Command {
         #[serde(default)]
         reset: bool,
     },
-    /// Say how many objects there are.
-    Count,
+    /// Say how many objects there are, and how many events handlers have been told since the beginning.
+    Count {
+        /// Also how many have this in their annotation `revision`.
+        #[serde(default)]
+        revision: Option<String>,
+    },
     /// End.
     Quit,
 }
@@ -77,6 +81,9 @@ pub struct Sync {
     /// How many handlers.
     #[serde(default = "one")]
     pub handlers: usize,
+    /// Whether a transform drops `managedFields`; for client-go.
+    #[serde(default)]
+    pub strip: bool,
 }
 
 fn one() -> usize {
@@ -108,6 +115,9 @@ pub type Failure = Box<dyn std::error::Error + Send + std::marker::Sync>;
 impl Sync {
     /// Refuses what a client that reads pods in JSON cannot do.
     pub fn json_pods(&self) -> Result<(), Failure> {
+        if self.strip {
+            return Err("this client has no transform here".into());
+        }
         match (self.resource.as_str(), self.encoding.as_str()) {
             ("pods", "json") => Ok(()),
             ("pods", encoding) => Err(format!("this client does not read {encoding}").into()),

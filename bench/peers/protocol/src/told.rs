@@ -80,7 +80,15 @@ impl Told {
         Ok(answer)
     }
 
-    fn events(&self) -> u64 {
+    /// Waits until every handler has been told of so many events.
+    pub async fn wait_for_each(&self, least: u64) {
+        while self.handlers.iter().any(|handler| handler.events.load(Ordering::Relaxed) < least) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// How many events all handlers together have been told since the beginning.
+    pub fn events(&self) -> u64 {
         self.handlers.iter().map(|handler| handler.events.load(Ordering::Relaxed)).sum()
     }
 }
@@ -88,6 +96,18 @@ impl Told {
 /// The send time that an object's annotations carry.
 pub fn sent_in(annotations: Option<&BTreeMap<String, String>>) -> Option<u64> {
     annotations?.get(SENT)?.parse().ok()
+}
+
+/// How many objects with these annotations are of this revision; nothing if it is not asked for.
+pub fn revised<'a>(
+    annotations: impl Iterator<Item = Option<&'a BTreeMap<String, String>>>,
+    revision: Option<&str>,
+) -> Option<usize> {
+    let revision = revision?;
+    let of_it = |annotations: Option<&BTreeMap<String, String>>| {
+        annotations.and_then(|annotations| annotations.get("revision")).is_some_and(|text| text == revision)
+    };
+    Some(annotations.filter(|annotations| of_it(*annotations)).count())
 }
 
 /// Nanoseconds since 1970: the one clock that two processes share.
@@ -109,7 +129,33 @@ fn percentiles(mut nanos: Vec<u64>) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future as _;
+    use std::task::Poll;
+
     use super::*;
+
+    #[tokio::test]
+    async fn every_handler_is_waited_for() {
+        let told = Told::new(2);
+        told.note(0, "1", || None);
+        told.note(0, "2", || None);
+        let mut waiting = std::pin::pin!(told.wait_for_each(1));
+        assert!(
+            std::future::poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context))).await.is_pending()
+        );
+        told.note(1, "1", || None);
+        waiting.await;
+        assert_eq!(told.events(), 3);
+    }
+
+    #[test]
+    fn revisions_are_counted_if_asked_for() {
+        let annotations =
+            ["0", "1", "1"].map(|revision| BTreeMap::from([("revision".to_owned(), revision.to_owned())]));
+        let all = || annotations.iter().map(Some).chain([None]);
+        assert_eq!(revised(all(), Some("1")), Some(2));
+        assert_eq!(revised(all(), None), None);
+    }
 
     #[test]
     fn percentiles_are_of_the_sorted() {
