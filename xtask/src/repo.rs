@@ -8,7 +8,7 @@ use std::env;
 use std::fs;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use crate::Failure;
 
@@ -76,8 +76,14 @@ impl Repo {
 
     /// What a go call prints, also when it fails: its answer then says why. Nothing where Go is not installed.
     pub(crate) fn go_output(&self, args: &[&str]) -> Result<Option<String>, Failure> {
+        let output = self.go(args)?;
+        Ok(output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()))
+    }
+
+    /// What became of a go call. Nothing where Go is not installed.
+    pub(crate) fn go(&self, args: &[&str]) -> Result<Option<Output>, Failure> {
         match Command::new("go").current_dir(&self.root).args(args).output() {
-            Ok(output) => Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned())),
+            Ok(output) => Ok(Some(output)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Failure::Failed(format!("cannot run `go {}`: {error}", args.join(" ")))),
         }
