@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: ours beside client-go, kube-rs and the floor, in one run and one table.
 //!
-//! Each figure comes from a process that is started for it; clients take turns within a round, and rounds are repeated, so that a busy machine
-//! disturbs them alike. Programs and the protocol: `bench/peers/README.md`. Method and fairness: `docs/benchmarks.md`.
+//! Each run of a scenario has a process of its own; clients take turns within a round, another first in each, and rounds are repeated, so that a
+//! busy machine disturbs them alike. Programs and the protocol: `bench/peers/README.md`. Method and fairness: `docs/benchmarks.md`.
 
 mod data;
 mod http;
@@ -22,7 +22,7 @@ use std::thread;
 use crate::Failure;
 use crate::repo::Repo;
 use data::Data;
-use program::Programs;
+use program::{Client, Programs};
 use report::Rows;
 use scenario::{Scenario, Stage, short};
 use wire::Encoding;
@@ -56,8 +56,12 @@ pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     let mut rows = Rows::default();
     let mut failures = 0;
     for (scenario, times) in &plan.0 {
-        if let Scenario::Real { pods } = scenario {
-            fill(&options, &programs, *pods, &folder.0)?;
+        if let Scenario::Real { pods } = scenario
+            && let Err(failure) = fill(&options, &programs, *pods, &folder.0)
+        {
+            eprintln!("error: {}: {}", scenario.name(), failure.why());
+            failures += 1;
+            continue;
         }
         failures += measure(scenario, *times, &options, &programs, &data, &folder.0, &mut rows);
     }
@@ -66,7 +70,8 @@ pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     }
     let (few, many) = if options.quick { (1000, 10_000) } else { (1000, 50_000) };
     rows.add_growth((few, &short(few)), (many, &short(many)));
-    publish(repo, &options, &rows)?;
+    rows.lend_ours();
+    publish(repo, &options, &rows, is_full(&options, programs.client_go.is_some(), failures))?;
     if failures == 0 { Ok(()) } else { Err(Failure::Failed(format!("{failures} runs failed, see above"))) }
 }
 
@@ -85,7 +90,7 @@ fn measure(
         return 0;
     }
     for round in 1..=times {
-        for &client in scenario.clients() {
+        for client in in_turn(scenario.clients(), round) {
             let Some(program) = programs.path(client) else { continue };
             eprintln!("{}, {round} of {times}: {}", scenario.name(), client.name());
             let real = options.real.as_deref().map(Path::new);
@@ -99,6 +104,14 @@ fn measure(
         }
     }
     failures
+}
+
+/// The clients of a round, counted from one: who was first in the last is last in this.
+fn in_turn(clients: &[Client], round: usize) -> Vec<Client> {
+    let mut clients = clients.to_vec();
+    let first = (round - 1) % clients.len().max(1);
+    clients.rotate_left(first);
+    clients
 }
 
 /// Has a real server hold so many pods, all of them ours.
@@ -116,8 +129,14 @@ fn fill(options: &Options, programs: &Programs, pods: usize, folder: &Path) -> R
     }
 }
 
-/// Prints the table, writes the file, and the README after a full run of everything.
-fn publish(repo: &Repo, options: &Options, rows: &Rows) -> Result<(), Failure> {
+/// Whether a run has everything that the README's table is to show: all scenarios, as often as planned, with every client, none failed.
+fn is_full(options: &Options, client_go: bool, failures: usize) -> bool {
+    let Options { quick, times, name: _, real, filter } = options;
+    !quick && times.is_none() && real.is_some() && filter.is_none() && client_go && failures == 0
+}
+
+/// Prints the table, writes the file, and the README after a full run.
+fn publish(repo: &Repo, options: &Options, rows: &Rows, full: bool) -> Result<(), Failure> {
     let machine = machine();
     let table = rows.table(&machine);
     println!("{table}");
@@ -126,7 +145,7 @@ fn publish(repo: &Repo, options: &Options, rows: &Rows) -> Result<(), Failure> {
     let path = format!("bench/results/{name}.json");
     repo.write(&path, &rows.json(&machine, options.quick))?;
     eprintln!("written: {path}");
-    if !options.quick && options.filter.is_none() {
+    if full {
         let page = repo.read(README)?;
         let page = report::put_into(&page, &table)
             .ok_or_else(|| Failure::Failed(format!("{README} has no place for the table")))?;
@@ -201,6 +220,7 @@ impl Plan {
         let mut all: Vec<_> = sizes.map(|(pods, times)| (Scenario::Sync { pods }, times)).to_vec();
         all.extend(["list", "watch-list"].map(|strategy| (Scenario::By { pods: 10_000, strategy }, 5)));
         all.extend(sizes.map(|(pods, times)| (Scenario::Protobuf { pods }, times)));
+        all.push((Scenario::Stripped { pods: 50_000 }, 3));
         all.extend(sizes.map(|(pods, times)| (Scenario::Real { pods }, times)));
         all.extend(Self::moving(10_000, 50_000, 10, 3.0, 3));
         all.push((Scenario::Queue { keys: 1_000_000 }, 5));
@@ -212,6 +232,7 @@ impl Plan {
         let mut all: Vec<_> = sizes.map(|(pods, times)| (Scenario::Sync { pods }, times)).to_vec();
         all.extend(["list", "watch-list"].map(|strategy| (Scenario::By { pods: 1000, strategy }, 3)));
         all.push((Scenario::Protobuf { pods: 1000 }, 3));
+        all.push((Scenario::Stripped { pods: 10_000 }, 3));
         all.push((Scenario::Real { pods: 1000 }, 3));
         all.extend(Self::moving(1000, 5000, 2, 1.0, 1));
         all.push((Scenario::Queue { keys: 100_000 }, 1));
@@ -237,6 +258,7 @@ fn pods_of(scenario: &Scenario) -> usize {
         Scenario::Sync { pods }
         | Scenario::By { pods, .. }
         | Scenario::Protobuf { pods }
+        | Scenario::Stripped { pods }
         | Scenario::Watch { pods, .. }
         | Scenario::Latency { pods, .. }
         | Scenario::Read { pods, .. }
@@ -245,12 +267,17 @@ fn pods_of(scenario: &Scenario) -> usize {
     }
 }
 
-/// A folder for the files of a run, gone with it.
+/// What the names of these folders begin with; the number of the process follows.
+const FOLDER: &str = "informer-bench-";
+
+/// A folder for the files of a run, gone with it, or with the next run if it was interrupted.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("informer-bench-{}", std::process::id()));
+        let all = std::env::temp_dir();
+        remove_left(&all);
+        let path = all.join(format!("{FOLDER}{}", std::process::id()));
         fs::create_dir_all(&path)
             .map_err(|error| Failure::Failed(format!("cannot make {}: {error}", path.display())))?;
         Ok(Self(path))
@@ -264,9 +291,21 @@ impl Drop for Folder {
     }
 }
 
+/// Removes what processes left that are gone, as far as the system says so.
+fn remove_left(all: &Path) {
+    let alive = |process: &str| Path::new("/proc").join(process).exists();
+    for entry in fs::read_dir(all).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(FOLDER));
+        if process.is_some_and(|process| process.parse::<u32>().is_ok() && alive("self") && !alive(process)) {
+            // It may be somebody else's.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::program::Client;
     use super::*;
 
     fn parse(args: &[&str]) -> Result<Options, String> {
@@ -304,8 +343,44 @@ mod tests {
     #[test]
     fn ours_takes_part_wherever_it_can() {
         for (scenario, _) in Plan::full() {
-            let protobuf = scenario.name().contains("protobuf");
-            assert_eq!(scenario.clients().contains(&Client::Ours), !protobuf, "{}", scenario.name());
+            let lent = ["protobuf", "stripped"].iter().any(|word| scenario.name().contains(word));
+            assert_eq!(scenario.clients().contains(&Client::Ours), !lent, "{}", scenario.name());
         }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_an_interrupted_run_left_is_removed() {
+        let all = std::env::temp_dir().join(format!("informer-xtask-left-{}", std::process::id()));
+        let [own, gone, other] = [std::process::id().to_string(), u32::MAX.to_string(), "x".to_owned()]
+            .map(|process| all.join(format!("{FOLDER}{process}")));
+        for folder in [&own, &gone, &other] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        remove_left(&all);
+        assert_eq!([own, gone, other].map(|folder| folder.exists()), [true, false, true]);
+        fs::remove_dir_all(all).unwrap();
+    }
+
+    #[test]
+    fn clients_take_turns_to_be_first() {
+        let clients = [Client::Ours, Client::Go, Client::KubeRs];
+        assert_eq!(in_turn(&clients, 1), clients);
+        assert_eq!(in_turn(&clients, 3), [Client::KubeRs, Client::Ours, Client::Go]);
+        assert_eq!(in_turn(&clients, 4), clients);
+    }
+
+    #[test]
+    fn only_a_full_run_is_for_the_readme() {
+        let full = parse(&["--real", "kubeconfig"]).unwrap();
+        assert!(is_full(&full, true, 0));
+        assert!(!is_full(&full, false, 0) && !is_full(&full, true, 1));
+        for args in [&["--quick"][..], &["--times", "1"], &["sync"]] {
+            assert!(
+                !is_full(&parse(&[&["--real", "kubeconfig"], args].concat()).unwrap(), true, 0),
+                "{args:?}"
+            );
+        }
+        assert!(!is_full(&Options::default(), true, 0), "there is no real server");
     }
 }

@@ -65,7 +65,13 @@ impl Programs {
 }
 
 fn build_go(module: &Path, program: &Path) -> Result<Option<PathBuf>, Failure> {
-    let built = Command::new("go").current_dir(module).arg("build").arg("-o").arg(program).arg(".").status();
+    let built = Command::new("go")
+        .current_dir(module)
+        // A checkout whose owner is another does not tell Go what it is.
+        .args(["build", "-buildvcs=false", "-o"])
+        .arg(program)
+        .arg(".")
+        .status();
     match built {
         Ok(status) if status.success() => Ok(Some(program.to_owned())),
         Ok(status) => Err(Failure::Failed(format!("`go build` in {} gave {status}", module.display()))),

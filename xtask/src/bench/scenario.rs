@@ -31,6 +31,8 @@ pub(super) struct Figure {
     pub(super) unit: &'static str,
     pub(super) better: Better,
     pub(super) value: f64,
+    /// Where handlers are told of changes: how many calls there were for each change and handler.
+    pub(super) told: Option<f64>,
 }
 
 /// What one client does once.
@@ -42,6 +44,8 @@ pub(super) enum Scenario {
     By { pods: usize, strategy: &'static str },
     /// The first set in protobuf, which client-go asks for if nobody says anything.
     Protobuf { pods: usize },
+    /// The first set without `managedFields`, which ours never keeps and programs on client-go often drop.
+    Stripped { pods: usize },
     /// The first set from a real server that has these pods.
     Real { pods: usize },
     /// Changes at full speed.
@@ -74,6 +78,7 @@ impl Scenario {
             Self::Sync { pods } => format!("sync {}", short(*pods)),
             Self::By { pods, strategy } => format!("sync {} by {strategy}", short(*pods)),
             Self::Protobuf { pods } => format!("sync {} in protobuf", short(*pods)),
+            Self::Stripped { pods } => format!("sync {} stripped", short(*pods)),
             Self::Real { pods } => format!("real sync {}", short(*pods)),
             Self::Watch { encoding, .. } => format!("watch {}", encoding.name()),
             Self::Latency { encoding, rate, .. } => format!("latency {rate} {}", encoding.name()),
@@ -91,7 +96,7 @@ impl Scenario {
                 &[Client::Go, Client::Floor]
             }
             Self::Sync { .. } | Self::By { .. } | Self::Real { .. } | Self::Watch { .. } => &Client::ALL,
-            Self::Latency { encoding: Encoding::Protobuf, .. } => &[Client::Go],
+            Self::Stripped { .. } | Self::Latency { encoding: Encoding::Protobuf, .. } => &[Client::Go],
             Self::Latency { .. } | Self::Read { .. } | Self::Fan { .. } => {
                 &[Client::Ours, Client::Go, Client::KubeRs]
             }
@@ -114,6 +119,7 @@ impl Scenario {
                 let row = format!("initial sync in protobuf, {} pods", short(pods));
                 Ok(vec![less(row, "s", number(&answer, "seconds")?)])
             }
+            Self::Stripped { pods } => stripped(stage, pods),
             Self::Real { pods } => real(stage, pods),
             Self::Watch { encoding, pods, frames } => watch(stage, encoding, pods, frames),
             Self::Latency { encoding, rate, pods, seconds } => latency(stage, encoding, rate, pods, seconds),
@@ -147,6 +153,28 @@ impl Stage<'_> {
         }
         Ok(answer)
     }
+
+    /// After so many changes of a first set: how many calls of a handler there were for each change and handler. The floor tells nobody.
+    #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+    fn told(
+        &self,
+        program: &mut Program,
+        pods: usize,
+        frames: usize,
+        handlers: usize,
+    ) -> Result<Option<f64>, Failure> {
+        if self.client == Client::Floor {
+            return Ok(None);
+        }
+        let told = number(&program.ask(&json!({"do": "count"}))?, "told")?;
+        Ok(Some((told - (pods * handlers) as f64) / (frames * handlers) as f64))
+    }
+}
+
+impl Figure {
+    fn told(self, told: Option<f64>) -> Self {
+        Self { told, ..self }
+    }
 }
 
 fn sync(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
@@ -174,6 +202,18 @@ fn sync(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
     Ok(figures)
 }
 
+fn stripped(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
+    let (_replay, mut program) = stage.begin(pods)?;
+    stage.sync(&mut program, pods, &json!({"strip": true}))?;
+    thread::sleep(SETTLE);
+    let report = program.ask(&json!({"do": "report"}))?;
+    let of = |what: &str| format!("{what} without managedFields, {} pods", short(pods));
+    Ok(vec![
+        less(of("memory, settled"), "MB", megabytes(&report, "rss")?),
+        less(of("memory, peak of the sync"), "MB", megabytes(&report, "peak")?),
+    ])
+}
+
 fn real(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
     let kubeconfig = stage.real.ok_or_else(|| Failure::Failed("there is no real server".to_owned()))?;
     let mut program = Program::start(stage.program, kubeconfig)?;
@@ -199,14 +239,12 @@ fn watch(stage: &Stage<'_>, encoding: Encoding, pods: usize, frames: usize) -> R
     let how = json!({"encoding": encoding.name()});
     stage.sync(&mut program, pods, &how)?;
     let answer = follow(&replay, &mut program, frames, None)?;
+    let told = stage.told(&mut program, pods, frames, 1)?;
     let name = if encoding == Encoding::Json { "JSON" } else { "protobuf" };
+    let each = number(&answer, "cpu")? * 1e6 / frames as f64;
     Ok(vec![
-        more(format!("watch, {name}"), "events/s", frames as f64 / number(&answer, "seconds")?),
-        less(
-            format!("watch, {name}, processor"),
-            "µs an event",
-            number(&answer, "cpu")? * 1e6 / frames as f64,
-        ),
+        more(format!("watch, {name}"), "events/s", frames as f64 / number(&answer, "seconds")?).told(told),
+        less(format!("watch, {name}, processor"), "µs an event", each).told(told),
     ])
 }
 
@@ -219,13 +257,26 @@ fn latency(
 ) -> Result<Vec<Figure>, Failure> {
     let (replay, mut program) = stage.begin(pods)?;
     stage.sync(&mut program, pods, &json!({"encoding": encoding.name()}))?;
-    let answer = follow(&replay, &mut program, (rate * seconds) as usize, Some(rate))?;
+    let frames = (rate * seconds) as usize;
+    let answer = follow(&replay, &mut program, frames, Some(rate))?;
+    let told = stage.told(&mut program, pods, frames, 1)?;
+    check_timed(&answer["latency"], frames, told)?;
     let how = if encoding == Encoding::Json { "" } else { " in protobuf" };
     let figures = [("p50", "p50"), ("p99", "p99"), ("p99.9", "p999")].map(|(name, field)| {
         let row = format!("latency at {rate} events/s{how}, {name}");
-        Ok(less(row, "ms", number(&answer["latency"], field)? / 1000.0))
+        Ok(less(row, "ms", number(&answer["latency"], field)? / 1000.0).told(told))
     });
     figures.into_iter().collect()
+}
+
+/// Percentiles must be of what was told. A program may have been told of the first changes before it began to look at send times.
+#[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+fn check_timed(latency: &Value, frames: usize, told: Option<f64>) -> Result<(), Failure> {
+    let (timed, told) = (number(latency, "n")?, told.unwrap_or(1.0) * frames as f64);
+    if timed < 0.95 * told {
+        return Err(Failure::Failed(format!("{timed} of {told} changes that were told have a latency")));
+    }
+    Ok(())
 }
 
 fn follow(
@@ -266,7 +317,8 @@ fn fan_out(stage: &Stage<'_>, handlers: usize, pods: usize, frames: usize) -> Re
     let answer = follow(&replay, &mut program, frames, None)?;
     let plural = if handlers == 1 { "" } else { "s" };
     let row = format!("watch, {handlers} handler{plural}");
-    Ok(vec![more(row, "events/s", frames as f64 / number(&answer, "seconds")?)])
+    let told = stage.told(&mut program, pods, frames, handlers)?;
+    Ok(vec![more(row, "events/s", frames as f64 / number(&answer, "seconds")?).told(told)])
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
@@ -275,6 +327,9 @@ fn queue(stage: &Stage<'_>, keys: usize) -> Result<Vec<Figure>, Failure> {
     let mut figures = Vec::new();
     for workers in [0, 1, 4, 16] {
         let answer = program.ask(&json!({"do": "queue", "keys": keys, "workers": workers}))?;
+        if answer["keys"] != json!(keys) {
+            return Err(Failure::Failed(format!("{} of {keys} keys were done", answer["keys"])));
+        }
         let row = match workers {
             0 => "work queue, one thread".to_owned(),
             1 => "work queue, 1 worker".to_owned(),
@@ -286,11 +341,11 @@ fn queue(stage: &Stage<'_>, keys: usize) -> Result<Vec<Figure>, Failure> {
 }
 
 fn less(row: String, unit: &'static str, value: f64) -> Figure {
-    Figure { row, unit, better: Better::Less, value }
+    Figure { row, unit, better: Better::Less, value, told: None }
 }
 
 fn more(row: String, unit: &'static str, value: f64) -> Figure {
-    Figure { row, unit, better: Better::More, value }
+    Figure { row, unit, better: Better::More, value, told: None }
 }
 
 fn number(answer: &Value, field: &str) -> Result<f64, Failure> {
@@ -304,4 +359,19 @@ fn megabytes(answer: &Value, field: &str) -> Result<f64, Failure> {
 /// `50k` for 50,000.
 pub(super) fn short(count: usize) -> String {
     if count >= 1000 && count.is_multiple_of(1000) { format!("{}k", count / 1000) } else { count.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_are_of_what_was_told() {
+        assert!(check_timed(&json!({"n": 955}), 1000, Some(1.0)).is_ok());
+        assert!(check_timed(&json!({"n": 480}), 1000, Some(0.5)).is_ok());
+        let Err(failure) = check_timed(&json!({"n": 495}), 1000, Some(1.0)) else {
+            panic!("half is not all")
+        };
+        assert_eq!(failure.why(), "495 of 1000 changes that were told have a latency");
+    }
 }
