@@ -160,6 +160,15 @@ fn ask(scene: &Scene, order: &str) -> String {
     answer.trim_end().to_owned()
 }
 
+/// A suite that waits for a file. It is written when this goes, so that a check that fails ends the test and does not wait for the suite.
+struct Over(PathBuf);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        let _ = fs::write(&self.0, "");
+    }
+}
+
 #[test]
 fn a_suite_may_harm_a_server_that_was_started_for_it() {
     let scene = Scene::new("test-control");
@@ -172,6 +181,7 @@ fn a_suite_may_harm_a_server_that_was_started_for_it() {
     let alive = || scene.state().unwrap().processes.iter().map(Process::is_alive).collect::<Vec<_>>();
     let pids = || scene.state().unwrap().processes.iter().map(|process| process.pid).collect::<Vec<_>>();
     thread::scope(|scope| {
+        let over = Over(over);
         let test = scope.spawn(|| scene.test(&suite));
         while !scene.folder.file("control").exists() && !test.is_finished() {
             thread::yield_now();
@@ -179,9 +189,14 @@ fn a_suite_may_harm_a_server_that_was_started_for_it() {
         let before = pids();
         assert_eq!(ask(&scene, "kill"), "done");
         assert_eq!((alive(), pids()), (vec![true, false], before.clone()));
-        // The port may be somebody else's for a moment: the first one to come leaves a mark and loses.
-        let lose = "#!/bin/sh\nif ! [ -e lost ]; then touch lost; echo address already in use; exit 1; fi\n";
-        scene.install("kube-apiserver", &APISERVER.replacen("#!/bin/sh\n", lose, 1));
+        // The port may be somebody else's for a moment: the first one to come leaves a mark and loses. Nobody answers before the second has come.
+        let mark = |name: &str| scene.root.join(name).display().to_string();
+        let (lost, second) = (mark("lost"), mark("second"));
+        let loser = format!(
+            "#!/bin/sh\nif ! [ -e {lost} ]; then touch {lost}; echo address already in use; exit 1; fi; touch {second}\n"
+        );
+        scene.install("kube-apiserver", &APISERVER.replacen("#!/bin/sh\n", &loser, 1));
+        scene.install("kubectl", &format!("#!/bin/sh\n[ -e {second} ]\n"));
         assert_eq!(ask(&scene, "start"), "done");
         assert_eq!((alive(), pids()[0]), (vec![true, true], before[0]));
         fs::write(&data, "old").unwrap();
@@ -191,7 +206,7 @@ fn a_suite_may_harm_a_server_that_was_started_for_it() {
         assert_eq!(fs::read_to_string(&data).unwrap(), "old");
         assert_eq!((alive(), pids()[0] == before[0]), (vec![true, true], false));
         assert_eq!(ask(&scene, "stop"), "failed: no such order: \"stop\\n\"");
-        fs::write(&over, "").unwrap();
+        drop(over);
         assert!(test.join().unwrap().is_ok());
     });
     assert_eq!(scene.state(), None);
