@@ -7,6 +7,7 @@
 use super::config::Config;
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
 use super::machine::{Answer, Next, Phase, Reflector};
+use super::probe::Probes;
 use super::request::{StreamId, WatchStart};
 use super::state::{Asked, Relist, Report};
 use crate::delta::{Deleted, Delta};
@@ -313,6 +314,7 @@ impl Reflector {
         if healthy {
             self.backoff.reset();
             self.barren_watches = 0;
+            self.probes = Probes::default();
             self.expired_since_health = false;
         }
         healthy

@@ -129,6 +129,46 @@ fn a_server_that_lags_behind_is_given_time() {
     );
 }
 
+// Found in review: what had been said before a question that was never answered counted for the next outage, however long ago it was, and one
+// lag was then enough to list everything.
+#[test]
+fn a_lag_of_long_ago_does_not_count() {
+    check(
+        "
+        live v=9
+        > state live
+        error refused
+        > watch failed: connection refused; again in 800ms..1.6s
+        > state backing off: connection refused
+        wake
+        > list limit=1 rv=9 match=NotOlderThan
+        > state stale
+        refuse 504 TooLarge
+        > list failed: 504 Timeout; again in 1.6s..3.2s
+        > state backing off: 504 Timeout
+        wake
+        > list limit=1 rv=9 match=NotOlderThan
+        > state stale
+        refuse 403 Forbidden
+        > list failed: 403 Forbidden; again now
+        > watch rv=9
+        200
+        > state live
+        after 10s
+        ERROR 429 TooManyRequests
+        > cancel
+        > watch failed: 429 TooManyRequests; again in 800ms..1.6s
+        > state backing off: 429 TooManyRequests
+        wake
+        > list limit=1 rv=9 match=NotOlderThan
+        > state stale
+        refuse 504 TooLarge
+        > list failed: 504 Timeout; again in 1.6s..3.2s
+        > state backing off: 504 Timeout
+        ",
+    );
+}
+
 // Found in review: a server that begins may answer 429 to everything, or 403 while it does not know the roles yet, and one that ends gracefully
 // 429. The watch after that was opened without having asked, so that a restore went unnoticed after all.
 #[test]
