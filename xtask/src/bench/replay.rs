@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::io::{self, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -19,6 +18,21 @@ use crate::Failure;
 
 /// How much is sent at a time at full speed.
 const CHUNK: usize = 64 * 1024;
+
+impl Encoding {
+    /// The best that a client can read.
+    fn of(request: &Request) -> Self {
+        if request.protobuf { Self::Protobuf } else { Self::Json }
+    }
+
+    fn content_type(self, watch: bool) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Protobuf if watch => "application/vnd.kubernetes.protobuf;stream=watch",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
+}
 
 /// What happens to the pods.
 enum Job {
@@ -155,7 +169,7 @@ impl Shared {
             if request.path != "/api/v1/pods" {
                 let mut stream = stream;
                 stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")?;
-            } else if request.is_watch() {
+            } else if request.has("watch") {
                 return self.watch(&request, Chunked::new(stream.try_clone()?));
             } else {
                 self.list(&request, Chunked::new(stream.try_clone()?))?;
@@ -165,11 +179,11 @@ impl Shared {
     }
 
     fn list(&self, request: &Request, mut out: Chunked) -> io::Result<()> {
-        let encoding = request.encoding();
+        let encoding = Encoding::of(request);
         let items = self.items(encoding);
         // A server with a watch cache answers version 0 from there, whole.
         let limit = request.number("limit").filter(|_| request.number("resourceVersion") != Some(0));
-        let page = page(request.number("continue").unwrap_or(0), limit, items.len());
+        let page = request.page(limit, items.len());
         let left = items.len() - page.end;
         let (version, versions) = {
             let state = self.lock();
@@ -177,7 +191,7 @@ impl Shared {
         };
         let size: usize =
             items[page.clone()].iter().map(|item| item.len() + wire::item_overhead(encoding, item)).sum();
-        out.begin(encoding, false)?;
+        out.begin(encoding.content_type(false))?;
         let rest = (left > 0).then_some((page.end, left));
         out.buffer.extend(wire::list_head(encoding, version, rest, size));
         for place in page.clone() {
@@ -194,8 +208,8 @@ impl Shared {
     }
 
     fn watch(&self, request: &Request, mut out: Chunked) -> io::Result<()> {
-        let encoding = request.encoding();
-        out.begin(encoding, true)?;
+        let encoding = Encoding::of(request);
+        out.begin(encoding.content_type(true))?;
         if request.has("sendInitialEvents") {
             let (version, versions) = {
                 let state = self.lock();
@@ -300,11 +314,6 @@ impl Pace {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.saturating_sub(late).as_nanos()).unwrap_or_default()
     }
-}
-
-fn page(start: usize, limit: Option<usize>, all: usize) -> Range<usize> {
-    let start = start.min(all);
-    start..limit.filter(|limit| *limit > 0).map_or(all, |limit| (start + limit).min(all))
 }
 
 #[cfg(test)]

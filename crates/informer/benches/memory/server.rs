@@ -4,10 +4,10 @@
 //! open watch with an ERROR frame of code 410. It knows only what the informer asks; paths are not looked at.
 
 use crate::Failure;
+use crate::http::{Chunked, Request};
 use crate::world::World;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::{io, thread};
 
@@ -48,8 +48,8 @@ impl Shared {
         stream.set_nodelay(true)?;
         let mut input = BufReader::new(stream.try_clone()?);
         while let Some(request) = Request::read(&mut input)? {
-            let out = Chunked { stream: stream.try_clone()?, buffer: Vec::new() };
-            if request.control {
+            let out = Chunked::new(stream.try_clone()?);
+            if request.path == "/control" {
                 self.change(request.number("changed").unwrap_or(0));
                 stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n")?;
             } else if request.has("watch") {
@@ -70,50 +70,52 @@ impl Shared {
         let world = self.lock().clone();
         // A server with a watch cache answers version 0 from there, whole.
         let cached = request.number("resourceVersion") == Some(0) && !self.paged;
-        let (start, limit) = (request.number("continue").unwrap_or(0), request.number("limit"));
-        let page = page(start, limit.filter(|_| !cached), world.len());
+        let page = request.page(request.number("limit").filter(|_| !cached), world.len());
         let (version, left) = (world.version(), world.len() - page.end);
         let next = if left > 0 {
             format!(r#","continue":"{}","remainingItemCount":{left}"#, page.end)
         } else {
             String::new()
         };
-        out.begin()?;
-        out.write(&format!(
-            r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"{version}"{next}}},"items":["#
-        ))?;
+        out.begin("application/json")?;
+        put(
+            &mut out,
+            &format!(
+                r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"{version}"{next}}},"items":["#
+            ),
+        )?;
         for place in page.clone() {
-            out.write(if place > page.start { "," } else { "" })?;
-            out.write(&world.item(place))?;
+            put(&mut out, if place > page.start { "," } else { "" })?;
+            put(&mut out, &world.item(place))?;
         }
-        out.write("]}\n")?;
+        put(&mut out, "]}\n")?;
         out.end()
     }
 
     fn watch(&self, request: &Request, mut out: Chunked) -> io::Result<()> {
         let world = self.lock().clone();
-        out.begin()?;
-        out.send()?;
+        out.begin("application/json")?;
+        out.send_from(0)?;
         let mut after = request.number("resourceVersion").unwrap_or(0) as u64;
         if request.has("sendInitialEvents") {
             for place in 0..world.len() {
                 let item = world.item(place);
-                out.write(r#"{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","#)?;
-                out.write(&item[1..])?;
-                out.write("}\n")?;
-                out.send()?;
+                put(&mut out, r#"{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","#)?;
+                put(&mut out, &item[1..])?;
+                put(&mut out, "}\n")?;
+                out.send_from(0)?;
             }
             after = world.version();
-            out.write(&initial_events_end(after))?;
-            out.send()?;
+            put(&mut out, &initial_events_end(after))?;
+            out.send_from(0)?;
         }
         let mut now = self.lock();
         while now.version() <= after {
             now = self.changed.wait(now).unwrap_or_else(PoisonError::into_inner);
         }
         drop(now);
-        out.write(EXPIRED)?;
-        out.write("\n")?;
+        put(&mut out, EXPIRED)?;
+        put(&mut out, "\n")?;
         out.end()
     }
 
@@ -122,9 +124,10 @@ impl Shared {
     }
 }
 
-fn page(start: usize, limit: Option<usize>, all: usize) -> Range<usize> {
-    let start = start.min(all);
-    start..limit.filter(|limit| *limit > 0).map_or(all, |limit| (start + limit).min(all))
+/// Sends when there is enough.
+fn put(out: &mut Chunked, text: &str) -> io::Result<()> {
+    out.buffer.extend_from_slice(text.as_bytes());
+    out.send_from(CHUNK)
 }
 
 fn initial_events_end(version: u64) -> String {
@@ -132,75 +135,4 @@ fn initial_events_end(version: u64) -> String {
         r#"{{"type":"BOOKMARK","object":{{"kind":"Pod","apiVersion":"v1","metadata":{{"resourceVersion":"{version}","creationTimestamp":null,"annotations":{{"k8s.io/initial-events-end":"true"}}}},"spec":{{"containers":null}},"status":{{}}}}}}
 "#
     )
-}
-
-/// What matters of a request's head.
-struct Request {
-    control: bool,
-    query: Vec<(String, String)>,
-}
-
-impl Request {
-    /// The next request; `None` when the client has hung up.
-    fn read(input: &mut BufReader<TcpStream>) -> io::Result<Option<Self>> {
-        let mut first = String::new();
-        if input.read_line(&mut first)? == 0 {
-            return Ok(None);
-        }
-        let mut line = String::new();
-        while input.read_line(&mut line)? > 2 {
-            line.clear();
-        }
-        let target = first.split(' ').nth(1).unwrap_or_default();
-        let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        // Values are numbers and words: nothing in them is escaped.
-        let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        let query = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Ok(Some(Self { control: path == "/control", query }))
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.query.iter().any(|(known, _)| known == name)
-    }
-
-    fn number(&self, name: &str) -> Option<usize> {
-        self.query.iter().find(|(known, _)| known == name)?.1.parse().ok()
-    }
-}
-
-/// A chunked body.
-struct Chunked {
-    stream: TcpStream,
-    buffer: Vec<u8>,
-}
-
-impl Chunked {
-    fn begin(&mut self) -> io::Result<()> {
-        self.stream.write_all(
-            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
-        )
-    }
-
-    fn write(&mut self, text: &str) -> io::Result<()> {
-        self.buffer.extend_from_slice(text.as_bytes());
-        if self.buffer.len() < CHUNK { Ok(()) } else { self.send() }
-    }
-
-    /// Sends what there is as one chunk.
-    fn send(&mut self) -> io::Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        let size = format!("{:x}\r\n", self.buffer.len());
-        self.buffer.splice(..0, size.bytes());
-        self.buffer.extend_from_slice(b"\r\n");
-        self.stream.write_all(&self.buffer)?;
-        self.buffer.clear();
-        Ok(())
-    }
-
-    fn end(mut self) -> io::Result<()> {
-        self.send()?;
-        self.stream.write_all(b"0\r\n\r\n")
-    }
 }

@@ -1,20 +1,23 @@
-//! As much of HTTP/1.1 as the replay server needs: the head of a request, and bodies in chunks. It knows nothing of pods.
+//! As much of HTTP/1.1 as servers of benchmarks need: the head of a request, and bodies in chunks. It knows nothing of pods, and is shared with
+//! the replay server of `cargo xtask bench`.
+
+#![allow(dead_code, reason = "each server uses its part")]
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
-
-use super::wire::Encoding;
+use std::ops::Range;
 
 /// What matters of a request's head.
-pub(super) struct Request {
-    pub(super) path: String,
+pub(crate) struct Request {
+    pub(crate) path: String,
     query: Vec<(String, String)>,
-    protobuf: bool,
+    /// Whether protobuf would do.
+    pub(crate) protobuf: bool,
 }
 
 impl Request {
     /// The next request; `None` when the client has hung up.
-    pub(super) fn read(input: &mut BufReader<TcpStream>) -> io::Result<Option<Self>> {
+    pub(crate) fn read(input: &mut BufReader<TcpStream>) -> io::Result<Option<Self>> {
         let mut first = String::new();
         if input.read_line(&mut first)? == 0 {
             return Ok(None);
@@ -32,48 +35,42 @@ impl Request {
         Ok(Some(Self { path: path.to_owned(), query, protobuf }))
     }
 
-    pub(super) fn encoding(&self) -> Encoding {
-        if self.protobuf { Encoding::Protobuf } else { Encoding::Json }
-    }
-
-    pub(super) fn is_watch(&self) -> bool {
-        self.has("watch")
-    }
-
     /// Whether it says so; `false` is not said.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.query.iter().any(|(known, value)| known == name && value != "false" && value != "0")
     }
 
-    pub(super) fn number(&self, name: &str) -> Option<usize> {
+    pub(crate) fn number(&self, name: &str) -> Option<usize> {
         self.query.iter().find(|(known, _)| known == name)?.1.parse().ok()
+    }
+
+    /// Which of so many objects are asked for, if a list comes in pages of as many as `limit`.
+    pub(crate) fn page(&self, limit: Option<usize>, all: usize) -> Range<usize> {
+        let start = self.number("continue").unwrap_or(0).min(all);
+        start..limit.filter(|limit| *limit > 0).map_or(all, |limit| (start + limit).min(all))
     }
 }
 
 /// A body in chunks.
-pub(super) struct Chunked {
+pub(crate) struct Chunked {
     stream: TcpStream,
     /// What comes next.
-    pub(super) buffer: Vec<u8>,
+    pub(crate) buffer: Vec<u8>,
 }
 
 impl Chunked {
-    pub(super) fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(stream: TcpStream) -> Self {
         Self { stream, buffer: Vec::new() }
     }
 
-    pub(super) fn begin(&mut self, encoding: Encoding, watch: bool) -> io::Result<()> {
-        let kind = match encoding {
-            Encoding::Json => "application/json",
-            Encoding::Protobuf if watch => "application/vnd.kubernetes.protobuf;stream=watch",
-            Encoding::Protobuf => "application/vnd.kubernetes.protobuf",
-        };
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n");
+    pub(crate) fn begin(&mut self, content_type: &str) -> io::Result<()> {
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ntransfer-encoding: chunked\r\n\r\n");
         self.stream.write_all(head.as_bytes())
     }
 
     /// Sends what there is as one chunk, if it is that much.
-    pub(super) fn send_from(&mut self, least: usize) -> io::Result<()> {
+    pub(crate) fn send_from(&mut self, least: usize) -> io::Result<()> {
         if self.buffer.len() < least.max(1) {
             return Ok(());
         }
@@ -86,7 +83,7 @@ impl Chunked {
         Ok(())
     }
 
-    pub(super) fn end(mut self) -> io::Result<()> {
+    pub(crate) fn end(mut self) -> io::Result<()> {
         self.send_from(0)?;
         self.stream.write_all(b"0\r\n\r\n")
     }
