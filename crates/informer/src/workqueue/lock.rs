@@ -9,10 +9,15 @@ use std::sync::PoisonError;
 
 pub(super) struct Mutex<T>(locks::Mutex<T>);
 
-/// How often a thread tries before it sleeps, each time after twice as long. The lock is held for some hundred nanoseconds; whoever sleeps for it
-/// has to be woken by the holder, which takes both of them many times as long.
+/// How often a thread tries before it sleeps. Whoever sleeps has to be woken by the holder, which takes both of them
+/// many times as long as the few hundred nanoseconds for which the lock is held.
 #[cfg(not(feature = "shuttle"))]
-const TRIES: u32 = 8;
+const TRIES: u32 = 4;
+/// How long it looks away after its first try, in pauses of the processor, and after each further one twice as long.
+/// About as long as the lock is held a few times over: whoever has it goes on meanwhile with all that it has close by,
+/// while a thread that asks again at once takes the lock's memory from it each time.
+#[cfg(not(feature = "shuttle"))]
+const FIRST_PAUSE: u32 = 128;
 
 impl<T> Mutex<T> {
     pub(super) fn new(value: T) -> Self {
@@ -27,7 +32,9 @@ impl<T> Mutex<T> {
             match self.0.try_lock() {
                 Ok(guard) => return guard,
                 Err(locks::TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-                Err(locks::TryLockError::WouldBlock) => (0..1 << tried).for_each(|_| std::hint::spin_loop()),
+                Err(locks::TryLockError::WouldBlock) => {
+                    (0..FIRST_PAUSE << tried).for_each(|_| std::hint::spin_loop())
+                }
             }
         }
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
