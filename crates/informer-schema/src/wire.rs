@@ -13,8 +13,12 @@ pub struct Message {
     pub name: &'static str,
     /// Whether it travels on its own, with a kind and an apiVersion around it.
     pub is_kind: bool,
+    /// What a kind says in `apiVersion`, `apps/v1`; empty for what is no kind. Those of every group (`Status`) say `v1`.
+    pub api_version: &'static str,
     /// Sorted by number.
     pub parts: &'static [Part],
+    /// Whether JSON says `null` for some part that is absent: one that JSON always has, and that is a pointer, a list, a map or bytes.
+    pub has_nulls: bool,
 }
 
 /// A field of a [`Message`].
@@ -29,6 +33,8 @@ pub struct Part {
     pub wire: Wire,
     /// Whether it can be absent. What cannot is written even when it is empty; lists and maps are as long as they are.
     pub pointer: bool,
+    /// Whether JSON has it even when it is empty or absent; otherwise an empty one is left out unless it could be absent.
+    pub always: bool,
 }
 
 /// How a value is written.
@@ -75,6 +81,13 @@ pub enum Wire {
     Map(&'static Wire),
 }
 
+/// What a message is where the table says nothing.
+pub(crate) const MESSAGE: Message =
+    Message { name: "", is_kind: false, api_version: "", parts: &[], has_nulls: false };
+
+/// What a part is where the table says nothing.
+pub(crate) const PART: Part = Part { number: 0, name: "", wire: Wire::String, pointer: false, always: false };
+
 /// The place of a [`Message`] in [`MESSAGES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub(crate) u16);
@@ -91,6 +104,20 @@ impl Message {
     pub fn named(name: &str) -> Option<MessageId> {
         let place = MESSAGES.binary_search_by(|known| known.name.cmp(name)).ok()?;
         u16::try_from(place).ok().map(MessageId)
+    }
+
+    /// The message of a kind.
+    pub fn of_kind(api_version: &str, kind: &str) -> Option<MessageId> {
+        let is_it = |message: &Message| {
+            message.is_kind && message.api_version == api_version && message.kind() == kind
+        };
+        let place = MESSAGES.iter().position(is_it)?;
+        u16::try_from(place).ok().map(MessageId)
+    }
+
+    /// The last word of its name: of a kind, what it says in `kind`.
+    pub fn kind(&self) -> &'static str {
+        self.name.rsplit_once('.').map_or(self.name, |(_, kind)| kind)
     }
 
     /// The part with a number.

@@ -25,8 +25,26 @@ const VALUES: &[(&str, &str)] = &[
 const CHOICES: &[(&str, &str)] =
     &[("PropsOrArray", "OrList"), ("PropsOrBool", "OrBoolean"), ("PropsOrStringArray", "OrStrings")];
 
-/// Packages that serve no resource but carry answers.
-const CARRIERS: &[&str] = &["io.k8s.api.apidiscovery.v2", "io.k8s.apimachinery.pkg.apis.meta.v1beta1"];
+/// Packages that serve no resource but carry answers, and the version that their kinds say they have.
+const CARRIERS: &[(&str, &str)] = &[
+    ("io.k8s.api.apidiscovery.v2", "apidiscovery.k8s.io/v2"),
+    ("io.k8s.apimachinery.pkg.apis.meta.v1beta1", "meta.k8s.io/v1beta1"),
+];
+
+/// The package whose kinds are of every group. Only metadata alone names a group of its own.
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+
+/// What is a struct in Go, which is never taken for empty.
+const STRUCTS: &[&str] = &[
+    "Wire::Message(",
+    "Wire::Or",
+    "Wire::Quantity",
+    "Wire::Time",
+    "Wire::MicroTime",
+    "Wire::IntOrString",
+    "Wire::Raw",
+    "Wire::Fields",
+];
 
 /// A package of Kubernetes.
 pub(super) struct Package {
@@ -39,6 +57,8 @@ pub(super) struct Messages<'a> {
     all: BTreeMap<String, Message<'a>>,
     /// Those that a kind reaches.
     kept: BTreeSet<String>,
+    /// The group and version of the kinds in a package.
+    api_versions: BTreeMap<String, String>,
 }
 
 struct Message<'a> {
@@ -47,11 +67,18 @@ struct Message<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// The messages of the packages that some of the named types are in.
-    pub(super) fn read<'n>(packages: &'a [Package], types: impl Iterator<Item = &'n str>) -> Self {
-        let mut wanted: BTreeSet<&str> = CARRIERS.iter().copied().collect();
+    /// The messages of the packages that some of the named types are in. `api_versions` are those of the kinds in a package.
+    pub(super) fn read<'n>(
+        packages: &'a [Package],
+        types: impl Iterator<Item = &'n str>,
+        mut api_versions: BTreeMap<String, String>,
+    ) -> Self {
+        let carriers =
+            CARRIERS.iter().map(|(package, version)| ((*package).to_owned(), (*version).to_owned()));
+        api_versions.extend(carriers);
+        let mut wanted: BTreeSet<&str> = CARRIERS.iter().map(|(package, _)| *package).collect();
         wanted.extend(types.filter_map(|name| Some(name.rsplit_once('.')?.0)));
-        let mut messages = Messages { all: BTreeMap::new(), kept: BTreeSet::new() };
+        let mut messages = Messages { all: BTreeMap::new(), kept: BTreeSet::new(), api_versions };
         let mut kinds = Vec::new();
         for Package { proto, structs } in packages {
             for (name, fields) in &proto.messages {
@@ -92,7 +119,7 @@ impl<'a> Messages<'a> {
             "{GENERATED}\n\
              //! The messages of Kubernetes {version} with their fields, sorted by name. Lists of objects are among them.\n\
              \n\
-             use crate::wire::{{Message, MessageId, Part, Wire}};\n\
+             use crate::wire::{{MESSAGE, Message, MessageId, PART, Part, Wire}};\n\
              \n\
              /// Every message of Kubernetes {version} that travels as a kind or inside of one, sorted by name.\n\
              pub static MESSAGES: &[Message] = {};\n",
@@ -101,51 +128,76 @@ impl<'a> Messages<'a> {
     }
 
     fn row(&self, name: &str, message: &Message<'_>) -> Result<Expr, String> {
-        let mut parts = Vec::new();
+        let (mut parts, mut has_nulls) = (Vec::new(), false);
         for (number, field) in message.fields {
             let said = match message.of {
-                Some(of) => of.fields.get(number).map(|said| (said.json.as_str(), said.pointer)),
+                Some(of) => of.fields.get(number).cloned(),
                 // A struct of another package under a new name.
-                None => Some((field.name.as_str(), false)),
+                None => Some(GoField {
+                    json: field.name.clone(),
+                    pointer: false,
+                    omitempty: true,
+                    omitzero: false,
+                }),
             };
             let said = said.ok_or_else(|| format!("{} has no field in Go", field.name))?;
-            parts.push(self.part(*number, field, said).map_err(|why| format!("{}: {why}", field.name))?);
+            let part = self.part(*number, field, &said).map_err(|why| format!("{}: {why}", field.name))?;
+            has_nulls |= part.1;
+            parts.push(part.0);
         }
         let extra = message.of.and_then(|of| of.fields.iter().find(|(n, _)| !message.fields.contains_key(n)));
         if let Some((number, GoField { json, .. })) = extra {
             return Err(format!("{json} ({number}) is in Go only"));
         }
         let is_kind = message.of.is_some_and(|of| of.is_kind);
-        Ok(Expr::Struct(
-            "Message",
-            vec![
-                ("name", Expr::text(name)),
-                ("is_kind", Expr::word(is_kind.to_string())),
-                ("parts", Expr::Slice(parts)),
-            ],
-        ))
+        let mut fields = vec![("name", Expr::text(name))];
+        if is_kind {
+            fields.push(("is_kind", Expr::word("true")));
+            fields.push(("api_version", Expr::text(self.api_version(name)?)));
+        }
+        fields.push(("parts", Expr::Slice(parts)));
+        if has_nulls {
+            fields.push(("has_nulls", Expr::word("true")));
+        }
+        fields.push(("", Expr::word("..MESSAGE")));
+        Ok(Expr::Struct("Message", fields))
     }
 
-    fn part(&self, number: u16, field: &ProtoField, (json, pointer): (&str, bool)) -> Result<Expr, String> {
-        if json == "-" {
+    /// What the objects of a kind say in `apiVersion`.
+    fn api_version(&self, name: &str) -> Result<&str, String> {
+        let found = match name.rsplit_once('.') {
+            Some((META, kind)) if kind.starts_with("PartialObjectMetadata") => Some("meta.k8s.io/v1"),
+            Some((META, _)) => Some("v1"),
+            Some((package, _)) => self.api_versions.get(package).map(String::as_str),
+            None => None,
+        };
+        found.ok_or_else(|| "is a kind of no known group".to_owned())
+    }
+
+    /// The part, and whether JSON says `null` for it when it is absent.
+    fn part(&self, number: u16, field: &ProtoField, said: &GoField) -> Result<(Expr, bool), String> {
+        if said.json == "-" {
             return Err("has no name in JSON".to_owned());
         }
         let wire = self.wire(&field.of)?;
         let (wire, pointer) = match field.label {
             // A list in a message of its own is absent when it was never made.
-            Label::Optional => (wire.clone(), pointer || wire == "Wire::Strings"),
+            Label::Optional => (wire.clone(), said.pointer || wire == "Wire::Strings"),
             Label::Repeated => (format!("Wire::List(&{wire})"), false),
             Label::Map => (format!("Wire::Map(&{wire})"), false),
         };
-        Ok(Expr::Struct(
-            "Part",
-            vec![
-                ("number", Expr::word(number.to_string())),
-                ("name", Expr::text(json)),
-                ("wire", Expr::word(wire)),
-                ("pointer", Expr::word(pointer.to_string())),
-            ],
-        ))
+        let is_struct = !said.pointer && STRUCTS.iter().any(|word| wire.starts_with(word));
+        let always = !said.omitzero && (is_struct || !said.omitempty);
+        let is_null = always && (pointer || field.label != Label::Optional || wire == "Wire::Bytes");
+        let mut fields = vec![
+            ("number", Expr::word(number.to_string())),
+            ("name", Expr::text(&said.json)),
+            ("wire", Expr::word(wire)),
+        ];
+        let flags = [("pointer", pointer), ("always", always)];
+        fields.extend(flags.into_iter().filter(|(_, set)| *set).map(|(name, _)| (name, Expr::word("true"))));
+        fields.push(("", Expr::word("..PART")));
+        Ok((Expr::Struct("Part", fields), is_null))
     }
 
     fn wire(&self, of: &str) -> Result<String, String> {
@@ -213,15 +265,17 @@ mod tests {
     }
 
     fn rendered(proto: &str, go: &str) -> Result<String, String> {
-        Messages::read(&[package(proto, go)], ["io.k8s.a.Pod"].into_iter()).render("1.36")
+        let versions = BTreeMap::from([("io.k8s.a".to_owned(), "a.io/v1".to_owned())]);
+        Messages::read(&[package(proto, go)], ["io.k8s.a.Pod"].into_iter(), versions).render("1.36")
     }
 
     const GO: &str = "\
 type Pod struct {
 \tTypeMeta `json:\",inline\"`
-\tSpec *Spec `json:\"spec\" protobuf:\"bytes,1,opt,name=spec\"`
+\tSpec *Spec `json:\"spec,omitempty\" protobuf:\"bytes,1,opt,name=spec\"`
 \tVerbs Verbs `json:\"verbs\" protobuf:\"bytes,2,opt,name=verbs\"`
-\tTimes map[string]Time `json:\"times\" protobuf:\"bytes,3,opt,name=times\"`
+\tTimes map[string]Time `json:\"times,omitempty\" protobuf:\"bytes,3,opt,name=times\"`
+\tPort intstr.IntOrString `json:\"port,omitempty\" protobuf:\"bytes,4,opt,name=port\"`
 }
 type Spec struct{}
 type Other struct{}
@@ -231,6 +285,7 @@ message Pod {
   optional Spec spec = 1;
   optional Verbs verbs = 2;
   map<string, .k8s.io.apimachinery.pkg.apis.meta.v1.Time> times = 3;
+  optional .k8s.io.apimachinery.pkg.util.intstr.IntOrString port = 4;
 }
 message Spec {
 }
@@ -245,10 +300,13 @@ message Verbs {
     fn messages_are_rendered_with_what_both_say() {
         let text = rendered(PROTO, GO).unwrap();
         let lines = [
-            r#"Part { number: 1, name: "spec", wire: Wire::Message(MessageId(1)), pointer: true },"#,
-            r#"Part { number: 2, name: "verbs", wire: Wire::Strings, pointer: true },"#,
-            r#"Part { number: 3, name: "times", wire: Wire::Map(&Wire::Time), pointer: false },"#,
-            r#"Message { name: "io.k8s.a.Spec", is_kind: false, parts: &[] },"#,
+            r#"Part { number: 1, name: "spec", wire: Wire::Message(MessageId(1)), pointer: true, ..PART },"#,
+            r#"Part { number: 2, name: "verbs", wire: Wire::Strings, pointer: true, always: true, ..PART },"#,
+            r#"Part { number: 3, name: "times", wire: Wire::Map(&Wire::Time), ..PART },"#,
+            r#"Part { number: 4, name: "port", wire: Wire::IntOrString, always: true, ..PART },"#,
+            r#"api_version: "a.io/v1","#,
+            "has_nulls: true,",
+            r#"Message { name: "io.k8s.a.Spec", parts: &[], ..MESSAGE },"#,
         ];
         for line in lines {
             assert!(text.contains(line), "{line}\n{text}");

@@ -98,7 +98,7 @@ fn generate_fields(repo: &Repo) -> Result<Option<Vec<TextFile>>, Failure> {
     let types = types::Types::read(&documents.openapi);
     let version = &documents.version;
     let resources = resources::render(&documents.discovery, &types, version).map_err(Failure::Failed)?;
-    let messages = messages::Messages::read(&documents.packages, types.names());
+    let messages = messages::Messages::read(&documents.packages, types.names(), types.api_versions());
     let columns = columns::render(&types, version).map_err(Failure::Failed)?;
     Ok(Some(vec![
         TextFile { path: "crates/informer-schema/src/columns.rs".to_owned(), text: columns },

@@ -14,11 +14,15 @@ pub(super) struct Struct {
 }
 
 /// A field of a struct.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct GoField {
     /// The name in JSON; empty where its fields are those of the struct.
     pub(super) json: String,
     pub(super) pointer: bool,
+    /// Whether JSON leaves it out when it is empty. Go never takes a struct for empty.
+    pub(super) omitempty: bool,
+    /// Whether JSON leaves it out when nothing in it is set.
+    pub(super) omitzero: bool,
 }
 
 /// The structs of a text, by name.
@@ -49,12 +53,19 @@ fn add(found: &mut Struct, line: &str) {
         return;
     }
     let of = front.split_whitespace().next_back().unwrap_or_default();
-    let json = tag(tags, "json").unwrap_or("-").split(',').next().unwrap_or_default();
+    let mut words = tag(tags, "json").unwrap_or("-").split(',');
+    let json = words.next().unwrap_or_default();
+    let words: Vec<&str> = words.collect();
     let number =
         tag(tags, "protobuf").and_then(|tag| tag.split(',').nth(1)).and_then(|text| text.parse().ok());
     match number {
         Some(number) => {
-            let field = GoField { json: json.to_owned(), pointer: of.starts_with('*') };
+            let field = GoField {
+                json: json.to_owned(),
+                pointer: of.starts_with('*'),
+                omitempty: words.contains(&"omitempty"),
+                omitzero: words.contains(&"omitzero"),
+            };
             found.fields.insert(number, field);
         }
         None => found.is_kind |= json.is_empty() && of.rsplit('.').next() == Some("TypeMeta"),
@@ -79,15 +90,25 @@ type Pod struct {
 \tmetav1.ObjectMeta `json:\"metadata,omitempty\" protobuf:\"bytes,1,opt,name=metadata\"`
 \tSource `json:\",inline\" protobuf:\"bytes,2,opt,name=source\"`
 \tSpec  *Spec `json:\"spec\" protobuf:\"bytes,3,opt,name=Spec\"`
+\tAt    Time `json:\"at,omitempty,omitzero\" protobuf:\"bytes,4,opt,name=at\"`
 \tOff   string `json:\"off\" protobuf:\"-\"`
 }
 
 type Empty struct{}
 ";
         let structs = parse(text);
-        let field = |json: &str, pointer| GoField { json: json.to_owned(), pointer };
-        let fields =
-            BTreeMap::from([(1, field("metadata", false)), (2, field("", false)), (3, field("spec", true))]);
+        let field = |json: &str, pointer, omit: &str| GoField {
+            json: json.to_owned(),
+            pointer,
+            omitempty: omit.contains("empty"),
+            omitzero: omit.contains("zero"),
+        };
+        let fields = BTreeMap::from([
+            (1, field("metadata", false, "empty")),
+            (2, field("", false, "")),
+            (3, field("spec", true, "")),
+            (4, field("at", false, "empty zero")),
+        ]);
         assert_eq!(structs["Pod"], Struct { is_kind: true, fields });
         assert_eq!(structs["Empty"], Struct::default());
     }

@@ -77,6 +77,16 @@ impl Types {
         self.schemas.keys().map(String::as_str)
     }
 
+    /// What the kinds of a package say in `apiVersion`, by package.
+    pub(super) fn api_versions(&self) -> BTreeMap<String, String> {
+        let row = |([group, version, _], name): (&[String; 3], &String)| {
+            let package = name.rsplit_once('.')?.0.to_owned();
+            let joined = format!("{group}/{version}");
+            Some((package, joined.trim_start_matches('/').to_owned()))
+        };
+        self.kinds.iter().filter_map(row).collect()
+    }
+
     /// The type of a kind, as an expression: `Some(TypeId(7))`.
     pub(super) fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Expr> {
         let name = self.kinds.get(&[group.to_owned(), version.to_owned(), kind.to_owned()])?;
