@@ -6,10 +6,11 @@
 
 use crate::key::Key;
 use crate::version::ResourceVersion;
-use crate::wire::{Encoding, Head, Labels, OwnerReference, Scanned};
+use crate::wire::{self, Encoding, Head, Labels, OwnerReference, Scanned};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -132,7 +133,7 @@ impl Entry {
             return Ok(view);
         }
         // Decoded outside the lock: two threads may both do it, but neither waits for the other.
-        let view = Arc::new(Box::new(self.decode::<K>(&self.bytes)?));
+        let view = Arc::new(Box::new(self.decode::<K>()?));
         let mut views = self.lock_views();
         if let Some(earlier) = views.iter().find_map(View::get) {
             return Ok(earlier);
@@ -146,24 +147,45 @@ impl Entry {
         Ok(Typed(view))
     }
 
-    fn decode<K: DeserializeOwned>(&self, bytes: &[u8]) -> Result<K, DecodeError> {
-        match self.encoding {
+    fn decode<K: DeserializeOwned>(&self) -> Result<K, DecodeError> {
+        self.decode_as(self.encoding, &self.bytes)
+    }
+
+    fn decode_metadata<M: DeserializeOwned>(&self) -> Result<M, DecodeError> {
+        let range = &self.head.metadata;
+        let bytes = self.bytes.get(range.start as usize..range.end as usize).unwrap_or_default();
+        let encoding = match self.encoding {
+            Encoding::Json => Encoding::Json,
+            Encoding::Protobuf(of) => Encoding::Protobuf(wire::metadata_message(of).unwrap_or(of)),
+        };
+        self.decode_as(encoding, bytes)
+    }
+
+    fn decode_as<K: DeserializeOwned>(&self, encoding: Encoding, bytes: &[u8]) -> Result<K, DecodeError> {
+        match encoding {
             Encoding::Json => serde_json::from_slice(bytes).map_err(|error| {
-                if let Some(errors) = &self.decode_errors {
-                    errors.fetch_add(1, Ordering::Relaxed);
-                }
                 // Only a failure pays for finding out where.
                 let mut again = serde_json::Deserializer::from_slice(bytes);
                 let place =
                     serde_path_to_error::deserialize::<_, K>(&mut again).err().map(|e| e.path().to_string());
-                DecodeError {
-                    key: self.head.key.clone(),
-                    version: self.head.version.clone(),
-                    target: std::any::type_name::<K>(),
-                    place: place.filter(|place| place != ".").unwrap_or_default().into(),
-                    reason: error.to_string().into(),
-                }
+                self.decode_error::<K>(place.unwrap_or_default(), error.to_string())
             }),
+            Encoding::Protobuf(of) => wire::decode(of, bytes).map_err(|error: wire::MessageError| {
+                self.decode_error::<K>(error.place(), error.to_string())
+            }),
+        }
+    }
+
+    fn decode_error<K>(&self, place: String, reason: String) -> DecodeError {
+        if let Some(errors) = &self.decode_errors {
+            errors.fetch_add(1, Ordering::Relaxed);
+        }
+        DecodeError {
+            key: self.head.key.clone(),
+            version: self.head.version.clone(),
+            target: std::any::type_name::<K>(),
+            place: if place == "." { Box::default() } else { place.into() },
+            reason: reason.into(),
         }
     }
 
@@ -324,18 +346,27 @@ impl<K> Object<K> {
         self.entry.is_stale()
     }
 
-    /// The object as JSON, without `metadata.managedFields`. Equal however the object arrived.
+    /// The object's bytes, without `metadata.managedFields`, in the form that [`Entry::encoding`] says. Equal whether the object arrived by
+    /// a list or by a watch.
     pub fn raw(&self) -> &[u8] {
+        &self.entry.bytes
+    }
+
+    /// The object as JSON, without `metadata.managedFields`. As it arrived if that was JSON; otherwise it is decoded and written, with names in
+    /// the order of the alphabet.
+    pub fn json(&self) -> Result<Cow<'_, [u8]>, DecodeError> {
         match self.entry.encoding {
-            Encoding::Json => &self.entry.bytes,
+            Encoding::Json => Ok(Cow::Borrowed(&self.entry.bytes)),
+            Encoding::Protobuf(_) => {
+                let value: serde_json::Value = self.entry.decode()?;
+                Ok(Cow::Owned(value.to_string().into_bytes()))
+            }
         }
     }
 
     /// Decodes `metadata` alone, as an `ObjectMeta` or whatever part of it is of interest.
     pub fn metadata<M: DeserializeOwned>(&self) -> Result<M, DecodeError> {
-        let range = &self.entry.head.metadata;
-        let bytes = self.entry.bytes.get(range.start as usize..range.end as usize).unwrap_or_default();
-        self.entry.decode(bytes)
+        self.entry.decode_metadata()
     }
 }
 

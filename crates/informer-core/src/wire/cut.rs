@@ -16,7 +16,7 @@ pub(super) enum Mode {
 }
 
 /// The paths that lead on from some value; an empty one names the value itself.
-type Paths<'p> = [&'p [PathStep]];
+pub(super) type Paths<'p> = [&'p [PathStep]];
 
 /// Appends what is left of `value` to `out`; `false` if nothing is, and then nothing was appended.
 ///
@@ -97,7 +97,7 @@ fn cut_part(mode: Mode, paths: &Paths<'_>, value: &[u8], in_list: bool, out: &mu
     stays
 }
 
-fn into_member<'p>(path: &&'p [PathStep], name: &[u8]) -> Option<&'p [PathStep]> {
+pub(super) fn into_member<'p>(path: &&'p [PathStep], name: &[u8]) -> Option<&'p [PathStep]> {
     match path.split_first()? {
         (PathStep::Name(wanted), rest) => is_named(name, wanted).then_some(rest),
         (PathStep::Each, _) => None,
@@ -105,7 +105,7 @@ fn into_member<'p>(path: &&'p [PathStep], name: &[u8]) -> Option<&'p [PathStep]>
 }
 
 /// A name leads into a list's elements as well, but not into lists directly inside lists.
-fn into_element<'p>(path: &&'p [PathStep], in_list: bool) -> Option<&'p [PathStep]> {
+pub(super) fn into_element<'p>(path: &&'p [PathStep], in_list: bool) -> Option<&'p [PathStep]> {
     match path.split_first()? {
         (PathStep::Each, rest) => Some(rest),
         (PathStep::Name(_), _) => (!in_list).then_some(*path),

@@ -69,6 +69,11 @@ pub struct Labels {
 }
 
 impl Labels {
+    /// All names and values, one behind the other, and where each ends.
+    pub(super) fn from_parts(text: String, ends: Vec<u32>) -> Self {
+        Self { text: text.into(), ends: ends.into() }
+    }
+
     /// The value of a label.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
@@ -268,7 +273,7 @@ impl Spans {
         });
         let malformed = HeadError::Malformed { field: Field::Labels.name(), expected: "a map of strings" };
         walked.filter(|()| all_strings).ok_or(malformed)?;
-        Ok(Labels { text: text.into(), ends: ends.into() })
+        Ok(Labels::from_parts(text, ends))
     }
 
     fn owners(&self, bytes: &[u8]) -> Result<Box<[OwnerReference]>, HeadError> {
@@ -310,7 +315,7 @@ fn owner(element: &[u8]) -> Option<OwnerReference> {
 }
 
 /// Offsets inside one object; objects are limited to far less than 4 GiB by `wire::Limits`.
-fn narrow(offset: usize) -> u32 {
+pub(super) fn narrow(offset: usize) -> u32 {
     u32::try_from(offset).unwrap_or(u32::MAX)
 }
 

@@ -94,7 +94,7 @@ pub struct ListReader {
 }
 
 /// The longest list metadata that is believed.
-const LONGEST_METADATA: usize = 64 * 1024;
+pub(super) const LONGEST_METADATA: usize = 64 * 1024;
 
 impl ListReader {
     /// A reader for a list of objects of this type.

@@ -3,7 +3,8 @@
 //! [`ListReader`] and [`WatchReader`] are fed chunks cut anywhere and hand out one object at a time: its [`Head`] and its
 //! bytes without `metadata.managedFields` and what a [`Projection`] leaves out, found in one pass. A body is never held whole. An object that cannot be read is
 //! handed out as [`Unreadable`] and reading goes on; only a body that is no JSON, or ends too early, ends in a
-//! [`WireError`]. Nothing here knows what a kind looks like inside, nor where the bytes come from.
+//! [`WireError`]. [`ProtobufListReader`] and [`ProtobufWatchReader`] do the same for protobuf. Nothing here knows what a kind looks like inside
+//! (what protobuf needs of that is a table), nor where the bytes come from.
 
 mod block;
 mod cut;
@@ -13,6 +14,7 @@ mod members;
 mod object;
 mod path;
 mod projection;
+mod protobuf;
 mod single;
 mod skim;
 mod status;
@@ -24,12 +26,15 @@ pub use members::Unexpected;
 pub use object::Scanned;
 pub use path::{FieldPath, FieldPathError};
 pub use projection::{Projection, ProjectionError};
+pub use protobuf::{Broken, ProtobufListReader, ProtobufWatchReader, message_of};
+pub(crate) use protobuf::{MessageError, decode, metadata_message};
 pub(crate) use single::{NoObject, metadata_only, read_object};
 pub use status::Status;
 pub use watch::{Frame, FrameKind, WatchReader};
 
 use crate::key::Key;
 use crate::version::ResourceVersion;
+use informer_schema::MessageId;
 use std::fmt;
 
 /// How objects are written, on the wire and in the cache.
@@ -39,6 +44,8 @@ pub enum Encoding {
     /// JSON, the form every kind has.
     #[default]
     Json,
+    /// Protobuf: a message of this type, without the envelope that names its kind.
+    Protobuf(MessageId),
 }
 
 /// Group, version and kind of the objects in one cache.
@@ -137,9 +144,12 @@ pub enum ObjectProblem {
         /// The type it says it has.
         found: Box<str>,
     },
-    /// It is no JSON object.
+    /// It is no JSON object, and no message.
     #[error("it is no object")]
     NotAnObject,
+    /// Its bytes are no protobuf.
+    #[error("it is broken: {0}")]
+    Broken(#[from] Broken),
     /// It came in a watch frame of a type nobody knows.
     #[error("its frame is of no known type")]
     UnknownFrame,
@@ -164,6 +174,9 @@ pub enum BodyProblem {
     /// A byte that JSON does not allow there.
     #[error("not JSON: {0}")]
     Syntax(#[from] Unexpected),
+    /// Bytes that are no protobuf.
+    #[error("not protobuf: {0}")]
+    Protobuf(#[from] Broken),
     /// The body ended inside a value.
     #[error("the body ends too early")]
     Truncated,

@@ -154,8 +154,13 @@ impl Projection {
 
     /// Appends what is left of a complete member to `out`; `false` if the member goes as a whole.
     pub(super) fn cut(&self, member: usize, value: &[u8], out: &mut Vec<u8>) -> bool {
-        let paths: Vec<&[PathStep]> = self.0.members[member].paths.iter().map(|path| &**path).collect();
-        cut(self.0.mode, &paths, value, out)
+        let (mode, paths) = self.rule(member);
+        cut(mode, &paths, value, out)
+    }
+
+    /// What becomes of a member that is cut: of what its paths name, and of what is beside them.
+    pub(super) fn rule(&self, member: usize) -> (Mode, Vec<&[PathStep]>) {
+        (self.0.mode, self.0.members[member].paths.iter().map(|path| &**path).collect())
     }
 
     /// Whether a member of `metadata` stays whatever else is kept.

@@ -32,7 +32,9 @@ impl From<ObjectProblem> for NoObject {
             ObjectProblem::Head(error) => Self::Head(error),
             ObjectProblem::TooLarge { limit } => Self::TooLarge(limit),
             ObjectProblem::OtherKind { .. } => Self::OtherKind,
-            ObjectProblem::NotAnObject | ObjectProblem::UnknownFrame => Self::Other,
+            ObjectProblem::NotAnObject | ObjectProblem::Broken(_) | ObjectProblem::UnknownFrame => {
+                Self::Other
+            }
         }
     }
 }

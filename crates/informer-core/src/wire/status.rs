@@ -26,14 +26,13 @@ pub struct Status {
 /// The longest message that is kept: enough to understand, not enough to fill a log.
 const LONGEST_MESSAGE: usize = 512;
 
+/// The fields that matter, as they are sent.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Wire<'a> {
+pub(super) struct Wire {
     code: Option<i64>,
-    #[serde(borrow)]
-    reason: Option<std::borrow::Cow<'a, str>>,
-    #[serde(borrow)]
-    message: Option<std::borrow::Cow<'a, str>>,
+    reason: Option<String>,
+    message: Option<String>,
     details: Option<Details>,
 }
 
@@ -59,7 +58,15 @@ impl Status {
 
     /// Reads a body of JSON; anything else gives `None`.
     pub fn from_json(bytes: &[u8]) -> Option<Self> {
-        let wire: Wire<'_> = serde_json::from_slice(bytes).ok()?;
+        serde_json::from_slice(bytes).ok().map(Self::of_fields)
+    }
+
+    /// Reads a body of protobuf; anything else gives `None`.
+    pub fn from_protobuf(bytes: &[u8]) -> Option<Self> {
+        super::protobuf::status_in(bytes).map(Self::of_fields)
+    }
+
+    pub(super) fn of_fields(wire: Wire) -> Self {
         let details = wire.details.unwrap_or_default();
         // Servers up to 1.18 said it only in words.
         let says_too_large = |text: &str| text.contains("Too large resource version");
@@ -69,13 +76,13 @@ impl Status {
                 cause.reason.as_deref() == Some("ResourceVersionTooLarge")
                     || cause.message.as_deref().is_some_and(says_too_large)
             });
-        Some(Self {
+        Self {
             code: wire.code.and_then(|code| u16::try_from(code).ok()).unwrap_or_default(),
             reason: wire.reason.unwrap_or_default().into(),
             message: shorten(&message).into(),
             retry_after: details.retry_after_seconds.map(Duration::from_secs),
             version_too_large,
-        })
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::{BodyProblem, Limits, ObjectProblem, Place, TypeMeta, Unreadable, Wir
 use crate::version::ResourceVersion;
 
 /// The annotation of the bookmark that closes the initial events of a watch-list.
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// One message of a watch stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,15 +54,26 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
+    /// The kind whose name is this JSON.
     fn read(raw: &[u8]) -> Self {
-        match raw {
-            b"\"ADDED\"" => Self::Added,
-            b"\"MODIFIED\"" => Self::Modified,
-            b"\"DELETED\"" => Self::Deleted,
-            b"\"BOOKMARK\"" => Self::Bookmark,
-            b"\"ERROR\"" => Self::Error,
-            other => Self::Unknown(String::from_utf8_lossy(other).replace('"', "").into()),
+        let inner = raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\""));
+        inner.map_or_else(|| Self::unknown(raw), Self::named)
+    }
+
+    /// The kind with this name.
+    pub(super) fn named(name: &[u8]) -> Self {
+        match name {
+            b"ADDED" => Self::Added,
+            b"MODIFIED" => Self::Modified,
+            b"DELETED" => Self::Deleted,
+            b"BOOKMARK" => Self::Bookmark,
+            b"ERROR" => Self::Error,
+            other => Self::unknown(other),
         }
+    }
+
+    fn unknown(name: &[u8]) -> Self {
+        Self::Unknown(String::from_utf8_lossy(name).replace('"', "").into())
     }
 }
 
@@ -91,7 +102,7 @@ pub struct WatchReader {
 }
 
 /// The longest `type` that is believed.
-const LONGEST_TYPE: usize = 64;
+pub(super) const LONGEST_TYPE: usize = 64;
 
 impl WatchReader {
     /// A reader for a watch on objects of this type.

@@ -1,0 +1,108 @@
+//! Messages and maps alike: names and values.
+
+use super::collections::Entries;
+use super::error::{Error, Step};
+use super::message::Members;
+use super::value::Value;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde::forward_to_deserialize_any;
+use std::borrow::Cow;
+
+/// What JSON has as an object.
+pub(super) enum Map<'de, 'c> {
+    Members(Members<'de, 'c>),
+    Entries(Entries<'de, 'c>),
+}
+
+impl<'de, 'c> Map<'de, 'c> {
+    fn next_name(&mut self) -> Result<Option<Cow<'de, str>>, Error> {
+        match self {
+            Self::Members(members) => members.next_name().map(|name| name.map(Cow::Borrowed)),
+            Self::Entries(entries) => entries.next_name(),
+        }
+    }
+
+    #[inline]
+    fn value(&self) -> Value<'de, 'c> {
+        match self {
+            Self::Members(members) => members.value(),
+            Self::Entries(entries) => entries.value(),
+        }
+    }
+
+    /// Says that an error is in the value that was read last.
+    #[cold]
+    fn place(&self, error: &mut Error) {
+        error.place_inside(Step::Member(match self {
+            Self::Members(members) => members.name().into(),
+            Self::Entries(entries) => entries.name().into(),
+        }));
+    }
+}
+
+impl<'de> MapAccess<'de> for Map<'de, '_> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        match self.next_name()? {
+            Some(name) => seed.deserialize(Name(name)).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        let mut result = seed.deserialize(self.value());
+        // Not mapped: what is read may be large, and is not to be moved.
+        if let Err(error) = &mut result {
+            self.place(error);
+        }
+        result
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        match self {
+            Self::Members(_) => None,
+            Self::Entries(entries) => Some(entries.left()),
+        }
+    }
+}
+
+/// The name of a member, or a key.
+struct Name<'de>(Cow<'de, str>);
+
+impl<'de> Deserializer<'de> for Name<'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.0 {
+            Cow::Borrowed(name) => visitor.visit_borrowed_str(name),
+            Cow::Owned(name) => visitor.visit_string(name),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_enum(serde::de::value::CowStrDeserializer::new(self.0))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq
+        tuple tuple_struct map struct identifier ignored_any
+    }
+}

@@ -1,0 +1,260 @@
+//! The fields of a message whose bytes are all there.
+//!
+//! Nothing is trusted: lengths end within the bytes, numbers within 64 bits. What a field means is not known here.
+
+use super::Broken;
+
+/// What is left of a message. Cheap to copy.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+
+/// What a field holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Payload<'a> {
+    Varint(u64),
+    Fixed64(u64),
+    /// Nothing that we know of has four bytes.
+    Fixed32,
+    Data(&'a [u8]),
+    /// How messages were nested long ago. Nobody writes them; they are passed over.
+    Group,
+}
+
+/// How a field is laid out, as the low bits of its tag say.
+pub(super) const VARINT: u8 = 0;
+pub(super) const FIXED64: u8 = 1;
+pub(super) const DATA: u8 = 2;
+pub(super) const GROUP: u8 = 3;
+pub(super) const GROUP_END: u8 = 4;
+pub(super) const FIXED32: u8 = 5;
+
+/// The largest number that a field may have.
+const MAX_NUMBER: u64 = (1 << 29) - 1;
+
+impl<'a> Fields<'a> {
+    /// The next field's number and what it holds; none at the end.
+    #[inline]
+    pub(super) fn next(&mut self) -> Result<Option<(u32, Payload<'a>)>, Broken> {
+        // Nearly all have one byte of tag and one of length or number.
+        if let [tag @ 8..0x80, second @ ..0x80, rest @ ..] = self.0 {
+            let number = u32::from(tag >> 3);
+            match tag & 7 {
+                VARINT => {
+                    self.0 = rest;
+                    return Ok(Some((number, Payload::Varint(u64::from(*second)))));
+                }
+                DATA => {
+                    let (data, rest) = rest.split_at_checked(usize::from(*second)).ok_or(Broken::Length)?;
+                    self.0 = rest;
+                    return Ok(Some((number, Payload::Data(data))));
+                }
+                _ => {}
+            }
+        }
+        self.next_of_any_length()
+    }
+
+    fn next_of_any_length(&mut self) -> Result<Option<(u32, Payload<'a>)>, Broken> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let (number, layout) = split_tag(self.varint()?)?;
+        Ok(Some((number, self.payload(layout)?)))
+    }
+
+    /// The next number of a list that was packed into one field.
+    pub(super) fn packed(&mut self, fixed: bool) -> Result<Option<Payload<'a>>, Broken> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        self.payload(if fixed { FIXED64 } else { VARINT }).map(Some)
+    }
+
+    #[inline]
+    fn payload(&mut self, layout: u8) -> Result<Payload<'a>, Broken> {
+        match layout {
+            VARINT => self.varint().map(Payload::Varint),
+            DATA => {
+                let length = self.varint()?;
+                let length = usize::try_from(length).map_err(|_| Broken::Length)?;
+                self.take(length).map(Payload::Data)
+            }
+            FIXED64 => {
+                let bytes = self.0.first_chunk().ok_or(Broken::Short)?;
+                self.take(8)?;
+                Ok(Payload::Fixed64(u64::from_le_bytes(*bytes)))
+            }
+            FIXED32 => self.take(4).map(|_| Payload::Fixed32).map_err(|_| Broken::Short),
+            GROUP => self.pass_group().map(|()| Payload::Group),
+            other => Err(Broken::Layout(other)),
+        }
+    }
+
+    /// Passes over a group and all groups in it, without recursion.
+    fn pass_group(&mut self) -> Result<(), Broken> {
+        let mut depth = 1_u64;
+        while depth > 0 {
+            match split_tag(self.varint()?)?.1 {
+                GROUP => depth += 1,
+                GROUP_END => depth -= 1,
+                other => {
+                    self.payload(other)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Broken> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(Broken::Length)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    #[inline]
+    fn varint(&mut self) -> Result<u64, Broken> {
+        match self.0 {
+            // Nearly all are this short.
+            [byte, rest @ ..] if *byte < 0x80 => {
+                self.0 = rest;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Broken> {
+        let mut varint = Varint::default();
+        loop {
+            let (byte, rest) = self.0.split_first().ok_or(Broken::Short)?;
+            self.0 = rest;
+            if let Some(value) = varint.push(*byte)? {
+                return Ok(value);
+            }
+        }
+    }
+}
+
+/// Number and layout out of a tag.
+#[inline]
+pub(super) fn split_tag(tag: u64) -> Result<(u32, u8), Broken> {
+    match tag >> 3 {
+        0 => Err(Broken::Number),
+        number if number > MAX_NUMBER => Err(Broken::Number),
+        number => Ok((u32::try_from(number).unwrap_or_default(), (tag & 7) as u8)),
+    }
+}
+
+/// A number as it arrives: seven bits a byte, the lowest first; all bytes but the last say that more follow.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Varint {
+    value: u64,
+    shift: u32,
+}
+
+impl Varint {
+    /// Takes one more byte; the number when it was the last.
+    #[inline]
+    pub(super) fn push(&mut self, byte: u8) -> Result<Option<u64>, Broken> {
+        if self.shift > 63 {
+            return Err(Broken::Varint);
+        }
+        self.value |= u64::from(byte & 0x7f) << self.shift;
+        self.shift += 7;
+        Ok((byte < 0x80).then_some(self.value))
+    }
+
+    /// Whether no byte was taken yet.
+    pub(super) fn is_fresh(self) -> bool {
+        self.shift == 0
+    }
+}
+
+/// Appends a number.
+pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push((value & 0x7f) as u8);
+}
+
+/// Appends a field that holds bytes.
+pub(super) fn put_data(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+    put_varint(out, tag(number, DATA));
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// How many bytes [`put_varint`] appends.
+pub(super) fn varint_length(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+/// The tag of a field.
+pub(super) fn tag(number: u32, layout: u8) -> u64 {
+    u64::from(number) << 3 | u64::from(layout)
+}
+
+/// The low 32 bits of a number, which are all that Go keeps where it wants no more.
+pub(super) fn low(value: u64) -> i32 {
+    let [a, b, c, d, ..] = value.to_le_bytes();
+    i32::from_le_bytes([a, b, c, d])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(bytes: &[u8]) -> Result<Vec<(u32, Payload<'_>)>, Broken> {
+        let (mut fields, mut found) = (Fields(bytes), Vec::new());
+        while let Some(field) = fields.next()? {
+            found.push(field);
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn every_layout_is_read() {
+        let bytes =
+            [&[0x08, 0xac, 0x02, 0x11][..], &[1, 0, 0, 0, 0, 0, 0, 0], &[0x1a, 1, 7, 0x25, 0, 0, 0, 0]]
+                .concat();
+        let expected = [
+            (1, Payload::Varint(300)),
+            (2, Payload::Fixed64(1)),
+            (3, Payload::Data(&[7])),
+            (4, Payload::Fixed32),
+        ];
+        assert_eq!(all(&bytes).unwrap(), expected);
+        // A group in a group, with a number inside.
+        assert_eq!(all(&[0x0b, 0x13, 0x08, 1, 0x14, 0x0c, 0x08, 2]).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_no_field_is_refused() {
+        for (bytes, expected) in [
+            (&[0x0a, 5, 1][..], Broken::Length),
+            (&[0x80], Broken::Short),
+            (&[0x09, 1], Broken::Short),
+            (&[0x0b, 0x08], Broken::Short),
+            (&[0x0c], Broken::Layout(4)),
+            (&[0x0e], Broken::Layout(6)),
+            (&[0x00], Broken::Number),
+            (&[0x80, 0x80, 0x80, 0x80, 0x10], Broken::Number),
+            (&[0xff; 11], Broken::Varint),
+            (&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1], Broken::Length),
+        ] {
+            assert_eq!(all(bytes).unwrap_err(), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_as_they_are_read() {
+        for value in [0, 1, 127, 128, 300, 1 << 20, u64::from(u32::MAX), u64::MAX] {
+            let mut bytes = Vec::new();
+            put_varint(&mut bytes, value);
+            assert_eq!((bytes.len(), Fields(&bytes).varint()), (varint_length(value), Ok(value)));
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The head of an object, from the bytes of its metadata.
+//!
+//! As strict as that of JSON: a head either reads completely or the object is unreadable.
+
+use super::decode::{Time, time_of};
+use super::fields::{Fields, Payload};
+use crate::key::Key;
+use crate::version::ResourceVersion;
+use crate::wire::head::{Head, HeadError, Labels, OwnerReference, narrow};
+use jiff::Timestamp;
+use std::ops::Range;
+
+/// Where `metadata` has what; a test holds them against the table.
+pub(super) mod numbers {
+    pub(crate) const NAME: u32 = 1;
+    pub(crate) const NAMESPACE: u32 = 3;
+    pub(crate) const UID: u32 = 5;
+    pub(crate) const VERSION: u32 = 6;
+    pub(crate) const GENERATION: u32 = 7;
+    pub(crate) const CREATED: u32 = 8;
+    pub(crate) const DELETED: u32 = 9;
+    pub(crate) const LABELS: u32 = 11;
+    pub(crate) const ANNOTATIONS: u32 = 12;
+    pub(crate) const OWNERS: u32 = 13;
+    pub(crate) const MANAGED: u32 = 17;
+}
+
+const TEXT: &str = "a string";
+
+/// The head of the object whose metadata is `bytes`, and lies at `metadata` in the object.
+pub(super) fn read(bytes: &[u8], metadata: Range<usize>) -> Result<Head, HeadError> {
+    let mut found = Found::default();
+    found.read(bytes)?;
+    let version = found.version.filter(|version| !version.is_empty());
+    Ok(Head {
+        key: found.key()?,
+        uid: found.uid.into(),
+        version: ResourceVersion::new(version.ok_or(HeadError::Missing { field: "resourceVersion" })?),
+        generation: found.generation,
+        created: found.created,
+        deleted: found.deleted,
+        labels: Labels::from_parts(found.label_text, found.label_ends),
+        owners: found.owners.into(),
+        metadata: Head::range(metadata),
+    })
+}
+
+/// Key and version of an object whose metadata may be cut short; a key only if nothing that follows could change it.
+pub(super) fn glimpse(bytes: &[u8], whole: bool) -> (Option<Key>, Option<ResourceVersion>) {
+    let (mut name, mut namespace, mut version) = (None, None, None);
+    let mut fields = Fields(bytes);
+    while let Ok(Some((number, payload))) = fields.next() {
+        let Payload::Data(bytes) = payload else { continue };
+        match number {
+            numbers::NAME => name = Some(bytes),
+            numbers::NAMESPACE => namespace = Some(bytes),
+            numbers::VERSION => version = Some(bytes),
+            _ => {}
+        }
+    }
+    let certain = whole || namespace.is_some();
+    let namespace = std::str::from_utf8(namespace.unwrap_or_default()).ok();
+    let name = name.filter(|_| certain).and_then(|name| std::str::from_utf8(name).ok());
+    let version = version.and_then(|version| std::str::from_utf8(version).ok());
+    let key = name.zip(namespace).and_then(|(name, namespace)| key(namespace, name).ok());
+    (key, version.filter(|text| !text.is_empty()).map(ResourceVersion::new))
+}
+
+/// One annotation.
+pub(super) fn annotation<'a>(metadata: &'a [u8], name: &str) -> Option<&'a str> {
+    let (mut fields, mut found) = (Fields(metadata), None);
+    while let Ok(Some((number, payload))) = fields.next() {
+        if let (numbers::ANNOTATIONS, Payload::Data(bytes)) = (number, payload) {
+            found = entry(bytes).filter(|(known, _)| *known == name).map(|(_, value)| value).or(found);
+        }
+    }
+    found
+}
+
+#[derive(Default)]
+struct Found<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    uid: &'a str,
+    version: Option<&'a str>,
+    generation: Option<i64>,
+    created: Option<Timestamp>,
+    deleted: Option<Timestamp>,
+    label_text: String,
+    label_ends: Vec<u32>,
+    owners: Vec<OwnerReference>,
+}
+
+impl<'a> Found<'a> {
+    /// What comes again replaces what came before; lists and maps grow.
+    fn read(&mut self, metadata: &'a [u8]) -> Result<(), HeadError> {
+        let mut fields = Fields(metadata);
+        // Whoever walked over these bytes before would have found what does not read.
+        while let Ok(Some((number, payload))) = fields.next() {
+            match number {
+                numbers::NAME => self.name = text(payload, "name")?,
+                numbers::NAMESPACE => self.namespace = text(payload, "namespace")?,
+                numbers::UID => self.uid = text(payload, "uid")?,
+                numbers::VERSION => self.version = Some(text(payload, "resourceVersion")?),
+                numbers::GENERATION => self.generation = generation(payload)?,
+                numbers::CREATED => self.created = time(payload, "creationTimestamp")?,
+                numbers::DELETED => self.deleted = time(payload, "deletionTimestamp")?,
+                numbers::LABELS => self.label(payload)?,
+                numbers::OWNERS => self.owner(payload)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn key(&self) -> Result<Key, HeadError> {
+        key(self.namespace, self.name)
+    }
+
+    fn label(&mut self, payload: Payload<'_>) -> Result<(), HeadError> {
+        let read = data(payload).and_then(entry);
+        let (name, value) = read.ok_or(malformed("labels", "a map of strings"))?;
+        for piece in [name, value] {
+            self.label_text.push_str(piece);
+            self.label_ends.push(narrow(self.label_text.len()));
+        }
+        Ok(())
+    }
+
+    fn owner(&mut self, payload: Payload<'_>) -> Result<(), HeadError> {
+        let owner = data(payload).and_then(owner);
+        self.owners.push(owner.ok_or(malformed("ownerReferences", "a list of owner references"))?);
+        Ok(())
+    }
+}
+
+fn key(namespace: &str, name: &str) -> Result<Key, HeadError> {
+    if name.is_empty() {
+        return Err(HeadError::Missing { field: "name" });
+    }
+    for (field, text) in [("name", name), ("namespace", namespace)] {
+        if text.contains(['\0', '/']) {
+            return Err(malformed(field, "an object name"));
+        }
+    }
+    Ok(Key::new(namespace, name))
+}
+
+fn malformed(field: &'static str, expected: &'static str) -> HeadError {
+    HeadError::Malformed { field, expected }
+}
+
+fn data(payload: Payload<'_>) -> Option<&[u8]> {
+    match payload {
+        Payload::Data(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+fn text<'a>(payload: Payload<'a>, field: &'static str) -> Result<&'a str, HeadError> {
+    data(payload).and_then(|bytes| std::str::from_utf8(bytes).ok()).ok_or(malformed(field, TEXT))
+}
+
+/// Zero is none, as JSON has it.
+fn generation(payload: Payload<'_>) -> Result<Option<i64>, HeadError> {
+    match payload {
+        Payload::Varint(value) => Ok(Some(value.cast_signed()).filter(|value| *value != 0)),
+        _ => Err(malformed("generation", "an integer")),
+    }
+}
+
+fn time(payload: Payload<'_>, field: &'static str) -> Result<Option<Timestamp>, HeadError> {
+    let read = |bytes: &[u8]| match time_of(bytes).ok()? {
+        Some(Time { seconds, nanoseconds }) => Timestamp::new(seconds, nanoseconds).ok().map(Some),
+        None => Some(None),
+    };
+    data(payload).and_then(read).ok_or(malformed(field, "a time"))
+}
+
+/// An entry of a map of texts.
+fn entry(bytes: &[u8]) -> Option<(&str, &str)> {
+    let (mut name, mut value) = ("", "");
+    let mut fields = Fields(bytes);
+    while let Some((number, payload)) = fields.next().ok()? {
+        match number {
+            1 => name = std::str::from_utf8(data(payload)?).ok()?,
+            2 => value = std::str::from_utf8(data(payload)?).ok()?,
+            _ => {}
+        }
+    }
+    Some((name, value))
+}
+
+fn owner(bytes: &[u8]) -> Option<OwnerReference> {
+    let mut owner = OwnerReference::default();
+    let mut fields = Fields(bytes);
+    while let Some((number, payload)) = fields.next().ok()? {
+        let field = match number {
+            1 => &mut owner.kind,
+            3 => &mut owner.name,
+            4 => &mut owner.uid,
+            5 => &mut owner.api_version,
+            6 => {
+                let Payload::Varint(value) = payload else { return None };
+                owner.controller = value != 0;
+                continue;
+            }
+            _ => continue,
+        };
+        *field = std::str::from_utf8(data(payload)?).ok()?.into();
+    }
+    Some(owner)
+}

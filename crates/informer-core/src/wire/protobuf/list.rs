@@ -1,0 +1,249 @@
+//! Reading the body of a list as it arrives.
+//!
+//! An envelope around a message of the list's metadata and the items. Items are handed out one by one, the list's own metadata as soon as it
+//! has gone by; neither needs the other, but a server sends the metadata first. What the reader holds is one item and the list's metadata.
+
+use super::envelope::{Envelope, Step as Opened};
+use super::fields::{Fields, Payload};
+use super::object::ObjectReader;
+use super::walk::{Shape, Step, Walk, take};
+use super::{Broken, message_of};
+use crate::version::ResourceVersion;
+use crate::wire::list::{LONGEST_METADATA, ListItem, ListMeta};
+use crate::wire::projection::Projection;
+use crate::wire::{
+    BodyProblem, Limits, ObjectProblem, Place, TypeMeta, Unreadable, WireError, keep_beginning,
+};
+
+/// Where every list has its metadata and its items; a test holds them against the table.
+const LIST_METADATA: u32 = 1;
+const ITEMS: u32 = 2;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Envelope,
+    /// In the list's message.
+    List,
+    Metadata,
+    Item,
+    /// In a value that is passed over; `true` if it stands where an item should.
+    Other(bool),
+}
+
+/// Reads one list body in protobuf.
+#[derive(Debug)]
+pub struct ProtobufListReader {
+    types: TypeMeta,
+    at: At,
+    envelope: Envelope,
+    list: Walk,
+    object: ObjectReader,
+    /// What is left of the value that is being read.
+    left: u64,
+    /// The list's metadata.
+    value: Vec<u8>,
+    place: Place,
+    /// Where the current item began.
+    item_start: u64,
+    saw_meta: bool,
+}
+
+impl ProtobufListReader {
+    /// A reader for a list of objects of this type.
+    pub fn new(types: TypeMeta, limits: Limits) -> Self {
+        Self {
+            object: ObjectReader::new(message_of(&types), limits.object_bytes),
+            types,
+            at: At::Envelope,
+            envelope: Envelope::new(u64::MAX),
+            list: Walk::new(0),
+            left: 0,
+            value: Vec::new(),
+            place: Place { index: 0, byte: 0 },
+            item_start: 0,
+            saw_meta: false,
+        }
+    }
+
+    /// The same, leaving out of each object what the projection leaves out.
+    #[must_use]
+    pub fn projecting(mut self, projection: Option<Projection>) -> Self {
+        self.object.set_projection(projection);
+        self
+    }
+
+    /// Reads the next chunk, handing what it completes to `on`.
+    pub fn read(&mut self, chunk: &[u8], mut on: impl FnMut(ListItem)) -> Result<(), WireError> {
+        let base = self.place.byte;
+        let mut at = 0;
+        loop {
+            let result = self.step(chunk, &mut at, base, &mut on);
+            self.place.byte = base + at as u64;
+            if !result.map_err(|problem| self.error(problem))? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Says that the body is over.
+    pub fn finish(&self) -> Result<(), WireError> {
+        if self.at != At::Envelope || !self.envelope.is_complete() {
+            return Err(self.error(BodyProblem::Truncated));
+        }
+        if !self.saw_meta {
+            return Err(self.error(BodyProblem::ListMeta { reason: "it is missing" }));
+        }
+        Ok(())
+    }
+
+    fn error(&self, problem: BodyProblem) -> WireError {
+        WireError { what: "item", place: self.place, problem }
+    }
+
+    /// `false` if the chunk is used up.
+    fn step(
+        &mut self,
+        chunk: &[u8],
+        at: &mut usize,
+        base: u64,
+        on: &mut impl FnMut(ListItem),
+    ) -> Result<bool, BodyProblem> {
+        match self.at {
+            At::Envelope => match self.envelope.next(chunk, at)? {
+                Opened::NeedMore | Opened::End => return Ok(false),
+                Opened::Object(length) => {
+                    self.check_kind()?;
+                    self.list = Walk::new(length);
+                    self.at = At::List;
+                }
+            },
+            At::List => match self.list.next(chunk, at)? {
+                Step::NeedMore => return Ok(false),
+                Step::End => self.at = At::Envelope,
+                Step::Field(number, shape) => self.enter(number, shape, base + *at as u64)?,
+            },
+            At::Metadata | At::Other(_) => {
+                let part = take(&mut self.left, chunk, at);
+                if self.at == At::Metadata {
+                    keep_beginning(&mut self.value, part, LONGEST_METADATA);
+                }
+                if self.left > 0 {
+                    return Ok(false);
+                }
+                self.finish_value(on)?;
+            }
+            At::Item => {
+                if !self.object.feed(chunk, at) {
+                    return Ok(false);
+                }
+                on(self.take_item());
+                self.finish_item();
+            }
+        }
+        Ok(true)
+    }
+
+    /// Lists of built-in kinds are called after them, and what is no such list has other fields under the same numbers.
+    fn check_kind(&self) -> Result<(), BodyProblem> {
+        let said = &self.envelope.types;
+        if said.is_list_of(&self.types)
+            || self.types.or.as_deref().is_some_and(|other| said.is_list_of(other))
+        {
+            return Ok(());
+        }
+        let found = match (&*said.kind, &*said.api_version) {
+            ("", _) => "body without a kind".into(),
+            (kind, "v1" | "") => kind.into(),
+            (kind, api_version) => format!("{kind} of {api_version}").into(),
+        };
+        Err(BodyProblem::NotAList { found })
+    }
+
+    fn enter(&mut self, number: u32, shape: Shape, byte: u64) -> Result<(), BodyProblem> {
+        self.left = shape.length();
+        self.at = match (number, shape) {
+            (LIST_METADATA, Shape::Data(_)) => {
+                if self.saw_meta {
+                    return Err(BodyProblem::ListMeta { reason: "it comes twice" });
+                }
+                self.value.clear();
+                At::Metadata
+            }
+            (ITEMS, Shape::Data(length)) => {
+                self.item_start = byte;
+                self.object.begin(length);
+                At::Item
+            }
+            (ITEMS, _) => {
+                self.item_start = byte;
+                self.object.begin(0);
+                At::Other(true)
+            }
+            _ => At::Other(false),
+        };
+        Ok(())
+    }
+
+    fn finish_value(&mut self, on: &mut impl FnMut(ListItem)) -> Result<(), BodyProblem> {
+        match std::mem::replace(&mut self.at, At::List) {
+            At::Metadata => {
+                on(ListItem::Meta(read_meta(&self.value)?));
+                self.saw_meta = true;
+            }
+            At::Other(true) => {
+                on(ListItem::Unreadable(self.unreadable(ObjectProblem::NotAnObject)));
+                self.finish_item();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn take_item(&self) -> ListItem {
+        match self.object.take_object() {
+            Ok(object) => ListItem::Object(object),
+            Err(problem) => ListItem::Unreadable(self.unreadable(problem)),
+        }
+    }
+
+    fn unreadable(&self, problem: ObjectProblem) -> Unreadable {
+        let place = Place { index: self.place.index, byte: self.item_start };
+        let (key, version) = self.object.glimpse();
+        Unreadable { key, version, place, problem }
+    }
+
+    fn finish_item(&mut self) {
+        self.place.index += 1;
+        self.at = At::List;
+    }
+}
+
+fn read_meta(bytes: &[u8]) -> Result<ListMeta, BodyProblem> {
+    let broken = |reason| BodyProblem::ListMeta { reason };
+    let (mut version, mut continue_token, mut remaining) = ("", "", None);
+    let mut fields = Fields(bytes);
+    let mut next = || fields.next().map_err(|_: Broken| broken("it is no message"));
+    while let Some((number, payload)) = next()? {
+        let text = |payload| match payload {
+            Payload::Data(bytes) => {
+                std::str::from_utf8(bytes).map_err(|_| broken("its fields have the wrong types"))
+            }
+            _ => Err(broken("its fields have the wrong types")),
+        };
+        match (number, payload) {
+            (2, payload) => version = text(payload)?,
+            (3, payload) => continue_token = text(payload)?,
+            (4, Payload::Varint(count)) => remaining = u64::try_from(count.cast_signed()).ok(),
+            (4, _) => return Err(broken("its fields have the wrong types")),
+            _ => {}
+        }
+    }
+    if version.is_empty() {
+        return Err(broken("it has no resourceVersion"));
+    }
+    Ok(ListMeta {
+        version: ResourceVersion::new(version),
+        continue_token: Some(continue_token).filter(|token| !token.is_empty()).map(Into::into),
+        remaining,
+    })
+}

@@ -1,0 +1,82 @@
+//! The readers' protobuf half: [`ProtobufListReader`] and [`ProtobufWatchReader`], and typed views of what they hand out.
+//!
+//! They are the siblings of the JSON readers and hand out the same things. An object's bytes are its message as the server sent it, without the
+//! envelope that names its kind and without `metadata.managedFields`; which message it is says [`Encoding::Protobuf`](super::Encoding).
+//! An object that cannot be read is handed out as unreadable and reading goes on, since lengths say where the next one begins. What a kind
+//! looks like inside is known from the table of `informer-schema` alone.
+
+mod cut;
+mod decode;
+mod envelope;
+mod fields;
+mod head;
+mod list;
+mod object;
+mod walk;
+mod watch;
+
+pub(crate) use decode::{Error as MessageError, decode};
+pub(super) use envelope::status_in;
+pub use list::ProtobufListReader;
+pub use watch::ProtobufWatchReader;
+
+use super::TypeMeta;
+use informer_schema::{Message, MessageId};
+
+/// Bytes that are no protobuf, or not what Kubernetes makes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Broken {
+    /// The bytes of a body or of an object begin with something else.
+    #[error("it does not begin as Kubernetes begins protobuf")]
+    Magic,
+    /// A number that does not end.
+    #[error("a number is longer than 64 bits")]
+    Varint,
+    /// A field whose number cannot be.
+    #[error("a field has a number that cannot be")]
+    Number,
+    /// A layout that nobody knows.
+    #[error("a field is laid out in a way that nobody knows: {0}")]
+    Layout(u8),
+    /// A group, which nobody writes any more.
+    #[error("a field is a group")]
+    Group,
+    /// A length that is larger than what is around it.
+    #[error("a length goes beyond what is around it")]
+    Length,
+    /// The bytes end inside a field.
+    #[error("it ends inside a field")]
+    Short,
+    /// A field that may come once came again.
+    #[error("a part that comes once comes twice")]
+    Twice,
+    /// The object is compressed, or of another form than its envelope.
+    #[error("it is encoded once more")]
+    Encoded,
+    /// A frame that is longer than any object.
+    #[error("a frame says that it has {0} bytes")]
+    Frame(u32),
+}
+
+/// What every body and every object begins with.
+const MAGIC: &[u8; 4] = b"k8s\0";
+
+/// Where every kind has its metadata.
+const METADATA: u32 = 1;
+
+/// The message of a cache's objects; none for kinds that have no protobuf.
+pub fn message_of(types: &TypeMeta) -> Option<MessageId> {
+    Message::of_kind(&types.api_version, &types.kind)
+}
+
+/// The message of every object's metadata.
+pub(crate) fn metadata_message(of: MessageId) -> Option<MessageId> {
+    match of.get().part(u64::from(METADATA))?.wire {
+        informer_schema::Wire::Message(metadata) => Some(metadata),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,323 @@
+//! Reading one object's message as its bytes arrive: what is kept, and where its metadata lies.
+//!
+//! One pass. The fields of the object and of its `metadata` are walked; what they hold is copied or passed over by its length. What
+//! is kept is written to one buffer in canonical form: the fields in the order in which they came, with lengths that fit, without
+//! `metadata.managedFields` and what a [`Projection`] leaves out. Nothing beyond the size limit is ever held, and nothing is made room for
+//! before it is there. How long the object is was said before it, so one that is broken inside ends all the same.
+
+use super::cut::cut;
+use super::fields::{DATA, VARINT, put_data, put_varint, tag, varint_length};
+use super::head::{self, numbers};
+use super::walk::{Shape, Step, Walk, take};
+use super::{Broken, METADATA};
+use crate::key::Key;
+use crate::version::ResourceVersion;
+use crate::wire::object::Scanned;
+use crate::wire::projection::{Fate, Level, Projection};
+use crate::wire::{ObjectProblem, TypeMeta};
+use informer_schema::{Message, MessageId, Part};
+use std::ops::Range;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Fields(Level),
+    /// In a value, which is kept or not.
+    Value(Level, bool),
+}
+
+/// Reads objects one after another; its buffer is used again.
+#[derive(Debug)]
+pub(super) struct ObjectReader {
+    /// What the cache's objects are, and what their metadata is; unknown kinds have no names for a projection to go by.
+    of: Option<&'static Message>,
+    metadata_of: Option<&'static Message>,
+    limit: usize,
+    projection: Option<Projection>,
+    /// Whether the projection is meant for the current object.
+    projects: bool,
+    at: At,
+    object: Walk,
+    metadata: Walk,
+    /// How much of the object is still to come.
+    rest: u64,
+    /// How much of the current value is.
+    left: u64,
+    kept: Vec<u8>,
+    /// Where in `kept` the current field begins, and its value; and how the projection cuts it when it is complete.
+    field_start: usize,
+    value_start: usize,
+    cut_by: Option<(usize, &'static Part, u32)>,
+    /// What is left of a value that is being cut.
+    remains: Vec<u8>,
+    metadata_at: Option<MetadataAt>,
+    /// Fields that did not fit; `kept` is then only a part.
+    cut: bool,
+    /// The object did not fit, and what came before its metadata was given up for it: the head is worth more.
+    lost: bool,
+    broken: Option<Broken>,
+}
+
+/// Where in `kept` the metadata lies.
+#[derive(Debug, Clone, Copy)]
+struct MetadataAt {
+    start: usize,
+    /// Known when it is over.
+    end: Option<usize>,
+    /// Whether it is over, and all there.
+    whole: bool,
+}
+
+/// How much room is made for the length of `metadata`, which nearly always takes as much.
+const LENGTH_ROOM: usize = 2;
+
+impl ObjectReader {
+    pub(super) fn new(of: Option<MessageId>, limit: usize) -> Self {
+        Self {
+            of: of.map(MessageId::get),
+            metadata_of: of.and_then(super::metadata_message).map(MessageId::get),
+            limit,
+            projection: None,
+            projects: true,
+            at: At::Fields(Level::Object),
+            object: Walk::new(0),
+            metadata: Walk::new(0),
+            rest: 0,
+            left: 0,
+            kept: Vec::new(),
+            field_start: 0,
+            value_start: 0,
+            cut_by: None,
+            remains: Vec::new(),
+            metadata_at: None,
+            cut: false,
+            lost: false,
+            broken: None,
+        }
+    }
+
+    pub(super) fn set_projection(&mut self, projection: Option<Projection>) {
+        self.projection = projection;
+    }
+
+    pub(super) fn has_projection(&self) -> bool {
+        self.projection.is_some()
+    }
+
+    /// Says whether the projection is meant for the object to come.
+    pub(super) fn set_projects(&mut self, projects: bool) {
+        self.projects = projects;
+    }
+
+    /// Applies the projection to a complete object for which it did not seem to be meant.
+    pub(super) fn project_late(&mut self) {
+        if self.projects || self.projection.is_none() || self.cut || self.lost || self.broken.is_some() {
+            return;
+        }
+        let kept = std::mem::take(&mut self.kept);
+        self.begin(kept.len() as u64);
+        self.projects = true;
+        let complete = self.feed(&kept, &mut 0);
+        debug_assert!(complete, "what was read once reads again");
+    }
+
+    /// Begins an object of so many bytes, keeping the buffer unless the last one was far above the usual.
+    pub(super) fn begin(&mut self, length: u64) {
+        const USUAL: usize = 64 * 1024;
+        self.at = At::Fields(Level::Object);
+        self.object = Walk::new(length);
+        self.rest = length;
+        self.kept.clear();
+        self.kept.shrink_to(USUAL);
+        self.remains.clear();
+        self.remains.shrink_to(USUAL);
+        self.cut_by = None;
+        self.metadata_at = None;
+        (self.cut, self.lost, self.broken) = (false, false, None);
+    }
+
+    /// Goes on from `bytes[*at]`; `true` when the object is complete. Then one of the `take_…` follows.
+    pub(super) fn feed(&mut self, bytes: &[u8], at: &mut usize) -> bool {
+        let part = take(&mut self.rest, bytes, at);
+        if self.broken.is_none() {
+            self.broken = self.walk(part).err();
+        }
+        self.rest == 0
+    }
+
+    /// The complete object.
+    pub(super) fn take_object(&self) -> Result<Scanned, ObjectProblem> {
+        if let Some(broken) = self.broken {
+            return Err(ObjectProblem::Broken(broken));
+        }
+        if self.cut || self.lost {
+            return Err(ObjectProblem::TooLarge { limit: self.limit });
+        }
+        let at = self.metadata_range();
+        let head = head::read(&self.kept[at.clone()], at)?;
+        Ok(Scanned { head, bytes: self.kept.as_slice().into() })
+    }
+
+    /// The key and the version, if that much reads.
+    pub(super) fn glimpse(&self) -> (Option<Key>, Option<ResourceVersion>) {
+        let whole = self.metadata_at.is_some_and(|at| at.whole);
+        head::glimpse(&self.kept[self.metadata_range()], whole)
+    }
+
+    /// One annotation.
+    pub(super) fn annotation(&self, name: &str) -> Option<&str> {
+        head::annotation(&self.kept[self.metadata_range()], name)
+    }
+
+    /// What was kept so far; complete unless the object was too large or broken.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.kept
+    }
+
+    /// Where in `kept` the metadata is, as far as it came.
+    fn metadata_range(&self) -> Range<usize> {
+        self.metadata_at.map_or(0..0, |at| at.start..at.end.unwrap_or(self.kept.len()))
+    }
+
+    fn walk(&mut self, part: &[u8]) -> Result<(), Broken> {
+        let mut at = 0;
+        loop {
+            match self.at {
+                At::Fields(level) => {
+                    let walk = if level == Level::Object { &mut self.object } else { &mut self.metadata };
+                    match walk.next(part, &mut at)? {
+                        Step::NeedMore => return Ok(()),
+                        Step::Field(number, shape) => self.enter(level, number, shape)?,
+                        Step::End if level == Level::Object => return Ok(()),
+                        Step::End => self.finish_metadata(),
+                    }
+                }
+                At::Value(level, keep) => {
+                    let value = take(&mut self.left, part, &mut at);
+                    if keep {
+                        self.kept.extend_from_slice(value);
+                    }
+                    if self.left > 0 {
+                        return Ok(());
+                    }
+                    self.at = At::Fields(level);
+                    if let Some(by) = self.cut_by.take().filter(|_| keep) {
+                        self.cut_value(by);
+                    }
+                }
+            }
+        }
+    }
+
+    fn enter(&mut self, level: Level, number: u32, shape: Shape) -> Result<(), Broken> {
+        if let (Level::Object, METADATA, Shape::Data(length)) = (level, number, shape) {
+            return self.enter_metadata(length);
+        }
+        self.left = shape.length();
+        let keep = self.admit(level, number, shape);
+        self.at = At::Value(level, keep);
+        Ok(())
+    }
+
+    fn enter_metadata(&mut self, length: u64) -> Result<(), Broken> {
+        // Protobuf would merge the two. Nobody sends that, and a head that is in two places is not worth having.
+        if self.metadata_at.is_some() {
+            return Err(Broken::Twice);
+        }
+        if self.cut {
+            self.kept.clear();
+            (self.cut, self.lost) = (false, true);
+        }
+        put_varint(&mut self.kept, tag(METADATA, DATA));
+        self.kept.extend_from_slice(&[0; LENGTH_ROOM]);
+        self.metadata_at = Some(MetadataAt { start: self.kept.len(), end: None, whole: false });
+        self.metadata = Walk::new(length);
+        self.at = At::Fields(Level::Metadata);
+        Ok(())
+    }
+
+    /// Writes the length of the metadata, which is known now.
+    fn finish_metadata(&mut self) {
+        self.at = At::Fields(Level::Object);
+        let Some(MetadataAt { start, .. }) = self.metadata_at else { return };
+        let length = (self.kept.len() - start) as u64;
+        let (room, mut written) = (start - LENGTH_ROOM..start, Vec::with_capacity(LENGTH_ROOM + 1));
+        put_varint(&mut written, length);
+        let start = room.start + written.len();
+        if written.len() == LENGTH_ROOM {
+            self.kept[room].copy_from_slice(&written);
+        } else {
+            self.kept.splice(room, written);
+        }
+        let whole = !self.cut;
+        self.metadata_at = Some(MetadataAt { start, end: Some(self.kept.len()), whole });
+        self.cut |= self.kept.len() > self.limit;
+    }
+
+    /// Lets a field in, tag and length first; `false` if it is left out.
+    fn admit(&mut self, level: Level, number: u32, shape: Shape) -> bool {
+        if level == Level::Metadata && number == numbers::MANAGED {
+            return false;
+        }
+        let part = self.part(level, number);
+        let fate = self.fate(level, part);
+        if fate == Fate::Drop || self.cut {
+            return false;
+        }
+        let (layout, head) = match shape {
+            Shape::Varint(value) => (VARINT, Some(value)),
+            Shape::Data(length) => (DATA, Some(length)),
+            Shape::Fixed(layout, _) => (layout, None),
+        };
+        let tag = tag(number, layout);
+        let needs = varint_length(tag) + head.map_or(0, varint_length);
+        let room = self.limit.saturating_sub(self.kept.len() + needs);
+        if usize::try_from(shape.length()).map_or(true, |length| length > room) {
+            self.cut = true;
+            return false;
+        }
+        self.field_start = self.kept.len();
+        put_varint(&mut self.kept, tag);
+        if let Some(head) = head {
+            put_varint(&mut self.kept, head);
+        }
+        self.value_start = self.kept.len();
+        self.cut_by = match (fate, part) {
+            (Fate::Cut(by), Some(part)) if layout == DATA => Some((by, part, number)),
+            _ => None,
+        };
+        true
+    }
+
+    fn part(&self, level: Level, number: u32) -> Option<&'static Part> {
+        self.projection.as_ref().filter(|_| self.projects)?;
+        let of = if level == Level::Object { self.of } else { self.metadata_of };
+        of?.part(u64::from(number))
+    }
+
+    /// What the projection makes of a field. One that the table does not know is one that nobody can name.
+    fn fate(&self, level: Level, part: Option<&Part>) -> Fate {
+        let projection = self.projection.as_ref().filter(|_| self.projects);
+        projection.map_or(Fate::Keep, |by| by.fate(level, part.map_or("", |part| part.name).as_bytes()))
+    }
+
+    /// Cuts the current value, which is complete.
+    fn cut_value(&mut self, (by, part, number): (usize, &'static Part, u32)) {
+        let Some(projection) = self.projection.as_ref() else { return };
+        let (mode, paths) = projection.rule(by);
+        self.remains.clear();
+        let stays = cut(mode, &paths, part.wire, &self.kept[self.value_start..], &mut self.remains);
+        self.kept.truncate(self.field_start);
+        if stays {
+            put_data(&mut self.kept, number, &self.remains);
+        }
+    }
+}
+
+/// Whether an object that says it is of some type may be in the cache.
+pub(super) fn check_type(said: &super::envelope::Said, types: &TypeMeta) -> Result<(), ObjectProblem> {
+    if said.is_of(types) || types.or.as_deref().is_some_and(|other| said.is_of(other)) {
+        return Ok(());
+    }
+    let found = format!("{} {}", said.api_version, said.kind);
+    Err(ObjectProblem::OtherKind { found: found.trim().into() })
+}

@@ -1,0 +1,104 @@
+//! What the readers know by number is what the table says.
+
+use super::head::numbers;
+use super::{METADATA, message_of, metadata_message};
+use crate::wire::TypeMeta;
+use informer_schema::{KINDS, MESSAGES, Message, Wire};
+
+/// Kinds whose objects have metadata.
+fn kinds() -> impl Iterator<Item = &'static Message> {
+    MESSAGES.iter().filter(|of| of.is_kind && metadata_of(of).is_some_and(|of| of.ends_with(".ObjectMeta")))
+}
+
+fn metadata_of(of: &Message) -> Option<&'static str> {
+    let part = of.parts.iter().find(|part| part.name == "metadata")?;
+    match part.wire {
+        Wire::Message(metadata) => Some(metadata.get().name),
+        _ => None,
+    }
+}
+
+fn number(of: &Message, name: &str) -> Option<u16> {
+    of.parts.iter().find(|part| part.name == name).map(|part| part.number)
+}
+
+#[test]
+fn metadata_is_where_it_is() {
+    for of in kinds() {
+        assert_eq!(number(of, "metadata").map(u32::from), Some(METADATA), "{}", of.name);
+    }
+    let pod = message_of(&TypeMeta::new("v1", "Pod")).unwrap();
+    let metadata = metadata_message(pod).unwrap().get();
+    for (name, known) in [
+        ("name", numbers::NAME),
+        ("namespace", numbers::NAMESPACE),
+        ("uid", numbers::UID),
+        ("resourceVersion", numbers::VERSION),
+        ("generation", numbers::GENERATION),
+        ("creationTimestamp", numbers::CREATED),
+        ("deletionTimestamp", numbers::DELETED),
+        ("labels", numbers::LABELS),
+        ("annotations", numbers::ANNOTATIONS),
+        ("ownerReferences", numbers::OWNERS),
+        ("managedFields", numbers::MANAGED),
+    ] {
+        assert_eq!(number(metadata, name).map(u32::from), Some(known), "{name}");
+    }
+    let owner = MESSAGES.iter().find(|of| of.name.ends_with("meta.v1.OwnerReference")).unwrap();
+    let names = ["kind", "name", "uid", "apiVersion", "controller"];
+    assert_eq!(names.map(|name| number(owner, name)), [1, 3, 4, 5, 6].map(Some));
+    let list = MESSAGES.iter().find(|of| of.name.ends_with("meta.v1.ListMeta")).unwrap();
+    let names = ["resourceVersion", "continue", "remainingItemCount"];
+    assert_eq!(names.map(|name| number(list, name)), [2, 3, 4].map(Some));
+}
+
+#[test]
+fn lists_are_what_they_are() {
+    let mut count = 0;
+    for of in kinds() {
+        let Some(list) = Message::of_kind(of.api_version, &format!("{}List", of.kind())) else { continue };
+        // Nobody asks for the older form of metadata alone.
+        if of.api_version != "meta.k8s.io/v1beta1" {
+            let names = ["metadata", "items"];
+            assert_eq!(names.map(|name| number(list.get(), name)), [Some(1), Some(2)], "{}", of.name);
+            count += 1;
+        }
+    }
+    assert!(count > 80, "{count}");
+}
+
+/// Messages whose fields are those of the object around them do not lie deeper in each other than there is room for.
+#[test]
+fn there_is_room_for_what_is_inline() {
+    fn depth(of: &Message) -> usize {
+        let inline = of.parts.iter().filter(|part| part.name.is_empty());
+        let depths = inline.map(|part| match part.wire {
+            Wire::Message(inner) => 1 + depth(inner.get()),
+            _ => panic!("{}", of.name),
+        });
+        depths.max().unwrap_or_default()
+    }
+    let deepest = MESSAGES.iter().map(depth).max();
+    assert_eq!(deepest, Some(super::decode::MAX_INLINE));
+}
+
+/// Tags take no more than two bytes.
+#[test]
+fn numbers_are_small() {
+    assert!(MESSAGES.iter().flat_map(|of| of.parts).all(|part| part.number < 2048));
+}
+
+/// Whatever an informer can be made for travels as protobuf, unless it is younger than the table.
+#[test]
+fn kinds_have_messages() {
+    let known = |kind: &informer_schema::Kind| {
+        let api_version = format!("{}/{}", kind.group, kind.version);
+        message_of(&TypeMeta::new(api_version.trim_start_matches('/'), kind.kind)).is_some()
+    };
+    let stable = KINDS.iter().filter(|kind| kind.version == "v1");
+    let missing: Vec<_> = stable.filter(|kind| !known(kind)).map(|kind| kind.kind).collect();
+    let young = ["ClusterTrustBundle", "PodCertificateRequest", "DeviceTaintRule", "StorageVersionMigration"];
+    assert_eq!(missing, young);
+    assert_eq!(message_of(&TypeMeta::new("example.com/v1", "Widget")), None);
+    assert!(message_of(&TypeMeta::new("meta.k8s.io/v1", "PartialObjectMetadata")).is_some());
+}

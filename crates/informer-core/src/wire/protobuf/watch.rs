@@ -1,0 +1,307 @@
+//! Reading a watch stream as it arrives.
+//!
+//! A frame is its length in four bytes and a message with the type of the event and the object, which has an envelope of its own. A frame
+//! whose object cannot be read is handed out as [`Frame::Unreadable`] and the next one is read; only what is no frame at all ends the stream.
+//! The reader holds one frame.
+
+use super::envelope::status;
+use super::envelope::{Envelope, Step as Opened};
+use super::object::{ObjectReader, check_type};
+use super::walk::{Shape, Step, Walk, take};
+use super::{Broken, message_of};
+use crate::wire::projection::Projection;
+use crate::wire::status::Status;
+use crate::wire::watch::{Frame, FrameKind, INITIAL_EVENTS_END, LONGEST_TYPE};
+use crate::wire::{
+    BodyProblem, Limits, ObjectProblem, Place, TypeMeta, Unreadable, WireError, keep_beginning,
+};
+
+/// What a frame may have beyond the largest object: `managedFields`, and what a projection drops.
+const FRAME_ROOM: usize = 64 << 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// So many bytes of the length were read.
+    Length(u8),
+    /// In the event.
+    Event,
+    Type,
+    /// In the message around the object's bytes.
+    Extension,
+    /// In the object's bytes.
+    Object,
+    /// In a value that is passed over, of the event or of the extension.
+    EventValue,
+    ExtensionValue,
+}
+
+/// How far reading the object's bytes has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Inside {
+    Envelope,
+    Message,
+    /// Nothing more is wanted of them.
+    Over,
+}
+
+/// Reads one watch stream in protobuf.
+#[derive(Debug)]
+pub struct ProtobufWatchReader {
+    types: TypeMeta,
+    longest: u64,
+    at: At,
+    inside: Inside,
+    length: [u8; 4],
+    event: Walk,
+    extension: Walk,
+    /// What is left of the value that is being read.
+    left: u64,
+    envelope: Envelope,
+    object: ObjectReader,
+    /// The event's type.
+    kind: Vec<u8>,
+    saw_object: bool,
+    /// What is wrong with the bytes around the object.
+    broken: Option<Broken>,
+    place: Place,
+    /// Where the current frame began.
+    frame_start: u64,
+}
+
+impl ProtobufWatchReader {
+    /// A reader for a watch on objects of this type.
+    pub fn new(types: TypeMeta, limits: Limits) -> Self {
+        Self {
+            longest: limits.object_bytes.saturating_add(FRAME_ROOM) as u64,
+            object: ObjectReader::new(message_of(&types), limits.object_bytes),
+            types,
+            at: At::Length(0),
+            inside: Inside::Over,
+            length: [0; 4],
+            event: Walk::new(0),
+            extension: Walk::new(0),
+            left: 0,
+            envelope: Envelope::new(0),
+            kind: Vec::new(),
+            saw_object: false,
+            broken: None,
+            place: Place { index: 0, byte: 0 },
+            frame_start: 0,
+        }
+    }
+
+    /// The same, leaving out of each object what the projection leaves out. Bookmarks and errors are read whole.
+    #[must_use]
+    pub fn projecting(mut self, projection: Option<Projection>) -> Self {
+        self.object.set_projection(projection);
+        self
+    }
+
+    /// Reads the next chunk, handing each frame it completes to `on`.
+    pub fn read(&mut self, chunk: &[u8], mut on: impl FnMut(Frame)) -> Result<(), WireError> {
+        let base = self.place.byte;
+        let mut at = 0;
+        loop {
+            let result = self.step(chunk, &mut at, base, &mut on);
+            self.place.byte = base + at as u64;
+            if !result.map_err(|problem| self.error(problem.into()))? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Says that the stream is over; an error if that happened inside a frame.
+    pub fn finish(&self) -> Result<(), WireError> {
+        if self.at == At::Length(0) { Ok(()) } else { Err(self.error(BodyProblem::Truncated)) }
+    }
+
+    fn error(&self, problem: BodyProblem) -> WireError {
+        WireError { what: "frame", place: self.place, problem }
+    }
+
+    /// `false` if the chunk is used up.
+    fn step(
+        &mut self,
+        chunk: &[u8],
+        at: &mut usize,
+        base: u64,
+        on: &mut impl FnMut(Frame),
+    ) -> Result<bool, Broken> {
+        match self.at {
+            At::Length(have) => {
+                let Some(&byte) = chunk.get(*at) else { return Ok(false) };
+                if have == 0 {
+                    self.frame_start = base + *at as u64;
+                }
+                *at += 1;
+                self.length[usize::from(have)] = byte;
+                self.at = At::Length(have + 1);
+                if have == 3 {
+                    self.begin_frame()?;
+                }
+            }
+            At::Event => match self.event.next(chunk, at)? {
+                Step::NeedMore => return Ok(false),
+                Step::End => self.finish_frame(on),
+                Step::Field(number, shape) => self.enter_event_field(number, shape),
+            },
+            At::Extension => match self.extension.next(chunk, at)? {
+                Step::NeedMore => return Ok(false),
+                Step::End => self.at = At::Event,
+                Step::Field(number, shape) => self.enter_extension_field(number, shape),
+            },
+            At::Type | At::EventValue | At::ExtensionValue => {
+                let part = take(&mut self.left, chunk, at);
+                if self.at == At::Type {
+                    keep_beginning(&mut self.kind, part, LONGEST_TYPE);
+                }
+                if self.left > 0 {
+                    return Ok(false);
+                }
+                self.at = if self.at == At::ExtensionValue { At::Extension } else { At::Event };
+            }
+            At::Object => {
+                let part = take(&mut self.left, chunk, at);
+                self.read_object(part);
+                if self.left > 0 {
+                    return Ok(false);
+                }
+                self.at = At::Extension;
+            }
+        }
+        Ok(true)
+    }
+
+    fn begin_frame(&mut self) -> Result<(), Broken> {
+        let length = u32::from_be_bytes(self.length);
+        if u64::from(length) > self.longest {
+            return Err(Broken::Frame(length));
+        }
+        self.event = Walk::new(u64::from(length));
+        self.kind.clear();
+        (self.saw_object, self.broken) = (false, None);
+        self.object.begin(0);
+        self.at = At::Event;
+        Ok(())
+    }
+
+    fn enter_event_field(&mut self, number: u32, shape: Shape) {
+        self.left = shape.length();
+        self.at = match (number, shape) {
+            (1, Shape::Data(_)) => {
+                self.kind.clear();
+                At::Type
+            }
+            (2, Shape::Data(length)) => {
+                self.extension = Walk::new(length);
+                At::Extension
+            }
+            _ => At::EventValue,
+        };
+    }
+
+    fn enter_extension_field(&mut self, number: u32, shape: Shape) {
+        self.left = shape.length();
+        self.at = match (number, shape) {
+            (1, Shape::Data(length)) => {
+                (self.saw_object, self.broken) = (true, None);
+                self.inside = Inside::Envelope;
+                self.envelope.reset(length);
+                // A bookmark's annotations and an error's status are for us.
+                self.object.set_projects(self.is_change());
+                At::Object
+            }
+            _ => At::ExtensionValue,
+        };
+    }
+
+    /// Reads on in the object's bytes. What is wrong in them is the object's trouble alone.
+    fn read_object(&mut self, part: &[u8]) {
+        if let Err(broken) = self.walk_object(part) {
+            self.broken = Some(broken);
+            self.inside = Inside::Over;
+        } else if self.left == 0 && self.inside != Inside::Over {
+            self.broken = Some(Broken::Short);
+        }
+    }
+
+    fn walk_object(&mut self, part: &[u8]) -> Result<(), Broken> {
+        let mut at = 0;
+        loop {
+            match self.inside {
+                Inside::Over => return Ok(()),
+                Inside::Envelope => match self.envelope.next(part, &mut at)? {
+                    Opened::NeedMore => return Ok(()),
+                    Opened::End => self.inside = Inside::Over,
+                    Opened::Object(length) => {
+                        self.object.begin(length);
+                        self.inside = Inside::Message;
+                    }
+                },
+                Inside::Message => {
+                    if !self.object.feed(part, &mut at) {
+                        return Ok(());
+                    }
+                    self.inside = Inside::Envelope;
+                }
+            }
+        }
+    }
+
+    fn finish_frame(&mut self, on: &mut impl FnMut(Frame)) {
+        // The type may stand behind the object; no server is known to do that, so reading twice then is no loss.
+        if self.saw_object && self.is_change() {
+            self.object.project_late();
+        }
+        on(self.frame());
+        self.place.index += 1;
+        self.at = At::Length(0);
+    }
+
+    /// Whether the frame is known to carry an object of the cache.
+    fn is_change(&self) -> bool {
+        self.object.has_projection()
+            && matches!(
+                FrameKind::named(&self.kind),
+                FrameKind::Added | FrameKind::Modified | FrameKind::Deleted
+            )
+    }
+
+    fn frame(&self) -> Frame {
+        let kind = FrameKind::named(&self.kind);
+        match kind {
+            FrameKind::Error => Frame::Error(self.status().unwrap_or_default()),
+            FrameKind::Bookmark => Frame::Bookmark {
+                version: self.object.glimpse().1,
+                initial_events_end: self.object.annotation(INITIAL_EVENTS_END) == Some("true"),
+            },
+            _ if !self.saw_object => self.unreadable(kind, ObjectProblem::NotAnObject),
+            _ => match (self.take_object(), &kind) {
+                (Ok(object), FrameKind::Added) => Frame::Added(object),
+                (Ok(object), FrameKind::Modified) => Frame::Modified(object),
+                (Ok(object), FrameKind::Deleted) => Frame::Deleted(object),
+                (Ok(_), _) => self.unreadable(kind, ObjectProblem::UnknownFrame),
+                (Err(problem), _) => self.unreadable(kind, problem),
+            },
+        }
+    }
+
+    fn take_object(&self) -> Result<crate::wire::object::Scanned, ObjectProblem> {
+        if let Some(broken) = self.broken {
+            return Err(ObjectProblem::Broken(broken));
+        }
+        check_type(&self.envelope.types, &self.types)?;
+        self.object.take_object()
+    }
+
+    fn status(&self) -> Option<Status> {
+        let is_status = self.envelope.types.kind == "Status" && self.broken.is_none();
+        is_status.then(|| status(self.object.bytes())).flatten().map(Status::of_fields)
+    }
+
+    fn unreadable(&self, kind: FrameKind, problem: ObjectProblem) -> Frame {
+        let place = Place { index: self.place.index, byte: self.frame_start };
+        let (key, version) = self.object.glimpse();
+        Frame::Unreadable(kind, Unreadable { key, version, place, problem })
+    }
+}
