@@ -1,0 +1,202 @@
+//! The readers' twin: parses a whole body, slowly and simply, and takes out what the readers take out.
+
+use super::bytes::data;
+use informer_core::wire::TypeMeta;
+use informer_core::{Key, ResourceVersion};
+
+/// What is wrong with bytes; the readers have words for it, the twin only knows how far it reaches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Naive {
+    /// The object's key and version, and what is kept of its bytes.
+    Object(Key, ResourceVersion, Vec<u8>),
+    Unreadable,
+    /// Nothing can be read from here on.
+    End,
+}
+
+/// The fields of a message: number, layout, the bytes of the value, and all of the field's bytes. `None` if it is no message.
+type Fields<'a> = Vec<(u64, u64, &'a [u8], &'a [u8])>;
+
+fn fields(bytes: &[u8]) -> Option<Fields<'_>> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
+        let start = at;
+        let tag = varint(bytes, &mut at)?;
+        let (number, layout) = (tag >> 3, tag & 7);
+        if number == 0 || number >= 1 << 29 {
+            return None;
+        }
+        let begin = at;
+        let length = match layout {
+            0 => {
+                varint(bytes, &mut at)?;
+                at - begin
+            }
+            1 => 8,
+            5 => 4,
+            2 => usize::try_from(varint(bytes, &mut at)?).ok()?,
+            _ => return None,
+        };
+        let begin = if layout == 0 { begin } else { at };
+        let value = bytes.get(begin..begin.checked_add(length)?)?;
+        at = begin + length;
+        found.push((number, layout, value, &bytes[start..at]));
+    }
+    Some(found)
+}
+
+fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    let mut value = 0_u64;
+    for place in 0..10 {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        value |= u64::from(byte & 0x7f) << (7 * place);
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// What an object's message is.
+pub(crate) fn object(bytes: &[u8]) -> Naive {
+    readable(bytes).map_or(Naive::Unreadable, |(key, version, kept)| Naive::Object(key, version, kept))
+}
+
+fn readable(bytes: &[u8]) -> Option<(Key, ResourceVersion, Vec<u8>)> {
+    let all = fields(bytes)?;
+    let metadatas: Vec<&[u8]> = all.iter().filter(|f| (f.0, f.1) == (1, 2)).map(|f| f.2).collect();
+    let [metadata] = metadatas[..] else { return None };
+    let inner = fields(metadata)?;
+    let text = |number: u64| {
+        let found = inner.iter().rev().find(|f| f.0 == number);
+        found.map_or(Some(""), |f| std::str::from_utf8(f.2).ok().filter(|_| f.1 == 2))
+    };
+    let (name, namespace, version) = (text(1)?, text(3)?, text(6)?);
+    let bad = |text: &str| text.contains(['\0', '/']);
+    if name.is_empty() || version.is_empty() || bad(name) || bad(namespace) {
+        return None;
+    }
+    let mut kept = Vec::new();
+    for (number, layout, _, whole) in &all {
+        if (*number, *layout) == (1, 2) {
+            let left: Vec<u8> = inner.iter().filter(|f| f.0 != 17).flat_map(|f| minimal(f.3)).collect();
+            kept.extend(data(1, &left));
+        } else {
+            kept.extend(minimal(whole));
+        }
+    }
+    Some((Key::new(namespace, name), ResourceVersion::new(version), kept))
+}
+
+/// A field with numbers as short as they can be.
+fn minimal(field: &[u8]) -> Vec<u8> {
+    let mut at = 0;
+    let tag = varint(field, &mut at).unwrap();
+    let number = u32::try_from(tag >> 3).unwrap();
+    match tag & 7 {
+        0 => super::bytes::number(number, varint(field, &mut at).unwrap()),
+        2 => {
+            let length = usize::try_from(varint(field, &mut at).unwrap()).unwrap();
+            data(number, &field[at..at + length])
+        }
+        _ => {
+            let mut out = Vec::new();
+            super::bytes::varint(&mut out, tag);
+            out.extend_from_slice(&field[at..]);
+            out
+        }
+    }
+}
+
+/// What an envelope says its object is, and the object.
+fn opened(body: &[u8]) -> Option<(String, String, &[u8])> {
+    let (mut api_version, mut kind, mut object) = (String::new(), String::new(), None);
+    for (number, layout, value, _) in fields(body.strip_prefix(b"k8s\0")?)? {
+        match (number, layout) {
+            (1, 2) => {
+                for (number, layout, value, _) in fields(value)? {
+                    let text = || String::from_utf8_lossy(value).into_owned();
+                    match (number, layout) {
+                        (1, 2) => api_version = text(),
+                        (2, 2) => kind = text(),
+                        _ => {}
+                    }
+                }
+            }
+            (2, 2) if object.is_some() => return None,
+            (2, 2) => object = Some(value),
+            (3 | 4, 2) if !value.is_empty() => return None,
+            _ => {}
+        }
+    }
+    Some((api_version, kind, object.unwrap_or_default()))
+}
+
+/// The items of a list; ends with [`Naive::End`] if the body does not read to its end.
+pub(crate) fn list(types: &TypeMeta, body: &[u8]) -> Option<Vec<Naive>> {
+    let (api_version, kind, list) = opened(body)?;
+    if api_version != types.api_version || kind != format!("{}List", types.kind) {
+        return None;
+    }
+    let mut found = Vec::new();
+    for (number, layout, value, _) in fields(list)? {
+        match (number, layout) {
+            (2, 2) => found.push(object(value)),
+            (2, _) => found.push(Naive::Unreadable),
+            _ => {}
+        }
+    }
+    Some(found)
+}
+
+/// The objects of a watch's frames, other than bookmarks and errors.
+pub(crate) fn watch(types: &TypeMeta, mut body: &[u8]) -> Vec<Naive> {
+    let mut found = Vec::new();
+    while let Some((length, rest)) = body.split_first_chunk::<4>() {
+        let length = usize::try_from(u32::from_be_bytes(*length)).unwrap();
+        let event = rest.get(..length).and_then(fields);
+        let Some(event) = event else {
+            found.push(Naive::End);
+            return found;
+        };
+        body = &rest[length..];
+        let Some(one) = frame(types, &event) else {
+            found.push(Naive::End);
+            return found;
+        };
+        found.extend(one);
+    }
+    if !body.is_empty() {
+        found.push(Naive::End);
+    }
+    found
+}
+
+/// The frame's object, if that is asked for; `None` if it is no frame.
+fn frame(types: &TypeMeta, event: &Fields<'_>) -> Option<Vec<Naive>> {
+    let (mut kind, mut raw) = (&[][..], None);
+    for (number, layout, value, _) in event {
+        match (number, layout) {
+            (1, 2) => kind = &value[..value.len().min(64)],
+            (2, 2) => {
+                for (number, layout, value, _) in fields(value)? {
+                    if (number, layout) == (1, 2) {
+                        raw = Some(value);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    if matches!(kind, b"BOOKMARK" | b"ERROR") {
+        return Some(Vec::new());
+    }
+    let read = || {
+        let (api_version, said, object_bytes) = opened(raw?)?;
+        let fits = |said: &str, own: &str| said.is_empty() || said == own;
+        let of = fits(&api_version, &types.api_version) && fits(&said, &types.kind);
+        (of && matches!(kind, b"ADDED" | b"MODIFIED" | b"DELETED")).then(|| object(object_bytes))
+    };
+    Some(vec![read().unwrap_or(Naive::Unreadable)])
+}

@@ -1,0 +1,120 @@
+//! What a real server sent in both forms reads alike.
+
+use super::bytes::{envelope, frame, list, object, opened, read_list, read_watch};
+use super::twins::{json_object, json_watch, twins, type_of};
+use informer_core::wire::{Frame, Head, Limits, ListItem, ListReader, Scanned, Status, TypeMeta};
+use serde_json::Value;
+
+const LIMIT: usize = 8 << 20;
+
+/// Everything but where the metadata lies.
+#[track_caller]
+fn assert_same_head(name: &str, left: &Head, right: &Head) {
+    let shown = |head: &Head| {
+        let Head { key, uid, version, generation, created, deleted, labels, owners, .. } = head;
+        format!("{key} {uid} {version} {generation:?} {created:?} {deleted:?} {labels:?} {owners:?}")
+    };
+    assert_eq!(shown(left), shown(right), "{name}");
+}
+
+#[track_caller]
+fn assert_same(name: &str, types: &TypeMeta, protobuf: &Scanned, json: &Scanned) {
+    assert_same_head(name, &protobuf.head, &json.head);
+    let (protobuf, json) = (object::<Value>(types, protobuf.clone()), json_object::<Value>(json.clone()));
+    assert_eq!(*protobuf.typed().unwrap(), *json.typed().unwrap(), "{name}");
+    assert_eq!(protobuf.metadata::<Value>().unwrap(), json.metadata::<Value>().unwrap(), "{name}");
+    let written: Value = serde_json::from_slice(&protobuf.json().unwrap()).unwrap();
+    assert_eq!(written, *json.typed().unwrap(), "{name}");
+}
+
+fn json_list(types: &TypeMeta, body: &str) -> Vec<ListItem> {
+    let (mut reader, mut items) = (ListReader::new(types.clone(), Limits::default()), Vec::new());
+    reader.read(body.as_bytes(), |item| items.push(item)).unwrap();
+    reader.finish().unwrap();
+    items
+}
+
+#[track_caller]
+fn check_frames(name: &str, types: &TypeMeta, protobuf: &[Frame], json: &[Frame]) {
+    assert_eq!(protobuf.len(), json.len(), "{name}");
+    for pair in protobuf.iter().zip(json) {
+        match pair {
+            (Frame::Added(left), Frame::Added(right))
+            | (Frame::Modified(left), Frame::Modified(right))
+            | (Frame::Deleted(left), Frame::Deleted(right)) => assert_same(name, types, left, right),
+            (left, right) => assert_eq!(left, right, "{name}"),
+        }
+    }
+}
+
+#[test]
+fn every_recorded_object_reads_alike() {
+    let mut count = 0;
+    for twin in twins().iter().filter(|twin| twin.is_object()) {
+        let types = type_of(&twin.value());
+        let json = json_watch(&types, &format!(r#"{{"type":"ADDED","object":{}}}"#, twin.json));
+        let (frames, end) = read_watch(&types, LIMIT, &[&frame("ADDED", &twin.protobuf)]);
+        assert_eq!(end, Ok(()));
+        check_frames(&twin.name, &types, &frames, &json);
+        // The same bytes, however it arrived.
+        let (items, end) = read_list(&types, LIMIT, &[&list(&types, &[opened(&twin.protobuf)])]);
+        assert_eq!(end, Ok(()));
+        let [ListItem::Meta(_), ListItem::Object(item)] = &items[..] else { panic!("{items:?}") };
+        assert_eq!(frames, [Frame::Added(item.clone())]);
+        count += 1;
+    }
+    assert_eq!(count, 75);
+}
+
+#[test]
+fn every_recorded_list_reads_alike() {
+    let mut count = 0;
+    for twin in
+        twins().iter().filter(|twin| !twin.name.contains(".watch") && twin.value().get("items").is_some())
+    {
+        let types = type_of(&twin.value());
+        let (items, end) = read_list(&types, LIMIT, &[&twin.protobuf]);
+        assert_eq!(end, Ok(()), "{}", twin.name);
+        let json = json_list(&types, &twin.json);
+        assert_eq!(items.len(), json.len());
+        for pair in items.iter().zip(&json) {
+            match pair {
+                (ListItem::Object(left), ListItem::Object(right)) => {
+                    assert_same(&twin.name, &types, left, right);
+                }
+                (left, right) => assert_eq!(left, right),
+            }
+        }
+        count += 1;
+    }
+    assert_eq!(count, 6);
+}
+
+#[test]
+fn every_recorded_watch_reads_alike() {
+    let mut count = 0;
+    for twin in twins().iter().filter(|twin| twin.name.contains(".watch")) {
+        let kind = twin.name.split('.').next().unwrap().rsplit('_').next().unwrap();
+        let types = TypeMeta::new("v1", kind.strip_suffix("List").unwrap_or(kind));
+        let (frames, end) = read_watch(&types, LIMIT, &[&twin.protobuf]);
+        assert_eq!(end, Ok(()), "{}", twin.name);
+        check_frames(&twin.name, &types, &frames, &json_watch(&types, &twin.json));
+        count += frames.len();
+    }
+    assert_eq!(count, 17);
+}
+
+#[test]
+fn every_recorded_status_reads_alike() {
+    let mut count = 0;
+    for twin in twins().iter().filter(|twin| twin.name.starts_with("core_v1_Status")) {
+        let expected = Status::from_json(twin.json.as_bytes()).unwrap();
+        assert_eq!(Status::from_protobuf(&twin.protobuf), Some(expected.clone()), "{}", twin.name);
+        let (frames, _) = read_watch(&TypeMeta::new("v1", "Pod"), LIMIT, &[&frame("ERROR", &twin.protobuf)]);
+        assert_eq!(frames, [Frame::Error(expected)]);
+        count += 1;
+    }
+    assert_eq!(count, 5);
+    assert_eq!(Status::from_protobuf(b"<html>"), None);
+    assert_eq!(Status::from_protobuf(&envelope(&TypeMeta::new("v1", "Pod"), b"")), None);
+}
