@@ -18,7 +18,7 @@ use crate::version::ResourceVersion;
 pub struct Scanned {
     /// What is known without decoding.
     pub head: Head,
-    /// The object as JSON.
+    /// The object, as JSON or as its protobuf message.
     pub bytes: Box<[u8]>,
 }
 

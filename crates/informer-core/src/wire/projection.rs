@@ -27,6 +27,8 @@ use std::sync::Arc;
 /// - **What goes at the top or in `metadata` is never held**, and does not count against the
 ///   [limit](super::Limits::object_bytes). What lies deeper is cut when the member around it is complete, and until then counts.
 /// - Bookmarks and errors of a watch are no objects and are read as they are.
+/// - **Protobuf has no empty lists and maps**, so there what is left of them is nothing, and who looks at such an object without a type sees `null` where
+///   the server's JSON always has a list or a map. Typed views are the same.
 ///
 /// ```
 /// use informer_core::Projection;

@@ -10,7 +10,8 @@ use std::borrow::Cow;
 
 /// The elements of a list.
 pub(super) struct Elements<'de, 'c> {
-    items: Wire,
+    /// What was read last.
+    value: Value<'de, 'c>,
     fields: Fields<'de>,
     number: u32,
     /// How many there are, if that is known, and how many of them were read.
@@ -18,7 +19,6 @@ pub(super) struct Elements<'de, 'c> {
     read: usize,
     /// What is left of numbers that were packed into one field.
     packed: Fields<'de>,
-    context: Context<'c>,
 }
 
 impl<'de, 'c> Elements<'de, 'c> {
@@ -32,19 +32,22 @@ impl<'de, 'c> Elements<'de, 'c> {
         context: Context<'c>,
     ) -> Self {
         let count = count.filter(|_| !is_number(items));
-        Self { items, fields: Fields(bytes), number, count, read: 0, packed: Fields(&[]), context }
+        let value = Value { wire: items, given: Given::Null, told: true, context };
+        Self { value, fields: Fields(bytes), number, count, read: 0, packed: Fields(&[]) }
     }
 
     #[inline]
     fn next(&mut self) -> Result<Option<Given<'de>>, Error> {
         loop {
-            if let Some(payload) = self.packed.packed(self.items == Wire::Double)? {
+            if !self.packed.0.is_empty()
+                && let Some(payload) = self.packed.packed(self.value.wire == Wire::Double)?
+            {
                 return Given::of(payload).map(Some);
             }
             match self.fields.next()? {
                 None => return Ok(None),
                 Some((number, _)) if number != self.number => {}
-                Some((_, Payload::Data(bytes))) if is_number(self.items) => self.packed = Fields(bytes),
+                Some((_, Payload::Data(bytes))) if is_number(self.value.wire) => self.packed = Fields(bytes),
                 Some((_, payload)) => return Given::of(payload).map(Some),
             }
         }
@@ -62,13 +65,13 @@ impl<'de> SeqAccess<'de> for Elements<'de, '_> {
     #[inline]
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
         let Some(given) = self.next()? else { return Ok(None) };
-        let value = Value { wire: self.items, given, told: true, context: self.context };
-        let mut result = seed.deserialize(value).map(Some);
-        if let Err(error) = &mut result {
-            error.place_inside(Step::Element(self.read));
-        }
+        self.value.given = given;
+        let index = self.read;
         self.read += 1;
-        result
+        if !self.value.context.places {
+            return seed.deserialize(&self.value).map(Some);
+        }
+        seed.deserialize(&self.value).map(Some).map_err(|error| error.inside(Step::Element(index)))
     }
 
     /// Each takes a byte at least, so no length can lie about it.
@@ -79,19 +82,18 @@ impl<'de> SeqAccess<'de> for Elements<'de, '_> {
 
 /// The entries of a map.
 pub(super) struct Entries<'de, 'c> {
-    values: Wire,
     fields: Fields<'de>,
     left: usize,
     /// What was told last.
     key: &'de [u8],
-    value: Given<'de>,
-    context: Context<'c>,
+    value: Value<'de, 'c>,
 }
 
 impl<'de, 'c> Entries<'de, 'c> {
     #[inline]
     pub(super) fn new(values: Wire, bytes: &'de [u8], count: usize, context: Context<'c>) -> Self {
-        Self { values, fields: Fields(bytes), left: count, key: &[], value: Given::Null, context }
+        let value = Value { wire: values, given: Given::Null, told: false, context };
+        Self { fields: Fields(bytes), left: count, key: &[], value }
     }
 
     pub(super) fn next_name(&mut self) -> Result<Option<Cow<'de, str>>, Error> {
@@ -100,13 +102,13 @@ impl<'de, 'c> Entries<'de, 'c> {
         let Payload::Data(entry) = payload else { return Err(wrong_layout()) };
         let (key, value) = entry_of(entry)?;
         self.key = key;
-        self.value = value.map_or_else(|| Ok(empty(self.values)), Given::of)?;
+        self.value.given = value.map_or_else(|| Ok(empty(self.value.wire)), Given::of)?;
         Ok(Some(special::text(key)))
     }
 
     /// The value of the entry whose key was told last.
-    pub(super) fn value(&self) -> Value<'de, 'c> {
-        Value { wire: self.values, given: self.value, told: false, context: self.context }
+    pub(super) fn value(&self) -> &Value<'de, 'c> {
+        &self.value
     }
 
     pub(super) fn name(&self) -> Cow<'de, str> {

@@ -29,10 +29,11 @@ impl Error {
         Self { inner: Box::new(Inner { reason: reason.into(), steps: Vec::new() }) }
     }
 
-    /// Says that it is inside of something.
+    /// The same, inside of something.
     #[cold]
-    pub(super) fn place_inside(&mut self, step: Step) {
+    pub(super) fn inside(mut self, step: Step) -> Self {
         self.inner.steps.push(step);
+        self
     }
 
     /// The path of the place, as in `spec.containers[0].name`; empty for the object as a whole.

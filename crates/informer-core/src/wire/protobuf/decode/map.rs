@@ -23,7 +23,7 @@ impl<'de, 'c> Map<'de, 'c> {
     }
 
     #[inline]
-    fn value(&self) -> Value<'de, 'c> {
+    fn value(&self) -> &Value<'de, 'c> {
         match self {
             Self::Members(members) => members.value(),
             Self::Entries(entries) => entries.value(),
@@ -32,11 +32,11 @@ impl<'de, 'c> Map<'de, 'c> {
 
     /// Says that an error is in the value that was read last.
     #[cold]
-    fn place(&self, error: &mut Error) {
-        error.place_inside(Step::Member(match self {
+    fn place(&self, error: Error) -> Error {
+        error.inside(Step::Member(match self {
             Self::Members(members) => members.name().into(),
             Self::Entries(entries) => entries.name().into(),
-        }));
+        }))
     }
 }
 
@@ -51,12 +51,11 @@ impl<'de> MapAccess<'de> for Map<'de, '_> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
-        let mut result = seed.deserialize(self.value());
-        // Not mapped: what is read may be large, and is not to be moved.
-        if let Err(error) = &mut result {
-            self.place(error);
+        let value = self.value();
+        if !value.context.places {
+            return seed.deserialize(value);
         }
-        result
+        seed.deserialize(value).map_err(|error| self.place(error))
     }
 
     fn size_hint(&self) -> Option<usize> {

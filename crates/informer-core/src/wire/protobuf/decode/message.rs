@@ -147,8 +147,8 @@ impl<'de, 'c> Members<'de, 'c> {
 
     /// The value of the member whose name was told last.
     #[inline]
-    pub(super) fn value(&self) -> Value<'de, 'c> {
-        self.value
+    pub(super) fn value(&self) -> &Value<'de, 'c> {
+        &self.value
     }
 
     pub(super) fn name(&self) -> &'static str {

@@ -22,17 +22,21 @@ pub(super) use time::Time;
 
 use informer_schema::{MessageId, Wire};
 use serde::de::DeserializeOwned;
+use std::borrow::Cow;
 use std::cell::Cell;
 use value::Value;
 
-/// Decodes a message. A kind says its apiVersion and kind.
+/// Decodes a message. A kind says its apiVersion and kind. An error says where it is.
 pub(crate) fn decode<T: DeserializeOwned>(of: MessageId, bytes: &[u8]) -> Result<T, Error> {
-    let disordered = Cell::new(false);
-    let result = T::deserialize(Value::whole(of, bytes, &disordered));
-    if !disordered.get() {
+    let (disordered, ordered) = (Cell::new(false), Cell::new(false));
+    let result = T::deserialize(&Value::whole(of, bytes, false, &disordered));
+    if result.is_ok() && !disordered.get() {
         return result;
     }
-    T::deserialize(Value::whole(of, &order::ordered(of, bytes)?, &Cell::new(false)))
+    // Rare enough not to mind how often the bytes are read. (A type may have taken the disorder for an error that it can live with.)
+    let is_ordered = !disordered.get();
+    let bytes = if is_ordered { Cow::Borrowed(bytes) } else { Cow::Owned(order::ordered(of, bytes)?) };
+    T::deserialize(&Value::whole(of, &bytes, true, &ordered))
 }
 
 /// A time in whole seconds; none is an empty message.

@@ -43,6 +43,8 @@ pub(super) enum Given<'de> {
 pub(super) struct Context<'c> {
     /// How much deeper it may go.
     depth: u8,
+    /// Whether errors note where they are. That is left to a second reading: to look at every result costs more than to read the value.
+    pub(super) places: bool,
     /// Set when fields are not in the order of their numbers.
     pub(super) disordered: &'c Cell<bool>,
 }
@@ -50,7 +52,7 @@ pub(super) struct Context<'c> {
 /// As deep as `serde_json` goes.
 const MAX_DEPTH: u8 = 128;
 
-/// What a value is in JSON.
+/// What a value is in JSON. Large, so the usual ones are made where they are used and not here.
 enum Shape<'de, 'c> {
     Null,
     Boolean(bool),
@@ -93,8 +95,8 @@ pub(super) fn wrong_layout() -> Error {
 
 impl<'de, 'c> Value<'de, 'c> {
     /// A message as a whole.
-    pub(super) fn whole(of: MessageId, bytes: &'de [u8], disordered: &'c Cell<bool>) -> Self {
-        let context = Context { depth: MAX_DEPTH, disordered };
+    pub(super) fn whole(of: MessageId, bytes: &'de [u8], places: bool, disordered: &'c Cell<bool>) -> Self {
+        let context = Context { depth: MAX_DEPTH, places, disordered };
         Self { wire: Wire::Message(of), given: Given::Data(bytes), told: true, context }
     }
 
@@ -228,6 +230,11 @@ fn text<'de, V: Visitor<'de>>(text: Cow<'de, str>, visitor: V) -> Result<V::Valu
 macro_rules! numbers {
     ($($method:ident)+) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            match (self.wire, self.given) {
+                (Wire::Int32, Given::Varint(value)) => return integer(i64::from(low(value)), visitor),
+                (Wire::Int64, Given::Varint(value)) => return integer(value.cast_signed(), visitor),
+                _ => {}
+            }
             match self.shape()? {
                 Shape::Integer(value) => integer(value, visitor),
                 Shape::Double(value) => special::double(value, visitor),
@@ -256,7 +263,7 @@ macro_rules! texts {
     };
 }
 
-impl<'de> Deserializer<'de> for Value<'de, '_> {
+impl<'de> Deserializer<'de> for &Value<'de, '_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -279,6 +286,9 @@ impl<'de> Deserializer<'de> for Value<'de, '_> {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if let (Wire::Boolean, Given::Varint(value)) = (self.wire, self.given) {
+            return visitor.visit_bool(value != 0);
+        }
         match self.shape()? {
             Shape::Boolean(value) => visitor.visit_bool(value),
             Shape::Json(text) => json(text, |json| json.deserialize_bool(visitor)),
@@ -352,6 +362,10 @@ impl<'de> Deserializer<'de> for Value<'de, '_> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if let (Wire::Map(values), Given::Run(bytes, _, count)) = (self.wire, self.given) {
+            let mut map = Map::Entries(Entries::new(*values, bytes, count, self.context.deeper()?));
+            return visitor.visit_map(&mut map);
+        }
         match self.shape()? {
             Shape::Map(mut map) => visitor.visit_map(&mut map),
             Shape::Json(text) => json(text, |json| json.deserialize_map(visitor)),
