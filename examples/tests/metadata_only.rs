@@ -39,7 +39,7 @@ async fn owners_and_labels_are_printed_and_the_data_never_comes() {
 
     // The example's own cache: asked for again, it is shared.
     let cached = factory.metadata::<Secret>().lister().get("shop", "tls").unwrap();
-    let raw: Value = serde_json::from_slice(cached.raw()).unwrap();
+    let raw: Value = serde_json::from_slice(&cached.json().unwrap()).unwrap();
     let parts: Vec<&String> = raw.as_object().unwrap().keys().collect();
     assert_eq!(parts, ["apiVersion", "kind", "metadata"]);
     assert_eq!(raw["kind"], "PartialObjectMetadata");

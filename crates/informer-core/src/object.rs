@@ -6,7 +6,7 @@
 
 use crate::key::Key;
 use crate::version::ResourceVersion;
-use crate::wire::{self, Encoding, Head, Labels, OwnerReference, Scanned};
+use crate::wire::{self, Encoding, FieldPath, Head, Labels, OwnerReference, Scanned};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use std::any::Any;
@@ -106,12 +106,31 @@ impl Entry {
         size_of::<Self>() + self.bytes.len() + 2 * (self.head.key.name().len() + self.head.uid.len())
     }
 
-    /// Whether `other` is the same state to the last byte. A server that was restored from a backup gives version
-    /// numbers out a second time, so there uid and version prove nothing.
+    /// The values at a path, without decoding the object: strings as they are, numbers and booleans as JSON writes them, whatever form
+    /// the object is in. Nothing for what is absent, null, an object, or not readable.
+    pub fn values_at(&self, path: &FieldPath) -> Vec<String> {
+        let mut values = Vec::new();
+        self.each_value(path, &mut |value| values.push(value.to_owned()));
+        values
+    }
+
+    /// Calls `visit` with each of these values.
+    pub(crate) fn each_value(&self, path: &FieldPath, visit: &mut dyn FnMut(&str)) {
+        path.each_value(self.encoding, &self.bytes, visit);
+    }
+
+    /// Whether `other` is the same state to the last byte; or to the last value, if it is written in another form. A server that was
+    /// restored from a backup gives version numbers out a second time, so there uid and version prove nothing.
     pub fn is_identical(&self, other: &Self) -> bool {
-        self.head.uid == other.head.uid
-            && self.head.version == other.head.version
-            && self.bytes == other.bytes
+        self.head.uid == other.head.uid && self.head.version == other.head.version && self.says_what(other)
+    }
+
+    fn says_what(&self, other: &Self) -> bool {
+        if self.encoding == other.encoding {
+            return self.bytes == other.bytes;
+        }
+        let [own, others] = [self, other].map(|entry| entry.decode::<serde_json::Value>().ok());
+        own.is_some() && own == others
     }
 
     /// Whether `other` is another life of this key: deleted and created again. Unknown uids are taken for equal.

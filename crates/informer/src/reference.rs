@@ -2,6 +2,7 @@
 //!
 //! Nothing here asks a server. Whether what is pointed at is there is not known.
 
+use informer_core::wire::Encoding;
 use informer_core::{Object, OwnerReference, ResourceVersion, Typed};
 use kube::Resource;
 use kube::api::{DynamicObject, ObjectMeta};
@@ -92,8 +93,15 @@ impl<K: Resource<DynamicType = ()>> Referent<Cached> for Object<K> {
 
 impl Referent<CachedDynamic> for Object<DynamicObject> {
     fn reference(&self) -> Reference {
-        // The cache has read it, and wrote both in front.
-        let Types { api_version, kind } = serde_json::from_slice(self.raw()).unwrap_or_default();
+        let (api_version, kind) = match self.entry().encoding() {
+            // A message does not say what it is: its cache knows.
+            Encoding::Protobuf(of) => (of.get().api_version.to_owned(), of.get().kind().to_owned()),
+            // The cache has read it, and wrote both in front.
+            _ => {
+                let Types { api_version, kind } = serde_json::from_slice(self.raw()).unwrap_or_default();
+                (api_version, kind)
+            }
+        };
         cached(self, api_version, kind)
     }
 

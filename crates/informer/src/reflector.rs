@@ -3,7 +3,7 @@
 use crate::clock::{Clock, sleep_until};
 use crate::problem::{Problem, Problems};
 use crate::queue::Queue;
-use crate::source::{Answer, ByteStream, Response, Source, SourceError};
+use crate::source::{Answer, ByteStream, Link, Response, Source, SourceError};
 use crate::status::StatusCell;
 use futures::{FutureExt as _, StreamExt as _};
 use informer_core::reflector::{Action, Failure, Reflector, ResponseHead, StreamId};
@@ -13,11 +13,16 @@ use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// Everything the driver works with.
 pub(crate) struct Driver {
     pub(crate) machine: Reflector,
     pub(crate) source: Arc<dyn Source>,
+    /// The connection over which its sets come.
+    pub(crate) link: Link,
+    /// Whether the open body is compressed.
+    pub(crate) compressed: bool,
     pub(crate) queue: Arc<Queue>,
     pub(crate) status: Arc<StatusCell>,
     pub(crate) problems: Problems,
@@ -76,6 +81,7 @@ impl Driver {
     pub(crate) async fn run(mut self) {
         let (clock, mut stop) = (self.clock, self.stop.subscribe());
         let mut open = Open::Nothing;
+        self.machine.prefer_lists(self.link.is_slow(Instant::now()));
         self.machine.start(clock.now());
         loop {
             tokio::select! {
@@ -84,10 +90,15 @@ impl Driver {
                 carried_out = self.carry_out(&mut open) => if carried_out.is_err() { break },
             }
             let deadline = self.machine.next_deadline().map(|moment| clock.instant(moment));
+            let before = Instant::now();
+            self.machine.prefer_lists(self.link.is_slow(before));
             tokio::select! {
                 biased;
                 () = stopped(&mut stop) => break,
-                arrival = open.next() => self.handle(clock.now(), arrival, &mut open),
+                arrival = open.next() => {
+                    self.measure(&arrival, before);
+                    self.handle(clock.now(), arrival, &mut open);
+                }
                 () = sleep_until(deadline) => self.machine.handle_timeout(clock.now()),
             }
         }
@@ -109,12 +120,24 @@ impl Driver {
         Ok(())
     }
 
+    /// What comes of a set says how fast the connection is. How much a compressed body took on its way is not known here.
+    fn measure(&self, arrival: &Arrival, before: Instant) {
+        if let Arrival::Chunk(_, Some(Ok(chunk))) = arrival
+            && !self.compressed
+            && self.machine.is_reading_set()
+        {
+            let now = Instant::now();
+            self.link.note(chunk.len(), now - before, now);
+        }
+    }
+
     fn handle(&mut self, now: Moment, arrival: Arrival, open: &mut Open) {
         match arrival {
             Arrival::Answer(id, Ok(response)) => {
                 let mut head = ResponseHead::new(response.status);
                 head.content_type = response.content_type.map(Into::into);
                 head.retry_after = response.retry_after;
+                self.compressed = response.compressed;
                 *open = Open::Body(id, response.body);
                 self.machine.handle_response(now, id, head);
             }

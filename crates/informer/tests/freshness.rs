@@ -278,7 +278,7 @@ async fn c9_the_hook_hears_what_goes_wrong_here() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
     let heard = Heard::default();
-    let pods = live::<Pod>(&server, heard.hook(Options::default())).await;
+    let pods = live::<Pod>(&server, heard.hook(Options::default().protobuf(false))).await;
     let on = pods.handler().name("shaky").on(|_| panic!("on purpose"));
     until(|| on.panics() == 1).await;
     let by_name = |problem: &Problem| matches!(problem, Problem::HandlerPanicked { handler, .. } if &**handler == "shaky");
@@ -332,7 +332,8 @@ async fn an_audit_tells_counts_and_repairs_drift() {
     create_pods(&server, &["changed", "lost"]);
     let newest = server.create(&pod("default", "same")).unwrap();
     let heard = Heard::default();
-    let pods = live::<Pod>(&server, heard.hook(Options::default().relist_every(seconds(60)))).await;
+    let pods =
+        live::<Pod>(&server, heard.hook(Options::default().protobuf(false).relist_every(seconds(60)))).await;
     let (_on, mut told) = notes(&pods);
     told.expect(&["+changed initial", "+lost initial", "+same initial"]).await;
 
@@ -361,7 +362,7 @@ async fn an_audit_tells_counts_and_repairs_drift() {
 async fn figures_follow_what_happens() {
     let server = ApiServer::new();
     create_pods(&server, &["a", "b"]);
-    let pods = SharedInformer::<Pod>::new(server.client());
+    let pods = SharedInformer::<Pod>::with_options(server.client(), Options::default().protobuf(false));
     let before = pods.metrics();
     assert_eq!((before.state, before.synced, before.objects, before.bytes), (State::NotStarted, false, 0, 0));
     assert_eq!((before.staleness, before.silence), (None, None));

@@ -395,7 +395,7 @@ async fn typed_raw_and_dynamic_views_are_one_object() {
     let typed = object.typed().unwrap();
     let dynamic = object.view::<serde_json::Value>().typed().unwrap();
     assert_eq!(typed.spec.as_ref().unwrap().node_name.as_deref(), dynamic["spec"]["nodeName"].as_str());
-    assert_eq!(serde_json::from_slice::<serde_json::Value>(object.raw()).unwrap(), *dynamic);
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&object.json().unwrap()).unwrap(), *dynamic);
     assert!(dynamic["metadata"].get("managedFields").is_none());
     let meta: kube::core::ObjectMeta = object.metadata().unwrap();
     assert_eq!(meta.name.as_deref(), Some("a"));

@@ -25,7 +25,7 @@ fn rich(name: &str) -> Value {
 }
 
 fn value<K>(object: &Object<K>) -> Value {
-    serde_json::from_slice(object.raw()).unwrap()
+    serde_json::from_slice(&object.json().unwrap()).unwrap()
 }
 
 /// The pod `a` as it is cached with these options, having come by list, by watch-list and by watch: equal bytes each time.
@@ -64,15 +64,22 @@ async fn dropped_fields_are_gone_for_everybody() {
 
 #[tokio::test(start_paused = true)]
 async fn kept_fields_are_all_there_is_beside_the_identity() {
-    let object = however_it_came(Options::default().keep_fields(["spec.nodeName"]).unwrap()).await;
-    let raw = value(&object);
-    assert_eq!(raw["spec"], json!({"nodeName": "node-1"}));
-    assert_eq!((raw.get("status"), raw["metadata"].get("annotations")), (None, None));
-    assert_eq!((object.name(), object.labels().get("app")), ("a", Some("web")));
-    assert!(!object.uid().is_empty() && object.created().is_some());
-    let typed = object.typed().unwrap();
-    let spec = typed.spec.as_ref().unwrap();
-    assert_eq!((spec.node_name.as_deref(), spec.containers.len()), (Some("node-1"), 0));
+    for (protobuf, spec) in [
+        (false, json!({"nodeName": "node-1"})),
+        // An empty list is none in protobuf, and Go's JSON says `null` for it.
+        (true, json!({"nodeName": "node-1", "containers": null})),
+    ] {
+        let options = Options::default().keep_fields(["spec.nodeName"]).unwrap().protobuf(protobuf);
+        let object = however_it_came(options).await;
+        let raw = value(&object);
+        assert_eq!(raw["spec"], spec);
+        assert_eq!((raw.get("status"), raw["metadata"].get("annotations")), (None, None));
+        assert_eq!((object.name(), object.labels().get("app")), ("a", Some("web")));
+        assert!(!object.uid().is_empty() && object.created().is_some());
+        let typed = object.typed().unwrap();
+        let spec = typed.spec.as_ref().unwrap();
+        assert_eq!((spec.node_name.as_deref(), spec.containers.len()), (Some("node-1"), 0));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -294,7 +301,8 @@ async fn metadata_alone_is_asked_for_and_cached() {
         until(|| forms.lock().unwrap().iter().any(|(watch, _)| *watch)).await;
         for (watch, accept) in &*forms.lock().unwrap() {
             let form = if *watch { "PartialObjectMetadata" } else { "PartialObjectMetadataList" };
-            assert_eq!(*accept, format!("application/json;as={form};g=meta.k8s.io;v=v1"));
+            let forms = ["application/vnd.kubernetes.protobuf", "application/json"];
+            assert_eq!(*accept, forms.map(|name| format!("{name};as={form};g=meta.k8s.io;v=v1")).join(","));
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::resolve::Served;
 use crate::show::{Format, Printer, Shown, Told, Verb};
 use crate::talk::Talk;
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use informer::{Cause, Delivery, Event, Object, Registration, SharedInformer, SharedInformerFactory};
+use informer::{Cause, Delivery, Event, Registration, SharedInformer, SharedInformerFactory};
 use jiff::Timestamp;
 use kube::core::DynamicObject;
 use std::io::{self, ErrorKind, Write};
@@ -139,14 +139,17 @@ fn register(
                 Event::Deleted { .. } => (Verb::Deleted, None),
             };
             let object = event.object();
+            // One that does not decode is shown without its contents.
+            let [now, before] = [Some(object), old.as_ref()]
+                .map(|object| object.map(|object| object.json().unwrap_or_default()));
             let told = Told {
                 time: Timestamp::now(),
                 verb,
                 shown: &shown,
                 namespace: object.namespace(),
                 name: object.name(),
-                object: object.raw(),
-                old: old.as_ref().map(Object::raw),
+                object: now.as_deref().unwrap_or_default(),
+                old: before.as_deref(),
             };
             output.tally.count(verb);
             output.write(|printer| printer.print(&told));

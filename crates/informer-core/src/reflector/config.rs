@@ -13,9 +13,12 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum WatchListPolicy {
-    /// As a stream, until this server shows that it cannot.
+    /// As a stream, unless lists are said to come sooner (a slow connection, for which they can be compressed), and until this server
+    /// shows that it cannot.
     #[default]
     Auto,
+    /// As a stream, until this server shows that it cannot.
+    Always,
     /// Always as a list.
     Never,
 }

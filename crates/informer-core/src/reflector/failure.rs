@@ -109,10 +109,22 @@ impl ResponseHead {
         (200..300).contains(&self.status)
     }
 
-    /// Whether the body claims to be something else than JSON.
-    pub(crate) fn is_foreign(&self) -> bool {
-        self.content_type.as_ref().is_some_and(|content_type| !content_type.contains("json"))
+    /// In which form the body claims to be: JSON if it does not say, none if it is neither.
+    pub(crate) fn form(&self) -> Option<Form> {
+        match self.content_type.as_deref() {
+            None => Some(Form::Json),
+            Some(said) if said.contains("json") => Some(Form::Json),
+            Some(said) if said.contains("vnd.kubernetes.protobuf") => Some(Form::Protobuf),
+            Some(_) => None,
+        }
     }
+}
+
+/// The forms in which a body may come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Json,
+    Protobuf,
 }
 
 /// A response that is no success, while its body is coming in.
@@ -148,10 +160,17 @@ impl Refusal {
     /// What it means. The HTTP status counts more than what the body says; a body that is no `Status` is not quoted.
     pub(crate) fn failure(&self) -> Failure {
         if self.head.is_success() {
+            if self.head.form() == Some(Form::Protobuf) {
+                return Failure::transient("expected JSON, got protobuf, which was not asked for");
+            }
             let found = self.head.content_type.as_deref().unwrap_or("nothing");
-            return Failure::transient(format!("expected JSON, got {found} (a proxy's page?)"));
+            return Failure::transient(format!("expected JSON or protobuf, got {found} (a proxy's page?)"));
         }
-        let said = Status::from_json(&self.body).unwrap_or_default();
+        let said = match self.head.form() {
+            Some(Form::Protobuf) => Status::from_protobuf(&self.body),
+            _ => Status::from_json(&self.body),
+        };
+        let said = said.unwrap_or_default();
         let mut failure = Failure::of_status(&Status { code: self.head.status, ..said });
         failure.retry_after = self.head.retry_after.or(failure.retry_after);
         failure
@@ -198,7 +217,10 @@ mod tests {
         let head = ResponseHead { content_type: Some("text/html".into()), ..ResponseHead::new(200) };
         let mut refusal = Refusal::new(Moment::default(), head);
         refusal.read(b"<html>password: hunter2</html>");
-        assert_eq!(refusal.failure().text, "expected JSON, got text/html (a proxy's page?)".into());
+        assert_eq!(
+            refusal.failure().text,
+            "expected JSON or protobuf, got text/html (a proxy's page?)".into()
+        );
     }
 
     #[test]

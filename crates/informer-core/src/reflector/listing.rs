@@ -1,5 +1,6 @@
 //! The set as a list, page by page.
 
+use super::body::ListBody;
 use super::config::Config;
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
 use super::machine::{Answer, Next, Phase, Reflector};
@@ -9,7 +10,7 @@ use crate::delta::{Delta, Replaced};
 use crate::object::Entry;
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::{ListItem, ListMeta, ListReader, ObjectProblem, Unreadable};
+use crate::wire::{ListItem, ListMeta, ObjectProblem, Unreadable};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ pub(super) struct Listing {
     pub(super) id: StreamId,
     /// The request of the current page.
     request: ListRequest,
-    answer: Answer<Box<ListReader>>,
+    answer: Answer<ListBody>,
     /// The metadata of the current page.
     meta: Option<ListMeta>,
     /// The version of the first page: later pages repeat it, and if one should not, the earlier loses nothing.
@@ -66,12 +67,8 @@ impl Listing {
     }
 
     pub(super) fn open(&mut self, now: Moment, head: ResponseHead, config: &Config) {
-        self.answer = if head.is_success() && !head.is_foreign() {
-            let reader = ListReader::new(config.types.clone(), config.limits);
-            Answer::Body(Box::new(reader.projecting(config.projection.clone())))
-        } else {
-            Answer::Refused(Refusal::new(now, head))
-        };
+        let body = head.is_success().then(|| ListBody::new(&head, config)).flatten();
+        self.answer = body.map_or_else(|| Answer::Refused(Refusal::new(now, head)), Answer::Body);
     }
 
     pub(super) fn refused(&self) -> Option<&Refusal> {

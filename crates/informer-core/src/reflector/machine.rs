@@ -1,6 +1,7 @@
 //! The reflector as its driver sees it, and what all its states share.
 
 use super::backoff::{Backoff, Random};
+use super::body;
 use super::config::{Config, WatchListPolicy};
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
 use super::listing::Listing;
@@ -10,14 +11,11 @@ use super::state::{Asked, Counters, Relist, Report, State};
 use super::watching::{Stream, Watching};
 use super::watchlist::{Capability, WatchListing};
 use crate::delta::Delta;
-use crate::object::Entry;
 use crate::store::StoreReader;
 use crate::time::Moment;
-use crate::transform::OnTransformError;
 use crate::version::ResourceVersion;
-use crate::wire::{Encoding, Scanned, metadata_only};
+use crate::wire::Encoding;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// What the driver is to do.
@@ -110,7 +108,11 @@ pub struct Reflector {
     next_stream: u64,
     actions: VecDeque<Action>,
     /// What the cache holds already: an equal entry is used again instead of a second copy.
-    known: Option<StoreReader>,
+    pub(super) known: Option<StoreReader>,
+    /// Whether sets are expected sooner as lists than as streams.
+    prefers_lists: bool,
+    /// How the objects of the open answer are written.
+    pub(super) encoding: Encoding,
 }
 
 impl Reflector {
@@ -141,6 +143,8 @@ impl Reflector {
             next_stream: 0,
             actions: VecDeque::new(),
             known,
+            prefers_lists: false,
+            encoding: Encoding::default(),
         }
     }
 
@@ -164,6 +168,7 @@ impl Reflector {
             return;
         }
         self.note_heard(now);
+        self.encoding = body::encoding_of(&head, &self.config).unwrap_or_default();
         match &mut self.phase {
             Phase::Listing(listing) => listing.open(now, head, &self.config),
             Phase::WatchListing(listing) => listing.open(now, head, &self.config),
@@ -284,6 +289,16 @@ impl Reflector {
         }
     }
 
+    /// Says whether the next sets are expected sooner as lists than as streams; for [`WatchListPolicy::Auto`].
+    pub fn prefer_lists(&mut self, prefer: bool) {
+        self.prefers_lists = prefer;
+    }
+
+    /// Whether what comes now belongs to a complete set, and not to a watch.
+    pub fn is_reading_set(&self) -> bool {
+        matches!(self.phase, Phase::Listing(_) | Phase::WatchListing(_))
+    }
+
     /// How often things happened.
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -320,7 +335,12 @@ impl Reflector {
     pub(super) fn begin_round(&mut self, now: Moment, cause: Relist) {
         self.counters.relists.count(cause);
         self.capability.refused_this_round = None;
-        if self.config.watch_list == WatchListPolicy::Auto && !self.capability.abandoned {
+        let stream = match self.config.watch_list {
+            WatchListPolicy::Auto => !self.prefers_lists,
+            WatchListPolicy::Always => true,
+            WatchListPolicy::Never => false,
+        };
+        if stream && !self.capability.abandoned {
             self.begin_watch_list(now);
         } else {
             self.begin_list(now);
@@ -450,34 +470,6 @@ impl Reflector {
             self.counters.late += 1;
         }
         current
-    }
-
-    /// The entry for an object that was just read: the one in the cache if it is equal, a new one otherwise.
-    pub(super) fn entry(&mut self, scanned: Scanned) -> Arc<Entry> {
-        let new = self.transformed(Entry::new(scanned, Encoding::Json, self.config.retention));
-        let new = new.counting(self.config.decode_errors.clone());
-        let known = self.known.as_ref().and_then(|known| known.get(new.key()));
-        known.filter(|known| known.is_identical(&new)).unwrap_or_else(|| Arc::new(new))
-    }
-
-    /// The entry after the transform. Called once per object.
-    fn transformed(&mut self, received: Entry) -> Entry {
-        let config = &self.config;
-        let Some(transform) = &config.transform else { return received };
-        let because = match transform.apply(&received, &config.types, config.limits) {
-            Ok(changed) => return Entry::new(changed, Encoding::Json, config.retention),
-            Err(because) => because,
-        };
-        let cached = match config.on_transform_error {
-            OnTransformError::MetadataOnly => {
-                let scanned = metadata_only(&config.types, received.head(), received.bytes());
-                Entry::new(scanned, Encoding::Json, config.retention)
-            }
-            OnTransformError::AsReceived => received,
-        };
-        self.counters.transform_errors += 1;
-        self.report(Report::TransformFailed { key: cached.key().clone(), because });
-        cached
     }
 
     /// A complete set was handed on: what stands in the way of the next is forgotten.

@@ -4,6 +4,7 @@
 //! end looked like, so no server can make this a hot loop (C11). A connection on which nothing is heard for longer than this server's
 //! bookmarks take is given up.
 
+use super::body::WatchBody;
 use super::config::Config;
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
 use super::machine::{Answer, Next, Phase, Reflector};
@@ -13,7 +14,7 @@ use super::state::{Asked, Relist, Report};
 use crate::delta::{Deleted, Delta};
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::{Frame, FrameKind, ObjectProblem, Unreadable, WatchReader};
+use crate::wire::{Frame, FrameKind, ObjectProblem, Unreadable};
 use std::time::Duration;
 
 /// A watch that lived so long was a good one.
@@ -31,7 +32,7 @@ const GRACE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) id: StreamId,
-    answer: Answer<Box<WatchReader>>,
+    answer: Answer<WatchBody>,
     /// When the headers came; before that, when the request was sent.
     opened: Moment,
     /// How long the server was asked to keep it open.
@@ -48,12 +49,8 @@ impl Stream {
 
     pub(super) fn open(&mut self, now: Moment, head: ResponseHead, config: &Config) {
         self.opened = now;
-        self.answer = if head.is_success() && !head.is_foreign() {
-            let reader = WatchReader::new(config.types.clone(), config.limits);
-            Answer::Body(Box::new(reader.projecting(config.projection.clone())))
-        } else {
-            Answer::Refused(Refusal::new(now, head))
-        };
+        let body = head.is_success().then(|| WatchBody::new(&head, config)).flatten();
+        self.answer = body.map_or_else(|| Answer::Refused(Refusal::new(now, head)), Answer::Body);
     }
 
     /// Why the request was refused, if it was.

@@ -103,7 +103,7 @@ impl IndexHandle {
         match &self.0.index.by {
             By::Field(Ok(path)) => {
                 let mut equal = true;
-                path.each_value(entry.bytes(), |value| equal &= rest.next() == Some(&*value));
+                entry.each_value(path, &mut |value| equal &= rest.next() == Some(value));
                 equal && rest.next().is_none()
             }
             By::Label => rest.eq(entry.head().labels.get(self.name())),
@@ -114,7 +114,7 @@ impl IndexHandle {
     /// The values of an object, sorted, each once.
     pub(crate) fn values(&self, entry: &Arc<Entry>) -> Vec<String> {
         let mut values = match &self.0.index.by {
-            By::Field(Ok(path)) => path.values_in(entry.bytes()),
+            By::Field(Ok(path)) => entry.values_at(path),
             By::Field(Err(_)) => Vec::new(),
             By::Label => entry.head().labels.get(self.name()).map(ToOwned::to_owned).into_iter().collect(),
             By::Rule(rule) => catch_unwind(AssertUnwindSafe(|| rule(entry))).unwrap_or_else(|_| {

@@ -3,6 +3,7 @@
 //! Only what lies on the path is read; everything beside it is skimmed. A path that meets a list goes into each of
 //! its elements. [`super::projection`] uses the same paths to cut things out.
 
+use super::Encoding;
 use super::members::{each_element, each_member};
 use std::borrow::Cow;
 use std::fmt;
@@ -51,13 +52,16 @@ impl FieldPath {
     /// what is absent, null, an object, or not readable.
     pub fn values_in(&self, object: &[u8]) -> Vec<String> {
         let mut values = Vec::new();
-        self.each_value(object, |value| values.push(value.into_owned()));
+        walk(&self.0, object, &mut |value| values.push(value.into_owned()));
         values
     }
 
-    /// Calls `visit` with each of these values.
-    pub(crate) fn each_value<'a>(&self, object: &'a [u8], mut visit: impl FnMut(Cow<'a, str>)) {
-        walk(&self.0, object, &mut visit);
+    /// Calls `visit` with each value at this path in an object that is written in some form. They are the same in all forms.
+    pub(crate) fn each_value(&self, encoding: Encoding, object: &[u8], visit: &mut dyn FnMut(&str)) {
+        match encoding {
+            Encoding::Json => walk(&self.0, object, &mut |value| visit(&value)),
+            Encoding::Protobuf(of) => super::protobuf::values_at(&self.0, of, object, visit),
+        }
     }
 }
 

@@ -3,7 +3,9 @@
 use super::bytes::{envelope, frame, list, object, opened, read_list, read_watch};
 use super::twins::{json_object, json_watch, twins, type_of};
 use informer_core::wire::{Frame, Head, Limits, ListItem, ListReader, Scanned, Status, TypeMeta};
+use informer_core::{FieldPath, Object};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 const LIMIT: usize = 8 << 20;
 
@@ -25,6 +27,40 @@ fn assert_same(name: &str, types: &TypeMeta, protobuf: &Scanned, json: &Scanned)
     assert_eq!(protobuf.metadata::<Value>().unwrap(), json.metadata::<Value>().unwrap(), "{name}");
     let written: Value = serde_json::from_slice(&protobuf.json().unwrap()).unwrap();
     assert_eq!(written, *json.typed().unwrap(), "{name}");
+    assert_same_values(name, &protobuf, &json);
+    // A relist in the other form finds nothing changed.
+    assert!(
+        protobuf.entry().is_identical(json.entry()) && json.entry().is_identical(protobuf.entry()),
+        "{name}"
+    );
+}
+
+/// Every field has the same values in both, found without decoding.
+#[track_caller]
+fn assert_same_values(name: &str, protobuf: &Object<Value>, json: &Object<Value>) {
+    let mut paths = BTreeSet::new();
+    each_path(&json.typed().unwrap(), "", &mut paths);
+    for path in &paths {
+        let path: FieldPath = path.parse().unwrap();
+        let [protobuf, json] = [protobuf, json].map(|object| object.entry().values_at(&path));
+        assert_eq!(protobuf, json, "{name}: {path}");
+    }
+}
+
+/// The paths of an object's fields, and some beside them.
+fn each_path(value: &Value, path: &str, paths: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| each_path(item, path, paths)),
+        Value::Object(members) => {
+            for (name, value) in members {
+                let path = format!("{path}['{name}']");
+                paths.insert(format!("{path}.absent"));
+                each_path(value, &path, paths);
+                paths.insert(path);
+            }
+        }
+        _ => {}
+    }
 }
 
 fn json_list(types: &TypeMeta, body: &str) -> Vec<ListItem> {

@@ -78,7 +78,7 @@ impl Engine {
         let (queue, status) = (Arc::new(Queue::new(scopes.len())), Arc::new(StatusCell::new(&scopes)));
         let (commands, receiver) = mpsc::unbounded_channel();
         let (clock, stop, decode_errors) = (Clock::new(), watch::Sender::new(false), Arc::default());
-        let parameters = options.parameters_once();
+        let (parameters, link) = (options.parameters_once(), options.link());
         let driver = |(lane, scope): (usize, &informer_core::Scope)| {
             let mut config = options.config(resource, scope.clone());
             config.decode_errors = Some(Arc::clone(&decode_errors));
@@ -86,7 +86,9 @@ impl Engine {
             let seed = options.seed_of(&name, lane);
             Some(Driver {
                 machine: Reflector::new(config, seed, Some(reader.clone())),
-                source: options.source_of(client, resource, scope, &parameters)?,
+                source: options.source_of(client, resource, scope, &parameters, &link)?,
+                link: link.clone(),
+                compressed: false,
                 queue: Arc::clone(&queue),
                 status: Arc::clone(&status),
                 problems: problems.clone(),

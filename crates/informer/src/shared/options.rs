@@ -9,7 +9,7 @@ pub(crate) use apply::Selection;
 
 use crate::problem::{Hook, Problem};
 use crate::resource::ResourceType;
-use crate::source::{BoxError, Parameters, Source};
+use crate::source::{BoxError, Link, Parameters, Source};
 use informer_core::reflector::{BackoffConfig, WatchListPolicy};
 use informer_core::{
     FieldSelector, LabelSelector, OnTransformError, Projection, ProjectionError, Retention, Transform,
@@ -54,6 +54,10 @@ pub struct Options {
     transform: Option<Arc<KindTransform>>,
     on_transform_error: Option<OnTransformError>,
     seed: Option<u64>,
+    protobuf: Option<bool>,
+    compress_lists: Option<bool>,
+    /// The connection that a factory's informers share.
+    link: Option<Link>,
 }
 
 /// What is left out of objects, as it was said.
@@ -154,6 +158,21 @@ impl Options {
     /// Whether the initial set is streamed.
     pub fn watch_list(mut self, policy: WatchListPolicy) -> Self {
         self.watch_list = Some(policy);
+        self
+    }
+
+    /// Whether built-in kinds, and the metadata of all kinds, are asked for in protobuf: less to read, to send and to keep. On by default. What a
+    /// server does not have in protobuf comes in JSON, whatever is set here; so do objects for which there is a
+    /// [`transform`](Self::transform). Everything but [`Object::raw`](crate::Object::raw) is the same in both forms.
+    pub fn protobuf(mut self, protobuf: bool) -> Self {
+        self.protobuf = Some(protobuf);
+        self
+    }
+
+    /// Whether lists come compressed. By default that depends on the connection: if sets of objects came slowly so far, be it to other informers of
+    /// the factory, the next ones are compressed lists, for which [`WatchListPolicy::Auto`] gives up streams.
+    pub fn compress_lists(mut self, compress: bool) -> Self {
+        self.compress_lists = Some(compress);
         self
     }
 

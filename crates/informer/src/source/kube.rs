@@ -7,6 +7,7 @@
 //! This file knows HTTP and the client crate's errors. It does not know what is listed, what a status means, or
 //! when to try again.
 
+use super::link::Link;
 use super::{Answer, BoxError, Response, Source, SourceError, gzip};
 use bytes::Bytes;
 use futures::future::FutureExt as _;
@@ -21,6 +22,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Watches answer at once, so that half a minute of silence means trouble.
 const WATCH_HEADERS: Duration = Duration::from_secs(30);
@@ -28,9 +30,26 @@ const WATCH_HEADERS: Duration = Duration::from_secs(30);
 /// takes longer than the deadline, fail every time.
 const LIST_HEADERS: Duration = Duration::from_secs(70);
 
-/// The forms in which a server sends metadata alone.
-const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// What bodies are asked for in: JSON, or protobuf from servers that have it. The latter name JSON too, and each answer says what it is.
+const JSON: Accept = Accept {
+    objects: "application/json",
+    metadata_list: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+    metadata: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+};
+const PROTOBUF: Accept = Accept {
+    objects: "application/vnd.kubernetes.protobuf,application/json",
+    metadata_list: "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+                    application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+    metadata: "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+               application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+};
+
+/// The forms of whole objects, and of metadata alone.
+struct Accept {
+    objects: &'static str,
+    metadata_list: &'static str,
+    metadata: &'static str,
+}
 
 /// Parameters on which what is read depends; they are set by whoever reads, and by nobody else.
 const RESERVED: &[&str] = &[
@@ -85,8 +104,11 @@ pub struct KubeSource {
     url_path: String,
     parameters: Parameters,
     headers_deadline: Option<Duration>,
-    compress_lists: bool,
+    /// If nobody says so, the connection decides.
+    compress_lists: Option<bool>,
+    link: Link,
     metadata_only: bool,
+    protobuf: bool,
 }
 
 impl KubeSource {
@@ -97,8 +119,10 @@ impl KubeSource {
             url_path: url_path.into(),
             parameters: Parameters::default(),
             headers_deadline: None,
-            compress_lists: false,
+            compress_lists: None,
+            link: Link::default(),
             metadata_only: false,
+            protobuf: false,
         }
     }
 
@@ -122,10 +146,16 @@ impl KubeSource {
         Self { headers_deadline: Some(deadline), ..self }
     }
 
-    /// Whether lists may come compressed: less traffic for more CPU on both sides. Off unless set; watches never are.
+    /// Whether lists come compressed: less traffic for more CPU on both sides. Unless set, an informer has them compressed if its sets came
+    /// slowly so far; watches never are.
     #[must_use]
     pub fn compress_lists(self, compress: bool) -> Self {
-        Self { compress_lists: compress, ..self }
+        Self { compress_lists: Some(compress), ..self }
+    }
+
+    /// The connection that decides.
+    pub(crate) fn link(self, link: Link) -> Self {
+        Self { link, ..self }
     }
 
     /// Whether only the metadata of the objects is asked for, as `PartialObjectMetadata`.
@@ -134,12 +164,23 @@ impl KubeSource {
         Self { metadata_only, ..self }
     }
 
+    /// Whether bodies are asked for in protobuf. A server that has none for the kind answers in JSON. Off unless set, because whoever
+    /// reads has to know the kind.
+    #[must_use]
+    pub fn protobuf(self, protobuf: bool) -> Self {
+        Self { protobuf, ..self }
+    }
+
     /// Changes the parameters of all its requests. They are the same for every list and watch: if they changed between two of them, what was
     /// read before would not be what is followed now.
     #[must_use]
     pub fn parameters(mut self, change: impl FnOnce(&mut Parameters)) -> Self {
         change(&mut self.parameters);
         self
+    }
+
+    fn accept(&self) -> &'static Accept {
+        if self.protobuf { &PROTOBUF } else { &JSON }
     }
 
     fn get(&self, query: &[(&'static str, String)], form: Form, deadline: Duration) -> Answer {
@@ -178,13 +219,16 @@ impl KubeSource {
 
 impl Source for KubeSource {
     fn list(&self, request: ListRequest) -> Answer {
-        let encoding = if self.compress_lists { "gzip" } else { "identity" };
-        let accept = if self.metadata_only { METADATA_LIST } else { "application/json" };
+        let compress = self.compress_lists.unwrap_or_else(|| self.link.is_slow(Instant::now()));
+        let encoding = if compress { "gzip" } else { "identity" };
+        let forms = self.accept();
+        let accept = if self.metadata_only { forms.metadata_list } else { forms.objects };
         self.get(&request.query(), Form { accept, encoding }, LIST_HEADERS)
     }
 
     fn watch(&self, request: WatchRequest) -> Answer {
-        let accept = if self.metadata_only { METADATA } else { "application/json" };
+        let forms = self.accept();
+        let accept = if self.metadata_only { forms.metadata } else { forms.objects };
         self.get(&request.query(), Form { accept, encoding: "identity" }, WATCH_HEADERS)
     }
 }
@@ -197,6 +241,7 @@ impl fmt::Debug for KubeSource {
             .field("headers_deadline", &self.headers_deadline)
             .field("compress_lists", &self.compress_lists)
             .field("metadata_only", &self.metadata_only)
+            .field("protobuf", &self.protobuf)
             .finish_non_exhaustive()
     }
 }
@@ -208,15 +253,16 @@ fn response(sent: http::Response<Body>) -> Result<Response, SourceError> {
         .map_err(|error| SourceError::Body { source: error.into() })
         .try_filter(|chunk: &Bytes| std::future::ready(!chunk.is_empty()))
         .boxed();
-    let body = match text(&parts.headers, CONTENT_ENCODING).to_ascii_lowercase().as_str() {
-        "" | "identity" => plain,
-        "gzip" | "x-gzip" => gzip::decode(plain),
+    let (compressed, body) = match text(&parts.headers, CONTENT_ENCODING).to_ascii_lowercase().as_str() {
+        "" | "identity" => (false, plain),
+        "gzip" | "x-gzip" => (true, gzip::decode(plain)),
         other => return Err(SourceError::Encoding { encoding: other.to_owned() }),
     };
     Ok(Response {
         status: parts.status.as_u16(),
         content_type: Some(text(&parts.headers, CONTENT_TYPE)).filter(|text| !text.is_empty()),
         retry_after: text(&parts.headers, RETRY_AFTER).parse().ok().map(Duration::from_secs),
+        compressed,
         body,
     })
 }

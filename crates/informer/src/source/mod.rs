@@ -8,8 +8,10 @@
 
 mod gzip;
 mod kube;
+mod link;
 
 pub use self::kube::{KubeSource, Parameters};
+pub(crate) use link::Link;
 
 pub use bytes::Bytes;
 pub use futures::stream::Stream;
@@ -67,6 +69,8 @@ pub struct Response {
     pub content_type: Option<String>,
     /// How long the server asks to wait (`Retry-After` in seconds; a date counts as none).
     pub retry_after: Option<Duration>,
+    /// Whether the body was compressed on its way.
+    pub compressed: bool,
     /// The body, already decompressed. Dropping it closes the connection.
     pub body: ByteStream,
 }
@@ -74,7 +78,7 @@ pub struct Response {
 impl Response {
     /// A response with this status and body.
     pub fn new(status: u16, body: impl Stream<Item = Result<Bytes, SourceError>> + Send + 'static) -> Self {
-        Self { status, content_type: None, retry_after: None, body: body.boxed() }
+        Self { status, content_type: None, retry_after: None, compressed: false, body: body.boxed() }
     }
 
     /// A response whose body is at hand, for scripted sources: the stream yields `chunks` one by one, then ends.

@@ -349,7 +349,7 @@ impl Run {
 }
 
 fn options(seed: u64, plan: &Plan, random: &mut Random) -> Options {
-    let mut options = Options::default().seed(seed);
+    let mut options = Options::default().seed(seed).protobuf(seed.is_multiple_of(2));
     if random.below(3) == 0 {
         options = options.watch_list(WatchListPolicy::Never);
     }

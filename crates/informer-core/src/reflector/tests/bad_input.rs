@@ -43,9 +43,40 @@ fn a_list_that_is_no_json_is_given_up() {
         200 type=text/html
         bytes <html>password: hunter2</html>
         end
-        > list failed: expected JSON, got text/html (a proxy's page?); again in 1.6s..3.2s
-        > state backing off: expected JSON, got text/html (a proxy's page?)
+        > list failed: expected JSON or protobuf, got text/html (a proxy's page?); again in 1.6s..3.2s
+        > state backing off: expected JSON or protobuf, got text/html (a proxy's page?)
         ",
+    );
+}
+
+#[test]
+fn a_body_is_read_as_what_its_headers_say() {
+    check(
+        r#"
+        with lists
+        start
+        > list limit=500 rv=0
+        200 type=application/vnd.kubernetes.protobuf
+        bytes {"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[]}
+        > cancel
+        > list failed: item #0 at byte 0: not protobuf: it does not begin as Kubernetes begins protobuf; again in 800ms..1.6s
+        > state backing off: item #0 at byte 0: not protobuf: it does not begin as Kubernetes begins protobuf
+        wake
+        > list limit=500 rv=0
+        > state connecting
+        200 type=application/json
+        bytes {"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[]}
+        end
+        > push replaced @9 []
+        > watch rv=9
+        > state stale
+        200 type=application/json
+        > state live
+        bytes k8s
+        > cancel
+        > watch failed: frame #0 at byte 0: not JSON: expected `{`, found `k`; again in 1.6s..3.2s
+        > state backing off: frame #0 at byte 0: not JSON: expected `{`, found `k`
+        "#,
     );
 }
 
@@ -418,8 +449,8 @@ fn a_watch_that_is_no_json_is_given_up() {
         200 type=text/html
         bytes <html>password: hunter2</html>
         end
-        > watch failed: expected JSON, got text/html (a proxy's page?); again in 1.6s..3.2s
-        > state backing off: expected JSON, got text/html (a proxy's page?)
+        > watch failed: expected JSON or protobuf, got text/html (a proxy's page?); again in 1.6s..3.2s
+        > state backing off: expected JSON or protobuf, got text/html (a proxy's page?)
         ",
     );
 }
@@ -473,7 +504,7 @@ fn a_watch_list_that_is_no_json_gives_way_to_the_list() {
         200 type=text/html
         bytes <html>password: hunter2</html>
         end
-        > watch-list failed: expected JSON, got text/html (a proxy's page?); again now
+        > watch-list failed: expected JSON or protobuf, got text/html (a proxy's page?); again now
         > list rv=9 match=NotOlderThan
         ",
     );

@@ -4,6 +4,7 @@ mod any_server;
 mod audit;
 mod away;
 mod bad_input;
+mod form;
 mod listing;
 mod script;
 mod standing;

@@ -1,7 +1,8 @@
 //! Scripts: a text of inputs to a reflector, with what it did in answer written below each.
 //!
 //! [`check`] carries out the inputs, writes the text anew with what the machine really did, and compares. It does so for several seeds, so
-//! what is random shows only as the range it must lie in; with odd seeds bodies arrive byte by byte. After each input it also holds
+//! what is random shows only as the range it must lie in; with odd seeds bodies arrive byte by byte. Where a script's bodies can be said in
+//! protobuf it does all of this again in that form: what the machine does must be the same. After each input it also holds
 //! the machine to what must always be true: one request at most, and never neither a request nor a deadline.
 //!
 //! | line | means |
@@ -24,6 +25,7 @@
 
 use super::super::{Action, Asked, Config, Failure, Reflector, ResponseHead, State, StreamId, Trouble};
 use super::super::{Report, WatchListPolicy};
+use super::form::Form;
 use crate::Scope;
 use crate::delta::{Delta, Replaced};
 use crate::object::Entry;
@@ -39,8 +41,9 @@ const SEEDS: u64 = 12;
 #[track_caller]
 pub(super) fn check(script: &str) {
     let expected: Vec<&str> = script.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    for seed in 0..SEEDS {
-        let mut run = Run::new(seed);
+    let forms = [Form::Json, Form::Protobuf].into_iter().filter(|form| form.is_for(script));
+    for (seed, form) in forms.flat_map(|form| (0..SEEDS).map(move |seed| (seed, form))) {
+        let mut run = Run { form, ..Run::new(seed) };
         for line in expected.iter().filter(|line| !line.starts_with('>')) {
             run.line(line);
         }
@@ -48,7 +51,7 @@ pub(super) fn check(script: &str) {
         let same = actual.iter().zip(&expected).take_while(|(actual, expected)| actual == expected).count();
         assert!(
             actual == expected,
-            "seed {seed}: as written up to line {same}\n{}\n--- written:\n{}\n--- happened:\n{}\n",
+            "seed {seed}, {form:?}: as written up to line {same}\n{}\n--- written:\n{}\n--- happened:\n{}\n",
             actual[..same].join("\n"),
             expected[same..].join("\n"),
             actual[same..].join("\n"),
@@ -60,6 +63,7 @@ pub(super) fn check(script: &str) {
 pub(super) struct Run {
     machine: Option<Reflector>,
     config: Config,
+    form: Form,
     seed: u64,
     now: Moment,
     transcript: String,
@@ -84,6 +88,7 @@ impl Run {
         Self {
             machine: None,
             config: Config::new(TypeMeta::new("v1", "Pod"), Scope::All),
+            form: Form::Json,
             seed,
             now: Moment::default(),
             transcript: String::new(),
@@ -203,17 +208,17 @@ impl Run {
         match word {
             "list" => {
                 self.head(id, ResponseHead::new(200));
-                self.bytes(id, &list_body(rest));
+                self.bytes(id, &self.form.body(&list_body(rest)));
                 self.end(id);
             }
-            "page" => self.bytes(id, &list_body(rest)),
+            "page" => self.bytes(id, &self.form.body(&list_body(rest))),
             "refuse" => {
                 let code = rest.split(' ').next().unwrap();
                 self.head(id, ResponseHead::new(code.parse().unwrap()));
-                self.bytes(id, &status(rest));
+                self.bytes(id, &self.form.body(&status(rest)));
                 self.end(id);
             }
-            "bytes" => self.bytes(id, rest),
+            "bytes" => self.bytes(id, rest.as_bytes()),
             "end" => self.end(id),
             "error" => {
                 let failure = match rest {
@@ -225,11 +230,15 @@ impl Run {
                 self.call(|machine, now| machine.handle_error(now, id, failure));
             }
             _ if word.parse::<u16>().is_ok() => self.head(id, head(line)),
-            _ => self.bytes(id, &line.split(" + ").map(frame).collect::<String>()),
+            _ => {
+                let frames: Vec<_> = line.split(" + ").map(|text| self.form.body(&frame(text))).collect();
+                self.bytes(id, &frames.concat());
+            }
         }
     }
 
-    fn head(&mut self, id: StreamId, head: ResponseHead) {
+    fn head(&mut self, id: StreamId, mut head: ResponseHead) {
+        head.content_type = head.content_type.or(self.form.content_type());
         self.call(|machine, now| machine.handle_response(now, id, head));
         self.hear(id);
     }
@@ -240,12 +249,12 @@ impl Run {
     }
 
     /// Hands bytes over, as far as anybody still wants them. What is late comes in one piece, so that it can be counted.
-    fn bytes(&mut self, id: StreamId, body: &str) {
+    fn bytes(&mut self, id: StreamId, body: &[u8]) {
         self.hear(id);
         if self.seed.is_multiple_of(2) || !self.is_open(id) {
-            return self.call(|machine, now| machine.handle_bytes(now, id, body.as_bytes()));
+            return self.call(|machine, now| machine.handle_bytes(now, id, body));
         }
-        for byte in body.as_bytes() {
+        for byte in body {
             if self.is_open(id) {
                 self.call(|machine, now| machine.handle_bytes(now, id, &[*byte]));
             }

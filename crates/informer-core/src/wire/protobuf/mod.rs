@@ -15,6 +15,7 @@ mod object;
 mod walk;
 mod watch;
 
+pub(super) use decode::values_at;
 pub(crate) use decode::{Error as MessageError, decode};
 pub(super) use envelope::status_in;
 pub use list::ProtobufListReader;

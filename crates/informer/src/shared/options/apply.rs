@@ -1,12 +1,12 @@
 //! What options come to: one set over another, compared, and as the parts of an informer need them.
 
-use super::{KindTransform, Options, Paths};
+use super::{Options, Paths};
 use crate::problem::Hook;
 use crate::resource::ResourceType;
-use crate::source::{KubeSource, Parameters, Source};
-use informer_core::reflector::Config;
-use informer_core::wire::Limits;
-use informer_core::{OnTransformError, Projection, Scope};
+use crate::source::{KubeSource, Link, Parameters, Source};
+use informer_core::reflector::{Config, WatchListPolicy};
+use informer_core::wire::{Limits, message_of};
+use informer_core::{OnTransformError, Projection, Scope, Transform};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +50,9 @@ impl Options {
             transform: self.transform.or(defaults.transform),
             on_transform_error: self.on_transform_error.or(defaults.on_transform_error),
             seed: self.seed.or(defaults.seed),
+            protobuf: self.protobuf.or(defaults.protobuf),
+            compress_lists: self.compress_lists.or(defaults.compress_lists),
+            link: self.link.or(defaults.link),
         }
     }
 
@@ -82,7 +85,7 @@ impl Options {
 
     /// What a factory can pass on to all its kinds.
     pub(crate) fn for_all_kinds(self) -> Self {
-        Self { source: None, ..self }
+        Self { source: None, link: Some(self.link()), ..self }
     }
 
     /// Only what says which objects are meant.
@@ -113,6 +116,8 @@ impl Options {
             ("transform", !same(self.transform.as_ref(), other.transform.as_ref())),
             ("on_transform_error", self.on_transform_error != other.on_transform_error),
             ("seed", self.seed != other.seed),
+            ("protobuf", self.protobuf.unwrap_or(true) != other.protobuf.unwrap_or(true)),
+            ("compress_lists", self.compress_lists != other.compress_lists),
         ];
         differ.into_iter().find(|(_, differs)| *differs).map(|(name, _)| name)
     }
@@ -162,6 +167,11 @@ impl Options {
         self.on_error.clone()
     }
 
+    /// The connection over which its sets come.
+    pub(crate) fn link(&self) -> Link {
+        self.link.clone().unwrap_or_default()
+    }
+
     /// What the cache is fed from: everything, or one namespace each.
     pub(crate) fn scopes(&self) -> Vec<Scope> {
         match self.namespaces.as_deref() {
@@ -179,6 +189,7 @@ impl Options {
         resource: &ResourceType,
         scope: &Scope,
         parameters: &Parameters,
+        link: &Link,
     ) -> Option<Arc<dyn Source>> {
         if let Some(source) = &self.source {
             return Some(Arc::clone(source));
@@ -189,17 +200,40 @@ impl Options {
         };
         let mut source = KubeSource::new(client?.clone(), resource.url_path(namespace))
             .parameters(|own| own.clone_from(parameters))
-            .metadata_only(resource.metadata_only);
+            .metadata_only(resource.metadata_only)
+            .protobuf(self.reads_protobuf(resource))
+            .link(link.clone());
+        if let Some(compress) = self.compress_lists {
+            source = source.compress_lists(compress);
+        }
         if let Some(deadline) = self.headers_deadline {
             source = source.headers_deadline(deadline);
         }
         Some(Arc::new(source))
     }
 
+    /// Whether objects can be taken in protobuf: the kind must have that form, and a transform reads JSON.
+    fn reads_protobuf(&self, resource: &ResourceType) -> bool {
+        self.protobuf.unwrap_or(true)
+            && self.transform_of(resource).is_none()
+            && message_of(&resource.types()).is_some()
+    }
+
+    /// The transform, if it is meant for this kind.
+    fn transform_of(&self, resource: &ResourceType) -> Option<&Transform> {
+        let own = self.transform.as_ref()?;
+        own.kind.as_ref().is_none_or(|kind| kind == resource).then_some(&own.transform)
+    }
+
     pub(crate) fn config(&self, resource: &ResourceType, scope: Scope) -> Config {
         let mut config = Config::new(resource.types(), scope);
         config.retention = self.retention.unwrap_or_default();
         config.watch_list = self.watch_list.unwrap_or_default();
+        // Lists are worth more than streams only if they are compressed.
+        let compresses = self.source.is_none() && self.compress_lists != Some(false);
+        if config.watch_list == WatchListPolicy::Auto && !compresses {
+            config.watch_list = WatchListPolicy::Always;
+        }
         config.page_size = self.page_size;
         config.relist_every =
             self.relist_every.filter(|period| !period.is_zero()).map(|period| period.max(SHORTEST_AUDIT));
@@ -209,8 +243,7 @@ impl Options {
         if resource.metadata_only {
             config.projection = self.metadata_projection();
         }
-        let own = |own: &&Arc<KindTransform>| own.kind.as_ref().is_none_or(|kind| kind == resource);
-        config.transform = self.transform.as_ref().filter(own).map(|own| own.transform.clone());
+        config.transform = self.transform_of(resource).cloned();
         let cautious =
             if resource.is_secret() { OnTransformError::MetadataOnly } else { OnTransformError::default() };
         config.on_transform_error = self.on_transform_error.unwrap_or(cautious);

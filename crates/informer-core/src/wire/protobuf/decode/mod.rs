@@ -11,6 +11,7 @@ mod error;
 mod map;
 mod message;
 mod order;
+mod seek;
 mod special;
 mod time;
 mod value;
@@ -18,6 +19,7 @@ mod value;
 pub(crate) use error::Error;
 #[cfg(test)]
 pub(super) use message::MAX_INLINE;
+pub(in crate::wire) use seek::values_at;
 pub(super) use time::Time;
 
 use informer_schema::{MessageId, Wire};

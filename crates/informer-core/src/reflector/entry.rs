@@ -1,0 +1,38 @@
+//! From an object that was read to the entry that is cached.
+
+use super::machine::Reflector;
+use super::state::Report;
+use crate::object::Entry;
+use crate::transform::OnTransformError;
+use crate::wire::{Encoding, Scanned, metadata_only};
+use std::sync::Arc;
+
+impl Reflector {
+    /// The entry for an object that was just read: the one in the cache if it is equal, a new one otherwise.
+    pub(super) fn entry(&mut self, scanned: Scanned) -> Arc<Entry> {
+        let new = self.transformed(Entry::new(scanned, self.encoding, self.config.retention));
+        let new = new.counting(self.config.decode_errors.clone());
+        let known = self.known.as_ref().and_then(|known| known.get(new.key()));
+        known.filter(|known| known.is_identical(&new)).unwrap_or_else(|| Arc::new(new))
+    }
+
+    /// The entry after the transform. Called once per object.
+    fn transformed(&mut self, received: Entry) -> Entry {
+        let config = &self.config;
+        let Some(transform) = &config.transform else { return received };
+        let because = match transform.apply(&received, &config.types, config.limits) {
+            Ok(changed) => return Entry::new(changed, Encoding::Json, config.retention),
+            Err(because) => because,
+        };
+        let cached = match config.on_transform_error {
+            OnTransformError::MetadataOnly => {
+                let scanned = metadata_only(&config.types, received.head(), received.bytes());
+                Entry::new(scanned, Encoding::Json, config.retention)
+            }
+            OnTransformError::AsReceived => received,
+        };
+        self.counters.transform_errors += 1;
+        self.report(Report::TransformFailed { key: cached.key().clone(), because });
+        cached
+    }
+}
