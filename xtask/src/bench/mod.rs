@@ -87,9 +87,6 @@ fn measure(
     rows: &mut Rows,
 ) -> usize {
     let mut failures = 0;
-    if scenario.name().contains("protobuf") && programs.client_go.is_none() {
-        return 0;
-    }
     for round in 1..=times {
         for client in in_turn(scenario.clients(), round) {
             let Some(program) = programs.path(client) else { continue };
@@ -218,9 +215,10 @@ impl Plan {
 
     fn full() -> Vec<(Scenario, usize)> {
         let sizes = [(1000, 5), (10_000, 5), (50_000, 3)];
-        let mut all: Vec<_> = sizes.map(|(pods, times)| (Scenario::Sync { pods }, times)).to_vec();
+        let sync = |encoding| sizes.map(|(pods, times)| (Scenario::Sync { encoding, pods }, times));
+        let mut all = sync(Encoding::Json).to_vec();
         all.extend(["list", "watch-list"].map(|strategy| (Scenario::By { pods: 10_000, strategy }, 5)));
-        all.extend(sizes.map(|(pods, times)| (Scenario::Protobuf { pods }, times)));
+        all.extend(sync(Encoding::Protobuf));
         all.push((Scenario::Stripped { pods: 50_000 }, 3));
         all.extend(sizes.map(|(pods, times)| (Scenario::Real { pods }, times)));
         all.extend(Self::moving(10_000, 50_000, 10, 3.0, 3));
@@ -230,9 +228,10 @@ impl Plan {
 
     fn quick() -> Vec<(Scenario, usize)> {
         let sizes = [(1000, 3), (10_000, 3)];
-        let mut all: Vec<_> = sizes.map(|(pods, times)| (Scenario::Sync { pods }, times)).to_vec();
+        let sync = |encoding| sizes.map(|(pods, times)| (Scenario::Sync { encoding, pods }, times));
+        let mut all = sync(Encoding::Json).to_vec();
         all.extend(["list", "watch-list"].map(|strategy| (Scenario::By { pods: 1000, strategy }, 3)));
-        all.push((Scenario::Protobuf { pods: 1000 }, 3));
+        all.extend(sync(Encoding::Protobuf));
         all.push((Scenario::Stripped { pods: 10_000 }, 3));
         all.push((Scenario::Real { pods: 1000 }, 3));
         all.extend(Self::moving(1000, 5000, 2, 1.0, 1));
@@ -256,9 +255,8 @@ impl Plan {
 /// How many prepared pods it needs.
 fn pods_of(scenario: &Scenario) -> usize {
     match *scenario {
-        Scenario::Sync { pods }
+        Scenario::Sync { pods, .. }
         | Scenario::By { pods, .. }
-        | Scenario::Protobuf { pods }
         | Scenario::Stripped { pods }
         | Scenario::Watch { pods, .. }
         | Scenario::Latency { pods, .. }
@@ -344,7 +342,7 @@ mod tests {
     #[test]
     fn ours_takes_part_wherever_it_can() {
         for (scenario, _) in Plan::full() {
-            let lent = ["protobuf", "stripped"].iter().any(|word| scenario.name().contains(word));
+            let lent = scenario.name().contains("stripped");
             assert_eq!(scenario.clients().contains(&Client::Ours), !lent, "{}", scenario.name());
         }
     }

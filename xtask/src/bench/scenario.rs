@@ -39,11 +39,9 @@ pub(super) struct Figure {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Scenario {
     /// The first set from prepared bytes, memory, and a relist with one pod in a hundred changed.
-    Sync { pods: usize },
+    Sync { encoding: Encoding, pods: usize },
     /// The first set in the one way or the other.
     By { pods: usize, strategy: &'static str },
-    /// The first set in protobuf, which client-go asks for if nobody says anything.
-    Protobuf { pods: usize },
     /// The first set without `managedFields`, which ours never keeps and programs on client-go often drop.
     Stripped { pods: usize },
     /// The first set from a real server that has these pods.
@@ -75,9 +73,8 @@ impl Scenario {
     /// For the person, and for the filter.
     pub(super) fn name(&self) -> String {
         match self {
-            Self::Sync { pods } => format!("sync {}", short(*pods)),
+            Self::Sync { encoding, pods } => format!("sync {}{}", short(*pods), in_form(*encoding)),
             Self::By { pods, strategy } => format!("sync {} by {strategy}", short(*pods)),
-            Self::Protobuf { pods } => format!("sync {} in protobuf", short(*pods)),
             Self::Stripped { pods } => format!("sync {} stripped", short(*pods)),
             Self::Real { pods } => format!("real sync {}", short(*pods)),
             Self::Watch { encoding, .. } => format!("watch {}", encoding.name()),
@@ -91,12 +88,12 @@ impl Scenario {
     /// Who can go through it.
     pub(super) fn clients(&self) -> &'static [Client] {
         match self {
-            // Neither ours nor kube-rs reads protobuf.
-            Self::Protobuf { .. } | Self::Watch { encoding: Encoding::Protobuf, .. } => {
-                &[Client::Go, Client::Floor]
-            }
+            // kube-rs does not read protobuf.
+            Self::Sync { encoding: Encoding::Protobuf, .. }
+            | Self::Watch { encoding: Encoding::Protobuf, .. } => &[Client::Ours, Client::Go, Client::Floor],
             Self::Sync { .. } | Self::By { .. } | Self::Real { .. } | Self::Watch { .. } => &Client::ALL,
-            Self::Stripped { .. } | Self::Latency { encoding: Encoding::Protobuf, .. } => &[Client::Go],
+            Self::Stripped { .. } => &[Client::Go],
+            Self::Latency { encoding: Encoding::Protobuf, .. } => &[Client::Ours, Client::Go],
             Self::Latency { .. } | Self::Read { .. } | Self::Fan { .. } => {
                 &[Client::Ours, Client::Go, Client::KubeRs]
             }
@@ -106,17 +103,11 @@ impl Scenario {
 
     pub(super) fn run(&self, stage: &Stage<'_>) -> Result<Vec<Figure>, Failure> {
         match *self {
-            Self::Sync { pods } => sync(stage, pods),
+            Self::Sync { encoding, pods } => sync(stage, encoding, pods),
             Self::By { pods, strategy } => {
                 let (_replay, mut program) = stage.begin(pods)?;
                 let answer = stage.sync(&mut program, pods, &json!({"strategy": strategy}))?;
                 let row = format!("initial sync by {strategy}, {} pods", short(pods));
-                Ok(vec![less(row, "s", number(&answer, "seconds")?)])
-            }
-            Self::Protobuf { pods } => {
-                let (_replay, mut program) = stage.begin(pods)?;
-                let answer = stage.sync(&mut program, pods, &json!({"encoding": "protobuf"}))?;
-                let row = format!("initial sync in protobuf, {} pods", short(pods));
                 Ok(vec![less(row, "s", number(&answer, "seconds")?)])
             }
             Self::Stripped { pods } => stripped(stage, pods),
@@ -177,10 +168,10 @@ impl Figure {
     }
 }
 
-fn sync(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
+fn sync(stage: &Stage<'_>, encoding: Encoding, pods: usize) -> Result<Vec<Figure>, Failure> {
     let (replay, mut program) = stage.begin(pods)?;
-    let answer = stage.sync(&mut program, pods, &json!({}))?;
-    let of = |what: &str| format!("{what}, {} pods", short(pods));
+    let answer = stage.sync(&mut program, pods, &json!({"encoding": encoding.name()}))?;
+    let of = |what: &str| format!("{what}{}, {} pods", in_form(encoding), short(pods));
     thread::sleep(SETTLE);
     let report = program.ask(&json!({"do": "report", "reset": true}))?;
     let mut figures = vec![
@@ -216,19 +207,18 @@ fn stripped(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
 
 fn real(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
     let kubeconfig = stage.real.ok_or_else(|| Failure::Failed("there is no real server".to_owned()))?;
-    let mut program = Program::start(stage.program, kubeconfig)?;
-    let answer = stage.sync(&mut program, pods, &json!({}))?;
-    let of = |what: &str| format!("{what}, {} pods", short(pods));
-    let mut figures = vec![
-        less(of("initial sync from kube-apiserver"), "s", number(&answer, "seconds")?),
-        less(of("initial sync from kube-apiserver, processor"), "s", number(&answer, "cpu")?),
-    ];
-    drop(program);
-    if matches!(stage.client, Client::Go | Client::Floor) {
+    let mut figures = Vec::new();
+    for encoding in [Encoding::Json, Encoding::Protobuf] {
+        if (stage.client, encoding) == (Client::KubeRs, Encoding::Protobuf) {
+            continue;
+        }
         let mut program = Program::start(stage.program, kubeconfig)?;
-        let answer = stage.sync(&mut program, pods, &json!({"encoding": "protobuf"}))?;
-        let row = of("initial sync from kube-apiserver in protobuf");
-        figures.push(less(row, "s", number(&answer, "seconds")?));
+        let answer = stage.sync(&mut program, pods, &json!({"encoding": encoding.name()}))?;
+        let of = |what: &str| format!("{what}{}, {} pods", in_form(encoding), short(pods));
+        figures.extend([
+            less(of("initial sync from kube-apiserver"), "s", number(&answer, "seconds")?),
+            less(of("initial sync from kube-apiserver, processor"), "s", number(&answer, "cpu")?),
+        ]);
     }
     Ok(figures)
 }
@@ -261,7 +251,7 @@ fn latency(
     let answer = follow(&replay, &mut program, frames, Some(rate))?;
     let told = stage.told(&mut program, pods, frames, 1)?;
     check_timed(&answer["latency"], frames, told)?;
-    let how = if encoding == Encoding::Json { "" } else { " in protobuf" };
+    let how = in_form(encoding);
     let figures = [("p50", "p50"), ("p99", "p99"), ("p99.9", "p999")].map(|(name, field)| {
         let row = format!("latency at {rate} events/s{how}, {name}");
         Ok(less(row, "ms", number(&answer["latency"], field)? / 1000.0).told(told))
@@ -354,6 +344,14 @@ fn number(answer: &Value, field: &str) -> Result<f64, Failure> {
 
 fn megabytes(answer: &Value, field: &str) -> Result<f64, Failure> {
     Ok(number(answer, field)? / 1e6)
+}
+
+/// What is said of a form that is not JSON.
+fn in_form(encoding: Encoding) -> &'static str {
+    match encoding {
+        Encoding::Json => "",
+        Encoding::Protobuf => " in protobuf",
+    }
 }
 
 /// `50k` for 50,000.

@@ -53,7 +53,7 @@ impl Peer for KubeRs {
 
 impl KubeRs {
     async fn sync(&mut self, sync: &Sync) -> Result<Value, Failure> {
-        sync.json_pods()?;
+        sync.check(&["json"])?;
         let gauge = Gauge::begin();
         let config = match sync.strategy {
             Strategy::Default | Strategy::List => Config::default(),

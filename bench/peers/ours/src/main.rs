@@ -48,13 +48,14 @@ impl Peer for Ours {
 
 impl Ours {
     async fn sync(&mut self, sync: &Sync) -> Result<Value, Failure> {
-        sync.json_pods()?;
+        sync.check(&["json", "protobuf"])?;
         let gauge = Gauge::begin();
         let policy = match sync.strategy {
             Strategy::Default | Strategy::WatchList => WatchListPolicy::Auto,
             Strategy::List => WatchListPolicy::Never,
         };
-        let pods = SharedInformer::with_options(self.client.clone(), Options::default().watch_list(policy));
+        let options = Options::default().watch_list(policy).protobuf(sync.encoding == "protobuf");
+        let pods = SharedInformer::with_options(self.client.clone(), options);
         let by_node = pods.add_index(Index::field("spec.nodeName"))?;
         let told = Arc::new(Told::new(sync.handlers));
         let handler = |number| {

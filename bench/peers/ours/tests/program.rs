@@ -15,6 +15,7 @@ fn strategies(tells: Tells) -> [(&'static str, u64, Tells); 3] {
 #[tokio::test]
 async fn ours_syncs_and_follows() {
     common::check(env!("CARGO_BIN_EXE_peer-ours"), &strategies(Tells::Last), "json").await;
+    common::check(env!("CARGO_BIN_EXE_peer-ours"), &strategies(Tells::Last), "protobuf").await;
 }
 
 #[tokio::test]

@@ -113,15 +113,15 @@ pub trait Peer {
 pub type Failure = Box<dyn std::error::Error + Send + std::marker::Sync>;
 
 impl Sync {
-    /// Refuses what a client that reads pods in JSON cannot do.
-    pub fn json_pods(&self) -> Result<(), Failure> {
+    /// Refuses what a client that reads pods in these encodings, and as they are, cannot do.
+    pub fn check(&self, encodings: &[&str]) -> Result<(), Failure> {
         if self.strip {
             return Err("this client has no transform here".into());
         }
-        match (self.resource.as_str(), self.encoding.as_str()) {
-            ("pods", "json") => Ok(()),
-            ("pods", encoding) => Err(format!("this client does not read {encoding}").into()),
-            (resource, _) => Err(format!("`{resource}` is not known here, take `pods`").into()),
+        match self.resource.as_str() {
+            "pods" if encodings.contains(&self.encoding.as_str()) => Ok(()),
+            "pods" => Err(format!("this client does not read {}", self.encoding).into()),
+            resource => Err(format!("`{resource}` is not known here, take `pods`").into()),
         }
     }
 }
