@@ -93,15 +93,12 @@ impl<K: Resource<DynamicType = ()>> Referent<Cached> for Object<K> {
 
 impl Referent<CachedDynamic> for Object<DynamicObject> {
     fn reference(&self) -> Reference {
-        let (api_version, kind) = match self.entry().encoding() {
-            // A message does not say what it is: its cache knows.
-            Encoding::Protobuf(of) => (of.get().api_version.to_owned(), of.get().kind().to_owned()),
-            // The cache has read it, and wrote both in front.
-            _ => {
-                let Types { api_version, kind } = serde_json::from_slice(self.raw()).unwrap_or_default();
-                (api_version, kind)
-            }
-        };
+        // A message does not say what it is: its cache knows.
+        if let Encoding::Protobuf(of) = self.entry().encoding() {
+            return cached(self, of.get().api_version.to_owned(), of.get().kind().to_owned());
+        }
+        // The cache has read it, and wrote both in front.
+        let Types { api_version, kind } = serde_json::from_slice(self.raw()).unwrap_or_default();
         cached(self, api_version, kind)
     }
 

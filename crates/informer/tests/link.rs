@@ -37,7 +37,7 @@ fn connected(server: &ApiServer, kilobyte: Duration) -> (kube::Client, Arc<Mutex
         response.map(|body| {
             let pieces = http_body_util::BodyStream::new(body).then(move |frame| async move {
                 let size =
-                    frame.as_ref().ok().and_then(|frame| frame.data_ref()).map_or(0, |data| data.len());
+                    frame.as_ref().ok().and_then(|frame| frame.data_ref()).map_or(0, bytes::Bytes::len);
                 let takes = kilobyte * u32::try_from(size / 1024).unwrap();
                 let mut clock = tokio::time::interval_at(tokio::time::Instant::now() + takes, LONG);
                 clock.tick().await;

@@ -93,11 +93,12 @@ impl Scenario {
             | Self::Watch { encoding: Encoding::Protobuf, .. } => &[Client::Ours, Client::Go, Client::Floor],
             Self::Sync { .. } | Self::By { .. } | Self::Real { .. } | Self::Watch { .. } => &Client::ALL,
             Self::Stripped { .. } => &[Client::Go],
-            Self::Latency { encoding: Encoding::Protobuf, .. } => &[Client::Ours, Client::Go],
+            Self::Latency { encoding: Encoding::Protobuf, .. } | Self::Queue { .. } => {
+                &[Client::Ours, Client::Go]
+            }
             Self::Latency { .. } | Self::Read { .. } | Self::Fan { .. } => {
                 &[Client::Ours, Client::Go, Client::KubeRs]
             }
-            Self::Queue { .. } => &[Client::Ours, Client::Go],
         }
     }
 

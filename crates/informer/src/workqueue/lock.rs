@@ -33,7 +33,7 @@ impl<T> Mutex<T> {
                 Ok(guard) => return guard,
                 Err(locks::TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
                 Err(locks::TryLockError::WouldBlock) => {
-                    (0..FIRST_PAUSE << tried).for_each(|_| std::hint::spin_loop())
+                    (0..FIRST_PAUSE << tried).for_each(|_| std::hint::spin_loop());
                 }
             }
         }

@@ -19,21 +19,19 @@ pub(in crate::wire) fn values_at(
     visit: &mut dyn FnMut(&str),
 ) {
     let (disordered, ordered) = (Cell::new(false), Cell::new(false));
-    let mut found = Vec::new();
-    let seek = Seek { path, in_list: false, found: &mut found };
-    let result = seek.deserialize(&Value::whole(of, bytes, false, &disordered));
+    let found = seek(path, &Value::whole(of, bytes, false, &disordered));
     if !disordered.get() {
-        if result.is_ok() {
-            found.iter().for_each(|value| visit(value));
-        }
-        return;
+        found.iter().flatten().for_each(|value| visit(value));
+    } else if let Ok(bytes) = order::ordered(of, bytes) {
+        let found = seek(path, &Value::whole(of, &bytes, false, &ordered));
+        found.iter().flatten().for_each(|value| visit(value));
     }
-    let Ok(bytes) = order::ordered(of, bytes) else { return };
+}
+
+fn seek<'de>(path: &[Box<str>], value: &Value<'de, '_>) -> Option<Vec<Cow<'de, str>>> {
     let mut found = Vec::new();
     let seek = Seek { path, in_list: false, found: &mut found };
-    if seek.deserialize(&Value::whole(of, &bytes, false, &ordered)).is_ok() {
-        found.iter().for_each(|value| visit(value));
-    }
+    seek.deserialize(value).ok().map(|()| found)
 }
 
 /// What is left of the way, and what was found at its end.
