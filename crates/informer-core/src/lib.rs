@@ -12,6 +12,7 @@ pub mod lease;
 pub mod object;
 pub mod recorder;
 pub mod reflector;
+pub mod retention;
 pub mod scope;
 pub mod selector;
 pub mod store;
@@ -24,9 +25,14 @@ pub mod workqueue;
 
 pub use delta::{Batch, Closed, Deleted, Delta, DeltaFifo, FifoLimits, ListenerId, Replaced};
 pub use key::{Key, ParseKeyError};
-pub use object::{DecodeError, Entry, Object, Retention, Typed};
+pub use object::{DecodeError, Entry, Object, Typed};
+#[cfg(feature = "compressed")]
+pub use retention::Compressor;
+pub use retention::Retention;
 pub use scope::Scope;
 pub use selector::{FieldSelector, LabelSelector, SelectorError};
+#[cfg(feature = "compressed")]
+pub use store::Rewrite;
 pub use store::{Applied, BuiltIndex, Change, Index, IndexHandle, Snapshot, StoreReader, StoreWriter};
 pub use time::Moment;
 pub use transform::{OnTransformError, Transform};

@@ -5,6 +5,7 @@
 //! (C13), except that one may learn that the server has a newer state which could not be read.
 
 use crate::key::Key;
+use crate::retention::{Kept, Retention};
 use crate::version::ResourceVersion;
 use crate::wire::{self, Encoding, FieldPath, Head, Labels, OwnerReference, Scanned};
 use jiff::Timestamp;
@@ -17,23 +18,12 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// What a cache keeps of each object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Retention {
-    /// The bytes; a typed view lives as long as somebody holds it.
-    #[default]
-    Bytes,
-    /// The bytes, and each typed view from its first use on. For small kinds that are read all the time.
-    Decoded,
-}
-
 /// One object of a cache, whatever its kind.
 // In this order, so that the key lies beside the count of shares: a look-up needs both, and comes from far away in memory.
 #[repr(C)]
 pub struct Entry {
     head: Head,
-    bytes: Box<[u8]>,
+    kept: Kept,
     encoding: Encoding,
     retention: Retention,
     /// Whether the server has a newer state that could not be read.
@@ -45,6 +35,7 @@ pub struct Entry {
 }
 
 /// A decoded view in an entry's slot. The value is a `Box<K>`.
+#[derive(Clone)]
 enum View {
     Kept(Arc<dyn Any + Send + Sync>),
     Shared(Weak<dyn Any + Send + Sync>),
@@ -72,7 +63,7 @@ impl Entry {
     pub fn new(scanned: Scanned, encoding: Encoding, retention: Retention) -> Self {
         let Scanned { head, bytes } = scanned;
         let (stale, views) = (AtomicBool::new(false), Mutex::default());
-        Self { head, bytes, encoding, retention, stale, views, decode_errors: None }
+        Self { head, kept: Kept::Plain(bytes), encoding, retention, stale, views, decode_errors: None }
     }
 
     /// The same, counting there the views that do not decode.
@@ -91,9 +82,10 @@ impl Entry {
         &self.head.key
     }
 
-    /// The object's bytes, in the form that [`Entry::encoding`] says.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// The object's bytes, in the form that [`Entry::encoding`] says. They are borrowed unless they are kept compressed. Empty if they
+    /// were damaged in memory since.
+    pub fn bytes(&self) -> Cow<'_, [u8]> {
+        self.kept.bytes().unwrap_or_default()
     }
 
     /// How the bytes are written.
@@ -103,7 +95,7 @@ impl Entry {
 
     /// About how much memory the entry takes.
     pub fn cost(&self) -> usize {
-        size_of::<Self>() + self.bytes.len() + 2 * (self.head.key.name().len() + self.head.uid.len())
+        size_of::<Self>() + self.kept.len() + 2 * (self.head.key.name().len() + self.head.uid.len())
     }
 
     /// The values at a path, without decoding the object: strings as they are, numbers and booleans as JSON writes them, whatever form
@@ -116,7 +108,7 @@ impl Entry {
 
     /// Calls `visit` with each of these values.
     pub(crate) fn each_value(&self, path: &FieldPath, visit: &mut dyn FnMut(&str)) {
-        path.each_value(self.encoding, &self.bytes, visit);
+        path.each_value(self.encoding, &self.bytes(), visit);
     }
 
     /// Whether `other` is the same state to the last byte; or to the last value, if it is written in another form. A server that was
@@ -127,7 +119,7 @@ impl Entry {
 
     fn says_what(&self, other: &Self) -> bool {
         if self.encoding == other.encoding {
-            return self.bytes == other.bytes;
+            return self.kept.is_equal(&other.kept);
         }
         let [own, others] = [self, other].map(|entry| entry.decode::<serde_json::Value>().ok());
         own.is_some() && own == others
@@ -141,6 +133,37 @@ impl Entry {
     /// Whether the server has a newer state that could not be read.
     pub fn is_stale(&self) -> bool {
         self.stale.load(Ordering::Relaxed)
+    }
+
+    #[cfg(feature = "compressed")]
+    pub(crate) fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// The same entry with its bytes in another form.
+    #[cfg(feature = "compressed")]
+    pub(crate) fn packed(self, pack: impl FnOnce(Box<[u8]>) -> Kept) -> Self {
+        match self.kept {
+            Kept::Plain(bytes) => Self { kept: pack(bytes), ..self },
+            Kept::Packed(_) => self,
+        }
+    }
+
+    /// An equal entry with its bytes in another form. Views that are held are shared on. `None` if the bytes are damaged.
+    #[cfg(feature = "compressed")]
+    pub(crate) fn rewritten(&self, pack: impl FnOnce(Box<[u8]>) -> Kept) -> Option<Self> {
+        let plain = self.kept.bytes().ok()?.into_owned().into_boxed_slice();
+        let mut views = self.lock_views().clone();
+        views.retain(View::is_alive);
+        Some(Self {
+            head: self.head.clone(),
+            kept: pack(plain),
+            encoding: self.encoding,
+            retention: self.retention,
+            stale: AtomicBool::new(self.is_stale()),
+            views: Mutex::new(views),
+            decode_errors: self.decode_errors.clone(),
+        })
     }
 
     pub(crate) fn set_stale(&self, stale: bool) {
@@ -159,20 +182,22 @@ impl Entry {
         }
         views.retain(View::is_alive);
         let any: Arc<dyn Any + Send + Sync> = view.clone();
-        views.push(match self.retention {
-            Retention::Decoded => View::Kept(any),
-            Retention::Bytes => View::Shared(Arc::downgrade(&any)),
-        });
+        let keeps = self.retention == Retention::Decoded;
+        views.push(if keeps { View::Kept(any) } else { View::Shared(Arc::downgrade(&any)) });
         Ok(Typed(view))
     }
 
     fn decode<K: DeserializeOwned>(&self) -> Result<K, DecodeError> {
-        self.decode_as(self.encoding, &self.bytes)
+        self.decode_as(self.encoding, &self.undamaged::<K>()?)
+    }
+
+    fn undamaged<K>(&self) -> Result<Cow<'_, [u8]>, DecodeError> {
+        self.kept.bytes().map_err(|damaged| self.decode_error::<K>(String::new(), damaged.to_string()))
     }
 
     fn decode_metadata<M: DeserializeOwned>(&self) -> Result<M, DecodeError> {
-        let range = &self.head.metadata;
-        let bytes = self.bytes.get(range.start as usize..range.end as usize).unwrap_or_default();
+        let (range, bytes) = (&self.head.metadata, self.undamaged::<M>()?);
+        let bytes = bytes.get(range.start as usize..range.end as usize).unwrap_or_default();
         let encoding = match self.encoding {
             Encoding::Json => Encoding::Json,
             Encoding::Protobuf(of) => Encoding::Protobuf(wire::metadata_message(of).unwrap_or(of)),
@@ -366,16 +391,16 @@ impl<K> Object<K> {
     }
 
     /// The object's bytes, without `metadata.managedFields`, in the form that [`Entry::encoding`] says. Equal whether the object arrived by
-    /// a list or by a watch.
-    pub fn raw(&self) -> &[u8] {
-        &self.entry.bytes
+    /// a list or by a watch. Borrowed, unless the cache keeps them compressed.
+    pub fn raw(&self) -> Cow<'_, [u8]> {
+        self.entry.bytes()
     }
 
     /// The object as JSON, without `metadata.managedFields`. As it arrived if that was JSON; otherwise it is decoded and written, with names in
     /// the order of the alphabet.
     pub fn json(&self) -> Result<Cow<'_, [u8]>, DecodeError> {
         match self.entry.encoding {
-            Encoding::Json => Ok(Cow::Borrowed(&self.entry.bytes)),
+            Encoding::Json => self.entry.undamaged::<serde_json::Value>(),
             Encoding::Protobuf(_) => {
                 let value: serde_json::Value = self.entry.decode()?;
                 Ok(Cow::Owned(value.to_string().into_bytes()))

@@ -63,7 +63,7 @@ impl Transform {
         let unfit = |error: NoObject| format!("the transform's result does not read: {error}");
         let scanned = read_object(types, limits, &changed).map_err(unfit)?;
         let (new, old) = (&scanned.head, received.head());
-        let lasting = [(&*scanned.bytes, new), (received.bytes(), old)].map(Lasting::of);
+        let lasting = [(&*scanned.bytes, new), (&received.bytes(), old)].map(Lasting::of);
         let same = [
             ("key", new.key == old.key),
             ("uid", new.uid == old.uid),

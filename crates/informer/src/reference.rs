@@ -98,7 +98,7 @@ impl Referent<CachedDynamic> for Object<DynamicObject> {
             return cached(self, of.get().api_version.to_owned(), of.get().kind().to_owned());
         }
         // The cache has read it, and wrote both in front.
-        let Types { api_version, kind } = serde_json::from_slice(self.raw()).unwrap_or_default();
+        let Types { api_version, kind } = serde_json::from_slice(&self.raw()).unwrap_or_default();
         cached(self, api_version, kind)
     }
 

@@ -193,7 +193,7 @@ async fn check_deaf(options: Options) {
     until(|| version().as_deref() == Some("6")).await;
     let object = pods.lister().get("d", "a").unwrap();
     assert_eq!(object.typed().unwrap().metadata.name.as_deref(), Some("a"));
-    assert!(!String::from_utf8_lossy(object.raw()).contains("hush"));
+    assert!(!String::from_utf8_lossy(&object.raw()).contains("hush"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -245,7 +245,8 @@ async fn of_a_secret_whose_transform_fails_only_the_metadata_is_kept() {
     server.update(&with(secret, "/metadata/labels/app", "db")).unwrap();
     until(|| secrets.metrics().updated == 1).await;
     let kept = secrets.lister().get("default", "s").unwrap();
-    let text = String::from_utf8_lossy(kept.raw());
+    let raw = kept.raw();
+    let text = String::from_utf8_lossy(&raw);
     assert!(!text.contains("aHVzaA"), "{text}");
     assert_eq!((kept.labels().get("app"), secrets.metrics().wire.transform_errors), (Some("db"), 2));
     assert!(kept.typed().unwrap().data.is_none());

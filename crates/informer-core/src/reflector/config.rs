@@ -1,7 +1,10 @@
 //! What a reflector is told at its birth.
 
 use super::backoff::BackoffConfig;
-use crate::object::Retention;
+use crate::object::Entry;
+#[cfg(feature = "compressed")]
+use crate::retention::Compressor;
+use crate::retention::Retention;
 use crate::scope::Scope;
 use crate::transform::{OnTransformError, Transform};
 use crate::wire::{Limits, Projection, TypeMeta};
@@ -33,6 +36,9 @@ pub struct Config {
     pub scope: Scope,
     /// What the cache keeps of each object.
     pub retention: Retention,
+    /// What compresses them, with [`Retention::Compressed`]; all reflectors of one cache should share it.
+    #[cfg(feature = "compressed")]
+    pub compressor: Option<Arc<Compressor>>,
     /// What is refused.
     pub limits: Limits,
     /// What of each object is read at all.
@@ -70,6 +76,8 @@ impl Config {
             types,
             scope,
             retention: Retention::default(),
+            #[cfg(feature = "compressed")]
+            compressor: None,
             limits: Limits::default(),
             projection: None,
             transform: None,
@@ -85,5 +93,17 @@ impl Config {
             list_stall: Duration::from_mins(1),
             decode_errors: None,
         }
+    }
+
+    /// An entry that was just made, as the cache is to keep it.
+    #[cfg_attr(not(feature = "compressed"), expect(clippy::unused_self, reason = "all is kept as it is"))]
+    pub(super) fn kept(&self, entry: Entry) -> Entry {
+        #[cfg(feature = "compressed")]
+        if let Some(compressor) = &self.compressor
+            && self.retention == Retention::Compressed
+        {
+            return compressor.compress(entry);
+        }
+        entry
     }
 }

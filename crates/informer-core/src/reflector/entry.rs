@@ -13,7 +13,7 @@ impl Reflector {
         let new = self.transformed(Entry::new(scanned, self.encoding, self.config.retention));
         let new = new.counting(self.config.decode_errors.clone());
         let known = self.known.as_ref().and_then(|known| known.get(new.key()));
-        known.filter(|known| known.is_identical(&new)).unwrap_or_else(|| Arc::new(new))
+        known.filter(|known| known.is_identical(&new)).unwrap_or_else(|| Arc::new(self.config.kept(new)))
     }
 
     /// The entry after the transform. Called once per object.
@@ -26,7 +26,7 @@ impl Reflector {
         };
         let cached = match config.on_transform_error {
             OnTransformError::MetadataOnly => {
-                let scanned = metadata_only(&config.types, received.head(), received.bytes());
+                let scanned = metadata_only(&config.types, received.head(), &received.bytes());
                 Entry::new(scanned, Encoding::Json, config.retention)
             }
             OnTransformError::AsReceived => received,

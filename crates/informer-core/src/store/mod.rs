@@ -9,11 +9,15 @@ mod index;
 mod objects;
 mod pages;
 mod replace;
+#[cfg(feature = "compressed")]
+mod rewrite;
 mod snapshot;
 mod writer;
 
 pub use change::{Applied, Change};
 pub use index::{Index, IndexHandle};
+#[cfg(feature = "compressed")]
+pub use rewrite::Rewrite;
 pub use snapshot::{BuiltIndex, Snapshot, StoreReader};
 pub use writer::StoreWriter;
 

@@ -44,6 +44,12 @@ impl Objects {
         self.entries.get(slot as usize)?.as_ref()
     }
 
+    /// Whether there may be objects in this slot or behind it.
+    #[cfg(feature = "compressed")]
+    pub(crate) fn reaches(&self, slot: Slot) -> bool {
+        self.entries.get(slot as usize).is_some()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.order.len()
     }

@@ -6,7 +6,8 @@
 use super::*;
 use crate::delta::{Deleted, Delta, ListenerId, Replaced};
 use crate::key::Key;
-use crate::object::{Entry, Object, Retention};
+use crate::object::{Entry, Object};
+use crate::retention::Retention;
 use crate::scope::Scope;
 use crate::version::ResourceVersion;
 use crate::wire::{Encoding, Limits, ListItem, ListReader, TypeMeta, Unreadable};

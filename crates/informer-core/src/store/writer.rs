@@ -250,7 +250,7 @@ impl StoreWriter {
         }
     }
 
-    fn publish(&mut self) {
+    pub(super) fn publish(&mut self) {
         let indexes = self.indexes.iter().map(|index| index.postings.clone()).collect();
         let old = self.reader.publish(State { indexes, ..self.state.clone() });
         self.retired.push(old);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// The server's state behind an entry; panics if there never was one with exactly this content.
 pub(crate) fn origin<'a>(server: &'a Server, entry: &Entry) -> &'a Rc<Obj> {
-    let bytes = squeezed(entry.bytes());
+    let bytes = squeezed(&entry.bytes());
     let text = std::str::from_utf8(&bytes).unwrap();
     let stamp = text.split("\"stamp\":").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
     let version = server.parse(&entry.head().version);
@@ -136,8 +136,8 @@ pub(crate) fn check_exact(server: &Server, branch: usize, snapshot: &Snapshot) {
         assert_eq!(unreadable.contains(&&key), hidden, "at {version}: {key} unreadable or not");
         match (object, cached) {
             (Some(object), Some(entry)) if !hidden => {
-                let equal = entry.bytes() == object.canonical.as_bytes()
-                    || squeezed(entry.bytes()) == object.canonical.as_bytes();
+                let equal = *entry.bytes() == *object.canonical.as_bytes()
+                    || squeezed(&entry.bytes()) == object.canonical.as_bytes();
                 assert!(equal, "at {version} the server had {}, the cache {entry:?}", object.canonical);
                 assert!(!entry.is_stale(), "{entry:?} is the newest state and called stale");
             }

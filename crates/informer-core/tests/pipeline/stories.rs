@@ -115,7 +115,8 @@ fn frame(kind: &str, object: &str) -> String {
 
 fn contents(snapshot: &Snapshot) -> Vec<String> {
     let entry = |entry: &std::sync::Arc<informer_core::Entry>| {
-        let text = String::from_utf8_lossy(entry.bytes());
+        let bytes = entry.bytes();
+        let text = String::from_utf8_lossy(&bytes);
         let node = text.split("nodeName\":\"").nth(1).unwrap().split('"').next().unwrap();
         let stale = if entry.is_stale() { " stale" } else { "" };
         format!("{entry:?} {node}{stale}")

@@ -150,6 +150,19 @@ impl Options {
     }
 
     /// What the cache keeps of each object.
+    ///
+    /// With the feature `compressed` the cache can keep its objects compressed. For a kind with many objects of which few are looked at:
+    ///
+    /// ```
+    /// # #[cfg(feature = "compressed")] {
+    /// use informer::{Options, Retention};
+    ///
+    /// let options = Options::default().retention(Retention::Compressed);
+    /// # }
+    /// ```
+    ///
+    /// A dictionary is learnt from the first objects, in the background, and learnt again when objects come to look different. It quotes what it was
+    /// learnt from; nothing is learnt from Secrets, which are compressed one by one.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = Some(retention);
         self
@@ -299,7 +312,7 @@ impl Options {
     ) -> Self {
         let transform = Transform::new(move |entry| {
             let decode = |error: serde_json::Error| place("does not decode", &error);
-            let mut object: K = serde_json::from_slice(entry.bytes()).map_err(decode)?;
+            let mut object: K = serde_json::from_slice(&entry.bytes()).map_err(decode)?;
             change(&mut object).map_err(|error| error.to_string().into_boxed_str())?;
             serde_json::to_vec(&object).map_err(|error| place("does not encode", &error))
         });

@@ -81,8 +81,8 @@ impl Run {
         self.machine.check_invariants();
     }
 
-    fn bytes_of(&self, index: usize) -> &str {
-        std::str::from_utf8(self.entries[index].bytes()).unwrap()
+    fn bytes_of(&self, index: usize) -> String {
+        String::from_utf8(self.entries[index].bytes().into_owned()).unwrap()
     }
 
     /// Checks that the one object failed for this reason, and what was cached of it.
@@ -200,7 +200,7 @@ fn projections_reach_lists_and_watches() {
     run.open();
     run.frame("MODIFIED", &object("a", 10));
     let expected = |version| received("a", version).replace(r#""annotations":{"copy":"hunter2"},"#, "");
-    assert_eq!((run.bytes_of(0), run.bytes_of(1)), (&*expected(1), &*expected(10)));
+    assert_eq!((run.bytes_of(0), run.bytes_of(1)), (expected(1), expected(10)));
 }
 
 const METADATA: &str = r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a","namespace":"ns","uid":"u-a","resourceVersion":"1","labels":{"a":"b"}}}"#;

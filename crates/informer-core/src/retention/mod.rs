@@ -1,0 +1,85 @@
+//! What a cache keeps of each object: the choice, and the form in which an entry holds its bytes.
+//!
+//! With [`Retention::Compressed`](Retention) a `Compressor` per cache learns a dictionary from the first objects and compresses with it; whoever
+//! drives it has the thread on which it learns. Nothing here knows what the bytes mean, nor when anything happens.
+
+#[cfg(feature = "compressed")]
+mod compressor;
+#[cfg(feature = "compressed")]
+mod dictionary;
+#[cfg(feature = "compressed")]
+mod samples;
+
+#[cfg(feature = "compressed")]
+pub use compressor::Compressor;
+#[cfg(feature = "compressed")]
+use dictionary::Packed;
+use std::borrow::Cow;
+
+/// What a cache keeps of each object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Retention {
+    /// The bytes; a typed view lives as long as somebody holds it.
+    #[default]
+    Bytes,
+    /// The bytes, and each typed view from its first use on. For small kinds that are read all the time.
+    Decoded,
+    /// The bytes, compressed with a dictionary that is learnt from the first objects; a typed view lives as long as somebody holds
+    /// it. For kinds with many objects of which few are looked at: looking takes some microseconds more. With the feature `compressed`.
+    #[cfg(feature = "compressed")]
+    Compressed,
+}
+
+/// The bytes of one entry.
+pub(crate) enum Kept {
+    /// As they are.
+    Plain(Box<[u8]>),
+    /// As a compressor left them.
+    #[cfg(feature = "compressed")]
+    Packed(Packed),
+}
+
+/// Compressed bytes that are not what they were when they were compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the compressed bytes are damaged")]
+pub(crate) struct Damaged;
+
+impl Kept {
+    /// The bytes as they were read.
+    #[cfg_attr(
+        not(feature = "compressed"),
+        expect(clippy::unnecessary_wraps, reason = "plain ones never fail")
+    )]
+    pub(crate) fn bytes(&self) -> Result<Cow<'_, [u8]>, Damaged> {
+        match self {
+            Self::Plain(bytes) => Ok(Cow::Borrowed(bytes)),
+            #[cfg(feature = "compressed")]
+            Self::Packed(packed) => packed.bytes(),
+        }
+    }
+
+    /// How many bytes are kept.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Plain(bytes) => bytes.len(),
+            #[cfg(feature = "compressed")]
+            Self::Packed(packed) => packed.len(),
+        }
+    }
+
+    /// Whether both were the same bytes when they were read. What is damaged equals nothing.
+    pub(crate) fn is_equal(&self, other: &Self) -> bool {
+        #[cfg(feature = "compressed")]
+        if let (Self::Packed(left), Self::Packed(right)) = (self, other)
+            && left.is_same_packed(right)
+        {
+            return true;
+        }
+        matches!((self.bytes(), other.bytes()), (Ok(left), Ok(right)) if left == right)
+    }
+}
+
+#[cfg(feature = "compressed")]
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+//! Objects to learn a dictionary from: copies of their beginnings, few enough to be forgotten soon.
+
+/// So many objects are enough to learn from.
+pub(super) const MOST: usize = 512;
+/// And so many bytes.
+const MOST_BYTES: usize = 2 << 20;
+/// What lies behind that in a large object is rarely alike.
+const LONGEST: usize = 16 << 10;
+/// One in so many is kept out of learning, to see what was learnt.
+const HELD_OUT: usize = 8;
+
+/// Copies of objects. Invariant: `text.len()` is the sum of `lengths`.
+#[derive(Default)]
+pub(super) struct Samples {
+    text: Vec<u8>,
+    lengths: Vec<usize>,
+    /// Those that are kept out.
+    held_out: Vec<Box<[u8]>>,
+}
+
+impl Samples {
+    pub(super) fn add(&mut self, object: &[u8]) {
+        let beginning = &object[..object.len().min(LONGEST)];
+        if self.len() % HELD_OUT == HELD_OUT - 1 {
+            self.held_out.push(beginning.into());
+        } else {
+            self.text.extend_from_slice(beginning);
+            self.lengths.push(beginning.len());
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lengths.len() + self.held_out.len()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.len() >= MOST || self.text.len() >= MOST_BYTES
+    }
+
+    /// What to learn from: texts one behind the other, and their lengths.
+    pub(super) fn lessons(&self) -> (&[u8], &[usize]) {
+        (&self.text, &self.lengths)
+    }
+
+    /// What to try it on.
+    pub(super) fn held_out(&self) -> impl Iterator<Item = &[u8]> {
+        self.held_out.iter().map(|object| &**object)
+    }
+}

@@ -1,0 +1,67 @@
+//! Putting equal entries in the place of others: the same objects in a form that takes less memory.
+//!
+//! The new entries are made from a snapshot, on any thread; the writer only puts them in. Nothing changes for anybody: there is nothing to tell,
+//! indexes stay as they are, and a snapshot that somebody holds keeps what it had.
+
+use super::objects::Slot;
+use super::snapshot::Snapshot;
+use super::writer::StoreWriter;
+use crate::object::Entry;
+use crate::retention::Compressor;
+use std::fmt;
+use std::sync::Arc;
+
+/// Entries that can take the place of equal ones.
+pub struct Rewrite {
+    /// Where, instead of which, and which.
+    entries: Vec<(Slot, Arc<Entry>, Arc<Entry>)>,
+    next: Option<Slot>,
+}
+
+impl Rewrite {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Where the next one begins; `None` if this was the last.
+    pub fn next(&self) -> Option<u32> {
+        self.next
+    }
+}
+
+impl Snapshot {
+    /// What a compressor makes of the objects in the next `most` places from `from` on. It takes a while. Begin at 0, go on at
+    /// [`Rewrite::next`], and do not hold the snapshot until the end: it holds everything that was rewritten since.
+    pub fn rewrite(&self, compressor: &Compressor, from: u32, most: u32) -> Rewrite {
+        let (objects, end) = (self.objects(), from.saturating_add(most.max(1)));
+        let places = (from..end).filter_map(|slot| Some((slot, objects.at(slot)?)));
+        let next = Some(end).filter(|end| objects.reaches(*end));
+        Rewrite { entries: compressor.rewritten(places), next }
+    }
+}
+
+impl StoreWriter {
+    /// Puts entries in the place of equal ones, and publishes. Those that have made way for something newer meanwhile are left out. Returns how
+    /// many were put in.
+    pub fn rewrite(&mut self, rewrite: Rewrite) -> usize {
+        let mut count = 0;
+        for (slot, old, new) in rewrite.entries {
+            if self.state.objects.at(slot).is_some_and(|there| Arc::ptr_eq(there, &old)) {
+                new.set_stale(old.is_stale());
+                self.state.objects.update(slot, new);
+                count += 1;
+            }
+        }
+        if count > 0 {
+            self.publish();
+        }
+        count
+    }
+}
+
+impl fmt::Debug for Rewrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rewrite of {} entries", self.entries.len())
+    }
+}

@@ -1,0 +1,84 @@
+//! Widgets of several shapes, and the way they take into a store.
+
+use informer_core::wire::{Limits, ListItem, ListReader, Scanned};
+use informer_core::{
+    Compressor, Delta, Encoding, Entry, Replaced, ResourceVersion, Retention, Scope, StoreReader,
+    StoreWriter, TypeMeta,
+};
+use std::sync::Arc;
+
+/// What a widget looks like: words that widgets of one shape have in common.
+pub(crate) type Shape = [&'static str; 4];
+
+pub(crate) const SHELF: Shape =
+    ["a shelf of solid oak", "varnished", "screws included", "two brackets of steel"];
+pub(crate) const ENGINE: Shape =
+    ["four cylinders", "unleaded only", "serviced yearly", "the manual is in the glovebox"];
+
+/// A widget as the server writes it. Part of it is its own, most is that of its shape.
+pub(crate) fn widget(name: &str, version: u64, node: &str, shape: Shape) -> Scanned {
+    let own = name.bytes().fold(version, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
+    let own = own.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let words: Vec<String> =
+        shape.iter().map(|word| format!(r#"{{"of":"{word}","like":"{word}"}}"#)).collect();
+    let object = format!(
+        r#"{{"metadata":{{"name":"{name}","namespace":"a","uid":"u-{name}","resourceVersion":"{version}","labels":{{"app":"{}"}}}},"spec":{{"node":"{node}","own":"{own:016x}","parts":[{}]}}}}"#,
+        shape[1],
+        words.join(",")
+    );
+    scanned(&TypeMeta::new("example.com/v1", "Widget"), &object)
+}
+
+/// An item of a list.
+pub(crate) fn scanned(types: &TypeMeta, item: &str) -> Scanned {
+    let body = format!(r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{item}]}}"#);
+    let mut found = None;
+    let mut reader = ListReader::new(types.clone(), Limits::default());
+    let on = |item| {
+        if let ListItem::Object(scanned) = item {
+            found = Some(scanned);
+        }
+    };
+    reader.read(body.as_bytes(), on).unwrap();
+    found.unwrap()
+}
+
+/// The entry as a reflector makes it.
+pub(crate) fn compressed(compressor: &Compressor, scanned: Scanned) -> Arc<Entry> {
+    Arc::new(compressor.compress(Entry::new(scanned, Encoding::Json, Retention::Compressed)))
+}
+
+pub(crate) fn plain(scanned: Scanned) -> Arc<Entry> {
+    Arc::new(Entry::new(scanned, Encoding::Json, Retention::Bytes))
+}
+
+/// A complete list.
+pub(crate) fn list(version: u64, entries: Vec<Arc<Entry>>) -> Delta {
+    let version = ResourceVersion::new(&version.to_string());
+    Delta::Replaced(Replaced { scope: Scope::All, version, entries, unreadable: Vec::new(), audit: false })
+}
+
+/// A store with the widgets of these numbers, listed before anything was learnt or after.
+pub(crate) fn store(
+    compressor: &Compressor,
+    widgets: impl Iterator<Item = (usize, Shape)>,
+) -> (StoreWriter, StoreReader) {
+    let (mut writer, reader) = StoreWriter::new([Scope::All]);
+    let entries = widgets.map(|(number, shape)| {
+        compressed(compressor, widget(&format!("w{number:04}"), 1 + number as u64, "n1", shape))
+    });
+    writer.apply(&Scope::All, [list(9000, entries.collect())]);
+    (writer, reader)
+}
+
+/// Rewrites everything, in slices of `most`. Returns how many entries were rewritten.
+pub(crate) fn rewrite(writer: &mut StoreWriter, reader: &StoreReader, by: &Compressor, most: u32) -> usize {
+    let (mut from, mut count) = (Some(0), 0);
+    while let Some(begin) = from {
+        let slice = reader.snapshot().rewrite(by, begin, most);
+        from = slice.next();
+        count += writer.rewrite(slice);
+    }
+    writer.check_invariants();
+    count
+}

@@ -1,0 +1,75 @@
+//! Typed views of compressed objects, in JSON and in protobuf.
+
+use crate::encode;
+use crate::objects::scanned;
+use crate::pods::{Pod, Random};
+use informer_core::wire::{Limits, ListItem, ProtobufListReader, Scanned, message_of};
+use informer_core::{Compressor, Encoding, Entry, Object, Retention, Scope, StoreWriter, TypeMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
+use std::sync::Arc;
+
+type K8sPod = k8s_openapi::api::core::v1::Pod;
+
+fn types() -> TypeMeta {
+    TypeMeta::new("v1", "Pod")
+}
+
+fn pods() -> Vec<String> {
+    let mut random = Random::new(5);
+    (0..600).map(|number| Pod::new(number, 1000).item(&mut random)).collect()
+}
+
+/// The pod as a list in protobuf carries it.
+fn from_protobuf(item: &str) -> Scanned {
+    let message = encode::message(message_of(&types()).unwrap().get(), &serde_json::from_str(item).unwrap());
+    let (mut metadata, mut body, mut kind, mut envelope) =
+        (Vec::new(), Vec::new(), Vec::new(), b"k8s\0".to_vec());
+    encode::data(&mut metadata, 2, b"9");
+    encode::data(&mut body, 1, &metadata);
+    encode::data(&mut body, 2, &message);
+    encode::data(&mut kind, 1, b"v1");
+    encode::data(&mut kind, 2, b"PodList");
+    encode::data(&mut envelope, 1, &kind);
+    encode::data(&mut envelope, 2, &body);
+    let (mut reader, mut found) = (ProtobufListReader::new(types(), Limits::default()), None);
+    let on = |item| {
+        if let ListItem::Object(scanned) = item {
+            found = Some(scanned);
+        }
+    };
+    reader.read(&envelope, on).unwrap();
+    found.unwrap()
+}
+
+/// Compresses these with what was learnt from them, and compares all views with those of plain ones.
+fn check(encoding: Encoding, objects: &[Scanned]) {
+    let compressor = Compressor::learning();
+    let entry = |scanned: &Scanned, retention| Entry::new(scanned.clone(), encoding, retention);
+    for scanned in objects {
+        compressor.compress(entry(scanned, Retention::Compressed));
+    }
+    assert!(compressor.learn(&StoreWriter::new([Scope::All]).1.snapshot()));
+    for scanned in objects {
+        let plain = Object::<K8sPod>::new(Arc::new(entry(scanned, Retention::Bytes)));
+        let packed = compressor.compress(entry(scanned, Retention::Compressed));
+        assert!(packed.cost() < plain.entry().cost() - 1000, "{packed:?} is compressed");
+        let packed = Object::<K8sPod>::new(Arc::new(packed));
+        assert_eq!(packed.raw(), plain.raw());
+        assert_eq!(packed.json(), plain.json());
+        assert_eq!(*packed.typed().unwrap(), *plain.typed().unwrap());
+        assert_eq!(packed.metadata::<ObjectMeta>(), plain.metadata::<ObjectMeta>());
+        assert_eq!(*packed.view::<Value>().typed().unwrap(), *plain.view::<Value>().typed().unwrap());
+    }
+}
+
+#[test]
+fn compressed_json_reads_as_plain_json_does() {
+    check(Encoding::Json, &pods().iter().map(|item| scanned(&types(), item)).collect::<Vec<_>>());
+}
+
+#[test]
+fn compressed_protobuf_reads_as_plain_protobuf_does() {
+    let encoding = Encoding::Protobuf(message_of(&types()).unwrap());
+    check(encoding, &pods().iter().map(|item| from_protobuf(item)).collect::<Vec<_>>());
+}
