@@ -42,8 +42,11 @@ const STAGES: &[Stage] = &[
     Stage { name: "tidy", work: Work::Tidy },
     Stage { name: "codegen", work: Work::Codegen },
     Stage { name: "clippy", work: Work::cargo("clippy --workspace --all-targets --locked -- -D warnings") },
-    // The library as an application without our TLS feature gets it; in the workspace the examples turn it on.
-    Stage { name: "features", work: Work::cargo("clippy -p informer --all-targets --locked -- -D warnings") },
+    // The library as an application without our features gets it; in the workspace the examples turn them on.
+    Stage {
+        name: "features",
+        work: Work::cargo("clippy -p informer -p informer-core --all-targets --locked -- -D warnings"),
+    },
     // In the workspace the examples choose the latest types of Kubernetes, and these differ by version.
     Stage { name: "accessors", work: Work::Accessors },
     Stage { name: "kubectl", work: Work::Kubectl },

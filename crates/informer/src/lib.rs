@@ -89,8 +89,9 @@
 //! # Features
 //!
 //! `rustls-tls` builds TLS with rustls and ring. An application that chooses TLS by features of `kube` itself does not
-//! need it. `accessors` adds the built-in kinds by name, as client-go has them: `factory.core().v1().pods()`. The version of the
-//! Kubernetes types is chosen by the application, as a feature of `k8s-openapi`.
+//! need it. `accessors` adds the built-in kinds by name, as client-go has them: `factory.core().v1().pods()`. `compressed` adds
+//! `Retention::Compressed`, for caches that keep their objects compressed; it builds the C library zstd. The version of the Kubernetes
+//! types is chosen by the application, as a feature of `k8s-openapi`.
 
 mod client;
 mod clock;

@@ -4,6 +4,7 @@
 
 use super::listener::{Listener, ListenerOptions, Mode};
 use super::options::Options;
+use super::packing::{Packer, Packing};
 use super::pump::{Command, Pump};
 use super::wait::ShutdownError;
 use crate::clock::Clock;
@@ -64,6 +65,7 @@ enum Life {
 struct Parts {
     drivers: Vec<Driver>,
     pump: Pump,
+    packer: Option<Packer>,
 }
 
 impl Engine {
@@ -79,9 +81,13 @@ impl Engine {
         let (commands, receiver) = mpsc::unbounded_channel();
         let (clock, stop, decode_errors) = (Clock::new(), watch::Sender::new(false), Arc::default());
         let (parameters, link) = (options.parameters_once(), options.link());
+        let packing = Packing::of(resource, options);
         let driver = |(lane, scope): (usize, &informer_core::Scope)| {
             let mut config = options.config(resource, scope.clone());
             config.decode_errors = Some(Arc::clone(&decode_errors));
+            if let Some(packing) = &packing {
+                packing.configure(&mut config);
+            }
             // Spreads the clients of one server out; nothing else depends on it.
             let seed = options.seed_of(&name, lane);
             Some(Driver {
@@ -98,6 +104,9 @@ impl Engine {
             })
         };
         let drivers = scopes.iter().enumerate().filter_map(driver).collect();
+        let packer = packing.clone();
+        let packer =
+            packer.map(|packing| Packer::new(packing, reader.clone(), commands.clone(), stop.clone()));
         let pump = Pump {
             writer,
             reader: reader.clone(),
@@ -108,6 +117,7 @@ impl Engine {
             stop: stop.clone(),
             clock,
             problems: problems.clone(),
+            packing,
         };
         Arc::new(Self {
             resource: name,
@@ -123,7 +133,7 @@ impl Engine {
             stop,
             next_listener: AtomicU64::new(0),
             listeners: Mutex::default(),
-            life: Mutex::new(Life::Idle(Box::new(Parts { drivers, pump }))),
+            life: Mutex::new(Life::Idle(Box::new(Parts { drivers, pump, packer }))),
         })
     }
 
@@ -132,12 +142,16 @@ impl Engine {
         let mut life = self.lock_life();
         *life = match std::mem::replace(&mut *life, Life::NeverBegun) {
             Life::Idle(parts) => {
-                let Parts { drivers, pump } = *parts;
+                let Parts { drivers, pump, packer } = *parts;
                 let (running, ended) = watch::channel(());
                 let running = Arc::new(running);
                 let span = tracing::info_span!("informer", resource = &*self.resource);
                 for driver in drivers {
                     let task = watched(driver.run(), self.problems.clone());
+                    runtime.spawn(while_holding(Arc::clone(&running), task).instrument(span.clone()));
+                }
+                if let Some(packer) = packer {
+                    let task = watched(packer.run(), self.problems.clone());
                     runtime.spawn(while_holding(Arc::clone(&running), task).instrument(span.clone()));
                 }
                 let task = watched(pump.run(), self.problems.clone());
@@ -347,7 +361,7 @@ mod tests {
         let on: Registration = pods.on(|_| {});
         let parts = std::mem::replace(&mut *pods.engine().lock_life(), Life::NeverBegun);
         let Life::Idle(parts) = parts else { unreachable!("it was not started") };
-        let Parts { mut drivers, pump } = *parts;
+        let Parts { mut drivers, pump, .. } = *parts;
         let driving = tokio::spawn(drivers.remove(0).run());
         drop(pump);
         let ended = tokio::time::timeout(Duration::from_hours(1), driving).await;

@@ -7,6 +7,8 @@ mod engine;
 mod listener;
 mod options;
 mod outbox;
+#[cfg_attr(not(feature = "compressed"), path = "packing_off.rs")]
+mod packing;
 mod pull;
 mod pump;
 mod registration;

@@ -4,6 +4,7 @@
 //! between two batches, so that each sees a clean cut: the state before, then every change after (C6).
 
 use super::listener::Listener;
+use super::packing::Packing;
 use crate::clock::{Clock, sleep_until};
 use crate::problem::{Problem, Problems};
 use crate::queue::Queue;
@@ -26,6 +27,9 @@ pub(super) enum Command {
     AddListener(Arc<Listener>),
     RemoveListener(Arc<Listener>),
     InstallIndex(Box<BuiltIndex>),
+    /// Puts equal entries in, and says when that is done.
+    #[cfg(feature = "compressed")]
+    Rewrite(informer_core::Rewrite, tokio::sync::oneshot::Sender<()>),
 }
 
 pub(super) struct Pump {
@@ -38,6 +42,8 @@ pub(super) struct Pump {
     pub(super) stop: watch::Sender<bool>,
     pub(super) clock: Clock,
     pub(super) problems: Problems,
+    /// What looks after compression, if objects are compressed.
+    pub(super) packing: Option<Packing>,
 }
 
 /// However the pump ends: the driver has nobody to work for, ends too, and everybody can see it (C9).
@@ -130,7 +136,8 @@ impl Pump {
         let (initial, end) = (batch.initial, batch.end());
         let Some(scope) = self.scopes.get(lane) else { return };
         let applied = self.writer.apply(scope, batch.deltas);
-        self.status.note_applied(&applied, &self.reader.snapshot(), self.clock.now());
+        let cached = self.reader.snapshot();
+        self.status.note_applied(&applied, &cached, self.clock.now());
         if applied.index_panics > 0 {
             self.problems.report(&Problem::IndexPanicked { calls: applied.index_panics });
         }
@@ -139,6 +146,9 @@ impl Pump {
         }
         for listener in &listeners.told {
             listener.tell(&applied.changes, initial);
+        }
+        if let Some(packing) = &self.packing {
+            packing.look(&applied.changes, &cached);
         }
         if self.queue.applied(lane, end) && !listeners.synced {
             listeners.synced = true;
@@ -173,6 +183,12 @@ impl Pump {
                 listeners.told.retain(|known| !Arc::ptr_eq(known, &listener));
             }
             Command::InstallIndex(built) => self.writer.install_index(*built),
+            #[cfg(feature = "compressed")]
+            Command::Rewrite(rewrite, done) => {
+                self.writer.rewrite(rewrite);
+                // Nobody waits for it any more if the informer is to stop.
+                let _ = done.send(());
+            }
         }
     }
 }

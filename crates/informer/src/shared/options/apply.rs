@@ -6,7 +6,7 @@ use crate::resource::ResourceType;
 use crate::source::{KubeSource, Link, Parameters, Source};
 use informer_core::reflector::{Config, WatchListPolicy};
 use informer_core::wire::{Limits, message_of};
-use informer_core::{OnTransformError, Projection, Scope, Transform};
+use informer_core::{OnTransformError, Projection, Retention, Scope, Transform};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,7 +104,7 @@ impl Options {
             ("resync", self.resync_period() != other.resync_period()),
             ("parameters", !same(self.tweak.as_ref(), other.tweak.as_ref())),
             ("source", !same(self.source.as_ref(), other.source.as_ref())),
-            ("retention", self.retention.unwrap_or_default() != other.retention.unwrap_or_default()),
+            ("retention", self.retention_or_default() != other.retention_or_default()),
             ("watch_list", self.watch_list.unwrap_or_default() != other.watch_list.unwrap_or_default()),
             ("page_size", self.page_size != other.page_size),
             ("relist_every", self.relist_every.unwrap_or_default() != other.relist_every.unwrap_or_default()),
@@ -161,6 +161,10 @@ impl Options {
             Some(seed) => BuildHasherDefault::<DefaultHasher>::default().hash_one((seed, informer, lane)),
             None => RandomState::new().hash_one((informer, lane)),
         }
+    }
+
+    pub(crate) fn retention_or_default(&self) -> Retention {
+        self.retention.unwrap_or_default()
     }
 
     pub(crate) fn error_hook(&self) -> Option<Hook> {
@@ -227,7 +231,7 @@ impl Options {
 
     pub(crate) fn config(&self, resource: &ResourceType, scope: Scope) -> Config {
         let mut config = Config::new(resource.types(), scope);
-        config.retention = self.retention.unwrap_or_default();
+        config.retention = self.retention_or_default();
         config.watch_list = self.watch_list.unwrap_or_default();
         // Lists are worth more than streams only if they are compressed.
         let compresses = self.source.is_none() && self.compress_lists != Some(false);

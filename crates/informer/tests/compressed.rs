@@ -1,0 +1,106 @@
+//! Objects that are kept compressed: for everybody everything is as without, but for the memory it takes.
+#![cfg(feature = "compressed")]
+#![allow(clippy::unwrap_used)]
+
+#[path = "common/cluster.rs"]
+mod cluster;
+
+use cluster::{Heard, LONG, gap_without_change, live, notes, pod, until, with};
+use informer::{Index, Options, Retention, SharedInformer, WatchListPolicy};
+use informer_apiserver::ApiServer;
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use serde_json::{Value, json};
+
+fn compressed() -> Options {
+    Options::default().retention(Retention::Compressed)
+}
+
+/// A pod with something in it that all of them have.
+fn large(number: usize) -> Value {
+    let env: Vec<Value> = (0..25)
+        .map(|variable| json!({"name": format!("VARIABLE_{variable}"), "value": "the same in all of these pods"}))
+        .collect();
+    let pod = with(pod("default", &format!("pod-{number:04}")), "/spec/containers/0/env", env);
+    with(pod, "/spec/nodeName", format!("node-{}", number % 3))
+}
+
+fn create(server: &ApiServer, numbers: std::ops::Range<usize>) {
+    for number in numbers {
+        server.create(&large(number)).unwrap();
+    }
+}
+
+/// How many bytes are cached, and how many there are in all.
+fn bytes(pods: &SharedInformer<Pod>) -> (usize, usize) {
+    let objects = pods.lister().list();
+    (pods.metrics().bytes, objects.iter().map(|object| object.raw().len()).sum())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_is_compressed_is_as_one_that_is_not() {
+    let server = ApiServer::new();
+    create(&server, 0..100);
+    let plain = live::<Pod>(&server, Options::default()).await;
+    for policy in [WatchListPolicy::Auto, WatchListPolicy::Never] {
+        let packed = live::<Pod>(&server, compressed().watch_list(policy)).await;
+        let by_node = packed.add_index(Index::field("spec.nodeName")).unwrap();
+        until(|| packed.metrics().bytes < plain.metrics().bytes / 2).await;
+        assert_eq!(packed.lister().by(&by_node, "node-1").len(), 33);
+        for (left, right) in plain.lister().list().iter().zip(packed.lister().list()) {
+            assert_eq!((left.raw(), left.labels()), (right.raw(), right.labels()));
+            assert_eq!(*left.typed().unwrap(), *right.typed().unwrap());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn compression_is_no_event() {
+    let server = ApiServer::new();
+    create(&server, 0..100);
+    let pods = SharedInformer::<Pod>::with_options(server.client(), compressed());
+    let (_registration, mut notes) = notes(&pods);
+    pods.start();
+    pods.wait_for_sync(LONG).await.unwrap();
+    until(|| bytes(&pods).0 < bytes(&pods).1 / 2).await;
+    let told: Vec<String> = (0..100).map(|number| format!("+pod-{number:04} initial")).collect();
+    notes.expect(&told.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    // A relist finds everything as it was.
+    gap_without_change(&server).await;
+    until(|| pods.status().counters.replaces == 2).await;
+    server.create(&large(500)).unwrap();
+    notes.expect(&["+pod-0500"]).await;
+    assert!(notes.is_empty());
+    assert_eq!(pods.metrics().updated, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_later_is_compressed_as_it_comes() {
+    let server = ApiServer::new();
+    let pods = live::<Pod>(&server, compressed()).await;
+    create(&server, 0..300);
+    until(|| pods.lister().len() == 300 && bytes(&pods).0 < bytes(&pods).1 / 2).await;
+    let metrics = pods.metrics();
+    assert_eq!((metrics.added, metrics.updated), (300, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn secrets_are_compressed_and_nothing_goes_wrong() {
+    let server = ApiServer::new();
+    for number in 0..100 {
+        let data = json!({"password": "aHVudGVy".repeat(100)});
+        let name = format!("secret-{number}");
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "default", "name": name}, "data": data,
+        });
+        server.create(&secret).unwrap();
+    }
+    let heard = Heard::default();
+    let secrets = live::<Secret>(&server, heard.hook(compressed())).await;
+    // At once: there is no dictionary to wait for.
+    let plain: usize = secrets.lister().list().iter().map(|secret| secret.raw().len()).sum();
+    assert!(secrets.metrics().bytes < plain);
+    for secret in secrets.lister().list() {
+        assert_eq!(secret.typed().unwrap().data.as_ref().unwrap()["password"].0.len(), 600);
+    }
+    assert_eq!(heard.texts(), Vec::<String>::new());
+}
