@@ -42,6 +42,7 @@ Measures the memory of an informer that syncs pods from a server of its own, and
     --objects N         how many pods [50000]
     --handlers N        how many handlers, each of which counts [1]
     --mode MODE         list or watch-list only [both]
+    --compressed        the cache keeps its pods compressed; needs `--features compressed`
     --paged             the server answers lists in pages, as one without a watch cache does
     --help              this text
 
@@ -79,6 +80,7 @@ struct Plan {
     handlers: usize,
     modes: Vec<Mode>,
     paged: bool,
+    compressed: bool,
 }
 
 fn main() -> ExitCode {
@@ -86,7 +88,9 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words[..] {
         [server::COMMAND, objects, paged] => serve(objects, paged),
-        [client::COMMAND, port, objects, handlers, mode] => measure(port, objects, handlers, mode),
+        [client::COMMAND, port, objects, handlers, mode, compressed] => {
+            measure(port, objects, handlers, mode, compressed == "true")
+        }
         _ if words.iter().any(|word| matches!(*word, "--help" | "-h")) => {
             println!("{HELP}");
             Ok(())
@@ -103,7 +107,8 @@ fn main() -> ExitCode {
 }
 
 fn plan(words: &[&str]) -> Result<Plan, Failure> {
-    let mut plan = Plan { objects: 50_000, handlers: 1, modes: Mode::BOTH.to_vec(), paged: false };
+    let modes = Mode::BOTH.to_vec();
+    let mut plan = Plan { objects: 50_000, handlers: 1, modes, paged: false, compressed: false };
     let mut words = words.iter();
     while let Some(&word) = words.next() {
         let mut value = || words.next().copied().ok_or_else(|| format!("`{word}` needs a value, see --help"));
@@ -112,6 +117,8 @@ fn plan(words: &[&str]) -> Result<Plan, Failure> {
             "--handlers" => plan.handlers = count(value()?)?,
             "--mode" => plan.modes = vec![Mode::parse(value()?)?],
             "--paged" => plan.paged = true,
+            "--compressed" if cfg!(feature = "compressed") => plan.compressed = true,
+            "--compressed" => return Err("build it with `--features compressed`".into()),
             "--bench" => {} // cargo says so to every bench
             _ => return Err(format!("unknown argument `{word}`, see --help").into()),
         }
@@ -126,8 +133,8 @@ fn serve(objects: &str, paged: &str) -> Result<(), Failure> {
     server::run(world::World::new(count(objects)?), paged == "true")
 }
 
-fn measure(port: &str, objects: &str, handlers: &str, mode: &str) -> Result<(), Failure> {
-    client::run(port.parse()?, count(objects)?, count(handlers)?, Mode::parse(mode)?)
+fn measure(port: &str, objects: &str, handlers: &str, mode: &str, compressed: bool) -> Result<(), Failure> {
+    client::run(port.parse()?, count(objects)?, count(handlers)?, Mode::parse(mode)?, compressed)
 }
 
 fn count(text: &str) -> Result<usize, Failure> {

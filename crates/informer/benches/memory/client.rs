@@ -5,7 +5,7 @@
 
 use crate::gauge::{self, Reading};
 use crate::{Failure, Mode};
-use informer::{Event, Options, SharedInformer, State, WatchListPolicy};
+use informer::{Event, Options, Retention, SharedInformer, State, WatchListPolicy};
 use k8s_openapi::api::core::v1::Pod;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How this program is told to be the client: `measure PORT OBJECTS HANDLERS MODE`.
+/// How this program is told to be the client: `measure PORT OBJECTS HANDLERS MODE COMPRESSED`.
 pub(crate) const COMMAND: &str = "measure";
 
 /// So long without any progress means that something is broken.
@@ -75,10 +75,16 @@ struct Client {
 }
 
 /// Measures, and prints a line for each phase.
-pub(crate) fn run(port: u16, objects: usize, handlers: usize, mode: Mode) -> Result<(), Failure> {
+pub(crate) fn run(
+    port: u16,
+    objects: usize,
+    handlers: usize,
+    mode: Mode,
+    compressed: bool,
+) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let client = Client::new(port, objects, handlers, mode)?;
+        let client = Client::new(port, objects, handlers, mode, compressed)?;
         let count = || {
             let told = Arc::clone(&client.told);
             client.informer.on(move |event| told.count(&event))
@@ -109,8 +115,25 @@ impl Told {
     }
 }
 
+#[cfg(feature = "compressed")]
+fn compressed_retention() -> Retention {
+    Retention::Compressed
+}
+
+/// Not asked for: without the feature the argument is refused.
+#[cfg(not(feature = "compressed"))]
+fn compressed_retention() -> Retention {
+    Retention::Bytes
+}
+
 impl Client {
-    fn new(port: u16, objects: usize, handlers: usize, mode: Mode) -> Result<Self, Failure> {
+    fn new(
+        port: u16,
+        objects: usize,
+        handlers: usize,
+        mode: Mode,
+        compressed: bool,
+    ) -> Result<Self, Failure> {
         let config = kube::Config::new(format!("http://127.0.0.1:{port}").parse()?);
         let policy = match mode {
             Mode::List => WatchListPolicy::Never,
@@ -120,6 +143,7 @@ impl Client {
         let options = Options::default()
             .watch_list(policy)
             .backoff(Duration::from_millis(10), Duration::from_millis(100));
+        let options = if compressed { options.retention(compressed_retention()) } else { options };
         let informer = SharedInformer::with_options(informer::client(config)?, options);
         Ok(Self { port, objects, handlers, mode, informer, told: Arc::default() })
     }

@@ -20,9 +20,11 @@ pub(crate) fn run(plan: &Plan) -> Result<(), Failure> {
 
 fn measure(plan: &Plan, mode: Mode) -> Result<Vec<Reading>, Failure> {
     let (objects, handlers) = (plan.objects.to_string(), plan.handlers.to_string());
+    let compressed = plan.compressed.to_string();
     let mut server = Process::start(&[server::COMMAND, &objects, &plan.paged.to_string()])?;
     let port = server.line()?.ok_or("the server did not start")?;
-    let mut client = Process::start(&[client::COMMAND, &port, &objects, &handlers, mode.name()])?;
+    let mut client =
+        Process::start(&[client::COMMAND, &port, &objects, &handlers, mode.name(), &compressed])?;
     let mut readings = Vec::new();
     for phase in Phase::ALL {
         let line = client.line()?.ok_or_else(|| format!("the client gave up in phase {phase:?}"))?;

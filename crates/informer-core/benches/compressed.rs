@@ -1,0 +1,69 @@
+//! Rows of the bench `scan` for objects that are kept compressed: what is kept, and what compressing and looking take.
+
+use informer_core::wire::Scanned;
+use informer_core::{Compressor, Encoding, Entry, Object, Retention, Scope, StoreWriter};
+use k8s_openapi::api::core::v1::Pod;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+const RUNS: usize = 5;
+/// Microseconds for `typed()`.
+const BAR: f64 = 60.0;
+
+/// What one form of the pods comes to.
+struct Figures {
+    plain: usize,
+    kept: usize,
+    learn: f64,
+    compress: f64,
+    typed: f64,
+}
+
+pub(crate) fn rows(json: &[Scanned], protobuf: &[Scanned], encoding: Encoding) {
+    let [json, protobuf] = [measure(json, Encoding::Json), measure(protobuf, encoding)];
+    let row = |what: &str, of: fn(&Figures) -> f64, digits: usize, bar: Option<f64>| {
+        let bar = bar.map_or(String::new(), |bar| {
+            format!("{bar:>17.0} {}", if of(&json).max(of(&protobuf)) <= bar { "met" } else { "MISSED" })
+        });
+        println!("{what:<30} {:>9.digits$} {:>9.digits$}{bar}", of(&json), of(&protobuf));
+    };
+    println!("{:<30} {:>9} {:>9} {:>16}", "compressed", "JSON", "protobuf", "bar");
+    row("bytes kept, plain", |of| of.plain as f64, 0, None);
+    row("bytes kept, compressed", |of| of.kept as f64, 0, None);
+    row("learning, ms", |of| of.learn * 1e3, 0, None);
+    row("compressing, us", |of| of.compress * 1e6, 1, None);
+    row("typed(): compressed Pod, us", |of| of.typed * 1e6, 1, Some(BAR));
+}
+
+fn measure(pods: &[Scanned], encoding: Encoding) -> Figures {
+    let (_, reader) = StoreWriter::new([Scope::All]);
+    let (compressor, cached) = (Compressor::learning(), reader.snapshot());
+    let entry = |pod: &Scanned| Entry::new(pod.clone(), encoding, Retention::Compressed);
+    let mut seen = pods.iter();
+    while !compressor.is_due(&cached) {
+        compressor.compress(entry(seen.next().expect("there are enough pods to learn from")));
+    }
+    let begun = Instant::now();
+    compressor.learn(&cached);
+    let learn = begun.elapsed().as_secs_f64();
+    let (mut compress, mut typed) = (f64::INFINITY, f64::INFINITY);
+    let mut objects = Vec::new();
+    for _ in 0..RUNS {
+        let entries: Vec<Entry> = pods.iter().map(entry).collect();
+        let begun = Instant::now();
+        let packed: Vec<Entry> = entries.into_iter().map(|entry| compressor.compress(entry)).collect();
+        compress = compress.min(begun.elapsed().as_secs_f64() / pods.len() as f64);
+        objects = packed.into_iter().map(|entry| Object::<Pod>::new(Arc::new(entry))).collect();
+        let begun = Instant::now();
+        for object in &objects {
+            drop(black_box(object.typed().unwrap()));
+        }
+        typed = typed.min(begun.elapsed().as_secs_f64() / pods.len() as f64);
+    }
+    let cost = |entries: &mut dyn Iterator<Item = usize>| entries.sum::<usize>() / pods.len();
+    let plain = cost(&mut pods.iter().map(|pod| pod.bytes.len()));
+    let saved = cost(&mut pods.iter().map(|pod| entry(pod).cost()))
+        - cost(&mut objects.iter().map(|object| object.entry().cost()));
+    Figures { plain, kept: plain - saved, learn, compress, typed }
+}
