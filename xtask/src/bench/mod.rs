@@ -71,7 +71,7 @@ pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     }
     let (few, many) = if options.quick { (1000, 10_000) } else { (1000, 50_000) };
     rows.add_growth((few, &short(few)), (many, &short(many)));
-    rows.lend_ours();
+    rows.lend();
     publish(repo, &options, &rows, is_full(&options, programs.client_go.is_some(), failures))?;
     if failures == 0 { Ok(()) } else { Err(Failure::Failed(format!("{failures} runs failed, see above"))) }
 }
@@ -220,6 +220,7 @@ impl Plan {
         all.extend(["list", "watch-list"].map(|strategy| (Scenario::By { pods: 10_000, strategy }, 5)));
         all.extend(sync(Encoding::Protobuf));
         all.push((Scenario::Stripped { pods: 50_000 }, 3));
+        all.push((Scenario::Compressed { pods: 50_000 }, 3));
         all.extend(sizes.map(|(pods, times)| (Scenario::Real { pods }, times)));
         all.extend(Self::moving(10_000, 50_000, 10, 3.0, 3));
         all.push((Scenario::Queue { keys: 1_000_000 }, 5));
@@ -233,6 +234,7 @@ impl Plan {
         all.extend(["list", "watch-list"].map(|strategy| (Scenario::By { pods: 1000, strategy }, 3)));
         all.extend(sync(Encoding::Protobuf));
         all.push((Scenario::Stripped { pods: 10_000 }, 3));
+        all.push((Scenario::Compressed { pods: 10_000 }, 3));
         all.push((Scenario::Real { pods: 1000 }, 3));
         all.extend(Self::moving(1000, 5000, 2, 1.0, 1));
         all.push((Scenario::Queue { keys: 100_000 }, 1));
@@ -258,6 +260,7 @@ fn pods_of(scenario: &Scenario) -> usize {
         Scenario::Sync { pods, .. }
         | Scenario::By { pods, .. }
         | Scenario::Stripped { pods }
+        | Scenario::Compressed { pods }
         | Scenario::Watch { pods, .. }
         | Scenario::Latency { pods, .. }
         | Scenario::Read { pods, .. }

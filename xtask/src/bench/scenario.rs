@@ -18,6 +18,8 @@ use crate::Failure;
 
 /// How long memory may settle before it is read.
 const SETTLE: Duration = Duration::from_millis(500);
+/// How long a cache may take to learn its objects' shape and to compress them.
+const LEARN: Duration = Duration::from_secs(4);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Better {
@@ -44,6 +46,8 @@ pub(super) enum Scenario {
     By { pods: usize, strategy: &'static str },
     /// The first set without `managedFields`, which ours never keeps and programs on client-go often drop.
     Stripped { pods: usize },
+    /// The first set in protobuf, kept compressed; memory, a relist, and what looking at an object takes then.
+    Compressed { pods: usize },
     /// The first set from a real server that has these pods.
     Real { pods: usize },
     /// Changes at full speed.
@@ -76,6 +80,7 @@ impl Scenario {
             Self::Sync { encoding, pods } => format!("sync {}{}", short(*pods), in_form(*encoding)),
             Self::By { pods, strategy } => format!("sync {} by {strategy}", short(*pods)),
             Self::Stripped { pods } => format!("sync {} stripped", short(*pods)),
+            Self::Compressed { pods } => format!("sync {} compressed", short(*pods)),
             Self::Real { pods } => format!("real sync {}", short(*pods)),
             Self::Watch { encoding, .. } => format!("watch {}", encoding.name()),
             Self::Latency { encoding, rate, .. } => format!("latency {rate} {}", encoding.name()),
@@ -93,6 +98,7 @@ impl Scenario {
             | Self::Watch { encoding: Encoding::Protobuf, .. } => &[Client::Ours, Client::Go, Client::Floor],
             Self::Sync { .. } | Self::By { .. } | Self::Real { .. } | Self::Watch { .. } => &Client::ALL,
             Self::Stripped { .. } => &[Client::Go],
+            Self::Compressed { .. } => &[Client::Ours],
             Self::Latency { encoding: Encoding::Protobuf, .. } | Self::Queue { .. } => {
                 &[Client::Ours, Client::Go]
             }
@@ -112,6 +118,7 @@ impl Scenario {
                 Ok(vec![less(row, "s", number(&answer, "seconds")?)])
             }
             Self::Stripped { pods } => stripped(stage, pods),
+            Self::Compressed { pods } => compressed(stage, pods),
             Self::Real { pods } => real(stage, pods),
             Self::Watch { encoding, pods, frames } => watch(stage, encoding, pods, frames),
             Self::Latency { encoding, rate, pods, seconds } => latency(stage, encoding, rate, pods, seconds),
@@ -182,16 +189,39 @@ fn sync(stage: &Stage<'_>, encoding: Encoding, pods: usize) -> Result<Vec<Figure
         less(of("memory, peak of the sync"), "MB", megabytes(&report, "peak")?),
     ];
     if stage.client != Client::Floor {
-        let changed = (pods / 100).max(1);
-        let until = replay.version_after(changed);
-        program.send(&json!({"do": "follow", "until": until}))?;
-        replay.expire(changed);
-        program.answer()?;
-        thread::sleep(SETTLE);
-        let report = program.ask(&json!({"do": "report"}))?;
+        let report = relist(&replay, &mut program, pods)?;
         figures.push(less(of("memory, peak of a relist"), "MB", megabytes(&report, "peak")?));
+        figures.push(less(of("memory, settled after a relist"), "MB", megabytes(&report, "rss")?));
     }
     Ok(figures)
+}
+
+/// What memory was like after a relist with one pod in a hundred changed.
+fn relist(replay: &Replay, program: &mut Program, pods: usize) -> Result<Value, Failure> {
+    let changed = (pods / 100).max(1);
+    let until = replay.version_after(changed);
+    program.send(&json!({"do": "follow", "until": until}))?;
+    replay.expire(changed);
+    program.answer()?;
+    thread::sleep(SETTLE);
+    program.ask(&json!({"do": "report"}))
+}
+
+fn compressed(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
+    let (replay, mut program) = stage.begin(pods)?;
+    stage.sync(&mut program, pods, &json!({"encoding": "protobuf", "keep": "compressed"}))?;
+    thread::sleep(LEARN);
+    let report = program.ask(&json!({"do": "report", "reset": true}))?;
+    let of = |what: &str| format!("{what}, compressed, {} pods", short(pods));
+    let looks = program.ask(&json!({"do": "read", "seconds": 1, "typed": true}))?;
+    let each = number(&looks, "seconds")? * 1e6 / number(&looks, "gets")?;
+    let after = relist(&replay, &mut program, pods)?;
+    Ok(vec![
+        less(of("memory, settled"), "MB", megabytes(&report, "rss")?),
+        less(of("memory, peak of the sync"), "MB", megabytes(&report, "peak")?),
+        less(of("memory, peak of a relist"), "MB", megabytes(&after, "peak")?),
+        less(of("typed"), "µs a get", each),
+    ])
 }
 
 fn stripped(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
@@ -294,11 +324,26 @@ fn read(stage: &Stage<'_>, pods: usize, seconds: f64) -> Result<Vec<Figure>, Fai
     let typed = ask(json!({"do": "read", "seconds": seconds, "typed": true}), "gets")?;
     let lookups = ask(json!({"do": "index", "seconds": seconds}), "lookups")?;
     stop.store(true, Ordering::Relaxed);
-    Ok(vec![
+    let mut figures = vec![
         more("gets beside writes".to_owned(), "1,000/s", gets / 1000.0),
         more("gets beside writes, typed".to_owned(), "1,000/s", typed / 1000.0),
         more("look-ups by node beside writes".to_owned(), "1,000/s", lookups / 1000.0),
-    ])
+    ];
+    if stage.client == Client::Ours {
+        figures.push(decoded(stage, pods, seconds)?);
+    }
+    Ok(figures)
+}
+
+/// Typed reads from a cache that keeps what it has decoded once, as those of the peers do from the beginning.
+fn decoded(stage: &Stage<'_>, pods: usize, seconds: f64) -> Result<Figure, Failure> {
+    let (replay, mut program) = stage.begin(pods)?;
+    stage.sync(&mut program, pods, &json!({"keep": "decoded"}))?;
+    let stop = replay.flood();
+    let answer = program.ask(&json!({"do": "read", "seconds": seconds, "typed": true}))?;
+    stop.store(true, Ordering::Relaxed);
+    let gets = number(&answer, "gets")? / number(&answer, "seconds")?;
+    Ok(more("gets beside writes, typed, decoded".to_owned(), "1,000/s", gets / 1000.0))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]

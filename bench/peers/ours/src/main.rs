@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use informer::{Event, Exponential, Index, IndexHandle, Key, Object, Options, Registration};
-use informer::{SharedInformer, WatchListPolicy, WorkQueue};
+use informer::{Retention, SharedInformer, WatchListPolicy, WorkQueue};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use peer_protocol::{Command, Failure, Gauge, Peer, Random, Strategy, Sync, Told, revised, sent_in};
+use peer_protocol::{Command, Failure, Gauge, Keep, Peer, Random, Strategy, Sync, Told, revised, sent_in};
 use serde_json::{Value, json};
 
 fn main() -> ExitCode {
@@ -54,7 +54,13 @@ impl Ours {
             Strategy::Default | Strategy::WatchList => WatchListPolicy::Auto,
             Strategy::List => WatchListPolicy::Never,
         };
+        let retention = match sync.keep {
+            Keep::Default => Retention::Bytes,
+            Keep::Compressed => Retention::Compressed,
+            Keep::Decoded => Retention::Decoded,
+        };
         let options = Options::default().watch_list(policy).protobuf(sync.encoding == "protobuf");
+        let options = options.retention(retention);
         let pods = SharedInformer::with_options(self.client.clone(), options);
         let by_node = pods.add_index(Index::field("spec.nodeName"))?;
         let told = Arc::new(Told::new(sync.handlers));

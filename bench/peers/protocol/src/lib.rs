@@ -84,10 +84,26 @@ pub struct Sync {
     /// Whether a transform drops `managedFields`; for client-go.
     #[serde(default)]
     pub strip: bool,
+    /// What the cache keeps; for ours.
+    #[serde(default)]
+    pub keep: Keep,
 }
 
 fn one() -> usize {
     1
+}
+
+/// What a cache keeps of each object.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keep {
+    /// What it does if nobody says anything.
+    #[default]
+    Default,
+    /// Compressed bytes.
+    Compressed,
+    /// The decoded object too.
+    Decoded,
 }
 
 /// How the first set is asked for.
