@@ -14,22 +14,50 @@ use std::sync::Arc;
 /// It has no `Ord`: two versions may be incomparable, and code that drops something because it is "older" must
 /// ask [`ResourceVersion::compare`] and handle `None`.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct ResourceVersion(Arc<str>);
+pub struct ResourceVersion(Text);
+
+/// The longest text that is kept in the version itself. Nearly all are shorter; each object has one.
+const INLINE: usize = 22;
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Text {
+    /// Behind the text are zeros.
+    Inline {
+        length: u8,
+        bytes: [u8; INLINE],
+    },
+    Shared(Arc<str>),
+}
 
 impl ResourceVersion {
     /// The version as the server wrote it.
     pub fn new(text: &str) -> Self {
-        Self(Arc::from(text))
+        let mut bytes = [0; INLINE];
+        match (u8::try_from(text.len()), bytes.get_mut(..text.len())) {
+            (Ok(length), Some(start)) => {
+                start.copy_from_slice(text.as_bytes());
+                Self(Text::Inline { length, bytes })
+            }
+            _ => Self(Text::Shared(text.into())),
+        }
     }
 
     /// The text to send back to the server.
     pub fn as_str(&self) -> &str {
-        &self.0
+        // It came from a `str`.
+        std::str::from_utf8(self.bytes()).unwrap_or_default()
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Text::Inline { length, bytes } => &bytes[..usize::from(*length)],
+            Text::Shared(text) => text.as_bytes(),
+        }
     }
 
     /// Whether this version has the comparable form (digits, the first of them not zero).
     pub fn is_comparable(&self) -> bool {
-        let bytes = self.0.as_bytes();
+        let bytes = self.bytes();
         matches!(bytes.first(), Some(b'1'..=b'9')) && bytes.iter().all(u8::is_ascii_digit)
     }
 
@@ -38,8 +66,9 @@ impl ResourceVersion {
         if self == other {
             return Some(Ordering::Equal);
         }
-        (self.is_comparable() && other.is_comparable())
-            .then(|| self.0.len().cmp(&other.0.len()).then_with(|| self.0.cmp(&other.0)))
+        (self.is_comparable() && other.is_comparable()).then(|| {
+            self.bytes().len().cmp(&other.bytes().len()).then_with(|| self.bytes().cmp(other.bytes()))
+        })
     }
 
     /// Whether this version is known to come before `other`. Opaque versions never do.
@@ -50,13 +79,13 @@ impl ResourceVersion {
 
 impl fmt::Display for ResourceVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
 impl fmt::Debug for ResourceVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "v{}", self.0)
+        write!(f, "v{}", self.as_str())
     }
 }
 
@@ -75,6 +104,14 @@ mod tests {
         check("100", "99", Some(Ordering::Greater));
         check("123", "124", Some(Ordering::Less));
         check("7", "7", Some(Ordering::Equal));
+    }
+
+    #[test]
+    fn a_version_is_the_text_it_was_made_of_however_long() {
+        for length in [0, 1, 21, 22, 23, 300] {
+            let text = "ž9".repeat(length).chars().take(length).collect::<String>();
+            assert_eq!(ResourceVersion::new(&text).as_str(), text);
+        }
     }
 
     #[test]
