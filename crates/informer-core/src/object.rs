@@ -5,7 +5,7 @@
 //! (C13), except that one may learn that the server has a newer state which could not be read.
 
 use crate::key::Key;
-use crate::retention::{Kept, Retention};
+use crate::retention::{Interner, Kept, Retention};
 use crate::version::ResourceVersion;
 use crate::wire::{self, Encoding, FieldPath, Head, Labels, OwnerReference, Scanned};
 use jiff::Timestamp;
@@ -70,6 +70,12 @@ impl Entry {
     #[must_use]
     pub fn counting(self, decode_errors: Option<Arc<AtomicU64>>) -> Self {
         Self { decode_errors, ..self }
+    }
+
+    /// The same, having in common with earlier ones what is equal.
+    pub(crate) fn sharing(mut self, interner: &Interner) -> Self {
+        interner.share(&mut self.head);
+        self
     }
 
     /// What is known without decoding.

@@ -4,7 +4,7 @@ use super::backoff::BackoffConfig;
 use crate::object::Entry;
 #[cfg(feature = "compressed")]
 use crate::retention::Compressor;
-use crate::retention::Retention;
+use crate::retention::{Interner, Retention};
 use crate::scope::Scope;
 use crate::transform::{OnTransformError, Transform};
 use crate::wire::{Limits, Projection, TypeMeta};
@@ -67,6 +67,8 @@ pub struct Config {
     pub list_stall: Duration,
     /// Counts the objects that did not decode when somebody looked at them.
     pub decode_errors: Option<Arc<AtomicU64>>,
+    /// What its objects have in common.
+    pub(crate) interner: Arc<Interner>,
 }
 
 impl Config {
@@ -92,12 +94,13 @@ impl Config {
             answer_deadline: Duration::from_mins(2),
             list_stall: Duration::from_mins(1),
             decode_errors: None,
+            interner: Arc::default(),
         }
     }
 
     /// An entry that was just made, as the cache is to keep it.
-    #[cfg_attr(not(feature = "compressed"), expect(clippy::unused_self, reason = "all is kept as it is"))]
     pub(super) fn kept(&self, entry: Entry) -> Entry {
+        let entry = entry.sharing(&self.interner);
         #[cfg(feature = "compressed")]
         if let Some(compressor) = &self.compressor
             && self.retention == Retention::Compressed

@@ -1,4 +1,4 @@
-//! What a cache keeps of each object: the choice, and the form in which an entry holds its bytes.
+//! What a cache keeps of each object: the choice, the form in which an entry holds its bytes, and what heads share.
 //!
 //! With [`Retention::Compressed`](Retention) a `Compressor` per cache learns a dictionary from the first objects and compresses with it; whoever
 //! drives it has the thread on which it learns. Nothing here knows what the bytes mean, nor when anything happens.
@@ -7,6 +7,7 @@
 mod compressor;
 #[cfg(feature = "compressed")]
 mod dictionary;
+mod intern;
 #[cfg(feature = "compressed")]
 mod samples;
 
@@ -14,6 +15,7 @@ mod samples;
 pub use compressor::Compressor;
 #[cfg(feature = "compressed")]
 use dictionary::Packed;
+pub(crate) use intern::Interner;
 use std::borrow::Cow;
 
 /// What a cache keeps of each object.

@@ -10,6 +10,7 @@ use crate::version::ResourceVersion;
 use jiff::Timestamp;
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What is known of an object without decoding it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +31,8 @@ pub struct Head {
     pub deleted: Option<Timestamp>,
     /// Its labels.
     pub labels: Labels,
-    /// Its owners.
-    pub owners: Box<[OwnerReference]>,
+    /// Its owners; objects that have the same share them.
+    pub owners: Arc<[OwnerReference]>,
     /// Where in the object's bytes the value of `metadata` lies.
     pub(crate) metadata: Range<u32>,
 }
@@ -44,7 +45,7 @@ impl Head {
 }
 
 /// One entry of `metadata.ownerReferences`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub struct OwnerReference {
     /// Group and version of the owner.
@@ -59,13 +60,13 @@ pub struct OwnerReference {
     pub controller: bool,
 }
 
-/// The labels of an object, in the server's order, in one piece of memory.
+/// The labels of an object, in the server's order. Objects that have the same share them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Labels {
     /// All names and values, one behind the other.
-    text: Box<str>,
+    pub(crate) text: Arc<str>,
     /// Where each name and each value ends, alternating. Invariant: even length, ascending, within `text`.
-    ends: Box<[u32]>,
+    pub(crate) ends: Arc<[u32]>,
 }
 
 impl Labels {
@@ -276,8 +277,8 @@ impl Spans {
         Ok(Labels::from_parts(text, ends))
     }
 
-    fn owners(&self, bytes: &[u8]) -> Result<Box<[OwnerReference]>, HeadError> {
-        let Some(value) = self.value(bytes, Field::Owners) else { return Ok(Box::default()) };
+    fn owners(&self, bytes: &[u8]) -> Result<Arc<[OwnerReference]>, HeadError> {
+        let Some(value) = self.value(bytes, Field::Owners) else { return Ok(Arc::default()) };
         let mut owners = Vec::new();
         let mut readable = true;
         let walked = each_element(value, |element| match owner(element) {
