@@ -236,7 +236,7 @@ impl Shared {
                     out.send_from(0)?;
                 }
                 Job::Expire => {
-                    out.buffer.extend_from_slice(wire::EXPIRED.as_bytes());
+                    out.buffer.extend(wire::expired(encoding));
                     return out.end();
                 }
             }

@@ -92,7 +92,7 @@ impl Item {
                 out.extend_from_slice(b"}\n");
             }
             Encoding::Protobuf => {
-                frame_head(out, kind, self.bytes.len());
+                frame_head(out, kind, "Pod", self.bytes.len());
                 self.put(out, 0, version, sent);
             }
         }
@@ -168,27 +168,42 @@ pub(super) fn bookmark(encoding: Encoding, version: u64, initial_end: bool) -> V
             varint(&mut pod, meta.len());
             pod.extend(meta);
             let mut out = Vec::new();
-            frame_head(&mut out, "BOOKMARK", pod.len());
+            frame_head(&mut out, "BOOKMARK", "Pod", pod.len());
             out.extend(pod);
             out
         }
     }
 }
 
-/// The frame that ends a watch whose version is forgotten, in JSON.
-pub(super) const EXPIRED: &str = concat!(
-    r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","#,
-    r#""message":"too old resource version","reason":"Expired","code":410}}"#,
-    "\n"
-);
+/// The frame that ends a watch whose version is forgotten.
+pub(super) fn expired(encoding: Encoding) -> Vec<u8> {
+    const WHY: &str = "too old resource version";
+    match encoding {
+        Encoding::Json => {
+            let status = format!(r#""status":"Failure","message":"{WHY}","reason":"Expired","code":410"#);
+            let status = format!(r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},{status}}}"#);
+            format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into_bytes()
+        }
+        Encoding::Protobuf => {
+            // A status: 2 status, 3 message, 4 reason, 6 code.
+            let mut status = [text(2, "Failure"), text(3, WHY), text(4, "Expired")].concat();
+            status.push(6 << 3);
+            varint(&mut status, 410);
+            let mut out = Vec::new();
+            frame_head(&mut out, "ERROR", "Status", status.len());
+            out.extend(status);
+            out
+        }
+    }
+}
 
 /// A protobuf frame until its object, which has so many bytes: length, event {1 type, 2 {1 object in its envelope}}.
-fn frame_head(out: &mut Vec<u8>, kind: &str, object: usize) {
-    let envelope = envelope("Pod", object);
+fn frame_head(out: &mut Vec<u8>, event: &str, kind: &str, object: usize) {
+    let envelope = envelope(kind, object);
     let enveloped = envelope.len() + object;
     let mut raw = vec![field(1)];
     varint(&mut raw, enveloped);
-    let mut event = text(1, kind);
+    let mut event = text(1, event);
     event.push(field(2));
     varint(&mut event, raw.len() + enveloped);
     event.extend(raw);
@@ -276,6 +291,18 @@ mod tests {
             rest = &after[length..];
         }
         assert_eq!(rest, b"");
+    }
+
+    /// The frame of a 410 was JSON in either form, so a client that read protobuf never heard that it was to list again, and waited.
+    #[test]
+    fn what_is_forgotten_is_said_in_the_form_that_was_asked_for() {
+        assert!(expired(Encoding::Json).ends_with(b"\"code\":410}}\n"));
+        let frame = expired(Encoding::Protobuf);
+        let length: [u8; 4] = frame[..4].try_into().unwrap();
+        assert_eq!(u32::from_be_bytes(length) as usize, frame.len() - 4);
+        assert!(find(&frame, b"Status").is_some() && find(&frame, b"Expired").is_some());
+        // Number 6, a varint: 410.
+        assert!(frame.ends_with(&[0x30, 0x9a, 0x03]), "{frame:?}");
     }
 
     #[test]
