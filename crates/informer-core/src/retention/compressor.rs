@@ -1,18 +1,20 @@
 //! What compresses the objects of one cache, and learns how.
 //!
-//! Until it has learnt, objects stay as they are and the first ones are copied. What it learnt is used for everything that comes later; what is
-//! in the cache already is rewritten by [`StoreWriter::rewrite`](crate::StoreWriter::rewrite). It learns again, from all of the cache, when objects no longer
-//! shrink as they did, and when the cache has grown far beyond what it learnt from. Learning takes a while, so it happens where
-//! [`Compressor::learn`] is called, and everything else goes on meanwhile.
+//! The first objects stay as they are and are copied; while it learns from them, others are compressed without a dictionary. What it learnt
+//! is used for everything that comes later; what is in the cache already is rewritten by [`StoreWriter::rewrite`](crate::StoreWriter::rewrite). It
+//! learns again, from all of the cache, when objects no longer shrink as they did, and when the cache has grown far beyond what it learnt
+//! from. Learning takes a while, so it happens where [`Compressor::learn`] is called, and everything else goes on meanwhile.
 
 use super::Kept;
 use super::dictionary::{Coder, Share};
-use super::samples::{MOST, Samples};
+use super::samples::Samples;
 use crate::object::Entry;
 use crate::store::Snapshot;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+/// So many objects of a cache are learnt from, when there is time.
+const LESSONS: usize = 512;
 /// So many objects say how well others shrink.
 const WINDOW: usize = 512;
 /// It learns again when objects take a quarter more than they did.
@@ -35,6 +37,8 @@ const FEWEST: usize = 64;
 /// ```
 pub struct Compressor {
     state: Mutex<State>,
+    /// What compresses while there is no dictionary.
+    interim: Coder,
     /// Called when there may be something to learn.
     hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -79,7 +83,7 @@ impl Compressor {
     fn new(coder: Option<Arc<Coder>>, phase: Phase) -> Self {
         let (recent, expected) = (Share::default(), Share::default());
         let state = State { coder, phase, recent, window: WINDOW, expected, learnt_from: 0, decayed: false };
-        Self { state: Mutex::new(state), hook: OnceLock::new() }
+        Self { state: Mutex::new(state), interim: Coder::without_dictionary(), hook: OnceLock::new() }
     }
 
     /// Has this called whenever there may be something to learn. Only the first counts. It must not wait for anything.
@@ -90,8 +94,9 @@ impl Compressor {
     /// The same entry as the cache is to keep it.
     pub fn compress(&self, entry: Entry) -> Entry {
         let Some(coder) = self.coder() else {
-            self.gather(&entry);
-            return entry;
+            // A list may bring thousands while the first dictionary is learnt: they would be the peak of its memory.
+            let enough = !self.gather(&entry);
+            return if enough { entry.packed(|plain| Kept::Packed(self.interim.pack(plain))) } else { entry };
         };
         let plain = entry.kept().len();
         let entry = entry.packed(|plain| Kept::Packed(coder.pack(plain)));
@@ -170,11 +175,12 @@ impl Compressor {
         Some((gathered.unwrap_or_else(|| all_over(cached)), known))
     }
 
-    fn gather(&self, entry: &Entry) {
+    /// Copies one of the first objects; returns whether it did.
+    fn gather(&self, entry: &Entry) -> bool {
         let mut state = self.lock();
-        let Phase::Gathering(samples) = &mut state.phase else { return };
+        let Phase::Gathering(samples) = &mut state.phase else { return false };
         if samples.is_full() {
-            return;
+            return false;
         }
         samples.add(&entry.bytes());
         let full = samples.is_full();
@@ -182,6 +188,7 @@ impl Compressor {
         if full {
             self.call_hook();
         }
+        true
     }
 
     /// Notes how an object shrank.
@@ -223,7 +230,7 @@ fn is_by(entry: &Entry, coder: &Coder) -> bool {
 /// Objects from all over a cache.
 fn all_over(cached: &Snapshot) -> Samples {
     let mut samples = Samples::default();
-    let step = cached.len().div_ceil(MOST).max(1);
+    let step = cached.len().div_ceil(LESSONS).max(1);
     cached.list().step_by(step).for_each(|entry| samples.add(&entry.bytes()));
     samples
 }

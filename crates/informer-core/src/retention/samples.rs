@@ -1,9 +1,9 @@
 //! Objects to learn a dictionary from: copies of their beginnings, few enough to be forgotten soon.
 
-/// So many objects are enough to learn from.
-pub(super) const MOST: usize = 512;
+/// So many objects are enough to begin with: the more there are, the longer it takes, and a list does not wait.
+const MOST: usize = 256;
 /// And so many bytes.
-const MOST_BYTES: usize = 2 << 20;
+const MOST_BYTES: usize = 1 << 20;
 /// What lies behind that in a large object is rarely alike.
 const LONGEST: usize = 16 << 10;
 /// One in so many is kept out of learning, to see what was learnt.

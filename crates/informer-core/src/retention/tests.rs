@@ -91,7 +91,7 @@ fn samples_are_bounded() {
         count += 1;
     }
     assert!(count < 200, "{count}");
-    assert!(samples.lessons().0.len() <= (2 << 20) + (16 << 10));
+    assert!(samples.lessons().0.len() <= (1 << 20) + (16 << 10));
 }
 
 // C9
