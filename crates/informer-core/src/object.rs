@@ -117,18 +117,31 @@ impl Entry {
         path.each_value(self.encoding, &self.bytes(), visit);
     }
 
-    /// Whether `other` is the same state to the last byte; or to the last value, if it is written in another form. A server that was
-    /// restored from a backup gives version numbers out a second time, so there uid and version prove nothing.
+    /// Whether `other` is the same state, to the last byte or to the last value: servers of different versions write the same object in
+    /// protobuf that differs, and another form differs anyway. A server that was restored from a backup gives version numbers out a second
+    /// time, so there uid and version prove nothing.
     pub fn is_identical(&self, other: &Self) -> bool {
         self.head.uid == other.head.uid && self.head.version == other.head.version && self.says_what(other)
     }
 
     fn says_what(&self, other: &Self) -> bool {
-        if self.encoding == other.encoding {
-            return self.kept.is_equal(&other.kept);
+        if self.encoding == other.encoding && self.kept.is_equal(&other.kept) {
+            return true;
         }
-        let [own, others] = [self, other].map(|entry| entry.decode::<serde_json::Value>().ok());
+        if (self.encoding, other.encoding) == (Encoding::Json, Encoding::Json) {
+            return false;
+        }
+        let [own, others] = [self, other].map(Self::value);
         own.is_some() && own == others
+    }
+
+    /// What the object says, if it can be decoded. Nobody asked to see it, so a failure is not counted.
+    fn value(&self) -> Option<serde_json::Value> {
+        let bytes = self.kept.bytes().ok()?;
+        match self.encoding {
+            Encoding::Json => serde_json::from_slice(&bytes).ok(),
+            Encoding::Protobuf(of) => wire::decode(of, &bytes).ok(),
+        }
     }
 
     /// Whether `other` is another life of this key: deleted and created again. Unknown uids are taken for equal.

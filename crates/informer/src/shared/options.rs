@@ -176,14 +176,18 @@ impl Options {
 
     /// Whether built-in kinds, and the metadata of all kinds, are asked for in protobuf: less to read, to send and to keep. On by default. What a
     /// server does not have in protobuf comes in JSON, whatever is set here; so do objects for which there is a
-    /// [`transform`](Self::transform). Everything but [`Object::raw`](crate::Object::raw) is the same in both forms.
+    /// [`transform`](Self::transform). Views, indexes and fields left out are the same in both forms, with one exception: **protobuf has numbers
+    /// for names**, and those known here are those of Kubernetes 1.36. What a newer server adds to a kind stays in
+    /// [`Object::raw`](crate::Object::raw), and no view, index or path finds it. Whoever needs it, or writes cached dynamic objects back to newer
+    /// servers as a whole, asks for JSON.
     pub fn protobuf(mut self, protobuf: bool) -> Self {
         self.protobuf = Some(protobuf);
         self
     }
 
     /// Whether lists come compressed. By default that depends on the connection: if sets of objects came slowly so far, be it to other informers of
-    /// the factory, the next ones are compressed lists, for which [`WatchListPolicy::Auto`] gives up streams.
+    /// the factory, the next ones are compressed lists, for which [`WatchListPolicy::Auto`] gives up streams. (A first list may be a little older than
+    /// a first stream, as is every first list.) A [`source`](Self::source) of one's own decides for itself.
     pub fn compress_lists(mut self, compress: bool) -> Self {
         self.compress_lists = Some(compress);
         self
