@@ -57,9 +57,10 @@ impl ResourceType {
         format!("{name}{}", if self.metadata_only { " (metadata)" } else { "" })
     }
 
-    /// Whether its objects hold secrets, so that parts of them must not be kept by accident.
+    /// Whether its objects hold secrets, so that parts of them must not be kept by accident. Whoever names the resource at run time may spell its
+    /// kind in any way.
     pub(crate) fn is_secret(&self) -> bool {
-        self.group.is_empty() && &*self.kind == "Secret"
+        self.group.is_empty() && (self.kind.eq_ignore_ascii_case("Secret") || &*self.plural == "secrets")
     }
 
     fn api_version(&self) -> String {
@@ -101,6 +102,16 @@ mod tests {
             ResourceType::of::<PartialObjectMeta<Deployment>>(&()),
             ResourceType::of::<Deployment>(&())
         );
+    }
+
+    /// A dictionary was learnt from Secrets whose kind somebody had spelt `secret`.
+    #[test]
+    fn secrets_are_known_however_they_are_spelt() {
+        let secrets = ResourceType::of::<k8s_openapi::api::core::v1::Secret>(&());
+        assert!(secrets.is_secret());
+        assert!(ResourceType { kind: "secret".into(), ..secrets.clone() }.is_secret());
+        assert!(ResourceType { kind: "Anything".into(), ..secrets.clone() }.is_secret());
+        assert!(!ResourceType { group: "example.com".into(), ..secrets }.is_secret());
     }
 
     #[test]

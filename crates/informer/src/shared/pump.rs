@@ -106,7 +106,10 @@ impl Pump {
             tokio::select! {
                 biased;
                 command = self.commands.recv(), if open => match command {
-                    Some(command) => self.obey(command, &mut listeners),
+                    Some(command) => {
+                        self.obey(command, &mut listeners);
+                        held = self.writer.release();
+                    }
                     None => open = false,
                 },
                 () = sleep_until(resync_at) => self.queue.resync(listeners.due(self.clock.now())),
