@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use informer::{Options, SharedInformer, SharedInformerFactory};
+use informer_core::Encoding;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
@@ -21,6 +22,7 @@ use crate::runner::statements;
 
 statements![
     informers_of_every_kind_sync_on_one_factory_and_tell_what_happens,
+    objects_of_every_kind_are_the_same_in_both_forms,
     typed_objects_are_what_the_server_has,
     a_list_in_pages_and_one_in_a_stream_are_the_same,
 ];
@@ -89,6 +91,54 @@ async fn informers_of_every_kind_sync_on_one_factory_and_tell_what_happens(arm: 
         told_of_meta.settles_below(&part, meta, list).await;
     }
     factory.shutdown(PATIENCE).await.unwrap();
+}
+
+/// What is cached from protobuf says what is cached from JSON, of whole objects and of metadata alone.
+async fn objects_of_every_kind_are_the_same_in_both_forms(arm: &Arm) {
+    let (kinds, objects) = (every_kind(arm).await, objects(&arm.namespace));
+    for (version, plural, namespaced, body) in &objects {
+        let group = if version.contains('/') { "/apis" } else { "/api" };
+        if *namespaced {
+            let path = format!("{group}/{version}/namespaces/{}/{plural}", arm.namespace);
+            arm.post(&path, body).await;
+        } else {
+            arm.post_outside(&format!("{group}/{version}/{plural}"), body).await;
+        }
+    }
+    let factories = [true, false].map(|protobuf| {
+        SharedInformerFactory::with_options(arm.client.clone(), Options::default().protobuf(protobuf))
+    });
+    let whole: Vec<_> =
+        kinds.iter().map(|(kind, _)| factories.each_ref().map(|factory| factory.dynamic(kind))).collect();
+    let meta: Vec<_> = kinds
+        .iter()
+        .map(|(kind, _)| factories.each_ref().map(|factory| factory.dynamic_metadata(kind)))
+        .collect();
+    for factory in &factories {
+        factory.start();
+        factory.wait_for_sync(3 * PATIENCE).await.unwrap();
+    }
+    let (of_objects, of_metadata): (usize, usize) =
+        (whole.iter().map(compare).sum(), meta.iter().map(compare).sum());
+    let least = objects.len();
+    assert!(of_objects >= least && of_metadata >= least, "{of_objects} objects, metadata of {of_metadata}");
+    for factory in &factories {
+        factory.shutdown(PATIENCE).await.unwrap();
+    }
+}
+
+/// How many objects came as protobuf to the one and say the same as the JSON of the other.
+fn compare<K>([protobuf, json]: &[SharedInformer<K>; 2]) -> usize {
+    let mut compared = 0;
+    for object in protobuf.lister().list() {
+        let Some(other) = json.lister().get_by_key(object.key()) else { continue };
+        // Others are at work, so that one of the two may be ahead for a moment.
+        if other.version() == object.version() {
+            assert!(object.entry().is_identical(other.entry()), "{:?}: {:?}", object.key(), object.json());
+            compared += usize::from(object.entry().encoding() != Encoding::Json);
+        }
+    }
+    compared
 }
 
 fn version_of(object: &Value) -> u64 {
