@@ -3,7 +3,7 @@
 use crate::clock::{Clock, sleep_until};
 use crate::problem::{Problem, Problems};
 use crate::queue::Queue;
-use crate::source::{Answer, ByteStream, Link, Response, Source, SourceError};
+use crate::source::{Answer, ByteStream, Link, Reading, Response, Source, SourceError};
 use crate::status::StatusCell;
 use futures::{FutureExt as _, StreamExt as _};
 use informer_core::reflector::{Action, Failure, Reflector, ResponseHead, StreamId};
@@ -21,8 +21,8 @@ pub(crate) struct Driver {
     pub(crate) source: Arc<dyn Source>,
     /// The connection over which its sets come.
     pub(crate) link: Link,
-    /// Whether the open body is compressed.
-    pub(crate) compressed: bool,
+    /// The set that is coming, unless it is compressed.
+    pub(crate) reading: Option<Reading>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) status: Arc<StatusCell>,
     pub(crate) problems: Problems,
@@ -120,14 +120,14 @@ impl Driver {
         Ok(())
     }
 
-    /// What comes of a set says how fast the connection is. How much a compressed body took on its way is not known here.
-    fn measure(&self, arrival: &Arrival, before: Instant) {
-        if let Arrival::Chunk(_, Some(Ok(chunk))) = arrival
-            && !self.compressed
-            && self.machine.is_reading_set()
-        {
-            let now = Instant::now();
-            self.link.note(chunk.len(), now - before, now);
+    /// What comes of a set says how fast the connection is.
+    fn measure(&mut self, arrival: &Arrival, before: Instant) {
+        match (arrival, &mut self.reading) {
+            (Arrival::Chunk(_, Some(Ok(chunk))), Some(reading)) if self.machine.is_reading_set() => {
+                let now = Instant::now();
+                reading.note(chunk.len(), now - before, now);
+            }
+            _ => self.reading = None,
         }
     }
 
@@ -137,9 +137,11 @@ impl Driver {
                 let mut head = ResponseHead::new(response.status);
                 head.content_type = response.content_type.map(Into::into);
                 head.retry_after = response.retry_after;
-                self.compressed = response.compressed;
+                let compressed = response.compressed;
                 *open = Open::Body(id, response.body);
                 self.machine.handle_response(now, id, head);
+                // How much a compressed body took on its way is not known here.
+                self.reading = (!compressed && self.machine.is_reading_set()).then(|| self.link.begin());
             }
             Arrival::Chunk(id, Some(Ok(chunk))) => self.machine.handle_bytes(now, id, &chunk),
             Arrival::Chunk(id, None) => {

@@ -94,7 +94,7 @@ impl Engine {
                 machine: Reflector::new(config, seed, Some(reader.clone())),
                 source: options.source_of(client, resource, scope, &parameters, &link)?,
                 link: link.clone(),
-                compressed: false,
+                reading: None,
                 queue: Arc::clone(&queue),
                 status: Arc::clone(&status),
                 problems: problems.clone(),

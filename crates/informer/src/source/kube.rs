@@ -146,8 +146,8 @@ impl KubeSource {
         Self { headers_deadline: Some(deadline), ..self }
     }
 
-    /// Whether lists come compressed: less traffic for more CPU on both sides. Unless set, an informer has them compressed if its sets came
-    /// slowly so far; watches never are.
+    /// Whether lists come compressed: less traffic for more CPU on both sides. Unless set, an informer that makes its own source has them
+    /// compressed if its sets came slowly so far, and one that is given a source has not; watches never are.
     #[must_use]
     pub fn compress_lists(self, compress: bool) -> Self {
         Self { compress_lists: Some(compress), ..self }

@@ -11,7 +11,7 @@ mod kube;
 mod link;
 
 pub use self::kube::{KubeSource, Parameters};
-pub(crate) use link::Link;
+pub(crate) use link::{Link, Reading};
 
 pub use bytes::Bytes;
 pub use futures::stream::Stream;
