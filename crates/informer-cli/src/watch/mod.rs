@@ -128,7 +128,8 @@ fn resources(served: &[Served], names: &[String]) -> Result<Vec<Served>, Failure
 }
 
 fn options(args: &Watch, cluster: &Cluster) -> Options {
-    let mut options = Options::default();
+    // What is shown is all that the server has, also what only it knows.
+    let mut options = Options::default().protobuf(false);
     if let Some(namespace) = namespace(args, cluster) {
         options = options.namespace(namespace);
     }
