@@ -9,9 +9,10 @@ use crate::wire::{
     Encoding, Frame, ListItem, ListReader, ProtobufListReader, ProtobufWatchReader, WatchReader, WireError,
     message_of,
 };
+use informer_schema::MessageId;
 
 /// How the objects of an answer are written; none if they cannot be read.
-pub(super) fn encoding_of(head: &ResponseHead, config: &Config) -> Option<Encoding> {
+fn encoding_of(head: &ResponseHead, config: &Config) -> Option<Encoding> {
     match head.form()? {
         Form::Json => Some(Encoding::Json),
         // A transform is a function from JSON to JSON.
@@ -25,7 +26,7 @@ pub(super) fn encoding_of(head: &ResponseHead, config: &Config) -> Option<Encodi
 #[derive(Debug)]
 pub(super) enum ListBody {
     Json(Box<ListReader>),
-    Protobuf(Box<ProtobufListReader>),
+    Protobuf(MessageId, Box<ProtobufListReader>),
 }
 
 impl ListBody {
@@ -36,17 +37,26 @@ impl ListBody {
             Encoding::Json => {
                 Self::Json(Box::new(ListReader::new(types, config.limits).projecting(projection)))
             }
-            Encoding::Protobuf(_) => {
-                Self::Protobuf(Box::new(ProtobufListReader::new(types, config.limits).projecting(projection)))
+            Encoding::Protobuf(of) => {
+                let reader = ProtobufListReader::new(types, config.limits).projecting(projection);
+                Self::Protobuf(of, Box::new(reader))
             }
         })
+    }
+
+    /// How its objects are written.
+    pub(super) fn encoding(&self) -> Encoding {
+        match self {
+            Self::Json(_) => Encoding::Json,
+            Self::Protobuf(of, _) => Encoding::Protobuf(*of),
+        }
     }
 
     /// Reads the next chunk, handing what it completes to `on`.
     pub(super) fn read(&mut self, chunk: &[u8], on: impl FnMut(ListItem)) -> Result<(), WireError> {
         match self {
             Self::Json(reader) => reader.read(chunk, on),
-            Self::Protobuf(reader) => reader.read(chunk, on),
+            Self::Protobuf(_, reader) => reader.read(chunk, on),
         }
     }
 
@@ -54,7 +64,7 @@ impl ListBody {
     pub(super) fn finish(&self) -> Result<(), WireError> {
         match self {
             Self::Json(reader) => reader.finish(),
-            Self::Protobuf(reader) => reader.finish(),
+            Self::Protobuf(_, reader) => reader.finish(),
         }
     }
 }
@@ -63,7 +73,7 @@ impl ListBody {
 #[derive(Debug)]
 pub(super) enum WatchBody {
     Json(Box<WatchReader>),
-    Protobuf(Box<ProtobufWatchReader>),
+    Protobuf(MessageId, Box<ProtobufWatchReader>),
 }
 
 impl WatchBody {
@@ -74,17 +84,26 @@ impl WatchBody {
             Encoding::Json => {
                 Self::Json(Box::new(WatchReader::new(types, config.limits).projecting(projection)))
             }
-            Encoding::Protobuf(_) => Self::Protobuf(Box::new(
-                ProtobufWatchReader::new(types, config.limits).projecting(projection),
-            )),
+            Encoding::Protobuf(of) => {
+                let reader = ProtobufWatchReader::new(types, config.limits).projecting(projection);
+                Self::Protobuf(of, Box::new(reader))
+            }
         })
+    }
+
+    /// How its objects are written.
+    pub(super) fn encoding(&self) -> Encoding {
+        match self {
+            Self::Json(_) => Encoding::Json,
+            Self::Protobuf(of, _) => Encoding::Protobuf(*of),
+        }
     }
 
     /// Reads the next chunk, handing each frame it completes to `on`.
     pub(super) fn read(&mut self, chunk: &[u8], on: impl FnMut(Frame)) -> Result<(), WireError> {
         match self {
             Self::Json(reader) => reader.read(chunk, on),
-            Self::Protobuf(reader) => reader.read(chunk, on),
+            Self::Protobuf(_, reader) => reader.read(chunk, on),
         }
     }
 
@@ -92,7 +111,7 @@ impl WatchBody {
     pub(super) fn finish(&self) -> Result<(), WireError> {
         match self {
             Self::Json(reader) => reader.finish(),
-            Self::Protobuf(reader) => reader.finish(),
+            Self::Protobuf(_, reader) => reader.finish(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! From an object that was read to the entry that is cached.
 
-use super::machine::Reflector;
+use super::machine::{Phase, Reflector};
 use super::state::Report;
 use crate::object::Entry;
 use crate::transform::OnTransformError;
@@ -10,10 +10,20 @@ use std::sync::Arc;
 impl Reflector {
     /// The entry for an object that was just read: the one in the cache if it is equal, a new one otherwise.
     pub(super) fn entry(&mut self, scanned: Scanned) -> Arc<Entry> {
-        let new = self.transformed(Entry::new(scanned, self.encoding, self.config.retention));
+        let new = self.transformed(Entry::new(scanned, self.encoding(), self.config.retention));
         let new = new.counting(self.config.decode_errors.clone());
         let known = self.known.as_ref().and_then(|known| known.get(new.key()));
         known.filter(|known| known.is_identical(&new)).unwrap_or_else(|| Arc::new(self.config.kept(new)))
+    }
+
+    /// How the objects of the open answer are written.
+    fn encoding(&self) -> Encoding {
+        match &self.phase {
+            Phase::Listing(listing) => listing.encoding(),
+            Phase::WatchListing(listing) => listing.stream.encoding(),
+            Phase::Watching(watching) => watching.stream.encoding(),
+            Phase::Idle | Phase::Waiting { .. } | Phase::Stopped => Encoding::default(),
+        }
     }
 
     /// The entry after the transform. Called once per object.

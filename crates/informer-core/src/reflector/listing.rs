@@ -10,7 +10,7 @@ use crate::delta::{Delta, Replaced};
 use crate::object::Entry;
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::{ListItem, ListMeta, ObjectProblem, Unreadable};
+use crate::wire::{Encoding, ListItem, ListMeta, ObjectProblem, Unreadable};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -69,6 +69,11 @@ impl Listing {
     pub(super) fn open(&mut self, now: Moment, head: ResponseHead, config: &Config) {
         let body = head.is_success().then(|| ListBody::new(&head, config)).flatten();
         self.answer = body.map_or_else(|| Answer::Refused(Refusal::new(now, head)), Answer::Body);
+    }
+
+    /// How the objects of the open body are written.
+    pub(super) fn encoding(&self) -> Encoding {
+        self.answer.body().map(ListBody::encoding).unwrap_or_default()
     }
 
     pub(super) fn refused(&self) -> Option<&Refusal> {

@@ -1,7 +1,6 @@
 //! The reflector as its driver sees it, and what all its states share.
 
 use super::backoff::{Backoff, Random};
-use super::body;
 use super::config::{Config, WatchListPolicy};
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
 use super::listing::Listing;
@@ -14,7 +13,6 @@ use crate::delta::Delta;
 use crate::store::StoreReader;
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::Encoding;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -44,6 +42,10 @@ pub(super) enum Answer<R> {
 }
 
 impl<R> Answer<R> {
+    pub(super) fn body(&self) -> Option<&R> {
+        if let Self::Body(body) = self { Some(body) } else { None }
+    }
+
     pub(super) fn refused(&self) -> Option<&Refusal> {
         if let Self::Refused(refusal) = self { Some(refusal) } else { None }
     }
@@ -111,8 +113,6 @@ pub struct Reflector {
     pub(super) known: Option<StoreReader>,
     /// Whether sets are expected sooner as lists than as streams.
     prefers_lists: bool,
-    /// How the objects of the open answer are written.
-    pub(super) encoding: Encoding,
 }
 
 impl Reflector {
@@ -144,7 +144,6 @@ impl Reflector {
             actions: VecDeque::new(),
             known,
             prefers_lists: false,
-            encoding: Encoding::default(),
         }
     }
 
@@ -168,7 +167,6 @@ impl Reflector {
             return;
         }
         self.note_heard(now);
-        self.encoding = body::encoding_of(&head, &self.config).unwrap_or_default();
         match &mut self.phase {
             Phase::Listing(listing) => listing.open(now, head, &self.config),
             Phase::WatchListing(listing) => listing.open(now, head, &self.config),

@@ -14,7 +14,7 @@ use super::state::{Asked, Relist, Report};
 use crate::delta::{Deleted, Delta};
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::{Frame, FrameKind, ObjectProblem, Unreadable};
+use crate::wire::{Encoding, Frame, FrameKind, ObjectProblem, Unreadable};
 use std::time::Duration;
 
 /// A watch that lived so long was a good one.
@@ -60,6 +60,11 @@ impl Stream {
             Answer::Refused(refusal) => Some(refusal.failure()),
             Answer::Body(_) => None,
         }
+    }
+
+    /// How the objects of the open body are written.
+    pub(super) fn encoding(&self) -> Encoding {
+        self.answer.body().map(WatchBody::encoding).unwrap_or_default()
     }
 
     pub(super) fn refused(&self) -> Option<&Refusal> {
