@@ -210,20 +210,35 @@ fn protobuf_watch(items: &[String]) -> Vec<u8> {
     out
 }
 
+/// How many objects an item of a list is.
+fn objects_in(item: ListItem) -> usize {
+    match item {
+        ListItem::Object(object) => {
+            black_box(object);
+            1
+        }
+        ListItem::Meta(_) => 0,
+        ListItem::Unreadable(unreadable) => panic!("{unreadable}"),
+    }
+}
+
+/// How many objects a frame has.
+fn objects_of(frame: Frame) -> usize {
+    match frame {
+        Frame::Modified(object) => {
+            black_box(object);
+            1
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 fn read_protobuf_list(body: &[u8], by: Option<&Projection>) {
     let types = TypeMeta::new("v1", "Pod");
     let mut reader = ProtobufListReader::new(types, Limits::default()).projecting(by.cloned());
     let mut seen = 0;
     for chunk in body.chunks(CHUNK) {
-        let on = |item| match item {
-            ListItem::Object(object) => {
-                black_box(object);
-                seen += 1;
-            }
-            ListItem::Meta(_) => {}
-            ListItem::Unreadable(unreadable) => panic!("{unreadable}"),
-        };
-        reader.read(chunk, on).unwrap();
+        reader.read(chunk, |item| seen += objects_in(item)).unwrap();
     }
     reader.finish().unwrap();
     assert_eq!(seen, PODS);
@@ -233,14 +248,7 @@ fn read_protobuf_watch(body: &[u8]) {
     let mut reader = ProtobufWatchReader::new(TypeMeta::new("v1", "Pod"), Limits::default());
     let mut seen = 0;
     for chunk in body.chunks(CHUNK) {
-        let on = |frame| match frame {
-            Frame::Modified(object) => {
-                black_box(object);
-                seen += 1;
-            }
-            other => panic!("{other:?}"),
-        };
-        reader.read(chunk, on).unwrap();
+        reader.read(chunk, |frame| seen += objects_of(frame)).unwrap();
     }
     reader.finish().unwrap();
     assert_eq!(seen, PODS);
@@ -255,15 +263,7 @@ fn read_list(body: &[u8], by: Option<&Projection>) {
     let mut reader = ListReader::new(TypeMeta::new("v1", "Pod"), Limits::default()).projecting(by.cloned());
     let mut seen = 0;
     for chunk in body.chunks(CHUNK) {
-        let on = |item| match item {
-            ListItem::Object(object) => {
-                black_box(object);
-                seen += 1;
-            }
-            ListItem::Meta(_) => {}
-            ListItem::Unreadable(unreadable) => panic!("{unreadable}"),
-        };
-        reader.read(chunk, on).unwrap();
+        reader.read(chunk, |item| seen += objects_in(item)).unwrap();
     }
     reader.finish().unwrap();
     assert_eq!(seen, PODS);
@@ -273,14 +273,7 @@ fn read_watch(body: &[u8]) {
     let mut reader = WatchReader::new(TypeMeta::new("v1", "Pod"), Limits::default());
     let mut seen = 0;
     for chunk in body.chunks(CHUNK) {
-        let on = |frame| match frame {
-            Frame::Modified(object) => {
-                black_box(object);
-                seen += 1;
-            }
-            other => panic!("{other:?}"),
-        };
-        reader.read(chunk, on).unwrap();
+        reader.read(chunk, |frame| seen += objects_of(frame)).unwrap();
     }
     reader.finish().unwrap();
     assert_eq!(seen, PODS);
