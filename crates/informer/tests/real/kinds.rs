@@ -59,15 +59,11 @@ async fn informers_of_every_kind_sync_on_one_factory_and_tell_what_happens(arm: 
     assert_eq!(factory.metrics().len(), 2 * kinds.len());
 
     let objects = objects(&arm.namespace);
-    for (version, plural, namespaced, body) in &objects {
+    for object in &objects {
+        let (version, plural, namespaced, _) = object;
         let (_, _, ((_on, whole), (_also, meta))) = &informers[&format!("{version}/{plural}")];
-        let group = if version.contains('/') { "/apis" } else { "/api" };
-        let path = if *namespaced { format!("/namespaces/{}", arm.namespace) } else { String::new() };
-        let path = format!("{group}/{version}{path}/{plural}");
-        let made =
-            if *namespaced { arm.post(&path, body).await } else { arm.post_outside(&path, body).await };
+        let (path, made) = make(arm, object).await;
         let name = made["metadata"]["name"].as_str().unwrap();
-        let path = format!("{path}/{name}");
         // Nobody would take out the finalizers that the server puts into some.
         let change = json!({"metadata": {"labels": {"told": "yes"}, "finalizers": null}});
         let changed = arm.merge(&path, &change).await;
@@ -96,14 +92,8 @@ async fn informers_of_every_kind_sync_on_one_factory_and_tell_what_happens(arm: 
 /// What is cached from protobuf says what is cached from JSON, of whole objects and of metadata alone.
 async fn objects_of_every_kind_are_the_same_in_both_forms(arm: &Arm) {
     let (kinds, objects) = (every_kind(arm).await, objects(&arm.namespace));
-    for (version, plural, namespaced, body) in &objects {
-        let group = if version.contains('/') { "/apis" } else { "/api" };
-        if *namespaced {
-            let path = format!("{group}/{version}/namespaces/{}/{plural}", arm.namespace);
-            arm.post(&path, body).await;
-        } else {
-            arm.post_outside(&format!("{group}/{version}/{plural}"), body).await;
-        }
+    for object in &objects {
+        make(arm, object).await;
     }
     let factories = [true, false].map(|protobuf| {
         SharedInformerFactory::with_options(arm.client.clone(), Options::default().protobuf(protobuf))
@@ -147,6 +137,16 @@ fn version_of(object: &Value) -> u64 {
 
 /// An object that no controller is needed for: API version, plural, whether it is in the namespace, and the object.
 type Made = (&'static str, &'static str, bool, Value);
+
+/// Makes an object; its path, and what the server made of it.
+async fn make(arm: &Arm, (version, plural, namespaced, body): &Made) -> (String, Value) {
+    let group = if version.contains('/') { "/apis" } else { "/api" };
+    let path = if *namespaced { format!("/namespaces/{}", arm.namespace) } else { String::new() };
+    let path = format!("{group}/{version}{path}/{plural}");
+    let made = if *namespaced { arm.post(&path, body).await } else { arm.post_outside(&path, body).await };
+    let name = made["metadata"]["name"].as_str().unwrap();
+    (format!("{path}/{name}"), made)
+}
 
 fn inside(version: &'static str, plural: &'static str, field: &str, value: &Value) -> Made {
     (version, plural, true, json!({"metadata": {"name": "a"}, field: value}))
