@@ -434,7 +434,7 @@ impl<K> Object<K> {
 }
 
 impl<K: DeserializeOwned + Send + Sync + 'static> Object<K> {
-    /// The decoded object. Whoever asks while another holds it gets the same one.
+    /// The decoded object. Whoever asks while another holds it gets the same one, unless the cache has compressed the object in between.
     pub fn typed(&self) -> Result<Typed<K>, DecodeError> {
         self.entry.typed()
     }

@@ -1,7 +1,7 @@
 //! Putting equal entries in the place of others: the same objects in a form that takes less memory.
 //!
 //! The new entries are made from a snapshot, on any thread; the writer only puts them in. Nothing changes for anybody: there is nothing to tell,
-//! indexes stay as they are, and a snapshot that somebody holds keeps what it had.
+//! indexes stay as they are (one that is being built meanwhile looks at the new entries again), and a snapshot that somebody holds keeps what it had.
 
 use super::objects::Slot;
 use super::snapshot::Snapshot;
