@@ -3,11 +3,15 @@
 //! A uid is no part of it: a deleted and re-created object has the same key. This module does not know which
 //! kind a key belongs to; a cache holds one kind.
 
+use crate::text::{Text, as_text};
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::str::FromStr;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
+
+/// The longest text that is kept in the key itself. Most are shorter, and comparing those does not go elsewhere in memory.
+const INLINE: usize = 54;
 
 /// Namespace and name of an object. Cheap to clone.
 ///
@@ -25,52 +29,17 @@ use std::sync::{Arc, LazyLock};
 pub struct Key {
     /// Namespace, a NUL, name. The NUL sorts before every character of a name, so that comparing the texts
     /// compares namespaces first, in one go.
-    text: Text,
+    text: Text<INLINE>,
     /// Where the NUL is. Invariant: `text.bytes()[split] == 0`.
     split: u32,
     /// A hash of the text, made once: caches look keys up far more often than they meet new ones.
     hash: u32,
 }
 
-/// The longest text that is kept in the key itself. Most are shorter, and comparing those does not go elsewhere in memory.
-const INLINE: usize = 54;
-
-#[derive(Clone, PartialEq, Eq)]
-enum Text {
-    /// Behind the text are zeros.
-    Inline {
-        length: u8,
-        bytes: [u8; INLINE],
-    },
-    Shared(Arc<[u8]>),
-}
-
-impl Text {
-    fn new(namespace: &str, name: &str) -> Self {
-        let split = namespace.len();
-        let length = split + 1 + name.len();
-        if length > INLINE {
-            return Self::Shared([namespace.as_bytes(), b"\0", name.as_bytes()].concat().into());
-        }
-        let mut bytes = [0; INLINE];
-        bytes[..split].copy_from_slice(namespace.as_bytes());
-        bytes[split + 1..length].copy_from_slice(name.as_bytes());
-        Self::Inline { length: u8::try_from(length).unwrap_or_default(), bytes }
-    }
-
-    #[inline]
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Inline { length, bytes } => &bytes[..usize::from(*length)],
-            Self::Shared(bytes) => bytes,
-        }
-    }
-}
-
 impl Key {
     /// The key of a namespaced object; an empty namespace means a cluster-scoped one.
     pub fn new(namespace: &str, name: &str) -> Self {
-        let text = Text::new(namespace, name);
+        let text = Text::concat([namespace, "\0", name]);
         let split = u32::try_from(namespace.len()).unwrap_or(u32::MAX);
         Self { hash: hash(text.bytes()), text, split }
     }
@@ -87,12 +56,12 @@ impl Key {
 
     /// The namespace, `None` for cluster-scoped objects.
     pub fn namespace(&self) -> Option<&str> {
-        (self.split > 0).then(|| text(&self.text.bytes()[..self.split as usize]))
+        (self.split > 0).then(|| as_text(&self.text.bytes()[..self.split as usize]))
     }
 
     /// The name.
     pub fn name(&self) -> &str {
-        text(&self.text.bytes()[self.split as usize + 1..])
+        as_text(&self.text.bytes()[self.split as usize + 1..])
     }
 
     /// A hash of the whole key. Another one in every process, so nothing that can be seen may depend on it.
@@ -106,11 +75,6 @@ fn hash(text: &[u8]) -> u32 {
     // Whoever may create objects chooses their names; without a secret they could choose names that all fall into one place.
     static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     SECRET.hash_one(text) as u32
-}
-
-/// Part of a key. It came from a `str`, cut where that ended.
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap_or_default()
 }
 
 impl PartialEq for Key {

@@ -17,6 +17,7 @@ pub mod scope;
 pub mod selector;
 pub mod store;
 mod sync;
+mod text;
 pub mod time;
 pub mod transform;
 pub mod version;
@@ -38,5 +39,6 @@ pub use time::Moment;
 pub use transform::{OnTransformError, Transform};
 pub use version::ResourceVersion;
 pub use wire::{
-    Encoding, FieldPath, FieldPathError, Labels, OwnerReference, Projection, ProjectionError, TypeMeta,
+    Encoding, FieldPath, FieldPathError, Labels, Owner, OwnerReference, Owners, Projection, ProjectionError,
+    TypeMeta,
 };

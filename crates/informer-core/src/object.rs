@@ -7,7 +7,7 @@
 use crate::key::Key;
 use crate::retention::{Interner, Kept, Retention};
 use crate::version::ResourceVersion;
-use crate::wire::{self, Encoding, FieldPath, Head, Labels, OwnerReference, Scanned};
+use crate::wire::{self, Encoding, FieldPath, Head, Labels, Owners, Scanned};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use std::any::Any;
@@ -16,7 +16,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// One object of a cache, whatever its kind.
 // In this order, so that the key lies beside the count of shares: a look-up needs both, and comes from far away in memory.
@@ -28,8 +28,8 @@ pub struct Entry {
     retention: Retention,
     /// Whether the server has a newer state that could not be read.
     stale: AtomicBool,
-    /// What was decoded from the bytes, at most one view per type.
-    views: Mutex<Vec<View>>,
+    /// What was decoded from the bytes, at most one view per type. Few entries are ever decoded, so it takes little until then.
+    views: OnceLock<Arc<Mutex<Vec<View>>>>,
     /// Where a view that does not decode is counted.
     decode_errors: Option<Arc<AtomicU64>>,
 }
@@ -62,7 +62,7 @@ impl Entry {
     /// The entry of an object that was just read.
     pub fn new(scanned: Scanned, encoding: Encoding, retention: Retention) -> Self {
         let Scanned { head, bytes } = scanned;
-        let (stale, views) = (AtomicBool::new(false), Mutex::default());
+        let (stale, views) = (AtomicBool::new(false), OnceLock::new());
         Self { head, kept: Kept::Plain(bytes), encoding, retention, stale, views, decode_errors: None }
     }
 
@@ -101,7 +101,7 @@ impl Entry {
 
     /// About how much memory the entry takes.
     pub fn cost(&self) -> usize {
-        size_of::<Self>() + self.kept.len() + 2 * (self.head.key.name().len() + self.head.uid.len())
+        size_of::<Self>() + self.kept.len() + self.head.elsewhere()
     }
 
     /// The values at a path, without decoding the object: strings as they are, numbers and booleans as JSON writes them, whatever form
@@ -172,15 +172,13 @@ impl Entry {
     #[cfg(feature = "compressed")]
     pub(crate) fn rewritten(&self, pack: impl FnOnce(Box<[u8]>) -> Kept) -> Option<Self> {
         let plain = self.kept.bytes().ok()?.into_owned().into_boxed_slice();
-        let mut views = self.lock_views().clone();
-        views.retain(View::is_alive);
         Some(Self {
             head: self.head.clone(),
             kept: pack(plain),
             encoding: self.encoding,
             retention: self.retention,
             stale: AtomicBool::new(self.is_stale()),
-            views: Mutex::new(views),
+            views: self.views.clone(),
             decode_errors: self.decode_errors.clone(),
         })
     }
@@ -190,7 +188,9 @@ impl Entry {
     }
 
     fn typed<K: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Typed<K>, DecodeError> {
-        if let Some(view) = self.lock_views().iter().find_map(View::get) {
+        if self.views.get().is_some()
+            && let Some(view) = self.lock_views().iter().find_map(View::get)
+        {
             return Ok(view);
         }
         // Decoded outside the lock: two threads may both do it, but neither waits for the other.
@@ -252,8 +252,8 @@ impl Entry {
         }
     }
 
-    fn lock_views(&self) -> std::sync::MutexGuard<'_, Vec<View>> {
-        self.views.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_views(&self) -> MutexGuard<'_, Vec<View>> {
+        self.views.get_or_init(Arc::default).lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -381,7 +381,7 @@ impl<K> Object<K> {
 
     /// The generation, where the kind has one.
     pub fn generation(&self) -> Option<i64> {
-        self.entry.head.generation
+        self.entry.head.generation()
     }
 
     /// The labels.
@@ -390,18 +390,18 @@ impl<K> Object<K> {
     }
 
     /// The owners.
-    pub fn owners(&self) -> &[OwnerReference] {
+    pub fn owners(&self) -> &Owners {
         &self.entry.head.owners
     }
 
     /// When it was created.
     pub fn created(&self) -> Option<Timestamp> {
-        self.entry.head.created
+        self.entry.head.created()
     }
 
     /// When its deletion was asked for; `None` while nobody has.
     pub fn deleted(&self) -> Option<Timestamp> {
-        self.entry.head.deleted
+        self.entry.head.deleted()
     }
 
     /// Whether the server has a newer state of this object that could not be read.

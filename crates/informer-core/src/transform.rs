@@ -68,7 +68,7 @@ impl Transform {
             ("key", new.key == old.key),
             ("uid", new.uid == old.uid),
             ("version", new.version == old.version),
-            ("deletion", new.deleted == old.deleted),
+            ("deletion", new.deleted() == old.deleted()),
             ("owners", new.owners == old.owners),
             ("finalizers", lasting[0] == lasting[1]),
         ];

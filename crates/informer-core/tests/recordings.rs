@@ -143,8 +143,8 @@ fn check_head(head: &Head, metadata: &Value) {
     let time = |field: &str| metadata[field].as_str().map(|text| text.parse::<jiff::Timestamp>().unwrap());
     assert_eq!(head.key, Key::new(text("namespace"), text("name")));
     assert_eq!((&*head.uid, head.version.as_str()), (text("uid"), text("resourceVersion")));
-    assert_eq!(head.generation, metadata["generation"].as_i64());
-    assert_eq!((head.created, head.deleted), (time("creationTimestamp"), time("deletionTimestamp")));
+    assert_eq!(head.generation(), metadata["generation"].as_i64());
+    assert_eq!((head.created(), head.deleted()), (time("creationTimestamp"), time("deletionTimestamp")));
     let labels = head.labels.iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect();
     assert_eq!(
         Value::Object(labels),
@@ -155,10 +155,10 @@ fn check_head(head: &Head, metadata: &Value) {
     assert_eq!(head.owners.len(), owners.len());
     for (owner, expected) in head.owners.iter().zip(owners) {
         assert_eq!(
-            (&*owner.api_version, &*owner.kind),
+            (owner.api_version, owner.kind),
             (&*text_of(expected, "apiVersion"), &*text_of(expected, "kind"))
         );
-        assert_eq!((&*owner.name, &*owner.uid), (&*text_of(expected, "name"), &*text_of(expected, "uid")));
+        assert_eq!((owner.name, owner.uid), (&*text_of(expected, "name"), &*text_of(expected, "uid")));
         assert_eq!(owner.controller, expected["controller"] == true);
     }
 }

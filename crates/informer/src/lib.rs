@@ -142,14 +142,14 @@ pub use informer_core::reflector::{
     WatchRequest, WatchStart,
 };
 pub use informer_core::selector::{FieldRequirement, Requirement};
-pub use informer_core::wire::{Head, ObjectProblem, Unreadable};
+pub use informer_core::wire::{Head, ObjectProblem, Uid, Unreadable};
 pub use informer_core::workqueue::{
     Bucket, Exponential, FastSlow, Histogram, MaxOf, MaxWait, Priority, QueueMetrics, RateLimiter,
 };
 pub use informer_core::{
     DecodeError, Entry, FieldPathError, FieldSelector, Index, IndexHandle, Key, LabelSelector, Labels,
-    Moment, Object, OnTransformError, OwnerReference, ParseKeyError, ProjectionError, ResourceVersion,
-    Retention, Scope, SelectorError, Typed,
+    Moment, Object, OnTransformError, Owner, OwnerReference, Owners, ParseKeyError, ProjectionError,
+    ResourceVersion, Retention, Scope, SelectorError, Typed,
 };
 pub use lister::{Lister, NamespaceLister};
 pub use manager::{Caches, Manager, ManagerError, ManagerHandle};

@@ -83,7 +83,7 @@ impl<K: Resource<DynamicType = ()>> Referent<Cached> for Object<K> {
     }
 
     fn owners(&self) -> Vec<OwnerReference> {
-        Object::owners(self).to_vec()
+        Object::owners(self).iter().map(OwnerReference::from).collect()
     }
 
     fn version(&self) -> Option<ResourceVersion> {
@@ -103,7 +103,7 @@ impl Referent<CachedDynamic> for Object<DynamicObject> {
     }
 
     fn owners(&self) -> Vec<OwnerReference> {
-        Object::owners(self).to_vec()
+        Object::owners(self).iter().map(OwnerReference::from).collect()
     }
 
     fn version(&self) -> Option<ResourceVersion> {

@@ -3,7 +3,7 @@
 //! The replicas of one thing have the same labels and the same owner, and lie side by side in a list. So a table of what came
 //! last is enough: when it is full, what only the table holds is forgotten, and if that is not much, all of it. Whatever was shared stays shared.
 
-use crate::wire::{Head, OwnerReference};
+use crate::wire::Head;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,9 +17,8 @@ pub(crate) struct Interner(Mutex<Tables>);
 
 #[derive(Debug, Default)]
 struct Tables {
-    labels: Table<str>,
-    ends: Table<[u32]>,
-    owners: Table<[OwnerReference]>,
+    labels: Table<[u8]>,
+    owners: Table<[u8]>,
 }
 
 impl Interner {
@@ -27,12 +26,10 @@ impl Interner {
     pub(crate) fn share(&self, head: &mut Head) {
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !head.labels.is_empty() {
-            tables.labels.share(&mut head.labels.text);
-            // Where names and values end is the same in more of them than the texts are.
-            tables.ends.share(&mut head.labels.ends);
+            tables.labels.share(&mut head.labels.0.0);
         }
         if !head.owners.is_empty() {
-            tables.owners.share(&mut head.owners);
+            tables.owners.share(&mut head.owners.0.0);
         }
     }
 }
@@ -106,11 +103,10 @@ mod tests {
         }
         assert_eq!(heads, before);
         let [a, b, c, d] = &heads;
-        let same_labels = |left: &Head, right: &Head| Arc::ptr_eq(&left.labels.text, &right.labels.text);
-        let same_owners = |left: &Head, right: &Head| Arc::ptr_eq(&left.owners, &right.owners);
+        let same_labels = |left: &Head, right: &Head| Arc::ptr_eq(&left.labels.0.0, &right.labels.0.0);
+        let same_owners = |left: &Head, right: &Head| Arc::ptr_eq(&left.owners.0.0, &right.owners.0.0);
         assert!(same_labels(a, b) && !same_labels(a, c) && same_labels(a, d));
         assert!(same_owners(a, b) && same_owners(a, c) && !same_owners(a, d));
-        assert!(Arc::ptr_eq(&a.labels.ends, &c.labels.ends), "the texts are equally long");
     }
 
     #[test]

@@ -4,13 +4,16 @@
 //! strict: a head either reads completely or the object is unreadable. It does not know what the rest
 //! of the object looks like.
 
+use super::labels::{Labels, Owner, Owners};
 use super::members::{each_element, each_member};
 use crate::key::Key;
+use crate::text::{Row, Text};
 use crate::version::ResourceVersion;
 use jiff::Timestamp;
 use std::borrow::Cow;
-use std::ops::Range;
-use std::sync::Arc;
+use std::fmt;
+use std::num::NonZeroI64;
+use std::ops::{Deref, Range};
 
 /// What is known of an object without decoding it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,78 +23,100 @@ pub struct Head {
     /// Namespace and name.
     pub key: Key,
     /// The uid; empty if the server sent none.
-    pub uid: Box<str>,
+    pub uid: Uid,
     /// The resource version.
     pub version: ResourceVersion,
-    /// The generation, where the kind has one.
-    pub generation: Option<i64>,
-    /// When it was created.
-    pub created: Option<Timestamp>,
-    /// When its deletion was asked for.
-    pub deleted: Option<Timestamp>,
+    pub(super) generation: Option<NonZeroI64>,
+    pub(super) created: Stamp,
+    pub(super) deleted: Stamp,
     /// Its labels.
     pub labels: Labels,
-    /// Its owners; objects that have the same share them.
-    pub owners: Arc<[OwnerReference]>,
+    /// Its owners.
+    pub owners: Owners,
     /// Where in the object's bytes the value of `metadata` lies.
     pub(crate) metadata: Range<u32>,
 }
 
 impl Head {
+    /// The generation, where the kind has one. Servers count from one.
+    pub fn generation(&self) -> Option<i64> {
+        self.generation.map(NonZeroI64::get)
+    }
+
+    /// When it was created, to the microsecond.
+    pub fn created(&self) -> Option<Timestamp> {
+        self.created.time()
+    }
+
+    /// When its deletion was asked for, to the microsecond.
+    pub fn deleted(&self) -> Option<Timestamp> {
+        self.deleted.time()
+    }
+
     /// A range of an object's bytes, as a head notes it.
     pub(super) fn range(range: Range<usize>) -> Range<u32> {
         narrow(range.start)..narrow(range.end)
     }
+
+    /// How much memory it takes beyond its own size, as if nothing of it were shared.
+    pub(crate) fn elsewhere(&self) -> usize {
+        self.labels.0.0.len() + self.owners.0.0.len()
+    }
 }
 
-/// One entry of `metadata.ownerReferences`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub struct OwnerReference {
-    /// Group and version of the owner.
-    pub api_version: Box<str>,
-    /// Kind of the owner.
-    pub kind: Box<str>,
-    /// Name of the owner, in the object's own namespace or cluster-scoped.
-    pub name: Box<str>,
-    /// Uid of the owner.
-    pub uid: Box<str>,
-    /// Whether this owner is the managing controller.
-    pub controller: bool,
+/// A uid as the server wrote it; nearly always the usual 36 characters, which are kept in place.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Uid(Text<38>);
+
+impl From<&str> for Uid {
+    fn from(uid: &str) -> Self {
+        Self(Text::new(uid))
+    }
 }
 
-/// The labels of an object, in the server's order. Objects that have the same share them.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Labels {
-    /// All names and values, one behind the other.
-    pub(crate) text: Arc<str>,
-    /// Where each name and each value ends, alternating. Invariant: even length, ascending, within `text`.
-    pub(crate) ends: Arc<[u32]>,
+impl Deref for Uid {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.0.as_str()
+    }
 }
 
-impl Labels {
-    /// All names and values, one behind the other, and where each ends.
-    pub(super) fn from_parts(text: String, ends: Vec<u32>) -> Self {
-        Self { text: text.into(), ends: ends.into() }
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
     }
+}
 
-    /// The value of a label.
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
     }
+}
 
-    /// Names and values.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let piece = |index: usize| {
-            let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
-            &self.text[start..self.ends[index] as usize]
-        };
-        (0..self.ends.len() / 2).map(move |pair| (piece(2 * pair), piece(2 * pair + 1)))
+/// A time that may be none, in microseconds since 1970; servers write whole seconds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp(i64);
+
+impl Stamp {
+    const NONE: Self = Self(i64::MIN);
+
+    fn time(self) -> Option<Timestamp> {
+        Some(self)
+            .filter(|stamp| *stamp != Self::NONE)
+            .and_then(|stamp| Timestamp::from_microsecond(stamp.0).ok())
     }
+}
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+impl From<Option<Timestamp>> for Stamp {
+    fn from(time: Option<Timestamp>) -> Self {
+        time.map_or(Self::NONE, |time| Self(time.as_microsecond()))
+    }
+}
+
+impl fmt::Debug for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.time().fmt(f)
     }
 }
 
@@ -192,11 +217,13 @@ impl Spans {
         let version = self.version(bytes)?.ok_or(HeadError::Missing { field: Field::Version.name() })?;
         Ok(Head {
             key,
-            uid: self.text(bytes, Field::Uid)?.unwrap_or_default().into(),
+            uid: Uid::from(&*self.text(bytes, Field::Uid)?.unwrap_or_default()),
             version,
-            generation: self.parsed(bytes, Field::Generation, "an integer", |text| text.parse().ok())?,
-            created: self.time(bytes, Field::Created)?,
-            deleted: self.time(bytes, Field::Deleted)?,
+            generation: self
+                .parsed(bytes, Field::Generation, "an integer", |text| text.parse().ok())?
+                .and_then(NonZeroI64::new),
+            created: self.time(bytes, Field::Created)?.into(),
+            deleted: self.time(bytes, Field::Deleted)?.into(),
             labels: self.labels(bytes)?,
             owners: self.owners(bytes)?,
             metadata: Head::range(self.metadata.clone()),
@@ -262,57 +289,54 @@ impl Spans {
 
     fn labels(&self, bytes: &[u8]) -> Result<Labels, HeadError> {
         let Some(value) = self.value(bytes, Field::Labels) else { return Ok(Labels::default()) };
-        let (mut text, mut ends) = (String::with_capacity(value.len()), Vec::new());
+        let mut row = Row::with_capacity(value.len());
         let mut all_strings = true;
         let walked = each_member(value, |name, value| {
             for piece in [string(name, false), string(value, true)] {
                 all_strings &= piece.is_some();
-                text.push_str(&piece.unwrap_or_default());
-                ends.push(narrow(text.len()));
+                row.push(&piece.unwrap_or_default());
             }
             all_strings
         });
         let malformed = HeadError::Malformed { field: Field::Labels.name(), expected: "a map of strings" };
         walked.filter(|()| all_strings).ok_or(malformed)?;
-        Ok(Labels::from_parts(text, ends))
+        Ok(Labels(row.texts()))
     }
 
-    fn owners(&self, bytes: &[u8]) -> Result<Arc<[OwnerReference]>, HeadError> {
-        let Some(value) = self.value(bytes, Field::Owners) else { return Ok(Arc::default()) };
-        let mut owners = Vec::new();
+    fn owners(&self, bytes: &[u8]) -> Result<Owners, HeadError> {
+        let Some(value) = self.value(bytes, Field::Owners) else { return Ok(Owners::default()) };
+        let mut row = Row::with_capacity(value.len());
         let mut readable = true;
-        let walked = each_element(value, |element| match owner(element) {
-            Some(owner) => owners.push(owner),
-            None => readable = false,
-        });
+        let walked = each_element(value, |element| readable &= push_owner(element, &mut row).is_some());
         let expected = "a list of owner references";
         walked.filter(|()| readable).ok_or(HeadError::Malformed { field: Field::Owners.name(), expected })?;
-        Ok(owners.into())
+        Ok(Owners(row.texts()))
     }
 }
 
-fn owner(element: &[u8]) -> Option<OwnerReference> {
-    let mut owner = OwnerReference::default();
-    let mut readable = true;
-    each_member(element, |name, value| {
-        let field = match name {
-            b"apiVersion" => &mut owner.api_version,
-            b"kind" => &mut owner.kind,
-            b"name" => &mut owner.name,
-            b"uid" => &mut owner.uid,
+fn push_owner(element: &[u8], row: &mut Row) -> Option<()> {
+    let [mut api_version, mut kind, mut name, mut uid] = [const { Cow::Borrowed("") }; 4];
+    let (mut controller, mut readable) = (false, true);
+    each_member(element, |known, value| {
+        let field = match known {
+            b"apiVersion" => &mut api_version,
+            b"kind" => &mut kind,
+            b"name" => &mut name,
+            b"uid" => &mut uid,
             b"controller" => {
-                owner.controller = value == b"true";
+                controller = value == b"true";
                 return true;
             }
             _ => return true,
         };
         match string(value, true) {
-            Some(text) => *field = text.into(),
+            Some(text) => *field = text,
             None => readable = false,
         }
         readable
     })?;
-    readable.then_some(owner)
+    let owner = Owner { api_version: &api_version, kind: &kind, name: &name, uid: &uid, controller };
+    readable.then(|| owner.push_to(row))
 }
 
 /// Offsets inside one object; objects are limited to far less than 4 GiB by `wire::Limits`.

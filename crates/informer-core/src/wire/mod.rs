@@ -9,6 +9,7 @@
 mod block;
 mod cut;
 mod head;
+mod labels;
 mod list;
 mod members;
 mod object;
@@ -20,7 +21,8 @@ mod skim;
 mod status;
 mod watch;
 
-pub use head::{Head, HeadError, Labels, OwnerReference};
+pub use head::{Head, HeadError, Uid};
+pub use labels::{Labels, Owner, OwnerReference, Owners};
 pub use list::{ListItem, ListMeta, ListReader};
 pub use members::Unexpected;
 pub use object::Scanned;

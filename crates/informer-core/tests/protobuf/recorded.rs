@@ -13,8 +13,9 @@ const LIMIT: usize = 8 << 20;
 #[track_caller]
 fn assert_same_head(name: &str, left: &Head, right: &Head) {
     let shown = |head: &Head| {
-        let Head { key, uid, version, generation, created, deleted, labels, owners, .. } = head;
-        format!("{key} {uid} {version} {generation:?} {created:?} {deleted:?} {labels:?} {owners:?}")
+        let Head { key, uid, version, labels, owners, .. } = head;
+        let (times, generation) = ([head.created(), head.deleted()], head.generation());
+        format!("{key} {uid} {version} {generation:?} {times:?} {labels:?} {owners:?}")
     };
     assert_eq!(shown(left), shown(right), "{name}");
 }

@@ -36,13 +36,13 @@ impl Owner {
     /// The key of the object of this kind that controls another, if one does.
     pub(super) fn of<O>(&self, object: &Object<O>) -> Option<Key> {
         let owner = object.owners().iter().find(|owner| {
-            owner.controller && owner.kind == self.kind && group(&owner.api_version) == &*self.group
+            owner.controller && *owner.kind == *self.kind && group(owner.api_version) == &*self.group
         })?;
         if self.cluster_scoped {
-            return Some(Key::cluster(&owner.name));
+            return Some(Key::cluster(owner.name));
         }
         // What has a namespace cannot own what has none.
-        object.namespace().map(|namespace| Key::new(namespace, &owner.name))
+        object.namespace().map(|namespace| Key::new(namespace, owner.name))
     }
 }
 

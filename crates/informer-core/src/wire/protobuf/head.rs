@@ -5,9 +5,12 @@
 use super::decode::{Time, time_of};
 use super::fields::{Fields, Payload};
 use crate::key::Key;
+use crate::text::Row;
 use crate::version::ResourceVersion;
-use crate::wire::head::{Head, HeadError, Labels, OwnerReference, narrow};
+use crate::wire::head::{Head, HeadError, Uid};
+use crate::wire::labels::{Labels, Owner, Owners};
 use jiff::Timestamp;
+use std::num::NonZeroI64;
 use std::ops::Range;
 
 /// Where `metadata` has what; a test holds them against the table.
@@ -34,13 +37,13 @@ pub(super) fn read(bytes: &[u8], metadata: Range<usize>) -> Result<Head, HeadErr
     let version = found.version.filter(|version| !version.is_empty());
     Ok(Head {
         key: found.key()?,
-        uid: found.uid.into(),
+        uid: Uid::from(found.uid),
         version: ResourceVersion::new(version.ok_or(HeadError::Missing { field: "resourceVersion" })?),
         generation: found.generation,
-        created: found.created,
-        deleted: found.deleted,
-        labels: Labels::from_parts(found.label_text, found.label_ends),
-        owners: found.owners.into(),
+        created: found.created.into(),
+        deleted: found.deleted.into(),
+        labels: Labels(found.labels.texts()),
+        owners: Owners(found.owners.texts()),
         metadata: Head::range(metadata),
     })
 }
@@ -83,12 +86,11 @@ struct Found<'a> {
     namespace: &'a str,
     uid: &'a str,
     version: Option<&'a str>,
-    generation: Option<i64>,
+    generation: Option<NonZeroI64>,
     created: Option<Timestamp>,
     deleted: Option<Timestamp>,
-    label_text: String,
-    label_ends: Vec<u32>,
-    owners: Vec<OwnerReference>,
+    labels: Row,
+    owners: Row,
 }
 
 impl<'a> Found<'a> {
@@ -120,16 +122,14 @@ impl<'a> Found<'a> {
     fn label(&mut self, payload: Payload<'_>) -> Result<(), HeadError> {
         let read = data(payload).and_then(entry);
         let (name, value) = read.ok_or(malformed("labels", "a map of strings"))?;
-        for piece in [name, value] {
-            self.label_text.push_str(piece);
-            self.label_ends.push(narrow(self.label_text.len()));
-        }
+        self.labels.push(name);
+        self.labels.push(value);
         Ok(())
     }
 
     fn owner(&mut self, payload: Payload<'_>) -> Result<(), HeadError> {
         let owner = data(payload).and_then(owner);
-        self.owners.push(owner.ok_or(malformed("ownerReferences", "a list of owner references"))?);
+        owner.ok_or(malformed("ownerReferences", "a list of owner references"))?.push_to(&mut self.owners);
         Ok(())
     }
 }
@@ -162,9 +162,9 @@ fn text<'a>(payload: Payload<'a>, field: &'static str) -> Result<&'a str, HeadEr
 }
 
 /// Zero is none, as JSON has it.
-fn generation(payload: Payload<'_>) -> Result<Option<i64>, HeadError> {
+fn generation(payload: Payload<'_>) -> Result<Option<NonZeroI64>, HeadError> {
     match payload {
-        Payload::Varint(value) => Ok(Some(value.cast_signed()).filter(|value| *value != 0)),
+        Payload::Varint(value) => Ok(NonZeroI64::new(value.cast_signed())),
         _ => Err(malformed("generation", "an integer")),
     }
 }
@@ -191,8 +191,8 @@ fn entry(bytes: &[u8]) -> Option<(&str, &str)> {
     Some((name, value))
 }
 
-fn owner(bytes: &[u8]) -> Option<OwnerReference> {
-    let mut owner = OwnerReference::default();
+fn owner(bytes: &[u8]) -> Option<Owner<'_>> {
+    let mut owner = Owner::default();
     let mut fields = Fields(bytes);
     while let Some((number, payload)) = fields.next().ok()? {
         let field = match number {
@@ -207,7 +207,7 @@ fn owner(bytes: &[u8]) -> Option<OwnerReference> {
             }
             _ => continue,
         };
-        *field = std::str::from_utf8(data(payload)?).ok()?.into();
+        *field = std::str::from_utf8(data(payload)?).ok()?;
     }
     Some(owner)
 }

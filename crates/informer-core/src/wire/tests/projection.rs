@@ -342,7 +342,8 @@ fn dropped_labels_are_not_in_the_head() {
     assert_eq!(head.labels.iter().collect::<Vec<_>>(), [("z", "")]);
     let head = projected(&dropping(&["metadata.labels"]), item).head;
     assert!(head.labels.is_empty());
-    assert_eq!((&*head.uid, &*head.owners[0].name, &*head.owners[0].uid), ("u", "n", "o"));
+    let owner = head.owners.iter().next().unwrap();
+    assert_eq!((&*head.uid, owner.name, owner.uid), ("u", "n", "o"));
 }
 
 // Limits, frames and other kinds

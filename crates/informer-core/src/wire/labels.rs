@@ -1,0 +1,133 @@
+//! Labels and owners of an object, each in one piece of memory that equal ones share.
+
+use crate::text::{Row, Texts, as_text};
+use std::fmt;
+
+/// The labels of an object, in the server's order. Objects that have the same share them.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Labels(pub(crate) Texts);
+
+impl Labels {
+    /// The value of a label.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let mut texts = self.0.iter();
+        while let (Some(known), Some(value)) = (texts.next_bytes(), texts.next_bytes()) {
+            if known == name.as_bytes() {
+                return Some(as_text(value));
+            }
+        }
+        None
+    }
+
+    /// Names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut texts = self.0.iter();
+        std::iter::from_fn(move || Some((texts.next()?, texts.next()?)))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// The owners of an object, in the server's order. Objects that have the same share them.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Owners(pub(crate) Texts);
+
+impl Owners {
+    /// One by one.
+    pub fn iter(&self) -> impl Iterator<Item = Owner<'_>> {
+        let mut texts = self.0.iter();
+        std::iter::from_fn(move || {
+            Some(Owner {
+                api_version: texts.next()?,
+                kind: texts.next()?,
+                name: texts.next()?,
+                uid: texts.next()?,
+                controller: texts.next()? == CONTROLLER,
+            })
+        })
+    }
+
+    /// The one that manages the object.
+    pub fn controller(&self) -> Option<Owner<'_>> {
+        self.iter().find(|owner| owner.controller)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Owners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// One entry of `metadata.ownerReferences`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub struct Owner<'a> {
+    /// Group and version of the owner.
+    pub api_version: &'a str,
+    /// Kind of the owner.
+    pub kind: &'a str,
+    /// Name of the owner, in the object's own namespace or cluster-scoped.
+    pub name: &'a str,
+    /// Uid of the owner.
+    pub uid: &'a str,
+    /// Whether this owner is the managing controller.
+    pub controller: bool,
+}
+
+/// What is written for a controller; nothing is for other owners.
+const CONTROLLER: &str = "c";
+
+impl Owner<'_> {
+    pub(super) fn push_to(&self, row: &mut Row) {
+        let controller = if self.controller { CONTROLLER } else { "" };
+        [self.api_version, self.kind, self.name, self.uid, controller].iter().for_each(|text| row.push(text));
+    }
+}
+
+/// An [`Owner`] that is held apart from its object.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub struct OwnerReference {
+    /// Group and version of the owner.
+    pub api_version: Box<str>,
+    /// Kind of the owner.
+    pub kind: Box<str>,
+    /// Name of the owner, in the object's own namespace or cluster-scoped.
+    pub name: Box<str>,
+    /// Uid of the owner.
+    pub uid: Box<str>,
+    /// Whether this owner is the managing controller.
+    pub controller: bool,
+}
+
+impl From<Owner<'_>> for OwnerReference {
+    fn from(owner: Owner<'_>) -> Self {
+        Self {
+            api_version: owner.api_version.into(),
+            kind: owner.kind.into(),
+            name: owner.name.into(),
+            uid: owner.uid.into(),
+            controller: owner.controller,
+        }
+    }
+}
