@@ -21,8 +21,10 @@ const WINDOW: usize = 512;
 const DECAYED: usize = 80;
 /// What was learnt takes the place of what was known if objects take a tenth less.
 const BETTER: usize = 90;
-/// It learns again when the cache is so many times as large as it was.
+/// It learns again when the cache is so many times as large as it was, unless that has been for nothing so far.
 const GROWN: usize = 8;
+/// It has been for nothing as long as objects take at most a twentieth more than they did.
+const STEADY: usize = 95;
 /// A cache of fewer objects is not worth learning again for.
 const FEWEST: usize = 64;
 
@@ -53,8 +55,11 @@ struct State {
     window: usize,
     /// How objects shrank when it learnt.
     expected: Share,
-    /// How many objects there were when it learnt.
+    /// How all objects have shrunk since it learnt.
+    since: Share,
+    /// How many objects there were when it learnt, and whether those were enough to go by.
     learnt_from: usize,
+    enough: bool,
     /// Whether objects no longer shrink as they did.
     decayed: bool,
 }
@@ -82,7 +87,17 @@ impl Compressor {
 
     fn new(coder: Option<Arc<Coder>>, phase: Phase) -> Self {
         let (recent, expected) = (Share::default(), Share::default());
-        let state = State { coder, phase, recent, window: WINDOW, expected, learnt_from: 0, decayed: false };
+        let state = State {
+            coder,
+            phase,
+            recent,
+            window: WINDOW,
+            expected,
+            since: recent,
+            learnt_from: 0,
+            enough: false,
+            decayed: false,
+        };
         Self { state: Mutex::new(state), interim: Coder::without_dictionary(), hook: OnceLock::new() }
     }
 
@@ -112,7 +127,8 @@ impl Compressor {
             Phase::Gathering(samples) => samples.is_full() || (samples.len() > 0 && cached.is_synced()),
             Phase::Learnt => {
                 let grown = cached.len() >= state.learnt_from.saturating_mul(GROWN);
-                cached.len() >= FEWEST && (state.decayed || grown)
+                let steady = state.enough && !state.expected.is_below(STEADY, &state.since);
+                cached.len() >= FEWEST && (state.decayed || (grown && !steady))
             }
         }
     }
@@ -135,8 +151,8 @@ impl Compressor {
         let mut state = self.lock();
         state.window = if changed { WINDOW } else { state.window.saturating_mul(2) };
         (state.coder, state.expected) = (coder, expected);
-        state.learnt_from = samples.len().max(cached.len());
-        (state.recent, state.decayed) = (Share::default(), false);
+        (state.learnt_from, state.enough) = (samples.len().max(cached.len()), samples.is_full());
+        (state.recent, state.since, state.decayed) = (Share::default(), Share::default(), false);
         state.phase = Phase::Learnt;
         changed
     }
@@ -195,6 +211,7 @@ impl Compressor {
     fn note(&self, plain: usize, packed: usize) {
         let mut state = self.lock();
         state.recent.add(plain, packed);
+        state.since.add(plain, packed);
         if state.recent.objects < state.window || !matches!(state.phase, Phase::Learnt) {
             return;
         }
