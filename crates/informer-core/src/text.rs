@@ -82,6 +82,9 @@ impl fmt::Debug for Texts {
     }
 }
 
+/// What the labels of most objects take, and more than owners do.
+const USUAL: usize = 256;
+
 /// Texts that are being put together.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Row(Vec<u8>);
@@ -94,6 +97,10 @@ impl Row {
 
     #[expect(clippy::cast_possible_truncation, reason = "only seven bits are meant")]
     pub(crate) fn push(&mut self, text: &str) {
+        if self.0.capacity() == 0 {
+            // Enough for most, instead of growing to it step by step.
+            self.0.reserve(USUAL);
+        }
         let mut length = text.len();
         while length > 0x7f {
             self.0.push(length as u8 | 0x80);

@@ -100,7 +100,9 @@ const CONTROLLER: &str = "c";
 impl Owner<'_> {
     pub(super) fn push_to(&self, row: &mut Row) {
         let controller = if self.controller { CONTROLLER } else { "" };
-        [self.api_version, self.kind, self.name, self.uid, controller].iter().for_each(|text| row.push(text));
+        for text in [self.api_version, self.kind, self.name, self.uid, controller] {
+            row.push(text);
+        }
     }
 }
 

@@ -5,7 +5,8 @@
 
 use super::order;
 use super::value::Value;
-use informer_schema::MessageId;
+use crate::wire::protobuf::fields::{Fields, Payload};
+use informer_schema::{MessageId, Part, Wire};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -18,6 +19,10 @@ pub(in crate::wire) fn values_at(
     bytes: &[u8],
     visit: &mut dyn FnMut(&str),
 ) {
+    if let Ok(found) = text_at(path, of, bytes) {
+        found.into_iter().for_each(visit);
+        return;
+    }
     let (disordered, ordered) = (Cell::new(false), Cell::new(false));
     let found = seek(path, &Value::whole(of, bytes, false, &disordered));
     if !disordered.get() {
@@ -26,6 +31,55 @@ pub(in crate::wire) fn values_at(
         let found = seek(path, &Value::whole(of, &bytes, false, &ordered));
         found.iter().flatten().for_each(|value| visit(value));
     }
+}
+
+/// Something that takes the long way to find.
+struct NotSimple;
+
+/// The text at a path, where that is simple: messages on the way and a text at its end, each there once or absent. Most indexes ask for such
+/// ones, at every change.
+fn text_at<'a>(
+    path: &[Box<str>],
+    mut of: MessageId,
+    mut bytes: &'a [u8],
+) -> Result<Option<&'a str>, NotSimple> {
+    let (last, way) = path.split_last().ok_or(NotSimple)?;
+    for name in way {
+        let part = part_named(of, name)?;
+        let Wire::Message(inner) = part.wire else { return Err(NotSimple) };
+        match only_data(bytes, part)? {
+            Some(data) => (of, bytes) = (inner, data),
+            None => return Ok(None),
+        }
+    }
+    let part = part_named(of, last)?;
+    if part.wire != Wire::String {
+        return Err(NotSimple);
+    }
+    let text = only_data(bytes, part)?.map(std::str::from_utf8).transpose().map_err(|_| NotSimple)?;
+    Ok(text.filter(|text| part.pointer || part.always || !text.is_empty()))
+}
+
+/// The part with this name, in a message whose parts all have names.
+fn part_named(of: MessageId, name: &str) -> Result<&'static Part, NotSimple> {
+    let parts = of.get().parts;
+    let all_named = parts.iter().all(|part| !part.name.is_empty());
+    parts.iter().find(|part| all_named && part.name == name).ok_or(NotSimple)
+}
+
+/// What is there of a part that may be there once, if the message is whole.
+fn only_data<'a>(message: &'a [u8], part: &Part) -> Result<Option<&'a [u8]>, NotSimple> {
+    let (mut fields, mut found) = (Fields(message), None);
+    while let Some((number, payload)) = fields.next().map_err(|_| NotSimple)? {
+        if number == u32::from(part.number) {
+            let Payload::Data(data) = payload else { return Err(NotSimple) };
+            if found.replace(data).is_some() {
+                return Err(NotSimple);
+            }
+        }
+    }
+    // JSON may have something for it all the same.
+    if found.is_none() && part.always { Err(NotSimple) } else { Ok(found) }
 }
 
 fn seek<'de>(path: &[Box<str>], value: &Value<'de, '_>) -> Option<Vec<Cow<'de, str>>> {
