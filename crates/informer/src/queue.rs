@@ -4,6 +4,7 @@
 //! [`Queue::pop`] waits for deltas, and takes from the scopes in turn.
 
 use informer_core::{Batch, Closed, Delta, DeltaFifo, ListenerId};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -31,23 +32,35 @@ impl Queue {
         Self { lanes, filled: Notify::new(), drained: Notify::new() }
     }
 
-    /// Appends a delta to a lane as soon as there is room in it.
-    pub(crate) async fn push(&self, lane: usize, delta: Delta) -> Result<(), Closed> {
-        loop {
+    /// Appends deltas to a lane, as many at a time as there is room for. What comes together is taken together: the pump publishes a state
+    /// for each batch.
+    pub(crate) async fn push(&self, lane: usize, deltas: &mut VecDeque<Delta>) -> Result<(), Closed> {
+        while !deltas.is_empty() {
             let mut drained = std::pin::pin!(self.drained.notified());
             // Registered before looking, so that a pop in between is not missed.
             drained.as_mut().enable();
-            {
-                let mut lanes = self.lock();
-                let fifo = lanes.fifos.get_mut(lane).ok_or(Closed)?;
-                if fifo.is_closed() || fifo.has_room() {
-                    fifo.push(delta)?;
-                    self.filled.notify_one();
-                    return Ok(());
-                }
+            if !self.push_some(lane, deltas)? {
+                drained.await;
             }
-            drained.await;
         }
+        Ok(())
+    }
+
+    /// Appends what there is room for; returns whether that was anything.
+    fn push_some(&self, lane: usize, deltas: &mut VecDeque<Delta>) -> Result<bool, Closed> {
+        let mut lanes = self.lock();
+        let fifo = lanes.fifos.get_mut(lane).ok_or(Closed)?;
+        let before = deltas.len();
+        while fifo.is_closed() || fifo.has_room() {
+            let Some(delta) = deltas.pop_front() else { break };
+            fifo.push(delta)?;
+        }
+        drop(lanes);
+        let pushed = deltas.len() < before;
+        if pushed {
+            self.filled.notify_one();
+        }
+        Ok(pushed)
     }
 
     /// Appends a resync; it sees what was pushed before it. Without room it is left out: whoever is due is due again soon.

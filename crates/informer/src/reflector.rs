@@ -8,6 +8,7 @@ use crate::status::StatusCell;
 use futures::{FutureExt as _, StreamExt as _};
 use informer_core::reflector::{Action, Failure, Reflector, ResponseHead, StreamId};
 use informer_core::{Closed, Moment};
+use std::collections::VecDeque;
 use std::error::Error as _;
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -107,17 +108,21 @@ impl Driver {
     /// Does what the machine wants done. Deltas wait for room in the queue; meanwhile nothing is read.
     async fn carry_out(&mut self, open: &mut Open) -> Result<(), Closed> {
         self.publish();
+        let mut deltas = VecDeque::new();
         while let Some(action) = self.machine.poll_action() {
+            if !matches!(action, Action::Push(_)) {
+                self.queue.push(self.lane, &mut deltas).await?;
+            }
             match action {
                 Action::List(id, request) => *open = Open::ask(id, || self.source.list(request)),
                 Action::Watch(id, request) => *open = Open::ask(id, || self.source.watch(request)),
                 Action::Cancel(id) if open.id() == Some(id) => *open = Open::Nothing,
                 Action::Cancel(_) => {}
-                Action::Push(delta) => self.queue.push(self.lane, delta).await?,
+                Action::Push(delta) => deltas.push_back(delta),
                 Action::Report(report) => self.problems.report(&Problem::Server(report)),
             }
         }
-        Ok(())
+        self.queue.push(self.lane, &mut deltas).await
     }
 
     /// What comes of a set says how fast the connection is.
