@@ -12,6 +12,7 @@ mod replace;
 #[cfg(feature = "compressed")]
 mod rewrite;
 mod snapshot;
+mod sorted;
 mod writer;
 
 pub use change::{Applied, Change};

@@ -1,14 +1,15 @@
 //! The objects of one state, apart by how often they change: which keys there are, and what is under them.
 //!
 //! Each key has a slot, a small number, for as long as it is there. An update changes the slot's entry and nothing else; only
-//! an addition or a deletion touches the two ways from key to slot: a hash table for look-ups, an ordered map for walks. All
-//! three are persistent. Indexes hold slots, so an update leaves them alone too.
+//! an addition or a deletion touches the two ways from key to slot: a hash table for look-ups, a sorted sequence for walks. Both
+//! hold slots alone, the key is in the entry. All three are persistent. Indexes hold slots, so an update leaves them alone too.
 
 use super::pages::Pages;
+use super::sorted::Sorted;
 use crate::key::Key;
 use crate::object::Entry;
-use imbl::OrdMap;
-use std::ops::RangeBounds;
+use std::cmp::Ordering;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// The number of a place in which one object lies.
@@ -20,12 +21,19 @@ const ENTRIES: usize = 8;
 /// Fields of the hash table; there are no shares to take in them.
 const FIELDS: usize = 16;
 
+/// Slots in a leaf of the order: few enough to be copied at once, many enough that the tree above them weighs nothing.
+const SLOTS: usize = 64;
+
+/// What is in each slot.
+type Entries = Pages<Option<Arc<Entry>>, ENTRIES>;
+
 /// The objects of one state. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Objects {
-    entries: Pages<Option<Arc<Entry>>, ENTRIES>,
+    entries: Entries,
     table: Table,
-    order: OrdMap<Key, Slot>,
+    /// The slots that are taken, in the order of the keys in them. Invariant: each one's entry is there whenever two are compared.
+    order: Sorted<Slot, SLOTS>,
 }
 
 impl Objects {
@@ -56,17 +64,22 @@ impl Objects {
 
     /// The slots that are taken, in key order.
     pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> {
-        self.order.values().copied()
+        self.order.iter().copied()
     }
 
     /// In key order.
     pub(crate) fn values(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        self.order.values().filter_map(|slot| self.at(*slot))
+        self.order.iter().filter_map(|slot| self.at(*slot))
     }
 
-    /// The objects with keys in this range, in order.
-    pub(crate) fn range(&self, range: impl RangeBounds<Key>) -> impl Iterator<Item = &Arc<Entry>> {
-        self.order.range(range).filter_map(|(_, slot)| self.at(*slot))
+    /// The objects from this key on, in order.
+    pub(crate) fn from<'a>(&'a self, start: Bound<&Key>) -> impl Iterator<Item = &'a Arc<Entry>> + use<'a> {
+        let slots = self.order.from(|slot| match start {
+            Bound::Unbounded => false,
+            Bound::Included(key) => compare(&self.entries, *slot, key).is_lt(),
+            Bound::Excluded(key) => compare(&self.entries, *slot, key).is_le(),
+        });
+        slots.filter_map(|slot| self.at(*slot))
     }
 
     /// Calls `visit` with each slot whose entry is another one in `newer`, and that entry.
@@ -86,24 +99,27 @@ impl Objects {
 
     /// Puts an entry with a new key into a free slot.
     pub(super) fn add(&mut self, slot: Slot, entry: Arc<Entry>) {
-        let (hash, key) = (entry.key().hash32(), entry.key().clone());
-        self.order.insert(key, slot);
+        let key = entry.key();
+        self.order.insert(slot, |known| compare(&self.entries, *known, key));
+        self.table.add(key.hash32(), slot);
         self.entries.set(slot as usize, Some(entry));
-        self.table.add(hash, slot);
     }
 
     /// Frees a slot.
     pub(super) fn remove(&mut self, key: &Key, slot: Slot) {
-        self.order.remove(key);
-        self.entries.set(slot as usize, None);
+        // The entry goes last: until then the order looks at it.
+        self.order.remove(|known| compare(&self.entries, *known, key));
         self.table.remove(key.hash32(), slot);
+        self.entries.set(slot as usize, None);
     }
 
     /// Panics unless the three parts agree; `free` are the slots that are not taken.
     pub(super) fn check_invariants(&self, free: &[Slot]) {
-        for (key, slot) in self.order.iter().map(|(key, slot)| (key, *slot)) {
-            let entry = self.at(slot);
-            assert_eq!(entry.map(|entry| entry.key()), Some(key), "an entry lies under its own key");
+        self.order.check_invariants(|left, right| {
+            self.at(*right).map_or(Ordering::Equal, |entry| compare(&self.entries, *left, entry.key()))
+        });
+        for slot in self.slots() {
+            let Some(key) = self.at(slot).map(|entry| entry.key()) else { panic!("slot {slot} is empty") };
             assert_eq!(self.find(key).map(|(found, _)| found), Some(slot), "{key}: table and order agree");
             assert!(!free.contains(&slot), "{key}: its slot is not free");
         }
@@ -111,6 +127,12 @@ impl Objects {
         let slots = self.order.len() + free.len();
         assert!(self.at(narrow(slots)).is_none(), "slots are taken or free, without gaps");
     }
+}
+
+/// How the key in a slot orders against this one.
+fn compare(entries: &Entries, slot: Slot, key: &Key) -> Ordering {
+    let entry = entries.get(slot as usize).and_then(Option::as_ref);
+    entry.map_or(Ordering::Less, |entry| entry.key().cmp(key))
 }
 
 /// Slots are as many as objects, which are far fewer than four billion.

@@ -10,6 +10,7 @@ use crate::key::Key;
 use crate::object::Entry;
 use crate::scope::Scope;
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 impl StoreWriter {
@@ -91,9 +92,9 @@ impl StoreWriter {
         match scope {
             Scope::All => Box::new(self.state.objects.values()),
             Scope::Namespace(namespace) => {
-                let range = self.state.objects.range(Key::first_in(namespace)..);
+                let rest = self.state.objects.from(Bound::Included(&Key::first_in(namespace)));
                 let scope = scope.clone();
-                Box::new(range.take_while(move |entry| scope.contains(entry.key())))
+                Box::new(rest.take_while(move |entry| scope.contains(entry.key())))
             }
         }
     }

@@ -62,8 +62,7 @@ impl Snapshot {
 
     /// The objects whose keys come after this one, in order; all of them after `None`.
     pub fn after(&self, key: Option<&Key>) -> impl Iterator<Item = &Arc<Entry>> {
-        let start = key.map_or(Bound::Unbounded, |key| Bound::Excluded(key.clone()));
-        self.0.objects.range((start, Bound::Unbounded))
+        self.0.objects.from(key.map_or(Bound::Unbounded, Bound::Excluded))
     }
 
     /// About how much memory the objects take. Counted when asked for, object by object: the writer has better things to do.
@@ -74,8 +73,8 @@ impl Snapshot {
     /// The objects of one namespace, ordered by name.
     pub fn namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Arc<Entry>> {
         let wanted = Some(namespace).filter(|namespace| !namespace.is_empty());
-        let range = self.0.objects.range(Key::first_in(namespace)..);
-        range.take_while(move |entry| entry.key().namespace() == wanted)
+        let rest = self.0.objects.from(Bound::Included(&Key::first_in(namespace)));
+        rest.take_while(move |entry| entry.key().namespace() == wanted)
     }
 
     /// The objects that have this value in an index, in key order.
