@@ -74,6 +74,21 @@ impl<T: Clone, const SIZE: usize> Sorted<T, SIZE> {
         }
     }
 
+    /// The first element that does not lie `before` the wanted ones.
+    pub(crate) fn first_from(&self, before: impl Fn(&T) -> bool) -> Option<&T> {
+        let (mut node, mut behind) = (&self.root, None);
+        loop {
+            match node {
+                Node::Leaf(leaf) => return leaf.get(leaf.partition_point(before)).or(behind),
+                Node::Branch(children) => {
+                    let next = children.partition_point(|child| before(&child.first)).max(1);
+                    behind = children.get(next).map(|child| &child.first).or(behind);
+                    node = &children[next - 1].node;
+                }
+            }
+        }
+    }
+
     /// Puts an element in its place, unless an equal one is there; returns whether it did. `compare` says how a known element orders
     /// against the new one.
     pub(crate) fn insert(&mut self, new: T, compare: impl Fn(&T) -> Ordering) -> bool {
@@ -346,6 +361,8 @@ mod tests {
             let bound = random(3_500);
             let from = sorted.from(|known| *known < bound).take(9);
             assert!(from.eq(twin.range(bound..).take(9)), "{story}");
+            let behind = sorted.first_from(|known| *known <= bound);
+            assert_eq!(behind, twin.range(bound + 1..).next(), "{story}");
             if round % 97 == 0 {
                 copies.push((sorted.clone(), twin.clone()));
             }

@@ -302,6 +302,49 @@ fn a_resync_sees_exactly_the_deltas_before_it() {
 // C9
 
 #[test]
+fn an_index_follows_objects_that_gain_and_lose_values() {
+    let words =
+        |text: &str| text.split('.').filter(|word| *word != "none").map(String::from).collect::<Vec<_>>();
+    let index =
+        Index::by("words", move |object: &Object<()>| words(object.labels().get("value").unwrap_or("none")));
+    let index = index.into_handle().unwrap();
+    let (mut writer, reader) = store([]);
+    writer.add_index(index.clone());
+    // Values are shared, kept, left by their last object, and taken up again.
+    let steps = [
+        ("a/x u1 1 red", "red: x"),
+        ("a/y u1 2 red.blue.red", "blue: y, red: x y"),
+        ("a/x u1 3 none", "blue: y, red: y"),
+        ("a/z u1 4 green.blue.red", "blue: y z, green: z, red: y z"),
+        ("a/y u1 5 green", "blue: z, green: y z, red: z"),
+        ("a/z u1 6 yellow.white", "green: y, white: z, yellow: z"),
+        ("a/x u1 7 black.red", "black: x, green: y, red: x, white: z, yellow: z"),
+        ("a/z u1 8 none", "black: x, green: y, red: x"),
+    ];
+    let print = |snapshot: &Snapshot| {
+        let line = |value: &Arc<str>| {
+            let names: Vec<String> =
+                snapshot.by(&index, value).map(|entry| entry.key().name().to_owned()).collect();
+            format!("{value}: {}", names.join(" "))
+        };
+        snapshot.index_values(&index).iter().map(line).collect::<Vec<_>>().join(", ")
+    };
+    let mut held = Vec::new();
+    for (text, expected) in steps {
+        apply(&mut writer, watch(text));
+        held.push((reader.snapshot(), expected));
+    }
+    for gone in ["a/x u1 9 last", "a/y u1 10 last", "a/z u1 11 last"] {
+        apply(&mut writer, delete(gone));
+    }
+    held.push((reader.snapshot(), ""));
+    for (snapshot, expected) in held {
+        assert_eq!(print(&snapshot), expected);
+        assert_eq!(snapshot.index_keys(&index, "rea").len() + snapshot.index_keys(&index, "zebra").len(), 0);
+    }
+}
+
+#[test]
 fn c9_a_panicking_index_hurts_only_itself() {
     let (mut writer, reader) = store([]);
     let picky = Index::by("picky", |object: &Object<()>| {
