@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::repo::Repo;
-use crate::{Failure, codegen, real, tidy};
+use crate::{Failure, codegen, fuzz, real, tidy};
 
 struct Stage {
     name: &'static str,
@@ -25,6 +25,8 @@ enum Work {
     Real,
     /// What the client-go of `bench/peers` is built from, for the tests that build it, where there is a Go.
     Peers,
+    /// Damaged answers for the readers, for as long as a change can wait, always the same ones.
+    Fuzz,
     /// The library with its accessors, for the earliest and the latest types of Kubernetes.
     Accessors,
     /// A cargo call, its arguments separated by blanks.
@@ -52,6 +54,8 @@ const STAGES: &[Stage] = &[
     Stage { name: "kubectl", work: Work::Kubectl },
     Stage { name: "peers", work: Work::Peers },
     Stage { name: "test", work: Work::cargo("test --workspace --locked") },
+    // Behind `test`, which has built it.
+    Stage { name: "fuzz", work: Work::Fuzz },
     // Behind `test`, which has built the suites and run the embedded arms.
     Stage { name: "real", work: Work::Real },
     Stage {
@@ -114,6 +118,7 @@ impl Stage {
             Work::Kubectl => kubectl(repo),
             Work::Real => real_arm(repo),
             Work::Peers => peers(repo),
+            Work::Fuzz => fuzz::run(repo, &["--seconds", "5", "--seed", "1"].map(str::to_owned)),
             Work::Accessors => codegen::VERSIONS.iter().try_for_each(|minor| check_accessors(repo, *minor)),
             Work::Cargo { args, env } => run_cargo(repo, args, env),
         }
@@ -216,7 +221,7 @@ mod tests {
     fn all_stages_run_unless_some_are_named() {
         assert_eq!(
             names(&[]).unwrap(),
-            "fmt tidy codegen clippy features accessors kubectl peers test real shuttle queue doc"
+            "fmt tidy codegen clippy features accessors kubectl peers test fuzz real shuttle queue doc"
         );
         assert_eq!(names(&["--only", "doc,fmt"]).unwrap(), "fmt doc");
     }

@@ -7,6 +7,7 @@
 mod bench;
 mod ci;
 mod codegen;
+mod fuzz;
 #[cfg(unix)]
 mod real;
 mod repo;
@@ -62,6 +63,12 @@ const COMMANDS: &[Command] = &[
         options: "[--check]",
         about: "generate the tables and accessors of all kinds; --check only compares",
         run: codegen::run,
+    },
+    Command {
+        name: "fuzz",
+        options: "[--seconds N]",
+        about: "damaged answers for the readers, a minute long; also --seed S, and --input N to see one again",
+        run: fuzz::run,
     },
     #[cfg(unix)]
     Command {
@@ -140,6 +147,7 @@ mod tests {
         assert_eq!(usage_error(&["brew"]), "unknown command `brew`");
         assert!(usage_error(&["ci", "--only", "fmt,brew"]).contains("unknown stage `brew`"));
         assert!(usage_error(&["codegen", "--curse"]).contains("`--curse`"));
+        assert!(usage_error(&["fuzz", "--curse"]).contains("`--curse`"));
         assert!(usage_error(&["tidy", "--curse"]).contains("`--curse`"));
     }
 

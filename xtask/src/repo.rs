@@ -37,7 +37,6 @@ impl Repo {
     }
 
     /// Where something in it lies on disk; the root itself for an empty path.
-    #[cfg(unix)]
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         if path.is_empty() { self.root.clone() } else { self.root.join(path) }
     }

@@ -1,0 +1,299 @@
+//! What has to hold for every input: it is read the same in one piece and in many, in memory that what arrived pays for, and whatever
+//! comes out of it can be read again, decoded and looked into. Nothing panics, whatever it is.
+
+use crate::change::below;
+use crate::seeds::{Form, Seed, What, list_of};
+use crate::{MEMORY, protobuf, reflect};
+use informer_core::reflector::Random;
+use informer_core::wire::{
+    BodyProblem, Frame, Limits, ListItem, ListReader, ProtobufListReader, ProtobufWatchReader, Scanned,
+    Status, TypeMeta, WatchReader, WireError, message_of,
+};
+use informer_core::{Encoding, Entry, Object, Projection, Retention};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// An input, and how it is read.
+#[derive(Clone)]
+pub(crate) struct Case {
+    pub(crate) form: Form,
+    pub(crate) what: What,
+    pub(crate) types: TypeMeta,
+    pub(crate) limits: Limits,
+    pub(crate) projection: Option<Projection>,
+    /// Where it is cut.
+    pub(crate) cuts: u64,
+    /// What its headers say it is.
+    pub(crate) content_type: Option<&'static str>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// How often inputs ended how.
+#[derive(Default)]
+pub(crate) struct Tally(BTreeMap<String, u64>);
+
+/// What came out of a body.
+#[derive(Debug, PartialEq)]
+enum Told {
+    Item(ListItem),
+    Frame(Frame),
+}
+
+#[derive(Debug, PartialEq)]
+struct Read {
+    told: Vec<Told>,
+    end: Result<(), WireError>,
+}
+
+/// A reader and its buffers, before anything has arrived.
+const AT_REST: usize = 64 << 10;
+/// What a body may take for each of its bytes while it is read and all of it is held: an empty frame is four bytes, and word of it some hundreds.
+const READ_FACTOR: usize = 256;
+/// What a view may take for each byte of its object: an empty message is two bytes, and a map of some hundreds.
+const VIEW_FACTOR: usize = 4096;
+/// How many objects of an input are looked into.
+const LOOKED_INTO: usize = 4;
+
+const PATHS: [&str; 6] = [
+    "spec.nodeName",
+    "spec.containers.image",
+    "metadata.labels.app",
+    "metadata.ownerReferences[*].uid",
+    "status.conditions.type",
+    "spec.versions.schema.openAPIV3Schema",
+];
+
+impl Case {
+    /// How to read a damaged body; now and then as what it is not.
+    pub(crate) fn new(seed: &Seed, body: Vec<u8>, random: &mut Random) -> Self {
+        let odd = |random: &mut Random| random.below(16) == 0;
+        let form = match seed.form {
+            Form::Json if odd(random) => Form::Protobuf,
+            Form::Protobuf if odd(random) => Form::Json,
+            form => form,
+        };
+        let types = if odd(random) { TypeMeta::new("v1", "Pod") } else { seed.types.clone() };
+        let limits =
+            if random.below(4) == 0 { Limits::new(64 << random.below(6)) } else { Limits::default() };
+        let projection = match random.below(6) {
+            0 => Projection::drop(["status", "metadata.annotations", "spec.containers[*].env"]).ok(),
+            1 => Projection::keep(["spec.nodeName", "metadata.labels", "data"]).ok(),
+            _ => None,
+        };
+        let content_type = match random.below(10) {
+            0 => Some("application/json"),
+            1 => Some("application/vnd.kubernetes.protobuf;stream=watch"),
+            2 => Some("text/html"),
+            3 => None,
+            _ => Some(match form {
+                Form::Json => "application/json",
+                Form::Protobuf => "application/vnd.kubernetes.protobuf",
+            }),
+        };
+        Self { form, what: seed.what, types, limits, projection, cuts: random.next_u64(), content_type, body }
+    }
+
+    /// Whether all promises are kept; if not, which.
+    pub(crate) fn check(&self, tally: &mut Tally) -> Result<(), String> {
+        let whole = self.paid_for(READ_FACTOR, self.body.len(), || self.read(&[&self.body]))?;
+        let pieces = self.read(&pieces(&self.body, self.cuts));
+        if pieces != whole {
+            return Err(format!("in pieces it reads as {pieces:?}, whole as {whole:?}"));
+        }
+        tally.count(self, &whole);
+        self.check_json(&whole)?;
+        self.check_sizes(&whole)?;
+        for scanned in whole.objects().take(LOOKED_INTO) {
+            self.check_again(scanned)?;
+            self.look_into(scanned)?;
+        }
+        let _ = (Status::from_json(&self.body), Status::from_protobuf(&self.body));
+        reflect::check(self)
+    }
+
+    fn read(&self, pieces: &[&[u8]]) -> Read {
+        let (types, limits, projection) = (self.types.clone(), self.limits, self.projection.clone());
+        let mut told = Vec::new();
+        // The readers have no trait in common; nobody but tests would use it.
+        macro_rules! read {
+            ($reader:ident, $told:path) => {{
+                let mut reader = $reader::new(types, limits).projecting(projection);
+                let read =
+                    pieces.iter().try_for_each(|piece| reader.read(piece, |one| told.push($told(one))));
+                read.and_then(|()| reader.finish())
+            }};
+        }
+        let end = match (self.form, self.what) {
+            (Form::Json, What::Watch) => read!(WatchReader, Told::Frame),
+            (Form::Json, _) => read!(ListReader, Told::Item),
+            (Form::Protobuf, What::Watch) => read!(ProtobufWatchReader, Told::Frame),
+            (Form::Protobuf, _) => read!(ProtobufListReader, Told::Item),
+        };
+        Read { told, end }
+    }
+
+    /// Does it, in memory that `length` bytes pay for.
+    fn paid_for<T>(&self, factor: usize, length: usize, work: impl FnOnce() -> T) -> Result<T, String> {
+        MEMORY.reset_peak_usage();
+        let before = MEMORY.current_usage();
+        let done = work();
+        let took = MEMORY.peak_usage().saturating_sub(before);
+        if took > AT_REST + factor * length {
+            return Err(format!("{length} bytes took {took} bytes of memory as {:?}", self.form));
+        }
+        Ok(done)
+    }
+
+    /// What a plain parser takes for JSON is no syntax error.
+    fn check_json(&self, read: &Read) -> Result<(), String> {
+        let Err(error) = &read.end else { return Ok(()) };
+        let wrong = matches!(error.problem, BodyProblem::Syntax(_) | BodyProblem::Truncated);
+        let is_object = self.body.trim_ascii_start().first() == Some(&b'{');
+        let parses = || serde_json::from_slice::<&RawValue>(&self.body).is_ok();
+        if self.form == Form::Json && wrong && is_object && parses() {
+            return Err(format!("this is JSON, but: {error}"));
+        }
+        Ok(())
+    }
+
+    /// Nothing is kept that is larger than the limit, and nothing that has not arrived.
+    fn check_sizes(&self, read: &Read) -> Result<(), String> {
+        let added = match self.form {
+            Form::Json => {
+                r#"{"apiVersion":"","kind":"","metadata":{}}"#.len()
+                    + self.types.kind.len()
+                    + self.types.api_version.len()
+            }
+            Form::Protobuf => 0,
+        };
+        let (mut count, mut kept) = (0, 0);
+        for scanned in read.objects() {
+            if scanned.bytes.len() > self.limits.object_bytes {
+                return Err(format!("{} bytes are kept of {}", scanned.bytes.len(), scanned.head.key));
+            }
+            count += 1;
+            kept += scanned.bytes.len();
+        }
+        let arrived = self.body.len() + count * added;
+        if kept > arrived { Err(format!("{kept} bytes are kept of {arrived}")) } else { Ok(()) }
+    }
+
+    /// An object's bytes are read to the same object.
+    fn check_again(&self, scanned: &Scanned) -> Result<(), String> {
+        let bytes: &[u8] = &scanned.bytes;
+        let body = match self.form {
+            Form::Json => list_of(&self.types, bytes),
+            Form::Protobuf => protobuf::list(&self.types, &[bytes.to_vec()]),
+        };
+        let again = Self { body, what: What::List, limits: Limits::default(), ..self.clone() };
+        let read = again.read(&[&again.body]);
+        match read.objects().next() {
+            Some(found) if found == scanned => Ok(()),
+            _ => Err(format!("{scanned:?} reads as {read:?} once more")),
+        }
+    }
+
+    /// Every way to look into an object ends, with a value or with an error.
+    fn look_into(&self, scanned: &Scanned) -> Result<(), String> {
+        let encoding = match self.form {
+            Form::Json => Encoding::Json,
+            Form::Protobuf => match message_of(&self.types) {
+                Some(message) => Encoding::Protobuf(message),
+                None => return Ok(()),
+            },
+        };
+        let entry = || Arc::new(Entry::new(scanned.clone(), encoding, Retention::Bytes));
+        let object = Object::<Value>::new(entry());
+        let length = scanned.bytes.len();
+        self.paid_for(VIEW_FACTOR, length, || {
+            for path in PATHS.iter().filter_map(|path| path.parse().ok()) {
+                object.entry().values_at(&path);
+            }
+            let _ = object.metadata::<ObjectMeta>();
+            let _ = object.json();
+            let _ = object.view::<Pod>().typed();
+        })?;
+        let value = self.paid_for(VIEW_FACTOR, length, || object.typed())?;
+        if value.is_ok() && !object.entry().is_identical(&entry()) {
+            return Err(format!("{} differs from itself", scanned.head.key));
+        }
+        Ok(())
+    }
+}
+
+impl Read {
+    fn objects(&self) -> impl Iterator<Item = &Scanned> {
+        self.told.iter().filter_map(|told| match told {
+            Told::Item(ListItem::Object(scanned))
+            | Told::Frame(Frame::Added(scanned) | Frame::Modified(scanned) | Frame::Deleted(scanned)) => {
+                Some(scanned)
+            }
+            _ => None,
+        })
+    }
+
+    fn passed_over(&self) -> bool {
+        let is = |told: &Told| {
+            matches!(told, Told::Item(ListItem::Unreadable(_)) | Told::Frame(Frame::Unreadable(..)))
+        };
+        self.told.iter().any(is)
+    }
+}
+
+/// A body in pieces: byte by byte, in equal ones, or cut in a few places.
+pub(crate) fn pieces(body: &[u8], cuts: u64) -> Vec<&[u8]> {
+    let mut random = Random::new(cuts);
+    match random.below(4) {
+        0 => body.chunks(1).collect(),
+        1 => body.chunks(1 + below(&mut random, 100)).collect(),
+        _ => {
+            let mut ends: Vec<usize> =
+                (0..=random.below(8)).map(|_| below(&mut random, body.len() + 1)).collect();
+            ends.extend([0, body.len()]);
+            ends.sort_unstable();
+            ends.windows(2).map(|ends| &body[ends[0]..ends[1]]).collect()
+        }
+    }
+}
+
+impl Tally {
+    fn count(&mut self, case: &Case, read: &Read) {
+        let end = match &read.end {
+            Ok(()) if read.passed_over() => "read, some objects passed over",
+            Ok(()) => "read",
+            Err(error) => match error.problem {
+                BodyProblem::Syntax(_) => "not JSON",
+                BodyProblem::Protobuf(_) => "not protobuf",
+                BodyProblem::Truncated => "ends too early",
+                BodyProblem::NotAList { .. } => "not a list",
+                BodyProblem::ListMeta { .. } => "no metadata of a list",
+                _ => "something else",
+            },
+        };
+        let row = format!("{:?} {:?}: {end}", case.form, case.what);
+        *self.0.entry(row).or_default() += 1;
+        *self.0.entry("objects".to_owned()).or_default() += read.objects().count() as u64;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|(row, count)| writeln!(f, "{count:>10}  {row}"))
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { form, what, types, limits, projection, cuts, content_type, body } = self;
+        let length = body.len();
+        write!(
+            f,
+            "{length} bytes as {form:?} {what:?} of {types:?}, {limits:?}, {projection:?}, cut by {cuts}, said to be {content_type:?}"
+        )
+    }
+}
