@@ -270,8 +270,8 @@ impl ObjectReader {
         };
         let tag = tag(number, layout);
         let needs = varint_length(tag) + head.map_or(0, varint_length);
-        let room = self.limit.saturating_sub(self.kept.len() + needs);
-        if usize::try_from(shape.length()).map_or(true, |length| length > room) {
+        let room = self.limit.checked_sub(self.kept.len() + needs);
+        if room.is_none_or(|room| shape.length() > room as u64) {
             self.cut = true;
             return false;
         }
