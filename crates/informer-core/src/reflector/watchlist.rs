@@ -16,7 +16,9 @@ use crate::object::Entry;
 use crate::time::Moment;
 use crate::version::ResourceVersion;
 use crate::wire::{Frame, FrameKind, ObjectProblem, Unreadable};
-use std::collections::BTreeMap;
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What is known about this server's watch-lists.
@@ -35,11 +37,41 @@ pub(super) struct Capability {
 pub(super) struct WatchListing {
     pub(super) stream: Stream,
     consistency: Consistency,
-    entries: BTreeMap<Key, Arc<Entry>>,
+    entries: BTreeSet<ByKey>,
     unreadable: BTreeMap<Key, Unreadable>,
     /// When the current window of progress began, and how many keys there were then.
     window: Option<(Moment, usize)>,
 }
+
+/// An entry in the place of its key. The key is not copied: a set is held here whole until it is complete.
+#[derive(Debug)]
+struct ByKey(Arc<Entry>);
+
+impl Borrow<Key> for ByKey {
+    fn borrow(&self) -> &Key {
+        self.0.key()
+    }
+}
+
+impl Ord for ByKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.key().cmp(other.0.key())
+    }
+}
+
+impl PartialOrd for ByKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for ByKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key() == other.0.key()
+    }
+}
+
+impl Eq for ByKey {}
 
 impl WatchListing {
     pub(super) fn open(&mut self, now: Moment, head: super::ResponseHead, config: &Config) {
@@ -73,7 +105,7 @@ impl Reflector {
         self.phase = Phase::WatchListing(WatchListing {
             stream,
             consistency,
-            entries: BTreeMap::new(),
+            entries: BTreeSet::new(),
             unreadable: BTreeMap::new(),
             window: None,
         });
@@ -85,7 +117,7 @@ impl Reflector {
                 let entry = self.entry(scanned);
                 if let Phase::WatchListing(listing) = &mut self.phase {
                     listing.unreadable.remove(entry.key());
-                    listing.entries.insert(entry.key().clone(), entry);
+                    listing.entries.replace(ByKey(entry));
                 }
                 return;
             }
@@ -141,7 +173,7 @@ impl Reflector {
         }
         self.note_set(now, version.clone(), consistent);
         self.capability.unfinished = 0;
-        let entries = listing.entries.into_values().collect();
+        let entries = listing.entries.into_iter().map(|ByKey(entry)| entry).collect();
         let unreadable = listing.unreadable.into_values().collect();
         let scope = self.config.scope.clone();
         self.push(Delta::Replaced(Replaced { scope, version, entries, unreadable, audit: false }));
