@@ -1,6 +1,6 @@
 //! What handlers receive.
 
-use informer_core::{Entry, Object};
+use informer_core::{Entry, Key, Object};
 use std::fmt;
 use std::sync::Arc;
 
@@ -116,6 +116,18 @@ pub(crate) enum Told {
     Updated { old: Arc<Entry>, new: Arc<Entry>, cause: Cause },
     Deleted { last: Arc<Entry>, observed: bool },
     Lagged { skipped: u64 },
+}
+
+impl Told {
+    /// Whose state it is; none where it is about no object.
+    pub(crate) fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Added { entry, .. }
+            | Self::Updated { new: entry, .. }
+            | Self::Deleted { last: entry, .. } => Some(entry.key()),
+            Self::Lagged { .. } => None,
+        }
+    }
 }
 
 impl<K> From<Told> for Delivery<K> {

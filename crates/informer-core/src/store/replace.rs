@@ -46,6 +46,10 @@ impl StoreWriter {
             }
         }
         applied.changes.append(&mut gone);
+        if self.state.objects.len() == 0 {
+            // The first set: all of it is new.
+            applied.changes.reserve_exact(entries.len());
+        }
         for entry in entries {
             self.replace_one(entry, applied);
         }

@@ -148,7 +148,10 @@ impl Listener {
         let now = self.clock.now();
         let mut state = self.lock();
         let ListenerState { outbox, pace, .. } = &mut *state;
-        let mut told = false;
+        let (mut told, changes) = (false, changes.into_iter());
+        if initial {
+            outbox.reserve(changes.size_hint().0);
+        }
         for change in changes {
             match change {
                 Change::Resync { due, objects } if due.contains(&self.id) => {

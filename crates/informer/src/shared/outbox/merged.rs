@@ -5,17 +5,19 @@
 //! each, so that the deletions of a relist stay in front. Pure: the listener's task drives it.
 
 use crate::event::{Cause, Told};
+use hashbrown::HashTable;
 use informer_core::{Change, Entry, Key, Moment};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 /// Pending steps, oldest first.
 #[derive(Debug, Default)]
 pub(in crate::shared) struct Merged {
-    /// The places of the steps, by ascending number, with the time each was taken. May hold places whose step is settled; those are skipped.
-    order: VecDeque<(u64, Moment, Key)>,
-    /// What is pending for each key. Invariant: every step's number stands in `order`; no key is here without a step.
-    pending: HashMap<Key, Steps>,
+    /// The places of the steps, by ascending number. May hold places whose step is settled; those are skipped.
+    order: VecDeque<Place>,
+    /// What is pending for each key. Invariant: every step's number stands in `order`.
+    pending: Pending,
     /// Whether the end of an object that came and went unseen is told.
     brief: bool,
     /// How many steps are pending.
@@ -23,6 +25,26 @@ pub(in crate::shared) struct Merged {
     last_number: u64,
     /// Every number up to this one belongs to the initial set; known once the informer has synced.
     initial_end: Option<u64>,
+}
+
+/// Where a step stands, and since when.
+#[derive(Debug)]
+struct Place {
+    number: u64,
+    at: Moment,
+    /// Of its key in `pending`; of another key by now if the step is settled.
+    slot: u32,
+}
+
+/// The steps of keys. Keys are not copied: an initial set is here whole, and the entries have them.
+#[derive(Debug, Default)]
+struct Pending {
+    steps: Vec<Steps>,
+    /// Which of `steps` are empty.
+    free: Vec<u32>,
+    /// Which are not, by key.
+    slots: HashTable<u32>,
+    hasher: RandomState,
 }
 
 /// The steps of one key, in this order.
@@ -56,6 +78,12 @@ impl Merged {
         Self { brief, ..Self::default() }
     }
 
+    /// Makes room for so many changes.
+    pub(super) fn reserve(&mut self, changes: usize) {
+        self.order.reserve(changes);
+        self.pending.steps.reserve(changes);
+    }
+
     /// Takes in a change. `initial` says that it belongs to the set that was there before the handler began.
     pub(super) fn add(&mut self, change: &Change, initial: bool, now: Moment) {
         match change {
@@ -68,7 +96,7 @@ impl Merged {
 
     /// Takes in an object that is to be told again. What is pending will be told anyway, and is newer.
     pub(super) fn add_again(&mut self, entry: &Arc<Entry>, now: Moment) {
-        if !self.pending.contains_key(entry.key()) {
+        if self.pending.find(entry.key()).is_none() {
             self.add_here(Some(entry), entry, false, Cause::Resync, now);
         }
     }
@@ -81,18 +109,13 @@ impl Merged {
     /// The next thing to tell.
     pub(super) fn pop(&mut self) -> Option<Told> {
         loop {
-            let Some((number, _, key)) = self.order.pop_front() else {
+            let Some(Place { number, slot, .. }) = self.order.pop_front() else {
                 self.let_go();
                 return None;
             };
-            let Some(steps) = self.pending.get_mut(&key) else { continue };
-            let told = steps.take(number);
-            if steps.gone.is_none() && steps.here.is_none() {
-                self.pending.remove(&key);
-            }
-            if told.is_some() {
+            if let Some(told) = self.pending.take(slot, number) {
                 self.steps -= 1;
-                return told;
+                return Some(told);
             }
         }
     }
@@ -100,14 +123,14 @@ impl Merged {
     /// Whether the initial set is known and nothing of it is left.
     pub(super) fn initial_is_told(&mut self) -> bool {
         self.clear_front();
-        let oldest = self.order.front().map(|(number, ..)| *number);
+        let oldest = self.order.front().map(|place| place.number);
         self.initial_end.is_some_and(|end| oldest.is_none_or(|oldest| oldest > end))
     }
 
     /// When the oldest pending step was taken in.
     pub(super) fn oldest(&mut self) -> Option<Moment> {
         self.clear_front();
-        self.order.front().map(|(_, at, _)| *at)
+        self.order.front().map(|place| place.at)
     }
 
     /// How many steps are pending.
@@ -132,7 +155,8 @@ impl Merged {
         cause: Cause,
         now: Moment,
     ) {
-        let steps = self.pending.entry(after.key().clone()).or_default();
+        let slot = self.pending.slot(after.key());
+        let steps = &mut self.pending.steps[slot as usize];
         if let Some(here) = &mut steps.here {
             here.after = Arc::clone(after);
             here.cause = cause;
@@ -142,18 +166,18 @@ impl Merged {
         let number = self.last_number;
         steps.here = Some(Here { number, before: before.cloned(), after: Arc::clone(after), initial, cause });
         self.steps += 1;
-        self.place(number, after.key(), now);
+        self.place(number, slot, now);
     }
 
     fn add_gone(&mut self, last: &Arc<Entry>, observed: bool, now: Moment) {
-        let key = last.key();
-        let steps = self.pending.entry(key.clone()).or_default();
+        let slot = self.pending.slot(last.key());
+        let steps = &mut self.pending.steps[slot as usize];
         match steps.here.take() {
             // The handler never saw it: there is nothing to tell. How the life before it ended is still to be told, if it is.
             Some(Here { before: None, .. }) if !self.brief || steps.gone.is_some() => {
                 self.steps -= 1;
                 if steps.gone.is_none() {
-                    self.pending.remove(key);
+                    self.pending.forget(slot, last.key());
                 }
             }
             Some(Here { number, .. }) => steps.gone = Some(Gone { number, last: Arc::clone(last), observed }),
@@ -162,17 +186,16 @@ impl Merged {
                 let number = self.last_number;
                 steps.gone = Some(Gone { number, last: Arc::clone(last), observed });
                 self.steps += 1;
-                self.place(number, key, now);
+                self.place(number, slot, now);
             }
         }
     }
 
     /// Puts a new step at the end. Settled places are cleared away once they are the greater part.
-    fn place(&mut self, number: u64, key: &Key, now: Moment) {
-        self.order.push_back((number, now, key.clone()));
+    fn place(&mut self, number: u64, slot: u32, now: Moment) {
+        self.order.push_back(Place { number, at: now, slot });
         if self.order.len() > 2 * self.steps + 64 {
-            let order = std::mem::take(&mut self.order);
-            self.order = order.into_iter().filter(|(number, _, key)| self.is_pending(*number, key)).collect();
+            self.order.retain(|place| self.pending.has(place));
         }
     }
 
@@ -182,29 +205,96 @@ impl Merged {
         const USUAL: usize = 256;
         debug_assert!(self.pending.is_empty(), "every pending step has a place");
         self.order.shrink_to(USUAL);
-        self.pending.shrink_to(USUAL);
+        self.pending.empty(USUAL);
     }
 
     /// Takes away places in front whose step is settled.
     fn clear_front(&mut self) {
-        while let Some((number, _, key)) = self.order.front() {
-            if self.is_pending(*number, key) {
-                break;
-            }
+        while self.order.front().is_some_and(|place| !self.pending.has(place)) {
             self.order.pop_front();
         }
     }
+}
 
-    fn is_pending(&self, number: u64, key: &Key) -> bool {
-        self.pending.get(key).is_some_and(|steps| {
+impl Pending {
+    /// How many keys there are.
+    fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    fn find(&self, key: &Key) -> Option<u32> {
+        let is_it = |slot: &u32| self.steps[*slot as usize].key() == Some(key);
+        self.slots.find(self.hasher.hash_one(key), is_it).copied()
+    }
+
+    /// Where the steps of a key are. If it had none, the caller puts one there.
+    fn slot(&mut self, key: &Key) -> u32 {
+        if let Some(slot) = self.find(key) {
+            return slot;
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.steps.push(Steps::default());
+            // There are far fewer objects than four billion.
+            u32::try_from(self.steps.len() - 1).unwrap_or(u32::MAX)
+        });
+        let Self { steps, slots, hasher, .. } = self;
+        let hash_of = |slot: &u32| steps[*slot as usize].key().map_or(0, |key| hasher.hash_one(key));
+        slots.insert_unique(hasher.hash_one(key), slot, hash_of);
+        slot
+    }
+
+    /// Lets a key go that has no steps any more.
+    fn forget(&mut self, slot: u32, key: &Key) {
+        let is_it = |known: &u32| *known == slot;
+        if let Ok(found) = self.slots.find_entry(self.hasher.hash_one(key), is_it) {
+            found.remove();
+            self.free.push(slot);
+        }
+    }
+
+    /// Takes the step with this number, if it is still pending.
+    fn take(&mut self, slot: u32, number: u64) -> Option<Told> {
+        let steps = self.steps.get_mut(slot as usize)?;
+        let told = steps.take(number)?;
+        if steps.key().is_none()
+            && let Some(key) = told.key()
+        {
+            self.forget(slot, key);
+        }
+        Some(told)
+    }
+
+    /// Whether the step of this place is still to be told.
+    fn has(&self, place: &Place) -> bool {
+        self.steps.get(place.slot as usize).is_some_and(|steps| {
             let gone = steps.gone.as_ref().map(|gone| gone.number);
             let here = steps.here.as_ref().map(|here| here.number);
-            gone == Some(number) || here == Some(number)
+            gone == Some(place.number) || here == Some(place.number)
         })
+    }
+
+    /// Forgets which places were used, when none is, and keeps room for so many.
+    fn empty(&mut self, room: usize) {
+        self.steps.clear();
+        self.steps.shrink_to(room);
+        self.free.clear();
+        self.free.shrink_to(room);
+        self.slots.clear();
+        self.slots.shrink_to(room, |_| 0);
     }
 }
 
 impl Steps {
+    /// Whose they are; none if there are none.
+    fn key(&self) -> Option<&Key> {
+        let here = self.here.as_ref().map(|here| here.after.key());
+        here.or_else(|| self.gone.as_ref().map(|gone| gone.last.key()))
+    }
+
     /// Takes the step with this number, if it is still pending.
     fn take(&mut self, number: u64) -> Option<Told> {
         if let Some(Gone { last, observed, .. }) = self.gone.take_if(|gone| gone.number == number) {

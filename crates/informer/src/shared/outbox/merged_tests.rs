@@ -96,5 +96,5 @@ fn a_burst_leaves_no_memory_behind() {
         outbox.add(&added(&format!("pod-{number}"), 1), true, Moment::default());
     }
     while outbox.pop().is_some() {}
-    assert!(outbox.order.capacity() < 1000 && outbox.pending.capacity() < 1000);
+    assert!(outbox.order.capacity() < 1000 && outbox.pending.steps.capacity() < 1000);
 }

@@ -29,6 +29,15 @@ impl Outbox {
         }
     }
 
+    /// Makes room for so many changes that come now. A set that grows into its room step by step leaves holes of the same size behind.
+    pub(super) fn reserve(&mut self, changes: usize) {
+        match self {
+            Self::Merged(outbox) => outbox.reserve(changes),
+            // It holds no more than its bound.
+            Self::EveryState(_) => {}
+        }
+    }
+
     /// Takes in a change. `initial` says that it belongs to the set that was there before the handler began.
     pub(super) fn add(&mut self, change: &Change, initial: bool, now: Moment) {
         match self {
