@@ -23,8 +23,8 @@ const DECAYED: usize = 80;
 const BETTER: usize = 90;
 /// It learns again when the cache is so many times as large as it was, unless that has been for nothing so far.
 const GROWN: usize = 8;
-/// It has been for nothing as long as objects take at most a twentieth more than they did.
-const STEADY: usize = 95;
+/// It has been for nothing as long as objects take at most a ninth more than they did.
+const STEADY: usize = 90;
 /// A cache of fewer objects is not worth learning again for.
 const FEWEST: usize = 64;
 

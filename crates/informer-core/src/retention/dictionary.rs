@@ -13,7 +13,7 @@ use zstd::zstd_safe::{CCtx, CDict, DCtx, DDict, compress_bound, train_from_buffe
 
 /// Higher ones take twice the time for a few per cent.
 const LEVEL: i32 = 3;
-const DICTIONARY_BYTES: usize = 16 << 10;
+const DICTIONARY_BYTES: usize = 32 << 10;
 /// Learning from fewer objects gives nothing that helps others.
 const FEWEST: usize = 16;
 /// Compressed bytes are kept if they are at most so many per cent.

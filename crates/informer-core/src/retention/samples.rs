@@ -7,7 +7,7 @@ const MOST_BYTES: usize = 1 << 20;
 /// What lies behind that in a large object is rarely alike.
 const LONGEST: usize = 16 << 10;
 /// One in so many is kept out of learning, to see what was learnt.
-const HELD_OUT: usize = 8;
+const HELD_OUT: u32 = 8;
 
 /// Copies of objects. Invariant: `text.len()` is the sum of `lengths`.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(super) struct Samples {
 impl Samples {
     pub(super) fn add(&mut self, object: &[u8]) {
         let beginning = &object[..object.len().min(LONGEST)];
-        if self.len() % HELD_OUT == HELD_OUT - 1 {
+        if is_held_out(self.len()) {
             self.held_out.push(beginning.into());
         } else {
             self.text.extend_from_slice(beginning);
@@ -46,4 +46,10 @@ impl Samples {
     pub(super) fn held_out(&self) -> impl Iterator<Item = &[u8]> {
         self.held_out.iter().map(|object| &**object)
     }
+}
+
+/// Whether a sample is one of those. They are spread without a period: objects often come in one, as one of each application does.
+#[expect(clippy::cast_possible_truncation, reason = "samples are few")]
+fn is_held_out(number: usize) -> bool {
+    (number as u32).wrapping_mul(0x9e37_79b9) < u32::MAX / HELD_OUT
 }
