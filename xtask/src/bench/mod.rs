@@ -223,6 +223,7 @@ impl Plan {
         all.push((Scenario::Compressed { pods: 50_000 }, 3));
         all.extend(sizes.map(|(pods, times)| (Scenario::Real { pods }, times)));
         all.extend(Self::moving(10_000, 50_000, 10, 3.0, 3));
+        all.extend(sizes.map(|(pods, _)| (Scenario::Growth { pods, frames: 50_000 }, 3)));
         all.push((Scenario::Queue { keys: 1_000_000 }, 5));
         all
     }
@@ -237,6 +238,7 @@ impl Plan {
         all.push((Scenario::Compressed { pods: 10_000 }, 3));
         all.push((Scenario::Real { pods: 1000 }, 3));
         all.extend(Self::moving(1000, 5000, 2, 1.0, 1));
+        all.extend(sizes.map(|(pods, _)| (Scenario::Growth { pods, frames: 5000 }, 1)));
         all.push((Scenario::Queue { keys: 100_000 }, 1));
         all
     }
@@ -262,6 +264,7 @@ fn pods_of(scenario: &Scenario) -> usize {
         | Scenario::Stripped { pods }
         | Scenario::Compressed { pods }
         | Scenario::Watch { pods, .. }
+        | Scenario::Growth { pods, .. }
         | Scenario::Latency { pods, .. }
         | Scenario::Read { pods, .. }
         | Scenario::Fan { pods, .. } => pods,

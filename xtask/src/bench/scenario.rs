@@ -52,6 +52,8 @@ pub(super) enum Scenario {
     Real { pods: usize },
     /// Changes at full speed.
     Watch { encoding: Encoding, pods: usize, frames: usize },
+    /// What a change and a look-up cost in a set of this size.
+    Growth { pods: usize, frames: usize },
     /// Changes at a rate, and how late they are told.
     Latency { encoding: Encoding, rate: u32, pods: usize, seconds: u32 },
     /// Reads beside changes at full speed.
@@ -83,6 +85,7 @@ impl Scenario {
             Self::Compressed { pods } => format!("sync {} compressed", short(*pods)),
             Self::Real { pods } => format!("real sync {}", short(*pods)),
             Self::Watch { encoding, .. } => format!("watch {}", encoding.name()),
+            Self::Growth { pods, .. } => format!("growth {}", short(*pods)),
             Self::Latency { encoding, rate, .. } => format!("latency {rate} {}", encoding.name()),
             Self::Read { .. } => "reads".to_owned(),
             Self::Fan { handlers, .. } => format!("fan-out {handlers}"),
@@ -99,7 +102,7 @@ impl Scenario {
             Self::Sync { .. } | Self::By { .. } | Self::Real { .. } | Self::Watch { .. } => &Client::ALL,
             Self::Stripped { .. } => &[Client::Go],
             Self::Compressed { .. } => &[Client::Ours],
-            Self::Latency { encoding: Encoding::Protobuf, .. } | Self::Queue { .. } => {
+            Self::Latency { encoding: Encoding::Protobuf, .. } | Self::Growth { .. } | Self::Queue { .. } => {
                 &[Client::Ours, Client::Go]
             }
             Self::Latency { .. } | Self::Read { .. } | Self::Fan { .. } => {
@@ -121,6 +124,7 @@ impl Scenario {
             Self::Compressed { pods } => compressed(stage, pods),
             Self::Real { pods } => real(stage, pods),
             Self::Watch { encoding, pods, frames } => watch(stage, encoding, pods, frames),
+            Self::Growth { pods, frames } => growth(stage, pods, frames),
             Self::Latency { encoding, rate, pods, seconds } => latency(stage, encoding, rate, pods, seconds),
             Self::Read { pods, seconds } => read(stage, pods, seconds),
             Self::Fan { handlers, pods, frames } => fan_out(stage, handlers, pods, frames),
@@ -266,6 +270,22 @@ fn watch(stage: &Stage<'_>, encoding: Encoding, pods: usize, frames: usize) -> R
     Ok(vec![
         more(format!("watch, {name}"), "events/s", frames as f64 / number(&answer, "seconds")?).told(told),
         less(format!("watch, {name}, processor"), "µs an event", each).told(told),
+    ])
+}
+
+/// In a set that nobody writes to, a look-up finds as many objects as a five-hundredth of it.
+#[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+fn growth(stage: &Stage<'_>, pods: usize, frames: usize) -> Result<Vec<Figure>, Failure> {
+    let (replay, mut program) = stage.begin(pods)?;
+    stage.sync(&mut program, pods, &json!({"encoding": "protobuf"}))?;
+    let changes = follow(&replay, &mut program, frames, None)?;
+    let looks = program.ask(&json!({"do": "index", "seconds": 1}))?;
+    let each = number(&changes, "cpu")? * 1e6 / frames as f64;
+    let found = number(&looks, "seconds")? * 1e9 / number(&looks, "found")?;
+    let of = |what: &str| format!("{what}, {} pods", short(pods));
+    Ok(vec![
+        less(of("a change in protobuf, processor"), "µs", each),
+        less(of("a look-up by node, for each object found"), "ns", found),
     ])
 }
 
