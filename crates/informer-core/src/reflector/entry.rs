@@ -17,7 +17,7 @@ impl Reflector {
     }
 
     /// How the objects of the open answer are written.
-    fn encoding(&self) -> Encoding {
+    pub(super) fn encoding(&self) -> Encoding {
         match &self.phase {
             Phase::Listing(listing) => listing.encoding(),
             Phase::WatchListing(listing) => listing.stream.encoding(),

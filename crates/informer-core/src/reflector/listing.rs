@@ -176,6 +176,7 @@ impl Reflector {
             self.list_item(item);
         }
         if let Err(error) = outcome {
+            self.note_broken(&error);
             self.cancel_stream();
             self.list_failed(now, Failure::from(&error));
         }
@@ -224,9 +225,12 @@ impl Reflector {
         if let Some(failure) = problem {
             return self.list_failed(now, failure);
         }
-        if listing.probe {
+        let probe = listing.probe;
+        self.note_read();
+        if probe {
             return self.probe_answered(now);
         }
+        let Phase::Listing(listing) = &mut self.phase else { return };
         let Some(ListMeta { continue_token: Some(token), remaining, .. }) = listing.meta.take() else {
             return self.list_complete(now);
         };

@@ -3,6 +3,7 @@
 use super::backoff::{Backoff, Random};
 use super::config::{Config, WatchListPolicy};
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
+use super::forms::Forms;
 use super::listing::Listing;
 use super::probe::Probes;
 use super::request::{Consistency, ListRequest, StreamId, WatchRequest};
@@ -89,6 +90,7 @@ pub struct Reflector {
     /// Watches in a row that ended early without having brought anything.
     pub(super) barren_watches: u32,
     pub(super) probes: Probes,
+    pub(super) forms: Forms,
     /// A position was lost and no watch has been healthy since.
     pub(super) expired_since_health: bool,
     /// When the server was last heard.
@@ -130,6 +132,7 @@ impl Reflector {
             bookmark_gap: None,
             barren_watches: 0,
             probes: Probes::default(),
+            forms: Forms::default(),
             expired_since_health: false,
             last_contact: Moment::default(),
             heard: None,
@@ -395,7 +398,8 @@ impl Reflector {
         self.counters.lists += 1;
         self.sent = now;
         let id = self.new_stream();
-        self.actions.push_back(Action::List(id, request));
+        let json_only = self.forms.json_only();
+        self.actions.push_back(Action::List(id, ListRequest { json_only, ..request }));
         id
     }
 
@@ -404,7 +408,9 @@ impl Reflector {
         let timeout = Duration::from_secs(seconds);
         self.sent = now;
         let id = self.new_stream();
-        self.actions.push_back(Action::Watch(id, WatchRequest::new(start, timeout)));
+        let json_only = self.forms.json_only();
+        let request = WatchRequest { json_only, ..WatchRequest::new(start, timeout) };
+        self.actions.push_back(Action::Watch(id, request));
         Stream::new(id, now, timeout)
     }
 

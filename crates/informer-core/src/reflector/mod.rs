@@ -17,6 +17,7 @@ mod body;
 mod config;
 mod entry;
 mod failure;
+mod forms;
 mod listing;
 mod machine;
 mod probe;

@@ -34,6 +34,8 @@ pub struct ListRequest {
     pub limit: Option<u32>,
     /// The token of the page before this one.
     pub continue_token: Option<Box<str>>,
+    /// Whether the answer must be JSON, because protobuf comes broken. Otherwise it may be either.
+    pub json_only: bool,
 }
 
 /// A watch, or a watch-list.
@@ -44,6 +46,8 @@ pub struct WatchRequest {
     pub start: WatchStart,
     /// How long the server keeps the stream open (`timeoutSeconds`).
     pub timeout: Duration,
+    /// Whether the answer must be JSON, because protobuf comes broken. Otherwise it may be either.
+    pub json_only: bool,
 }
 
 /// Where a watch begins.
@@ -59,7 +63,7 @@ pub enum WatchStart {
 impl ListRequest {
     /// The first page at `consistency`.
     pub fn new(consistency: Consistency, limit: Option<u32>) -> Self {
-        Self { consistency, limit, continue_token: None }
+        Self { consistency, limit, continue_token: None, json_only: false }
     }
 
     /// The query parameters, in the order in which they are sent.
@@ -94,7 +98,7 @@ impl ListRequest {
 impl WatchRequest {
     /// A watch from `start`, to be ended by the server after `timeout`.
     pub fn new(start: WatchStart, timeout: Duration) -> Self {
-        Self { start, timeout }
+        Self { start, timeout, json_only: false }
     }
 
     /// The query parameters, in the order in which they are sent.

@@ -285,6 +285,12 @@ pub enum Report {
         /// Why.
         because: Box<str>,
     },
+    /// Answers are asked for in JSON alone from now on.
+    #[non_exhaustive]
+    ProtobufAbandoned {
+        /// What was wrong with the last one in protobuf.
+        because: Box<str>,
+    },
     /// A consistent list lies behind what was seen before: the server was restored from a backup.
     #[non_exhaustive]
     Rewound {
@@ -304,6 +310,9 @@ impl fmt::Display for Report {
             Self::Unreadable(unreadable) => write!(f, "{unreadable}"),
             Self::TransformFailed { key, because } => write!(f, "object {key} is not transformed: {because}"),
             Self::WatchListAbandoned { because } => write!(f, "watch-list is not used any more: {because}"),
+            Self::ProtobufAbandoned { because } => {
+                write!(f, "protobuf is not asked for any more, it comes broken (through a proxy?): {because}")
+            }
             Self::Rewound { from, to } => {
                 write!(f, "the server went back from version {from} to {to}; was it restored from a backup?")
             }

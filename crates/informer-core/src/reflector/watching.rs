@@ -155,6 +155,9 @@ impl Reflector {
             }
             Answer::Awaited => return,
         };
+        if !frames.is_empty() {
+            self.note_read();
+        }
         for frame in frames {
             // The first ERROR frame ends the stream; the end of the initial events changes what frames mean.
             if !self.is_current(id) {
@@ -170,6 +173,7 @@ impl Reflector {
         if let Err(error) = outcome
             && self.is_current(id)
         {
+            self.note_broken(&error);
             self.cancel_stream();
             self.stream_failed(now, Failure::from(&error));
         }

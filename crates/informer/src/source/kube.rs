@@ -179,8 +179,8 @@ impl KubeSource {
         self
     }
 
-    fn accept(&self) -> &'static Accept {
-        if self.protobuf { &PROTOBUF } else { &JSON }
+    fn accept(&self, json_only: bool) -> &'static Accept {
+        if self.protobuf && !json_only { &PROTOBUF } else { &JSON }
     }
 
     fn get(&self, query: &[(&'static str, String)], form: Form, deadline: Duration) -> Answer {
@@ -221,13 +221,13 @@ impl Source for KubeSource {
     fn list(&self, request: ListRequest) -> Answer {
         let compress = self.compress_lists.unwrap_or_else(|| self.link.is_slow(Instant::now()));
         let encoding = if compress { "gzip" } else { "identity" };
-        let forms = self.accept();
+        let forms = self.accept(request.json_only);
         let accept = if self.metadata_only { forms.metadata_list } else { forms.objects };
         self.get(&request.query(), Form { accept, encoding }, LIST_HEADERS)
     }
 
     fn watch(&self, request: WatchRequest) -> Answer {
-        let forms = self.accept();
+        let forms = self.accept(request.json_only);
         let accept = if self.metadata_only { forms.metadata } else { forms.objects };
         self.get(&request.query(), Form { accept, encoding: "identity" }, WATCH_HEADERS)
     }

@@ -80,6 +80,69 @@ fn a_body_is_read_as_what_its_headers_say() {
     );
 }
 
+/// A proxy that took every body for text broke all protobuf, and the cache never came to be: each answer failed, and the next was asked for in
+/// the same way.
+#[test]
+fn protobuf_that_comes_broken_twice_is_not_asked_for_any_more() {
+    check(
+        r#"
+        with lists
+        start
+        > list limit=500 rv=0
+        200 type=application/vnd.kubernetes.protobuf
+        bytes �k8s
+        > cancel
+        > list failed: item #0 at byte 0: not protobuf: it does not begin as Kubernetes begins protobuf; again in 800ms..1.6s
+        > state backing off: item #0 at byte 0: not protobuf: it does not begin as Kubernetes begins protobuf
+        wake
+        > list limit=500 rv=0
+        > state connecting
+        200 type=application/vnd.kubernetes.protobuf
+        bytes �k8s
+        > no more protobuf: item #0 at byte 0: not protobuf: it does not begin as Kubernetes begins protobuf
+        > cancel
+        > list failed: item #0 at byte 0: not protobuf: it does not begin as Kubernetes begins protobuf; again in 1.6s..3.2s
+        > state backing off: item #0 at byte 0: not protobuf: it does not begin as Kubernetes begins protobuf
+        wake
+        > list limit=500 rv=0 in JSON
+        > state connecting
+        200 type=application/json
+        bytes {"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[]}
+        end
+        > push replaced @9 []
+        > watch rv=9 in JSON
+        > state stale
+        "#,
+    );
+}
+
+#[test]
+fn a_body_that_ends_early_says_nothing_about_its_form() {
+    check(
+        "
+        with lists
+        start
+        > list limit=500 rv=0
+        200 type=application/vnd.kubernetes.protobuf
+        bytes k8s
+        end
+        > list failed: item #0 at byte 3: the body ends too early; again in 800ms..1.6s
+        > state backing off: item #0 at byte 3: the body ends too early
+        wake
+        > list limit=500 rv=0
+        > state connecting
+        200 type=application/vnd.kubernetes.protobuf
+        bytes k8s
+        end
+        > list failed: item #0 at byte 3: the body ends too early; again in 1.6s..3.2s
+        > state backing off: item #0 at byte 3: the body ends too early
+        wake
+        > list limit=500 rv=0
+        > state connecting
+        ",
+    );
+}
+
 #[test]
 fn a_list_of_something_else_is_no_list() {
     check(

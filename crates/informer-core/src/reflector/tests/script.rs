@@ -390,7 +390,7 @@ impl Run {
         match action {
             Action::List(id, request) => {
                 self.send(id, Asked::List);
-                format!("list{}", query(&request.query()))
+                format!("list{}{}", query(&request.query()), form(request.json_only))
             }
             Action::Watch(id, request) => {
                 let query = query(&request.query());
@@ -399,7 +399,7 @@ impl Run {
                 assert!(within, "a watch of {:?}", request.timeout);
                 let asked = if query.contains("initial") { Asked::WatchList } else { Asked::Watch };
                 self.send(id, asked);
-                format!("{asked}{}", query.replace(" initial", ""))
+                format!("{asked}{}{}", query.replace(" initial", ""), form(request.json_only))
             }
             Action::Cancel(id) => {
                 assert_eq!(self.open.map(|(open, _)| open), Some(id), "given up what is not under way");
@@ -425,6 +425,7 @@ impl Run {
             Action::Report(Report::WatchListAbandoned { because }) => {
                 format!("no more watch-lists: {because}")
             }
+            Action::Report(Report::ProtobufAbandoned { because }) => format!("no more protobuf: {because}"),
             Action::Report(Report::Rewound { from, to }) => format!("rewound from {from} to {to}"),
         }
     }
@@ -461,6 +462,11 @@ impl Run {
 }
 
 // Outputs as text.
+
+/// What is said of a request that takes nothing but JSON.
+fn form(json_only: bool) -> &'static str {
+    if json_only { " in JSON" } else { "" }
+}
 
 /// The parameters that vary; the others are checked.
 fn query(query: &[(&'static str, String)]) -> String {

@@ -1,0 +1,47 @@
+//! Which forms answers are asked for in: protobuf too, until it is plain that something on the way breaks it.
+//!
+//! A single object that does not read is that object's trouble, and a body that ends early that of the connection. A body that is no protobuf
+//! though it says so is what a proxy makes that takes every body for text, and it makes every one like that.
+
+use super::machine::Reflector;
+use super::state::Report;
+use crate::wire::{BodyProblem, Encoding, WireError};
+
+/// Once may be chance; so many bodies in a row are not.
+const MOST_BROKEN: u32 = 2;
+
+/// What became of the last bodies in protobuf.
+#[derive(Debug, Default)]
+pub(super) struct Forms {
+    /// How many in a row did not read.
+    broken: u32,
+    json_only: bool,
+}
+
+impl Forms {
+    /// Whether nothing but JSON is to be asked for.
+    pub(super) fn json_only(&self) -> bool {
+        self.json_only
+    }
+}
+
+impl Reflector {
+    /// Notes that something of the open body was read.
+    pub(super) fn note_read(&mut self) {
+        if matches!(self.encoding(), Encoding::Protobuf(_)) {
+            self.forms.broken = 0;
+        }
+    }
+
+    /// Notes a body that could not be read on.
+    pub(super) fn note_broken(&mut self, error: &WireError) {
+        if !matches!(error.problem, BodyProblem::Protobuf(_)) || self.forms.json_only {
+            return;
+        }
+        self.forms.broken += 1;
+        if self.forms.broken >= MOST_BROKEN {
+            self.forms.json_only = true;
+            self.report(Report::ProtobufAbandoned { because: error.to_string().into() });
+        }
+    }
+}
