@@ -39,6 +39,8 @@ pub struct Metrics {
     pub decode_errors: u64,
     /// Calls of index functions that panicked.
     pub index_panics: u64,
+    /// How often compression panicked.
+    pub compression_panics: u64,
     /// How far the cache may be behind; `None` if it was never complete.
     pub staleness: Option<Duration>,
     /// How long ago the server last gave a sign of life; `None` if it never has.
@@ -90,6 +92,7 @@ impl Metrics {
             drift: status.changes.drift,
             decode_errors,
             index_panics: status.changes.index_panics,
+            compression_panics: status.changes.compression_panics,
             staleness: status.staleness(),
             silence: status.silence(),
             handlers,
@@ -194,6 +197,9 @@ const FIGURES: &[Figure<Metrics>] = &[
     }),
     ("informer_index_panics_total", "counter", "Calls of index functions that panicked.", |m| {
         Value::Count(m.index_panics)
+    }),
+    ("informer_compression_panics_total", "counter", "Times that compression panicked.", |m| {
+        Value::Count(m.compression_panics)
     }),
     ("informer_drift_total", "counter", "Objects that an audit found to differ.", |m| Value::Count(m.drift)),
 ];

@@ -27,6 +27,8 @@ pub enum Problem {
         /// How many calls of one batch.
         calls: u64,
     },
+    /// Learning a dictionary, or compressing with it, panicked. What is cached stays as it is, what comes is compressed by itself.
+    CompressionPanicked,
     /// A task of the informer panicked, through something that objects or handlers hold: the informer has stopped.
     Died,
     /// A handler panicked. It goes on with the next event.
@@ -70,6 +72,9 @@ impl fmt::Display for Problem {
             Self::IndexPanicked { calls } => {
                 write!(f, "an index function panicked for {calls} objects, which are not in that index")
             }
+            Self::CompressionPanicked => {
+                f.write_str("compression panicked; objects are compressed without a dictionary from now on")
+            }
             Self::Died => f.write_str("a task of the informer panicked; it has stopped"),
             Self::HandlerPanicked { handler } => {
                 write!(f, "handler {handler} panicked; it goes on with the next event")
@@ -97,7 +102,10 @@ impl Problems {
     pub(crate) fn report(&self, problem: &Problem) {
         let resource = &*self.resource;
         match problem {
-            Problem::HandlerPanicked { .. } | Problem::IndexPanicked { .. } | Problem::Died => {
+            Problem::HandlerPanicked { .. }
+            | Problem::IndexPanicked { .. }
+            | Problem::CompressionPanicked
+            | Problem::Died => {
                 tracing::error!(resource, "{problem}");
             }
             problem if problem.is_ordinary() => tracing::info!(resource, "{problem}"),

@@ -105,6 +105,8 @@ pub struct ChangeCounters {
     pub rewinds: u64,
     /// Calls of index functions that panicked.
     pub index_panics: u64,
+    /// How often compression panicked; once is enough for it to go on without a dictionary.
+    pub compression_panics: u64,
 }
 
 /// The status, shared between the tasks of an informer and its handles.
@@ -172,6 +174,12 @@ impl StatusCell {
             status.synced = true;
             status.sum_up(now);
         });
+    }
+
+    /// Notes that compression panicked.
+    #[cfg(feature = "compressed")]
+    pub(crate) fn note_compression_panic(&self) {
+        self.0.send_modify(|status| status.changes.compression_panics += 1);
     }
 
     /// Notes what a batch did, and where the cache stands after it.

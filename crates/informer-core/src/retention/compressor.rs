@@ -157,6 +157,13 @@ impl Compressor {
         changed
     }
 
+    /// Says that learning came to nothing, and is not to be tried again: objects are compressed with what there is, or by themselves.
+    pub fn give_up(&self) {
+        let mut state = self.lock();
+        state.coder.get_or_insert_with(|| Arc::new(Coder::without_dictionary()));
+        state.phase = Phase::Never;
+    }
+
     /// Whether an entry is as [`Compressor::compress`] would leave it now.
     pub fn is_current(&self, entry: &Entry) -> bool {
         self.coder().is_none_or(|coder| is_by(entry, &coder))

@@ -104,9 +104,10 @@ impl Engine {
             })
         };
         let drivers = scopes.iter().enumerate().filter_map(driver).collect();
-        let packer = packing.clone();
-        let packer =
-            packer.map(|packing| Packer::new(packing, reader.clone(), commands.clone(), stop.clone()));
+        let packer = packing.clone().map(|packing| {
+            let (commands, status) = (commands.clone(), Arc::clone(&status));
+            Packer::new(packing, reader.clone(), commands, stop.clone(), status, problems.clone())
+        });
         let pump = Pump {
             writer,
             reader: reader.clone(),

@@ -5,8 +5,10 @@
 
 use super::options::Options;
 use super::pump::Command;
+use crate::problem::{Problem, Problems};
 use crate::reflector::stopped;
 use crate::resource::ResourceType;
+use crate::status::StatusCell;
 use informer_core::reflector::Config;
 use informer_core::{Change, Compressor, Retention, Snapshot, StoreReader};
 use std::sync::Arc;
@@ -62,6 +64,10 @@ pub(super) struct Packer {
     reader: StoreReader,
     commands: mpsc::UnboundedSender<Command>,
     stop: watch::Sender<bool>,
+    status: Arc<StatusCell>,
+    problems: Problems,
+    /// Learns, if it is due.
+    learn: fn(&Compressor, &Snapshot) -> bool,
 }
 
 impl Packer {
@@ -70,8 +76,13 @@ impl Packer {
         reader: StoreReader,
         commands: mpsc::UnboundedSender<Command>,
         stop: watch::Sender<bool>,
+        status: Arc<StatusCell>,
+        problems: Problems,
     ) -> Self {
-        Self { packing, reader, commands, stop }
+        let learn = |compressor: &Compressor, cached: &Snapshot| {
+            compressor.is_due(cached) && compressor.learn(cached)
+        };
+        Self { packing, reader, commands, stop, status, problems, learn }
     }
 
     /// Runs until the informer is to stop. Work that was begun on another thread then ends for nobody.
@@ -80,26 +91,32 @@ impl Packer {
         tokio::select! {
             biased;
             () = stopped(&mut stop) => {}
-            // Only ends if the informer does.
-            _ = self.work() => {}
+            ended = self.work() => if ended == Ended::Panicked {
+                // What is cached stays as it is, and so it does from now on (C9).
+                self.packing.compressor.give_up();
+                self.status.note_compression_panic();
+                self.problems.report(&Problem::CompressionPanicked);
+            },
         }
     }
 
-    async fn work(&self) -> Option<()> {
+    async fn work(&self) -> Ended {
         loop {
             self.packing.wake.notified().await;
             let (compressor, reader) = (Arc::clone(&self.packing.compressor), self.reader.clone());
-            let learn = move || {
-                let cached = reader.snapshot();
-                compressor.is_due(&cached) && compressor.learn(&cached)
+            let learn = self.learn;
+            let done = match blocking(move || learn(&compressor, &reader.snapshot())).await {
+                Ok(_) => self.rewrite().await,
+                Err(ended) => Err(ended),
             };
-            blocking(learn).await?;
-            self.rewrite().await?;
+            if let Err(ended) = done {
+                return ended;
+            }
         }
     }
 
     /// Rewrites the whole cache, a slice at a time.
-    async fn rewrite(&self) -> Option<()> {
+    async fn rewrite(&self) -> Result<(), Ended> {
         let mut from = Some(0);
         while let Some(begin) = from {
             let (compressor, reader) = (Arc::clone(&self.packing.compressor), self.reader.clone());
@@ -108,32 +125,36 @@ impl Packer {
             from = rewrite.next();
             if !rewrite.is_empty() {
                 let (done, put_in) = oneshot::channel();
-                self.commands.send(Command::Rewrite(rewrite, done)).ok()?;
-                put_in.await.ok()?;
+                self.commands.send(Command::Rewrite(rewrite, done)).map_err(|_| Ended::WithTheInformer)?;
+                put_in.await.map_err(|_| Ended::WithTheInformer)?;
             }
         }
-        Some(())
+        Ok(())
     }
 }
 
-/// Does something on a blocking thread. `None` if there are no such threads any more, or after a panic: then all stays as it is.
-async fn blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> Option<R> {
-    match spawn_blocking(work).await {
-        Ok(done) => Some(done),
-        Err(error) => {
-            if error.is_panic() {
-                tracing::error!("compression panicked; objects stay as they are");
-            }
-            None
-        }
-    }
+/// Why nothing is compressed on other threads any more.
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    /// The informer, or its runtime, goes down.
+    WithTheInformer,
+    Panicked,
+}
+
+/// Does something on a blocking thread.
+async fn blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> Result<R, Ended> {
+    let done = spawn_blocking(work).await;
+    done.map_err(|error| if error.is_panic() { Ended::Panicked } else { Ended::WithTheInformer })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problem::Hook;
+    use informer_core::{Scope, StoreWriter};
     use k8s_openapi::api::core::v1::{Pod, Secret};
     use kube::core::PartialObjectMeta;
+    use std::sync::Mutex;
 
     /// > Nothing is learnt from Secrets, which are compressed one by one.
     #[test]
@@ -145,6 +166,28 @@ mod tests {
         assert_eq!(learns(ResourceType::of::<Secret>(&())), "Some(never learns)");
         assert_eq!(learns(ResourceType::of::<PartialObjectMeta<Secret>>(&())), "Some(never learns)");
         assert_eq!(learns(ResourceType::of::<Pod>(&())), "Some(gathers)");
+    }
+
+    /// > A bad object, a panicking handler, a forbidden kind or a broken index function hurts only itself, and is reported.
+    #[tokio::test]
+    async fn c9_a_panic_in_compression_is_counted_and_told_once_and_objects_are_compressed_by_themselves() {
+        let packing = Packing::new(false);
+        let (_writer, reader) = StoreWriter::new([Scope::All]);
+        let (commands, _pump) = mpsc::unbounded_channel();
+        let status = Arc::new(StatusCell::new(&[Scope::All]));
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&told);
+        let hook: Hook = Arc::new(move |_, problem| heard.lock().unwrap().push(problem.to_string()));
+        let problems = Problems { resource: "pods".into(), hook: Some(hook) };
+        let stop = watch::Sender::new(false);
+        let mut packer = Packer::new(packing.clone(), reader, commands, stop, Arc::clone(&status), problems);
+        packer.learn = |_, _| panic!("a planted one");
+        packing.wake.notify_one();
+        packer.run().await;
+        let expected = "compression panicked; objects are compressed without a dictionary from now on";
+        assert_eq!(*told.lock().unwrap(), [expected]);
+        assert_eq!(status.get(informer_core::Moment::default()).changes.compression_panics, 1);
+        assert_eq!(format!("{:?}", packing.compressor), "never learns");
     }
 
     #[test]

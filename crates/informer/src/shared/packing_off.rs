@@ -2,10 +2,13 @@
 
 use super::options::Options;
 use super::pump::Command;
+use crate::problem::Problems;
 use crate::resource::ResourceType;
+use crate::status::StatusCell;
 use informer_core::reflector::Config;
 use informer_core::{Change, Snapshot, StoreReader};
 use std::future::Ready;
+use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
 #[derive(Clone)]
@@ -34,6 +37,8 @@ impl Packer {
         _: StoreReader,
         _: mpsc::UnboundedSender<Command>,
         _: watch::Sender<bool>,
+        _: Arc<StatusCell>,
+        _: Problems,
     ) -> Self {
         match packing {}
     }
