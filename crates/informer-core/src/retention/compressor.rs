@@ -2,8 +2,8 @@
 //!
 //! The first objects stay as they are and are copied; while it learns from them, others are compressed without a dictionary. What it learnt
 //! is used for everything that comes later; what is in the cache already is rewritten by [`StoreWriter::rewrite`](crate::StoreWriter::rewrite). It
-//! learns again, from all of the cache, when objects no longer shrink as they did, and when the cache has grown far beyond what it learnt
-//! from. Learning takes a while, so it happens where [`Compressor::learn`] is called, and everything else goes on meanwhile.
+//! learns again, from all of the cache, when objects no longer shrink as they did; less is enough for that once the cache has grown far beyond what it
+//! learnt from. Learning takes a while, so it happens where [`Compressor::learn`] is called, and everything else goes on meanwhile.
 
 use super::Kept;
 use super::dictionary::{Coder, Share};
@@ -21,9 +21,9 @@ const WINDOW: usize = 512;
 const DECAYED: usize = 80;
 /// What was learnt takes the place of what was known if objects take a tenth less.
 const BETTER: usize = 90;
-/// It learns again when the cache is so many times as large as it was, unless that has been for nothing so far.
+/// It looks whether to learn again when the cache is so many times as large as it was.
 const GROWN: usize = 8;
-/// It has been for nothing as long as objects take at most a ninth more than they did.
+/// Growth is a reason to learn while too few were learnt from, or if objects take a ninth more than they did.
 const STEADY: usize = 90;
 /// A cache of fewer objects is not worth learning again for.
 const FEWEST: usize = 64;

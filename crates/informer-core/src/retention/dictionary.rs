@@ -14,6 +14,8 @@ use zstd::zstd_safe::{CCtx, CDict, DCtx, DDict, compress_bound, train_from_buffe
 /// Higher ones take twice the time for a few per cent.
 const LEVEL: i32 = 3;
 const DICTIONARY_BYTES: usize = 32 << 10;
+/// A dictionary is at most this part of what it is learnt from: zstd finds nothing worth having in less.
+const LESSONS_PER_BYTE: usize = 16;
 /// Learning from fewer objects gives nothing that helps others.
 const FEWEST: usize = 16;
 /// Compressed bytes are kept if they are at most so many per cent.
@@ -54,7 +56,7 @@ impl Coder {
         if samples.len() < FEWEST {
             return None;
         }
-        let mut dictionary = Vec::with_capacity(DICTIONARY_BYTES);
+        let mut dictionary = Vec::with_capacity(DICTIONARY_BYTES.min(text.len() / LESSONS_PER_BYTE));
         train_from_buffer(&mut dictionary, text, lengths).ok()?;
         let (encoder, decoder) = (CDict::try_create(&dictionary, LEVEL)?, DDict::try_create(&dictionary)?);
         Some(Self { encoder: Some(encoder), dictionary: Arc::new(Dictionary(Some(decoder))) })
@@ -138,21 +140,21 @@ impl Packed {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Share {
     pub(super) objects: usize,
-    plain: usize,
-    packed: usize,
+    plain: u64,
+    packed: u64,
 }
 
 impl Share {
     pub(super) fn add(&mut self, plain: usize, packed: usize) {
         self.objects += 1;
-        self.plain += plain;
-        self.packed += packed + BESIDES;
+        self.plain += plain as u64;
+        self.packed += (packed + BESIDES) as u64;
     }
 
     /// Whether less than `per_cent` of what `other` takes is taken here.
     pub(super) fn is_below(&self, per_cent: usize, other: &Self) -> bool {
         let [own, others] = [(self, other, 100), (other, self, per_cent)]
-            .map(|(one, by, factor)| one.packed as u128 * by.plain as u128 * factor as u128);
+            .map(|(one, by, factor)| u128::from(one.packed) * u128::from(by.plain) * factor as u128);
         own < others
     }
 }

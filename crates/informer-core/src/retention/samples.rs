@@ -7,7 +7,7 @@ const MOST_BYTES: usize = 1 << 20;
 /// What lies behind that in a large object is rarely alike.
 const LONGEST: usize = 16 << 10;
 /// One in so many is kept out of learning, to see what was learnt.
-const HELD_OUT: u32 = 8;
+const HELD_OUT: usize = 8;
 
 /// Copies of objects. Invariant: `text.len()` is the sum of `lengths`.
 #[derive(Default)]
@@ -48,8 +48,28 @@ impl Samples {
     }
 }
 
-/// Whether a sample is one of those. They are spread without a period: objects often come in one, as one of each application does.
-#[expect(clippy::cast_possible_truncation, reason = "samples are few")]
+/// Whether a sample is one of those: one of eight in a row, at a place that follows no pattern. Objects often come in turns, one of each
+/// application, and those that are held out must not be of one application alone.
 fn is_held_out(number: usize) -> bool {
-    (number as u32).wrapping_mul(0x9e37_79b9) < u32::MAX / HELD_OUT
+    let row = u32::try_from(number / HELD_OUT + 1).unwrap_or(u32::MAX);
+    let mixed = row.wrapping_mul(0x9e37_79b9);
+    let mixed = (mixed ^ (mixed >> 15)).wrapping_mul(0x85eb_ca6b);
+    number % HELD_OUT == (mixed >> 29) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn what_is_held_out_is_of_many_applications_however_many_take_turns() {
+        let held_out: Vec<usize> = (0..MOST).filter(|number| is_held_out(*number)).collect();
+        assert_eq!(held_out.len(), MOST / HELD_OUT);
+        for applications in 2..=64 {
+            let covered: BTreeSet<usize> = held_out.iter().map(|number| number % applications).collect();
+            let most = applications.min(held_out.len());
+            assert!(2 * covered.len() > most, "{} of {applications}", covered.len());
+        }
+    }
 }

@@ -112,7 +112,7 @@ fn it_learns_again_when_objects_change_their_shape() {
 fn it_learns_again_when_a_cache_has_grown_and_the_first_objects_were_not_like_the_rest() {
     // Lists come in the order of their namespaces, so the first objects may be the work of one team.
     let compressor = knows_shelves();
-    let mixed = |number| (number, if number % 16 == 0 { ENGINE } else { SHELF });
+    let mixed = |number| (number, if number % 3 == 0 { ENGINE } else { SHELF });
     let (mut writer, reader) = store(&compressor, (0..2000).map(mixed));
     assert!(!compressor.is_due(&reader.snapshot()), "they shrink nearly as they did, and are few");
     let more = (0..2000).map(|number| {
