@@ -7,7 +7,7 @@ use crate::source::{Answer, ByteStream, Link, Reading, Response, Source, SourceE
 use crate::status::StatusCell;
 use futures::{FutureExt as _, StreamExt as _};
 use informer_core::reflector::{Action, Failure, Reflector, ResponseHead, StreamId};
-use informer_core::{Closed, Moment};
+use informer_core::{Closed, Delta, Moment};
 use std::collections::VecDeque;
 use std::error::Error as _;
 use std::future::pending;
@@ -29,6 +29,8 @@ pub(crate) struct Driver {
     pub(crate) problems: Problems,
     /// Which of the informer's scopes it reflects.
     pub(crate) lane: usize,
+    /// What is to be pushed next; empty but for its room.
+    pub(crate) deltas: VecDeque<Delta>,
     pub(crate) clock: Clock,
     /// Says to everybody that the informer is to stop.
     pub(crate) stop: watch::Sender<bool>,
@@ -108,21 +110,20 @@ impl Driver {
     /// Does what the machine wants done. Deltas wait for room in the queue; meanwhile nothing is read.
     async fn carry_out(&mut self, open: &mut Open) -> Result<(), Closed> {
         self.publish();
-        let mut deltas = VecDeque::new();
         while let Some(action) = self.machine.poll_action() {
             if !matches!(action, Action::Push(_)) {
-                self.queue.push(self.lane, &mut deltas).await?;
+                self.queue.push(self.lane, &mut self.deltas).await?;
             }
             match action {
                 Action::List(id, request) => *open = Open::ask(id, || self.source.list(request)),
                 Action::Watch(id, request) => *open = Open::ask(id, || self.source.watch(request)),
                 Action::Cancel(id) if open.id() == Some(id) => *open = Open::Nothing,
                 Action::Cancel(_) => {}
-                Action::Push(delta) => deltas.push_back(delta),
+                Action::Push(delta) => self.deltas.push_back(delta),
                 Action::Report(report) => self.problems.report(&Problem::Server(report)),
             }
         }
-        self.queue.push(self.lane, &mut deltas).await
+        self.queue.push(self.lane, &mut self.deltas).await
     }
 
     /// What comes of a set says how fast the connection is.

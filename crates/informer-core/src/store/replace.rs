@@ -20,6 +20,7 @@ impl StoreWriter {
         let before = applied.changes.len();
         let entries = sort(entries, applied);
         let known = self.state.versions.get(&scope).and_then(Option::as_ref);
+        let first = known.is_none();
         applied.rewound |= known.is_some_and(|known| version.is_before(known));
         applied.unreadable += unreadable.len() as u64;
 
@@ -46,8 +47,8 @@ impl StoreWriter {
             }
         }
         applied.changes.append(&mut gone);
-        if self.state.objects.len() == 0 {
-            // The first set: all of it is new.
+        if first {
+            // A first set: all of it is new.
             applied.changes.reserve_exact(entries.len());
         }
         for entry in entries {

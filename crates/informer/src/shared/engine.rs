@@ -17,6 +17,7 @@ use crate::status::{Status, StatusCell};
 use futures::FutureExt as _;
 use informer_core::reflector::Reflector;
 use informer_core::{IndexHandle, ListenerId, StoreReader, StoreWriter};
+use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -99,6 +100,7 @@ impl Engine {
                 status: Arc::clone(&status),
                 problems: problems.clone(),
                 lane,
+                deltas: VecDeque::new(),
                 clock,
                 stop: stop.clone(),
             })

@@ -171,8 +171,8 @@ impl Pump {
             Command::AddListener(listener) if !listener.begin() => {}
             Command::AddListener(listener) => {
                 let present = self.reader.snapshot();
-                let initial: Vec<Change> =
-                    present.list().map(|entry| Change::Added(Arc::clone(entry))).collect();
+                let mut initial = Vec::with_capacity(present.len());
+                initial.extend(present.list().map(|entry| Change::Added(Arc::clone(entry))));
                 listener.tell(&initial, true);
                 if listeners.synced {
                     listener.end_initial();

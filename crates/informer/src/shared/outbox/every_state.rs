@@ -50,6 +50,11 @@ impl EveryState {
         }
     }
 
+    /// Makes room for so many changes of the initial set, which no bound holds up.
+    pub(super) fn reserve(&mut self, changes: usize) {
+        self.queue.reserve(changes);
+    }
+
     pub(super) fn add(&mut self, change: &Change, initial: bool, now: Moment) {
         let told = match change {
             Change::Added(entry) => Told::Added { entry: Arc::clone(entry), initial },

@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(in crate::shared) struct Merged {
     /// The places of the steps, by ascending number. May hold places whose step is settled; those are skipped.
     order: VecDeque<Place>,
-    /// What is pending for each key. Invariant: every step's number stands in `order`.
+    /// What is pending for each key. Invariant: every step's number stands in `order`; no key is here without a step.
     pending: Pending,
     /// Whether the end of an object that came and went unseen is told.
     brief: bool,
@@ -81,7 +81,7 @@ impl Merged {
     /// Makes room for so many changes.
     pub(super) fn reserve(&mut self, changes: usize) {
         self.order.reserve(changes);
-        self.pending.steps.reserve(changes);
+        self.pending.reserve(changes);
     }
 
     /// Takes in a change. `initial` says that it belongs to the set that was there before the handler began.
@@ -199,6 +199,26 @@ impl Merged {
         }
     }
 
+    /// Panics if what is pending and its places do not agree.
+    #[cfg(test)]
+    pub(super) fn check_invariants(&self) {
+        let Pending { steps, free, slots, .. } = &self.pending;
+        assert_eq!(slots.len() + free.len(), steps.len(), "slots are used or free");
+        for slot in slots {
+            let key = steps[*slot as usize].key().expect("no key without a step");
+            assert_eq!(self.pending.find(key), Some(*slot), "{key} is found where its steps are");
+        }
+        let numbers = steps.iter().flat_map(|steps| {
+            let gone = steps.gone.as_ref().map(|gone| gone.number);
+            gone.into_iter().chain(steps.here.as_ref().map(|here| here.number))
+        });
+        let mut numbers: Vec<u64> = numbers.collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers.len(), self.steps, "steps are counted");
+        let placed = self.order.iter().filter(|place| self.pending.has(place)).map(|place| place.number);
+        assert!(placed.eq(numbers), "each step has its place, in order");
+    }
+
     /// Gives back the memory that a burst took, the initial set above all: an idle handler must not cost what a busy one does.
     fn let_go(&mut self) {
         /// What a batch of the pump brings stays in place.
@@ -226,6 +246,12 @@ impl Pending {
         self.slots.is_empty()
     }
 
+    fn reserve(&mut self, keys: usize) {
+        let Self { steps, slots, hasher, .. } = self;
+        steps.reserve(keys);
+        slots.reserve(keys, |slot| hash_of(steps, hasher, *slot));
+    }
+
     fn find(&self, key: &Key) -> Option<u32> {
         let is_it = |slot: &u32| self.steps[*slot as usize].key() == Some(key);
         self.slots.find(self.hasher.hash_one(key), is_it).copied()
@@ -242,8 +268,7 @@ impl Pending {
             u32::try_from(self.steps.len() - 1).unwrap_or(u32::MAX)
         });
         let Self { steps, slots, hasher, .. } = self;
-        let hash_of = |slot: &u32| steps[*slot as usize].key().map_or(0, |key| hasher.hash_one(key));
-        slots.insert_unique(hasher.hash_one(key), slot, hash_of);
+        slots.insert_unique(hasher.hash_one(key), slot, |slot| hash_of(steps, hasher, *slot));
         slot
     }
 
@@ -286,6 +311,11 @@ impl Pending {
         self.slots.clear();
         self.slots.shrink_to(room, |_| 0);
     }
+}
+
+/// The hash under which a slot is found that has steps.
+fn hash_of(steps: &[Steps], hasher: &RandomState, slot: u32) -> u64 {
+    steps[slot as usize].key().map_or(0, |key| hasher.hash_one(key))
 }
 
 impl Steps {

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::testing::{added, deleted, entry, text, updated};
+use informer_core::reflector::Random;
+use std::collections::BTreeMap;
 
 fn drain(outbox: &mut Merged) -> String {
     std::iter::from_fn(|| outbox.pop()).map(|told| text(&told)).collect::<Vec<_>>().join(" ")
@@ -96,5 +98,74 @@ fn a_burst_leaves_no_memory_behind() {
         outbox.add(&added(&format!("pod-{number}"), 1), true, Moment::default());
     }
     while outbox.pop().is_some() {}
-    assert!(outbox.order.capacity() < 1000 && outbox.pending.steps.capacity() < 1000);
+    let Pending { steps, free, slots, .. } = &outbox.pending;
+    let room = [outbox.order.capacity(), steps.capacity(), free.capacity(), slots.capacity()];
+    assert!(room.iter().all(|room| *room < 1000), "{room:?}");
+}
+
+/// Hundreds of keys at a time, long without a call and then all at once, so that places are used again and the table grows and shrinks with steps
+/// in it: what is pending always leads from what the handler saw to what is there (C2, C3).
+#[test]
+fn bursts_of_many_keys_fold_to_the_truth() {
+    for seed in 0..20 {
+        let mut random = Random::new(seed);
+        let (mut outbox, brief) = (Merged::new(seed % 2 == 1), seed % 2 == 1);
+        let (mut truth, mut fold) = (BTreeMap::new(), BTreeMap::new());
+        for version in 1..3000_u64 {
+            let name = format!("pod-{}", random.below(300));
+            match (truth.get(&name).copied(), random.below(4)) {
+                (None, _) => {
+                    outbox.add(&added(&name, version), false, Moment::default());
+                    truth.insert(name, version);
+                }
+                (Some(old), 0) => {
+                    outbox.add(&deleted(&name, old), false, Moment::default());
+                    truth.remove(&name);
+                }
+                (Some(old), 1) => outbox.add_again(&entry(&name, old), Moment::default()),
+                (Some(old), _) => {
+                    outbox.add(&updated(&name, old, version), false, Moment::default());
+                    truth.insert(name, version);
+                }
+            }
+            if random.below(200) == 0 {
+                outbox.reserve(300);
+            }
+            let calls = if random.below(500) == 0 { u64::MAX } else { random.below(2) };
+            for _ in 0..calls {
+                let Some(told) = outbox.pop() else { break };
+                see(&told, &mut fold, brief);
+            }
+            if version % 16 == 0 {
+                outbox.check_invariants();
+            }
+        }
+        while let Some(told) = outbox.pop() {
+            see(&told, &mut fold, brief);
+        }
+        outbox.check_invariants();
+        assert_eq!(fold, truth, "seed {seed}");
+    }
+}
+
+/// Does to what the handler knows what it is told.
+fn see(told: &Told, fold: &mut BTreeMap<String, u64>, brief: bool) {
+    let parts = |entry: &Entry| {
+        (entry.key().name().to_owned(), entry.head().version.as_str().parse::<u64>().unwrap())
+    };
+    match told {
+        Told::Added { entry, .. } => {
+            let (name, version) = parts(entry);
+            assert_eq!(fold.insert(name, version), None, "added what was known");
+        }
+        Told::Updated { old, new, .. } => {
+            let (name, version) = parts(new);
+            assert_eq!(fold.insert(name, version), Some(parts(old).1), "old is not what was seen");
+        }
+        Told::Deleted { last, .. } => {
+            let known = fold.remove(last.key().name());
+            assert!(known.is_some() || brief, "deleted what was not known");
+        }
+        Told::Lagged { .. } => panic!("everything is told"),
+    }
 }

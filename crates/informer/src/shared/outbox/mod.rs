@@ -33,8 +33,7 @@ impl Outbox {
     pub(super) fn reserve(&mut self, changes: usize) {
         match self {
             Self::Merged(outbox) => outbox.reserve(changes),
-            // It holds no more than its bound.
-            Self::EveryState(_) => {}
+            Self::EveryState(outbox) => outbox.reserve(changes),
         }
     }
 
