@@ -37,7 +37,7 @@ pub(in crate::wire) fn values_at(
 struct NotSimple;
 
 /// The text at a path, where that is simple: messages on the way and a text at its end, each there once or absent. Most indexes ask for such
-/// ones, at every change.
+/// ones, at every change. What lies beside the path is not looked into, so that an object which is broken there has a value here.
 fn text_at<'a>(
     path: &[Box<str>],
     mut of: MessageId,
@@ -69,8 +69,12 @@ fn part_named(of: MessageId, name: &str) -> Result<&'static Part, NotSimple> {
 
 /// What is there of a part that may be there once, if the message is whole.
 fn only_data<'a>(message: &'a [u8], part: &Part) -> Result<Option<&'a [u8]>, NotSimple> {
-    let (mut fields, mut found) = (Fields(message), None);
+    let (mut fields, mut found, mut last) = (Fields(message), None, 0);
     while let Some((number, payload)) = fields.next().map_err(|_| NotSimple)? {
+        if number < last || matches!(payload, Payload::Fixed32 | Payload::Group) {
+            return Err(NotSimple);
+        }
+        last = number;
         if number == u32::from(part.number) {
             let Payload::Data(data) = payload else { return Err(NotSimple) };
             if found.replace(data).is_some() {
