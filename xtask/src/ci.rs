@@ -25,7 +25,7 @@ enum Work {
     Real,
     /// What the client-go of `bench/peers` is built from, for the tests that build it, where there is a Go.
     Peers,
-    /// Damaged answers for the readers, for as long as a change can wait, always the same ones.
+    /// Damaged answers for the readers, as many as a change can wait for, always the same ones.
     Fuzz,
     /// The library with its accessors, for the earliest and the latest types of Kubernetes.
     Accessors,
@@ -118,7 +118,7 @@ impl Stage {
             Work::Kubectl => kubectl(repo),
             Work::Real => real_arm(repo),
             Work::Peers => peers(repo),
-            Work::Fuzz => fuzz::run(repo, &["--seconds", "5", "--seed", "1"].map(str::to_owned)),
+            Work::Fuzz => fuzz::run(repo, &["--inputs", "10000", "--seed", "1"].map(str::to_owned)),
             Work::Accessors => codegen::VERSIONS.iter().try_for_each(|minor| check_accessors(repo, *minor)),
             Work::Cargo { args, env } => run_cargo(repo, args, env),
         }

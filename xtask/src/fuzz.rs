@@ -16,6 +16,8 @@ use crate::repo::Repo;
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     seconds: u64,
+    /// So many inputs at most.
+    inputs: Option<u64>,
     /// Another one each time, unless it is given.
     seed: Option<u64>,
     /// One input of the seed alone.
@@ -32,7 +34,10 @@ pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     let failures = own.with_file_name("fuzz");
     let status = Command::new(program)
         .args([options.seconds, seed].map(|number| number.to_string()))
-        .arg(options.input.map_or("all".to_owned(), |input| input.to_string()))
+        .args(
+            [options.inputs, options.input]
+                .map(|number| number.map_or("all".to_owned(), |it| it.to_string())),
+        )
         .args([&repo.path("testdata/recordings"), &failures])
         .status()
         .map_err(|error| Failure::Failed(format!("cannot run the fuzzer: {error}")))?;
@@ -60,7 +65,7 @@ fn some_seed() -> u64 {
 
 impl Options {
     fn parse(args: &[String]) -> Result<Self, Failure> {
-        let mut options = Self { seconds: 60, seed: None, input: None };
+        let mut options = Self { seconds: 60, inputs: None, seed: None, input: None };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             let mut number = || {
@@ -69,6 +74,7 @@ impl Options {
             };
             match arg.as_str() {
                 "--seconds" => options.seconds = number()?,
+                "--inputs" => options.inputs = Some(number()?),
                 "--seed" => options.seed = Some(number()?),
                 "--input" => options.input = Some(number()?),
                 other => return Err(Failure::Usage(format!("`fuzz` does not take `{other}`"))),
@@ -92,7 +98,7 @@ mod tests {
 
     #[test]
     fn an_input_belongs_to_a_seed() {
-        let expected = Options { seconds: 60, seed: Some(3), input: Some(7) };
+        let expected = Options { seconds: 60, inputs: None, seed: Some(3), input: Some(7) };
         assert_eq!(parse(&["--seed", "3", "--input", "7"]).unwrap(), expected);
         assert_eq!(parse(&["--input", "7"]).unwrap_err(), "`--input` is a number within a `--seed`");
         assert_eq!(parse(&["--seconds", "x"]).unwrap_err(), "`--seconds` needs a number");

@@ -67,7 +67,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "fuzz",
         options: "[--seconds N]",
-        about: "damaged answers for the readers, a minute long; also --seed S, and --input N to see one again",
+        about: "damaged answers for the readers, a minute long; also --inputs N, --seed S, and --input N to see one again",
         run: fuzz::run,
     },
     #[cfg(unix)]

@@ -39,6 +39,8 @@ const ENOUGH: usize = 10;
 struct Options {
     seconds: u64,
     seed: u64,
+    /// So many at most.
+    inputs: Option<u64>,
     /// One input alone.
     input: Option<u64>,
     recordings: PathBuf,
@@ -48,11 +50,13 @@ struct Options {
 
 impl Options {
     fn parse(args: &[String]) -> Option<Self> {
-        let [seconds, seed, input, recordings, failures] = args else { return None };
+        let [seconds, seed, inputs, input, recordings, failures] = args else { return None };
+        let all_or = |text: &String| if text == "all" { Some(None) } else { text.parse().ok().map(Some) };
         Some(Self {
             seconds: seconds.parse().ok()?,
             seed: seed.parse().ok()?,
-            input: if input == "all" { None } else { Some(input.parse().ok()?) },
+            inputs: all_or(inputs)?,
+            input: all_or(input)?,
             recordings: recordings.into(),
             failures: failures.into(),
         })
@@ -62,7 +66,7 @@ impl Options {
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let Some(options) = Options::parse(&args) else {
-        eprintln!("usage: cargo xtask fuzz [--seconds N] [--seed S] [--input N]");
+        eprintln!("usage: cargo xtask fuzz [--seconds N] [--inputs N] [--seed S] [--input N]");
         return ExitCode::from(2);
     };
     panic::set_hook(Box::new(|panic| {
@@ -97,7 +101,8 @@ fn run(options: &Options) -> Result<usize, String> {
     let (mut tally, mut failed, mut number, mut shown) = (Tally::default(), 0, 0, 0);
     loop {
         let took = begun.elapsed();
-        let over = took >= Duration::from_secs(options.seconds) || failed >= ENOUGH;
+        let enough = options.inputs.is_some_and(|inputs| number >= inputs) || failed >= ENOUGH;
+        let over = took >= Duration::from_secs(options.seconds) || enough;
         if options.input.map_or(over, |_| number > 0) {
             break;
         }
