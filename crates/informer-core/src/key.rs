@@ -64,6 +64,11 @@ impl Key {
         as_text(&self.text.bytes()[self.split as usize + 1..])
     }
 
+    /// How much of it is not in place.
+    pub(crate) fn elsewhere(&self) -> usize {
+        self.text.elsewhere()
+    }
+
     /// A hash of the whole key. Another one in every process, so nothing that can be seen may depend on it.
     pub(crate) fn hash32(&self) -> u32 {
         self.hash

@@ -45,6 +45,14 @@ impl<const N: usize> Text<N> {
         }
     }
 
+    /// How much of it is not in place.
+    pub(crate) fn elsewhere(&self) -> usize {
+        match self {
+            Self::Inline { .. } => 0,
+            Self::Shared(text) => text.len(),
+        }
+    }
+
     #[inline]
     pub(crate) fn as_str(&self) -> &str {
         as_text(self.bytes())

@@ -30,6 +30,11 @@ impl ResourceVersion {
         self.0.as_str()
     }
 
+    /// How much of it is not in place.
+    pub(crate) fn elsewhere(&self) -> usize {
+        self.0.elsewhere()
+    }
+
     fn bytes(&self) -> &[u8] {
         self.0.bytes()
     }

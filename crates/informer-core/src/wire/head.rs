@@ -60,7 +60,8 @@ impl Head {
 
     /// How much memory it takes beyond its own size, as if nothing of it were shared.
     pub(crate) fn elsewhere(&self) -> usize {
-        self.labels.0.0.len() + self.owners.0.0.len()
+        let texts = self.key.elsewhere() + self.uid.0.elsewhere() + self.version.elsewhere();
+        texts + self.labels.0.0.len() + self.owners.0.0.len()
     }
 }
 
@@ -79,6 +80,24 @@ impl Deref for Uid {
 
     fn deref(&self) -> &str {
         self.0.as_str()
+    }
+}
+
+impl AsRef<str> for Uid {
+    fn as_ref(&self) -> &str {
+        self
+    }
+}
+
+impl PartialEq<str> for Uid {
+    fn eq(&self, other: &str) -> bool {
+        **self == *other
+    }
+}
+
+impl PartialEq<&str> for Uid {
+    fn eq(&self, other: &&str) -> bool {
+        **self == **other
     }
 }
 

@@ -1,6 +1,6 @@
 //! Labels and owners of an object, each in one piece of memory that equal ones share.
 
-use crate::text::{Row, Texts, as_text};
+use crate::text::{Iter, Row, Texts, as_text};
 use std::fmt;
 
 /// The labels of an object, in the server's order. Objects that have the same share them.
@@ -20,14 +20,39 @@ impl Labels {
     }
 
     /// Names and values.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let mut texts = self.0.iter();
-        std::iter::from_fn(move || Some((texts.next()?, texts.next()?)))
+    pub fn iter(&self) -> LabelsIter<'_> {
+        LabelsIter(self.0.iter())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.iter().count()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+/// The labels of an object, one by one.
+#[derive(Debug, Clone)]
+pub struct LabelsIter<'a>(Iter<'a>);
+
+impl<'a> Iterator for LabelsIter<'a> {
+    type Item = (&'a str, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some((self.0.next()?, self.0.next()?))
+    }
+}
+
+impl<'a> IntoIterator for &'a Labels {
+    type Item = (&'a str, &'a str);
+    type IntoIter = LabelsIter<'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
     }
 }
 
@@ -43,17 +68,8 @@ pub struct Owners(pub(crate) Texts);
 
 impl Owners {
     /// One by one.
-    pub fn iter(&self) -> impl Iterator<Item = Owner<'_>> {
-        let mut texts = self.0.iter();
-        std::iter::from_fn(move || {
-            Some(Owner {
-                api_version: texts.next()?,
-                kind: texts.next()?,
-                name: texts.next()?,
-                uid: texts.next()?,
-                controller: texts.next()? == CONTROLLER,
-            })
-        })
+    pub fn iter(&self) -> OwnersIter<'_> {
+        OwnersIter(self.0.iter())
     }
 
     /// The one that manages the object.
@@ -69,6 +85,34 @@ impl Owners {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+/// The owners of an object, one by one.
+#[derive(Debug, Clone)]
+pub struct OwnersIter<'a>(Iter<'a>);
+
+impl<'a> Iterator for OwnersIter<'a> {
+    type Item = Owner<'a>;
+
+    fn next(&mut self) -> Option<Owner<'a>> {
+        let Self(texts) = self;
+        Some(Owner {
+            api_version: texts.next()?,
+            kind: texts.next()?,
+            name: texts.next()?,
+            uid: texts.next()?,
+            controller: texts.next()? == CONTROLLER,
+        })
+    }
+}
+
+impl<'a> IntoIterator for &'a Owners {
+    type Item = Owner<'a>;
+    type IntoIter = OwnersIter<'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
     }
 }
 

@@ -22,7 +22,7 @@ mod status;
 mod watch;
 
 pub use head::{Head, HeadError, Uid};
-pub use labels::{Labels, Owner, OwnerReference, Owners};
+pub use labels::{Labels, LabelsIter, Owner, OwnerReference, Owners, OwnersIter};
 pub use list::{ListItem, ListMeta, ListReader};
 pub use members::Unexpected;
 pub use object::Scanned;
