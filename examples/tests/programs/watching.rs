@@ -29,6 +29,7 @@ use custom_resource::Backup;
 use informer::{Options, SharedInformer, SharedInformerFactory};
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 use crate::apart::{apart, slow_wait};
@@ -247,9 +248,12 @@ async fn filtering_handler_counts_what_is_on_nodes(arm: &Arm) {
 async fn event_stream_prints_every_version(arm: &Arm) {
     let pods = SharedInformer::with_options(arm.client.clone(), options(arm));
     let (out, mut lines) = mpsc::channel(1);
+    let watched = pods.clone();
     let program = Program::start(|stopped| async move {
-        event_stream::run(&pods, out, async { drop(stopped.await) }).await
+        event_stream::run(&watched, out, async { drop(stopped.await) }).await
     });
+    // A busy machine wrote four versions before the first set was there, which then began with the fourth.
+    pods.wait_for_sync(Duration::from_secs(30)).await.unwrap();
     let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
     let mut last = version(&arm.post("$ns/pods", &pod("web", None)).await);
     let key = format!("{}/web", arm.namespace);
