@@ -128,3 +128,54 @@ impl Lanes {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use informer_core::{FifoLimits, ResourceVersion};
+
+    fn bookmarks(count: usize) -> VecDeque<Delta> {
+        (1..=count).map(|number| Delta::Bookmark(ResourceVersion::new(&number.to_string()))).collect()
+    }
+
+    fn versions(batch: Batch) -> impl Iterator<Item = String> {
+        batch.deltas.into_iter().map(|delta| match delta {
+            Delta::Bookmark(version) => version.to_string(),
+            other => panic!("nothing else was pushed: {other:?}"),
+        })
+    }
+
+    /// C8: what there is no room for waits, and comes behind what went before it.
+    #[tokio::test]
+    async fn deltas_that_find_no_room_wait_and_keep_their_order() {
+        let room = FifoLimits::default().count;
+        let (queue, mut deltas) = (Queue::new(1), bookmarks(2 * room + 7));
+        let push = queue.push(0, &mut deltas);
+        let pop = async {
+            let mut all = Vec::new();
+            while all.len() < 2 * room + 7 {
+                let (_, batch) = queue.pop(1000).await.unwrap();
+                assert!(batch.deltas.len() <= 1000);
+                all.extend(versions(batch));
+            }
+            all
+        };
+        let (pushed, popped) = tokio::join!(push, pop);
+        assert_eq!(pushed, Ok(()));
+        assert!(popped.iter().map(|version| version.parse::<usize>().unwrap()).eq(1..=2 * room + 7));
+    }
+
+    /// C10: whoever waits for room does not wait for ever.
+    #[tokio::test]
+    async fn a_queue_that_is_closed_half_way_takes_no_more() {
+        let room = FifoLimits::default().count;
+        let (queue, mut deltas) = (Queue::new(1), bookmarks(room + 7));
+        let (pushed, ()) = tokio::join!(queue.push(0, &mut deltas), async { queue.close() });
+        assert_eq!(pushed, Err(Closed));
+        let mut popped = 0;
+        while let Some((_, batch)) = queue.pop(1000).await {
+            popped += versions(batch).count();
+        }
+        assert_eq!(popped, room, "what was pushed before is still there");
+    }
+}
