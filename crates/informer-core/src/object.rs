@@ -35,7 +35,6 @@ pub struct Entry {
 }
 
 /// A decoded view in an entry's slot. The value is a `Box<K>`.
-#[derive(Clone)]
 enum View {
     Kept(Arc<dyn Any + Send + Sync>),
     Shared(Weak<dyn Any + Send + Sync>),

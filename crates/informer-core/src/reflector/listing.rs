@@ -216,7 +216,7 @@ impl Reflector {
     }
 
     pub(super) fn list_end(&mut self, now: Moment) {
-        let Phase::Listing(listing) = &mut self.phase else { return };
+        let Phase::Listing(listing) = &self.phase else { return };
         let problem = match &listing.answer {
             Answer::Awaited => Some(Failure::transient("the answer ended before it began")),
             Answer::Refused(refusal) => Some(refusal.failure()),
@@ -225,12 +225,11 @@ impl Reflector {
         if let Some(failure) = problem {
             return self.list_failed(now, failure);
         }
-        let probe = listing.probe;
         self.note_read();
-        if probe {
+        let Phase::Listing(listing) = &mut self.phase else { return };
+        if listing.probe {
             return self.probe_answered(now);
         }
-        let Phase::Listing(listing) = &mut self.phase else { return };
         let Some(ListMeta { continue_token: Some(token), remaining, .. }) = listing.meta.take() else {
             return self.list_complete(now);
         };

@@ -1,9 +1,8 @@
 //! Indexes: from a value to the objects that have it.
 //!
 //! An index is a rule (a field path, a label, or a closure) and, in each snapshot, a sorted sequence of (value, slot). It holds slots, not
-//! objects: an update that leaves the values alone does not touch it. It holds each value once, under a number, as many objects as may have
-//! it. A rule that panics is caught and counted, and the
-//! object has no values in that index (C9); nothing else notices.
+//! objects: an update that leaves the values alone does not touch it. It holds each value once, under a number, however many objects have it. A
+//! rule that panics is caught and counted, and the object has no values in that index (C9); nothing else notices.
 
 use super::objects::{Objects, Slot};
 use super::pages::Pages;
@@ -136,7 +135,8 @@ impl IndexHandle {
 /// The number of a value, for as long as an object has it.
 type Number = NonZeroU32;
 
-/// The texts of the values, by number. Few, seldom changed and often compared, so on larger pages.
+/// The texts of the values, by number. They are compared far more often than they change, so on larger pages; where each object has a value of
+/// its own, adding one copies such a page.
 type Texts = Pages<Option<Arc<str>>, 32>;
 
 /// Postings in a leaf: few enough to be copied at once.
