@@ -118,6 +118,12 @@ impl Row {
         self.0.extend_from_slice(text.as_bytes());
     }
 
+    /// Empties it; what is usual keeps its room.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+        self.0.shrink_to(4 * USUAL);
+    }
+
     pub(crate) fn texts(&self) -> Texts {
         if self.0.is_empty() { Texts::default() } else { Texts(self.0.as_slice().into()) }
     }

@@ -30,10 +30,19 @@ pub(super) mod numbers {
 
 const TEXT: &str = "a string";
 
+/// Where labels and owners are put together; used again for the next object.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    labels: Row,
+    owners: Row,
+}
+
 /// The head of the object whose metadata is `bytes`, and lies at `metadata` in the object.
-pub(super) fn read(bytes: &[u8], metadata: Range<usize>) -> Result<Head, HeadError> {
+pub(super) fn read(bytes: &[u8], metadata: Range<usize>, rows: &mut Rows) -> Result<Head, HeadError> {
+    rows.labels.clear();
+    rows.owners.clear();
     let mut found = Found::default();
-    found.read(bytes)?;
+    found.read(bytes, rows)?;
     let version = found.version.filter(|version| !version.is_empty());
     Ok(Head {
         key: found.key()?,
@@ -42,8 +51,8 @@ pub(super) fn read(bytes: &[u8], metadata: Range<usize>) -> Result<Head, HeadErr
         generation: found.generation,
         created: found.created.into(),
         deleted: found.deleted.into(),
-        labels: Labels(found.labels.texts()),
-        owners: Owners(found.owners.texts()),
+        labels: Labels(rows.labels.texts()),
+        owners: Owners(rows.owners.texts()),
         metadata: Head::range(metadata),
     })
 }
@@ -89,13 +98,11 @@ struct Found<'a> {
     generation: Option<NonZeroI64>,
     created: Option<Timestamp>,
     deleted: Option<Timestamp>,
-    labels: Row,
-    owners: Row,
 }
 
 impl<'a> Found<'a> {
     /// What comes again replaces what came before; lists and maps grow.
-    fn read(&mut self, metadata: &'a [u8]) -> Result<(), HeadError> {
+    fn read(&mut self, metadata: &'a [u8], rows: &mut Rows) -> Result<(), HeadError> {
         let mut fields = Fields(metadata);
         // Whoever walked over these bytes before would have found what does not read.
         while let Ok(Some((number, payload))) = fields.next() {
@@ -107,8 +114,8 @@ impl<'a> Found<'a> {
                 numbers::GENERATION => self.generation = generation(payload)?,
                 numbers::CREATED => self.created = time(payload, "creationTimestamp")?,
                 numbers::DELETED => self.deleted = time(payload, "deletionTimestamp")?,
-                numbers::LABELS => self.label(payload)?,
-                numbers::OWNERS => self.owner(payload)?,
+                numbers::LABELS => rows.label(payload)?,
+                numbers::OWNERS => rows.owner(payload)?,
                 _ => {}
             }
         }
@@ -118,7 +125,9 @@ impl<'a> Found<'a> {
     fn key(&self) -> Result<Key, HeadError> {
         key(self.namespace, self.name)
     }
+}
 
+impl Rows {
     fn label(&mut self, payload: Payload<'_>) -> Result<(), HeadError> {
         let read = data(payload).and_then(entry);
         let (name, value) = read.ok_or(malformed("labels", "a map of strings"))?;
@@ -139,7 +148,7 @@ fn key(namespace: &str, name: &str) -> Result<Key, HeadError> {
         return Err(HeadError::Missing { field: "name" });
     }
     for (field, text) in [("name", name), ("namespace", namespace)] {
-        if text.contains(['\0', '/']) {
+        if text.bytes().any(|byte| matches!(byte, 0 | b'/')) {
             return Err(malformed(field, "an object name"));
         }
     }

@@ -199,7 +199,7 @@ impl ProtobufListReader {
         Ok(())
     }
 
-    fn take_item(&self) -> ListItem {
+    fn take_item(&mut self) -> ListItem {
         match self.object.take_object() {
             Ok(object) => ListItem::Object(object),
             Err(problem) => ListItem::Unreadable(self.unreadable(problem)),

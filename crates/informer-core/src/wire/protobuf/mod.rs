@@ -14,6 +14,7 @@ mod list;
 mod object;
 mod walk;
 mod watch;
+mod whole;
 
 pub(super) use decode::values_at;
 pub(crate) use decode::{Error as MessageError, decode};

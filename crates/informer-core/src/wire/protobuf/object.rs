@@ -1,17 +1,19 @@
 //! Reading one object's message as its bytes arrive: what is kept, and where its metadata lies.
 //!
-//! One pass. The fields of the object and of its `metadata` are walked; what they hold is copied or passed over by its length. What
+//! One pass, but for an object that came whole (see [`super::whole`]). The fields of the object and of its `metadata` are walked; what they hold is copied or passed over by its length. What
 //! is kept is written to one buffer in canonical form: the fields in the order in which they came, with lengths that fit, without
 //! `metadata.managedFields` and what a [`Projection`] leaves out. Nothing beyond the size limit is ever held, and nothing is made room for
 //! before it is there. How long the object is was said before it, so one that is broken inside ends all the same.
 
 use super::cut::cut;
 use super::fields::{DATA, VARINT, put_data, put_varint, tag, varint_length};
-use super::head::{self, numbers};
+use super::head::{self, Rows, numbers};
 use super::walk::{Shape, Step, Walk, take};
+use super::whole::whole;
 use super::{Broken, METADATA};
 use crate::key::Key;
 use crate::version::ResourceVersion;
+use crate::wire::head::Head;
 use crate::wire::object::Scanned;
 use crate::wire::projection::{Fate, Level, Projection};
 use crate::wire::{ObjectProblem, TypeMeta};
@@ -38,11 +40,15 @@ pub(super) struct ObjectReader {
     at: At,
     object: Walk,
     metadata: Walk,
-    /// How much of the object is still to come.
+    /// How long the object is, and how much of it is still to come.
+    length: u64,
     rest: u64,
     /// How much of the current value is.
     left: u64,
     kept: Vec<u8>,
+    /// A buffer for objects that come in pieces, while `kept` is that of one that came whole.
+    spare: Vec<u8>,
+    rows: Rows,
     /// Where in `kept` the current field begins, and its value; and how the projection cuts it when it is complete.
     field_start: usize,
     value_start: usize,
@@ -81,9 +87,12 @@ impl ObjectReader {
             at: At::Fields(Level::Object),
             object: Walk::new(0),
             metadata: Walk::new(0),
+            length: 0,
             rest: 0,
             left: 0,
             kept: Vec::new(),
+            spare: Vec::new(),
+            rows: Rows::default(),
             field_start: 0,
             value_start: 0,
             cut_by: None,
@@ -125,7 +134,11 @@ impl ObjectReader {
         const USUAL: usize = 64 * 1024;
         self.at = At::Fields(Level::Object);
         self.object = Walk::new(length);
-        self.rest = length;
+        (self.length, self.rest) = (length, length);
+        let spare = std::mem::take(&mut self.spare);
+        if self.kept.capacity() < spare.capacity() {
+            self.kept = spare;
+        }
         self.kept.clear();
         self.kept.shrink_to(USUAL);
         self.remains.clear();
@@ -138,14 +151,36 @@ impl ObjectReader {
     /// Goes on from `bytes[*at]`; `true` when the object is complete. Then one of the `take_…` follows.
     pub(super) fn feed(&mut self, bytes: &[u8], at: &mut usize) -> bool {
         let part = take(&mut self.rest, bytes, at);
-        if self.broken.is_none() {
+        if self.broken.is_none() && !self.keep_whole(part) {
             self.broken = self.walk(part).err();
         }
         self.rest == 0
     }
 
-    /// The complete object.
-    pub(super) fn take_object(&self) -> Result<Scanned, ObjectProblem> {
+    /// Keeps an object that came in one piece and is as usual; `false` if it has to be walked through.
+    fn keep_whole(&mut self, part: &[u8]) -> bool {
+        if part.len() as u64 != self.length || (self.projects && self.projection.is_some()) {
+            return false;
+        }
+        // While the metadata of one that came in pieces is read, its length may take more.
+        let Some(found) = whole(part, self.limit.saturating_sub(LENGTH_ROOM)) else { return false };
+        self.spare = std::mem::replace(&mut self.kept, found.bytes);
+        let Range { start, end } = found.metadata;
+        self.metadata_at = Some(MetadataAt { start, end: Some(end), whole: true });
+        true
+    }
+
+    /// The complete object. It is gone from here.
+    pub(super) fn take_object(&mut self) -> Result<Scanned, ObjectProblem> {
+        let head = self.head()?;
+        // The buffer of one that came in pieces has room to spare, and is used again.
+        let fits = self.kept.len() == self.kept.capacity();
+        let bytes = if fits { std::mem::take(&mut self.kept).into() } else { self.kept.as_slice().into() };
+        Ok(Scanned { head, bytes })
+    }
+
+    /// The head of the complete object.
+    pub(super) fn head(&mut self) -> Result<Head, ObjectProblem> {
         if let Some(broken) = self.broken {
             return Err(ObjectProblem::Broken(broken));
         }
@@ -153,8 +188,7 @@ impl ObjectReader {
             return Err(ObjectProblem::TooLarge { limit: self.limit });
         }
         let at = self.metadata_range();
-        let head = head::read(&self.kept[at.clone()], at)?;
-        Ok(Scanned { head, bytes: self.kept.as_slice().into() })
+        Ok(head::read(&self.kept[at.clone()], at, &mut self.rows)?)
     }
 
     /// The key and the version, if that much reads.

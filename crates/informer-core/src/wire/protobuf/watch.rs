@@ -9,6 +9,7 @@ use super::envelope::{Envelope, Step as Opened};
 use super::object::{ObjectReader, check_type};
 use super::walk::{Shape, Step, Walk, take};
 use super::{Broken, message_of};
+use crate::wire::object::Scanned;
 use crate::wire::projection::Projection;
 use crate::wire::status::Status;
 use crate::wire::watch::{Frame, FrameKind, INITIAL_EVENTS_END, LONGEST_TYPE};
@@ -267,7 +268,7 @@ impl ProtobufWatchReader {
             )
     }
 
-    fn frame(&self) -> Frame {
+    fn frame(&mut self) -> Frame {
         let kind = FrameKind::named(&self.kind);
         match kind {
             FrameKind::Error => Frame::Error(self.status().unwrap_or_default()),
@@ -276,22 +277,29 @@ impl ProtobufWatchReader {
                 initial_events_end: self.object.annotation(INITIAL_EVENTS_END) == Some("true"),
             },
             _ if !self.saw_object => self.unreadable(kind, ObjectProblem::NotAnObject),
-            _ => match (self.take_object(), &kind) {
-                (Ok(object), FrameKind::Added) => Frame::Added(object),
-                (Ok(object), FrameKind::Modified) => Frame::Modified(object),
-                (Ok(object), FrameKind::Deleted) => Frame::Deleted(object),
-                (Ok(_), _) => self.unreadable(kind, ObjectProblem::UnknownFrame),
-                (Err(problem), _) => self.unreadable(kind, problem),
-            },
+            FrameKind::Added => self.change(kind, Frame::Added),
+            FrameKind::Modified => self.change(kind, Frame::Modified),
+            FrameKind::Deleted => self.change(kind, Frame::Deleted),
+            FrameKind::Unknown(_) => {
+                let problem = self.check().and_then(|()| self.object.head()).err();
+                self.unreadable(kind, problem.unwrap_or(ObjectProblem::UnknownFrame))
+            }
         }
     }
 
-    fn take_object(&self) -> Result<crate::wire::object::Scanned, ObjectProblem> {
-        if let Some(broken) = self.broken {
-            return Err(ObjectProblem::Broken(broken));
+    fn change(&mut self, kind: FrameKind, frame: fn(Scanned) -> Frame) -> Frame {
+        match self.check().and_then(|()| self.object.take_object()) {
+            Ok(object) => frame(object),
+            Err(problem) => self.unreadable(kind, problem),
         }
-        check_type(&self.envelope.types, &self.types)?;
-        self.object.take_object()
+    }
+
+    /// Whether what is around the object says that it is one of the cache's.
+    fn check(&self) -> Result<(), ObjectProblem> {
+        match self.broken {
+            Some(broken) => Err(ObjectProblem::Broken(broken)),
+            None => check_type(&self.envelope.types, &self.types),
+        }
     }
 
     fn status(&self) -> Option<Status> {
