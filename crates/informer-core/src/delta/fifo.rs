@@ -114,7 +114,7 @@ impl DeltaFifo {
 
     /// Takes up to `most` deltas; a relist or a resync comes alone. `None` while there is nothing.
     pub fn pop(&mut self, most: usize) -> Option<Batch> {
-        let mut deltas = Vec::new();
+        let mut deltas = Vec::with_capacity(self.queue.len().min(most));
         while deltas.len() < most.max(1) {
             match self.queue.front() {
                 Some((next, _)) if deltas.is_empty() || !next.stands_alone() => {}

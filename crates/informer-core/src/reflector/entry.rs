@@ -8,12 +8,22 @@ use crate::wire::{Encoding, Scanned, metadata_only};
 use std::sync::Arc;
 
 impl Reflector {
-    /// The entry for an object that was just read: the one in the cache if it is equal, a new one otherwise.
+    /// The entry for an object of a set: the one in the cache if it is equal, a new one otherwise.
     pub(super) fn entry(&mut self, scanned: Scanned) -> Arc<Entry> {
-        let new = self.transformed(Entry::new(scanned, self.encoding(), self.config.retention));
-        let new = new.counting(self.config.decode_errors.clone());
+        let new = self.received(scanned);
         let known = self.known.as_ref().and_then(|known| known.get(new.key()));
         known.filter(|known| known.is_identical(&new)).unwrap_or_else(|| Arc::new(self.config.kept(new)))
+    }
+
+    /// The entry for an object that has changed. What is in the cache is another state, so it is not looked at.
+    pub(super) fn changed(&mut self, scanned: Scanned) -> Arc<Entry> {
+        let new = self.received(scanned);
+        Arc::new(self.config.kept(new))
+    }
+
+    fn received(&mut self, scanned: Scanned) -> Entry {
+        let received = Entry::new(scanned, self.encoding(), self.config.retention);
+        self.transformed(received).counting(self.config.decode_errors.clone())
     }
 
     /// How the objects of the open answer are written.

@@ -14,6 +14,7 @@ use crate::delta::Delta;
 use crate::store::StoreReader;
 use crate::time::Moment;
 use crate::version::ResourceVersion;
+use crate::wire::Frame;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -111,6 +112,8 @@ pub struct Reflector {
     pub(super) counters: Counters,
     next_stream: u64,
     actions: VecDeque<Action>,
+    /// Where the frames of a chunk are collected; empty but for its room.
+    pub(super) frames: Vec<Frame>,
     /// What the cache holds already: an equal entry is used again instead of a second copy.
     pub(super) known: Option<StoreReader>,
     /// Whether sets are expected sooner as lists than as streams.
@@ -145,6 +148,7 @@ impl Reflector {
             counters: Counters::default(),
             next_stream: 0,
             actions: VecDeque::new(),
+            frames: Vec::new(),
             known,
             prefers_lists: false,
         }

@@ -142,7 +142,7 @@ impl Reflector {
         else {
             return;
         };
-        let mut frames = Vec::new();
+        let mut frames = std::mem::take(&mut self.frames);
         let outcome = match &mut stream.answer {
             Answer::Body(reader) => reader.read(chunk, |frame| frames.push(frame)),
             Answer::Refused(refusal) => {
@@ -158,7 +158,7 @@ impl Reflector {
         if !frames.is_empty() {
             self.note_read();
         }
-        for frame in frames {
+        for frame in frames.drain(..) {
             // The first ERROR frame ends the stream; the end of the initial events changes what frames mean.
             if !self.is_current(id) {
                 return;
@@ -170,6 +170,7 @@ impl Reflector {
                 self.watch_frame(now, frame);
             }
         }
+        self.frames = frames;
         if let Err(error) = outcome
             && self.is_current(id)
         {
@@ -189,17 +190,17 @@ impl Reflector {
         }
         match frame {
             Frame::Added(scanned) => {
-                let entry = self.entry(scanned);
+                let entry = self.changed(scanned);
                 self.advance(entry.head().version.clone());
                 self.push(Delta::Added(entry));
             }
             Frame::Modified(scanned) => {
-                let entry = self.entry(scanned);
+                let entry = self.changed(scanned);
                 self.advance(entry.head().version.clone());
                 self.push(Delta::Updated(entry));
             }
             Frame::Deleted(scanned) => {
-                let entry = self.entry(scanned);
+                let entry = self.changed(scanned);
                 let version = entry.head().version.clone();
                 self.advance(version.clone());
                 let key = entry.key().clone();
