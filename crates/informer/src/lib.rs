@@ -120,6 +120,7 @@ pub mod source;
 mod status;
 #[cfg(test)]
 mod testing;
+mod turn;
 mod workqueue;
 
 pub use client::client;

@@ -4,8 +4,8 @@
 //! last is enough: when it is full, what only the table holds is forgotten, and if that is not much, all of it. Whatever was shared stays shared.
 
 use crate::wire::Head;
-use hashbrown::HashTable;
-use std::hash::{BuildHasher, Hash, RandomState};
+use hashbrown::{DefaultHashBuilder, HashTable};
+use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// So many different ones are remembered.
@@ -37,13 +37,13 @@ impl Interner {
 #[derive(Debug)]
 struct Table<T: ?Sized> {
     known: HashTable<Arc<T>>,
-    // Whoever may create objects chooses their labels.
-    hasher: RandomState,
+    // Whoever may create objects chooses their labels; that the table is bounded is what bounds the harm.
+    hasher: DefaultHashBuilder,
 }
 
 impl<T: ?Sized> Default for Table<T> {
     fn default() -> Self {
-        Self { known: HashTable::new(), hasher: RandomState::new() }
+        Self { known: HashTable::new(), hasher: DefaultHashBuilder::default() }
     }
 }
 

@@ -9,6 +9,7 @@ use super::resync::Pace;
 use crate::clock::Clock;
 use crate::event::Told;
 use crate::problem::{Problem, Problems};
+use crate::turn::{Turn, give_way};
 use futures::task::AtomicWaker;
 use informer_core::{Change, ListenerId, Moment};
 use std::cell::Cell;
@@ -17,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::watch;
 
 pub(crate) type Handler = Box<dyn FnMut(Told) + Send>;
@@ -86,6 +87,8 @@ struct ListenerState {
     closing: Closing,
     /// Whether the task has begun; a listener that was closed before never begins.
     begun: bool,
+    /// Whether the initial set was told, and that was said.
+    synced: bool,
 }
 
 /// How often things happened to a handler.
@@ -135,7 +138,13 @@ impl Listener {
             tally: Tally::default(),
             clock,
             problems,
-            state: Mutex::new(ListenerState { outbox, pace, closing: Closing::No, begun: false }),
+            state: Mutex::new(ListenerState {
+                outbox,
+                pace,
+                closing: Closing::No,
+                begun: false,
+                synced: false,
+            }),
             polled: handler.is_none(),
             handler: Mutex::new(handler),
             wake: AtomicWaker::new(),
@@ -263,14 +272,18 @@ impl Listener {
     pub(super) fn run(self: Arc<Self>, mut handler: Handler) -> impl Future<Output = ()> + Send {
         let ended = Ended(Arc::clone(&self));
         async move {
-            while let Some(told) = poll_fn(|context| self.poll_next(context)).await {
+            let mut turn = Turn::default();
+            while let Some(told) = poll_fn(|context| turn.notice(self.poll_next(context))).await {
                 match self.options.mode {
                     Mode::Inline => {
-                        let began = Instant::now();
+                        turn.begin_call();
                         self.call(&mut handler, told);
-                        self.note_time(began.elapsed());
+                        self.note_time(turn.end_call());
                         // Handlers run on the runtime's threads; others want a turn too.
-                        tokio::task::consume_budget().await;
+                        if turn.is_over() {
+                            turn = Turn::default();
+                            give_way().await;
+                        }
                     }
                     Mode::Blocking => match Arc::clone(&self).call_on_thread(handler, told).await {
                         Some(back) => handler = back,
@@ -286,9 +299,13 @@ impl Listener {
 
     /// The next thing to tell; `None` at the end. For one caller at a time.
     pub(super) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Told>> {
-        // Registered before looking, so that what comes in between is not missed.
-        self.wake.register(context.waker());
-        match self.next() {
+        let mut next = self.next();
+        if let Next::Wait = next {
+            // Registered, then looked again, so that what came in between is not missed.
+            self.wake.register(context.waker());
+            next = self.next();
+        }
+        match next {
             Next::Tell(told) => Poll::Ready(Some(told)),
             Next::Wait => Poll::Pending,
             Next::End => Poll::Ready(None),
@@ -302,9 +319,16 @@ impl Listener {
 
     fn next(&self) -> Next {
         let mut state = self.lock();
-        let ListenerState { outbox, closing, .. } = &mut *state;
-        if outbox.initial_is_told() && *self.stage.borrow() == Stage::Initial {
-            self.stage.send_replace(Stage::Synced);
+        let ListenerState { outbox, closing, synced, .. } = &mut *state;
+        if !*synced && outbox.initial_is_told() {
+            *synced = true;
+            self.stage.send_if_modified(|stage| {
+                let begins = *stage == Stage::Initial;
+                if begins {
+                    *stage = Stage::Synced;
+                }
+                begins
+            });
         }
         let next = match closing {
             Closing::Now => Next::End,

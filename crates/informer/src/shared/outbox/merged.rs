@@ -5,10 +5,10 @@
 //! each, so that the deletions of a relist stay in front. Pure: the listener's task drives it.
 
 use crate::event::{Cause, Told};
-use hashbrown::HashTable;
+use hashbrown::{DefaultHashBuilder, HashTable};
 use informer_core::{Change, Entry, Key, Moment};
 use std::collections::VecDeque;
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 /// Pending steps, oldest first.
@@ -44,7 +44,8 @@ struct Pending {
     free: Vec<u32>,
     /// Which are not, by key.
     slots: HashTable<u32>,
-    hasher: RandomState,
+    // Keys have a hash of their own, with a secret.
+    hasher: DefaultHashBuilder,
 }
 
 /// The steps of one key, in this order.
@@ -314,7 +315,7 @@ impl Pending {
 }
 
 /// The hash under which a slot is found that has steps.
-fn hash_of(steps: &[Steps], hasher: &RandomState, slot: u32) -> u64 {
+fn hash_of(steps: &[Steps], hasher: &DefaultHashBuilder, slot: u32) -> u64 {
     steps[slot as usize].key().map_or(0, |key| hasher.hash_one(key))
 }
 
