@@ -15,7 +15,8 @@ use crate::repo::Repo;
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
-    seconds: u64,
+    /// A minute, unless inputs are counted.
+    seconds: Option<u64>,
     /// So many inputs at most.
     inputs: Option<u64>,
     /// Another one each time, unless it is given.
@@ -33,7 +34,7 @@ pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     let program = own.with_file_name("examples").join(format!("fuzz{}", env::consts::EXE_SUFFIX));
     let failures = own.with_file_name("fuzz");
     let status = Command::new(program)
-        .args([options.seconds, seed].map(|number| number.to_string()))
+        .args([options.seconds(), seed].map(|number| number.to_string()))
         .args(
             [options.inputs, options.input]
                 .map(|number| number.map_or("all".to_owned(), |it| it.to_string())),
@@ -64,8 +65,13 @@ fn some_seed() -> u64 {
 }
 
 impl Options {
+    /// What is counted is not cut short: the same inputs everywhere.
+    fn seconds(&self) -> u64 {
+        self.seconds.unwrap_or(if self.inputs.is_some() { u64::MAX } else { 60 })
+    }
+
     fn parse(args: &[String]) -> Result<Self, Failure> {
-        let mut options = Self { seconds: 60, inputs: None, seed: None, input: None };
+        let mut options = Self { seconds: None, inputs: None, seed: None, input: None };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             let mut number = || {
@@ -73,7 +79,7 @@ impl Options {
                 args.next().and_then(|value| value.parse().ok()).ok_or_else(wrong)
             };
             match arg.as_str() {
-                "--seconds" => options.seconds = number()?,
+                "--seconds" => options.seconds = Some(number()?),
                 "--inputs" => options.inputs = Some(number()?),
                 "--seed" => options.seed = Some(number()?),
                 "--input" => options.input = Some(number()?),
@@ -98,7 +104,7 @@ mod tests {
 
     #[test]
     fn an_input_belongs_to_a_seed() {
-        let expected = Options { seconds: 60, inputs: None, seed: Some(3), input: Some(7) };
+        let expected = Options { seconds: None, inputs: None, seed: Some(3), input: Some(7) };
         assert_eq!(parse(&["--seed", "3", "--input", "7"]).unwrap(), expected);
         assert_eq!(parse(&["--input", "7"]).unwrap_err(), "`--input` is a number within a `--seed`");
         assert_eq!(parse(&["--seconds", "x"]).unwrap_err(), "`--seconds` needs a number");

@@ -27,7 +27,8 @@ pub enum Problem {
         /// How many calls of one batch.
         calls: u64,
     },
-    /// Learning a dictionary, or compressing with it, panicked. What is cached stays as it is, what comes is compressed by itself.
+    /// Learning a dictionary, or rewriting the cache with it, panicked. What is cached stays as it is, and nothing more is learnt: what comes is
+    /// compressed with the dictionary that was there before, or by itself.
     CompressionPanicked,
     /// A task of the informer panicked, through something that objects or handlers hold: the informer has stopped.
     Died,
@@ -73,7 +74,7 @@ impl fmt::Display for Problem {
                 write!(f, "an index function panicked for {calls} objects, which are not in that index")
             }
             Self::CompressionPanicked => {
-                f.write_str("compression panicked; objects are compressed without a dictionary from now on")
+                f.write_str("compression panicked; no dictionary is learnt any more")
             }
             Self::Died => f.write_str("a task of the informer panicked; it has stopped"),
             Self::HandlerPanicked { handler } => {

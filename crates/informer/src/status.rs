@@ -105,7 +105,7 @@ pub struct ChangeCounters {
     pub rewinds: u64,
     /// Calls of index functions that panicked.
     pub index_panics: u64,
-    /// How often compression panicked; once is enough for it to go on without a dictionary.
+    /// How often compression panicked; once is enough for it to learn no more.
     pub compression_panics: u64,
 }
 

@@ -56,7 +56,7 @@ impl FieldPath {
         values
     }
 
-    /// Calls `visit` with each value at this path in an object that is written in some form. They are the same in all forms.
+    /// Calls `visit` with each value at this path in an object that is written in some form. They are the same in all forms that servers write.
     pub(crate) fn each_value(&self, encoding: Encoding, object: &[u8], visit: &mut dyn FnMut(&str)) {
         match encoding {
             Encoding::Json => walk(&self.0, object, &mut |value| visit(&value)),

@@ -133,3 +133,23 @@ fn depth_is_limited() {
         assert_eq!(read(100_000, disordered), Err("recursion limit exceeded".into()));
     }
 }
+
+/// An index looks no further than the field that it asks for: of a text that comes twice it takes the first, where the object has the last. No
+/// server writes such a text. What is out of order, but there once, is found wherever it is.
+#[test]
+fn values_are_found_in_any_order() {
+    let types = TypeMeta::new("v1", "Pod");
+    let metadata = data(1, &[data(1, b"a"), data(6, b"7")].concat());
+    let found = |spec: &[Vec<u8>]| {
+        let message = [metadata.clone(), data(2, &spec.concat())].concat();
+        let read = object::<Value>(&types, scanned(&types, &message));
+        let values = read.entry().values_at(&"spec.nodeName".parse().unwrap());
+        (values, read.typed().unwrap()["spec"]["nodeName"].clone())
+    };
+    let (node, other, host) = (data(10, b"one"), data(10, b"two"), number(11, 1));
+    let one = vec!["one".to_owned()];
+    assert_eq!(found(&[node.clone(), host.clone()]), (one.clone(), json!("one")));
+    assert_eq!(found(&[host.clone(), node.clone()]), (one.clone(), json!("one")));
+    assert_eq!(found(&[node.clone(), other.clone()]), (vec!["two".to_owned()], json!("two")));
+    assert_eq!(found(&[node, host, other]), (one, json!("two")));
+}

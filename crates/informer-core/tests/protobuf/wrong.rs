@@ -1,7 +1,7 @@
 //! Bytes that are wrong in one way each, and what is said of them.
 
 use super::bytes::{data, envelope, frame, list, number, object, read_list, read_watch, scanned, varint};
-use informer_core::wire::{Frame, ListItem, TypeMeta};
+use informer_core::wire::{Frame, Limits, ListItem, ProtobufWatchReader, TypeMeta};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -250,5 +250,28 @@ fn fields_without_a_length_count_too() {
         };
         assert_eq!(problem(&items[1]), "it is larger than 64 bytes");
         assert!(matches!(&items[2], ListItem::Object(_)));
+    }
+}
+
+/// The object of an earlier part of the frame was taken for one of the kind that the later part did not name.
+#[test]
+fn of_an_object_that_comes_twice_in_a_frame_nothing_is_left() {
+    let other = envelope(&TypeMeta::new("v1", "Secret"), &metadata("a"));
+    let parts = [data(1, &other), data(1, b"k8s\0")].concat();
+    let event = [data(1, b"ADDED"), data(2, &parts)].concat();
+    let frame = [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat();
+    let (frames, end) = read_watch(&types(), LIMIT, &[&frame]);
+    assert_eq!(end, Ok(()));
+    let [Frame::Unreadable(_, unreadable)] = &frames[..] else { panic!("{frames:?}") };
+    assert_eq!(unreadable.key, None);
+}
+
+/// A reader that was handed more after it had failed went beyond the four bytes of a length.
+#[test]
+fn a_reader_that_failed_can_be_handed_more() {
+    let mut reader = ProtobufWatchReader::new(types(), Limits::new(LIMIT));
+    assert!(reader.read(&[0xff; 4], |_| {}).is_err());
+    for _ in 0..3 {
+        let _ = reader.read(&[0xff; 9], |_| {});
     }
 }

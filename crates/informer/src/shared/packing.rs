@@ -184,7 +184,7 @@ mod tests {
         packer.learn = |_, _| panic!("a planted one");
         packing.wake.notify_one();
         packer.run().await;
-        let expected = "compression panicked; objects are compressed without a dictionary from now on";
+        let expected = "compression panicked; no dictionary is learnt any more";
         assert_eq!(*told.lock().unwrap(), [expected]);
         assert_eq!(status.get(informer_core::Moment::default()).changes.compression_panics, 1);
         assert_eq!(format!("{:?}", packing.compressor), "never learns");

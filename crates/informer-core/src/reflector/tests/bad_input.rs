@@ -116,6 +116,47 @@ fn protobuf_that_comes_broken_twice_is_not_asked_for_any_more() {
     );
 }
 
+/// The same of watches.
+#[test]
+fn watches_in_protobuf_that_come_broken_twice_are_the_last() {
+    check(
+        r#"
+        with lists
+        start
+        > list limit=500 rv=0
+        200 type=application/json
+        bytes {"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[]}
+        end
+        > push replaced @9 []
+        > watch rv=9
+        > state stale
+        200 type=application/vnd.kubernetes.protobuf;stream=watch
+        > state live
+        bytes zzzz
+        > cancel
+        > watch failed: frame #0 at byte 4: not protobuf: a frame says that it has 2054847098 bytes; again in 800ms..1.6s
+        > state backing off: frame #0 at byte 4: not protobuf: a frame says that it has 2054847098 bytes
+        wake
+        > list limit=1 rv=9 match=NotOlderThan
+        > state stale
+        200 type=application/json
+        bytes {"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[]}
+        end
+        > watch rv=9
+        200 type=application/vnd.kubernetes.protobuf;stream=watch
+        > state live
+        bytes zzzz
+        > no more protobuf: frame #0 at byte 4: not protobuf: a frame says that it has 2054847098 bytes
+        > cancel
+        > watch failed: frame #0 at byte 4: not protobuf: a frame says that it has 2054847098 bytes; again in 1.6s..3.2s
+        > state backing off: frame #0 at byte 4: not protobuf: a frame says that it has 2054847098 bytes
+        wake
+        > list limit=1 rv=9 match=NotOlderThan in JSON
+        > state stale
+        "#,
+    );
+}
+
 #[test]
 fn a_body_that_ends_early_says_nothing_about_its_form() {
     check(

@@ -176,6 +176,7 @@ impl ObjectReader {
         // The buffer of one that came in pieces has room to spare, and is used again.
         let fits = self.kept.len() == self.kept.capacity();
         let bytes = if fits { std::mem::take(&mut self.kept).into() } else { self.kept.as_slice().into() };
+        self.metadata_at = None;
         Ok(Scanned { head, bytes })
     }
 

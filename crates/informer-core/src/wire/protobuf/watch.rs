@@ -136,7 +136,7 @@ impl ProtobufWatchReader {
                 }
                 *at += 1;
                 self.length[usize::from(have)] = byte;
-                self.at = At::Length(have + 1);
+                self.at = if have == 3 { At::Event } else { At::Length(have + 1) };
                 if have == 3 {
                     self.begin_frame()?;
                 }
@@ -182,7 +182,6 @@ impl ProtobufWatchReader {
         self.kind.clear();
         (self.saw_object, self.broken) = (false, None);
         self.object.begin(0);
-        self.at = At::Event;
         Ok(())
     }
 
@@ -208,6 +207,8 @@ impl ProtobufWatchReader {
                 (self.saw_object, self.broken) = (true, None);
                 self.inside = Inside::Envelope;
                 self.envelope.reset(length);
+                // Of what came before in this frame nothing counts.
+                self.object.begin(0);
                 // A bookmark's annotations and an error's status are for us.
                 self.object.set_projects(self.is_change());
                 At::Object

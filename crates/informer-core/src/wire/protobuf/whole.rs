@@ -81,15 +81,16 @@ fn without_managed(metadata: &[u8]) -> Option<[&[u8]; 2]> {
     Some([&metadata[..start], &metadata[end..]])
 }
 
-/// Whether a field takes no more than it has to. Groups are not gone into.
+/// Whether a field takes no more than it has to, as far as that is plain.
 #[inline]
 fn is_canonical(number: u32, payload: Payload<'_>, length: usize) -> bool {
     let (layout, rest) = match payload {
-        Payload::Varint(value) => (VARINT, varint_length(value)),
+        // The longest numbers have room for bits that count for nothing.
+        Payload::Varint(value) if value >> 63 == 0 => (VARINT, varint_length(value)),
+        Payload::Varint(_) | Payload::Group => return false,
         Payload::Data(bytes) => (DATA, varint_length(bytes.len() as u64) + bytes.len()),
         Payload::Fixed64(_) => (FIXED64, 8),
         Payload::Fixed32 => (FIXED32, 4),
-        Payload::Group => return false,
     };
     length == varint_length(tag(number, layout)) + rest
 }
@@ -116,13 +117,19 @@ mod tests {
 
     fn read(object: &[u8], piece: usize, limit: usize) -> Result<Scanned, ObjectProblem> {
         let mut reader = ObjectReader::new(None, limit);
-        // Twice, because buffers are used again.
-        for _ in 0..2 {
+        let mut read = |piece| {
             reader.begin(object.len() as u64);
             let complete = object.chunks(piece).fold(false, |_, piece| reader.feed(piece, &mut 0));
             assert!(complete);
+            reader.take_object()
+        };
+        let first = read(piece);
+        // Buffers are used again, whichever way the object before went.
+        for before in [object.len(), 1, 7] {
+            assert_eq!(read(before), first);
+            assert_eq!(read(piece), first);
         }
-        reader.take_object()
+        first
     }
 
     /// Whether it is read in one go. What comes out is the same in any case.
@@ -164,6 +171,8 @@ mod tests {
         check(&[metadata(&[]), vec![0x12, 0x81, 0x00, 7]].concat(), false);
         check(&metadata(&[vec![0x38, 0x85, 0x00]]), false);
         check(&metadata(&[vec![0xba, 0x00, 0x01, 7]]), false);
+        // A number of more bits than it can have, of which the highest are let go.
+        check(&[metadata(&[]), [&[0x28][..], &[0x80; 9], &[0x03]].concat()].concat(), false);
         // Groups, also where the managed fields should be; and what ends too early.
         check(&[metadata(&[]), vec![0x23, 0x24]].concat(), false);
         check(&metadata(&[vec![0x8b, 0x01, 0x8c, 0x01]]), false);

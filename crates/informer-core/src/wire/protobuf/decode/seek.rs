@@ -1,7 +1,8 @@
 //! The values at a field path, found in a message without decoding the rest.
 //!
 //! They are what the same path finds in the object's JSON, because they are asked for like everything else: names come from the table,
-//! and what lies beside the path is passed over.
+//! and what lies beside the path is passed over. But of a text that is there twice, with other fields in between, the first is found and not
+//! the last: no server writes that.
 
 use super::order;
 use super::value::Value;
@@ -36,7 +37,7 @@ pub(in crate::wire) fn values_at(
 /// Something that takes the long way to find.
 struct NotSimple;
 
-/// The text at a path, where that is simple: messages on the way and a text at its end, each there once or absent. Most indexes ask for such
+/// The text at a path, where that is simple: messages on the way and a text at its end, each there in one place or absent. Most indexes ask for such
 /// ones, at every change. What lies beside the path is not looked into, so that an object which is broken there has a value here.
 fn text_at<'a>(
     path: &[Box<str>],
