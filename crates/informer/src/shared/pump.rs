@@ -9,6 +9,7 @@ use crate::clock::{Clock, sleep_until};
 use crate::problem::{Problem, Problems};
 use crate::queue::Queue;
 use crate::status::StatusCell;
+use crate::turn::give_way;
 use informer_core::{BuiltIndex, Change, ListenerId, Moment, Scope, StoreReader, StoreWriter};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,8 @@ use tracing::Instrument as _;
 
 /// How many deltas are applied and published at a time.
 const BATCH: usize = 256;
+/// So many batches are a turn. The runtime, which would allow a few more, would then put the pump aside with its thread (see [`give_way`]).
+const BATCHES: u64 = 32;
 /// How often a quiet pump looks whether old states can be let go.
 const RELEASE_EVERY: Duration = Duration::from_secs(1);
 
@@ -98,7 +101,7 @@ impl Pump {
     /// early, close the listeners.
     pub(super) async fn run(mut self) {
         let mut listeners = Listeners::default();
-        let mut open = true;
+        let (mut open, mut batches) = (true, 0_u64);
         // Whether somebody still holds an old state, whose memory is then to be let go when nothing else happens.
         let mut held = false;
         loop {
@@ -117,8 +120,11 @@ impl Pump {
                     Some((lane, batch)) => {
                         self.apply(lane, batch, &mut listeners);
                         held = self.writer.release();
+                        batches += 1;
                         // A stream that never pauses must not keep the commands waiting.
-                        tokio::task::consume_budget().await;
+                        if batches.is_multiple_of(BATCHES) {
+                            give_way().await;
+                        }
                     }
                     None => break,
                 },
