@@ -16,3 +16,26 @@ pub(crate) async fn give_way() {
     })
     .await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// C8: a handler that blocks its thread delays nobody. The pump gave way as the runtime has it, and stayed with a thread that a handler blocked next.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn c8_whoever_gave_way_goes_on_while_its_thread_is_blocked() {
+        for _ in 0..20 {
+            let rounds = tokio::spawn(async {
+                let (went_on, wait) = mpsc::channel();
+                // It is woken here, so this thread takes it next.
+                let blocking = tokio::spawn(async move { wait.recv_timeout(Duration::from_secs(30)) });
+                give_way().await;
+                went_on.send(()).unwrap();
+                blocking.await.unwrap()
+            });
+            assert_eq!(rounds.await.unwrap(), Ok(()));
+        }
+    }
+}
