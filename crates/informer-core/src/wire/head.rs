@@ -255,7 +255,7 @@ impl Spans {
         let name = self.text(bytes, Field::Name)?.filter(|name| !name.is_empty()).ok_or(missing)?;
         let namespace = self.text(bytes, Field::Namespace)?.unwrap_or_default();
         for (field, text) in [(Field::Name, &name), (Field::Namespace, &namespace)] {
-            if text.contains(['\0', '/']) {
+            if !is_object_name(text) {
                 return Err(HeadError::Malformed { field: field.name(), expected: "an object name" });
             }
         }
@@ -356,6 +356,11 @@ fn push_owner(element: &[u8], row: &mut Row) -> Option<()> {
     })?;
     let owner = Owner { api_version: &api_version, kind: &kind, name: &name, uid: &uid, controller };
     readable.then(|| owner.push_to(row))
+}
+
+/// Whether a key can be made of it.
+pub(super) fn is_object_name(text: &str) -> bool {
+    !text.bytes().any(|byte| matches!(byte, 0 | b'/'))
 }
 
 /// Offsets inside one object; objects are limited to far less than 4 GiB by `wire::Limits`.

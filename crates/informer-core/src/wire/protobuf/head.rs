@@ -7,7 +7,7 @@ use super::fields::{Fields, Payload};
 use crate::key::Key;
 use crate::text::Row;
 use crate::version::ResourceVersion;
-use crate::wire::head::{Head, HeadError, Uid};
+use crate::wire::head::{Head, HeadError, Uid, is_object_name};
 use crate::wire::labels::{Labels, Owner, Owners};
 use jiff::Timestamp;
 use std::num::NonZeroI64;
@@ -148,7 +148,7 @@ fn key(namespace: &str, name: &str) -> Result<Key, HeadError> {
         return Err(HeadError::Missing { field: "name" });
     }
     for (field, text) in [("name", name), ("namespace", namespace)] {
-        if text.bytes().any(|byte| matches!(byte, 0 | b'/')) {
+        if !is_object_name(text) {
             return Err(malformed(field, "an object name"));
         }
     }
