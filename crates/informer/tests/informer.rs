@@ -8,6 +8,7 @@ mod script;
 use informer::{Event, Index, Key, Options, Registration, SharedInformer, State, WatchListPolicy};
 use k8s_openapi::api::core::v1::Pod;
 use script::{Server, pod, pod_with_uid, script};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -472,6 +473,47 @@ async fn c8_a_stuck_handler_delays_nobody_and_costs_one_step_per_key() {
     assert_eq!(told.recv().await.unwrap(), "~ a@1->59");
     drop(release);
     pods.shutdown(LONG).await.unwrap();
+}
+
+/// The pump obeyed as many commands as the runtime allows in one go. It was then put aside with its thread, which one of the new handlers blocked next: the
+/// others were told nothing until that was over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c8_of_many_new_handlers_one_that_blocks_delays_nobody() {
+    let (pods, mut server) = informer();
+    pods.start();
+    let _watch = server.sync(&[pod("a", 1)], 5).await;
+    pods.wait_for_sync(LONG).await.unwrap();
+
+    let deadline = Duration::from_secs(30);
+    // One thread is taken until a handler has blocked the other.
+    let ((taken, is_taken), (blocked, is_blocked)) = (channel(), channel());
+    let first = tokio::spawn(async move {
+        taken.send(()).unwrap();
+        is_blocked.recv_timeout(deadline)
+    });
+    is_taken.recv().unwrap();
+    let ((last_told, wait), (sender, mut waited)) = (channel(), mpsc::unbounded_channel());
+    let (wait, adding) = (Arc::new(Mutex::new(Some(wait))), pods.clone());
+    tokio::spawn(async move {
+        for number in 0..200 {
+            let (wait, blocked, sender) = (wait.clone(), blocked.clone(), sender.clone());
+            let last_told = (number == 199).then(|| last_told.clone());
+            let told = move |_| {
+                // Only the first that is called waits.
+                let wait = wait.lock().unwrap().take();
+                if let Some(wait) = wait {
+                    blocked.send(()).unwrap();
+                    sender.send(wait.recv_timeout(deadline)).unwrap();
+                }
+                if let Some(last_told) = &last_told {
+                    last_told.send(()).unwrap();
+                }
+            };
+            adding.on(told).detach();
+        }
+    });
+    assert_eq!(waited.recv().await, Some(Ok(())), "the last one was told meanwhile");
+    assert_eq!(first.await.unwrap(), Ok(()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -20,8 +20,9 @@ use tracing::Instrument as _;
 
 /// How many deltas are applied and published at a time.
 const BATCH: usize = 256;
-/// So many batches are a turn. The runtime, which would allow a few more, would then put the pump aside with its thread (see [`give_way`]).
-const BATCHES: u64 = 32;
+/// So many batches and commands are a turn. Of commands the runtime allows some more, and would then put the pump aside with its thread (see
+/// [`give_way`]); of batches any number.
+const TURN: u64 = 32;
 /// How often a quiet pump looks whether old states can be let go.
 const RELEASE_EVERY: Duration = Duration::from_secs(1);
 
@@ -101,7 +102,7 @@ impl Pump {
     /// early, close the listeners.
     pub(super) async fn run(mut self) {
         let mut listeners = Listeners::default();
-        let (mut open, mut batches) = (true, 0_u64);
+        let (mut open, mut done) = (true, 0_u64);
         // Whether somebody still holds an old state, whose memory is then to be let go when nothing else happens.
         let mut held = false;
         loop {
@@ -120,15 +121,15 @@ impl Pump {
                     Some((lane, batch)) => {
                         self.apply(lane, batch, &mut listeners);
                         held = self.writer.release();
-                        batches += 1;
-                        // A stream that never pauses must not keep the commands waiting.
-                        if batches.is_multiple_of(BATCHES) {
-                            give_way().await;
-                        }
                     }
                     None => break,
                 },
                 () = tokio::time::sleep(RELEASE_EVERY), if held => held = self.writer.release(),
+            }
+            done += 1;
+            // What never pauses must not keep the thread.
+            if done.is_multiple_of(TURN) {
+                give_way().await;
             }
         }
         self.commands.close();
