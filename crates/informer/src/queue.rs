@@ -7,10 +7,13 @@ use crate::turn::give_way;
 use informer_core::{Batch, Closed, Delta, DeltaFifo, ListenerId};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-/// So often others have a turn before what came is taken.
-const TURNS: usize = 4;
+/// At most so often others have a turn before what came is taken, and no more once so much time has passed: a turn takes as long as their handlers do.
+const TURNS: usize = 16;
+const LINGER: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -98,13 +101,13 @@ impl Queue {
         }
     }
 
-    /// Gives way while more comes, a few times: under load, fewer and larger batches cost the store and the handlers less. Where nothing else
+    /// Gives way while more comes, for a short while: under load, fewer and larger batches cost the store and the handlers less. Where nothing else
     /// comes this is one turn of whoever else is ready.
     async fn linger(&self, most: usize) {
-        let mut before = 0;
+        let (mut before, begun) = (0, Instant::now());
         for _ in 0..TURNS {
             let waiting: usize = self.lock().fifos.iter().map(DeltaFifo::len).sum();
-            if waiting == before || waiting >= most {
+            if waiting == before || waiting >= most || begun.elapsed() >= LINGER {
                 return;
             }
             before = waiting;
