@@ -28,7 +28,7 @@ pub enum Problem {
         calls: u64,
     },
     /// Learning a dictionary, or rewriting the cache with it, panicked. What is cached stays as it is, and nothing more is learnt: what comes is
-    /// compressed with the dictionary that was there before, or by itself.
+    /// compressed with the dictionary there is, or by itself.
     CompressionPanicked,
     /// A task of the informer panicked, through something that objects or handlers hold: the informer has stopped.
     Died,

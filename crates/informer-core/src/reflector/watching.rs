@@ -27,6 +27,8 @@ const SHORTEST_SILENCE: Duration = Duration::from_secs(90);
 const DOUBTFUL: u32 = 2;
 /// How much later than its own timeout a watch may end.
 const GRACE: Duration = Duration::from_secs(10);
+/// Room for so many frames of a chunk is kept for the next.
+const USUAL_FRAMES: usize = 1024;
 
 /// A watch stream, whatever it is used for.
 #[derive(Debug)]
@@ -170,6 +172,7 @@ impl Reflector {
                 self.watch_frame(now, frame);
             }
         }
+        frames.shrink_to(USUAL_FRAMES);
         self.frames = frames;
         if let Err(error) = outcome
             && self.is_current(id)

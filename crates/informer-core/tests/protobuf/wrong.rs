@@ -266,12 +266,17 @@ fn of_an_object_that_comes_twice_in_a_frame_nothing_is_left() {
     assert_eq!(unreadable.key, None);
 }
 
-/// A reader that was handed more after it had failed went beyond the four bytes of a length.
+/// A reader that was handed more after it had failed went beyond the four bytes of a length, and later told of the frame before once again.
 #[test]
-fn a_reader_that_failed_can_be_handed_more() {
+fn a_reader_that_failed_tells_nothing_more() {
+    let good = frame("ADDED", &envelope(&types(), &metadata("a")));
     let mut reader = ProtobufWatchReader::new(types(), Limits::new(LIMIT));
-    assert!(reader.read(&[0xff; 4], |_| {}).is_err());
-    for _ in 0..3 {
-        let _ = reader.read(&[0xff; 9], |_| {});
+    let mut frames = 0;
+    let mut read = |chunk: &[u8]| reader.read(chunk, |_| frames += 1);
+    assert_eq!(read(&good), Ok(()));
+    let failed = read(&[0xff; 4]).unwrap_err();
+    for chunk in [&[0xff; 9][..], &good, &good] {
+        assert_eq!(read(chunk), Err(failed.clone()));
     }
+    assert_eq!(frames, 1);
 }

@@ -67,6 +67,8 @@ pub struct ProtobufWatchReader {
     place: Place,
     /// Where the current frame began.
     frame_start: u64,
+    /// What ended it: frames cannot be told apart any more.
+    failed: Option<Broken>,
 }
 
 impl ProtobufWatchReader {
@@ -88,6 +90,7 @@ impl ProtobufWatchReader {
             broken: None,
             place: Place { index: 0, byte: 0 },
             frame_start: 0,
+            failed: None,
         }
     }
 
@@ -98,13 +101,14 @@ impl ProtobufWatchReader {
         self
     }
 
-    /// Reads the next chunk, handing each frame it completes to `on`.
+    /// Reads the next chunk, handing each frame it completes to `on`. What ends it ends it for good: nothing is read after an error.
     pub fn read(&mut self, chunk: &[u8], mut on: impl FnMut(Frame)) -> Result<(), WireError> {
         let base = self.place.byte;
         let mut at = 0;
         loop {
-            let result = self.step(chunk, &mut at, base, &mut on);
+            let result = self.failed.map_or_else(|| self.step(chunk, &mut at, base, &mut on), Err);
             self.place.byte = base + at as u64;
+            self.failed = result.err();
             if !result.map_err(|problem| self.error(problem.into()))? {
                 return Ok(());
             }

@@ -1,7 +1,7 @@
 //! The values at a field path, found in a message without decoding the rest.
 //!
 //! They are what the same path finds in the object's JSON, because they are asked for like everything else: names come from the table,
-//! and what lies beside the path is passed over. But of a text that is there twice, with other fields in between, the first is found and not
+//! and what lies beside the path is passed over. But of something that is there twice, with other fields in between, the first is looked at and not
 //! the last: no server writes that.
 
 use super::order;
