@@ -1,7 +1,7 @@
 //! The protobuf readers and the typed views of what they read, beside JSON: what a real server sent in both forms, objects made from the table
 //! of messages, a naive twin of the readers, and bytes that are wrong.
 //!
-//! `bytes` writes protobuf by hand, `twins` are the recordings, `naive` is the twin of the readers, `made` makes objects and `encode` writes them.
+//! `bytes` writes protobuf by hand, `twins` are the recordings, `naive` is the twin of the readers, `maker` makes objects and `encode` writes them.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
@@ -15,6 +15,8 @@ mod encode;
 mod kinds;
 #[path = "protobuf/made.rs"]
 mod made;
+#[path = "protobuf/maker.rs"]
+mod maker;
 #[path = "protobuf/naive.rs"]
 mod naive;
 #[path = "protobuf/projected.rs"]

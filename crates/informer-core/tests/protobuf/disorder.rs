@@ -2,7 +2,7 @@
 
 use super::bytes::{data, field, number, object, scanned};
 use super::encode;
-use super::made::{KINDS, Maker, types_of};
+use super::maker::{KINDS, Maker, types_of};
 use informer_core::wire::{Scanned, TypeMeta};
 use informer_schema::{Message, Wire};
 use proptest::prelude::*;
