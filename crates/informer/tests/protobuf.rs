@@ -1,29 +1,30 @@
-//! The types that users have, of every built-in kind: what a real server sent as JSON and as protobuf decodes to equal values.
+//! The types that users have, of every built-in kind: what a real server sent as JSON and as protobuf decodes to equal values, and so do objects that
+//! are made from the table.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 #[path = "../../informer-core/tests/protobuf/bytes.rs"]
 mod bytes;
+#[path = "../../informer-core/tests/protobuf/encode.rs"]
+mod encode;
+#[path = "../../informer-core/tests/protobuf/maker.rs"]
+mod maker;
 #[path = "../../informer-core/tests/protobuf/twins.rs"]
 mod twins;
+#[path = "common/types.rs"]
+mod types;
 
-use bytes::{frame, object, read_watch};
+use bytes::{envelope, frame, object, read_watch};
 use informer_core::wire::{Frame, TypeMeta};
-use k8s_openapi::api::{
-    admissionregistration::v1 as admission, apps::v1 as apps, autoscaling::v1 as autoscaling,
-    autoscaling::v2 as autoscaling2, batch::v1 as batch, certificates::v1 as certificates,
-    coordination::v1 as coordination, core::v1 as core, discovery::v1 as discovery, events::v1 as events,
-    flowcontrol::v1 as flowcontrol, networking::v1 as networking, node::v1 as node, policy::v1 as policy,
-    rbac::v1 as rbac, resource::v1 as resource, scheduling::v1 as scheduling, storage::v1 as storage,
-};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1 as apiregistration;
 use kube::core::DynamicObject;
+use maker::{KINDS, Maker, types_of};
+use proptest::prelude::*;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use twins::{json_object, json_watch, twins, type_of};
+use types::{Visit, with_type};
 
 /// Metadata alone.
 #[derive(Debug, PartialEq, Deserialize)]
@@ -31,73 +32,89 @@ struct PartialObjectMetadata {
     metadata: ObjectMeta,
 }
 
-/// Reads an object from both forms as a `K`.
-fn check<K>(name: &str, types: &TypeMeta, json: &str, protobuf: &[u8])
-where
-    K: DeserializeOwned + PartialEq + Debug + Send + Sync + 'static,
-{
-    let mut json = json_watch(types, &format!(r#"{{"type":"ADDED","object":{json}}}"#));
-    let (mut frames, end) = read_watch(types, usize::MAX, &[&frame("ADDED", protobuf)]);
-    assert_eq!(end, Ok(()));
-    let (Some(Frame::Added(json)), Some(Frame::Added(scanned))) = (json.pop(), frames.pop()) else {
-        panic!("{name}")
-    };
-    let (json, scanned) = (json_object::<K>(json), object::<K>(types, scanned));
-    assert_eq!(*scanned.typed().unwrap(), *json.typed().unwrap(), "{name}");
-    assert_eq!(scanned.metadata::<ObjectMeta>().unwrap(), json.metadata::<ObjectMeta>().unwrap(), "{name}");
+/// An object in both forms.
+#[derive(Clone, Copy)]
+struct Both<'a> {
+    name: &'a str,
+    types: &'a TypeMeta,
+    json: &'a str,
+    protobuf: &'a [u8],
 }
 
-/// [`check`] with the type of a kind.
-macro_rules! check_of {
-    ($types:expr, { $($group:literal: $($module:ident::$kind:ident),+;)+ }) => {
-        match (&*$types.api_version, &*$types.kind) {
-            $($(($group, stringify!($kind)) => check::<$module::$kind>,)+)+
-            ("meta.k8s.io/v1", "PartialObjectMetadata") => check::<PartialObjectMetadata>,
-            other => panic!("no type for {other:?}"),
+/// Reads it as a `K`: the two are equal, or neither is a `K`.
+impl Visit for (Both<'_>, &mut bool) {
+    fn visit<K: DeserializeOwned + PartialEq + Debug + Send + Sync + 'static>(self) {
+        let (Both { name, types, json, protobuf }, readable) = self;
+        let mut json = json_watch(types, &format!(r#"{{"type":"ADDED","object":{json}}}"#));
+        let (mut frames, end) = read_watch(types, usize::MAX, &[&frame("ADDED", protobuf)]);
+        assert_eq!(end, Ok(()));
+        let (Some(Frame::Added(json)), Some(Frame::Added(scanned))) = (json.pop(), frames.pop()) else {
+            panic!("{name}")
+        };
+        let (json, scanned) = (json_object::<K>(json), object::<K>(types, scanned));
+        match (scanned.typed(), json.typed()) {
+            (Ok(scanned), Ok(json)) => assert_eq!(*scanned, *json, "{name}"),
+            (Err(_), Err(_)) => *readable = false,
+            (scanned, json) => panic!("{name}: {scanned:?}, but {json:?}"),
         }
-    };
+        let metadata = (scanned.metadata::<ObjectMeta>().ok(), json.metadata::<ObjectMeta>().ok());
+        assert_eq!(metadata.0, metadata.1, "{name}");
+    }
 }
 
 #[test]
 fn every_type_is_the_same_from_both_forms() {
     let mut count = 0;
     for twin in twins().iter().filter(|twin| twin.is_object()) {
-        let types = type_of(&twin.value());
-        let check: fn(&str, &TypeMeta, &str, &[u8]) = check_of!(types, {
-            "v1": core::ConfigMap, core::Endpoints, core::Event, core::LimitRange, core::Namespace, core::Node,
-                core::PersistentVolume, core::PersistentVolumeClaim, core::Pod, core::PodTemplate,
-                core::ReplicationController, core::ResourceQuota, core::Secret, core::Service, core::ServiceAccount;
-            "apps/v1": apps::ControllerRevision, apps::DaemonSet, apps::Deployment, apps::ReplicaSet,
-                apps::StatefulSet;
-            "autoscaling/v1": autoscaling::HorizontalPodAutoscaler, autoscaling::Scale;
-            "autoscaling/v2": autoscaling2::HorizontalPodAutoscaler;
-            "batch/v1": batch::CronJob, batch::Job;
-            "certificates.k8s.io/v1": certificates::CertificateSigningRequest;
-            "coordination.k8s.io/v1": coordination::Lease;
-            "discovery.k8s.io/v1": discovery::EndpointSlice;
-            "events.k8s.io/v1": events::Event;
-            "flowcontrol.apiserver.k8s.io/v1": flowcontrol::FlowSchema, flowcontrol::PriorityLevelConfiguration;
-            "networking.k8s.io/v1": networking::IPAddress, networking::Ingress, networking::IngressClass,
-                networking::NetworkPolicy, networking::ServiceCIDR;
-            "node.k8s.io/v1": node::RuntimeClass;
-            "policy/v1": policy::PodDisruptionBudget;
-            "rbac.authorization.k8s.io/v1": rbac::ClusterRole, rbac::ClusterRoleBinding, rbac::Role, rbac::RoleBinding;
-            "resource.k8s.io/v1": resource::DeviceClass, resource::ResourceClaim, resource::ResourceClaimTemplate,
-                resource::ResourceSlice;
-            "scheduling.k8s.io/v1": scheduling::PriorityClass;
-            "storage.k8s.io/v1": storage::CSIDriver, storage::CSINode, storage::CSIStorageCapacity,
-                storage::StorageClass, storage::VolumeAttachment, storage::VolumeAttributesClass;
-            "admissionregistration.k8s.io/v1": admission::MutatingAdmissionPolicy,
-                admission::MutatingAdmissionPolicyBinding, admission::MutatingWebhookConfiguration,
-                admission::ValidatingAdmissionPolicy, admission::ValidatingAdmissionPolicyBinding,
-                admission::ValidatingWebhookConfiguration;
-            "apiextensions.k8s.io/v1": apiextensions::CustomResourceDefinition;
-            "apiregistration.k8s.io/v1": apiregistration::APIService;
-        });
-        for check in [check, self::check::<DynamicObject>] {
-            check(&twin.name, &types, &twin.json, &twin.protobuf);
+        let (types, mut readable) = (type_of(&twin.value()), true);
+        let both = Both { name: &twin.name, types: &types, json: &twin.json, protobuf: &twin.protobuf };
+        if &*types.kind == "PartialObjectMetadata" {
+            (both, &mut readable).visit::<PartialObjectMetadata>();
+        } else {
+            assert!(
+                with_type(&types.api_version, &types.kind, (both, &mut readable)),
+                "no type for {types:?}"
+            );
         }
+        (both, &mut readable).visit::<DynamicObject>();
+        assert!(readable, "{}", twin.name);
         count += 1;
     }
     assert_eq!(count, 75);
+}
+
+/// Makes an object of a kind and reads it in both forms; whether there is a type for it, and it is one.
+fn check_made(which: usize, seed: u64) -> (bool, bool) {
+    let of = KINDS[which];
+    let (made, types) = (Maker::new(seed).object(of), types_of(of));
+    let (json, protobuf) = (made.to_string(), envelope(&types, &encode::message(of, &made)));
+    let name = format!("{} {seed}", of.name);
+    let (both, mut readable) = (Both { name: &name, types: &types, json: &json, protobuf: &protobuf }, true);
+    let known = with_type(&types.api_version, &types.kind, (both, &mut readable));
+    (known, readable)
+}
+
+#[test]
+fn made_objects_of_every_type_are_the_same_from_both_forms() {
+    let (mut known, mut readable) = (0, 0);
+    for which in 0..KINDS.len() {
+        let (mut is_known, mut reads) = (false, 0);
+        for round in 0..8 {
+            let (found, read) = check_made(which, which as u64 * 11 + round);
+            is_known |= found;
+            reads += usize::from(found && read);
+        }
+        known += usize::from(is_known);
+        readable += usize::from(reads > 0);
+    }
+    assert_eq!((known, readable), (61, 61));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn made_objects_are_the_same_from_both_forms(which in any::<prop::sample::Index>(), seed in any::<u64>()) {
+        check_made(which.index(KINDS.len()), seed);
+    }
 }

@@ -23,6 +23,8 @@ mod rewind;
 mod rights;
 #[path = "../../../informer-apiserver/tests/conformance/runner.rs"]
 mod runner;
+#[path = "../common/types.rs"]
+mod types;
 
 use std::process::ExitCode;
 
