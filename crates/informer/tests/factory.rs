@@ -4,9 +4,10 @@
 #[path = "common/cluster.rs"]
 mod cluster;
 
-use cluster::{LONG, config_map, names, notes, pod, until};
+use cluster::{LONG, config_map, names, notes, pod, until, with};
 use informer::{Options, Retention, SharedInformer, SharedInformerFactory, State, WatchListPolicy};
 use informer_apiserver::{ApiServer, Verb, faults};
+use informer_core::Encoding;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret, Service, ServiceAccount};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -308,6 +309,34 @@ async fn c7_a_kind_whose_definition_comes_and_goes_is_followed_and_others_are_un
     until(|| is_live(&websites)).await;
     assert_eq!(watches(&server, "pods"), 1, "the other kind noticed nothing");
     assert!(is_live(&pods));
+}
+
+/// The server knows the definition, and no table knows the kind: whole objects come as JSON, metadata as protobuf.
+#[tokio::test(start_paused = true)]
+async fn metadata_of_a_custom_kind_comes_as_protobuf() {
+    let server = ApiServer::new();
+    server.create(&definition()).unwrap();
+    server.create(&with(website("a"), "/metadata/labels", json!({"app": "web"}))).unwrap();
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Website"));
+    for policy in [WatchListPolicy::Always, WatchListPolicy::Never] {
+        let options = Options::default().watch_list(policy);
+        let factory = SharedInformerFactory::with_options(server.client(), options);
+        let (whole, websites) = (factory.dynamic(&kind), factory.dynamic_metadata(&kind));
+        factory.start();
+        factory.wait_for_sync(LONG).await.unwrap();
+        let form =
+            |name: &str| websites.lister().get("default", name).map(|object| object.entry().encoding());
+        assert!(matches!(form("a"), Some(Encoding::Protobuf(_))), "{:?}", form("a"));
+        let found = websites.lister().get("default", "a").unwrap();
+        assert_eq!(found.labels().get("app"), Some("web"));
+        assert_eq!(found.typed().unwrap().metadata.name.as_deref(), Some("a"));
+        assert_eq!(whole.lister().get("default", "a").unwrap().entry().encoding(), Encoding::Json);
+        // And what the watch brings.
+        server.create(&website("b")).unwrap();
+        until(|| matches!(form("b"), Some(Encoding::Protobuf(_)))).await;
+        factory.shutdown(LONG).await.unwrap();
+        server.delete("example.com/v1", "websites", Some("default"), "b").unwrap();
+    }
 }
 
 // The end.

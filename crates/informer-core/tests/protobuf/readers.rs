@@ -193,6 +193,19 @@ fn unknown_fields_are_kept() {
     assert_eq!(*view.typed().unwrap(), expected);
 }
 
+/// Enumerations travel as text, so a value that is younger than everybody here is text like any other.
+#[test]
+fn unknown_values_of_enumerations_are_kept() {
+    let types = TypeMeta::new("v1", "Pod");
+    let metadata = [data(1, b"a"), data(3, b"b"), data(6, b"7")].concat();
+    let spec = [data(2, &data(1, b"app")), data(3, b"Sometimes")].concat();
+    let message = [data(1, &metadata), data(2, &spec)].concat();
+    let found = scanned(&types, &message);
+    assert_eq!(*found.bytes, *message);
+    let view = object::<serde_json::Value>(&types, found);
+    assert_eq!(view.typed().unwrap()["spec"]["restartPolicy"], "Sometimes");
+}
+
 #[test]
 fn a_frame_of_another_type_says_which() {
     let types = TypeMeta::new("v1", "Pod");
