@@ -93,7 +93,8 @@ impl Rows {
     pub(super) fn table(&self, machine: &str) -> String {
         let mut text = format!(
             "Medians of interleaved runs on {machine}; × is how many times better ours is, **bold** where it is worse. All in JSON, \
-             but where it says protobuf, which client-go takes if nobody says anything. \"Told\" is how many calls a handler got of one for \
+             but where it says protobuf, which client-go takes if nobody says anything, and for compressed caches and look-ups of growing sets, which came as \
+             protobuf. \"Told\" is how many calls a handler got of one for \
              each change, where that is not all.\n\n\
              | | unit | ours | client-go | kube-rs | floor | × client-go | × kube-rs |\n|---|---|---:|---:|---:|---:|---:|---:|\n"
         );

@@ -224,6 +224,7 @@ fn compressed(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
         less(of("memory, settled"), "MB", megabytes(&report, "rss")?),
         less(of("memory, peak of the sync"), "MB", megabytes(&report, "peak")?),
         less(of("memory, peak of a relist"), "MB", megabytes(&after, "peak")?),
+        less(of("memory, settled after a relist"), "MB", megabytes(&after, "rss")?),
         less(of("typed"), "µs a get", each),
     ])
 }
