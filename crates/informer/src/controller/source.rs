@@ -9,7 +9,7 @@ use crate::informer::SharedInformer;
 use crate::reference::group;
 use crate::shared::{Engine, ListenerOptions, Registration, is_synced, is_useless};
 use crate::status::Status;
-use crate::turn::give_way;
+use crate::turn::Turn;
 use crate::workqueue::WorkQueue;
 use futures::future::FutureExt as _;
 use futures::stream::{BoxStream, StreamExt as _};
@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 /// So many states of a source may wait to be looked at. With more, everything gets a turn.
 const STATES: usize = 10_000;
-/// So many keys of a stream are a turn, fewer than the runtime allows of anything (see [`give_way`]).
-const TURN: u64 = 32;
+/// So many keys of a stream are a turn.
+const TURN: u32 = 32;
 
 /// Keys from elsewhere; none when there are no more. A run takes them where the one before it stopped.
 pub(super) type Keys = Arc<tokio::sync::Mutex<Option<BoxStream<'static, Key>>>>;
@@ -233,7 +233,7 @@ fn is_absent(status: &Status) -> bool {
 pub(super) async fn follow(keys: Keys, queue: WorkQueue<Key>, shared: Arc<Shared>) {
     let mut keys = keys.lock().await;
     let Some(stream) = keys.as_mut() else { return };
-    let mut added = 0_u64;
+    let mut turn = Turn::of(TURN);
     loop {
         match AssertUnwindSafe(stream.next()).catch_unwind().await {
             Ok(Some(key)) => {
@@ -247,11 +247,8 @@ pub(super) async fn follow(keys: Keys, queue: WorkQueue<Key>, shared: Arc<Shared
                 break;
             }
         }
-        added += 1;
-        // A stream that always has more must not keep its thread.
-        if added.is_multiple_of(TURN) {
-            give_way().await;
-        }
+        // A stream may always have more.
+        turn.step().await;
     }
     *keys = None;
 }

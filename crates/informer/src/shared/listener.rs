@@ -9,7 +9,7 @@ use super::resync::Pace;
 use crate::clock::Clock;
 use crate::event::Told;
 use crate::problem::{Problem, Problems};
-use crate::turn::give_way;
+use crate::turn::Turn;
 use futures::task::AtomicWaker;
 use informer_core::{Change, ListenerId, Moment};
 use std::cell::Cell;
@@ -28,7 +28,7 @@ const SLOW: Duration = Duration::from_millis(100);
 
 /// So many calls of an inline handler are a turn, as many as a batch of the pump may bring. A count and no time, so that simulations go the same way
 /// twice; a handler whose calls take long is named.
-const CALLS: u64 = 256;
+const CALLS: u32 = 256;
 
 /// Where a handler runs (C8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -276,18 +276,15 @@ impl Listener {
     pub(super) fn run(self: Arc<Self>, mut handler: Handler) -> impl Future<Output = ()> + Send {
         let ended = Ended(Arc::clone(&self));
         async move {
-            let mut calls = 0_u64;
+            let mut turn = Turn::of(CALLS);
             while let Some(told) = poll_fn(|context| self.poll_next(context)).await {
                 match self.options.mode {
                     Mode::Inline => {
                         let began = Instant::now();
                         self.call(&mut handler, told);
                         self.note_time(began.elapsed());
-                        calls += 1;
                         // Handlers run on the runtime's threads; others want a turn too.
-                        if calls.is_multiple_of(CALLS) {
-                            give_way().await;
-                        }
+                        turn.step().await;
                     }
                     Mode::Blocking => match Arc::clone(&self).call_on_thread(handler, told).await {
                         Some(back) => handler = back,

@@ -9,7 +9,7 @@ use crate::clock::{Clock, sleep_until};
 use crate::problem::{Problem, Problems};
 use crate::queue::Queue;
 use crate::status::StatusCell;
-use crate::turn::give_way;
+use crate::turn::Turn;
 use informer_core::{BuiltIndex, Change, ListenerId, Moment, Scope, StoreReader, StoreWriter};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,8 @@ use tracing::Instrument as _;
 
 /// How many deltas are applied and published at a time.
 const BATCH: usize = 256;
-/// So many batches and commands are a turn. Of commands the runtime allows some more, and would then put the pump aside with its thread (see
-/// [`give_way`]); of batches any number.
-const TURN: u64 = 32;
+/// So many batches and commands are a turn.
+const TURN: u32 = 32;
 /// How often a quiet pump looks whether old states can be let go.
 const RELEASE_EVERY: Duration = Duration::from_secs(1);
 
@@ -102,7 +101,7 @@ impl Pump {
     /// early, close the listeners.
     pub(super) async fn run(mut self) {
         let mut listeners = Listeners::default();
-        let (mut open, mut done) = (true, 0_u64);
+        let (mut open, mut turn) = (true, Turn::of(TURN));
         // Whether somebody still holds an old state, whose memory is then to be let go when nothing else happens.
         let mut held = false;
         loop {
@@ -126,11 +125,7 @@ impl Pump {
                 },
                 () = tokio::time::sleep(RELEASE_EVERY), if held => held = self.writer.release(),
             }
-            done += 1;
-            // What never pauses must not keep the thread.
-            if done.is_multiple_of(TURN) {
-                give_way().await;
-            }
+            turn.step().await;
         }
         self.commands.close();
         while let Some(command) = self.commands.recv().await {
