@@ -103,14 +103,21 @@ impl ProtobufWatchReader {
 
     /// Reads the next chunk, handing each frame it completes to `on`. What ends it ends it for good: nothing is read after an error.
     pub fn read(&mut self, chunk: &[u8], mut on: impl FnMut(Frame)) -> Result<(), WireError> {
+        if let Some(problem) = self.failed {
+            return Err(self.error(problem.into()));
+        }
         let base = self.place.byte;
         let mut at = 0;
         loop {
-            let result = self.failed.map_or_else(|| self.step(chunk, &mut at, base, &mut on), Err);
+            let result = self.step(chunk, &mut at, base, &mut on);
             self.place.byte = base + at as u64;
-            self.failed = result.err();
-            if !result.map_err(|problem| self.error(problem.into()))? {
-                return Ok(());
+            match result {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(problem) => {
+                    self.failed = Some(problem);
+                    return Err(self.error(problem.into()));
+                }
             }
         }
     }
@@ -140,9 +147,11 @@ impl ProtobufWatchReader {
                 }
                 *at += 1;
                 self.length[usize::from(have)] = byte;
-                self.at = if have == 3 { At::Event } else { At::Length(have + 1) };
                 if have == 3 {
+                    self.at = At::Event;
                     self.begin_frame()?;
+                } else {
+                    self.at = At::Length(have + 1);
                 }
             }
             At::Event => match self.event.next(chunk, at)? {
