@@ -14,16 +14,18 @@ use std::fmt::Debug;
 
 /// What is done with a type.
 pub(crate) trait Visit {
-    fn visit<K: DeserializeOwned + PartialEq + Debug + Send + Sync + 'static>(self);
+    type Found;
+
+    fn visit<K: DeserializeOwned + PartialEq + Debug + Send + Sync + 'static>(self) -> Self::Found;
 }
 
-/// Does it with the type of a kind; `false` if there is none.
-pub(crate) fn with_type(api_version: &str, kind: &str, visit: impl Visit) -> bool {
+/// Does it with the type of a kind, if there is one.
+pub(crate) fn with_type<V: Visit>(api_version: &str, kind: &str, visit: V) -> Option<V::Found> {
     macro_rules! visit_of {
         ($($group:literal: $($module:ident::$kind:ident),+;)+) => {
             match (api_version, kind) {
-                $($(($group, stringify!($kind)) => visit.visit::<$module::$kind>(),)+)+
-                _ => return false,
+                $($(($group, stringify!($kind)) => Some(visit.visit::<$module::$kind>()),)+)+
+                _ => None,
             }
         };
     }
@@ -58,5 +60,4 @@ pub(crate) fn with_type(api_version: &str, kind: &str, visit: impl Visit) -> boo
         "apiextensions.k8s.io/v1": apiextensions::CustomResourceDefinition;
         "apiregistration.k8s.io/v1": apiregistration::APIService;
     }
-    true
 }

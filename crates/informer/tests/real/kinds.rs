@@ -94,10 +94,7 @@ async fn informers_of_every_kind_sync_on_one_factory_and_tell_what_happens(arm: 
 
 /// What is cached from protobuf says what is cached from JSON, of whole objects, as the types that users have, and of metadata alone.
 async fn objects_of_every_kind_are_the_same_in_both_forms(arm: &Arm) {
-    let (kinds, objects) = (every_kind(arm).await, objects(&arm.namespace));
-    for object in &objects {
-        make(arm, object).await;
-    }
+    let kinds = every_kind(arm).await;
     let recorded = make_recorded(arm).await;
     assert!(recorded.len() >= 55, "{}", recorded.len());
     let factories = [true, false].map(|protobuf| {
@@ -155,6 +152,8 @@ async fn make_recorded(arm: &Arm) -> BTreeSet<(String, String)> {
 
 /// Decodes two entries of one object.
 impl Visit for [&Arc<Entry>; 2] {
+    type Found = ();
+
     fn visit<K: DeserializeOwned + PartialEq + Debug + Send + Sync + 'static>(self) {
         let [left, right] = self.map(|entry| Object::<K>::new(Arc::clone(entry)).typed().unwrap());
         assert_eq!(*left, *right);
