@@ -6,8 +6,9 @@ use std::env;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use crate::failure::Failure;
 use crate::repo::Repo;
-use crate::{Failure, codegen, fuzz, real, tidy};
+use crate::{codegen, fuzz, real, tidy};
 
 struct Stage {
     name: &'static str,

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::repo::Repo;
 
 /// What was asked for.

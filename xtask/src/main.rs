@@ -7,6 +7,7 @@
 mod bench;
 mod ci;
 mod codegen;
+mod failure;
 mod fuzz;
 #[cfg(unix)]
 mod real;
@@ -16,26 +17,8 @@ mod tidy;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use failure::Failure;
 use repo::Repo;
-
-/// Why a command ended without success.
-enum Failure {
-    /// It was called wrongly: exit code 2, with the help.
-    Usage(String),
-    /// It ran and found something: exit code 1.
-    Failed(String),
-    /// It ran something else, which ended with this exit code; so does it.
-    Ended(u8, String),
-}
-
-impl Failure {
-    /// What there is to say of it.
-    fn why(self) -> String {
-        match self {
-            Self::Usage(why) | Self::Failed(why) | Self::Ended(_, why) => why,
-        }
-    }
-}
 
 struct Command {
     name: &'static str,

@@ -10,7 +10,7 @@ use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Folders that hold Rust sources of ours; those that do not exist (yet) are passed over.
 const SOURCE_ROOTS: &[&str] = &["bench", "crates", "examples", "xtask"];

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::pods::{Pod, Random};
 use super::wire::{Encoding, FIRST_VERSION, Item, with_send_time};
-use crate::Failure;
+use crate::failure::Failure;
 
 const SEED: u64 = 6;
 

@@ -20,7 +20,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::repo::Repo;
 use data::Data;
 use program::{Client, Programs};

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::repo::Repo;
 
 /// Who is measured.

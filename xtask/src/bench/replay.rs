@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::data::{self, Data};
 use super::http::{Chunked, Request};
 use super::wire::{self, Encoding, Item};
-use crate::Failure;
+use crate::failure::Failure;
 
 /// How much is sent at a time at full speed.
 const CHUNK: usize = 64 * 1024;

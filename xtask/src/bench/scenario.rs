@@ -14,7 +14,7 @@ use super::data::Data;
 use super::program::{Client, Program};
 use super::replay::Replay;
 use super::wire::Encoding;
-use crate::Failure;
+use crate::failure::Failure;
 
 /// How long memory may settle before it is read.
 const SETTLE: Duration = Duration::from_millis(500);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::messages::Package;
 use super::proto::Proto;
 use super::structs;
-use crate::Failure;
+use crate::failure::Failure;
 use crate::repo::{Repo, TextFile};
 
 /// The module with the documents.

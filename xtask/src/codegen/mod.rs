@@ -23,7 +23,7 @@ mod structs;
 mod types;
 mod union;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::repo::{Repo, TextFile};
 
 /// The earliest and the latest minor version of Kubernetes 1 that there are types for.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::parse::{self, Resource};
 use super::range::ALL;
-use crate::Failure;
+use crate::failure::Failure;
 use crate::repo::Repo;
 
 /// What each minor version of Kubernetes has.

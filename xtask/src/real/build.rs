@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal};
 use super::interrupt::{Interrupt, Lock};
 use super::module::{self, Module, PROGRAMS};
 use super::{failed, say};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::repo::Repo;
 
 /// How often a build says that it goes on.

@@ -14,7 +14,7 @@ use super::failed;
 use super::interrupt::Interrupt;
 use super::state::StateFolder;
 use super::up::Start;
-use crate::Failure;
+use crate::failure::Failure;
 
 /// The folder of etcd's data, and where a copy of it is kept, each below the state folder.
 pub(super) const DATA: &str = "etcd";

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{failed, say};
-use crate::Failure;
+use crate::failure::Failure;
 
 const PAUSE: Duration = Duration::from_millis(50);
 

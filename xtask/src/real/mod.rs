@@ -20,7 +20,7 @@ mod up;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::repo::Repo;
 use build::Programs;
 use interrupt::{Interrupt, Lock};

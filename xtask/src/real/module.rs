@@ -6,7 +6,7 @@
 use std::env::consts::{ARCH, OS};
 
 use super::failed;
-use crate::Failure;
+use crate::failure::Failure;
 use crate::repo::Repo;
 
 /// Where the module lies in the repository.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 use super::failed;
-use crate::Failure;
+use crate::failure::Failure;
 
 /// How long a process may take to end when asked to, and how long when made to.
 const GRACE: Duration = Duration::from_secs(15);

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::process::Process;
 use super::{failed, module, say};
-use crate::Failure;
+use crate::failure::Failure;
 
 /// The names of files in the folder.
 pub(super) const KUBECONFIG: &str = "kubeconfig";

@@ -16,7 +16,7 @@ use super::module::Module;
 use super::process::Process;
 use super::state::{Condition, StateFolder};
 use super::{down, failed, say, up};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::repo::Repo;
 
 /// Names the kubeconfig; the suite reads it.

@@ -15,7 +15,7 @@ use super::interrupt::Interrupt;
 use super::process::Process;
 use super::state::{State, StateFolder};
 use super::{action, down, test, up};
-use crate::Failure;
+use crate::failure::Failure;
 
 const ETCD: &str = "#!/bin/sh
 mkdir -p \"$1\"

@@ -17,7 +17,7 @@ use super::interrupt::Interrupt;
 use super::process::Process;
 use super::state::{Condition, KUBECONFIG, State, StateFolder};
 use super::{failed, say};
-use crate::Failure;
+use crate::failure::Failure;
 
 /// The name of the file in which etcd says where it listens.
 pub(super) const ETCD_ADDRESS: &str = "etcd.address";

@@ -11,7 +11,7 @@ mod sources;
 
 use std::fmt;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::repo::Repo;
 
 /// Something to mend, and where.
