@@ -12,12 +12,11 @@ use std::time::Duration;
 use super::build::Programs;
 use super::failed;
 use super::interrupt::Interrupt;
-use super::state::StateFolder;
+use super::state::{DATA, StateFolder};
 use super::up::Start;
 use crate::failure::Failure;
 
-/// The folder of etcd's data, and where a copy of it is kept, each below the state folder.
-pub(super) const DATA: &str = "etcd";
+/// Where a copy of etcd's data is kept, below the state folder.
 const COPY: &str = "etcd.saved";
 
 /// How long whoever has connected may take to say what for.

@@ -19,6 +19,9 @@ use crate::failure::Failure;
 pub(super) const KUBECONFIG: &str = "kubeconfig";
 const RECORD: &str = "state.json";
 
+/// The folder of etcd's data, below the state folder.
+pub(super) const DATA: &str = "etcd";
+
 /// What runs, in the order in which it was started.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct State {

@@ -12,10 +12,9 @@ use std::time::Duration;
 
 use super::build::{self, Programs};
 use super::config::{self, Tokens};
-use super::control::DATA;
 use super::interrupt::Interrupt;
 use super::process::Process;
-use super::state::{Condition, KUBECONFIG, State, StateFolder};
+use super::state::{Condition, DATA, KUBECONFIG, State, StateFolder};
 use super::{failed, say};
 use crate::failure::Failure;
 
