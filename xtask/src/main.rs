@@ -62,8 +62,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "tidy",
-        options: "[--bless]",
-        about: "check the house rules; --bless lowers the length ratchet",
+        options: "[--bless|--cycles]",
+        about: "check the house rules; --bless lowers the length ratchet, --cycles prints cycles between files and modules",
         run: tidy::run,
     },
 ];

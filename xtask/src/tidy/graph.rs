@@ -1,42 +1,15 @@
-//! Which crate may depend on which: our own doors, what the core must not know, and what must not be built at all.
+//! Which crate may depend on which: on our own crates as `layers.txt` has it, on others by what the core must not know, and what must not be
+//! built at all.
 //!
-//! A new edge is an architectural decision, so it is made here, in sight, and not in passing in some `Cargo.toml`.
+//! A new dependency between our crates is an architectural decision, so it is made in `layers.txt`, in sight, and not in passing in some
+//! `Cargo.toml`.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::Problem;
-
-/// What one of our crates may use of ours.
-struct Door {
-    from: &'static str,
-    /// In the library and in build scripts.
-    uses: &'static [&'static str],
-    /// In tests and examples, besides.
-    tests_use: &'static [&'static str],
-}
-
-const DOORS: &[Door] = &[
-    Door { from: "informer-schema", uses: &[], tests_use: &[] },
-    Door { from: "informer-core", uses: &["informer-schema"], tests_use: &[] },
-    // The table, for objects that are made from it.
-    Door {
-        from: "informer",
-        uses: &["informer-core"],
-        tests_use: &["informer-apiserver", "informer-schema"],
-    },
-    // Not the core: a server that shared its selectors and versions would share its bugs.
-    Door { from: "informer-apiserver", uses: &["informer-schema"], tests_use: &[] },
-    Door { from: "informer-cli", uses: &["informer", "informer-apiserver"], tests_use: &[] },
-    Door { from: "informer-examples", uses: &["informer"], tests_use: &["informer-apiserver"] },
-    // Client programs of the benchmark. The peers know nothing of ours but what they speak with the harness, and in tests the server.
-    Door { from: "peer-protocol", uses: &[], tests_use: &[] },
-    Door { from: "peer-ours", uses: &["informer", "peer-protocol"], tests_use: &["informer-apiserver"] },
-    Door { from: "peer-floor", uses: &["informer", "peer-protocol"], tests_use: &[] },
-    Door { from: "peer-kube-rs", uses: &["peer-protocol"], tests_use: &["informer-apiserver"] },
-    Door { from: "xtask", uses: &[], tests_use: &[] },
-];
+use super::layers::{FILE, Rows};
+use super::{Crate, Problem};
 
 /// Crates the core may not depend on, not even in its tests.
 const NOT_IN_CORE: &[&str] = &["futures", "hyper", "kube", "kube-client", "tokio"];
@@ -55,25 +28,41 @@ struct Edge<'a> {
     features: Vec<&'a str>,
 }
 
+/// Our crates, from the output of `cargo metadata --no-deps`.
+pub(super) fn crates(metadata: &str) -> Vec<Crate> {
+    let metadata: Value = serde_json::from_str(metadata).unwrap_or_default();
+    let root = metadata["workspace_root"].as_str().unwrap_or_default();
+    let one = |package: &Value| {
+        let manifest = package["manifest_path"].as_str()?.strip_prefix(root)?.trim_start_matches('/');
+        let folder = manifest.strip_suffix("/Cargo.toml")?.to_owned();
+        Some(Crate { name: package["name"].as_str()?.to_owned(), folder })
+    };
+    list(&metadata, "packages").iter().filter_map(one).collect()
+}
+
 /// Checks the output of `cargo metadata --no-deps`.
-pub(super) fn check_edges(metadata: &str) -> Vec<Problem> {
+pub(super) fn check_edges(metadata: &str, rows: &Rows) -> Vec<Problem> {
     let metadata: Value = match serde_json::from_str(metadata) {
         Ok(metadata) => metadata,
         Err(error) => return vec![Problem::new("cargo metadata", format!("not readable: {error}"))],
     };
     let members: BTreeSet<&str> =
         list(&metadata, "packages").iter().filter_map(|package| package["name"].as_str()).collect();
-    let strangers = members.iter().filter(|name| door(name).is_none()).map(|name| {
-        Problem::new(*name, "has no row in `DOORS` of xtask/src/tidy/graph.rs: say what it may depend on")
-    });
-    let bad_edges = edges(&metadata).into_iter().filter_map(|edge| {
+    let mut problems = Vec::new();
+    for name in members.iter().filter(|name| !rows.contains_key(**name)) {
+        problems.push(Problem::new(*name, format!("has no row in {FILE}: which of our crates may it use?")));
+    }
+    for name in rows.keys().filter(|name| !members.contains(name.as_str())) {
+        problems.push(Problem::new(FILE, format!("there is no crate `{name}`")));
+    }
+    problems.extend(edges(&metadata).into_iter().filter_map(|edge| {
         if members.contains(edge.to) {
-            check_door(&edge)
+            check_row(&edge, rows)
         } else {
             check_core_purity(&edge).or_else(|| check_kube_runtime(&edge))
         }
-    });
-    strangers.chain(bad_edges).collect()
+    }));
+    problems
 }
 
 fn edges(metadata: &Value) -> Vec<Edge<'_>> {
@@ -94,21 +83,14 @@ fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
     value[field].as_array().map_or(&[], Vec::as_slice)
 }
 
-fn door(name: &str) -> Option<&'static Door> {
-    DOORS.iter().find(|door| door.from == name)
-}
-
-fn check_door(edge: &Edge<'_>) -> Option<Problem> {
+fn check_row(edge: &Edge<'_>, rows: &Rows) -> Option<Problem> {
     let Edge { from, to, kind, .. } = edge;
     // A crate without a row has been reported already.
-    let door = door(from)?;
-    let open = door.uses.contains(to) || (*kind == "dev" && door.tests_use.contains(to));
-    let what = || {
-        format!(
-            "must not depend on `{to}` ({kind}): no such door; `DOORS` in xtask/src/tidy/graph.rs lists them"
-        )
-    };
-    (!open).then(|| Problem::new(*from, what()))
+    let row = rows.get(*from)?;
+    let has = |names: &[String]| names.iter().any(|name| name == to);
+    let allowed = has(&row.uses) || (*kind == "dev" && has(&row.tests_use));
+    let what = || format!("must not depend on `{to}` ({kind}): its row in {FILE} does not have it");
+    (!allowed).then(|| Problem::new(*from, what()))
 }
 
 fn check_core_purity(edge: &Edge<'_>) -> Option<Problem> {
@@ -149,6 +131,7 @@ pub(super) fn check_lock(lock: &str) -> Vec<Problem> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::layers::parse;
     use super::*;
 
     /// Metadata from lines `from: to to(dev) …`.
@@ -170,8 +153,20 @@ mod tests {
         format!(r#"{{"packages":[{}]}}"#, packages.join(","))
     }
 
+    const ROWS: &str = "\
+a:
+core: a
+main: core; tests: server
+server: a
+";
+
     fn check(lines: &str, expected: &[&str]) {
-        let problems: Vec<String> = check_edges(&metadata(lines)).iter().map(ToString::to_string).collect();
+        let rows: String = ROWS
+            .lines()
+            .filter(|row| lines.contains(&row[..=row.find(':').unwrap()]))
+            .fold(String::new(), |rows, row| rows + row + "\n");
+        let problems = check_edges(&metadata(lines), &parse(&rows).0);
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(problems.len(), expected.len(), "{problems:?}");
         for (problem, start) in problems.iter().zip(expected) {
             assert!(problem.starts_with(start), "{problem}");
@@ -179,45 +174,51 @@ mod tests {
     }
 
     #[test]
-    fn the_planned_doors_are_open() {
+    fn what_rows_allow_passes() {
         check(
-            "informer-schema:
-             informer-core: informer-schema serde proptest(dev)
-             informer: informer-core informer-core(dev) informer-apiserver(dev) informer-schema(dev) tokio kube
-             informer-apiserver: informer-schema informer-schema(build) hyper
-             informer-cli: informer informer-apiserver
-             informer-examples: informer informer-apiserver(dev)
-             xtask: serde_json",
+            "a:
+             core: a serde proptest(dev)
+             main: core core(dev) server(dev) tokio kube
+             server: a a(build) hyper",
             &[],
         );
     }
 
     #[test]
     fn a_new_edge_is_named_by_both_ends() {
-        let both = "informer-core:\ninformer-apiserver: informer-core";
-        check(both, &["informer-apiserver: must not depend on `informer-core` (normal)"]);
-        let both = "informer-core: informer(dev)\ninformer:";
-        check(both, &["informer-core: must not depend on `informer` (dev)"]);
+        check("core:\nserver: core", &["server: must not depend on `core` (normal)"]);
+        check("core: main(dev)\nmain:", &["core: must not depend on `main` (dev)"]);
     }
 
     #[test]
-    fn a_door_for_tests_is_not_one_for_the_library() {
-        let normal = "informer: informer-apiserver\ninformer-apiserver:";
-        check(normal, &["informer: must not depend on `informer-apiserver` (normal)"]);
-        let build = "informer: informer-apiserver(build)\ninformer-apiserver:";
-        check(build, &["informer: must not depend on `informer-apiserver` (build)"]);
+    fn what_tests_may_use_the_library_may_not() {
+        check("main: server\nserver:", &["main: must not depend on `server` (normal)"]);
+        check("main: server(build)\nserver:", &["main: must not depend on `server` (build)"]);
     }
 
     #[test]
-    fn a_crate_without_a_row_is_a_problem() {
-        check("informer-attic: informer\ninformer:", &["informer-attic: has no row"]);
+    fn every_crate_has_a_row_and_every_row_a_crate() {
+        check("attic: main\nmain:", &["attic: has no row in layers.txt"]);
+        let problems = check_edges(&metadata("a:"), &parse(ROWS).0);
+        assert_eq!(problems.len(), 3, "{problems:?}");
+        assert_eq!(problems[0].to_string(), "layers.txt: there is no crate `core`");
+    }
+
+    #[test]
+    fn crates_have_folders() {
+        let packages = r#"[{"name":"a","manifest_path":"/root/crates/a/Cargo.toml"}]"#;
+        let found = crates(&format!(r#"{{"workspace_root":"/root","packages":{packages}}}"#));
+        assert_eq!(found, [Crate { name: "a".to_owned(), folder: "crates/a".to_owned() }]);
     }
 
     #[test]
     fn the_core_knows_no_runtime() {
-        let edges =
-            ["informer-core: must not depend on `tokio` (dev)", "informer-core: must not depend on `kube`"];
-        check("informer-core: tokio(dev) kube serde", &edges);
+        let problems =
+            check_edges(&metadata("informer-core: tokio(dev) kube serde"), &parse("informer-core:").0);
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems[0].starts_with("informer-core: must not depend on `tokio` (dev)"), "{problems:?}");
+        assert!(problems[1].starts_with("informer-core: must not depend on `kube` (normal)"), "{problems:?}");
     }
 
     #[test]
@@ -225,14 +226,14 @@ mod tests {
         let kube = r#""dependencies":[{"name":"kube","kind":"dev","features":["client","runtime"]}]"#;
         let packages =
             format!(r#"{{"packages":[{{"name":"peer-kube-rs",{kube}}},{{"name":"informer",{kube}}}]}}"#);
-        let problems = check_edges(&packages);
+        let problems = check_edges(&packages, &parse("peer-kube-rs:\ninformer:").0);
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert!(problems[0].to_string().starts_with("informer: must not turn on `runtime` of `kube` (dev)"));
     }
 
     #[test]
     fn metadata_that_cannot_be_read_is_not_a_pass() {
-        assert_eq!(check_edges("{").len(), 1);
+        assert_eq!(check_edges("{", &Rows::new()).len(), 1);
     }
 
     #[test]

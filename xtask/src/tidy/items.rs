@@ -72,7 +72,7 @@ fn leaves(prefix: &str, tree: &str) -> Vec<String> {
 }
 
 /// Where `word` stands in `code` without running into a longer word on either side.
-fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+pub(super) fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let touches =
         |outer: Option<char>, inner: Option<char>| outer.is_some_and(is_word) && inner.is_some_and(is_word);
     code.match_indices(word).map(|(at, _)| at).filter(move |at| {
@@ -89,12 +89,37 @@ fn function_at(code: &str, at: usize) -> Option<Function<'_>> {
     if name.is_empty() {
         return None;
     }
-    let length = body_end(&code[at..])?;
+    let length = body_end(&code[at..]).filter(|end| code[at + end..].starts_with('}'))?;
     let newlines = |text: &str| text.matches('\n').count();
     Some(Function { name, line: newlines(&code[..at]) + 1, lines: newlines(&code[at..at + length]) + 1 })
 }
 
-/// Where the body that follows closes: the first brace that leaves nothing open.
+/// Words that begin an item, after its attributes and visibility.
+const ITEMS: &[&str] = &[
+    "async", "const", "enum", "extern", "fn", "impl", "mod", "static", "struct", "trait", "type", "unsafe",
+    "use",
+];
+
+/// Where the item ends that `code` begins with, its last brace or semicolon included; `None` if it begins with something else.
+pub(super) fn item_end(code: &str) -> Option<usize> {
+    let mut rest = code.trim_start();
+    while let Some(attribute) = rest.strip_prefix("#[") {
+        rest = attribute[attribute.find(']')? + 1..].trim_start();
+    }
+    if let Some(after) = rest.strip_prefix("pub") {
+        let after = after.trim_start();
+        let visibility = if after.starts_with('(') { after.find(')')? + 1 } else { 0 };
+        rest = after[visibility..].trim_start();
+    }
+    let word = &rest[..rest.find(|c| !is_word(c)).unwrap_or(rest.len())];
+    if !ITEMS.contains(&word) {
+        return None;
+    }
+    let start = code.len() - rest.len();
+    body_end(rest).map(|end| start + end + 1)
+}
+
+/// Where the first semicolon stands that is in no bracket, or the first brace that leaves nothing open.
 fn body_end(code: &str) -> Option<usize> {
     let (mut braces, mut brackets) = (0, 0);
     for (at, c) in code.char_indices() {
@@ -109,7 +134,7 @@ fn body_end(code: &str) -> Option<usize> {
                 }
             }
             // `[u8; 4]` in a signature is no end.
-            ';' if braces == 0 && brackets == 0 => return None,
+            ';' if braces == 0 && brackets == 0 => return Some(at),
             _ => {}
         }
         if braces < 0 || brackets < 0 {

@@ -4,8 +4,11 @@
 //! and prints what they say. A rule does no I/O, so each has a test that it can fail and one that it passes.
 
 mod code;
+mod cycles;
 mod graph;
 mod items;
+mod layers;
+mod modules;
 mod ratchet;
 mod sources;
 
@@ -68,15 +71,40 @@ impl Source {
     }
 }
 
+/// One of our crates.
+#[derive(Debug, PartialEq, Eq)]
+struct Crate {
+    name: String,
+    /// From the root of the repository.
+    folder: String,
+}
+
+impl Crate {
+    /// The folders in it that hold a program or a library, mostly `src`.
+    fn trees(&self, sources: &[Source]) -> Vec<String> {
+        let tree = |source: &Source| {
+            let inside = source.path.strip_prefix(&self.folder)?.strip_prefix('/')?;
+            let (tree, file) = inside.split_once('/')?;
+            matches!(file, "lib.rs" | "main.rs").then(|| format!("{}/{tree}", self.folder))
+        };
+        let mut trees: Vec<String> = sources.iter().filter_map(tree).collect();
+        trees.dedup();
+        trees
+    }
+}
+
 pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
-    let bless = match args {
-        [] => false,
-        [flag] if flag == "--bless" => true,
-        _ => return Err(Failure::Usage(format!("`tidy` does not take `{}`", args.join(" ")))),
-    };
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    if !matches!(args[..], [] | ["--bless" | "--cycles"]) {
+        return Err(Failure::Usage(format!("`tidy` does not take `{}`", args.join(" "))));
+    }
     let files = repo.rust_files()?;
     let sources: Vec<Source> = files.into_iter().map(|file| Source::new(file.path, file.text)).collect();
-    if bless {
+    if args == ["--cycles"] {
+        print!("{}", cycles(&metadata(repo)?, &sources));
+        return Ok(());
+    }
+    if args == ["--bless"] {
         lower_ratchet(repo, &sources)?;
     }
     let problems = check(repo, &sources)?;
@@ -93,13 +121,35 @@ pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     }
 }
 
+fn metadata(repo: &Repo) -> Result<String, Failure> {
+    repo.cargo_output(&["metadata", "--format-version", "1", "--no-deps"])
+}
+
 fn check(repo: &Repo, sources: &[Source]) -> Result<Vec<Problem>, Failure> {
-    let metadata = repo.cargo_output(&["metadata", "--format-version", "1", "--no-deps"])?;
-    let mut problems = graph::check_edges(&metadata);
+    let metadata = metadata(repo)?;
+    let (rows, mut problems) = layers::parse(&repo.read(layers::FILE)?);
+    problems.extend(graph::check_edges(&metadata, &rows));
     problems.extend(graph::check_lock(&repo.read("Cargo.lock")?));
     problems.extend(sources.iter().flat_map(sources::check));
     problems.extend(ratchet::check(sources, &repo.read(ratchet::FILE)?));
+    for Crate { name, folder } in graph::crates(&metadata) {
+        if let Some(row) = rows.get(&name) {
+            problems.extend(layers::check(&name, row, &modules::files(sources, &format!("{folder}/src"))));
+        }
+    }
     Ok(problems)
+}
+
+/// Every cycle between files and between modules, as text.
+fn cycles(metadata: &str, sources: &[Source]) -> String {
+    let mut report = cycles::Report::default();
+    for one in graph::crates(metadata) {
+        for tree in one.trees(sources) {
+            let part = tree.strip_prefix(&one.folder).filter(|part| *part != "/src").unwrap_or_default();
+            report.add(&format!("{}{part}", one.name), &tree, &modules::files(sources, &tree));
+        }
+    }
+    report.finish()
 }
 
 fn lower_ratchet(repo: &Repo, sources: &[Source]) -> Result<(), Failure> {
