@@ -3,14 +3,12 @@
 //! `cargo bench -p informer-core --bench relist`. Apart from `store`, whose numbers a counting allocator would touch.
 #![allow(clippy::unwrap_used)]
 
-mod pods;
-
+use bench_data::pods::{Pod, Random};
 use informer_core::wire::{Limits, ListItem, ListReader};
 use informer_core::{
     Delta, Encoding, Entry, Index, Replaced, ResourceVersion, Retention, Scope, StoreWriter, TypeMeta,
 };
 use peak_alloc::PeakAlloc;
-use pods::{Pod, Random};
 use std::sync::Arc;
 use std::time::Instant;
 

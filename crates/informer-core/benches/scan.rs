@@ -9,14 +9,13 @@
 mod compressed;
 #[path = "../tests/protobuf/encode.rs"]
 mod encode;
-mod pods;
 
+use bench_data::pods::{Pod, Random};
 use informer_core::wire::{
     Frame, Limits, ListItem, ListReader, ProtobufListReader, ProtobufWatchReader, Scanned, WatchReader,
     message_of,
 };
 use informer_core::{Encoding, Entry, Object, Projection, Retention, TypeMeta};
-use pods::{Pod, Random};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::hint::black_box;
 use std::sync::Arc;

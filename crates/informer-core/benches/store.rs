@@ -4,14 +4,12 @@
 //! Entries are built before the clock starts, and freed after it stops. `cargo bench -p informer-core --bench store`
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss)]
 
-mod pods;
-
+use bench_data::pods::{Pod, Random};
 use informer_core::wire::{Limits, ListItem, ListReader};
 use informer_core::{
     Delta, Encoding, Entry, Index, Key, Replaced, ResourceVersion, Retention, Scope, StoreReader,
     StoreWriter, TypeMeta,
 };
-use pods::{Pod, Random};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -13,8 +13,6 @@ mod encode;
 mod learning;
 #[path = "compressed/objects.rs"]
 mod objects;
-#[path = "../benches/pods.rs"]
-mod pods;
 #[path = "compressed/rewriting.rs"]
 mod rewriting;
 #[path = "compressed/twin.rs"]

@@ -12,10 +12,6 @@
 mod client;
 #[path = "memory/gauge.rs"]
 mod gauge;
-#[path = "memory/http.rs"]
-mod http;
-#[path = "../../informer-core/benches/pods.rs"]
-mod pods;
 #[path = "memory/report.rs"]
 mod report;
 #[path = "memory/run.rs"]

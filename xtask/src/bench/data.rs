@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::pods::{Pod, Random};
+use bench_data::pods::{Pod, Random};
+
 use super::wire::{Encoding, FIRST_VERSION, Item, with_send_time};
 use crate::failure::Failure;
 

@@ -4,10 +4,6 @@
 //! busy machine disturbs them alike. Programs and the protocol: `bench/peers/README.md`. Method and fairness: `docs/benchmarks.md`.
 
 mod data;
-#[path = "../../../crates/informer/benches/memory/http.rs"]
-mod http;
-#[path = "../../../crates/informer-core/benches/pods.rs"]
-mod pods;
 mod program;
 mod replay;
 mod report;

@@ -11,8 +11,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bench_data::http::{Chunked, Request};
+
 use super::data::{self, Data};
-use super::http::{Chunked, Request};
 use super::wire::{self, Encoding, Item};
 use crate::failure::Failure;
 

@@ -2,7 +2,7 @@
 
 use crate::encode;
 use crate::objects::scanned;
-use crate::pods::{Pod, Random};
+use bench_data::pods::{Pod, Random};
 use informer_core::wire::{Limits, ListItem, ProtobufListReader, Scanned, message_of};
 use informer_core::{Compressor, Encoding, Entry, Object, Retention, Scope, StoreWriter, TypeMeta};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -4,8 +4,8 @@
 //! open watch with an ERROR frame of code 410. It knows only what the informer asks; paths are not looked at.
 
 use crate::Failure;
-use crate::http::{Chunked, Request};
 use crate::world::World;
+use bench_data::http::{Chunked, Request};
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -3,7 +3,7 @@
 //! Time goes in epochs. In each, a share of the pods changes (another version, another status), spread evenly. What a pod
 //! looks like is a function of its number and the epoch, so a list of any epoch can be written at any time.
 
-use crate::pods::{Pod, Random};
+use bench_data::pods::{Pod, Random};
 use std::sync::Arc;
 
 /// More pods would share versions between epochs.

@@ -1,23 +1,24 @@
-//! As much of HTTP/1.1 as servers of benchmarks need: the head of a request, and bodies in chunks. It knows nothing of pods, and is shared with
-//! the replay server of `cargo xtask bench`.
-
-#![allow(dead_code, reason = "each server uses its part")]
+//! As much of HTTP/1.1 as servers of benchmarks need: the head of a request, and bodies in chunks. It knows nothing of pods.
+//!
+//! For the server of the memory benchmark and the replay server of `cargo xtask bench`.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::ops::Range;
 
 /// What matters of a request's head.
-pub(crate) struct Request {
-    pub(crate) path: String,
+#[derive(Debug)]
+pub struct Request {
+    /// Without the query.
+    pub path: String,
     query: Vec<(String, String)>,
     /// Whether protobuf would do.
-    pub(crate) protobuf: bool,
+    pub protobuf: bool,
 }
 
 impl Request {
     /// The next request; `None` when the client has hung up.
-    pub(crate) fn read(input: &mut BufReader<TcpStream>) -> io::Result<Option<Self>> {
+    pub fn read(input: &mut BufReader<TcpStream>) -> io::Result<Option<Self>> {
         let mut first = String::new();
         if input.read_line(&mut first)? == 0 {
             return Ok(None);
@@ -36,41 +37,45 @@ impl Request {
     }
 
     /// Whether it says so; `false` is not said.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.query.iter().any(|(known, value)| known == name && value != "false" && value != "0")
     }
 
-    pub(crate) fn number(&self, name: &str) -> Option<usize> {
+    /// The parameter of this name, if it is a number.
+    pub fn number(&self, name: &str) -> Option<usize> {
         self.query.iter().find(|(known, _)| known == name)?.1.parse().ok()
     }
 
     /// Which of so many objects are asked for, if a list comes in pages of as many as `limit`.
-    pub(crate) fn page(&self, limit: Option<usize>, all: usize) -> Range<usize> {
+    pub fn page(&self, limit: Option<usize>, all: usize) -> Range<usize> {
         let start = self.number("continue").unwrap_or(0).min(all);
         start..limit.filter(|limit| *limit > 0).map_or(all, |limit| (start + limit).min(all))
     }
 }
 
 /// A body in chunks.
-pub(crate) struct Chunked {
+#[derive(Debug)]
+pub struct Chunked {
     stream: TcpStream,
     /// What comes next.
-    pub(crate) buffer: Vec<u8>,
+    pub buffer: Vec<u8>,
 }
 
 impl Chunked {
-    pub(crate) fn new(stream: TcpStream) -> Self {
+    /// An empty body; nothing is sent.
+    pub fn new(stream: TcpStream) -> Self {
         Self { stream, buffer: Vec::new() }
     }
 
-    pub(crate) fn begin(&mut self, content_type: &str) -> io::Result<()> {
+    /// Sends the head of the answer.
+    pub fn begin(&mut self, content_type: &str) -> io::Result<()> {
         let head =
             format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ntransfer-encoding: chunked\r\n\r\n");
         self.stream.write_all(head.as_bytes())
     }
 
     /// Sends what there is as one chunk, if it is that much.
-    pub(crate) fn send_from(&mut self, least: usize) -> io::Result<()> {
+    pub fn send_from(&mut self, least: usize) -> io::Result<()> {
         if self.buffer.len() < least.max(1) {
             return Ok(());
         }
@@ -83,7 +88,8 @@ impl Chunked {
         Ok(())
     }
 
-    pub(crate) fn end(mut self) -> io::Result<()> {
+    /// Sends what is left, and the end of the body.
+    pub fn end(mut self) -> io::Result<()> {
         self.send_from(0)?;
         self.stream.write_all(b"0\r\n\r\n")
     }

@@ -2,20 +2,23 @@
 //!
 //! Two containers with env, probes, resources and mounts, an owner reference, five labels, a full status and the fields of two
 //! managers. Pods come from 40 templates, which differ in env, images, labels and annotations; values vary from pod to pod. It knows
-//! nothing of what it feeds: the benches of core and of the library, and `cargo xtask bench`.
-#![allow(dead_code, reason = "each bench uses its part")]
+//! nothing of who uses it: the benchmarks of core and of the library, and `cargo xtask bench`.
 
 use std::fmt::Write;
 
 /// A small generator of random numbers (splitmix64): the same seed gives the same pods.
-pub(crate) struct Random(u64);
+#[derive(Debug)]
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// From a seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next number.
+    #[allow(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -23,21 +26,22 @@ impl Random {
     }
 
     /// A number below `bound`.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() % bound as u64).unwrap_or_default()
     }
 }
 
 /// Which pod, and what the benches care about in it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pod {
+pub struct Pod {
     /// Its number; namespace (of 200) and name follow from it. The key is 40 bytes long.
-    pub(crate) number: usize,
-    pub(crate) version: u64,
+    pub number: usize,
+    /// Its resource version.
+    pub version: u64,
     /// The number of its node (of 500): `spec.nodeName`.
-    pub(crate) node: usize,
+    pub node: usize,
     /// The number of its app (of 400): the label `app`.
-    pub(crate) app: usize,
+    pub app: usize,
 }
 
 /// How many templates there are.
@@ -104,22 +108,23 @@ impl Pod {
         Template(self.number % TEMPLATES)
     }
 
-    pub(crate) fn new(number: usize, version: u64) -> Self {
+    /// The pod of this number; node and app follow from it.
+    pub fn new(number: usize, version: u64) -> Self {
         Self { number, version, node: number * 7 % 500, app: number * 11 % 400 }
     }
 
     /// 13 bytes.
-    pub(crate) fn namespace(&self) -> String {
+    pub fn namespace(&self) -> String {
         format!("team-{:03}-prod", self.number % 200)
     }
 
     /// 26 bytes.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         format!("web-front-{:05}-{:010x}", self.number, self.number * 7919)
     }
 
     /// The pod as a list carries it: no `apiVersion`, no `kind`.
-    pub(crate) fn item(&self, random: &mut Random) -> String {
+    pub fn item(&self, random: &mut Random) -> String {
         let (metadata, fields) = (self.metadata(random), managed_fields(self.template(), random));
         format!(
             "{{\"metadata\":{{{metadata},{fields}}},\"spec\":{},\"status\":{}}}",
@@ -129,7 +134,7 @@ impl Pod {
     }
 
     /// The pod as the cache would keep it: without `managedFields`.
-    pub(crate) fn kept(&self, random: &mut Random) -> String {
+    pub fn kept(&self, random: &mut Random) -> String {
         let metadata = self.metadata(random);
         format!(
             "{{\"metadata\":{{{metadata}}},\"spec\":{},\"status\":{}}}",
@@ -139,13 +144,13 @@ impl Pod {
     }
 
     /// The pod as a watch carries it, without a line end.
-    pub(crate) fn frame(&self, random: &mut Random) -> String {
+    pub fn frame(&self, random: &mut Random) -> String {
         let item = self.item(random);
         format!(r#"{{"type":"MODIFIED","object":{{"apiVersion":"v1","kind":"Pod",{}}}"#, &item[1..])
     }
 
     /// An object of half a kilobyte with the same key, label and node.
-    pub(crate) fn small(&self, random: &mut Random) -> String {
+    pub fn small(&self, random: &mut Random) -> String {
         format!(
             r#"{{"metadata":{{{}}},"spec":{{"nodeName":"node-{:04}"}},"status":{{"phase":"Running"}}}}"#,
             self.short_metadata(random),
