@@ -10,6 +10,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// It ran something else, which ended with this exit code; so does it.
     Ended(u8, String),
+    /// It ran something else, which printed why it failed and ended with this exit code; so does it.
+    Printed(u8),
 }
 
 impl Failure {
@@ -17,6 +19,7 @@ impl Failure {
     pub(crate) fn why(self) -> String {
         match self {
             Self::Usage(why) | Self::Failed(why) | Self::Ended(_, why) => why,
+            Self::Printed(code) => format!("a program ended with exit code {code}, see above"),
         }
     }
 }

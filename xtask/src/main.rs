@@ -80,6 +80,7 @@ fn main() -> ExitCode {
             eprint!("error: {why}\n\n{}", help());
             ExitCode::from(2)
         }
+        Err(Failure::Printed(code)) => ExitCode::from(code),
         Err(Failure::Ended(code, why)) => {
             eprintln!("error: {why}");
             ExitCode::from(code)

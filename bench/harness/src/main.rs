@@ -4,25 +4,29 @@
 //! busy machine disturbs them alike. Programs and the protocol: `bench/peers/README.md`. Method and fairness: `docs/benchmarks.md`.
 
 mod data;
+mod failure;
 mod program;
 mod replay;
+mod repo;
 mod report;
 mod scenario;
 mod wire;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::thread;
 
-use crate::failure::Failure;
-use crate::repo::Repo;
 use data::Data;
+use failure::Failure;
 use program::{Client, Programs};
+use repo::Repo;
 use report::Rows;
 use scenario::{Scenario, Stage, short};
 use wire::Encoding;
+
+const USAGE: &str = "usage: cargo xtask bench [--quick] [--times N] [--real KUBECONFIG] [--name NAME] [WORD]";
 
 const README: &str = "README.md";
 
@@ -42,7 +46,22 @@ struct Options {
 /// Scenarios, and how often each.
 struct Plan(Vec<(Scenario, usize)>);
 
-pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&Repo::locate(), &args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Usage(why)) => {
+            eprintln!("error: {why}\n\n{USAGE}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Failed(why)) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     let options = Options::parse(args)?;
     let plan = Plan::new(&options)?;
     let programs = Programs::build(repo)?;
@@ -352,7 +371,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn what_an_interrupted_run_left_is_removed() {
-        let all = std::env::temp_dir().join(format!("informer-xtask-left-{}", std::process::id()));
+        let all = std::env::temp_dir().join(format!("informer-bench-harness-left-{}", std::process::id()));
         let [own, gone, other] = [std::process::id().to_string(), u32::MAX.to_string(), "x".to_owned()]
             .map(|process| all.join(format!("{FOLDER}{process}")));
         for folder in [&own, &gone, &other] {

@@ -1,0 +1,18 @@
+//! `cargo xtask bench`: starts the harness in `bench/harness`, which measures ours beside other clients.
+//!
+//! The harness takes the options, prints what is wrong with them, and is built optimised. It knows nothing of the chores, nor do they of what it measures.
+
+use crate::failure::Failure;
+use crate::repo::Repo;
+
+pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
+    let status = repo
+        .cargo(&["run", "--quiet", "--package", "bench-harness", "--"])
+        .args(args)
+        .status()
+        .map_err(|error| Failure::Failed(format!("cannot run cargo: {error}")))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Failure::Printed(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
