@@ -62,8 +62,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "tidy",
-        options: "[--bless|--cycles]",
-        about: "check the house rules; --bless lowers the length ratchet, --cycles prints cycles between files and modules",
+        options: "[--cycles]",
+        about: "check the house rules; --cycles only prints the cycles between files and between modules",
         run: tidy::run,
     },
 ];

@@ -11,8 +11,9 @@ use serde_json::Value;
 use super::layers::{FILE, Rows};
 use super::{Crate, Problem};
 
-/// Crates the core may not depend on, not even in its tests.
-const NOT_IN_CORE: &[&str] = &["futures", "hyper", "kube", "kube-client", "tokio"];
+/// Crates that do no I/O, and what they may not depend on, not even in their tests.
+const PURE: &[&str] = &["informer-core", "informer-objects"];
+const NOT_IN_PURE: &[&str] = &["futures", "http", "hyper", "kube", "kube-client", "rand", "tokio"];
 
 /// The one crate that may use kube's `runtime`: whoever adds ours has an informer, and not two of them.
 const WITH_KUBE_RUNTIME: &str = "peer-kube-rs";
@@ -59,7 +60,7 @@ pub(super) fn check_edges(metadata: &str, rows: &Rows) -> Vec<Problem> {
         if members.contains(edge.to) {
             check_row(&edge, rows)
         } else {
-            check_core_purity(&edge).or_else(|| check_kube_runtime(&edge))
+            check_purity(&edge).or_else(|| check_kube_runtime(&edge))
         }
     }));
     problems
@@ -93,11 +94,11 @@ fn check_row(edge: &Edge<'_>, rows: &Rows) -> Option<Problem> {
     (!allowed).then(|| Problem::new(*from, what()))
 }
 
-fn check_core_purity(edge: &Edge<'_>) -> Option<Problem> {
+fn check_purity(edge: &Edge<'_>) -> Option<Problem> {
     let Edge { from, to, kind, .. } = edge;
-    (*from == "informer-core" && NOT_IN_CORE.contains(to)).then(|| {
+    (PURE.contains(from) && NOT_IN_PURE.contains(to)).then(|| {
         let what = format!(
-            "must not depend on `{to}` ({kind}): the core does no I/O; what needs it belongs in `informer`"
+            "must not depend on `{to}` ({kind}): it does no I/O; what needs it belongs in the crate above"
         );
         Problem::new(*from, what)
     })

@@ -1,24 +1,9 @@
-//! What the rules look for in code: paths by name, and functions with their lengths.
+//! What the rules look for in code: paths by name, imports one by one, and where an item ends.
 //!
 //! Works on the text [`super::code::code_only`] leaves; it knows tokens, not meaning, so a renamed import
 //! (`use std::fs as disk`) is seen where it is imported and not where it is used.
 
 use super::code::is_word;
-
-/// A function with a body.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Function<'a> {
-    pub(super) name: &'a str,
-    /// Where its `fn` stands, from 1.
-    pub(super) line: usize,
-    /// From the line of its `fn` to the line of its closing brace.
-    pub(super) lines: usize,
-}
-
-/// Every function with a body, nested ones too.
-pub(super) fn functions(code: &str) -> Vec<Function<'_>> {
-    words(code, "fn").filter_map(|at| function_at(code, at)).collect()
-}
 
 /// Whether `path` is named in `code`, as whole words: `rand::` is not in `operand::`.
 pub(super) fn names(code: &str, path: &str) -> bool {
@@ -82,18 +67,6 @@ pub(super) fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = us
     })
 }
 
-/// `None` for a function pointer type, and for a function without a body.
-fn function_at(code: &str, at: usize) -> Option<Function<'_>> {
-    let signature = code[at + "fn".len()..].trim_start();
-    let name = &signature[..signature.find(|c| !is_word(c)).unwrap_or(signature.len())];
-    if name.is_empty() {
-        return None;
-    }
-    let length = body_end(&code[at..]).filter(|end| code[at + end..].starts_with('}'))?;
-    let newlines = |text: &str| text.matches('\n').count();
-    Some(Function { name, line: newlines(&code[..at]) + 1, lines: newlines(&code[at..at + length]) + 1 })
-}
-
 /// Words that begin an item, after its attributes and visibility.
 const ITEMS: &[&str] = &[
     "async", "const", "enum", "extern", "fn", "impl", "mod", "static", "struct", "trait", "type", "unsafe",
@@ -146,44 +119,26 @@ fn body_end(code: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::code::code_only;
     use super::*;
 
-    /// Each function as `name@line+lines`.
-    fn check_functions(text: &str, expected: &str) {
-        let code = code_only(text);
-        let found: Vec<String> =
-            functions(&code).iter().map(|f| format!("{}@{}+{}", f.name, f.line, f.lines)).collect();
-        assert_eq!(found.join(" "), expected, "{text:?}");
+    /// What is left behind the first item.
+    fn check_item(code: &str, rest: Option<&str>) {
+        assert_eq!(item_end(code).map(|end| &code[end..]), rest, "{code:?}");
     }
 
     #[test]
-    fn functions_are_measured_from_fn_to_brace() {
-        check_functions("fn a() {}\nfn b() {\n}\n", "a@1+1 b@2+2");
-        check_functions(
-            "impl A {\n    pub async fn a(\n        self,\n    ) -> B {\n        c\n    }\n}",
-            "a@2+5",
-        );
-        check_functions("fn a() {\n    fn b() {\n    }\n}", "a@1+4 b@2+2");
+    fn items_end_with_a_brace_or_a_semicolon() {
+        check_item("mod a;\nb", Some("\nb"));
+        check_item("\npub(crate) mod a { fn b() {} } c", Some(" c"));
+        check_item("#[a(b)]\npub use c::{d, e};", Some(";"));
+        check_item("fn a(b: [u8; 4], c: [u8; { N }]) -> D where E: F { g } h", Some(" h"));
     }
 
     #[test]
-    fn literals_and_comments_do_not_close_functions() {
-        check_functions("fn a() {\n    b(\"}\"); // }\n    c('}', r#\"}\"#);\n    /* } */\n}", "a@1+5");
-        check_functions("fn a<'a>(b: &'a str) {\n    'c: loop { break 'c }\n}", "a@1+3");
-    }
-
-    #[test]
-    fn signatures_hold_semicolons_and_braces() {
-        check_functions("fn a(b: [u8; 4], c: [u8; { N }]) {\n}", "a@1+2");
-        check_functions("fn a<F>(f: F) where F: Fn(fn() -> u8) -> u8 {\n}", "a@1+2");
-    }
-
-    #[test]
-    fn what_has_no_body_is_not_a_function() {
-        check_functions("trait A {\n    fn a();\n    fn b(c: [u8; 2]) -> u8;\n}", "");
-        check_functions("type A = fn(u8) -> u8;\nstruct B { c: fn() }", "");
-        check_functions("macro_rules! a { ($b:ident) => { fn $b() {} } }", "");
+    fn what_is_no_item_has_no_end() {
+        check_item("field: Type,\n}", None);
+        check_item("a();", None);
+        check_item("mod a {", None);
     }
 
     #[test]

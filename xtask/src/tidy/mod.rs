@@ -9,7 +9,6 @@ mod graph;
 mod items;
 mod layers;
 mod modules;
-mod ratchet;
 mod sources;
 
 use std::fmt;
@@ -55,7 +54,7 @@ impl Source {
         Self { path, text, code }
     }
 
-    /// Written by a program: its lengths are nobody's choice.
+    /// Written by a program: its length is not chosen.
     fn is_generated(&self) -> bool {
         self.text.lines().next().is_some_and(|line| line.contains("@generated"))
     }
@@ -67,7 +66,7 @@ impl Source {
 
     /// Tests only, wherever they live.
     fn is_test(&self) -> bool {
-        self.is_integration_test() || self.path.ends_with("/tests.rs")
+        self.is_integration_test() || self.path.ends_with("/tests.rs") || self.path.ends_with("_tests.rs")
     }
 }
 
@@ -95,7 +94,7 @@ impl Crate {
 
 pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    if !matches!(args[..], [] | ["--bless" | "--cycles"]) {
+    if !matches!(args[..], [] | ["--cycles"]) {
         return Err(Failure::Usage(format!("`tidy` does not take `{}`", args.join(" "))));
     }
     let files = repo.rust_files()?;
@@ -103,9 +102,6 @@ pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     if args == ["--cycles"] {
         print!("{}", cycles(&metadata(repo)?, &sources));
         return Ok(());
-    }
-    if args == ["--bless"] {
-        lower_ratchet(repo, &sources)?;
     }
     let problems = check(repo, &sources)?;
     for problem in &problems {
@@ -131,7 +127,6 @@ fn check(repo: &Repo, sources: &[Source]) -> Result<Vec<Problem>, Failure> {
     problems.extend(graph::check_edges(&metadata, &rows));
     problems.extend(graph::check_lock(&repo.read("Cargo.lock")?));
     problems.extend(sources.iter().flat_map(sources::check));
-    problems.extend(ratchet::check(sources, &repo.read(ratchet::FILE)?));
     for Crate { name, folder } in graph::crates(&metadata) {
         if let Some(row) = rows.get(&name) {
             problems.extend(layers::check(&name, row, &modules::files(sources, &format!("{folder}/src"))));
@@ -150,14 +145,4 @@ fn cycles(metadata: &str, sources: &[Source]) -> String {
         }
     }
     report.finish()
-}
-
-fn lower_ratchet(repo: &Repo, sources: &[Source]) -> Result<(), Failure> {
-    let recorded = repo.read(ratchet::FILE)?;
-    let lowered = ratchet::bless(sources, &recorded);
-    if lowered != recorded {
-        repo.write(ratchet::FILE, &lowered)?;
-        println!("rewrote {}", ratchet::FILE);
-    }
-    Ok(())
 }

@@ -37,7 +37,7 @@ pub(super) fn files(sources: &[Source], folder: &str) -> Vec<File> {
     let mut for_tests: Vec<Vec<String>> = Vec::new();
     for source in sources {
         let inside = source.path.strip_prefix(folder).and_then(|path| path.strip_prefix('/'));
-        let Some(inside) = inside.filter(|inside| !is_test(inside)) else { continue };
+        let Some(inside) = inside.filter(|_| !source.is_test()) else { continue };
         let module = module_of(inside);
         let (code, declared) = without_tests(&source.code);
         for_tests.extend(declared.into_iter().map(|name| [module.clone(), vec![name]].concat()));
@@ -46,10 +46,6 @@ pub(super) fn files(sources: &[Source], folder: &str) -> Vec<File> {
     }
     files.retain(|file| !for_tests.iter().any(|module| file.module.starts_with(module)));
     files
-}
-
-fn is_test(path: &str) -> bool {
-    path.split('/').any(|part| part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs"))
 }
 
 fn module_of(path: &str) -> Vec<String> {
@@ -63,7 +59,7 @@ fn module_of(path: &str) -> Vec<String> {
 }
 
 /// The code with each item for tests turned into blanks, and the names of the modules among these items.
-fn without_tests(code: &str) -> (String, Vec<String>) {
+pub(super) fn without_tests(code: &str) -> (String, Vec<String>) {
     let mut kept = String::with_capacity(code.len());
     let mut modules = Vec::new();
     let mut done = 0;
