@@ -96,6 +96,8 @@
 mod client;
 mod clock;
 mod controller;
+mod coop;
+mod delta_queue;
 mod election;
 mod event;
 mod factory;
@@ -109,8 +111,6 @@ mod metrics;
 mod owner;
 #[cfg(doctest)]
 mod pages;
-mod problem;
-mod queue;
 mod recorder;
 mod reference;
 mod reflector;
@@ -119,8 +119,7 @@ mod shared;
 pub mod source;
 mod status;
 #[cfg(test)]
-mod testing;
-mod turn;
+mod test_support;
 mod workqueue;
 
 pub use client::client;
@@ -156,9 +155,8 @@ pub use lister::{Lister, NamespaceLister};
 pub use manager::{Caches, Manager, ManagerError, ManagerHandle};
 pub use metrics::{HandlerMetrics, Metrics};
 pub use owner::{OwnerError, controller_of, is_controlled_by, is_owned_by, set_controller};
-pub use problem::Problem;
 pub use recorder::{EventType, Recorder, RecorderShutdownError, recorders_prometheus};
 pub use reference::{Reference, Referent};
 pub use shared::{NotReached, Options, Registration, ShutdownError, SyncError, VersionError};
-pub use status::{ChangeCounters, ScopeStatus, Status};
+pub use status::{ChangeCounters, Problem, ScopeStatus, Status};
 pub use workqueue::{DrainError, Drained, Get, Lease, WorkQueue, queues_prometheus};

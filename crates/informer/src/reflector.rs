@@ -1,10 +1,9 @@
 //! Drives the reflector machine: carries out its actions, tells it what happened. It decides nothing.
 
 use crate::clock::{Clock, sleep_until};
-use crate::problem::{Problem, Problems};
-use crate::queue::Queue;
+use crate::delta_queue::Queue;
 use crate::source::{Answer, ByteStream, Link, Reading, Response, Source, SourceError};
-use crate::status::StatusCell;
+use crate::status::{Problem, Problems, StatusCell};
 use futures::{FutureExt as _, StreamExt as _};
 use informer_core::reflector::{Action, Failure, Reflector, ResponseHead, StreamId};
 use informer_core::{Closed, Delta, Moment};

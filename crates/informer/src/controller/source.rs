@@ -4,12 +4,12 @@
 //! the type of its objects.
 
 use super::reconciler::Shared;
+use crate::coop::Turn;
 use crate::event::{Cause, Delivery, Event, Told};
 use crate::informer::SharedInformer;
 use crate::reference::group;
 use crate::shared::{Engine, ListenerOptions, Registration, is_synced, is_useless};
 use crate::status::Status;
-use crate::turn::Turn;
 use crate::workqueue::WorkQueue;
 use futures::future::FutureExt as _;
 use futures::stream::{BoxStream, StreamExt as _};

@@ -156,7 +156,7 @@ impl<K> Default for Sieve<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::object;
+    use crate::test_support::object;
 
     fn kind<K>(event: Option<&Event<K>>) -> &'static str {
         match event {

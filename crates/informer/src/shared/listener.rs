@@ -7,9 +7,9 @@
 use super::outbox::Outbox;
 use super::resync::Pace;
 use crate::clock::Clock;
+use crate::coop::Turn;
 use crate::event::Told;
-use crate::problem::{Problem, Problems};
-use crate::turn::Turn;
+use crate::status::{Problem, Problems};
 use futures::task::AtomicWaker;
 use informer_core::{Change, ListenerId, Moment};
 use std::cell::Cell;

@@ -7,9 +7,9 @@ mod apply;
 
 pub(crate) use apply::Selection;
 
-use crate::problem::{Hook, Problem};
 use crate::resource::ResourceType;
 use crate::source::{BoxError, Link, Parameters, Source};
+use crate::status::{Hook, Problem};
 use informer_core::reflector::{BackoffConfig, WatchListPolicy};
 use informer_core::{
     FieldSelector, LabelSelector, OnTransformError, Projection, ProjectionError, Retention, Transform,

@@ -5,10 +5,9 @@
 
 use super::options::Options;
 use super::pump::Command;
-use crate::problem::{Problem, Problems};
 use crate::reflector::stopped;
 use crate::resource::ResourceType;
-use crate::status::StatusCell;
+use crate::status::{Problem, Problems, StatusCell};
 use informer_core::reflector::Config;
 use informer_core::{Change, Compressor, Retention, Snapshot, StoreReader};
 use std::sync::Arc;
@@ -150,7 +149,7 @@ async fn blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::Hook;
+    use crate::status::Hook;
     use informer_core::{Scope, StoreWriter};
     use k8s_openapi::api::core::v1::{Pod, Secret};
     use kube::core::PartialObjectMeta;

@@ -2,9 +2,8 @@
 
 use super::options::Options;
 use super::pump::Command;
-use crate::problem::Problems;
 use crate::resource::ResourceType;
-use crate::status::StatusCell;
+use crate::status::{Problems, StatusCell};
 use informer_core::reflector::Config;
 use informer_core::{Change, Snapshot, StoreReader};
 use std::future::Ready;

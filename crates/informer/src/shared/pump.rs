@@ -6,10 +6,9 @@
 use super::listener::Listener;
 use super::packing::Packing;
 use crate::clock::{Clock, sleep_until};
-use crate::problem::{Problem, Problems};
-use crate::queue::Queue;
-use crate::status::StatusCell;
-use crate::turn::Turn;
+use crate::coop::Turn;
+use crate::delta_queue::Queue;
+use crate::status::{Problem, Problems, StatusCell};
 use informer_core::{BuiltIndex, Change, ListenerId, Moment, Scope, StoreReader, StoreWriter};
 use std::sync::Arc;
 use std::time::Duration;

@@ -113,7 +113,7 @@ impl Round {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::entry;
+    use crate::test_support::entry;
     use informer_core::{Delta, Scope, StoreWriter};
     use std::collections::BTreeMap;
 

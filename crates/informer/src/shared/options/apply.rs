@@ -1,9 +1,9 @@
 //! What options come to: one set over another, compared, and as the parts of an informer need them.
 
 use super::{Options, Paths};
-use crate::problem::Hook;
 use crate::resource::ResourceType;
 use crate::source::{KubeSource, Link, Parameters, Source};
+use crate::status::Hook;
 use informer_core::reflector::{Config, WatchListPolicy};
 use informer_core::wire::{Limits, message_of};
 use informer_core::{OnTransformError, Projection, Retention, Scope, Transform};

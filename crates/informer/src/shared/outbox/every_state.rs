@@ -142,7 +142,7 @@ impl EveryState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{added, deleted, text, updated};
+    use crate::test_support::{added, deleted, text, updated};
 
     fn now() -> Moment {
         Moment::default()

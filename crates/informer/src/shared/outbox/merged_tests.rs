@@ -1,7 +1,7 @@
 //! Transitions as one handler sees them, however late it is.
 
 use super::*;
-use crate::testing::{added, deleted, entry, text, updated};
+use crate::test_support::{added, deleted, entry, text, updated};
 use informer_core::reflector::Random;
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Both outboxes, held to the same truth.
 
 use super::*;
-use crate::testing::{added, deleted, updated};
+use crate::test_support::{added, deleted, updated};
 use informer_core::reflector::Random;
 use std::collections::BTreeMap;
 

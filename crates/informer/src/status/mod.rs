@@ -1,5 +1,10 @@
 //! What an informer says about itself, and who may wait for it to change.
 
+mod diagnostic;
+
+pub use diagnostic::Problem;
+pub(crate) use diagnostic::{Hook, Problems};
+
 use informer_core::reflector::{Counters, Reflector, State};
 use informer_core::{Applied, Change, Key, Moment, ResourceVersion, Scope, Snapshot};
 use std::time::Duration;

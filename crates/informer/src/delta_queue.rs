@@ -3,7 +3,7 @@
 //! A thin async face of one [`DeltaFifo`] per scope: [`Queue::push`] waits for room, which is what stops that scope's socket;
 //! [`Queue::pop`] waits for deltas, and takes from the scopes in turn.
 
-use crate::turn::give_way;
+use crate::coop::give_way;
 use informer_core::{Batch, Closed, Delta, DeltaFifo, ListenerId};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
