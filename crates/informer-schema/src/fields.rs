@@ -2,8 +2,6 @@
 //!
 //! The table is in `types.rs`. Nothing here decides anything: a shape says what may stand at a place, not what is done with it.
 
-use crate::types::TYPES;
-
 /// A type of the API with its fields, `io.k8s.api.core.v1.Pod`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -102,7 +100,7 @@ pub struct Patch {
     pub key: &'static str,
 }
 
-/// The place of a [`Type`] in [`TYPES`].
+/// The place of a [`Type`] in [`TYPES`](crate::TYPES).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TypeId(pub(crate) u16);
 
@@ -119,20 +117,7 @@ pub(crate) const FIELD: Field = Field {
     owned: None,
 };
 
-impl TypeId {
-    /// The type.
-    pub fn get(self) -> &'static Type {
-        &TYPES[usize::from(self.0)]
-    }
-}
-
 impl Type {
-    /// The type with a name.
-    pub fn named(name: &str) -> Option<TypeId> {
-        let place = TYPES.binary_search_by(|known| known.name.cmp(name)).ok()?;
-        u16::try_from(place).ok().map(TypeId)
-    }
-
     /// The field with a name.
     pub fn field(&self, name: &str) -> Option<&'static Field> {
         let place = self.fields.binary_search_by(|field| field.name.cmp(name)).ok()?;

@@ -2,7 +2,7 @@
 //! Every kind that Kubernetes 1.33 to 1.37 can list, sorted by group, version and plural. Once each; not which
 //! version has it.
 
-use crate::Kind;
+use crate::shapes::Kind;
 
 /// Every kind that Kubernetes 1.33 to 1.37 can list: built-in kinds, custom resource definitions and API services.
 ///

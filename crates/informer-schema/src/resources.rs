@@ -2,7 +2,7 @@
 //! What Kubernetes 1.36 serves: groups in the order of preference, resources sorted by group, version and plural.
 
 use crate::fields::TypeId;
-use crate::{Group, Resource, Subresource};
+use crate::shapes::{Group, Resource, Subresource};
 
 /// Every group of Kubernetes 1.36, the core group first, the others as the server prefers them.
 pub static GROUPS: &[Group] = &[

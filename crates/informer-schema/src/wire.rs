@@ -3,8 +3,6 @@
 //! The table is in `messages.rs`. Messages differ from the types of JSON in more than numbers: what is flat in JSON may be a message of its
 //! own, and lists of objects are here too. Nothing here reads or writes bytes.
 
-use crate::messages::MESSAGES;
-
 /// A message, `io.k8s.api.core.v1.Pod`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -88,33 +86,11 @@ pub(crate) const MESSAGE: Message =
 /// What a part is where the table says nothing.
 pub(crate) const PART: Part = Part { number: 0, name: "", wire: Wire::String, pointer: false, always: false };
 
-/// The place of a [`Message`] in [`MESSAGES`].
+/// The place of a [`Message`] in [`MESSAGES`](crate::MESSAGES).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub(crate) u16);
 
-impl MessageId {
-    /// The message.
-    pub fn get(self) -> &'static Message {
-        &MESSAGES[usize::from(self.0)]
-    }
-}
-
 impl Message {
-    /// The message with a name.
-    pub fn named(name: &str) -> Option<MessageId> {
-        let place = MESSAGES.binary_search_by(|known| known.name.cmp(name)).ok()?;
-        u16::try_from(place).ok().map(MessageId)
-    }
-
-    /// The message of a kind.
-    pub fn of_kind(api_version: &str, kind: &str) -> Option<MessageId> {
-        let is_it = |message: &Message| {
-            message.is_kind && message.api_version == api_version && message.kind() == kind
-        };
-        let place = MESSAGES.iter().position(is_it)?;
-        u16::try_from(place).ok().map(MessageId)
-    }
-
     /// The last word of its name: of a kind, what it says in `kind`.
     pub fn kind(&self) -> &'static str {
         self.name.rsplit_once('.').map_or(self.name, |(_, kind)| kind)

@@ -43,7 +43,7 @@ fn render_input(input: &str, types: &Types, version: &str) -> Result<String, Str
         "{GENERATED}\n\
          //! The columns in which tables of Kubernetes {version} show objects, sorted by group and kind.\n\
          \n\
-         use crate::{{COLUMN, Column, Table}};\n\
+         use crate::shapes::{{COLUMN, Column, Table}};\n\
          \n\
          {usual}\
          /// The columns of every kind that has its own, sorted by group and kind. `default` is for the other built-in kinds, `custom` for\n\

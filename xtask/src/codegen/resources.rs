@@ -22,7 +22,7 @@ pub(super) fn render(documents: &[Value], types: &Types, version: &str) -> Resul
          //! What Kubernetes {version} serves: groups in the order of preference, resources sorted by group, version and plural.\n\
          \n\
          use crate::fields::TypeId;\n\
-         use crate::{{Group, Resource, Subresource}};\n\
+         use crate::shapes::{{Group, Resource, Subresource}};\n\
          \n\
          /// Every group of Kubernetes {version}, the core group first, the others as the server prefers them.\n\
          pub static GROUPS: &[Group] = {};\n\

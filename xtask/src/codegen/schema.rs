@@ -14,7 +14,7 @@ pub(super) fn render(kinds: &[Kind]) -> String {
          //! Every kind that Kubernetes {ALL} can list, sorted by group, version and plural. Once each; not which\n\
          //! version has it.\n\
          \n\
-         use crate::Kind;\n\
+         use crate::shapes::Kind;\n\
          \n\
          /// Every kind that Kubernetes {ALL} can list: built-in kinds, custom resource definitions and API services.\n\
          ///\n\
