@@ -15,6 +15,7 @@ use kube::api::{ApiResource, DynamicObject};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::error::FinalizerError;
 use crate::resource::ResourceType;
 
 /// So often a write is decided anew before it is the caller's turn to wait.
@@ -68,59 +69,6 @@ pub enum Step<'a, K> {
 pub struct CleanUp<'a, K> {
     finalizer: &'a Finalizer<K>,
     object: Object<K>,
-}
-
-/// Why a finalizer could not be put in or taken out.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FinalizerError {
-    /// The finalizers of the object cannot be read.
-    #[error("the finalizers of {object} cannot be read: {reason}")]
-    #[non_exhaustive]
-    Read {
-        /// The object, with its kind.
-        object: String,
-        /// Why not.
-        reason: String,
-    },
-    /// The server did not put it in.
-    #[error("finalizer {finalizer} could not be added to {object}: {}", plainly(source))]
-    #[non_exhaustive]
-    Add {
-        /// The object, with its kind.
-        object: String,
-        /// The finalizer.
-        finalizer: Arc<str>,
-        /// What went wrong.
-        source: Box<kube::Error>,
-    },
-    /// The server did not take it out.
-    #[error("finalizer {finalizer} could not be removed from {object}: {}", plainly(source))]
-    #[non_exhaustive]
-    Remove {
-        /// The object, with its kind.
-        object: String,
-        /// The finalizer.
-        finalizer: Arc<str>,
-        /// What went wrong.
-        source: Box<kube::Error>,
-    },
-    /// Others changed the object's finalizers each time. Nothing is wrong with it: try again later.
-    #[error("the finalizers of {object} were changed by others meanwhile; try again with {finalizer} later")]
-    #[non_exhaustive]
-    Conflict {
-        /// The object, with its kind.
-        object: String,
-        /// The finalizer.
-        finalizer: Arc<str>,
-    },
-}
-
-impl FinalizerError {
-    /// Whether others were faster, and the same may succeed in a moment.
-    pub fn is_conflict(&self) -> bool {
-        matches!(self, Self::Conflict { .. })
-    }
 }
 
 impl<K: Resource<DynamicType = ()>> Finalizer<K> {
@@ -378,14 +326,6 @@ impl State {
             {"op": "test", "path": path, "value": self.finalizers[place]},
             {"op": "remove", "path": path},
         ])
-    }
-}
-
-/// What a server says, without the rest of its status.
-fn plainly(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
-        other => other.to_string(),
     }
 }
 

@@ -2,15 +2,16 @@
 //!
 //! It only looks: everything is done by the [`Engine`] behind it, which is not generic.
 
+use crate::error::{AddIndexError, ShutdownError, SyncError, VersionError};
 use crate::event::Event;
 use crate::handler::{EventStream, Handler, HandlerBuilder};
 use crate::lister::Lister;
 use crate::metrics::Metrics;
 use crate::resource::ResourceType;
-use crate::shared::{Engine, Options, Registration, ShutdownError, SyncError, VersionError};
+use crate::shared::{Engine, Options, Registration};
 use crate::source::Source;
 use crate::status::Status;
-use informer_core::{FieldPathError, Index, IndexHandle, ResourceVersion};
+use informer_core::{Index, IndexHandle, ResourceVersion};
 use kube::Resource;
 use kube::core::{ApiResource, DynamicObject};
 use std::fmt;
@@ -26,15 +27,6 @@ use tokio::sync::watch;
 pub struct SharedInformer<K> {
     engine: Arc<Engine>,
     kind: PhantomData<fn() -> K>,
-}
-
-/// An index that cannot be added.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum AddIndexError {
-    /// The field path does not parse.
-    #[error(transparent)]
-    Path(#[from] FieldPathError),
 }
 
 impl<K: Resource<DynamicType = ()>> SharedInformer<K> {

@@ -99,6 +99,7 @@ mod controller;
 mod coop;
 mod delta_queue;
 mod election;
+mod error;
 mod event;
 mod factory;
 mod finalizer;
@@ -124,17 +125,22 @@ mod workqueue;
 
 pub use client::client;
 pub use controller::{
-    Context, Controller, ControllerError, ControllerMetrics, ControllerState, Outcome, Reconciler, changed,
+    Context, Controller, ControllerMetrics, ControllerState, Outcome, Reconciler, changed,
     controllers_prometheus,
 };
 pub use election::{Ended, LeaderElector, Leadership, Term, elections_prometheus};
+pub use error::{
+    AddIndexError, ConfigureError, ControllerError, DrainError, FactoryShutdownError, FactorySyncError,
+    FinalizerError, KindState, ManagerError, NotReached, OwnerError, RecorderShutdownError, ShutdownError,
+    SyncError, VersionError,
+};
 pub use event::{Cause, Delivery, Event};
+pub use factory::SharedInformerFactory;
 #[cfg(feature = "accessors")]
 pub use factory::accessors;
-pub use factory::{ConfigureError, FactoryShutdownError, FactorySyncError, KindState, SharedInformerFactory};
-pub use finalizer::{CleanUp, Finalizer, FinalizerError, Step};
+pub use finalizer::{CleanUp, Finalizer, Step};
 pub use handler::{EventStream, FilteringHandler, Given, Handler, HandlerBuilder};
-pub use informer::{AddIndexError, SharedInformer};
+pub use informer::SharedInformer;
 pub use informer_core::lease::{ElectionConfig, ElectionConfigError, Fence};
 pub use informer_core::recorder::RecorderMetrics;
 pub use informer_core::reflector::{
@@ -152,11 +158,11 @@ pub use informer_core::{
     ResourceVersion, Retention, Scope, SelectorError, Typed,
 };
 pub use lister::{Lister, NamespaceLister};
-pub use manager::{Caches, Manager, ManagerError, ManagerHandle};
+pub use manager::{Caches, Manager, ManagerHandle};
 pub use metrics::{HandlerMetrics, Metrics};
-pub use owner::{OwnerError, controller_of, is_controlled_by, is_owned_by, set_controller};
-pub use recorder::{EventType, Recorder, RecorderShutdownError, recorders_prometheus};
+pub use owner::{controller_of, is_controlled_by, is_owned_by, set_controller};
+pub use recorder::{EventType, Recorder, recorders_prometheus};
 pub use reference::{Reference, Referent};
-pub use shared::{NotReached, Options, Registration, ShutdownError, SyncError, VersionError};
+pub use shared::{Options, Registration};
 pub use status::{ChangeCounters, Problem, ScopeStatus, Status};
-pub use workqueue::{DrainError, Drained, Get, Lease, WorkQueue, queues_prometheus};
+pub use workqueue::{Drained, Get, Lease, WorkQueue, queues_prometheus};

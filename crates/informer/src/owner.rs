@@ -7,55 +7,9 @@ use kube::Resource;
 use kube::core::NamespaceResourceScope;
 use std::any::TypeId;
 
+use crate::error::OwnerError;
 use crate::reference::{Reference, Referent};
 use crate::resource::is_cluster_scoped;
-
-/// Why an object cannot be put under the control of another.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum OwnerError {
-    /// The owner is not on a server, or what is known of it is not enough.
-    #[error("{owner} cannot own anything: it has no {missing}; take it as the server has it")]
-    #[non_exhaustive]
-    Unknown {
-        /// The owner.
-        owner: Box<Reference>,
-        /// What is missing.
-        missing: &'static str,
-    },
-    /// Another object controls it.
-    #[error("{child} is controlled by {} {} (uid {}) and cannot be by {owner} too", by.kind, by.name, by.uid)]
-    #[non_exhaustive]
-    Controlled {
-        /// The object that was to be owned.
-        child: Box<Reference>,
-        /// Who was to be its controller.
-        owner: Box<Reference>,
-        /// Who is.
-        by: Box<OwnerReference>,
-    },
-    /// The two are in different namespaces. The garbage collector would delete the child.
-    #[error("{child} cannot be owned by {owner}: an owner is in the same namespace, or in none")]
-    #[non_exhaustive]
-    OtherNamespace {
-        /// The object that was to be owned.
-        child: Box<Reference>,
-        /// Who was to be its controller.
-        owner: Box<Reference>,
-    },
-    /// The child is in no namespace, and the owner is in one. The garbage collector would delete the child.
-    #[error(
-        "{child} cannot be owned by {owner}: what is in no namespace cannot have an owner in one; \
-         if it is to be in a namespace, say which"
-    )]
-    #[non_exhaustive]
-    ClusterScopedChild {
-        /// The object that was to be owned.
-        child: Box<Reference>,
-        /// Who was to be its controller.
-        owner: Box<Reference>,
-    },
-}
 
 /// Makes `owner` the controller of `child`: it is deleted with its owner, not before it if somebody waits for that
 /// (`blockOwnerDeletion`), and nobody else may control it.

@@ -17,8 +17,9 @@ mod writes;
 pub use context::Context;
 pub use figures::{ControllerMetrics, controllers_prometheus};
 pub use outcome::Outcome;
-pub use reconciler::{ControllerError, ControllerState, Reconciler};
+pub use reconciler::{ControllerState, Reconciler};
 
+use crate::error::ControllerError;
 use crate::event::Event;
 use crate::factory::SharedInformerFactory;
 use crate::informer::SharedInformer;

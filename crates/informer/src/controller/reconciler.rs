@@ -7,6 +7,7 @@ use super::source::{Source, follow};
 use super::turn::{Turn, Turns};
 use super::writes::Writes;
 use super::{BoxError, Plan, Settings, source};
+use crate::error::ControllerError;
 use crate::factory::SharedInformerFactory;
 use crate::shared::{Engine, Registration};
 use crate::workqueue::{Lease, WorkQueue};
@@ -82,57 +83,6 @@ pub enum ControllerState {
     Running,
     /// It was told to stop, and the turns that have begun are given time.
     Stopping,
-}
-
-/// Why a controller has ended.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ControllerError {
-    /// One of its informers was stopped: it would miss changes from now on.
-    #[error(
-        "controller {controller}: the informer for {resource} has stopped (stop controllers before informers)"
-    )]
-    #[non_exhaustive]
-    SourceStopped {
-        /// Its name.
-        controller: Arc<str>,
-        /// What the informer was about.
-        resource: Arc<str>,
-    },
-    /// Turns did not end in time after it was told to stop, and were dropped where they waited.
-    #[error("controller {controller}: {} turns had not ended after {after:?} and were dropped: {}{}", keys.len(), some(keys),
-        if *stuck { "; not all of them let go (is something blocking its thread?)" } else { "" })]
-    #[non_exhaustive]
-    TurnsDropped {
-        /// Its name.
-        controller: Arc<str>,
-        /// Whose turns they were.
-        keys: Vec<Key>,
-        /// The time they were given.
-        after: Duration,
-        /// Whether some of them still go on: they do not wait for anything that could be dropped.
-        stuck: bool,
-    },
-    /// It runs already.
-    #[error("controller {controller}: it runs already")]
-    #[non_exhaustive]
-    RunsAlready {
-        /// Its name.
-        controller: Arc<str>,
-    },
-}
-
-impl ControllerError {
-    /// Whether a turn still goes on, and may act.
-    pub(crate) fn is_stuck(&self) -> bool {
-        matches!(self, Self::TurnsDropped { stuck: true, .. })
-    }
-}
-
-/// The first of many.
-fn some(keys: &[Key]) -> String {
-    let few: Vec<String> = keys.iter().take(5).map(ToString::to_string).collect();
-    few.join(", ") + if keys.len() > few.len() { ", …" } else { "" }
 }
 
 impl Reconciler {

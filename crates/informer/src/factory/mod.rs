@@ -9,9 +9,7 @@ pub mod accessors;
 mod registry;
 mod wait;
 
-pub use registry::ConfigureError;
-pub use wait::{FactoryShutdownError, FactorySyncError, KindState};
-
+use crate::error::ConfigureError;
 use crate::informer::SharedInformer;
 use crate::lister::Lister;
 use crate::metrics::Metrics;

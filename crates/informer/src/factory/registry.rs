@@ -3,24 +3,12 @@
 //! Invariants: at most one engine per kind, form and selection that is not stopping; what a view settled for a kind stays so for as long as
 //! the view lives, also when the engine itself comes and goes.
 
+use crate::error::ConfigureError;
 use crate::resource::ResourceType;
 use crate::shared::{DetachedListener, Engine, Keeper, Options, Selection};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::runtime::Handle;
-
-/// A kind that was to be configured otherwise than it is.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{resource}: another `{option}` is in use already (configure a kind before it is first asked for, and the same everywhere)"
-)]
-#[non_exhaustive]
-pub struct ConfigureError {
-    /// Which kind.
-    pub resource: Box<str>,
-    /// The option that differs.
-    pub option: &'static str,
-}
 
 /// What makes two calls get the same informer.
 type Identity = (ResourceType, Selection);

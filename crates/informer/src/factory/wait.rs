@@ -1,62 +1,12 @@
 //! Waiting for all informers of a factory, and ending them all.
 
 use super::SharedInformerFactory;
-use crate::shared::{Engine, ShutdownError, Standing, SyncError, is_synced};
+use crate::error::{FactoryShutdownError, FactorySyncError, KindState};
+use crate::shared::{Engine, Standing, is_synced};
 use futures::future::{FutureExt as _, join_all};
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Not every kind is synced. It says how each of them stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FactorySyncError {
-    /// Every kind of the factory, in order.
-    pub kinds: Vec<KindState>,
-}
-
-/// How one kind stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct KindState {
-    /// What the informer is about.
-    pub resource: Arc<str>,
-    /// Why it is not synced; `None` if it is.
-    pub error: Option<SyncError>,
-}
-
-impl FactorySyncError {
-    /// Those that are not synced.
-    pub fn failed(&self) -> impl Iterator<Item = &SyncError> {
-        self.kinds.iter().filter_map(|kind| kind.error.as_ref())
-    }
-}
-
-impl fmt::Display for FactorySyncError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let failed: Vec<String> = self
-            .failed()
-            .map(|error| format!("{}: {}", error.resource, error.state.seen_from(error.now)))
-            .collect();
-        write!(f, "{} of {} kinds not synced", failed.len(), self.kinds.len())?;
-        if let Some(after) = self.failed().find_map(|error| error.after) {
-            write!(f, " after {after:?}")?;
-        }
-        write!(f, ": {}", failed.join("; "))
-    }
-}
-
-impl std::error::Error for FactorySyncError {}
-
-/// Not every informer ended in time.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}", late.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-#[non_exhaustive]
-pub struct FactoryShutdownError {
-    /// Those that did not.
-    pub late: Vec<ShutdownError>,
-}
 
 impl SharedInformerFactory {
     /// Waits until every informer is synced (C7). Fails at once when one is forbidden, not served or stopped, and at the deadline; either

@@ -6,13 +6,14 @@ mod health;
 mod serve;
 mod signals;
 
-use crate::controller::{ControllerError, Reconciler};
+use crate::controller::Reconciler;
 use crate::election::{LeaderElector, Term};
-use crate::factory::{FactoryShutdownError, SharedInformerFactory};
+use crate::error::{ControllerError, ManagerError};
+use crate::factory::SharedInformerFactory;
 use crate::recorder::Recorder;
 use futures::future::{FutureExt as _, join_all};
 use health::{Check, Health};
-use informer_core::lease::{ElectionConfigError, Fence};
+use informer_core::lease::Fence;
 use std::fmt;
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -94,36 +95,6 @@ enum Bound {
 /// A manager from outside, while it runs. Cheap to clone.
 #[derive(Clone)]
 pub struct ManagerHandle(Arc<Shared>);
-
-/// Why a manager has ended.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ManagerError {
-    /// Its pages cannot be served there.
-    #[error("cannot serve on {address}: {because} (another address or port may be free)")]
-    #[non_exhaustive]
-    Serve {
-        /// The address.
-        address: SocketAddr,
-        /// What the system says.
-        because: std::io::Error,
-    },
-    /// Signals cannot be waited for.
-    #[error("cannot wait for signals: {0}")]
-    Signals(std::io::Error),
-    /// Two controllers have one name, so nobody could tell them apart.
-    #[error("two controllers are called {0} (give one another name)")]
-    SameName(Box<str>),
-    /// No leader can be elected like this.
-    #[error("leader election: {0}")]
-    Election(#[from] ElectionConfigError),
-    /// A controller ended with an error.
-    #[error(transparent)]
-    Controller(#[from] ControllerError),
-    /// Informers did not end in time.
-    #[error(transparent)]
-    Informers(#[from] FactoryShutdownError),
-}
 
 impl Manager {
     /// A manager of nothing.

@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 pub use figures::recorders_prometheus;
 
 use crate::clock::{Clock, sleep_until};
+use crate::error::RecorderShutdownError;
 use crate::reference::{Reference, Referent};
 use events::{Event, Events};
 
@@ -70,17 +71,6 @@ pub enum EventType {
     Normal,
     /// Somebody may have to do something.
     Warning,
-}
-
-/// Events that were not written when the time for it was over. They are lost.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{lost} writes of events were not done within {within:?} and are lost")]
-#[non_exhaustive]
-pub struct RecorderShutdownError {
-    /// How long it was waited for.
-    pub within: Duration,
-    /// Writes that were not done.
-    pub lost: usize,
 }
 
 /// What the handles hold, and the task does not: with the last of them the task ends.

@@ -21,5 +21,4 @@ pub use options::Options;
 pub(crate) use options::Selection;
 pub(crate) use pull::Pull;
 pub use registration::Registration;
-pub use wait::{NotReached, ShutdownError, SyncError, VersionError};
 pub(crate) use wait::{Standing, is_synced, is_useless};

@@ -2,85 +2,12 @@
 
 use super::engine::Engine;
 use crate::clock::Clock;
+use crate::error::{NotReached, SyncError, VersionError};
 use crate::status::{Status, StatusCell};
 use informer_core::reflector::State;
-use informer_core::{Moment, ResourceVersion, Scope};
+use informer_core::{ResourceVersion, Scope};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-/// Why an informer is not synced.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{resource}: not synced{}: {}",
-    after.map(|after| format!(" after {after:?}")).unwrap_or_default(),
-    state.seen_from(*now)
-)]
-#[non_exhaustive]
-pub struct SyncError {
-    /// What it informs about.
-    pub resource: Arc<str>,
-    /// The state it is in.
-    pub state: State,
-    /// When that was so, on the clock of the moments in `state`.
-    pub now: Moment,
-    /// The deadline, if that is what ended the wait.
-    pub after: Option<Duration>,
-}
-
-/// Why a cache has not reached a version.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{resource}: version {wanted} was not reached: {because}")]
-#[non_exhaustive]
-pub struct VersionError {
-    /// What it informs about.
-    pub resource: Arc<str>,
-    /// The version that was waited for.
-    pub wanted: ResourceVersion,
-    /// Why it was not reached.
-    pub because: NotReached,
-}
-
-/// Why a version was not reached.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum NotReached {
-    /// The server went back while this was waited for (C1): the version may belong to a history that is no more.
-    #[error("the server went back, and may never reach it")]
-    Rewound,
-    /// The version is of a form that has no order, so nobody can tell when it is reached.
-    #[error("versions of this server cannot be compared")]
-    NotComparable,
-    /// The namespace is none of the informer's.
-    #[error("the informer does not watch this namespace")]
-    NotWatched,
-    /// The informer has stopped.
-    #[error("the informer has stopped")]
-    Stopped,
-    /// Time was up.
-    #[error("after {after:?} the cache is at {}: {}", at.as_ref().map_or("no version".to_owned(), ToString::to_string), state.seen_from(*now))]
-    #[non_exhaustive]
-    Deadline {
-        /// The deadline.
-        after: Duration,
-        /// How far the cache was.
-        at: Option<ResourceVersion>,
-        /// The state it was in.
-        state: State,
-        /// When that was so.
-        now: Moment,
-    },
-}
-
-/// A shutdown that could not end everything in time.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{resource}: a handler is still running, or the cache still busy, {after:?} after shutdown began")]
-#[non_exhaustive]
-pub struct ShutdownError {
-    /// What it informs about.
-    pub resource: Arc<str>,
-    /// The deadline.
-    pub after: Duration,
-}
 
 /// What can be known of an informer without keeping it alive.
 #[derive(Clone)]

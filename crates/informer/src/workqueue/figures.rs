@@ -56,7 +56,7 @@ pub fn queues_prometheus(queues: &[(&str, QueueMetrics)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::WorkQueue;
+    use crate::workqueue::WorkQueue;
 
     #[test]
     fn wm_1_the_names_are_those_of_client_go() {

@@ -24,6 +24,7 @@ pub use get::{Drained, Get};
 pub use lease::Lease;
 
 use crate::clock::Clock;
+use crate::error::DrainError;
 use lock::Mutex;
 use waiters::Waiters;
 
@@ -63,23 +64,6 @@ struct State<T> {
     getters: Waiters,
     /// Who waits for the end.
     drainers: Waiters,
-}
-
-/// What a queue was still busy with when the time for its end was over.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the work queue is not drained after {within:?}: {queued} queued, {held} being worked on, {delayed} to come"
-)]
-#[non_exhaustive]
-pub struct DrainError {
-    /// How long it was waited for.
-    pub within: Duration,
-    /// Keys that nobody took.
-    pub queued: usize,
-    /// Keys whose turns have not ended.
-    pub held: usize,
-    /// Keys that were to come later.
-    pub delayed: usize,
 }
 
 impl<T: Eq + Hash + Clone + Send + fmt::Debug + 'static> WorkQueue<T> {
