@@ -2,10 +2,11 @@
 //!
 //! Handles hold it; its tasks do not. So when the last handle goes, everything ends: the watch, the tasks, the memory.
 
+use super::command::Command;
 use super::listener::{Listener, ListenerOptions, Mode};
 use super::options::Options;
 use super::packing::{Packer, Packing};
-use super::pump::{Command, Pump};
+use super::pump::Pump;
 use crate::clock::Clock;
 use crate::delta_queue::Queue;
 use crate::error::ShutdownError;

@@ -3,6 +3,7 @@
 //! Behind every handle is an [`Engine`], in which work one reflector per namespace, one [`pump`], and one task per handler. The reflectors'
 //! drivers fill the queue, the pump empties it into the cache and tells the listeners. Nothing here knows a Rust type of objects.
 
+mod command;
 mod engine;
 mod listener;
 mod options;

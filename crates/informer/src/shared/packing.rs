@@ -3,8 +3,8 @@
 //! The pump only puts rewritten entries in, some at a time, between two batches; so no event waits for compression. What is learnt, and when,
 //! the compressor decides.
 
+use super::command::Command;
 use super::options::Options;
-use super::pump::Command;
 use crate::reflector::stopped;
 use crate::resource::ResourceType;
 use crate::status::{Problem, Problems, StatusCell};

@@ -1,7 +1,7 @@
 //! What stands for [`packing`](super) without the feature `compressed`: there is never anything to compress.
 
+use super::command::Command;
 use super::options::Options;
-use super::pump::Command;
 use crate::resource::ResourceType;
 use crate::status::{Problems, StatusCell};
 use informer_core::reflector::Config;

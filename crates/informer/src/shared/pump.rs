@@ -3,13 +3,14 @@
 //! It applies a batch, the store publishes it, then the changes go to every listener's outbox (C4). Listeners and indexes are added
 //! between two batches, so that each sees a clean cut: the state before, then every change after (C6).
 
+use super::command::Command;
 use super::listener::Listener;
 use super::packing::Packing;
 use crate::clock::{Clock, sleep_until};
 use crate::coop::Turn;
 use crate::delta_queue::Queue;
 use crate::status::{Problem, Problems, StatusCell};
-use informer_core::{BuiltIndex, Change, ListenerId, Moment, Scope, StoreReader, StoreWriter};
+use informer_core::{Change, ListenerId, Moment, Scope, StoreReader, StoreWriter};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::error::TryRecvError;
@@ -23,16 +24,6 @@ const BATCH: usize = 256;
 const TURN: u32 = 32;
 /// How often a quiet pump looks whether old states can be let go.
 const RELEASE_EVERY: Duration = Duration::from_secs(1);
-
-/// What an informer's handles ask of the pump.
-pub(super) enum Command {
-    AddListener(Arc<Listener>),
-    RemoveListener(Arc<Listener>),
-    InstallIndex(Box<BuiltIndex>),
-    /// Puts equal entries in, and says when that is done.
-    #[cfg(feature = "compressed")]
-    Rewrite(informer_core::Rewrite, tokio::sync::oneshot::Sender<()>),
-}
 
 pub(super) struct Pump {
     pub(super) writer: StoreWriter,
