@@ -125,8 +125,7 @@ mod workqueue;
 
 pub use client::client;
 pub use controller::{
-    Context, Controller, ControllerMetrics, ControllerState, Outcome, Reconciler, changed,
-    controllers_prometheus,
+    Context, Controller, ControllerState, Outcome, Reconciler, changed, controllers_prometheus,
 };
 pub use election::{Ended, LeaderElector, Leadership, Term, elections_prometheus};
 pub use error::{
@@ -159,7 +158,7 @@ pub use informer_core::{
 };
 pub use lister::{Lister, NamespaceLister};
 pub use manager::{Caches, Manager, ManagerHandle};
-pub use metrics::{HandlerMetrics, Metrics};
+pub use metrics::{ControllerMetrics, HandlerMetrics, Metrics};
 pub use owner::{controller_of, is_controlled_by, is_owned_by, set_controller};
 pub use recorder::{EventType, Recorder, recorders_prometheus};
 pub use reference::{Reference, Referent};

@@ -71,6 +71,39 @@ pub struct HandlerMetrics {
     pub slow_calls: u64,
 }
 
+/// What a controller has done. Counts only ever grow.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ControllerMetrics {
+    /// Turns that went well.
+    pub done: u64,
+    /// Turns that went well and asked for another.
+    pub requeued: u64,
+    /// Turns that failed and are tried again.
+    pub failed: u64,
+    /// Turns that failed for good.
+    pub terminal: u64,
+    /// Turns that panicked.
+    pub panicked: u64,
+    /// Turns that took too long.
+    pub timed_out: u64,
+    /// Turns that began although the cache had not seen a write.
+    pub unseen_writes: u64,
+    /// Turns that go on.
+    pub active: usize,
+    /// How many may go on at the same time.
+    pub concurrency: usize,
+    /// How long turns took.
+    pub durations: Histogram,
+}
+
+impl ControllerMetrics {
+    /// Turns that failed, in whatever way.
+    pub fn errors(&self) -> u64 {
+        self.failed + self.terminal + self.panicked + self.timed_out
+    }
+}
+
 impl Metrics {
     pub(crate) fn new(
         resource: &Arc<str>,

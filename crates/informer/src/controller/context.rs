@@ -1,6 +1,6 @@
 //! What a reconcile function is given besides the key.
 
-use super::turn::Turn;
+use super::shared::Turn;
 use super::writes::Write;
 use crate::informer::SharedInformer;
 use crate::lister::Lister;

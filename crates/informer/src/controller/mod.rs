@@ -9,14 +9,17 @@ mod context;
 mod figures;
 mod outcome;
 mod owed;
+mod plan;
+mod prometheus;
 mod reconciler;
+mod shared;
 mod source;
 mod turn;
 mod writes;
 
 pub use context::Context;
-pub use figures::{ControllerMetrics, controllers_prometheus};
 pub use outcome::Outcome;
+pub use prometheus::controllers_prometheus;
 pub use reconciler::{ControllerState, Reconciler};
 
 use crate::error::ControllerError;
@@ -24,22 +27,20 @@ use crate::event::Event;
 use crate::factory::SharedInformerFactory;
 use crate::informer::SharedInformer;
 use crate::resource::is_cluster_scoped;
-use crate::workqueue::{WorkQueue, seed};
+use crate::workqueue::WorkQueue;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{Stream, StreamExt as _};
-use informer_core::workqueue::{Exponential, RateLimiter};
+use informer_core::workqueue::RateLimiter;
 use informer_core::{Key, Object};
 use kube::Resource;
 use kube::core::{ApiResource, DynamicObject};
-use source::{Declared, Owner, Source, Trigger};
+use plan::{BoxError, Plan, Settings};
+use shared::Turn;
+use source::{Declared, Owner, Trigger};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use turn::Turn;
-
-/// What a reconcile function may fail with: any error, `anyhow`'s too, or a text.
-pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Keys of one kind that need work, and the function that does it.
 ///
@@ -82,37 +83,6 @@ pub struct Controller<L = (), S = ()> {
     state: S,
     /// The source that was named last, and may still be told more about.
     last: Declared<L>,
-}
-
-/// What is settled of a controller, whatever the types of its sources.
-struct Plan {
-    factory: SharedInformerFactory,
-    name: Arc<str>,
-    owner: Owner,
-    sources: Vec<Source>,
-    streams: Vec<source::Keys>,
-    settings: Settings,
-}
-
-/// How a controller works.
-struct Settings {
-    concurrency: usize,
-    timeout: Duration,
-    grace: Duration,
-    patience: Duration,
-    limiter: Box<dyn Fn() -> WorkQueue<Key> + Send + Sync>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            concurrency: 1,
-            timeout: Duration::from_mins(5),
-            grace: Duration::from_secs(30),
-            patience: Duration::from_secs(30),
-            limiter: Box::new(|| WorkQueue::with_limiter(Exponential::default().jitter(seed()))),
-        }
-    }
 }
 
 impl Controller {

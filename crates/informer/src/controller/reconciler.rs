@@ -1,17 +1,17 @@
 //! A controller that can run: the start gate, the turns, and the end.
 
-use super::figures::{ControllerMetrics, Figures};
-use super::outcome::Outcome;
-use super::owed::Owed;
+use super::figures::Figures;
+use super::plan::Plan;
+use super::shared::{Call, Phase, Shared};
 use super::source::{Source, follow};
-use super::turn::{Turn, Turns};
+use super::turn::Turns;
 use super::writes::Writes;
-use super::{BoxError, Plan, Settings, source};
 use crate::error::ControllerError;
 use crate::factory::SharedInformerFactory;
+use crate::metrics::ControllerMetrics;
 use crate::shared::{Engine, Registration};
 use crate::workqueue::{Lease, WorkQueue};
-use futures::future::{BoxFuture, FutureExt as _, select_all};
+use futures::future::{FutureExt as _, select_all};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use informer_core::Key;
 use informer_core::lease::Fence;
@@ -19,7 +19,7 @@ use informer_core::workqueue::QueueMetrics;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -31,40 +31,6 @@ use tokio::task::JoinSet;
 #[derive(Clone)]
 pub struct Reconciler {
     shared: Arc<Shared>,
-}
-
-pub(super) type Call =
-    Box<dyn Fn(Turn) -> BoxFuture<'static, Result<Outcome, BoxError>> + Send + Sync + 'static>;
-
-/// What a controller is, whoever runs it.
-pub(super) struct Shared {
-    pub(super) factory: SharedInformerFactory,
-    pub(super) name: Arc<str>,
-    pub(super) sources: Vec<Source>,
-    streams: Vec<source::Keys>,
-    pub(super) settings: Settings,
-    pub(super) call: Call,
-    pub(super) writes: Writes,
-    pub(super) owed: Owed,
-    pub(super) figures: Figures,
-    phase: watch::Sender<Phase>,
-    /// Of the run that goes on, or the last one.
-    queue: Mutex<Option<WorkQueue<Key>>>,
-    /// Turns of runs that have ended, which were told to end and have not. No run begins before they have.
-    leftovers: Mutex<Vec<JoinSet<()>>>,
-    /// Informers that turns read although nobody declared them. Kept, so that they are filled at least once.
-    undeclared: Mutex<Vec<Arc<Engine>>>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Phase {
-    Idle,
-    /// For turns of an earlier run.
-    WaitingForTurns,
-    /// For the sources whose numbers these are.
-    Waiting(Vec<usize>),
-    Running,
-    Stopping,
 }
 
 /// Where a controller stands.
@@ -98,7 +64,7 @@ impl Reconciler {
             settings,
             call,
             writes: Writes::default(),
-            owed: Owed::default(),
+            owed: Arc::default(),
             figures,
             phase,
             queue: Mutex::default(),
@@ -213,44 +179,6 @@ impl Reconciler {
     }
 }
 
-impl Shared {
-    fn sources_of(&self, engine: &Arc<Engine>) -> impl Iterator<Item = &Source> {
-        self.sources.iter().filter(move |source| Arc::ptr_eq(&source.engine, engine))
-    }
-
-    /// Keeps an informer that is no source, and says so the first time.
-    pub(super) fn keep_if_undeclared(&self, engine: &Arc<Engine>) {
-        if self.sources_of(engine).next().is_some() {
-            return;
-        }
-        let mut undeclared = self.undeclared.lock().unwrap_or_else(PoisonError::into_inner);
-        if undeclared.iter().any(|known| Arc::ptr_eq(known, engine)) {
-            return;
-        }
-        undeclared.push(Arc::clone(engine));
-        let (controller, resource) = (&*self.name, &*engine.resource);
-        tracing::warn!(
-            controller,
-            resource,
-            "read, but no source: it may seem empty (declare it with `reads`)"
-        );
-    }
-
-    fn leftovers(&self) -> MutexGuard<'_, Vec<JoinSet<()>>> {
-        self.leftovers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Option<WorkQueue<Key>>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn source_stopped(&self, number: usize) -> ControllerError {
-        let resource = self.sources.get(number).map(|source| Arc::clone(&source.engine.resource));
-        let controller = Arc::clone(&self.name);
-        ControllerError::SourceStopped { controller, resource: resource.unwrap_or_default() }
-    }
-}
-
 /// The right to run. When it goes, another may have it.
 struct Claim<'a>(&'a Shared);
 
@@ -357,7 +285,8 @@ impl<'a> Run<'a> {
         tracing::info!(controller = %self.shared.name, "running");
         for keys in &self.shared.streams {
             let (keys, queue) = (Arc::clone(keys), self.turns.queue.clone());
-            self.following.spawn(follow(keys, queue, Arc::clone(self.shared)));
+            let (owed, name) = (Arc::clone(&self.shared.owed), Arc::clone(&self.shared.name));
+            self.following.spawn(follow(keys, queue, owed, name));
         }
         let sources = self.shared.sources.iter().zip(&self.registrations);
         let ends = sources.map(|(source, registration)| source.ended(registration.as_ref()).boxed());

@@ -3,7 +3,7 @@
 //! A source is declared with its type ([`Declared`]), so that it can be told more about, and then sealed ([`Source`]): from there on nobody knows
 //! the type of its objects.
 
-use super::reconciler::Shared;
+use super::owed::Owed;
 use crate::coop::Turn;
 use crate::event::{Cause, Delivery, Event, Told};
 use crate::informer::SharedInformer;
@@ -230,19 +230,19 @@ fn is_absent(status: &Status) -> bool {
 }
 
 /// Adds keys as they come, until there are no more. A stream that panics has ended.
-pub(super) async fn follow(keys: Keys, queue: WorkQueue<Key>, shared: Arc<Shared>) {
+pub(super) async fn follow(keys: Keys, queue: WorkQueue<Key>, owed: Arc<Owed>, name: Arc<str>) {
     let mut keys = keys.lock().await;
     let Some(stream) = keys.as_mut() else { return };
     let mut turn = Turn::of(TURN);
     loop {
         match AssertUnwindSafe(stream.next()).catch_unwind().await {
             Ok(Some(key)) => {
-                shared.owed.add(&key);
+                owed.add(&key);
                 queue.add(key);
             }
             Ok(None) => break,
             Err(_) => {
-                let controller = &*shared.name;
+                let controller = &*name;
                 tracing::error!(controller, "a stream of keys panicked; the controller goes on without it");
                 break;
             }

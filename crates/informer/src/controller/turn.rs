@@ -1,7 +1,8 @@
 //! One turn of a key: waiting for what the last one wrote, the call, and what its end means.
 
 use super::outcome::Outcome;
-use super::reconciler::Shared;
+use super::plan::BoxError;
+use super::shared::{Shared, Turn};
 use super::writes::Write;
 use crate::workqueue::{Lease, WorkQueue};
 use futures::future::{FutureExt as _, join_all};
@@ -15,15 +16,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-/// What a call knows of its turn.
-pub(super) struct Turn {
-    pub(super) shared: Arc<Shared>,
-    pub(super) key: Key,
-    pub(super) retries: u32,
-    pub(super) fence: Option<Arc<Fence>>,
-    pub(super) stopping: watch::Receiver<bool>,
-}
-
 /// What all turns of a run have in common.
 pub(super) struct Turns {
     pub(super) shared: Arc<Shared>,
@@ -35,7 +27,7 @@ pub(super) struct Turns {
 /// How a call ended.
 enum End {
     Outcome(Outcome),
-    Failed(super::BoxError),
+    Failed(BoxError),
     Panicked(Box<dyn Any + Send>),
     TimedOut,
 }
