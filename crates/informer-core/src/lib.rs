@@ -24,7 +24,7 @@ pub mod version;
 pub mod wire;
 pub mod workqueue;
 
-pub use delta::{Batch, Closed, Deleted, Delta, DeltaFifo, FifoLimits, ListenerId, Replaced};
+pub use delta::{Batch, Closed, Deleted, Delta, DeltaFifo, FifoLimits, Replaced};
 pub use key::{Key, ParseKeyError};
 pub use object::{DecodeError, Entry, Object, Typed};
 #[cfg(feature = "compressed")]

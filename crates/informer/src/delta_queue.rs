@@ -4,9 +4,9 @@
 //! [`Queue::pop`] waits for deltas, and takes from the scopes in turn.
 
 use crate::coop::give_way;
-use informer_core::{Batch, Closed, Delta, DeltaFifo, ListenerId};
+use informer_core::{Batch, Closed, Delta, DeltaFifo};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -68,17 +68,6 @@ impl Queue {
             self.filled.notify_one();
         }
         Ok(pushed)
-    }
-
-    /// Appends a resync; it sees what was pushed before it. Without room it is left out: whoever is due is due again soon.
-    pub(crate) fn resync(&self, due: Arc<[ListenerId]>) {
-        if let Some(fifo) = self.lock().fifos.first_mut()
-            && !due.is_empty()
-            && fifo.has_room()
-            && fifo.resync(due).is_ok()
-        {
-            self.filled.notify_one();
-        }
     }
 
     /// Takes a batch of one lane as soon as there is one; `None` when the queue is closed and empty.

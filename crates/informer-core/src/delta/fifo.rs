@@ -4,9 +4,8 @@
 //! [`DeltaFifo::has_room`] before reading on from the socket, so a slow store slows the server down instead of filling memory. One delta may
 //! overshoot the bound, since a relist is a single delta. It does not know what deltas mean.
 
-use super::{Delta, ListenerId, Replaced};
+use super::{Delta, Replaced};
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// How much a [`DeltaFifo`] takes before it asks to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,12 +106,7 @@ impl DeltaFifo {
         self.push(Delta::Replaced(replaced))
     }
 
-    /// Appends a resync for the given listeners.
-    pub fn resync(&mut self, due: Arc<[ListenerId]>) -> Result<(), Closed> {
-        self.push(Delta::Sync(due))
-    }
-
-    /// Takes up to `most` deltas; a relist or a resync comes alone. `None` while there is nothing.
+    /// Takes up to `most` deltas; a relist comes alone. `None` while there is nothing.
     pub fn pop(&mut self, most: usize) -> Option<Batch> {
         let mut deltas = Vec::with_capacity(self.queue.len().min(most));
         while deltas.len() < most.max(1) {

@@ -13,10 +13,6 @@ use crate::version::ResourceVersion;
 use crate::wire::Unreadable;
 use std::sync::Arc;
 
-/// Names a handler's buffer, so that a resync can say who is due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ListenerId(pub u64);
-
 /// One entry of the [`DeltaFifo`].
 #[derive(Debug)]
 pub enum Delta {
@@ -28,9 +24,6 @@ pub enum Delta {
     Deleted(Deleted),
     /// A complete list: what it does not contain is gone.
     Replaced(Replaced),
-    /// Cached objects are to be told again to these listeners. Which objects is found when this is popped, so that a resync
-    /// never overtakes a newer state.
-    Sync(Arc<[ListenerId]>),
     /// The server has nothing newer up to this version.
     Bookmark(ResourceVersion),
     /// An object changed to something that could not be read.
@@ -70,13 +63,13 @@ impl Delta {
             Self::Added(entry) | Self::Updated(entry) => entry.cost(),
             Self::Deleted(deleted) => deleted.last.as_ref().map_or(0, |entry| entry.cost()),
             Self::Replaced(replaced) => replaced.entries.iter().map(|entry| entry.cost()).sum(),
-            Self::Sync(_) | Self::Bookmark(_) | Self::Unreadable(_) => 0,
+            Self::Bookmark(_) | Self::Unreadable(_) => 0,
         };
         size_of::<Self>() + payload
     }
 
     /// Whether this delta is popped alone: it concerns the whole store.
     fn stands_alone(&self) -> bool {
-        matches!(self, Self::Replaced(_) | Self::Sync(_))
+        matches!(self, Self::Replaced(_))
     }
 }

@@ -1,7 +1,5 @@
 //! What the writer reports after a batch: changes to tell, and what was refused.
 
-use super::Snapshot;
-use crate::delta::ListenerId;
 use crate::key::Key;
 use crate::object::Entry;
 use std::sync::Arc;
@@ -25,23 +23,15 @@ pub enum Change {
         /// Whether the deletion itself was seen; otherwise it is inferred from an absence.
         observed: bool,
     },
-    /// Everything in this state is to be told again to these listeners.
-    Resync {
-        /// Who is due.
-        due: Arc<[ListenerId]>,
-        /// What to tell.
-        objects: Snapshot,
-    },
 }
 
 impl Change {
-    /// The key concerned; `None` for a resync.
-    pub fn key(&self) -> Option<&Key> {
+    /// The key concerned.
+    pub fn key(&self) -> &Key {
         match self {
             Self::Added(entry) | Self::Updated { new: entry, .. } | Self::Deleted { last: entry, .. } => {
-                Some(entry.key())
+                entry.key()
             }
-            Self::Resync { .. } => None,
         }
     }
 }

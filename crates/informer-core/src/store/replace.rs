@@ -42,8 +42,8 @@ impl StoreWriter {
             }
         }
         for change in &gone {
-            if let Some(key) = change.key().filter(|key| lost_lives.binary_search(key).is_err()) {
-                self.remove(key);
+            if lost_lives.binary_search(change.key()).is_err() {
+                self.remove(change.key());
             }
         }
         applied.changes.append(&mut gone);

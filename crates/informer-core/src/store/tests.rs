@@ -4,7 +4,7 @@
 //! Random operations against a naive twin are in `tests/twins.rs`.
 
 use super::*;
-use crate::delta::{Deleted, Delta, ListenerId, Replaced};
+use crate::delta::{Deleted, Delta, Replaced};
 use crate::key::Key;
 use crate::object::{Entry, Object};
 use crate::retention::Retention;
@@ -81,7 +81,6 @@ fn told(applied: &Applied) -> Vec<String> {
         Change::Updated { old, new } => format!("~ {old:?}>{}", new.head().version),
         Change::Deleted { last, observed: true } => format!("- {last:?} observed"),
         Change::Deleted { last, observed: false } => format!("- {last:?} inferred"),
-        Change::Resync { due, objects } => format!("resync {due:?} {objects:?}"),
     };
     applied.changes.iter().map(print).collect()
 }
@@ -287,16 +286,6 @@ fn c5_an_index_built_from_an_old_snapshot_catches_up_when_installed() {
     assert!(reader.snapshot().has_index(&index));
     assert_eq!(walked, [Key::new("a", "new"), Key::new("a", "stays")], "by walking");
     assert_eq!(reader.snapshot().index_keys(&index, "red"), walked, "by the index");
-}
-
-#[test]
-fn a_resync_sees_exactly_the_deltas_before_it() {
-    let (mut writer, _) = store([watch("a/x u1 10 red")]);
-    let due: Arc<[ListenerId]> = [ListenerId(3)].into();
-    let applied =
-        writer.apply(&Scope::All, [watch("a/y u1 11 red"), Delta::Sync(due), watch("a/z u1 12 red")]);
-    let [_, Change::Resync { objects, .. }, _] = &applied.changes[..] else { panic!("{applied:?}") };
-    assert_eq!(contents(objects), ["a/x@10", "a/y@11"]);
 }
 
 // C9

@@ -58,11 +58,6 @@ impl StoreWriter {
                 Delta::Added(entry) | Delta::Updated(entry) => self.upsert(scope, entry, &mut applied),
                 Delta::Deleted(deleted) => self.delete(scope, deleted, &mut applied),
                 Delta::Replaced(replaced) => self.replace(replaced, &mut applied),
-                Delta::Sync(due) => {
-                    // A resync sees exactly the deltas before it, so what they did must be published first.
-                    self.publish();
-                    applied.changes.push(Change::Resync { due, objects: self.reader.snapshot() });
-                }
                 Delta::Bookmark(version) => self.advance(scope, Some(version)),
                 Delta::Unreadable(unreadable) => self.mark_unreadable(scope, unreadable, &mut applied),
             }

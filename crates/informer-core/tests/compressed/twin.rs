@@ -193,7 +193,6 @@ fn told(changes: &[Change]) -> Vec<Told> {
         Change::Added(entry) => vec![seen('+', entry)],
         Change::Updated { old, new } => vec![seen('<', old), seen('>', new)],
         Change::Deleted { last, observed } => vec![seen(if *observed { '-' } else { '?' }, last)],
-        Change::Resync { .. } => Vec::new(),
     };
     changes.iter().flat_map(each).collect()
 }

@@ -49,7 +49,7 @@ impl Mirror {
     pub(crate) fn fold(&mut self, server: &Server, applied: &Applied, cause: Cause) {
         if cause.list {
             // C5: a relist is told as deletions first, then the rest, each in key order.
-            let place = |change: &Change| (!matches!(change, Change::Deleted { .. }), change.key().cloned());
+            let place = |change: &Change| (!matches!(change, Change::Deleted { .. }), change.key().clone());
             let sorted = applied.changes.is_sorted_by(|left, right| place(left) < place(right));
             assert!(sorted, "C5: a relist is told as {:?}", applied.changes);
         }
@@ -95,7 +95,6 @@ impl Mirror {
                     assert!(!(cause.list && *observed), "a list shows no deletions");
                     self.stamps[slot_of(last.key())] = origin(server, last).stamp;
                 }
-                Change::Resync { objects, .. } => self.check_equal(objects, "resync"),
             }
         }
     }

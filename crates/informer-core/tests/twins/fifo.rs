@@ -2,7 +2,7 @@
 
 use crate::objects::{Plain, listed, version, watched};
 use informer_core::reflector::Random;
-use informer_core::{Batch, Closed, Deleted, Delta, DeltaFifo, FifoLimits, Key, ListenerId, Replaced, Scope};
+use informer_core::{Batch, Closed, Deleted, Delta, DeltaFifo, FifoLimits, Key, Replaced, Scope};
 use std::collections::VecDeque;
 
 /// A delta as the twin keeps it.
@@ -57,12 +57,11 @@ fn check(fifo: &DeltaFifo, naive: &Naive, limits: FifoLimits) {
 /// Pushes even when there is no room: that is the caller's business.
 fn push(fifo: &mut DeltaFifo, naive: &mut Naive, random: &mut Random, serial: u64) {
     let delta = delta(random, serial);
-    let alone = matches!(delta, Delta::Replaced(_) | Delta::Sync(_));
+    let alone = matches!(delta, Delta::Replaced(_));
     let first_set = matches!(delta, Delta::Replaced(_)) && !naive.saw_set;
     let waiting = Waiting { label: label(&delta), cost: delta.cost(), alone, first_set };
     let pushed = match delta {
         Delta::Replaced(replaced) if random.below(2) == 0 => fifo.replace(replaced),
-        Delta::Sync(due) if random.below(2) == 0 => fifo.resync(due),
         delta => fifo.push(delta),
     };
     if naive.closed {
@@ -74,7 +73,7 @@ fn push(fifo: &mut DeltaFifo, naive: &mut Naive, random: &mut Random, serial: u6
     naive.queue.push_back(waiting);
 }
 
-/// Whatever was pushed comes out once, in order: never merged, relists and resyncs alone.
+/// Whatever was pushed comes out once, in order: never merged, relists alone.
 fn pop(fifo: &mut DeltaFifo, naive: &mut Naive, random: &mut Random) {
     let most = index(random, 6);
     let mut expected: Vec<Waiting> = Vec::new();
@@ -112,7 +111,7 @@ fn delta(random: &mut Random, serial: u64) -> Delta {
         tags: vec!["tag"; number],
     };
     let number = index(random, 4);
-    match random.below(16) {
+    match random.below(14) {
         0..4 => Delta::Added(watched(&plain(number))),
         4..8 => Delta::Updated(watched(&plain(number))),
         8..11 => Delta::Deleted(Deleted {
@@ -130,7 +129,6 @@ fn delta(random: &mut Random, serial: u64) -> Delta {
                 audit: false,
             })
         }
-        12 | 13 => Delta::Sync([ListenerId(serial)].into()),
         _ => Delta::Bookmark(version(&serial.to_string())),
     }
 }

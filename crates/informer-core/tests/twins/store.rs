@@ -4,8 +4,7 @@ use crate::naive::{Held, Naive, Rule, Told, rules};
 use crate::objects::{Broken, Name, Plain, key, listed, version, watched, watched_broken};
 use informer_core::reflector::Random;
 use informer_core::{
-    Applied, BuiltIndex, Change, Deleted, Delta, ListenerId, Replaced, Scope, Snapshot, StoreReader,
-    StoreWriter,
+    Applied, BuiltIndex, Change, Deleted, Delta, Replaced, Scope, Snapshot, StoreReader, StoreWriter,
 };
 use std::sync::Arc;
 
@@ -84,25 +83,17 @@ impl Run {
     /// One batch, for one scope, as the pump applies it.
     fn batch(&mut self) {
         let scope = self.pick_scope();
-        let (mut deltas, mut told, mut resynced) = (Vec::new(), Told::default(), Vec::new());
+        let (mut deltas, mut told) = (Vec::new(), Told::default());
         for _ in 0..=self.random.below(5) {
-            deltas.push(self.operation(&scope, &mut told, &mut resynced));
+            deltas.push(self.operation(&scope, &mut told));
         }
         let applied = self.writer.apply(&scope, deltas);
         compare(&applied, &told);
-        let snapshots = applied.changes.into_iter().filter_map(|change| match change {
-            Change::Resync { objects, .. } => Some(objects),
-            _ => None,
-        });
-        for (snapshot, then) in snapshots.zip(resynced) {
-            then.check(&snapshot, &self.rules);
-            self.held.push((snapshot, then));
-        }
         self.check();
     }
 
-    fn operation(&mut self, scope: &Scope, told: &mut Told, resynced: &mut Vec<Naive>) -> Delta {
-        match self.random.below(20) {
+    fn operation(&mut self, scope: &Scope, told: &mut Told) -> Delta {
+        match self.random.below(19) {
             0..10 => self.upsert(scope, told),
             10..14 => self.delete(scope, told),
             14..16 => self.replace(told),
@@ -110,13 +101,6 @@ impl Run {
                 let text = self.version();
                 self.naive.advance(scope, &text);
                 Delta::Bookmark(version(&text))
-            }
-            17 => {
-                let due: Arc<[ListenerId]> = [ListenerId(self.random.below(9))].into();
-                // The snapshot inside is compared by `batch`, which knows when it was taken from this one.
-                told.changes.push(Change::Resync { due: Arc::clone(&due), objects: self.reader.snapshot() });
-                resynced.push(self.naive.clone());
-                Delta::Sync(due)
             }
             _ => {
                 let broken = self.broken(scope);
@@ -290,7 +274,6 @@ fn compare(applied: &Applied, told: &Told) {
         (Change::Deleted { last, observed }, Change::Deleted { last: expected, observed: seen }) => {
             Arc::ptr_eq(last, expected) && observed == seen
         }
-        (Change::Resync { due, .. }, Change::Resync { due: expected, .. }) => due == expected,
         _ => false,
     };
     let equal = applied.changes.len() == told.changes.len()

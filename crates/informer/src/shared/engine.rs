@@ -16,7 +16,7 @@ use crate::resource::ResourceType;
 use crate::status::{Problem, Problems, Status, StatusCell};
 use futures::FutureExt as _;
 use informer_core::reflector::Reflector;
-use informer_core::{IndexHandle, ListenerId, StoreReader, StoreWriter};
+use informer_core::{IndexHandle, StoreReader, StoreWriter};
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -182,8 +182,8 @@ impl Engine {
         options: ListenerOptions,
         handler: Option<super::listener::Handler>,
     ) -> Arc<Listener> {
-        let id = ListenerId(self.next_listener.fetch_add(1, Ordering::Relaxed));
-        let listener = Arc::new(Listener::new(id, options, handler, self.clock, self.problems.clone()));
+        let number = self.next_listener.fetch_add(1, Ordering::Relaxed);
+        let listener = Arc::new(Listener::new(number, options, handler, self.clock, self.problems.clone()));
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.retain(|known| known.strong_count() > 0);
         listeners.push(Arc::downgrade(&listener));
@@ -304,7 +304,7 @@ fn handler_metrics(listener: &Listener) -> HandlerMetrics {
     let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
     HandlerMetrics {
         name: Arc::clone(&listener.options.name),
-        number: listener.id.0,
+        number: listener.number,
         pending,
         oldest_pending: oldest,
         told: count(&listener.tally.told),

@@ -11,7 +11,7 @@ use crate::coop::Turn;
 use crate::event::Told;
 use crate::status::{Problem, Problems};
 use futures::task::AtomicWaker;
-use informer_core::{Change, ListenerId, Moment};
+use informer_core::{Change, Moment, Snapshot};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -105,7 +105,8 @@ pub(super) struct Tally {
 }
 
 pub(super) struct Listener {
-    pub(super) id: ListenerId,
+    /// Distinguishes it from others of its informer; for metrics.
+    pub(super) number: u64,
     pub(super) options: ListenerOptions,
     pub(super) tally: Tally,
     clock: Clock,
@@ -128,7 +129,7 @@ thread_local! {
 impl Listener {
     /// A listener with a handler, or one that somebody will poll.
     pub(super) fn new(
-        id: ListenerId,
+        number: u64,
         options: ListenerOptions,
         handler: Option<Handler>,
         clock: Clock,
@@ -137,7 +138,7 @@ impl Listener {
         let pace = Pace::new(options.resync);
         let outbox = Outbox::new(options.every_state, options.brief);
         Self {
-            id,
+            number,
             options,
             tally: Tally::default(),
             clock,
@@ -160,25 +161,13 @@ impl Listener {
     pub(super) fn tell<'a>(&self, changes: impl IntoIterator<Item = &'a Change>, initial: bool) {
         let now = self.clock.now();
         let mut state = self.lock();
-        let ListenerState { outbox, pace, .. } = &mut *state;
         let (mut told, changes) = (false, changes.into_iter());
         if initial {
-            outbox.reserve(changes.size_hint().0);
+            state.outbox.reserve(changes.size_hint().0);
         }
         for change in changes {
-            match change {
-                Change::Resync { due, objects } if due.contains(&self.id) => {
-                    for entry in pace.iter_mut().flat_map(|pace| pace.take(objects, now)) {
-                        outbox.add_again(&entry, now);
-                        told = true;
-                    }
-                }
-                Change::Resync { .. } => {}
-                change => {
-                    outbox.add(change, initial, now);
-                    told = true;
-                }
-            }
+            state.outbox.add(change, initial, now);
+            told = true;
         }
         drop(state);
         if told {
@@ -206,9 +195,28 @@ impl Listener {
         self.lock().pace.as_ref().and_then(Pace::next)
     }
 
-    /// Whether its resync is due; asking puts the next one off.
-    pub(super) fn takes_resync(&self, now: Moment) -> bool {
-        self.lock().pace.as_mut().is_some_and(|pace| pace.is_due(now))
+    /// Adds the part of these objects that its resync is due to repeat by now, and puts the next part off. The outbox must have been given
+    /// every change up to this state, so that none of them is older than what it holds (C1).
+    pub(super) fn resync(&self, objects: &Snapshot) {
+        // As in `next_resync`.
+        if self.options.resync.is_zero() {
+            return;
+        }
+        let now = self.clock.now();
+        let mut state = self.lock();
+        let ListenerState { outbox, pace, .. } = &mut *state;
+        let Some(pace) = pace else { return };
+        if !pace.is_due(now) {
+            return;
+        }
+        let due = pace.take(objects, now);
+        for entry in &due {
+            outbox.add_again(entry, now);
+        }
+        drop(state);
+        if !due.is_empty() {
+            self.wake.wake();
+        }
     }
 
     /// Says that the task begins; `false` if the listener was closed before.

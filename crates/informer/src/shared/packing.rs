@@ -49,7 +49,7 @@ impl Packing {
     pub(super) fn look(&self, changes: &[Change], cached: &Snapshot) {
         let outdated = |change: &Change| match change {
             Change::Added(entry) | Change::Updated { new: entry, .. } => !self.compressor.is_current(entry),
-            Change::Deleted { .. } | Change::Resync { .. } => false,
+            Change::Deleted { .. } => false,
         };
         if self.compressor.is_due(cached) || changes.iter().any(outdated) {
             self.wake.notify_one();

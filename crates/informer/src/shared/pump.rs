@@ -1,7 +1,8 @@
 //! The pump: the one task that writes the cache and tells the listeners.
 //!
 //! It applies a batch, the store publishes it, then the changes go to every listener's outbox (C4). Listeners and indexes are added
-//! between two batches, so that each sees a clean cut: the state before, then every change after (C6).
+//! between two batches, so that each sees a clean cut: the state before, then every change after (C6). Resyncs happen there too: every
+//! outbox then holds each change up to the published state, so repeating that state overtakes nothing (C1, C12).
 
 use super::command::Command;
 use super::listener::Listener;
@@ -10,7 +11,7 @@ use crate::clock::{Clock, sleep_until};
 use crate::coop::Turn;
 use crate::delta_queue::Queue;
 use crate::status::{Problem, Problems, StatusCell};
-use informer_core::{Change, ListenerId, Moment, Scope, StoreReader, StoreWriter};
+use informer_core::{Change, Moment, Scope, StoreReader, StoreWriter};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::error::TryRecvError;
@@ -79,11 +80,6 @@ impl Listeners {
     fn next_resync(&self) -> Option<Moment> {
         self.told.iter().filter_map(|listener| listener.next_resync()).min()
     }
-
-    /// Whose resync is due now.
-    fn due(&self, now: Moment) -> Arc<[ListenerId]> {
-        self.told.iter().filter(|listener| listener.takes_resync(now)).map(|listener| listener.id).collect()
-    }
 }
 
 impl Pump {
@@ -105,7 +101,7 @@ impl Pump {
                     }
                     None => open = false,
                 },
-                () = sleep_until(resync_at) => self.queue.resync(listeners.due(self.clock.now())),
+                () = sleep_until(resync_at) => self.resync(&listeners),
                 batch = self.queue.pop(BATCH) => match batch {
                     Some((lane, batch)) => {
                         self.apply(lane, batch, &mut listeners);
@@ -157,6 +153,14 @@ impl Pump {
         while listeners.tasks.try_join_next().is_some() {}
     }
 
+    /// Gives each listener whose resync is due the objects it is to repeat.
+    fn resync(&self, listeners: &Listeners) {
+        let present = self.reader.snapshot();
+        for listener in &listeners.told {
+            listener.resync(&present);
+        }
+    }
+
     fn obey(&mut self, command: Command, listeners: &mut Listeners) {
         match command {
             // Removed before it was added: it is never called.
@@ -187,3 +191,7 @@ impl Pump {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "pump_tests.rs"]
+mod tests;

@@ -197,7 +197,6 @@ impl StatusCell {
                     Change::Added(_) => changes.added += 1,
                     Change::Updated { .. } => changes.updated += 1,
                     Change::Deleted { .. } => changes.deleted += 1,
-                    Change::Resync { .. } => {}
                 }
             }
             changes.outdated += applied.outdated;

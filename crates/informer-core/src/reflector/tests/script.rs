@@ -500,7 +500,6 @@ fn delta_text(delta: &Delta) -> String {
             let word = if *audit { "audited" } else { "replaced" };
             format!("{word} @{version} {entries:?}{more}").replace('"', "")
         }
-        Delta::Sync(_) => "sync".to_owned(),
         Delta::Bookmark(version) => format!("bookmark @{version}"),
         Delta::Unreadable(unreadable) => format!("unreadable {}", unreadable_text(unreadable)),
     }

@@ -64,7 +64,6 @@ impl EveryState {
             Change::Deleted { last, observed } => {
                 Told::Deleted { last: Arc::clone(last), observed: *observed }
             }
-            Change::Resync { .. } => return,
         };
         if self.has_room() || (initial && self.merged.is_empty()) {
             return self.push(told, !initial, now);

@@ -91,7 +91,6 @@ impl Merged {
             Change::Added(entry) => self.add_here(None, entry, initial, Cause::Change, now),
             Change::Updated { old, new } => self.add_here(Some(old), new, false, Cause::Change, now),
             Change::Deleted { last, observed } => self.add_gone(last, *observed, now),
-            Change::Resync { .. } => {}
         }
     }
 
