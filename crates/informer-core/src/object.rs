@@ -353,6 +353,11 @@ impl<K> Object<K> {
         Object::new(Arc::clone(&self.entry))
     }
 
+    /// This object, seen as another type.
+    pub fn into_view<T>(self) -> Object<T> {
+        Object::new(self.entry)
+    }
+
     /// Namespace and name.
     pub fn key(&self) -> &Key {
         &self.entry.head.key

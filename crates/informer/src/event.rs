@@ -1,8 +1,7 @@
 //! What handlers receive.
 
-use informer_core::{Entry, Key, Object};
+use informer_core::Object;
 use std::fmt;
-use std::sync::Arc;
 
 /// Why an object is told as updated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,36 +108,29 @@ impl<K> From<Event<K>> for Delivery<K> {
     }
 }
 
-/// An event before anybody says what type its objects have.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    Added { entry: Arc<Entry>, initial: bool },
-    Updated { old: Arc<Entry>, new: Arc<Entry>, cause: Cause },
-    Deleted { last: Arc<Entry>, observed: bool },
-    Lagged { skipped: u64 },
-}
+/// Stands for the Rust type of objects where nobody has named it yet. There are no values of it.
+#[derive(Debug)]
+pub(crate) enum Untyped {}
 
-impl Told {
-    /// Whose state it is; none where it is about no object.
-    pub(crate) fn key(&self) -> Option<&Key> {
+impl Event<Untyped> {
+    /// The same event with the Rust type of its objects. Nothing is copied or counted.
+    fn typed<K>(self) -> Event<K> {
         match self {
-            Self::Added { entry, .. }
-            | Self::Updated { new: entry, .. }
-            | Self::Deleted { last: entry, .. } => Some(entry.key()),
-            Self::Lagged { .. } => None,
+            Self::Added { object, initial } => Event::Added { object: object.into_view(), initial },
+            Self::Updated { old, new, cause } => {
+                Event::Updated { old: old.into_view(), new: new.into_view(), cause }
+            }
+            Self::Deleted { last, observed } => Event::Deleted { last: last.into_view(), observed },
         }
     }
 }
 
-impl<K> From<Told> for Delivery<K> {
-    fn from(told: Told) -> Self {
-        Self::Event(match told {
-            Told::Added { entry, initial } => Event::Added { object: Object::new(entry), initial },
-            Told::Updated { old, new, cause } => {
-                Event::Updated { old: Object::new(old), new: Object::new(new), cause }
-            }
-            Told::Deleted { last, observed } => Event::Deleted { last: Object::new(last), observed },
-            Told::Lagged { skipped } => return Self::Lagged { skipped },
-        })
+impl Delivery<Untyped> {
+    /// The same delivery with the Rust type of its objects.
+    pub(crate) fn typed<K>(self) -> Delivery<K> {
+        match self {
+            Self::Event(event) => Delivery::Event(event.typed()),
+            Self::Lagged { skipped } => Delivery::Lagged { skipped },
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Objects, changes and events in short, for unit tests.
 
-use crate::event::{Cause, Told};
+use crate::event::{Cause, Delivery, Event, Untyped};
 use informer_core::wire::{Limits, ListItem, ListReader};
 use informer_core::{Change, Encoding, Entry, Object, Retention, TypeMeta};
 use std::sync::Arc;
@@ -37,12 +37,15 @@ pub(crate) fn deleted(name: &str, version: u64) -> Change {
     Change::Deleted { last: entry(name, version), observed: true }
 }
 
-pub(crate) fn text(told: &Told) -> String {
-    match told {
-        Told::Added { entry, initial } => format!("+{entry:?}{}", if *initial { "!" } else { "" }),
-        Told::Updated { old, new, cause: Cause::Change } => format!("~{old:?}>{new:?}"),
-        Told::Updated { new, .. } => format!("={new:?}"),
-        Told::Deleted { last, .. } => format!("-{last:?}"),
-        Told::Lagged { skipped } => format!("lagged {skipped}"),
+pub(crate) fn text(delivery: &Delivery<Untyped>) -> String {
+    let event = match delivery {
+        Delivery::Event(event) => event,
+        Delivery::Lagged { skipped } => return format!("lagged {skipped}"),
+    };
+    match event {
+        Event::Added { object, initial } => format!("+{object:?}{}", if *initial { "!" } else { "" }),
+        Event::Updated { old, new, cause: Cause::Change } => format!("~{old:?}>{new:?}"),
+        Event::Updated { new, .. } => format!("={new:?}"),
+        Event::Deleted { last, .. } => format!("-{last:?}"),
     }
 }

@@ -5,7 +5,7 @@
 
 use super::owed::Owed;
 use crate::coop::Turn;
-use crate::event::{Cause, Delivery, Event, Told};
+use crate::event::{Cause, Delivery, Event, Untyped};
 use crate::informer::SharedInformer;
 use crate::reference::group;
 use crate::shared::{Engine, ListenerOptions, Registration, is_synced, is_useless};
@@ -97,7 +97,7 @@ impl<L: 'static> Declared<L> {
         let listen = trigger.0.map(|map| -> Listen {
             Box::new(move |name, queue, main| {
                 let (map, predicates) = (Arc::clone(&map), Arc::clone(&predicates));
-                let handler = move |told: Told| match told.into() {
+                let handler = move |delivery: Delivery<Untyped>| match delivery.typed() {
                     Delivery::Event(event) => {
                         let passes = || predicates.iter().all(|predicate| predicate(&event));
                         let passes = catch_unwind(AssertUnwindSafe(passes));

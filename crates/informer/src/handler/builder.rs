@@ -4,7 +4,7 @@ use super::filter::Sieve;
 use super::given::Given;
 use super::stream::EventStream;
 use super::{Handler, dispatch};
-use crate::event::{Delivery, Event, Told};
+use crate::event::{Delivery, Event, Untyped};
 use crate::shared::{Engine, ListenerOptions, Mode, Registration};
 use informer_core::Object;
 use std::fmt;
@@ -121,8 +121,8 @@ impl<K: 'static, E: Given<K>> HandlerBuilder<K, E> {
     fn add(self, kind: &'static str, mut handler: impl FnMut(Delivery<K>) + Send + 'static) -> Registration {
         let Self { engine, name, mut options, mut sieve, .. } = self;
         options.name = name.unwrap_or_else(|| kind.into());
-        let handler = move |told: Told| {
-            sieve.pass(told).map(&mut handler);
+        let handler = move |delivery: Delivery<Untyped>| {
+            sieve.pass(delivery).map(&mut handler);
         };
         Registration::add(engine, options, Box::new(handler))
     }

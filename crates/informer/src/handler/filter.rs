@@ -4,7 +4,7 @@
 //! was told as there is told as gone, and nothing else is.
 
 use super::Handler;
-use crate::event::{Cause, Delivery, Event, Told};
+use crate::event::{Cause, Delivery, Event, Untyped};
 use informer_core::{Key, Object};
 use std::collections::HashSet;
 
@@ -138,8 +138,8 @@ impl<K> Sieve<K> {
         Self(Some(Filter::new(Box::new(matches))))
     }
 
-    pub(super) fn pass(&mut self, told: Told) -> Option<Delivery<K>> {
-        match (&mut self.0, Delivery::from(told)) {
+    pub(super) fn pass(&mut self, delivery: Delivery<Untyped>) -> Option<Delivery<K>> {
+        match (&mut self.0, delivery.typed()) {
             (Some(filter), Delivery::Event(event)) => filter.pass(event).map(Delivery::Event),
             (_, delivery) => Some(delivery),
         }

@@ -8,7 +8,7 @@ use super::outbox::Outbox;
 use super::resync::Pace;
 use crate::clock::Clock;
 use crate::coop::Turn;
-use crate::event::Told;
+use crate::event::{Delivery, Untyped};
 use crate::status::{Problem, Problems};
 use futures::task::AtomicWaker;
 use informer_core::{Change, Moment, Snapshot};
@@ -21,7 +21,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-pub(crate) type Handler = Box<dyn FnMut(Told) + Send>;
+pub(crate) type Handler = Box<dyn FnMut(Delivery<Untyped>) + Send>;
 
 /// An inline handler that takes longer for one event is named (C8).
 const SLOW: Duration = Duration::from_millis(100);
@@ -307,7 +307,7 @@ impl Listener {
     }
 
     /// The next thing to tell; `None` at the end. For one caller at a time.
-    pub(super) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Told>> {
+    pub(super) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Delivery<Untyped>>> {
         let mut next = self.next();
         if let Next::Wait = next {
             // Registered, then looked again, so that what came in between is not missed.
@@ -349,7 +349,7 @@ impl Listener {
         };
         drop(state);
         match &next {
-            Next::Tell(Told::Lagged { skipped }) => {
+            Next::Tell(Delivery::Lagged { skipped }) => {
                 self.tally.skipped.fetch_add(*skipped, Ordering::Relaxed);
             }
             Next::Tell(_) => drop(self.tally.told.fetch_add(1, Ordering::Relaxed)),
@@ -360,7 +360,11 @@ impl Listener {
 
     /// Calls the handler on a thread that may block, until there is nothing to tell. Gives the handler back, unless the runtime is
     /// going down.
-    async fn call_on_thread(self: Arc<Self>, mut handler: Handler, told: Told) -> Option<Handler> {
+    async fn call_on_thread(
+        self: Arc<Self>,
+        mut handler: Handler,
+        told: Delivery<Untyped>,
+    ) -> Option<Handler> {
         let calls = move || {
             self.call(&mut handler, told);
             while let Next::Tell(told) = self.next() {
@@ -371,7 +375,7 @@ impl Listener {
         tokio::task::spawn_blocking(calls).await.ok()
     }
 
-    fn call(&self, handler: &mut Handler, told: Told) {
+    fn call(&self, handler: &mut Handler, told: Delivery<Untyped>) {
         let before = CALLING.replace(Some(std::ptr::from_ref(self)));
         let outcome = catch_unwind(AssertUnwindSafe(|| handler(told)));
         CALLING.set(before);
@@ -399,7 +403,7 @@ impl Listener {
 }
 
 enum Next {
-    Tell(Told),
+    Tell(Delivery<Untyped>),
     Wait,
     End,
 }

@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use super::listener::{Listener, ListenerOptions};
-use crate::event::Told;
+use crate::event::{Delivery, Untyped};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -19,7 +19,7 @@ impl Pull {
         Self { engine, listener }
     }
 
-    pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Told>> {
+    pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Delivery<Untyped>>> {
         self.listener.poll_next(context)
     }
 

@@ -4,8 +4,8 @@
 //! only told again (a resync) is left out where there is no room: it carries no news.
 
 use super::merged::Merged;
-use crate::event::{Cause, Told};
-use informer_core::{Change, Entry, Moment};
+use crate::event::{Cause, Delivery, Event, Untyped};
+use informer_core::{Change, Entry, Moment, Object};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ struct Step {
     number: u64,
     at: Moment,
     counted: bool,
-    told: Told,
+    event: Event<Untyped>,
 }
 
 impl EveryState {
@@ -56,17 +56,16 @@ impl EveryState {
     }
 
     pub(super) fn add(&mut self, change: &Change, initial: bool, now: Moment) {
-        let told = match change {
-            Change::Added(entry) => Told::Added { entry: Arc::clone(entry), initial },
+        let object = |entry: &Arc<Entry>| Object::new(Arc::clone(entry));
+        let event = match change {
+            Change::Added(entry) => Event::Added { object: object(entry), initial },
             Change::Updated { old, new } => {
-                Told::Updated { old: Arc::clone(old), new: Arc::clone(new), cause: Cause::Change }
+                Event::Updated { old: object(old), new: object(new), cause: Cause::Change }
             }
-            Change::Deleted { last, observed } => {
-                Told::Deleted { last: Arc::clone(last), observed: *observed }
-            }
+            Change::Deleted { last, observed } => Event::Deleted { last: object(last), observed: *observed },
         };
         if self.has_room() || (initial && self.merged.is_empty()) {
-            return self.push(told, !initial, now);
+            return self.push(event, !initial, now);
         }
         self.taken += 1;
         self.merged.add(change, initial, now);
@@ -75,8 +74,8 @@ impl EveryState {
     /// An object that is to be told again; where there is no room it is not, since nothing is lost by it.
     pub(super) fn add_again(&mut self, entry: &Arc<Entry>, now: Moment) {
         if self.has_room() {
-            let (old, new) = (Arc::clone(entry), Arc::clone(entry));
-            self.push(Told::Updated { old, new, cause: Cause::Resync }, true, now);
+            let (old, new) = (Object::new(Arc::clone(entry)), Object::new(Arc::clone(entry)));
+            self.push(Event::Updated { old, new, cause: Cause::Resync }, true, now);
         }
     }
 
@@ -85,22 +84,22 @@ impl EveryState {
         self.merged.end_initial();
     }
 
-    pub(super) fn pop(&mut self) -> Option<Told> {
+    pub(super) fn pop(&mut self) -> Option<Delivery<Untyped>> {
         if let Some(step) = self.queue.pop_front() {
             self.counted -= usize::from(step.counted);
             if self.queue.is_empty() {
                 self.queue.shrink_to(256);
             }
-            return Some(step.told);
+            return Some(Delivery::Event(step.event));
         }
         let lost = self.lost();
         if lost > 0 {
             self.skipped += lost;
-            return Some(Told::Lagged { skipped: lost });
+            return Some(Delivery::Lagged { skipped: lost });
         }
-        let told = self.merged.pop()?;
+        let event = self.merged.pop()?;
         self.told += 1;
-        Some(told)
+        Some(Delivery::Event(event))
     }
 
     pub(super) fn initial_is_told(&mut self) -> bool {
@@ -131,10 +130,10 @@ impl EveryState {
         self.merged.is_empty() && self.counted < self.bound
     }
 
-    fn push(&mut self, told: Told, counted: bool, now: Moment) {
+    fn push(&mut self, event: Event<Untyped>, counted: bool, now: Moment) {
         self.last_number += 1;
         self.counted += usize::from(counted);
-        self.queue.push_back(Step { number: self.last_number, at: now, counted, told });
+        self.queue.push_back(Step { number: self.last_number, at: now, counted, event });
     }
 }
 

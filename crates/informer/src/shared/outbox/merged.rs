@@ -4,9 +4,9 @@
 //! there now. Nothing is told about an object that came and went in between. A deletion and the re-creation after it keep a place
 //! each, so that the deletions of a relist stay in front. Pure: the listener's task drives it.
 
-use crate::event::{Cause, Told};
+use crate::event::{Cause, Event, Untyped};
 use hashbrown::{DefaultHashBuilder, HashTable};
-use informer_core::{Change, Entry, Key, Moment};
+use informer_core::{Change, Entry, Key, Moment, Object};
 use std::collections::VecDeque;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -107,15 +107,15 @@ impl Merged {
     }
 
     /// The next thing to tell.
-    pub(super) fn pop(&mut self) -> Option<Told> {
+    pub(super) fn pop(&mut self) -> Option<Event<Untyped>> {
         loop {
             let Some(Place { number, slot, .. }) = self.order.pop_front() else {
                 self.let_go();
                 return None;
             };
-            if let Some(told) = self.pending.take(slot, number) {
+            if let Some(event) = self.pending.take(slot, number) {
                 self.steps -= 1;
-                return Some(told);
+                return Some(event);
             }
         }
     }
@@ -282,15 +282,13 @@ impl Pending {
     }
 
     /// Takes the step with this number, if it is still pending.
-    fn take(&mut self, slot: u32, number: u64) -> Option<Told> {
+    fn take(&mut self, slot: u32, number: u64) -> Option<Event<Untyped>> {
         let steps = self.steps.get_mut(slot as usize)?;
-        let told = steps.take(number)?;
-        if steps.key().is_none()
-            && let Some(key) = told.key()
-        {
-            self.forget(slot, key);
+        let event = steps.take(number)?;
+        if steps.key().is_none() {
+            self.forget(slot, event.object().key());
         }
-        Some(told)
+        Some(event)
     }
 
     /// Whether the step of this place is still to be told.
@@ -326,14 +324,15 @@ impl Steps {
     }
 
     /// Takes the step with this number, if it is still pending.
-    fn take(&mut self, number: u64) -> Option<Told> {
+    fn take(&mut self, number: u64) -> Option<Event<Untyped>> {
         if let Some(Gone { last, observed, .. }) = self.gone.take_if(|gone| gone.number == number) {
-            return Some(Told::Deleted { last, observed });
+            return Some(Event::Deleted { last: Object::new(last), observed });
         }
         let Here { before, after, initial, cause, .. } = self.here.take_if(|here| here.number == number)?;
+        let after = Object::new(after);
         Some(match before {
-            Some(old) => Told::Updated { old, new: after, cause },
-            None => Told::Added { entry: after, initial },
+            Some(old) => Event::Updated { old: Object::new(old), new: after, cause },
+            None => Event::Added { object: after, initial },
         })
     }
 }

@@ -6,7 +6,7 @@
 mod every_state;
 mod merged;
 
-use crate::event::Told;
+use crate::event::{Delivery, Untyped};
 use every_state::EveryState;
 use informer_core::{Change, Entry, Moment};
 use merged::Merged;
@@ -62,9 +62,9 @@ impl Outbox {
     }
 
     /// The next thing to tell.
-    pub(super) fn pop(&mut self) -> Option<Told> {
+    pub(super) fn pop(&mut self) -> Option<Delivery<Untyped>> {
         match self {
-            Self::Merged(outbox) => outbox.pop(),
+            Self::Merged(outbox) => outbox.pop().map(Delivery::Event),
             Self::EveryState(outbox) => outbox.pop(),
         }
     }

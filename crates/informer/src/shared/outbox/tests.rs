@@ -1,7 +1,9 @@
 //! Both outboxes, held to the same truth.
 
 use super::*;
+use crate::event::Event;
 use crate::test_support::{added, deleted, updated};
+use informer_core::Object;
 use informer_core::reflector::Random;
 use std::collections::BTreeMap;
 
@@ -41,14 +43,18 @@ fn random_handlers_fold_to_the_truth() {
 }
 
 /// Returns for how many events this stands.
-fn apply(told: &Told, fold: &mut BTreeMap<String, String>, seed: u64) -> u64 {
-    let parts = |entry: &Entry| (entry.key().name().to_owned(), entry.head().version.to_string());
-    match told {
-        Told::Added { entry, .. } => {
-            let (name, version) = parts(entry);
+fn apply(told: &Delivery<Untyped>, fold: &mut BTreeMap<String, String>, seed: u64) -> u64 {
+    let parts = |object: &Object<Untyped>| (object.name().to_owned(), object.version().to_string());
+    let event = match told {
+        Delivery::Event(event) => event,
+        Delivery::Lagged { skipped } => return *skipped,
+    };
+    match event {
+        Event::Added { object, .. } => {
+            let (name, version) = parts(object);
             assert_eq!(fold.insert(name, version), None, "seed {seed}: added what was known");
         }
-        Told::Updated { old, new, .. } => {
+        Event::Updated { old, new, .. } => {
             let (name, version) = parts(new);
             assert_eq!(
                 fold.insert(name, version),
@@ -56,10 +62,9 @@ fn apply(told: &Told, fold: &mut BTreeMap<String, String>, seed: u64) -> u64 {
                 "seed {seed}: old is not what was seen"
             );
         }
-        Told::Deleted { last, .. } => {
-            assert!(fold.remove(last.key().name()).is_some(), "seed {seed}: deleted what was not known");
+        Event::Deleted { last, .. } => {
+            assert!(fold.remove(last.name()).is_some(), "seed {seed}: deleted what was not known");
         }
-        Told::Lagged { skipped } => return *skipped,
     }
     1
 }
