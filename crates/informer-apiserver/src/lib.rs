@@ -49,6 +49,7 @@ mod protobuf;
 mod schema;
 mod server;
 mod shared;
+mod status;
 mod tables;
 mod text;
 
@@ -56,5 +57,6 @@ pub use access::{Access, User};
 pub use http::{AnswerBody, ApiService, BodyError};
 pub use listen::{Listen, ListenError, Listening, Overwrite};
 pub use log::{Seen, Verb};
-pub use model::{Cause, Details, Encodings, Status};
+pub use model::Encodings;
 pub use server::{ApiServer, Backup, Builder};
+pub use status::{Cause, Details, Status};

@@ -17,9 +17,10 @@ use crate::listen::ListenError;
 use crate::log::Seen;
 use crate::model::{
     Ask, At, Copy, DeleteOptions, Encodings, Filter, Model, Origin, Part, Place, Policy, Registry, Shape,
-    State, Status, split_api_version,
+    State, split_api_version,
 };
 use crate::shared::Shared;
+use crate::status::Status;
 
 /// How many changes of each resource are remembered unless said otherwise.
 const HISTORY: usize = 100_000;

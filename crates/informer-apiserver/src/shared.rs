@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use crate::faults;
 use crate::http::Documents;
 use crate::log::Log;
-use crate::model::{Ids, Model, ResourceId, Status};
+use crate::model::{Ids, Model, ResourceId};
+use crate::status::Status;
 
 /// How long a request waits for a version that is not there yet.
 const VERSION_WAIT: Duration = Duration::from_secs(3);

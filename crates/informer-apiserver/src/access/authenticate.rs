@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, header};
 
 use super::{ANONYMOUS, AUTHENTICATED, Access, UNAUTHENTICATED, User};
-use crate::model::Status;
+use crate::status::Status;
 
 /// The tokens that are known.
 pub(crate) struct Tokens {

@@ -9,7 +9,7 @@ use super::forbidden::authorize;
 use super::policy::Rule;
 use super::rules::{Decision, Rules};
 use super::{Attributes, User, escalation};
-use crate::model::Status;
+use crate::status::Status;
 
 /// What anybody may do.
 #[derive(Debug, Clone)]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::policy::{Piece, Rule, What, compact};
 use super::rules::{Decision, RoleRef, Rules, or_empty};
 use super::{Attributes, MASTERS, RBAC, User, quoted, quoted_list};
-use crate::model::Status;
+use crate::status::Status;
 
 /// How many pieces of rules are compared. No role that anybody wrote has so many.
 const PIECES: usize = 100_000;

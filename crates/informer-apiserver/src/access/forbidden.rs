@@ -3,7 +3,7 @@
 use super::caller::Rights;
 use super::rules::Decision;
 use super::{Attributes, User, quoted};
-use crate::model::{Details, Status};
+use crate::status::{Details, Status};
 
 /// Lets a user do something, or says why not.
 pub(crate) fn authorize(rights: &Rights, user: &User, wanted: &Attributes) -> Result<(), Status> {

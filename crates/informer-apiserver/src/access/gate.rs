@@ -13,8 +13,9 @@ use super::caller::{Caller, Rights};
 use super::forbidden::authorize;
 use super::impersonate::impersonate;
 use super::{AUTHENTICATED, Access, Attributes, RBAC, Rules, User, bootstrap};
-use crate::model::{At, Model, Objects, Status};
+use crate::model::{At, Model, Objects};
 use crate::shared::Shared;
+use crate::status::Status;
 
 /// The way into a server.
 #[derive(Debug, Clone)]

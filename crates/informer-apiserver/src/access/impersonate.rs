@@ -10,7 +10,7 @@ use super::caller::Rights;
 use super::forbidden::{authorize, forbidden};
 use super::{ANONYMOUS, AUTHENTICATED, Attributes, MASTERS, UNAUTHENTICATED, User, quoted};
 use crate::http::decode;
-use crate::model::Status;
+use crate::status::Status;
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const EXTRA: &str = "impersonate-extra-";

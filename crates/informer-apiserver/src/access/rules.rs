@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::policy::Rule;
 use super::{Attributes, MASTERS, RBAC, User, quoted};
-use crate::model::Status;
+use crate::status::Status;
 
 /// All roles and bindings.
 #[derive(Debug, Default)]

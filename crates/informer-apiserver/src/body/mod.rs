@@ -5,8 +5,8 @@
 
 use serde_json::Value;
 
-use crate::model::Status;
 use crate::protobuf;
+use crate::status::Status;
 use crate::text::{self, Duplicates, YamlRead};
 
 /// How large a body may be.

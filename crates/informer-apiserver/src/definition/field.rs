@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::model::Cause;
+use crate::status::Cause;
 pub(super) use crate::text::quoted as quote;
 
 /// How a root without a name is called.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::field::{child, index, invalid, quote};
-use crate::model::Cause;
+use crate::status::Cause;
 use crate::text::{formats::dns_label_1035, times};
 
 /// Fills in what a definition may leave out: names, and a conversion that does nothing.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::field;
-use crate::model::{Cause, Status};
+use crate::status::{Cause, Status};
 
 /// Where the numbers are, from `subresources.scale`.
 #[derive(Debug, Clone, PartialEq, Eq)]

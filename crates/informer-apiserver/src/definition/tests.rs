@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::{Cause, Status};
+use crate::status::{Cause, Status};
 
 const KIND: &str = "Widget";
 const API_VERSION: &str = "rec.example.com/v1";

@@ -13,8 +13,8 @@ use super::{accepted, present};
 use crate::access::{Asked, Caller, Refused, Review};
 use crate::body;
 use crate::log::{Seen, Verb};
-use crate::model::Status;
 use crate::shared::Shared;
+use crate::status::Status;
 
 /// Reads a body, as far as it may be long.
 pub(super) async fn read_body<B>(sent: B) -> Result<Bytes, Status>

@@ -19,8 +19,9 @@ use super::disturb::{Disturbances, Due};
 use super::frames::Frames;
 use crate::faults::End;
 use crate::log::Seen;
-use crate::model::{Cursor, Filter, Frame, Objects, Status, Step, states_after};
+use crate::model::{Cursor, Filter, Frame, Objects, Step, states_after};
 use crate::shared::Shared;
+use crate::status::Status;
 
 /// How often a bookmark says where a stream stands.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);

@@ -11,8 +11,9 @@ use serde_json::{Map, Value, json};
 use super::accept::Encoding;
 use super::table::Table;
 use crate::builtin;
-use crate::model::{Resource, Shape, State, Status, View};
+use crate::model::{Resource, Shape, State, View};
 use crate::protobuf;
+use crate::status::Status;
 
 /// Writes the frames of one watch.
 pub(crate) struct Frames {

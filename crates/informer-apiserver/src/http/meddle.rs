@@ -17,9 +17,9 @@ use super::disturb::spoil;
 use super::{feed, present};
 use crate::faults::{Action, Active, End, Rule};
 use crate::log::Seen;
-use crate::model::{Cause, Status};
 use crate::protobuf;
 use crate::shared::Shared;
+use crate::status::{Cause, Status};
 use crate::text::{read_yaml, to_yaml};
 
 /// What the rules made of a request.

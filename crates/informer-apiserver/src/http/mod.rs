@@ -35,8 +35,9 @@ pub(crate) use query::Query;
 
 use crate::access::{Attributes, Caller, Door, Review};
 use crate::log::{Seen, Verb};
-use crate::model::{Place, Status};
+use crate::model::Place;
 use crate::shared::Shared;
+use crate::status::Status;
 use accept::Form;
 use answer::Answer;
 use meddle::{Meddling, Met};

@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::query::Query;
 use crate::body::FieldValidation;
 use crate::builtin;
-use crate::model::{Ask, Cause, DeleteOptions, Policy, Status};
+use crate::model::{Ask, DeleteOptions, Policy};
+use crate::status::{Cause, Status};
 
 /// How long the name of a manager may be.
 const MANAGER_LIMIT: usize = 128;

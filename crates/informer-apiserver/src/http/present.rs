@@ -12,8 +12,8 @@ use http::{HeaderMap, HeaderValue, header};
 
 use super::accept::{Encoding, Form};
 use super::answer::{self, Answer};
-use crate::model::Status;
 use crate::protobuf;
+use crate::status::Status;
 use crate::text::to_yaml;
 
 /// The media type of protobuf.

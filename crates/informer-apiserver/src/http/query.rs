@@ -2,7 +2,8 @@
 //!
 //! Of a repeated parameter the first counts, unknown ones are ignored. What is wrong is refused with the server's own words.
 
-use crate::model::{At, Cause, From, Status, Token};
+use crate::model::{At, From, Token};
+use crate::status::{Cause, Status};
 
 /// What a parameter says that can only be true or false: anything but these is true.
 pub(super) fn is_true(value: &str) -> bool {

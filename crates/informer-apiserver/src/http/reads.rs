@@ -16,7 +16,8 @@ use super::frames::Frames;
 use super::present;
 use super::query::ListOptions;
 use super::table::{self, Include, Table};
-use crate::model::{At, Filter, From, Listing, Page, Resource, Shape, State, Status, View};
+use crate::model::{At, Filter, From, Listing, Page, Resource, Shape, State, View};
+use crate::status::Status;
 
 /// The shortest and the additional time of a watch that asks for none, in seconds.
 const WATCH_TIMEOUT: (u64, u64) = (1_800, 1_800);

@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::accept::Meta;
-use crate::model::{Resource, Shape, State, Status, View};
+use crate::model::{Resource, Shape, State, View};
+use crate::status::Status;
 use crate::tables;
 
 /// What a row carries besides its cells.

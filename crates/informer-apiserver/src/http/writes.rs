@@ -14,10 +14,11 @@ use crate::access::{Attributes, RBAC};
 use crate::body::{self, Body};
 use crate::log::Verb;
 use crate::model::{
-    Ask, At, Deleted, Model, NAMESPACES_DIFFER, Origin, Part, Resource, State, Status, View, Written,
-    created_status, patching, read_as,
+    Ask, At, Deleted, Model, NAMESPACES_DIFFER, Origin, Part, Resource, State, View, Written, created_status,
+    patching, read_as,
 };
 use crate::patch::PatchKind;
+use crate::status::Status;
 
 /// What is said when a job is deleted and not what is to become of its pods.
 const PRESERVED: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \

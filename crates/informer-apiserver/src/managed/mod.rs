@@ -32,8 +32,8 @@ use self::entries::{Owners, is_reset};
 use self::ownership::Door;
 use self::place::Place;
 use self::validate::validate;
-use crate::model::{Cause, Details, Status};
 use crate::schema::Node;
+use crate::status::{Cause, Details, Status};
 
 pub(crate) use self::scale::{owners_after_scale, owners_of_scale};
 

@@ -13,10 +13,10 @@ use super::collection::Collection;
 use super::delete::{DeleteOptions, mark, push_finalizer};
 use super::kinds::{DEFINITIONS, Place, Resource, ResourceId};
 use super::state::State;
-use super::status::Status;
 use super::write::Part;
 use super::{Model, News, Objects, custom};
 use crate::definition::{self, Taken};
+use crate::status::Status;
 
 /// The finalizer that keeps a definition until its objects are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::kinds::{Place, Resource, ResourceId};
 use super::state::State;
-use super::status::Status;
-use super::{Model, edits, status};
+use super::{Model, edits};
+use crate::status::{self, Status};
 use crate::text::times;
 
 /// What a deletion asks for.

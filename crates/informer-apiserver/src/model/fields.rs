@@ -6,7 +6,7 @@
 use super::kinds::Resource;
 use super::selector::LabelSelector;
 use super::state::State;
-use super::status::Status;
+use crate::status::Status;
 
 /// Which objects a list or a watch is about.
 #[derive(Debug, Clone, Default)]

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::fields::Filter;
 use super::kinds::Place;
 use super::state::State;
-use super::status::Status;
 use super::{Model, Objects};
+use crate::status::Status;
 
 /// Which version of a list is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]

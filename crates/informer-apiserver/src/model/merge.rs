@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::kinds::{Place, Resource};
 use super::meta::metadata;
-use super::status::{Cause, Status};
 use super::typed::resets;
 use super::write::Part;
+use crate::status::{Cause, Status};
 
 /// The object that is stored.
 pub(super) fn merge(

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::kinds::Resource;
 use super::merge::is_empty;
 use super::state::State;
-use super::status::{Cause, Status};
+use crate::status::{Cause, Status};
 use crate::text::times;
 
 pub(super) fn metadata<'a>(

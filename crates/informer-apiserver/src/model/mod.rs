@@ -25,7 +25,6 @@ mod parts;
 pub(crate) mod patching;
 mod selector;
 mod state;
-mod status;
 mod typed;
 mod watch;
 mod write;
@@ -50,7 +49,6 @@ pub(crate) use list::{At, Listing, Page, Token, states_after};
 pub(crate) use meta::NAMESPACES_DIFFER;
 pub(crate) use parts::created_status;
 pub(crate) use state::{Shape, State, View};
-pub use status::{Cause, Details, Status};
 pub(crate) use watch::{Cursor, Frame, From, Step};
 pub(crate) use write::{Part, read_as};
 

@@ -15,12 +15,12 @@ use super::meta::check_preconditions;
 use super::patching::check_names;
 use super::selector::{LabelSelector, text_of};
 use super::state::State;
-use super::status::{Cause, Status};
 use super::write::Part;
 use super::{Filter, Model, edits};
 use crate::definition;
 use crate::managed::{self, Manager};
 use crate::schema::Node;
+use crate::status::{Cause, Status};
 use crate::text::times;
 
 /// Kinds that can be scaled.
@@ -344,7 +344,7 @@ fn over_budget(budget: &str, unobserved: bool, desired: i64, healthy: i64) -> St
         (if healthy <= desired { needs } else { denied }, None)
     };
     let mut status = Status::new(429, "TooManyRequests", why);
-    status.details = Some(Box::new(super::status::Details {
+    status.details = Some(Box::new(crate::status::Details {
         causes: vec![Cause::new("DisruptionBudget", "", message)],
         retry_after_seconds: retry,
         ..Default::default()

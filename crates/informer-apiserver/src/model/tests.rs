@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::status::Status;
 
 /// What a naive server remembers: every version's complete state, as `name -> value of k`.
 type Twin = Vec<(u64, BTreeMap<String, String>)>;

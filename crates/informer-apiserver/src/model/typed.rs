@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::ask::{Ask, Origin};
 use super::kinds::{Place, Resource};
-use super::status::{Cause, Status};
 use super::write::{Part, not_convertible};
 use super::{Model, state};
 use crate::definition::{self, Subject};
 use crate::managed::{self, Manager};
 use crate::patch::PatchKind;
 use crate::schema::Node;
+use crate::status::{Cause, Status};
 use crate::text::times;
 use crate::{body, builtin, patch, text};
 

@@ -10,8 +10,8 @@ use super::collection::Change;
 use super::fields::Filter;
 use super::kinds::{Place, ResourceId};
 use super::state::State;
-use super::status::Status;
 use super::{Model, Objects};
+use crate::status::Status;
 
 /// How many changes are looked at in one step, so that a selective watcher does not keep the model for long.
 const CHANGES_PER_STEP: usize = 4_096;

@@ -14,10 +14,10 @@ use super::kinds::{Place, Resource, ResourceId, split_api_version};
 use super::merge::{drop_field, is_finished, merge};
 use super::meta::{self, check_conditional, check_namespace, check_preconditions, metadata, metadata_new};
 use super::state::State;
-use super::status::{Cause, Status};
 use super::{Model, custom};
 use crate::builtin;
 use crate::managed;
+use crate::status::{Cause, Status};
 use crate::text::formats;
 
 /// Which part of an object an update is about.

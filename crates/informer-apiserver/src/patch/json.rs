@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::rejected;
-use crate::model::Status;
+use crate::status::Status;
 use crate::text::{self, Duplicates};
 
 /// How many operations a patch may have.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{Refused, read_object};
-use crate::model::Status;
+use crate::status::Status;
 
 /// The object with the patch merged in.
 pub(crate) fn merge(object: &Value, patch: &[u8]) -> Result<Value, Status> {

@@ -17,7 +17,7 @@ pub(crate) use json::json;
 pub(crate) use merge::merge;
 pub(crate) use strategic::strategic;
 
-use crate::model::{Cause, Status};
+use crate::status::{Cause, Status};
 use crate::text::{self, Duplicates};
 
 /// The kinds of patches.

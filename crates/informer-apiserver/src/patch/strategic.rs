@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::lists::{self, Elements};
 use super::{Refused, read_object, rejected};
-use crate::model::Status;
+use crate::status::Status;
 use crate::text;
 
 /// The object with the patch merged in; both are of the given type.

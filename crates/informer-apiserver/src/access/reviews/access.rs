@@ -7,7 +7,7 @@ use super::wire::{AccessSpec, Given, Metadata, PathAttributes, ResourceAttribute
 use super::{AUTHORIZATION, Asked, Review};
 use crate::access::rules::Decision;
 use crate::access::{Attributes, User};
-use crate::model::{Cause, Status};
+use crate::status::{Cause, Status};
 
 pub(super) fn answer(review: Review, asked: &Asked<'_>, object: Value) -> Result<Vec<u8>, Status> {
     #[derive(Serialize)]

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::User;
 use super::caller::Caller;
 use super::policy::Rule;
-use crate::model::Status;
+use crate::status::Status;
 use wire::{Metadata, RulesSpec, TokenSpec, UserInfo, read, show};
 
 pub(crate) const AUTHORIZATION: &str = "authorization.k8s.io";

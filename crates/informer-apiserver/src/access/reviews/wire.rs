@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{Asked, Review};
 use crate::access::rules::or_empty;
-use crate::model::Status;
+use crate::status::Status;
 use crate::text::times;
 
 /// A review as it came.

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::value::is_empty;
 #[cfg(test)]
-use crate::model::Status;
+use crate::status::Status;
 use go::Written;
 
 pub(super) use go::{is_pointer, type_name};

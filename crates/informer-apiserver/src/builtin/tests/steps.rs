@@ -104,13 +104,13 @@ fn expected(step: &Value) -> Result<Value, String> {
     match step["response"]["status"].as_u64() {
         Some(200 | 201) => Ok(body.clone()),
         Some(422) => {
-            let causes: Vec<crate::model::Cause> = body["details"]["causes"]
+            let causes: Vec<crate::status::Cause> = body["details"]["causes"]
                 .as_array()
                 .into_iter()
                 .flatten()
                 .map(|cause| {
                     let text = |field: &str| cause[field].as_str().unwrap_or_default().to_owned();
-                    crate::model::Cause::new(&text("reason"), &text("field"), text("message"))
+                    crate::status::Cause::new(&text("reason"), &text("field"), text("message"))
                 })
                 .collect();
             Err(serde_json::to_string_pretty(&causes).unwrap())

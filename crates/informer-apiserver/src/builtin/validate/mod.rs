@@ -22,7 +22,7 @@ mod workloads;
 use informer_schema::RESOURCES;
 use serde_json::Value;
 
-use crate::model::Cause;
+use crate::status::Cause;
 use report::{Place, Report};
 
 const RBAC: &str = "rbac.authorization.k8s.io";

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::model::Cause;
+use crate::status::Cause;
 
 /// Fields that Go writes before others, in this order; the rest follow sorted.
 const GO_ORDER: &[&str] = &[

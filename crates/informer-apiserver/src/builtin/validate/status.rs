@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::meta::{self, immutable, non_negative};
 use super::report::{Place, Report};
 use super::services::ip;
-use crate::model::Cause;
+use crate::status::Cause;
 use crate::text::formats;
 
 /// Numbers that are not negative, by kind, in the order in which a server looks at them.

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::super::field::{child, invalid, key};
 use super::super::object::{check_embedded, check_values, decode_embedded, prune};
 use super::super::rules::{self, Programs};
-use crate::model::Cause;
 use crate::schema::Structural;
+use crate::status::Cause;
 
 /// What is wrong with the defaults of a schema. Inside the metadata of resources only types are looked at.
 pub(super) fn check(schema: &Structural, path: &str) -> Vec<Cause> {

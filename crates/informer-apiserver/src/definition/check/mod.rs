@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::field::{child, forbidden, index, invalid, invalid_shown, not_supported, quote, required};
 use super::names::{check_names, is_true, refuse};
 use super::written::{Level, Part, Spec};
-use crate::model::Cause;
 use crate::schema::STRUCTURAL_DEPTH;
+use crate::status::Cause;
 use crate::text::formats::{dns_label_1035, dns_subdomain};
 
 /// How long all rules of a definition may be together.

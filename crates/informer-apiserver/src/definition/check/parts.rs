@@ -9,8 +9,8 @@ use super::super::names::refuse;
 use super::super::paths::field_path;
 use super::super::written::Part;
 use super::one_of;
-use crate::model::Cause;
 use crate::schema::{Structural, StructuralType};
+use crate::status::Cause;
 use crate::text::formats::dns_label_1035;
 
 /// How many fields of a version can be selected on.

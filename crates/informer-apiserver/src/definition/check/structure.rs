@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::super::field::{child, index, invalid, key, required};
 use super::super::written::Level;
 use super::no;
-use crate::model::Cause;
 use crate::schema::STRUCTURAL_DEPTH;
+use crate::status::Cause;
 
 /// Words that a structural schema cannot have at all. The error is a sentence.
 pub(super) fn refuse(level: Level<'_>, depth: usize) -> Option<String> {

@@ -9,8 +9,8 @@ use super::super::paths::field_path;
 use super::super::rules::judge;
 use super::super::written::{Level, show_items, show_level, show_rule, words};
 use super::{defaults, no, structure};
-use crate::model::Cause;
 use crate::schema::{STRUCTURAL_DEPTH, Structural};
+use crate::status::Cause;
 
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 const REASONS: &[&str] =

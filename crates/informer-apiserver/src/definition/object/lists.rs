@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::super::field;
-use crate::model::Cause;
 use crate::schema::Structural;
+use crate::status::Cause;
 
 /// What repeats anywhere in an object.
 pub(crate) fn check(schema: &Structural, object: &Value) -> Vec<Cause> {

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::super::field;
 use super::super::names::refuse;
-use crate::model::Cause;
 use crate::schema::Structural;
+use crate::status::Cause;
 use crate::text::formats::dns_label_1035;
 use crate::text::times;
 

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::scale;
 use super::version::Version;
 use super::{field, rules};
-use crate::model::Cause;
+use crate::status::Cause;
 
 pub(crate) use meta::{check_embedded, decode, decode_embedded};
 pub(crate) use prune::{convert, default, prune};

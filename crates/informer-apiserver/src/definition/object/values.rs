@@ -10,8 +10,8 @@ use super::super::field;
 use super::formats::has_format;
 use super::numbers;
 use super::pair::Pair;
-use crate::model::Cause;
 use crate::schema::{Structural, StructuralType};
+use crate::status::Cause;
 
 /// What is wrong with a value. `at` is where it stands; the paths inside messages begin at the value itself.
 pub(crate) fn check(schema: &Structural, value: &Value, pair: Option<Pair<'_>>, at: &str) -> Vec<Cause> {

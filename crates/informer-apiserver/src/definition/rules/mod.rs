@@ -28,8 +28,8 @@ use std::sync::OnceLock;
 use serde_json::Value;
 
 use super::object::pair::Pair;
-use crate::model::Cause;
 use crate::schema::{Rule, Structural};
+use crate::status::Cause;
 use compile::Compiled;
 
 /// The compiled rules of a schema, by their texts. Each is compiled when it is first needed.

@@ -21,8 +21,8 @@ use super::convert::{is_visible, to_cel};
 use super::eval::{Answer, Evaluation};
 use super::functions::Patterns;
 use super::operators::{Kinds, as_optional};
-use crate::model::Cause;
 use crate::schema::{Rule, Structural, StructuralType};
+use crate::status::Cause;
 use crate::text::quoted;
 
 /// How long a message may be that a rule makes itself.

@@ -19,9 +19,9 @@ use super::answer::{self, Answer};
 use super::openapi;
 use super::path::Route;
 use super::present;
-use crate::model::Status;
 use crate::protobuf;
 use crate::shared::Shared;
+use crate::status::Status;
 use aggregated::GroupList;
 
 /// What a client gets that asks for groups and resources in one document.

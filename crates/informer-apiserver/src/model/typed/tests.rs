@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::ask::{Ask, Origin};
-use super::super::status::Status;
 use super::super::write::Part;
 use super::Model;
 use crate::patch::PatchKind;
+use crate::status::Status;
 
 /// A server with what a test needs of it: objects by `plural`, all in one namespace.
 struct Server {
