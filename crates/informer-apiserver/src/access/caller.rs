@@ -6,19 +6,9 @@ use serde_json::Value;
 
 use super::authenticate::Tokens;
 use super::forbidden::authorize;
-use super::policy::Rule;
-use super::rules::{Decision, Rules};
+use super::rules::Rights;
 use super::{Attributes, User, escalation};
 use crate::status::Status;
-
-/// What anybody may do.
-#[derive(Debug, Clone)]
-pub(crate) enum Rights {
-    /// Everything: there is no access control.
-    All,
-    /// What the roles say.
-    Rules(Arc<Rules>),
-}
 
 /// Who sent a request.
 #[derive(Debug, Clone)]
@@ -27,26 +17,6 @@ pub(crate) struct Caller {
     pub(crate) rights: Rights,
     /// None where no tokens are looked at.
     pub(crate) tokens: Option<Arc<Tokens>>,
-}
-
-impl Rights {
-    pub(crate) fn decide(&self, user: &User, wanted: &Attributes) -> Decision {
-        match self {
-            Rights::All => Decision::Allowed(String::new()),
-            Rights::Rules(rules) => rules.decide(user, wanted),
-        }
-    }
-
-    /// All rules for a user in a namespace, and what went wrong while they were looked up.
-    pub(crate) fn of(&self, user: &User, namespace: &str) -> (Vec<Rule>, Option<String>) {
-        match self {
-            Rights::All => (vec![Rule::on(&["*"], &["*"], &["*"]), Rule::at(&["*"], &["*"])], None),
-            Rights::Rules(rules) => {
-                let (found, problems) = rules.of(user, namespace);
-                (found.into_iter().cloned().collect(), problems)
-            }
-        }
-    }
 }
 
 impl Caller {

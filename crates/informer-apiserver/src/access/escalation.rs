@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::policy::{Piece, Rule, What, compact};
-use super::rules::{Decision, RoleRef, Rules, or_empty};
+use super::policy::{Piece, Rule, What, compact, or_empty};
+use super::rules::{Decision, RoleRef, Rules};
 use super::{Attributes, MASTERS, RBAC, User, quoted, quoted_list};
 use crate::status::Status;
 

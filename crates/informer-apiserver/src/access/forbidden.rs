@@ -1,7 +1,6 @@
 //! 403: who may not do what, in the server's words.
 
-use super::caller::Rights;
-use super::rules::Decision;
+use super::rules::{Decision, Rights};
 use super::{Attributes, User, quoted};
 use crate::status::{Details, Status};
 

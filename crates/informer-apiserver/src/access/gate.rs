@@ -9,9 +9,10 @@ use http::request::Parts;
 use serde_json::Value;
 
 use super::authenticate::{Tokens, authenticate};
-use super::caller::{Caller, Rights};
+use super::caller::Caller;
 use super::forbidden::authorize;
 use super::impersonate::impersonate;
+use super::rules::Rights;
 use super::{AUTHENTICATED, Access, Attributes, RBAC, Rules, User, bootstrap};
 use crate::model::{At, Model, Objects};
 use crate::shared::Shared;

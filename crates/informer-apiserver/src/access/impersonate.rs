@@ -6,8 +6,8 @@
 
 use http::HeaderMap;
 
-use super::caller::Rights;
 use super::forbidden::{authorize, forbidden};
+use super::rules::Rights;
 use super::{ANONYMOUS, AUTHENTICATED, Attributes, MASTERS, UNAUTHENTICATED, User, quoted};
 use crate::http::decode;
 use crate::status::Status;

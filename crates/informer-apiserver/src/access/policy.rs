@@ -1,8 +1,7 @@
 //! One rule of a role: what it allows, and whether it covers another.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::rules::or_empty;
 use super::{Attributes, quoted_list};
 
 /// A rule. `*` stands for everything.
@@ -151,4 +150,13 @@ fn covers_path(url: &str, path: &str) -> bool {
 
 fn owned(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+/// A list that may be `null`.
+pub(super) fn or_empty<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }

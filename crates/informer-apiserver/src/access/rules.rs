@@ -4,11 +4,12 @@
 //! shaped like a role or a binding grants nothing. A snapshot does not know when it is out of date.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::policy::Rule;
+use super::policy::{Rule, or_empty};
 use super::{Attributes, MASTERS, RBAC, User, quoted};
 use crate::status::Status;
 
@@ -30,6 +31,15 @@ pub(crate) enum Decision {
     Allowed(String),
     /// No rule allows it; the reason names bindings that lead nowhere.
     NoOpinion(String),
+}
+
+/// What anybody may do.
+#[derive(Debug, Clone)]
+pub(crate) enum Rights {
+    /// Everything: there is no access control.
+    All,
+    /// What the roles say.
+    Rules(Arc<Rules>),
 }
 
 /// A binding that applies to a user.
@@ -129,6 +139,26 @@ impl Rules {
     }
 }
 
+impl Rights {
+    pub(crate) fn decide(&self, user: &User, wanted: &Attributes) -> Decision {
+        match self {
+            Rights::All => Decision::Allowed(String::new()),
+            Rights::Rules(rules) => rules.decide(user, wanted),
+        }
+    }
+
+    /// All rules for a user in a namespace, and what went wrong while they were looked up.
+    pub(crate) fn of(&self, user: &User, namespace: &str) -> (Vec<Rule>, Option<String>) {
+        match self {
+            Rights::All => (vec![Rule::on(&["*"], &["*"], &["*"]), Rule::at(&["*"], &["*"])], None),
+            Rights::Rules(rules) => {
+                let (found, problems) = rules.of(user, namespace);
+                (found.into_iter().cloned().collect(), problems)
+            }
+        }
+    }
+}
+
 impl Grant<'_> {
     fn describe(&self) -> String {
         let Binding { metadata, role_ref, .. } = self.binding;
@@ -206,13 +236,4 @@ fn aggregate(mut problems: Vec<String>) -> Option<String> {
         [one] => Some(one.clone()),
         all => Some(format!("[{}]", all.join(", "))),
     }
-}
-
-/// A list that may be `null`.
-pub(super) fn or_empty<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    Ok(Option::deserialize(from)?.unwrap_or_default())
 }

@@ -6,10 +6,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::{Value, json};
 
 use super::authenticate::{Tokens, authenticate};
-use super::caller::Rights;
 use super::impersonate::impersonate;
 use super::policy::Rule;
-use super::rules::{Decision, Rules};
+use super::rules::{Decision, Rights, Rules};
 use super::{Access, Attributes, User, quoted};
 
 fn attributes(method: &str, target: &str) -> Attributes {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Asked, Review};
-use crate::access::rules::or_empty;
+use crate::access::policy::or_empty;
 use crate::status::Status;
 use crate::text::times;
 
