@@ -12,6 +12,7 @@ mod object;
 mod paths;
 mod rules;
 mod scale;
+mod validate;
 mod version;
 mod written;
 
@@ -26,6 +27,7 @@ pub(crate) use names::{
     Taken, accept_names, complete, establish, is_true, new_status, note_storage_version, set_condition,
 };
 pub(crate) use object::numbers::normalize;
-pub(crate) use object::{Subject, decode, decode_embedded, default, prune, validate};
+pub(crate) use object::{decode, decode_embedded, default, prune};
 pub(crate) use scale::{scale, scale_to_change, with_scale};
+pub(crate) use validate::{Subject, validate};
 pub(crate) use version::{Storage, Version};

@@ -5,7 +5,7 @@
 use serde_json::{Number, Value};
 
 use super::super::field;
-use super::values::{Fault, Kind, Outcome};
+use super::outcome::{Fault, Kind, Outcome};
 use crate::schema::{Structural, StructuralType};
 
 /// Brings the numbers of an object into the form in which they come back: a float without a fraction is written without one.

@@ -20,6 +20,9 @@ pub(super) const UNIT: u64 = 10;
 /// What it takes to hand one value to the library and back.
 pub(super) const EACH: u64 = 2 * UNIT;
 
+/// What an expression gives, or why it gives nothing.
+pub(super) type Answer = Result<Cel, Stop>;
+
 /// Why a run ended without a value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Stop {

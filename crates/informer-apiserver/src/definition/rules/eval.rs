@@ -13,13 +13,9 @@ use kube_cel::cel::common::ast::{
 use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Context, ExecutionError, Value as Cel};
 
-use super::budget::{Meter, Stop, UNIT, entries, size};
+use super::budget::{Answer, Meter, Stop, UNIT, entries, size};
 use super::functions::{self, Patterns};
-use super::operators as signs;
-use super::words;
-
-/// What an expression gives, or why it gives nothing.
-pub(super) type Answer = Result<Cel, Stop>;
+use super::{operators as signs, words};
 
 /// What making a list or a map costs.
 const NEW_LIST: u64 = 10 * UNIT;

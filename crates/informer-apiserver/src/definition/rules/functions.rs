@@ -17,8 +17,7 @@ use kube_cel::cel::common::ast::{CallExpr, Expr, IdedExpr};
 use kube_cel::cel::{Context, ExecutionError, Value as Cel};
 use regex::{Regex, RegexBuilder};
 
-use super::budget::{EACH, Meter, Stop, UNIT, entries, length, size};
-use super::eval::Answer;
+use super::budget::{Answer, EACH, Meter, Stop, UNIT, entries, length, size};
 use super::operators::{as_optional, optional};
 
 /// What it takes to call the library at all.
@@ -41,7 +40,7 @@ impl Call<'_> {
         match (self.space, self.name, self.args.as_slice()) {
             (None, "size", [of]) => measure(meter, of),
             (None, "dyn", [of]) if !self.method => Ok(of.clone()),
-            (None, "type", [of]) if !self.method => Ok(text(type_name(of).to_owned())),
+            (None, "type", [of]) if !self.method => Ok(text(format::type_name(of).to_owned())),
             (Some("optional"), "of", [of]) => Ok(as_optional(Some(of.clone()))),
             (Some("optional"), "ofNonZeroValue", [of]) => {
                 Ok(as_optional((!of.is_zero()).then(|| of.clone())))
@@ -304,24 +303,6 @@ fn sum(meter: &mut Meter, items: &[Cel]) -> Answer {
         });
     }
     Ok(total.unwrap_or(Cel::Int(0)))
-}
-
-fn type_name(value: &Cel) -> &'static str {
-    match value {
-        Cel::Bool(_) => "bool",
-        Cel::Int(_) => "int",
-        Cel::UInt(_) => "uint",
-        Cel::Float(_) => "double",
-        Cel::String(_) => "string",
-        Cel::Bytes(_) => "bytes",
-        Cel::List(_) => "list",
-        Cel::Map(_) => "map",
-        Cel::Null => "null_type",
-        Cel::Duration(_) => "google.protobuf.Duration",
-        Cel::Timestamp(_) => "google.protobuf.Timestamp",
-        Cel::Opaque(of) if of.downcast_ref::<amounts::Amount>().is_some() => "kubernetes.Quantity",
-        _ => "",
-    }
 }
 
 fn ident(name: String) -> IdedExpr {

@@ -107,7 +107,7 @@ fn fields_are_found_by_the_names_that_rules_have_for_them() {
     let scope = types::Scope::of(&schema, false);
     for name in names {
         let rule = format!("self.{} == ''", convert::escape(name).unwrap());
-        assert_eq!(typed(&rule, &scope), Ok((types::Kind::Bool, false)), "{rule}");
+        assert_eq!(typed(&rule, &scope), Ok((kind::Kind::Bool, false)), "{rule}");
     }
     for rule in ["self.a__b == ''", "self.__x__ == ''", "self.y == ''", "self.__dot__ == ''"] {
         assert!(typed(rule, &scope).unwrap_err().contains("undefined field"), "{rule}");

@@ -10,6 +10,7 @@ mod compile;
 mod convert;
 mod eval;
 mod functions;
+mod kind;
 mod macros;
 mod operators;
 mod run;
@@ -31,6 +32,7 @@ use super::object::pair::Pair;
 use crate::schema::{Rule, Structural};
 use crate::status::Cause;
 use compile::Compiled;
+use kind::Kind;
 
 /// The compiled rules of a schema, by their texts. Each is compiled when it is first needed.
 #[derive(Debug, Default)]
@@ -103,7 +105,7 @@ fn judge_one(rule: &Rule, schema: &Structural) -> Verdict {
         Err(text) => verdict.rule = Some(format!("compilation failed: {text}")),
         Ok((kind, uses_old)) => {
             verdict.uses_old = uses_old;
-            if !kind.is_or_may_be(&types::Kind::Bool) {
+            if !kind.is_or_may_be(&Kind::Bool) {
                 verdict.rule = Some("cel expression must evaluate to a bool".to_owned());
             }
         }
@@ -113,7 +115,7 @@ fn judge_one(rule: &Rule, schema: &Structural) -> Verdict {
     }
     match typed(&rule.message_expression, &scope) {
         Err(text) => verdict.message = Some(format!("messageExpression compilation failed: {text}")),
-        Ok((kind, _)) if !kind.is_or_may_be(&types::Kind::String) => {
+        Ok((kind, _)) if !kind.is_or_may_be(&Kind::String) => {
             verdict.message = Some("messageExpression must evaluate to a string".to_owned());
         }
         Ok(_) => {}
@@ -121,7 +123,7 @@ fn judge_one(rule: &Rule, schema: &Structural) -> Verdict {
     verdict
 }
 
-fn typed<'a>(text: &str, scope: &types::Scope<'a>) -> Result<(types::Kind<'a>, bool), String> {
+fn typed<'a>(text: &str, scope: &types::Scope<'a>) -> Result<(Kind<'a>, bool), String> {
     let parsed = compile::parse(text)?;
     let kind = types::check(&parsed, text, scope)?;
     Ok((kind, compile::mentions(&parsed, "oldSelf")))

@@ -11,14 +11,13 @@ use kube_cel::cel::common::ast::IdedExpr;
 use kube_cel::cel::{Context, ExecutionError, Value as Cel};
 use serde_json::Value;
 
-use super::super::field;
 use super::super::object::pair::Pair;
-use super::super::paths;
+use super::super::{field, paths};
 use super::Programs;
-use super::budget::{EXCEEDED, PER_CALL, PER_OBJECT, Stop};
+use super::budget::{Answer, EXCEEDED, PER_CALL, PER_OBJECT, Stop};
 use super::compile::Compiled;
 use super::convert::{is_visible, to_cel};
-use super::eval::{Answer, Evaluation};
+use super::eval::Evaluation;
 use super::functions::Patterns;
 use super::operators::{Kinds, as_optional};
 use crate::schema::{Rule, Structural, StructuralType};

@@ -9,8 +9,8 @@ use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Context, Value as Cel};
 use serde_json::{Value, json};
 
-use super::budget::{PER_CALL, Stop};
-use super::eval::{Answer, Evaluation};
+use super::budget::{Answer, PER_CALL, Stop};
+use super::eval::Evaluation;
 use super::functions::Patterns;
 use super::*;
 

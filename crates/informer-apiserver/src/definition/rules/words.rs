@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use kube_cel::cel::common::ast::operators;
 
-use super::types::Kind;
+use super::kind::Kind;
 
 /// Line and column, from one.
 pub(super) type Place = (usize, usize);

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use kube_cel::cel::objects::Opaque;
 use kube_cel::cel::{ExecutionError, Value as Cel};
 
-use super::super::budget::{Meter, UNIT, size};
-use super::super::eval::Answer;
+use super::super::budget::{Answer, Meter, UNIT, size};
 use crate::builtin::Quantity;
 
 /// An amount as a value of the language. Two are the same if neither is greater.

@@ -8,7 +8,7 @@ use kube_cel::cel::{ExecutionError, Value as Cel};
 use serde_json::Value;
 
 use super::super::budget::{Meter, Stop, UNIT, size};
-use super::type_name;
+use super::amounts::Amount;
 use crate::text::{quoted, shown};
 
 /// No float has more digits behind the point than this; the rest are zeros.
@@ -268,4 +268,22 @@ fn seconds(length: &chrono::Duration) -> f64 {
 
 fn wrong(why: &str) -> Stop {
     ExecutionError::function_error("format", why).into()
+}
+
+pub(super) fn type_name(value: &Cel) -> &'static str {
+    match value {
+        Cel::Bool(_) => "bool",
+        Cel::Int(_) => "int",
+        Cel::UInt(_) => "uint",
+        Cel::Float(_) => "double",
+        Cel::String(_) => "string",
+        Cel::Bytes(_) => "bytes",
+        Cel::List(_) => "list",
+        Cel::Map(_) => "map",
+        Cel::Null => "null_type",
+        Cel::Duration(_) => "google.protobuf.Duration",
+        Cel::Timestamp(_) => "google.protobuf.Timestamp",
+        Cel::Opaque(of) if of.downcast_ref::<Amount>().is_some() => "kubernetes.Quantity",
+        _ => "",
+    }
 }
