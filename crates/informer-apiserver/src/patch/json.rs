@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::rejected;
+use super::refusal::rejected;
 use crate::status::Status;
 use crate::text::{self, Duplicates};
 

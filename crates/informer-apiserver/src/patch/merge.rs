@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Refused, read_object};
+use super::refusal::{Refused, read_object};
 use crate::status::Status;
 
 /// The object with the patch merged in.

@@ -3,15 +3,14 @@
 //! Pure functions from an object and a patch to another object, or to the status with which the real server refuses. Whether the
 //! result is a good object is not asked here: it is decoded, defaulted and validated afterwards like the body of an update.
 
+mod directive;
 mod json;
-mod lists;
 mod merge;
+mod refusal;
 mod strategic;
 
 #[cfg(test)]
 mod tests;
-
-use serde_json::{Map, Value};
 
 pub(crate) use json::json;
 pub(crate) use merge::merge;
@@ -19,6 +18,7 @@ pub(crate) use strategic::strategic;
 
 use crate::status::{Cause, Status};
 use crate::text::{self, Duplicates};
+use refusal::{unsupported, unsupported_for_custom};
 
 /// The kinds of patches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,43 +79,4 @@ pub(crate) fn undecodable(kind: PatchKind, patch: &[u8], patched: &str, why: &st
     };
     let message = format!("Invalid value: {}: {why}", text::quoted(&shown));
     Status::invalid("", "", "", vec![Cause::new("FieldValueInvalid", "patch", message)])
-}
-
-/// Reads a patch that has to be an object.
-fn read_object(patch: &[u8]) -> Result<Map<String, Value>, Refused> {
-    match text::read(patch, Duplicates::Replace) {
-        Err(what) => Err(Refused::Unreadable(what)),
-        Ok(read) => match read.value {
-            Value::Object(fields) => Ok(fields),
-            Value::Null => Err(Refused::Null),
-            other => {
-                let kind = text::kind_of(&other);
-                let what = "into Go value of type map[string]interface {}";
-                Err(Refused::Unreadable(format!("json: cannot unmarshal {kind} {what}")))
-            }
-        },
-    }
-}
-
-/// Why a patch is no object.
-enum Refused {
-    Unreadable(String),
-    Null,
-}
-
-/// 422 with no more than that: whatever it was, the server only says so in its log.
-fn rejected() -> Status {
-    let message = "the server rejected our request due to an error in our request";
-    Status { details: Some(Box::default()), ..Status::new(422, "Invalid", message) }
-}
-
-fn unsupported() -> Status {
-    let message = "415: Unsupported Media Type";
-    Status { details: Some(Box::default()), ..Status::new(415, "UnsupportedMediaType", message) }
-}
-
-fn unsupported_for_custom() -> Status {
-    let message = "the body of the request was in an unknown format - accepted media types include: \
-                   application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
-    Status::new(415, "UnsupportedMediaType", message)
 }

@@ -1,14 +1,23 @@
 //! Strategic merge patches: merging by what the fields of a built-in type say about themselves, and by directives in the patch.
 //!
-//! Directives: `$patch` (`replace`, `delete`), `$retainKeys`, `$setElementOrder/LIST`, `$deleteFromPrimitiveList/LIST`. They never
-//! reach the object, except inside new entries of merged lists and inside lists that are replaced, where the real server
-//! leaves them too. Order is decided in `lists`. A patch is as deep as its reader allows.
+//! Directives (`directive.rs`): `$patch` (`replace`, `delete`), `$retainKeys`, `$setElementOrder/LIST`, `$deleteFromPrimitiveList/LIST`. They
+//! never reach the object, except inside new entries of merged lists and inside lists that are replaced, where the real server
+//! leaves them too. A patch is as deep as its reader allows.
+//!
+//! Objects hold lists and lists hold objects, so both are merged in this file. The rule of order in lists: entries that the patch names come in
+//! the patch's order, the others in the server's, and where the two meet, the patch's go first unless the server had them the
+//! other way round. So new entries come in front. Everything is found through maps, never by searching a list for each entry of another.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use informer_schema::{Field, Shape, TypeId};
 use serde_json::{Map, Value};
 
-use super::lists::{self, Elements};
-use super::{Refused, read_object, rejected};
+use super::directive::{
+    BAD_PRIMITIVE_LIST, BAD_SET_ORDER, DELETE_FROM, DIRECTIVE, Failure, SET_ORDER, directive_of, kind,
+    list_of, not_a_list, not_an_object, retain_keys, unknown_directive, without_directives,
+};
+use super::refusal::{Refused, read_object};
 use crate::status::Status;
 use crate::text;
 
@@ -24,38 +33,8 @@ pub(crate) fn strategic(of: TypeId, object: &Value, patch: &[u8]) -> Result<Valu
     Ok(Value::Object(merge_map(fields, patch, Shape::Object(of))?))
 }
 
-/// Why a patch cannot be merged.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// The patch has the wrong form.
-    Form(&'static str),
-    /// Known to the real server as unprocessable; it does not say why.
-    Rejected,
-    /// Any other error.
-    Other(String),
-}
-
-impl From<Failure> for Status {
-    fn from(failure: Failure) -> Status {
-        match failure {
-            Failure::Form(what) => Status::bad_request(what),
-            Failure::Rejected => rejected(),
-            Failure::Other(what) => Status::internal(what),
-        }
-    }
-}
-
-const DIRECTIVE: &str = "$patch";
-const RETAIN_KEYS: &str = "$retainKeys";
-const SET_ORDER: &str = "$setElementOrder";
-const DELETE_FROM: &str = "$deleteFromPrimitiveList";
-
-const BAD_PRIMITIVE_LIST: Failure = Failure::Form("invalid patch format of primitive list");
-const BAD_RETAIN_KEYS: Failure = Failure::Form("invalid patch format of retainKeys");
-const BAD_SET_ORDER: Failure = Failure::Form("invalid patch format of setElementOrder list");
-
 /// Merges a patch into an object of some shape.
-pub(super) fn merge_map(
+fn merge_map(
     mut fields: Map<String, Value>,
     mut patch: Map<String, Value>,
     shape: Shape,
@@ -100,7 +79,7 @@ fn merge_field(
             let (field, items) = list_field_of(shape, &name)?;
             let merged = if field.patch.merge || deletes {
                 let elements = Elements { key: field.patch.key, shape: items };
-                lists::merge(there, patch, elements, deletes)?
+                merge_list(there, patch, elements, deletes)?
             } else {
                 patch
             };
@@ -122,24 +101,6 @@ fn merge_field(
     Ok(())
 }
 
-/// `$retainKeys`: fields that it does not name go, and the patch may name no others.
-fn retain_keys(fields: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<(), Failure> {
-    let Some(retained) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
-    let Value::Array(retained) = retained else { return Err(BAD_RETAIN_KEYS) };
-    let retained: std::collections::BTreeSet<&str> = retained.iter().filter_map(Value::as_str).collect();
-    let strange = patch.iter().any(|(name, value)| {
-        !value.is_null()
-            && !name.starts_with(DELETE_FROM)
-            && !name.starts_with(SET_ORDER)
-            && !retained.contains(name.as_str())
-    });
-    if strange {
-        return Err(BAD_RETAIN_KEYS);
-    }
-    fields.retain(|name, _| retained.contains(name.as_str()));
-    Ok(())
-}
-
 /// Takes lists with a `$setElementOrder` out of the patch and merges them in the order it gives.
 fn merge_ordered_lists(
     fields: &mut Map<String, Value>,
@@ -157,17 +118,17 @@ fn merge_ordered_lists(
         let new = list_at(patch, name)?;
         let (field, items) = list_field_of(shape, name)?;
         let elements = Elements { key: field.patch.key, shape: items };
-        lists::check_order(new.as_deref().unwrap_or_default(), &order, elements)?;
+        check_order(new.as_deref().unwrap_or_default(), &order, elements)?;
         let merged = match (there.clone(), new.clone()) {
             (None, None) => continue,
             (Some(there), None) => there,
             (None, Some(new)) => new.into_iter().filter_map(without_directives).collect(),
-            (Some(there), Some(new)) if field.patch.merge => lists::merge(there, new, elements, false)?,
+            (Some(there), Some(new)) if field.patch.merge => merge_list(there, new, elements, false)?,
             (Some(_), Some(new)) => new,
         };
         let server_order = there.unwrap_or_default();
-        lists::check_alike(&server_order, new.as_deref().unwrap_or_default())?;
-        let ordered = lists::arrange(merged, &order, &server_order, elements)?;
+        check_alike(&server_order, new.as_deref().unwrap_or_default())?;
+        let ordered = arrange(merged, &order, &server_order, elements)?;
         fields.insert(name.to_owned(), Value::Array(ordered));
         patch.remove(name);
     }
@@ -218,68 +179,11 @@ fn short(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
 
-/// The list that a directive is about.
-fn list_of<'a>(directive: &'a str, prefix: &str, otherwise: Failure) -> Result<&'a str, Failure> {
-    match directive.split_once('/') {
-        Some((before, name)) if before == prefix => Ok(name),
-        _ => Err(otherwise),
-    }
-}
-
 fn list_at(fields: &Map<String, Value>, name: &str) -> Result<Option<Vec<Value>>, Failure> {
     match fields.get(name) {
         None => Ok(None),
         Some(Value::Array(items)) => Ok(Some(items.clone())),
         other => Err(not_a_list(other)),
-    }
-}
-
-fn not_a_list(found: Option<&Value>) -> Failure {
-    Failure::Other(format!("expected a []interface {{}}, but received a {}", go_type(found)))
-}
-
-pub(super) fn not_an_object(found: &Value) -> Failure {
-    Failure::Other(format!("expected a map[string]interface {{}}, but received a {}", go_type(Some(found))))
-}
-
-pub(super) fn unknown_directive(directive: &Value, fields: &Map<String, Value>) -> Failure {
-    let name = match directive {
-        Value::String(name) => name.clone(),
-        Value::Null => "%!s(<nil>)".to_owned(),
-        other => format!("%!s({}={})", go_type(Some(other)), text::shown(other)),
-    };
-    let fields = text::shown(&Value::Object(fields.clone()));
-    Failure::Other(format!("unknown patch type: {name} in map: {fields}"))
-}
-
-fn go_type(value: Option<&Value>) -> &'static str {
-    match value {
-        None | Some(Value::Null) => "%!s(<nil>)",
-        Some(Value::Bool(_)) => "bool",
-        Some(Value::Number(number)) if number.is_i64() => "int64",
-        Some(Value::Number(_)) => "float64",
-        Some(Value::String(_)) => "string",
-        Some(Value::Array(_)) => "[]interface {}",
-        Some(Value::Object(_)) => "map[string]interface {}",
-    }
-}
-
-/// What has to be the same for two values to be of the same type.
-pub(super) fn kind(value: &Value) -> &'static str {
-    go_type(Some(value))
-}
-
-/// A value without what only directs; nothing if it is a directive itself.
-fn without_directives(value: Value) -> Option<Value> {
-    match value {
-        Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
-        Value::Object(fields) => {
-            let kept =
-                fields.into_iter().filter_map(|(name, value)| Some((name, without_directives(value)?)));
-            Some(Value::Object(kept.collect()))
-        }
-        Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
-        plain => Some(plain),
     }
 }
 
@@ -294,7 +198,231 @@ fn discard_nulls(value: &mut Value) {
     }
 }
 
-/// The `$patch` of an entry of a list.
-pub(super) fn directive_of(entry: &Value) -> Option<&Value> {
-    entry.get(DIRECTIVE)
+/// What the entries of a list are.
+#[derive(Debug, Clone, Copy)]
+struct Elements {
+    /// The field that tells entries apart; empty where entries are plain values.
+    key: &'static str,
+    shape: Shape,
+}
+
+/// Merges a list of the patch into one of the object, or deletes its values from it.
+fn merge_list(
+    there: Vec<Value>,
+    new: Vec<Value>,
+    elements: Elements,
+    deletes: bool,
+) -> Result<Vec<Value>, Failure> {
+    if there.is_empty() && new.is_empty() {
+        return Ok(there);
+    }
+    if check_alike(&there, &new)? == Kind::Plain {
+        if deletes {
+            let gone: BTreeSet<String> = new.iter().map(identity).collect();
+            return Ok(there.into_iter().filter(|value| !gone.contains(&identity(value))).collect());
+        }
+        let mut seen = BTreeSet::new();
+        let all = there.iter().chain(&new);
+        let merged = all.filter(|value| seen.insert(identity(value))).cloned().collect();
+        return arrange(merged, &new, &there, elements);
+    }
+    if elements.key.is_empty() {
+        let kind = if matches!(elements.shape, Shape::Map(..)) { "map" } else { "struct" };
+        return Err(Failure::Other(format!("cannot merge lists without merge key for {kind}")));
+    }
+    let (there, new) = follow_directives(there, new, elements.key)?;
+    let merged = merge_entries(there.clone(), new.clone(), elements)?;
+    arrange(merged, &new, &there, elements)
+}
+
+/// Whether entries are objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Objects,
+    Plain,
+}
+
+/// Checks that all entries are of one type, and none is a list.
+fn check_alike(there: &[Value], new: &[Value]) -> Result<Kind, Failure> {
+    let mut all = there.iter().chain(new);
+    let first = match all.next() {
+        None => return Err(Failure::Other("no elements in any of the given slices".to_owned())),
+        Some(Value::Array(_)) => return Err(Failure::Rejected),
+        Some(Value::Null) => {
+            // The real server trips over it.
+            let message = "This request caused apiserver to panic. Look in the logs for details.";
+            return Err(Failure::Other(message.to_owned()));
+        }
+        Some(first) => first,
+    };
+    if all.any(|value| kind(value) != kind(first)) {
+        let list = |values: &[Value]| text::shown(&Value::from(values.to_vec()));
+        let lists = format!("[{} {}]", list(there), list(new));
+        return Err(Failure::Other(format!("list element types are not identical: {lists}")));
+    }
+    Ok(if first.is_object() { Kind::Objects } else { Kind::Plain })
+}
+
+/// Checks that a `$setElementOrder` names the patch's entries, in the patch's order.
+fn check_order(new: &[Value], order: &[Value], elements: Elements) -> Result<(), Failure> {
+    if new.is_empty() || order.is_empty() {
+        return Ok(());
+    }
+    let key = |value: &Value| -> Result<String, Failure> {
+        if elements.key.is_empty() { Ok(identity(value)) } else { key_of(value, elements.key) }
+    };
+    if !elements.key.is_empty()
+        && let Some(strange) = new.iter().find(|value| !value.is_object())
+    {
+        return Err(not_an_object(strange));
+    }
+    let is_delete = |value: &&Value| directive_of(value).and_then(Value::as_str) == Some("delete");
+    let mut rest = new.iter().filter(|value| !is_delete(value)).peekable();
+    let mut order_left = order.iter().peekable();
+    while let (Some(next), Some(wanted)) = (rest.peek(), order_left.peek()) {
+        if directive_of(next).is_some() {
+            rest.next();
+            continue;
+        }
+        if key(next)? == key(wanted)? {
+            rest.next();
+        }
+        order_left.next();
+    }
+    if rest.peek().is_none() {
+        return Ok(());
+    }
+    let list = |values: &[Value]| text::shown(&Value::from(values.to_vec()));
+    Err(Failure::Other(format!(
+        "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
+        list(new),
+        list(order)
+    )))
+}
+
+/// Puts merged entries in order: those that `order` names by it, the others as the server had them.
+fn arrange(
+    merged: Vec<Value>,
+    order: &[Value],
+    server: &[Value],
+    elements: Elements,
+) -> Result<Vec<Value>, Failure> {
+    let key = |value: &Value| -> Result<String, Failure> {
+        if elements.key.is_empty() { Ok(identity(value)) } else { key_of(value, elements.key) }
+    };
+    let order = ranks(order, &key)?;
+    let server = ranks(server, &key)?;
+    let (mut named, mut others) = (Vec::new(), Vec::new());
+    for value in merged {
+        let key = key(&value)?;
+        let at = server.get(&key).copied();
+        match order.get(&key) {
+            Some(rank) => named.push((*rank, at, value)),
+            None => others.push((at, value)),
+        }
+    }
+    named.sort_by_key(|(rank, ..)| *rank);
+    others.sort_by_key(|(at, _)| *at);
+    let mut arranged = Vec::with_capacity(named.len() + others.len());
+    let mut others = others.into_iter().peekable();
+    for (_, at, value) in named {
+        while let Some((_, other)) =
+            others.next_if(|(other, _)| at.is_some_and(|at| other.is_some_and(|other| other < at)))
+        {
+            arranged.push(other);
+        }
+        arranged.push(value);
+    }
+    arranged.extend(others.map(|(_, other)| other));
+    Ok(arranged)
+}
+
+/// Follows `$patch` in entries: deletes, or begins anew. Returns what is left of both lists.
+fn follow_directives(
+    there: Vec<Value>,
+    new: Vec<Value>,
+    key: &str,
+) -> Result<(Vec<Value>, Vec<Value>), Failure> {
+    let mut plain = Vec::new();
+    let mut gone = BTreeSet::new();
+    let mut replace = false;
+    for entry in new {
+        let Some(directive) = directive_of(&entry) else {
+            plain.push(entry);
+            continue;
+        };
+        match directive.as_str() {
+            Some("delete") => {
+                gone.insert(key_of(&entry, key)?);
+            }
+            Some("replace") => replace = true,
+            Some("merge") => {
+                let message = "merging lists cannot yet be specified in the patch";
+                return Err(Failure::Other(message.to_owned()));
+            }
+            _ => {
+                let fields = entry.as_object().cloned().unwrap_or_default();
+                return Err(unknown_directive(directive, &fields));
+            }
+        }
+    }
+    if replace {
+        return Ok((plain, Vec::new()));
+    }
+    let stays = |entry: &Value| entry.get(key).is_none_or(|value| !gone.contains(&identity(value)));
+    Ok((there.into_iter().filter(stays).collect(), plain))
+}
+
+/// Merges entries with the same key, and appends the others.
+fn merge_entries(mut there: Vec<Value>, new: Vec<Value>, elements: Elements) -> Result<Vec<Value>, Failure> {
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    for (place, entry) in there.iter().enumerate() {
+        if let Some(value) = entry.get(elements.key) {
+            places.entry(identity(value)).or_insert(place);
+        }
+    }
+    for entry in new {
+        let key = key_of(&entry, elements.key)?;
+        let (Some(place), Value::Object(patch)) = (places.get(&key), &entry) else {
+            places.insert(key, there.len());
+            there.push(entry);
+            continue;
+        };
+        if let Some(slot) = there.get_mut(*place) {
+            let fields = match slot.take() {
+                Value::Object(fields) => fields,
+                _ => Map::new(),
+            };
+            *slot = Value::Object(merge_map(fields, patch.clone(), elements.shape)?);
+        }
+    }
+    Ok(there)
+}
+
+/// Where values stand first in a list.
+fn ranks(
+    list: &[Value],
+    key: &impl Fn(&Value) -> Result<String, Failure>,
+) -> Result<BTreeMap<String, usize>, Failure> {
+    let mut ranks = BTreeMap::new();
+    for (rank, value) in list.iter().enumerate() {
+        ranks.entry(key(value)?).or_insert(rank);
+    }
+    Ok(ranks)
+}
+
+/// What tells an entry apart: the value of its key field.
+fn key_of(entry: &Value, key: &str) -> Result<String, Failure> {
+    if !entry.is_object() {
+        return Err(not_an_object(entry));
+    }
+    entry.get(key).map(identity).ok_or_else(|| {
+        let entry = text::shown(entry);
+        Failure::Other(format!("map: {entry} does not contain declared merge key: {key}"))
+    })
+}
+
+/// A value as text that no other value has.
+fn identity(value: &Value) -> String {
+    value.to_string()
 }

@@ -1,0 +1,122 @@
+//! Directives of strategic merge patches, and why such a patch cannot be merged.
+//!
+//! Looks at one object or one value at a time. Types of fields and the order of lists are not known here.
+
+use serde_json::{Map, Value};
+
+use super::refusal::rejected;
+use crate::status::Status;
+use crate::text;
+
+/// Why a patch cannot be merged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The patch has the wrong form.
+    Form(&'static str),
+    /// Known to the real server as unprocessable; it does not say why.
+    Rejected,
+    /// Any other error.
+    Other(String),
+}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Status {
+        match failure {
+            Failure::Form(what) => Status::bad_request(what),
+            Failure::Rejected => rejected(),
+            Failure::Other(what) => Status::internal(what),
+        }
+    }
+}
+
+pub(super) const DIRECTIVE: &str = "$patch";
+pub(super) const RETAIN_KEYS: &str = "$retainKeys";
+pub(super) const SET_ORDER: &str = "$setElementOrder";
+pub(super) const DELETE_FROM: &str = "$deleteFromPrimitiveList";
+
+pub(super) const BAD_PRIMITIVE_LIST: Failure = Failure::Form("invalid patch format of primitive list");
+pub(super) const BAD_RETAIN_KEYS: Failure = Failure::Form("invalid patch format of retainKeys");
+pub(super) const BAD_SET_ORDER: Failure = Failure::Form("invalid patch format of setElementOrder list");
+
+/// `$retainKeys`: fields that it does not name go, and the patch may name no others.
+pub(super) fn retain_keys(
+    fields: &mut Map<String, Value>,
+    patch: &mut Map<String, Value>,
+) -> Result<(), Failure> {
+    let Some(retained) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
+    let Value::Array(retained) = retained else { return Err(BAD_RETAIN_KEYS) };
+    let retained: std::collections::BTreeSet<&str> = retained.iter().filter_map(Value::as_str).collect();
+    let strange = patch.iter().any(|(name, value)| {
+        !value.is_null()
+            && !name.starts_with(DELETE_FROM)
+            && !name.starts_with(SET_ORDER)
+            && !retained.contains(name.as_str())
+    });
+    if strange {
+        return Err(BAD_RETAIN_KEYS);
+    }
+    fields.retain(|name, _| retained.contains(name.as_str()));
+    Ok(())
+}
+
+/// The list that a directive is about.
+pub(super) fn list_of<'a>(directive: &'a str, prefix: &str, otherwise: Failure) -> Result<&'a str, Failure> {
+    match directive.split_once('/') {
+        Some((before, name)) if before == prefix => Ok(name),
+        _ => Err(otherwise),
+    }
+}
+
+pub(super) fn not_a_list(found: Option<&Value>) -> Failure {
+    Failure::Other(format!("expected a []interface {{}}, but received a {}", go_type(found)))
+}
+
+pub(super) fn not_an_object(found: &Value) -> Failure {
+    Failure::Other(format!("expected a map[string]interface {{}}, but received a {}", go_type(Some(found))))
+}
+
+pub(super) fn unknown_directive(directive: &Value, fields: &Map<String, Value>) -> Failure {
+    let name = match directive {
+        Value::String(name) => name.clone(),
+        Value::Null => "%!s(<nil>)".to_owned(),
+        other => format!("%!s({}={})", go_type(Some(other)), text::shown(other)),
+    };
+    let fields = text::shown(&Value::Object(fields.clone()));
+    Failure::Other(format!("unknown patch type: {name} in map: {fields}"))
+}
+
+pub(super) fn go_type(value: Option<&Value>) -> &'static str {
+    match value {
+        None | Some(Value::Null) => "%!s(<nil>)",
+        Some(Value::Bool(_)) => "bool",
+        Some(Value::Number(number)) if number.is_i64() => "int64",
+        Some(Value::Number(_)) => "float64",
+        Some(Value::String(_)) => "string",
+        Some(Value::Array(_)) => "[]interface {}",
+        Some(Value::Object(_)) => "map[string]interface {}",
+    }
+}
+
+/// What has to be the same for two values to be of the same type.
+pub(super) fn kind(value: &Value) -> &'static str {
+    go_type(Some(value))
+}
+
+/// A value without what only directs; nothing if it is a directive itself.
+pub(super) fn without_directives(value: Value) -> Option<Value> {
+    match value {
+        Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
+        Value::Object(fields) => {
+            let kept =
+                fields.into_iter().filter_map(|(name, value)| Some((name, without_directives(value)?)));
+            Some(Value::Object(kept.collect()))
+        }
+        Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
+        plain => Some(plain),
+    }
+}
+
+/// The `$patch` of an entry of a list.
+pub(super) fn directive_of(entry: &Value) -> Option<&Value> {
+    entry.get(DIRECTIVE)
+}
