@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::read::{Payload, Reader};
-use super::{MAGIC, message_of};
+use super::kinds::{MAGIC, message_of};
+use super::read::{Misread, Payload, Reader, wrong};
 use crate::model::split_api_version;
 use crate::text::{MAX_DEPTH, depth_of, quoted};
 
@@ -14,14 +14,6 @@ pub(crate) struct Arrived {
     pub(crate) kind: String,
     /// As JSON, with `kind` and `apiVersion`. Empty values of what Go always has are left out, as they say nothing.
     pub(crate) object: Value,
-}
-
-/// Why an object could not be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Misread {
-    /// What it said it is (apiVersion, kind), if it came to that: a real server words its refusal by it.
-    pub(crate) of: Option<(String, String)>,
-    pub(crate) why: String,
 }
 
 /// Reads an object. `expected` (apiVersion, kind) stands in for what the envelope does not say.
@@ -103,9 +95,4 @@ impl<'a> Envelope<'a> {
         }
         Ok(())
     }
-}
-
-/// What a real server says of a field that is laid out in another way.
-pub(super) fn wrong(payload: Payload<'_>, field: &str) -> String {
-    format!("proto: wrong wireType = {} for field {field}", payload.layout())
 }

@@ -9,10 +9,8 @@ use informer_schema::{Message, MessageId, Part, Wire};
 use jiff::Timestamp;
 use serde_json::{Map, Number, Value};
 
-use super::arrive::wrong;
-use super::read::{Payload, Reader, low};
-use crate::text::times;
-use crate::text::{self, Duplicates, MAX_DEPTH};
+use super::read::{Payload, Reader, low, wrong};
+use crate::text::{self, Duplicates, MAX_DEPTH, times};
 
 /// Adds the fields of a message to those of an object.
 pub(super) fn message(

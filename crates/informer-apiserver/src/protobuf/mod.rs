@@ -8,6 +8,7 @@ mod arrive;
 mod decode;
 mod document;
 mod encode;
+mod kinds;
 mod read;
 mod spoil;
 mod write;
@@ -15,10 +16,9 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use informer_schema::{Message, MessageId, RESOURCES};
 use serde_json::Value;
 
-use crate::model::split_api_version;
+use kinds::{MAGIC, message_of};
 use write::Writer;
 
 #[cfg(test)]
@@ -26,13 +26,6 @@ pub(crate) use arrive::Arrived;
 pub(crate) use arrive::decode;
 pub(crate) use document::document;
 pub(crate) use spoil::{spoilt_frame, spoilt_list};
-
-/// What every object begins with.
-const MAGIC: &[u8] = b"k8s\0";
-
-const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
-const META_BETA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1beta1";
-const DISCOVERY: &str = "io.k8s.api.apidiscovery.v2";
 
 /// Whether there is a message for a kind.
 #[cfg(test)]
@@ -68,20 +61,4 @@ pub(crate) fn frame(out: &mut Vec<u8>, kind: &str, object: &[u8]) {
     head.bytes(&length.to_be_bytes());
     out.extend(head.finish());
     out.extend_from_slice(object);
-}
-
-/// The message of a kind. Kinds that belong to no group in particular (`Status`, `DeleteOptions`) are found in every group.
-fn message_of(api_version: &str, kind: &str) -> Option<MessageId> {
-    let (group, version) = split_api_version(api_version);
-    let package = match (group, version) {
-        ("meta.k8s.io", "v1beta1") => Some(META_BETA),
-        ("apidiscovery.k8s.io", "v2") => Some(DISCOVERY),
-        _ => {
-            let row = RESOURCES.iter().find(|row| (row.group, row.version) == (group, version));
-            row.and_then(|row| Some(row.of?.get().name.rsplit_once('.')?.0))
-        }
-    };
-    let named =
-        |package: &str| Message::named(&format!("{package}.{kind}")).filter(|message| message.get().is_kind);
-    package.and_then(named).or_else(|| named(META))
 }

@@ -134,6 +134,19 @@ pub(super) fn low(value: u64) -> i32 {
     i32::from_le_bytes([a, b, c, d])
 }
 
+/// Why an object could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Misread {
+    /// What it said it is (apiVersion, kind), if it came to that: a real server words its refusal by it.
+    pub(crate) of: Option<(String, String)>,
+    pub(crate) why: String,
+}
+
+/// What a real server says of a field that is laid out in another way.
+pub(super) fn wrong(payload: Payload<'_>, field: &str) -> String {
+    format!("proto: wrong wireType = {} for field {field}", payload.layout())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

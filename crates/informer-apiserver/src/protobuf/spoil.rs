@@ -2,7 +2,7 @@
 //!
 //! Protobuf has no names: where an object has its `spec`, field 2, there is a number behind it. Everything else stays byte for byte.
 
-use super::MAGIC;
+use super::kinds::MAGIC;
 use super::read::{Payload, Reader};
 use super::write::Writer;
 

@@ -1,0 +1,30 @@
+//! What the envelope of an object begins with, and which message belongs to a kind.
+//!
+//! A kind has at most one message. Bytes are neither read nor written here.
+
+use informer_schema::{Message, MessageId, RESOURCES};
+
+use crate::model::split_api_version;
+
+/// What every object begins with.
+pub(super) const MAGIC: &[u8] = b"k8s\0";
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+const META_BETA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1beta1";
+const DISCOVERY: &str = "io.k8s.api.apidiscovery.v2";
+
+/// The message of a kind. Kinds that belong to no group in particular (`Status`, `DeleteOptions`) are found in every group.
+pub(super) fn message_of(api_version: &str, kind: &str) -> Option<MessageId> {
+    let (group, version) = split_api_version(api_version);
+    let package = match (group, version) {
+        ("meta.k8s.io", "v1beta1") => Some(META_BETA),
+        ("apidiscovery.k8s.io", "v2") => Some(DISCOVERY),
+        _ => {
+            let row = RESOURCES.iter().find(|row| (row.group, row.version) == (group, version));
+            row.and_then(|row| Some(row.of?.get().name.rsplit_once('.')?.0))
+        }
+    };
+    let named =
+        |package: &str| Message::named(&format!("{package}.{kind}")).filter(|message| message.get().is_kind);
+    package.and_then(named).or_else(|| named(META))
+}
