@@ -4,8 +4,13 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::age::since;
-use super::fields::{amount, at, count, each, filled, flag, given, list, number, text, texts};
+use super::fields::{amount, at, count, each, filled, flag, given, list, number, shortened, text, texts};
 use super::selectors::{labels, selector};
+
+const UNSET: &str = "<unset>";
+
+/// How many endpoints, ports and hosts are shown.
+pub(super) const MOST: usize = 3;
 
 /// How one cell of a row is filled; a few fill several. Places are JSON pointers.
 #[derive(Debug, Clone, Copy)]
@@ -95,5 +100,13 @@ fn one(cell: Cell, object: &Value, now: Timestamp) -> Value {
         Cell::By(say) => json!(say(object)),
         Cell::ByTime(say) => json!(say(object, now)),
         Cell::Containers(_) | Cell::Several(_) => Value::Null,
+    }
+}
+
+/// A few texts, or that there are none.
+pub(super) fn set_or_unset(texts: &[impl AsRef<str>]) -> String {
+    match shortened(texts, MOST, ",") {
+        shown if shown.is_empty() => UNSET.to_owned(),
+        shown => shown,
     }
 }

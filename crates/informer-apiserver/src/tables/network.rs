@@ -4,13 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::fields::{at, filled, given, list, number, shortened, text, texts};
+use super::cell::{MOST, set_or_unset};
+use super::fields::{at, filled, given, list, number, text, texts};
 
 const NONE: &str = "<none>";
-const UNSET: &str = "<unset>";
-
-/// How many endpoints, ports and hosts are shown.
-const MOST: usize = 3;
 
 pub(super) fn cluster_address(service: &Value) -> String {
     given(service, "/spec/clusterIPs/0")
@@ -136,14 +133,6 @@ pub(super) fn parent(address: &Value) -> String {
     };
     let namespace = filled(parent, "/namespace").map(|namespace| format!("/{namespace}")).unwrap_or_default();
     format!("{}{namespace}/{}", resource.to_lowercase(), text(parent, "/name"))
-}
-
-/// A few texts, or that there are none.
-pub(super) fn set_or_unset(texts: &[impl AsRef<str>]) -> String {
-    match shortened(texts, MOST, ",") {
-        shown if shown.is_empty() => UNSET.to_owned(),
-        shown => shown,
-    }
 }
 
 fn host_port(host: &str, port: Option<i64>) -> String {

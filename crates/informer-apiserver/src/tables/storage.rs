@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use super::cell::set_or_unset;
 use super::fields::{amount, annotation, at, each, filled, given, is_leaving, list, text, texts};
-use super::network::set_or_unset;
 
 /// Access modes and what they are called for short, in the order they are shown in.
 const MODES: &[(&str, &str)] = &[
