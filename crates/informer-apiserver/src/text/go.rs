@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
 
+use super::number::number_of;
+
 /// A byte in a message about syntax, `'x'`.
 pub(super) fn quoted_char(byte: u8) -> String {
     match byte {
@@ -109,8 +111,7 @@ pub(crate) fn compact(value: &Value) -> String {
 pub(crate) fn as_untyped(value: &mut Value) {
     match value {
         Value::Number(number) if number.as_i64().is_none() => {
-            if let Some(plain) = number.as_f64().and_then(|float| super::json::number_of(&float_json(float)))
-            {
+            if let Some(plain) = number.as_f64().and_then(|float| number_of(&float_json(float))) {
                 *number = plain;
             }
         }

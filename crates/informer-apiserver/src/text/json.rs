@@ -10,6 +10,7 @@ use serde_json::{Map, Number, Value};
 
 use super::MAX_DEPTH;
 use super::go::quoted_char;
+use super::number::number_of;
 
 /// What was read.
 #[derive(Debug, Clone, PartialEq)]
@@ -381,17 +382,6 @@ impl<'a, F: FnMut(&Path<'_>, bool)> Reader<'a, F> {
     fn unexpected_inside(&self, place: &str) -> String {
         format!("invalid character {} {place}", quoted_char(self.peek().unwrap_or(b' ')))
     }
-}
-
-/// The number that a text is, if it is one and a float can hold it.
-pub(super) fn number_of(text: &str) -> Option<Number> {
-    if let Ok(whole) = text.parse::<i64>() {
-        return Some(Number::from(whole));
-    }
-    if let Ok(whole) = text.parse::<u64>() {
-        return Some(Number::from(whole));
-    }
-    text.parse::<f64>().ok().and_then(Number::from_f64)
 }
 
 /// Reads a second value of a field into the first, as Go does with structs and maps.

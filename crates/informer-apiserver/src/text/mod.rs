@@ -7,6 +7,7 @@
 pub(crate) mod formats;
 mod go;
 mod json;
+mod number;
 mod scalar;
 pub(crate) mod times;
 mod yaml_read;

@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value};
 
-use super::json::number_of;
+use super::number::number_of;
 
 /// The meaning of a scalar.
 #[derive(Debug, Clone, PartialEq)]
