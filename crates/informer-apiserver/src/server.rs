@@ -17,10 +17,11 @@ use crate::listen::ListenError;
 use crate::log::Seen;
 use crate::model::{
     Ask, At, Copy, DeleteOptions, Encodings, Filter, Model, Origin, Part, Place, Policy, Registry, Shape,
-    State, split_api_version,
+    State,
 };
 use crate::shared::Shared;
 use crate::status::Status;
+use crate::text::versions::split_api_version;
 
 /// How many changes of each resource are remembered unless said otherwise.
 const HISTORY: usize = 100_000;

@@ -6,7 +6,6 @@
 
 mod decode;
 mod defaults;
-mod quantity;
 mod strategy;
 pub(crate) mod validate;
 mod value;
@@ -18,7 +17,6 @@ mod tests;
 pub(crate) use decode::decode;
 pub(crate) use decode::read;
 pub(crate) use defaults::{default, type_of};
-pub(crate) use quantity::Quantity;
 pub(crate) use strategy::{
     Wanted, prepare_create, prepare_status, prepare_update, refuse_priority, refuse_runtime_class,
     set_priority, set_requester, set_runtime_class,

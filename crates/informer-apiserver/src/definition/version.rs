@@ -11,6 +11,7 @@ use super::object::{convert, default};
 use super::rules::Programs;
 use super::scale::ScalePaths;
 use crate::schema::Structural;
+use crate::text::versions::priority;
 
 /// How the objects of a definition are stored: the schemas of all its versions, served or not, and the version that is written.
 #[derive(Debug)]
@@ -100,8 +101,8 @@ fn warning(definition: &Value, version: &Value) -> Option<String> {
     let better = versions
         .filter(|other| flag(other, "served") && !flag(other, "deprecated"))
         .filter_map(|other| other.get("name").and_then(Value::as_str))
-        .filter(|other| crate::model::priority(other) > crate::model::priority(name))
-        .max_by_key(|other| crate::model::priority(other));
+        .filter(|other| priority(other) > priority(name))
+        .max_by_key(|other| priority(other));
     Some(match better {
         Some(better) => format!("{plain}; use {group}/{better} {kind}"),
         None => plain,

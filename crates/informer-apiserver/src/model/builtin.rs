@@ -6,7 +6,8 @@
 
 use informer_schema::{GROUPS, RESOURCES};
 
-use super::kinds::{Field, Resource, Subresource, Version, priority};
+use super::kinds::{Field, Resource, Subresource, Version};
+use crate::text::versions::priority;
 
 /// Kinds whose status is taken from the body of a create: a kubelet registers its node with one.
 const STATUS_AT_CREATE: &[&str] = &["/nodes"];

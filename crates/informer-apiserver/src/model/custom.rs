@@ -11,10 +11,11 @@ use informer_schema::Type;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::kinds::{Field, Resource, Subresource, Version, priority};
+use super::kinds::{Field, Resource, Subresource, Version};
 use super::merge::is_same;
 use super::state::State;
 use crate::definition;
+use crate::text::versions::priority;
 
 /// What can be done with custom objects, in the order in which discovery has it.
 const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];

@@ -42,9 +42,7 @@ pub(crate) use collection::Objects;
 pub(crate) use delete::{DeleteOptions, Deleted, Policy};
 pub use encodings::Encodings;
 pub(crate) use fields::{Filter, selected_name};
-pub(crate) use kinds::{
-    GroupKind, Place, Registry, Resource, ResourceId, Subresource, priority, split_api_version,
-};
+pub(crate) use kinds::{GroupKind, Place, Registry, Resource, ResourceId, Subresource};
 pub(crate) use list::{At, Listing, Page, Token, states_after};
 pub(crate) use meta::NAMESPACES_DIFFER;
 pub(crate) use parts::created_status;

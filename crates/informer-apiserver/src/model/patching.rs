@@ -14,7 +14,7 @@ use crate::managed::{self, Manager};
 use crate::patch::{self, PatchKind};
 use crate::status::Status;
 use crate::text;
-use crate::text::times;
+use crate::text::{times, versions};
 use crate::{body, builtin};
 
 impl Model {
@@ -119,7 +119,7 @@ pub(crate) fn scale(kind: PatchKind, scale: &Value, bytes: &[u8]) -> Result<Valu
     let said = |field: &str| patched[field].as_str().filter(|text| !text.is_empty());
     let (api_version, name) =
         (said("apiVersion").unwrap_or("autoscaling/v1"), said("kind").unwrap_or("Scale"));
-    let (group, version) = super::split_api_version(api_version);
+    let (group, version) = versions::split_api_version(api_version);
     let of = builtin::type_of(group, version, name);
     if (api_version, name) != ("autoscaling/v1", "Scale") {
         let why = not_convertible(("autoscaling/v1", "Scale"), (api_version, name), of.is_some());

@@ -15,7 +15,7 @@ use crate::managed::{self, Manager};
 use crate::patch::PatchKind;
 use crate::schema::Node;
 use crate::status::{Cause, Status};
-use crate::text::times;
+use crate::text::{times, versions};
 use crate::{body, builtin, patch, text};
 
 /// A body, read.
@@ -81,7 +81,7 @@ impl Resource {
         }
         // A patch may have made it something else, which is what it is read as then, and refused.
         if let Some(other) = self.another(version, &object) {
-            let (group, version) = super::split_api_version(&other.0);
+            let (group, version) = versions::split_api_version(&other.0);
             let of = builtin::type_of(group, version, &other.1);
             if let Some(of) = of {
                 builtin::read(of, object)?;
@@ -102,7 +102,7 @@ impl Resource {
         let said = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
         let own = self.api_version(version);
         let (api_version, kind) = (said("apiVersion").unwrap_or(&own), said("kind").unwrap_or(&self.kind));
-        let (group, name) = super::split_api_version(api_version);
+        let (group, name) = versions::split_api_version(api_version);
         let known = api_version == own || group == "apps" || builtin::type_of(group, name, kind).is_some();
         let same = kind == self.kind && group == self.group && known;
         (!same).then(|| (api_version.to_owned(), kind.to_owned()))

@@ -10,15 +10,15 @@ use serde_json::{Map, Value, json};
 
 use super::ask::{Ask, Origin, Written};
 use super::forms::Form;
-use super::kinds::{Place, Resource, ResourceId, split_api_version};
+use super::kinds::{Place, Resource, ResourceId};
 use super::merge::{drop_field, is_finished, merge};
 use super::meta::{self, check_conditional, check_namespace, check_preconditions, metadata, metadata_new};
 use super::state::State;
 use super::{Model, custom};
-use crate::builtin;
-use crate::managed;
 use crate::status::{Cause, Status};
 use crate::text::formats;
+use crate::text::versions::split_api_version;
+use crate::{builtin, managed};
 
 /// Which part of an object an update is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

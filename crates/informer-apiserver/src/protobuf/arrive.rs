@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::kinds::{MAGIC, message_of};
 use super::read::{Misread, Payload, Reader, wrong};
-use crate::model::split_api_version;
+use crate::text::versions::split_api_version;
 use crate::text::{MAX_DEPTH, depth_of, quoted};
 
 /// An object out of its envelope.

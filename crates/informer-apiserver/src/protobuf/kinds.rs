@@ -4,7 +4,7 @@
 
 use informer_schema::{Message, MessageId, RESOURCES};
 
-use crate::model::split_api_version;
+use crate::text::versions::split_api_version;
 
 /// What every object begins with.
 pub(super) const MAGIC: &[u8] = b"k8s\0";

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::write::Writer;
 use super::{Arrived, decode, encode, frame, is_known};
 use crate::builtin;
-use crate::model::split_api_version;
+use crate::text::versions::split_api_version;
 
 /// A recorded answer in both forms.
 struct Twin {

@@ -8,8 +8,10 @@ pub(crate) mod formats;
 mod go;
 mod json;
 mod number;
+mod quantity;
 mod scalar;
 pub(crate) mod times;
+pub(crate) mod versions;
 mod yaml_read;
 mod yaml_write;
 
@@ -18,6 +20,7 @@ mod tests;
 
 pub(crate) use go::{as_untyped, compact, depth_of, kind_of, quoted, shown};
 pub(crate) use json::{Duplicates, order, read};
+pub(crate) use quantity::Quantity;
 pub(crate) use yaml_read::{YamlRead, read_yaml};
 pub(crate) use yaml_write::to_yaml;
 

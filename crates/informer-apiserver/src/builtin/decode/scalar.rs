@@ -7,8 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use informer_schema::Shape;
 use serde_json::Value;
 
-use super::super::quantity::Quantity;
 use super::time;
+use crate::text::Quantity;
 
 /// Why a value cannot be read.
 #[derive(Debug, PartialEq, Eq)]

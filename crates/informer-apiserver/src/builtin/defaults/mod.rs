@@ -14,8 +14,8 @@ use informer_schema::{Field, RESOURCES, Shape, Type, TypeId};
 use serde_json::{Map, Value};
 
 use super::decode::{is_pointer, type_name};
-use super::quantity::Quantity;
 use super::value::is_empty;
+use crate::text::Quantity;
 
 /// Fills in the defaults of an object.
 pub(crate) fn default(group: &str, version: &str, kind: &str, object: &mut Value) {

@@ -7,10 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::quantity::Quantity;
 use super::super::value::{at, at_mut, entries, fill, list, list_mut, number, object_in, set_absent, text};
 use super::fields;
-use crate::text::times;
+use crate::text::{Quantity, times};
 
 const MAX_TOLERATIONS: usize = 1000;
 

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::quantity::Quantity;
 use super::meta::non_negative;
 use super::report::{Place, Report, quoted};
-use crate::text::formats;
+use crate::text::{Quantity, formats};
 
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 const STANDARD_RESOURCES: &[&str] = &["cpu", "ephemeral-storage", "memory"];

@@ -1,8 +1,7 @@
 //! What a namespace may use: quotas and ranges of limits.
 
-use super::super::quantity::Quantity;
 use super::report::{Place, Report};
-use crate::text::formats;
+use crate::text::{Quantity, formats};
 
 /// What is measured, and has no domain.
 const MEASURED: &[&str] = &[

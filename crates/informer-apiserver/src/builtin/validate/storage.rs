@@ -2,11 +2,10 @@
 
 use serde_json::Value;
 
-use super::super::quantity::Quantity;
 use super::containers;
 use super::meta::{self, immutable};
 use super::report::{Place, Report};
-use crate::text::formats;
+use crate::text::{Quantity, formats};
 
 const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const SOURCES: &[&str] = &[

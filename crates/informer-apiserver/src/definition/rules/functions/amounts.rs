@@ -7,7 +7,7 @@ use kube_cel::cel::objects::Opaque;
 use kube_cel::cel::{ExecutionError, Value as Cel};
 
 use super::super::budget::{Answer, Meter, UNIT, size};
-use crate::builtin::Quantity;
+use crate::text::Quantity;
 
 /// An amount as a value of the language. Two are the same if neither is greater.
 #[derive(Debug)]
