@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::Model;
-use super::kinds::Resource;
+use super::resource::Resource;
 use crate::builtin::Wanted;
 use crate::status::Cause;
 

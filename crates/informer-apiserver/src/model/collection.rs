@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::kinds::Resource;
+use super::resource::Resource;
 use super::state::State;
 
 /// Objects by key, in key order. A copy shares everything with the original.

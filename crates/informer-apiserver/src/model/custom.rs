@@ -11,8 +11,8 @@ use informer_schema::Type;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::kinds::{Field, Resource, Subresource, Version};
-use super::merge::is_same;
+use super::edits::is_same;
+use super::resource::{Field, Resource, Subresource, Version};
 use super::state::State;
 use crate::definition;
 use crate::text::versions::priority;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::kinds::{Place, Resource, ResourceId};
+use super::kinds::{Place, ResourceId};
+use super::resource::Resource;
 use super::state::State;
 use super::{Model, edits};
 use crate::status::{self, Status};

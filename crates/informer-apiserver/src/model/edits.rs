@@ -26,3 +26,41 @@ fn set_in(fields: &mut Map<String, Value>, path: &[&str], value: Value) {
         [first, rest @ ..] => set(fields.entry(*first).or_insert(Value::Null), rest, value),
     }
 }
+
+/// Whether two objects are the same but for what the server stamps on them.
+pub(super) fn is_same(old: &Value, new: &Value) -> bool {
+    is_equal_but(old, new, &["kind", "apiVersion", "metadata"])
+        && is_equal_but(&old["metadata"], &new["metadata"], &["resourceVersion"])
+}
+
+/// Compares the fields of two objects, but for some.
+pub(super) fn is_equal_but(old: &Value, new: &Value, but: &[&str]) -> bool {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return old == new };
+    let counted =
+        |fields: &'_ Map<String, Value>| fields.keys().filter(|name| !but.contains(&name.as_str())).count();
+    let equal = |name: &String| but.contains(&name.as_str()) || old.get(name) == new.get(name);
+    counted(old) == counted(new) && old.keys().all(equal)
+}
+
+pub(super) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+pub(super) fn drop_field(object: &mut Value, field: &str) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove(field);
+    }
+}
+
+pub(super) fn take_field(object: &mut Value, from: &Value, field: &str) {
+    match from.get(field) {
+        Some(value) => object[field] = value.clone(),
+        None => drop_field(object, field),
+    }
+}

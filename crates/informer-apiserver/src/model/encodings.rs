@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use super::state::View;
+use super::view::View;
 
 /// How often a server has encoded objects that it stores.
 ///

@@ -3,7 +3,7 @@
 //! A field selector is checked against the fields its resource can select on when it is made, so matching cannot
 //! fail. Values are read when a state is stored, not when it is matched.
 
-use super::kinds::Resource;
+use super::resource::Resource;
 use super::selector::LabelSelector;
 use super::state::State;
 use crate::status::Status;

@@ -7,7 +7,8 @@
 use serde_json::{Map, Value, json};
 
 use super::Model;
-use super::kinds::{Place, Resource, ResourceId};
+use super::kinds::{Place, ResourceId};
+use super::resource::Resource;
 
 /// How the form of a place differs from the stored one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::ser::Formatter;
 use serde_json::{Map, Value};
 
-use super::kinds::Resource;
-use super::state::{Shape, View};
+use super::resource::Resource;
+use super::view::{Shape, View};
 
 /// An object as JSON, and where in it what is.
 #[derive(Debug)]

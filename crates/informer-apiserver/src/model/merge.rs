@@ -5,10 +5,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::kinds::{Place, Resource};
+use super::edits::{is_empty, is_equal_but, take_field};
+use super::kinds::Place;
 use super::meta::metadata;
+use super::part::Part;
+use super::resource::Resource;
 use super::typed::resets;
-use super::write::Part;
 use crate::status::{Cause, Status};
 
 /// The object that is stored.
@@ -210,21 +212,6 @@ fn generation_counts(resource: &Resource, place: Place, old: &Value, new: &Value
     by_annotation || by_label || !is_equal_but(old, new, uncounted)
 }
 
-/// Whether two objects are the same but for what the server stamps on them.
-pub(super) fn is_same(old: &Value, new: &Value) -> bool {
-    is_equal_but(old, new, &["kind", "apiVersion", "metadata"])
-        && is_equal_but(&old["metadata"], &new["metadata"], &["resourceVersion"])
-}
-
-/// Compares the fields of two objects, but for some.
-fn is_equal_but(old: &Value, new: &Value, but: &[&str]) -> bool {
-    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return old == new };
-    let counted =
-        |fields: &'_ Map<String, Value>| fields.keys().filter(|name| !but.contains(&name.as_str())).count();
-    let equal = |name: &String| but.contains(&name.as_str()) || old.get(name) == new.get(name);
-    counted(old) == counted(new) && old.keys().all(equal)
-}
-
 /// Whether nothing keeps an object that is being deleted.
 pub(super) fn is_finished(resource: &Resource, object: &Value) -> bool {
     let metadata = &object["metadata"];
@@ -233,27 +220,4 @@ pub(super) fn is_finished(resource: &Resource, object: &Value) -> bool {
             && object.pointer("/spec/finalizers").is_some_and(|finalizers| !is_empty(finalizers)));
     let waiting = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) > 0;
     metadata.get("deletionTimestamp").is_some() && !held && !waiting
-}
-
-pub(super) fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
-        Value::Bool(_) | Value::Number(_) => false,
-    }
-}
-
-pub(super) fn drop_field(object: &mut Value, field: &str) {
-    if let Some(fields) = object.as_object_mut() {
-        fields.remove(field);
-    }
-}
-
-fn take_field(object: &mut Value, from: &Value, field: &str) {
-    match from.get(field) {
-        Some(value) => object[field] = value.clone(),
-        None => drop_field(object, field),
-    }
 }

@@ -5,8 +5,8 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::kinds::Resource;
-use super::merge::is_empty;
+use super::edits::is_empty;
+use super::resource::Resource;
 use super::state::State;
 use crate::status::{Cause, Status};
 use crate::text::times;

@@ -10,12 +10,13 @@ use serde_json::{Value, json};
 
 use super::ask::{Ask, Origin, Written};
 use super::delete::{self, DeleteOptions};
-use super::kinds::{Place, Resource};
+use super::kinds::Place;
 use super::meta::check_preconditions;
+use super::part::Part;
 use super::patching::check_names;
+use super::resource::Resource;
 use super::selector::{LabelSelector, text_of};
 use super::state::State;
-use super::write::Part;
 use super::{Filter, Model, edits};
 use crate::definition;
 use crate::managed::{self, Manager};

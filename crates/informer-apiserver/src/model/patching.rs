@@ -4,18 +4,17 @@
 
 use serde_json::Value;
 
-use super::Model;
 use super::ask::{Ask, Origin, Written};
-use super::kinds::{Place, Resource};
-use super::meta;
+use super::kinds::Place;
+use super::part::{Part, not_convertible};
+use super::resource::Resource;
 use super::state::{self, State};
-use super::write::{Part, not_convertible};
+use super::{Model, meta};
 use crate::managed::{self, Manager};
 use crate::patch::{self, PatchKind};
 use crate::status::Status;
-use crate::text;
 use crate::text::{times, versions};
-use crate::{body, builtin};
+use crate::{body, builtin, text};
 
 impl Model {
     /// Patches an object, or applies one.

@@ -17,7 +17,8 @@ use super::encodings::{Counters, Encoded, Kept};
 use super::forms::Form;
 use super::json::Json;
 pub(crate) use super::json::go_text;
-use super::kinds::Resource;
+use super::resource::Resource;
+use super::view::{Shape, View};
 use crate::definition::Storage;
 
 /// A state of an object.
@@ -50,27 +51,6 @@ struct Stored {
     /// The version under which it was written.
     version: String,
     json: Bytes,
-}
-
-/// How an object is shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct View {
-    pub(crate) shape: Shape,
-    /// `None` where the stored bytes already say it.
-    pub(crate) api_version: Option<String>,
-    /// How the form that is shown differs from the stored one.
-    pub(crate) form: Form,
-}
-
-/// How much of an object is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// Everything.
-    Whole,
-    /// Everything but kind and apiVersion, as items of built-in lists are.
-    Item,
-    /// `PartialObjectMetadata`.
-    Metadata,
 }
 
 impl State {
@@ -261,7 +241,8 @@ pub(crate) fn key(namespace: &str, name: &str) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::super::kinds::{Registry, Resource};
+    use super::super::kinds::Registry;
+    use super::super::resource::Resource;
     use super::*;
 
     fn resource(group: &str, plural: &str) -> Resource {

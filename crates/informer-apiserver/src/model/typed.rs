@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::ask::{Ask, Origin};
-use super::kinds::{Place, Resource};
-use super::write::{Part, not_convertible};
+use super::kinds::Place;
+use super::part::{Part, not_convertible};
+use super::resource::Resource;
 use super::{Model, state};
 use crate::definition::{self, Subject};
 use crate::managed::{self, Manager};

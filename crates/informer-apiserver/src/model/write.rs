@@ -9,63 +9,19 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::ask::{Ask, Origin, Written};
+use super::edits::drop_field;
 use super::forms::Form;
-use super::kinds::{Place, Resource, ResourceId};
-use super::merge::{drop_field, is_finished, merge};
+use super::kinds::{Place, ResourceId};
+use super::merge::{is_finished, merge};
 use super::meta::{self, check_conditional, check_namespace, check_preconditions, metadata, metadata_new};
+use super::part::{Part, not_convertible};
+use super::resource::Resource;
 use super::state::State;
 use super::{Model, custom};
 use crate::status::{Cause, Status};
 use crate::text::formats;
 use crate::text::versions::split_api_version;
 use crate::{builtin, managed};
-
-/// Which part of an object an update is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// All but the status, where there is a status subresource.
-    Main,
-    /// The status alone.
-    Status,
-    /// The finalizers in the spec of a namespace.
-    Finalize,
-    /// The conditions of a signing request.
-    Approval,
-    /// The ephemeral containers of a pod.
-    EphemeralContainers,
-    /// The resources of a pod's containers.
-    Resize,
-    /// The number of replicas, by way of a scale.
-    Scale,
-}
-
-impl Part {
-    /// The part that a subresource is; none if it is something else.
-    pub(crate) fn of(subresource: Option<&str>) -> Option<Self> {
-        Some(match subresource {
-            None => Part::Main,
-            Some("status") => Part::Status,
-            Some("finalize") => Part::Finalize,
-            Some("approval") => Part::Approval,
-            Some("ephemeralcontainers") => Part::EphemeralContainers,
-            Some("resize") => Part::Resize,
-            Some(_) => return None,
-        })
-    }
-
-    /// The name of the subresource; empty for the object itself.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Part::Main => "",
-            Part::Status => "status",
-            Part::Finalize => "finalize",
-            Part::Approval => "approval",
-            Part::EphemeralContainers => "ephemeralcontainers",
-            Part::Resize => "resize",
-            Part::Scale => "scale",
-        }
-    }
-}
 
 impl Model {
     /// Creates an object. `namespace` is empty for cluster-scoped resources.
@@ -397,18 +353,6 @@ pub(crate) fn read_as((api_version, kind): (&str, &str), object: Value) -> Resul
         Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
     })?;
     Ok(read.object)
-}
-
-/// Why one kind cannot be taken for another.
-pub(super) fn not_convertible(expected: (&str, &str), given: (&str, &str), known: bool) -> String {
-    let (group, _) = split_api_version(expected.0);
-    let (_, version) = split_api_version(given.0);
-    let group = if group.is_empty() { "core" } else { group };
-    if known {
-        return format!("converting ({version}.{}) to ({group}.{}): unknown conversion", given.1, expected.1);
-    }
-    let scheme = "pkg/api/legacyscheme/scheme.go:30";
-    format!("no kind \"{}\" is registered for version \"{}\" in scheme \"{scheme}\"", given.1, given.0)
 }
 
 /// Custom objects must say what they are.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::ask::{Ask, Origin};
-use super::super::write::Part;
+use super::super::part::Part;
 use super::Model;
 use crate::patch::PatchKind;
 use crate::status::Status;

@@ -1,0 +1,230 @@
+//! What is particular about single built-in kinds, found by group and plural: generation, selectable fields, habits of writes and deletions.
+//!
+//! A kind that no table here names is an ordinary one: no generation, selectable by name and namespace. Rows are
+//! what a kube-apiserver 1.36 was seen to do. How a resource is served is not known here.
+
+use informer_schema::GROUPS;
+
+/// Kinds whose status is taken from the body of a create: a kubelet registers its node with one.
+const STATUS_AT_CREATE: &[&str] = &["/nodes"];
+
+/// Kinds that count the changes of their spec in `metadata.generation`.
+const WITH_GENERATION: &[&str] = &[
+    "/pods",
+    "/podtemplates",
+    "/replicationcontrollers",
+    "admissionregistration.k8s.io/mutatingadmissionpolicies",
+    "admissionregistration.k8s.io/mutatingadmissionpolicybindings",
+    "admissionregistration.k8s.io/mutatingwebhookconfigurations",
+    "admissionregistration.k8s.io/validatingadmissionpolicies",
+    "admissionregistration.k8s.io/validatingadmissionpolicybindings",
+    "admissionregistration.k8s.io/validatingwebhookconfigurations",
+    "apiextensions.k8s.io/customresourcedefinitions",
+    "apps/daemonsets",
+    "apps/deployments",
+    "apps/replicasets",
+    "apps/statefulsets",
+    "batch/cronjobs",
+    "batch/jobs",
+    "discovery.k8s.io/endpointslices",
+    "flowcontrol.apiserver.k8s.io/flowschemas",
+    "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations",
+    "networking.k8s.io/ingressclasses",
+    "networking.k8s.io/ingresses",
+    "networking.k8s.io/networkpolicies",
+    "policy/poddisruptionbudgets",
+    "resource.k8s.io/deviceclasses",
+    "resource.k8s.io/resourceslices",
+    "scheduling.k8s.io/priorityclasses",
+];
+
+/// Kinds whose deletion is answered with the object.
+const DELETE_SHOWS_OBJECT: &[&str] = &[
+    "/namespaces",
+    "/persistentvolumeclaims",
+    "/persistentvolumes",
+    "/pods",
+    "/podtemplates",
+    "/resourcequotas",
+    "/serviceaccounts",
+    "/services",
+    "apiextensions.k8s.io/customresourcedefinitions",
+    "resource.k8s.io/deviceclasses",
+    "resource.k8s.io/devicetaintrules",
+    "resource.k8s.io/resourceclaims",
+    "resource.k8s.io/resourceclaimtemplates",
+    "resource.k8s.io/resourcepoolstatusrequests",
+    "resource.k8s.io/resourceslices",
+    "storage.k8s.io/csidrivers",
+    "storage.k8s.io/csinodes",
+    "storage.k8s.io/storageclasses",
+    "storage.k8s.io/volumeattachments",
+    "storage.k8s.io/volumeattributesclasses",
+];
+
+/// Kinds that a PUT creates if they are missing.
+const PUT_CREATES: &[&str] = &[
+    "/endpoints",
+    "/events",
+    "/limitranges",
+    "/services",
+    "coordination.k8s.io/leasecandidates",
+    "coordination.k8s.io/leases",
+    "events.k8s.io/events",
+    "node.k8s.io/runtimeclasses",
+    "rbac.authorization.k8s.io/clusterrolebindings",
+    "rbac.authorization.k8s.io/clusterroles",
+    "rbac.authorization.k8s.io/rolebindings",
+    "rbac.authorization.k8s.io/roles",
+];
+
+/// Kinds that are not updated without the version that the writer has seen.
+const UPDATE_NEEDS_VERSION: &[&str] = &[
+    "admissionregistration.k8s.io/mutatingadmissionpolicies",
+    "admissionregistration.k8s.io/mutatingadmissionpolicybindings",
+    "admissionregistration.k8s.io/mutatingwebhookconfigurations",
+    "admissionregistration.k8s.io/validatingadmissionpolicies",
+    "admissionregistration.k8s.io/validatingadmissionpolicybindings",
+    "admissionregistration.k8s.io/validatingwebhookconfigurations",
+    "certificates.k8s.io/clustertrustbundles",
+    "certificates.k8s.io/podcertificaterequests",
+    "coordination.k8s.io/leasecandidates",
+    "coordination.k8s.io/leases",
+    "internal.apiserver.k8s.io/storageversions",
+    "node.k8s.io/runtimeclasses",
+    "policy/poddisruptionbudgets",
+    "resource.k8s.io/resourcepoolstatusrequests",
+    "storage.k8s.io/csidrivers",
+    "storage.k8s.io/csinodes",
+    "storage.k8s.io/csistoragecapacities",
+    "storage.k8s.io/volumeattachments",
+    "storagemigration.k8s.io/storageversionmigrations",
+];
+
+/// Kinds whose dependents stay when nobody says what is to become of them.
+const ORPHANS: &[&str] = &["/replicationcontrollers", "batch/jobs"];
+
+/// Selectable fields: the name in a selector, where the value is, and what counts when it is not there.
+const PODS: &[(&str, &str, &str)] = &[
+    ("spec.nodeName", "spec.nodeName", ""),
+    ("spec.host", "spec.nodeName", ""),
+    ("spec.restartPolicy", "spec.restartPolicy", "Always"),
+    ("spec.schedulerName", "spec.schedulerName", "default-scheduler"),
+    ("spec.serviceAccountName", "spec.serviceAccountName", ""),
+    ("spec.hostNetwork", "spec.hostNetwork", "false"),
+    ("status.phase", "status.phase", "Pending"),
+    ("status.podIP", "status.podIP", ""),
+    // Known as a name, but never with a value.
+    ("status.podIPs", "", ""),
+    ("status.nominatedNodeName", "status.nominatedNodeName", ""),
+];
+
+const EVENTS: &[(&str, &str, &str)] = &[
+    ("involvedObject.kind", "involvedObject.kind", ""),
+    ("involvedObject.namespace", "involvedObject.namespace", ""),
+    ("involvedObject.name", "involvedObject.name", ""),
+    ("involvedObject.uid", "involvedObject.uid", ""),
+    ("involvedObject.apiVersion", "involvedObject.apiVersion", ""),
+    ("involvedObject.resourceVersion", "involvedObject.resourceVersion", ""),
+    ("involvedObject.fieldPath", "involvedObject.fieldPath", ""),
+    ("reason", "reason", ""),
+    ("reportingComponent", "reportingComponent", ""),
+    ("source", "source.component|reportingComponent", ""),
+    ("type", "type", ""),
+];
+
+const EVENTS_NEW: &[(&str, &str, &str)] = &[
+    ("regarding.kind", "regarding.kind", ""),
+    ("regarding.namespace", "regarding.namespace", ""),
+    ("regarding.name", "regarding.name", ""),
+    ("regarding.uid", "regarding.uid", ""),
+    ("regarding.apiVersion", "regarding.apiVersion", ""),
+    ("regarding.resourceVersion", "regarding.resourceVersion", ""),
+    ("regarding.fieldPath", "regarding.fieldPath", ""),
+    ("reason", "reason", ""),
+    ("reportingController", "reportingController", ""),
+    // In the order of the core group's, since their values are read there; it has one that this group has not.
+    ("", "", ""),
+    ("type", "type", ""),
+];
+
+/// Where a group stands among all: built-in ones as the server prefers them, then the others by name.
+pub(super) fn group_place(group: &str) -> (usize, String) {
+    let place = GROUPS.iter().position(|known| known.name == group).unwrap_or(GROUPS.len());
+    (place, group.to_owned())
+}
+
+pub(super) fn takes_status_at_create(group: &str, plural: &str) -> bool {
+    is_in(STATUS_AT_CREATE, group, plural)
+}
+
+/// Whether changes of the spec are counted in `metadata.generation`.
+pub(super) fn has_generation(group: &str, plural: &str) -> bool {
+    is_in(WITH_GENERATION, group, plural)
+}
+
+pub(super) fn delete_shows_object(group: &str, plural: &str) -> bool {
+    is_in(DELETE_SHOWS_OBJECT, group, plural)
+}
+
+pub(super) fn put_creates(group: &str, plural: &str) -> bool {
+    is_in(PUT_CREATES, group, plural)
+}
+
+pub(super) fn update_needs_version(group: &str, plural: &str) -> bool {
+    is_in(UPDATE_NEEDS_VERSION, group, plural)
+}
+
+pub(super) fn orphans(group: &str, plural: &str) -> bool {
+    is_in(ORPHANS, group, plural)
+}
+
+/// What is said about a field that no list can select on.
+pub(super) fn unknown_field(group: &str, plural: &str, name: &str) -> String {
+    match (group, plural) {
+        ("batch", "jobs") => format!("field label \"{name}\" not supported for Job"),
+        ("resource.k8s.io", "resourceslices") => {
+            format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {name}")
+        }
+        _ if rows(group, plural).is_empty() => {
+            format!(r#""{name}" is not a known field selector: only "metadata.name", "metadata.namespace""#)
+        }
+        _ => format!("field label not supported: {name}"),
+    }
+}
+
+/// Name, paths and default.
+pub(super) type Row = (&'static str, &'static str, &'static str);
+
+/// The selectable fields of a kind besides name and namespace.
+pub(super) fn rows(group: &str, plural: &str) -> &'static [Row] {
+    match (group, plural) {
+        ("", "pods") => PODS,
+        ("", "events") => EVENTS,
+        ("events.k8s.io", "events") => EVENTS_NEW,
+        ("", "secrets") => &[("type", "type", "Opaque")],
+        ("", "services") => {
+            &[("spec.clusterIP", "spec.clusterIP", ""), ("spec.type", "spec.type", "ClusterIP")]
+        }
+        ("", "nodes") => &[("spec.unschedulable", "spec.unschedulable", "false")],
+        ("", "namespaces") => &[("status.phase", "status.phase", "")],
+        ("", "replicationcontrollers") => &[("status.replicas", "status.replicas", "0")],
+        ("batch", "jobs") => &[("status.successful", "status.succeeded", "0")],
+        ("certificates.k8s.io", "certificatesigningrequests" | "clustertrustbundles") => {
+            &[("spec.signerName", "spec.signerName", "")]
+        }
+        ("certificates.k8s.io", "podcertificaterequests") => &[
+            ("spec.signerName", "spec.signerName", ""),
+            ("spec.podName", "spec.podName", ""),
+            ("spec.nodeName", "spec.nodeName", ""),
+        ],
+        ("resource.k8s.io", "resourceslices") => {
+            &[("spec.nodeName", "spec.nodeName", ""), ("spec.driver", "spec.driver", "")]
+        }
+        _ => &[],
+    }
+}
+
+fn is_in(table: &[&str], group: &str, plural: &str) -> bool {
+    table.iter().any(|row| row.split_once('/') == Some((group, plural)))
+}
