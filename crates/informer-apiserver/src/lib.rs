@@ -52,11 +52,13 @@ mod shared;
 mod status;
 mod tables;
 mod text;
+mod user;
 
-pub use access::{Access, User};
+pub use access::Access;
 pub use http::{AnswerBody, ApiService, BodyError};
 pub use listen::{Listen, ListenError, Listening, Overwrite};
 pub use log::{Seen, Verb};
 pub use model::Encodings;
 pub use server::{ApiServer, Backup, Builder};
 pub use status::{Cause, Details, Status};
+pub use user::User;

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use http::{HeaderMap, header};
 
-use super::{ANONYMOUS, AUTHENTICATED, Access, UNAUTHENTICATED, User};
+use super::{ANONYMOUS, AUTHENTICATED, Access, UNAUTHENTICATED};
 use crate::status::Status;
+use crate::user::User;
 
 /// The tokens that are known.
 pub(crate) struct Tokens {

@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::policy::Rule;
-use super::{AUTHENTICATED, MASTERS, RBAC, UNAUTHENTICATED};
+use super::{AUTHENTICATED, RBAC, UNAUTHENTICATED};
 use crate::model::{Ask, Model, Origin};
+use crate::user::MASTERS;
 
 /// Creates what is missing; what is there stays as it is.
 pub(crate) fn create_missing(model: &mut Model, now: Timestamp) {

@@ -7,8 +7,9 @@ use serde_json::Value;
 use super::authenticate::Tokens;
 use super::forbidden::authorize;
 use super::rules::Rights;
-use super::{Attributes, User, escalation};
+use super::{Attributes, escalation};
 use crate::status::Status;
+use crate::user::User;
 
 /// Who sent a request.
 #[derive(Debug, Clone)]

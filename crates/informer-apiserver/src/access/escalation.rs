@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use super::policy::{Piece, Rule, What, compact, or_empty};
 use super::rules::{Decision, RoleRef, Rules};
-use super::{Attributes, MASTERS, RBAC, User, quoted, quoted_list};
+use super::{Attributes, RBAC, quoted, quoted_list};
 use crate::status::Status;
+use crate::user::{MASTERS, User};
 
 /// How many pieces of rules are compared. No role that anybody wrote has so many.
 const PIECES: usize = 100_000;

@@ -1,8 +1,9 @@
 //! 403: who may not do what, in the server's words.
 
 use super::rules::{Decision, Rights};
-use super::{Attributes, User, quoted};
+use super::{Attributes, quoted};
 use crate::status::{Details, Status};
+use crate::user::User;
 
 /// Lets a user do something, or says why not.
 pub(crate) fn authorize(rights: &Rights, user: &User, wanted: &Attributes) -> Result<(), Status> {

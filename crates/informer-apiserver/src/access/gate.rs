@@ -13,10 +13,11 @@ use super::caller::Caller;
 use super::forbidden::authorize;
 use super::impersonate::impersonate;
 use super::rules::Rights;
-use super::{AUTHENTICATED, Access, Attributes, RBAC, Rules, User, bootstrap};
+use super::{AUTHENTICATED, Access, Attributes, RBAC, Rules, bootstrap};
 use crate::model::{At, Model, Objects};
 use crate::shared::Shared;
 use crate::status::Status;
+use crate::user::User;
 
 /// The way into a server.
 #[derive(Debug, Clone)]

@@ -8,9 +8,10 @@ use http::HeaderMap;
 
 use super::forbidden::{authorize, forbidden};
 use super::rules::Rights;
-use super::{ANONYMOUS, AUTHENTICATED, Attributes, MASTERS, UNAUTHENTICATED, User, quoted};
+use super::{ANONYMOUS, AUTHENTICATED, Attributes, UNAUTHENTICATED, quoted};
 use crate::http::decode;
 use crate::status::Status;
+use crate::user::{MASTERS, User};
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const EXTRA: &str = "impersonate-extra-";

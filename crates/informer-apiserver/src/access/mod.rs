@@ -27,8 +27,7 @@ pub(crate) use gate::{Door, Refused};
 pub(crate) use reviews::{Asked, Review};
 pub(crate) use rules::Rules;
 
-/// The group whose members may do anything.
-pub(crate) const MASTERS: &str = "system:masters";
+use crate::user::User;
 /// The group of everybody with a valid token.
 const AUTHENTICATED: &str = "system:authenticated";
 /// The group of everybody without a token.
@@ -37,67 +36,6 @@ const UNAUTHENTICATED: &str = "system:unauthenticated";
 const ANONYMOUS: &str = "system:anonymous";
 /// The API group of roles and bindings.
 pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
-
-/// Somebody who sends requests, as access rules know them.
-///
-/// ```
-/// use informer_apiserver::User;
-///
-/// let admin = User::new("admin").group("system:masters");
-/// assert_eq!(admin.name(), "admin");
-/// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[must_use]
-pub struct User {
-    pub(crate) name: String,
-    pub(crate) uid: String,
-    pub(crate) groups: Vec<String>,
-    pub(crate) extra: BTreeMap<String, Vec<String>>,
-}
-
-impl User {
-    /// A user in no group. Who shows a valid token is in `system:authenticated` besides.
-    pub fn new(name: impl Into<String>) -> Self {
-        User { name: name.into(), ..User::default() }
-    }
-
-    /// A member of `system:masters`, who may do anything.
-    pub fn admin(name: impl Into<String>) -> Self {
-        User::new(name).group(MASTERS)
-    }
-
-    /// Gives the user a uid.
-    pub fn uid(self, uid: impl Into<String>) -> Self {
-        User { uid: uid.into(), ..self }
-    }
-
-    /// Puts the user into a group.
-    pub fn group(mut self, group: impl Into<String>) -> Self {
-        self.groups.push(group.into());
-        self
-    }
-
-    /// Adds a value that only some authorizers understand, and reviews show.
-    pub fn extra(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.extra.entry(key.into()).or_default().push(value.into());
-        self
-    }
-
-    /// The user's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn is_in(&self, group: &str) -> bool {
-        self.groups.iter().any(|known| known == group)
-    }
-
-    fn join(&mut self, group: &str) {
-        if !self.is_in(group) {
-            self.groups.push(group.to_owned());
-        }
-    }
-}
 
 /// Access control: which tokens are known, and whether one is needed at all. What users may do then follows from the
 /// roles and bindings in the server, as it does with RBAC in a cluster.

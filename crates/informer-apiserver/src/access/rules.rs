@@ -10,8 +10,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::policy::{Rule, or_empty};
-use super::{Attributes, MASTERS, RBAC, User, quoted};
+use super::{Attributes, RBAC, quoted};
 use crate::status::Status;
+use crate::user::{MASTERS, User};
 
 /// All roles and bindings.
 #[derive(Debug, Default)]

@@ -9,7 +9,8 @@ use super::authenticate::{Tokens, authenticate};
 use super::impersonate::impersonate;
 use super::policy::Rule;
 use super::rules::{Decision, Rights, Rules};
-use super::{Access, Attributes, User, quoted};
+use super::{Access, Attributes, quoted};
+use crate::user::User;
 
 fn attributes(method: &str, target: &str) -> Attributes {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));

@@ -8,18 +8,18 @@ mod certificate;
 mod connection;
 mod kubeconfig;
 
-use std::fmt;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use kube::config::AuthInfo;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::access::{Access, User};
+use crate::access::Access;
 use crate::server::ApiServer;
+use crate::user::User;
 use certificate::Identity;
 
 /// How a server listens. By default on a free port of `127.0.0.1`, with access control and a random token for an administrator.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::state::State;
-use crate::access::User;
 use crate::body::{Body, FieldValidation};
 use crate::patch::PatchKind;
+use crate::user::User;
 
 /// The circumstances of a write.
 #[derive(Debug, Clone)]

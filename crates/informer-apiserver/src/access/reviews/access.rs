@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use super::wire::{AccessSpec, Given, Metadata, PathAttributes, ResourceAttributes, read, show};
 use super::{AUTHORIZATION, Asked, Review};
+use crate::access::Attributes;
 use crate::access::rules::Decision;
-use crate::access::{Attributes, User};
 use crate::status::{Cause, Status};
+use crate::user::User;
 
 pub(super) fn answer(review: Review, asked: &Asked<'_>, object: Value) -> Result<Vec<u8>, Status> {
     #[derive(Serialize)]

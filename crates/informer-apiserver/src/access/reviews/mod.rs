@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::User;
 use super::caller::Caller;
 use super::policy::Rule;
 use crate::status::Status;
+use crate::user::User;
 use wire::{Metadata, RulesSpec, TokenSpec, UserInfo, read, show};
 
 pub(crate) const AUTHORIZATION: &str = "authorization.k8s.io";
