@@ -6,8 +6,8 @@
 
 use http::Method;
 
-use crate::http::{Query, Route, Target, decode};
 use crate::model;
+use crate::request::{Query, Route, Target, decode};
 
 /// What somebody wants to do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

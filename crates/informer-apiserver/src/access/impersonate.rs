@@ -9,7 +9,7 @@ use http::HeaderMap;
 use super::forbidden::{authorize, forbidden};
 use super::rules::Rights;
 use super::{ANONYMOUS, AUTHENTICATED, Attributes, UNAUTHENTICATED, quoted};
-use crate::http::decode;
+use crate::request::decode;
 use crate::status::Status;
 use crate::user::{MASTERS, User};
 

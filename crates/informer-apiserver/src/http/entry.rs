@@ -7,12 +7,11 @@ use http::request::Parts;
 use http_body_util::BodyExt;
 
 use super::answer::Answer;
-use super::path::{Route, Target};
-use super::query::Query;
 use super::{accepted, present};
 use crate::access::{Asked, Caller, Refused, Review};
 use crate::body;
 use crate::log::{Seen, Verb};
+use crate::request::{Query, Route, Target};
 use crate::shared::Shared;
 use crate::status::Status;
 

@@ -13,9 +13,7 @@ mod frames;
 mod meddle;
 mod openapi;
 mod options;
-mod path;
 mod present;
-mod query;
 mod reads;
 mod table;
 mod writes;
@@ -30,18 +28,16 @@ use http::{Method, Request, Response, header};
 
 pub use answer::{AnswerBody, BodyError};
 pub(crate) use openapi::Documents;
-pub(crate) use path::{Route, Target, decode};
-pub(crate) use query::Query;
 
 use crate::access::{Attributes, Caller, Door, Review};
 use crate::log::{Seen, Verb};
 use crate::model::Place;
+use crate::request::{Missing, Query, Route, Target};
 use crate::shared::Shared;
 use crate::status::Status;
 use accept::Form;
 use answer::Answer;
 use meddle::{Meddling, Met};
-use path::Missing;
 
 /// The server as a service. Cheap to clone; all clones are the same server.
 #[derive(Debug, Clone)]

@@ -6,10 +6,10 @@ use informer_schema::Type;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::query::Query;
 use crate::body::FieldValidation;
 use crate::builtin;
 use crate::model::{Ask, DeleteOptions, Policy};
+use crate::request::Query;
 use crate::status::{Cause, Status};
 
 /// How long the name of a manager may be.

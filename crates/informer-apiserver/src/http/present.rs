@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderValue, header};
 use super::accept::{Encoding, Form};
 use super::answer::{self, Answer};
 use crate::protobuf;
+use crate::request::is_true;
 use crate::status::Status;
 use crate::text::to_yaml;
 
@@ -60,7 +61,7 @@ pub(crate) fn error(status: &Status, accept: &str, pretty: bool) -> Answer {
 pub(crate) fn is_pretty(headers: &HeaderMap, parameter: Option<&str>) -> bool {
     let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match parameter {
-        Some(value) => super::query::is_true(value),
+        Some(value) => is_true(value),
         None => ["curl", "Wget", "Mozilla/5.0"].iter().any(|name| agent.starts_with(name)),
     }
 }

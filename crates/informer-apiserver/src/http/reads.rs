@@ -14,9 +14,9 @@ use super::answer::{self, Answer, BodyError, ListHead};
 use super::feed::{self, Feed};
 use super::frames::Frames;
 use super::present;
-use super::query::ListOptions;
 use super::table::{self, Include, Table};
 use crate::model::{At, Filter, From, Listing, Page, Resource, Shape, State, View};
+use crate::request::ListOptions;
 use crate::status::Status;
 
 /// The shortest and the additional time of a watch that asks for none, in seconds.

@@ -9,7 +9,6 @@ use serde_json::Value;
 use super::Call;
 use super::answer::Answer;
 use super::options::{self, Family};
-use super::query::ListOptions;
 use crate::access::{Attributes, RBAC};
 use crate::body::{self, Body};
 use crate::log::Verb;
@@ -18,6 +17,7 @@ use crate::model::{
     patching, read_as,
 };
 use crate::patch::PatchKind;
+use crate::request::ListOptions;
 use crate::status::Status;
 
 /// What is said when a job is deleted and not what is to become of its pods.

@@ -14,12 +14,10 @@ use http::{Method, StatusCode};
 use serde::Serialize;
 use sha2::{Digest as _, Sha512};
 
-use super::accept;
 use super::answer::{self, Answer};
-use super::openapi;
-use super::path::Route;
-use super::present;
+use super::{accept, openapi, present};
 use crate::protobuf;
+use crate::request::Route;
 use crate::shared::Shared;
 use crate::status::Status;
 use aggregated::GroupList;

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::text;
 use crate::http::answer::{self, Answer};
-use crate::http::path::Probe;
 use crate::model::Registry;
+use crate::request::Probe;
 
 /// Checks that all probes have, in the order in which they are told.
 const HOOKS: &[&str] = &[

@@ -19,9 +19,9 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{self, Answer};
 use super::discovery::{hash, set};
-use super::path::Document;
 use crate::model::{At, Filter, Model, Registry};
 use crate::protobuf;
+use crate::request::Document;
 use crate::shared::Shared;
 
 /// The documents of a server, made once for each revision of what is served.

@@ -6,7 +6,7 @@ use crate::model::{At, From, Token};
 use crate::status::{Cause, Status};
 
 /// What a parameter says that can only be true or false: anything but these is true.
-pub(super) fn is_true(value: &str) -> bool {
+pub(crate) fn is_true(value: &str) -> bool {
     !value.eq_ignore_ascii_case("false") && value != "0"
 }
 
