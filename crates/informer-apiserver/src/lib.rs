@@ -46,6 +46,7 @@ mod managed;
 mod model;
 mod patch;
 mod protobuf;
+mod random;
 mod request;
 mod schema;
 mod server;

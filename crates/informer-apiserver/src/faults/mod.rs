@@ -52,6 +52,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::log::{Seen, Verb};
+use crate::random::Random;
 
 pub use library::{
     answer, answer_with, cut_mid_frame, cut_watch, delay, drop_connection, drop_frame, duplicate_frame,
@@ -231,7 +232,7 @@ impl Rule {
     /// Whether a matching request is one of those that chance picks; `number` counts them.
     fn is_picked(&self, number: u64) -> bool {
         self.chance.is_none_or(|Chance { percent, seed }| {
-            Dice::new(seed ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d)).below(100) < u64::from(percent)
+            Random::new(seed ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d)).below(100) < u64::from(percent)
         })
     }
 }
@@ -300,23 +301,5 @@ impl fmt::Display for Rule {
             write!(out, ", after {} frames", self.after_frames)?;
         }
         self.times.map_or(Ok(()), |times| write!(out, ", {times} times"))
-    }
-}
-
-/// A small generator (splitmix64): equal seeds give equal numbers.
-#[derive(Debug, Clone)]
-struct Dice(u64);
-
-impl Dice {
-    fn new(seed: u64) -> Self {
-        Dice(seed)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound.max(1)
     }
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Dice, Fault, Rule, library};
+use super::{Fault, Rule, library};
 use crate::log::Verb;
+use crate::random::Random;
 use crate::server::ApiServer;
 
 /// One rule of a schedule.
@@ -39,7 +40,7 @@ pub struct Turn {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    dice: Dice,
+    dice: Random,
     plural: Option<String>,
     /// The longest pause between two beginnings.
     pause: Duration,
@@ -49,7 +50,12 @@ pub struct Schedule {
 impl Schedule {
     /// The series of a seed.
     pub fn seeded(seed: u64) -> Self {
-        Schedule { dice: Dice::new(seed), plural: None, pause: Duration::from_secs(20), now: Duration::ZERO }
+        Schedule {
+            dice: Random::new(seed),
+            plural: None,
+            pause: Duration::from_secs(20),
+            now: Duration::ZERO,
+        }
     }
 
     /// Only for this resource.
@@ -76,7 +82,7 @@ impl Schedule {
     }
 
     fn rule(&mut self) -> Rule {
-        let millis = |dice: &mut Dice, longest: u64| Duration::from_millis(dice.below(longest));
+        let millis = |dice: &mut Random, longest: u64| Duration::from_millis(dice.below(longest));
         let dice = &mut self.dice;
         let frames = usize::try_from(dice.below(6)).unwrap_or(0);
         let rule = match dice.below(22) {
@@ -130,12 +136,6 @@ impl Iterator for Schedule {
         let rule = self.rule();
         let lasts = Duration::from_millis(100 + self.dice.below(30_000));
         Some(Turn { start: self.now, rule, lasts })
-    }
-}
-
-impl Dice {
-    fn pick(&mut self, among: usize) -> usize {
-        usize::try_from(self.below(among as u64)).unwrap_or(0)
     }
 }
 

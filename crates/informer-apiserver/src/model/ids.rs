@@ -1,21 +1,23 @@
 //! Names and uids that nobody chose: they look random, and come out the same in every run.
 
+use crate::random::Random;
+
 /// The alphabet of generated names: no vowels and nothing that looks like something else.
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// A seeded source (`SplitMix64`).
+/// A seeded source.
 #[derive(Debug, Clone)]
-pub(crate) struct Ids(u64);
+pub(crate) struct Ids(Random);
 
 impl Ids {
     pub(crate) fn new(seed: u64) -> Self {
-        Ids(seed)
+        Ids(Random::new(seed))
     }
 
     /// A uid in the form of a version 4 UUID.
     pub(crate) fn uid(&mut self) -> String {
-        let high = (self.next() & !0xf000) | 0x4000;
-        let low = (self.next() & !(0b11 << 62)) | (0b10 << 62);
+        let high = (self.0.next() & !0xf000) | 0x4000;
+        let low = (self.0.next() & !(0b11 << 62)) | (0b10 << 62);
         format!(
             "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
             high >> 32,
@@ -30,7 +32,7 @@ impl Ids {
     pub(crate) fn name(&mut self, base: &str) -> String {
         let end = (0..=base.len().min(58)).rev().find(|end| base.is_char_boundary(*end)).unwrap_or(0);
         let mut name = base[..end].to_owned();
-        let mut bits = self.next();
+        let mut bits = self.0.next();
         for _ in 0..5 {
             let letters = NAME_LETTERS.len() as u64;
             let place = usize::try_from(bits % letters).unwrap_or(0);
@@ -38,14 +40,6 @@ impl Ids {
             bits /= letters;
         }
         name
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
     }
 }
 
