@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Fault, Rule, library};
+use super::{Rule, library};
 use crate::log::Verb;
 use crate::random::Random;
-use crate::server::ApiServer;
 
 /// One rule of a schedule.
 #[derive(Debug, Clone)]
@@ -70,17 +69,6 @@ impl Schedule {
         Schedule { pause: longest, ..self }
     }
 
-    /// Has a server misbehave by this schedule for a while. Afterwards no rule of it is in force.
-    pub async fn play(self, server: &ApiServer, time: Duration) {
-        let began = tokio::time::Instant::now();
-        let mut in_force: Vec<(Duration, Fault)> = Vec::new();
-        for turn in self.take_while(|turn| turn.start < time) {
-            expire(&mut in_force, began, turn.start).await;
-            in_force.push((turn.start + turn.lasts, server.fault(turn.rule)));
-        }
-        expire(&mut in_force, began, time).await;
-    }
-
     fn rule(&mut self) -> Rule {
         let millis = |dice: &mut Random, longest: u64| Duration::from_millis(dice.below(longest));
         let dice = &mut self.dice;
@@ -137,15 +125,4 @@ impl Iterator for Schedule {
         let lasts = Duration::from_millis(100 + self.dice.below(30_000));
         Some(Turn { start: self.now, rule, lasts })
     }
-}
-
-/// Waits until a time of the schedule, and lets go of the rules that end before it, each when it ends.
-async fn expire(in_force: &mut Vec<(Duration, Fault)>, began: tokio::time::Instant, until: Duration) {
-    in_force.sort_by_key(|(end, _)| *end);
-    let over = in_force.partition_point(|(end, _)| *end <= until);
-    for (end, fault) in in_force.drain(..over) {
-        tokio::time::sleep_until(began + end).await;
-        drop(fault);
-    }
-    tokio::time::sleep_until(began + until).await;
 }

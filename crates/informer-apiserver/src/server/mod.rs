@@ -3,6 +3,8 @@
 //! Direct writes go through the same operations of the model as requests do, so they obey the same rules and wake the same
 //! watchers. They do not appear in the log of requests, and no fault stops them.
 
+mod play;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
