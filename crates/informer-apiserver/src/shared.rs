@@ -13,7 +13,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::faults;
-use crate::http::Documents;
 use crate::log::Log;
 use crate::model::{Ids, Model, ResourceId};
 use crate::status::Status;
@@ -29,7 +28,6 @@ pub(crate) struct Shared {
     progress: Notify,
     pub(crate) faults: Arc<faults::Registry>,
     pub(crate) log: Log,
-    pub(crate) documents: Documents,
     pub(crate) open_watches: AtomicUsize,
     watches: AtomicU64,
     requests: AtomicU64,
@@ -79,7 +77,6 @@ impl Shared {
             progress: Notify::new(),
             faults: Arc::default(),
             log: Log::default(),
-            documents: Documents::default(),
             open_watches: AtomicUsize::new(0),
             watches: AtomicU64::new(0),
             requests: AtomicU64::new(0),

@@ -7,7 +7,8 @@ use http::request::Parts;
 use http_body_util::BodyExt;
 
 use super::answer::Answer;
-use super::{accepted, present};
+use super::header::accepted;
+use super::present;
 use crate::access::{Asked, Caller, Refused, Review};
 use crate::body;
 use crate::log::{Seen, Verb};

@@ -10,6 +10,7 @@ mod disturb;
 mod entry;
 mod feed;
 mod frames;
+mod header;
 mod meddle;
 mod openapi;
 mod options;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{Method, Request, Response, header};
+use http::{Method, Request, Response};
 
 pub use answer::{AnswerBody, BodyError};
 pub(crate) use openapi::Documents;
@@ -37,18 +38,20 @@ use crate::shared::Shared;
 use crate::status::Status;
 use accept::Form;
 use answer::Answer;
+use header::accepted;
 use meddle::{Meddling, Met};
 
 /// The server as a service. Cheap to clone; all clones are the same server.
 #[derive(Debug, Clone)]
 pub struct ApiService {
     shared: Arc<Shared>,
+    documents: Arc<Documents>,
     door: Door,
 }
 
 impl ApiService {
-    pub(crate) fn new(shared: Arc<Shared>, door: Door) -> Self {
-        ApiService { shared, door }
+    pub(crate) fn new(shared: Arc<Shared>, documents: Arc<Documents>, door: Door) -> Self {
+        ApiService { shared, documents, door }
     }
 }
 
@@ -66,7 +69,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let ApiService { shared, door } = self.clone();
+        let ApiService { shared, documents, door } = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let caller = match door.admit(&shared, &parts) {
@@ -77,7 +80,7 @@ where
             };
             let head = parts.method == Method::HEAD;
             let answered = match entry::read_body(body).await {
-                Ok(body) => answer(&shared, &parts, &caller, body).await,
+                Ok(body) => answer(&shared, &documents, &parts, &caller, body).await,
                 Err(status) => Err(status),
             };
             let answer = answered.unwrap_or_else(|status| {
@@ -114,13 +117,14 @@ struct Call {
 
 async fn answer(
     shared: &Arc<Shared>,
+    documents: &Documents,
     parts: &http::request::Parts,
     caller: &Caller,
     body: Bytes,
 ) -> Result<Answer, Status> {
     let target = match Route::parse(parts.uri.path()) {
         Route::Target(target) => target,
-        route => return Ok(discovery::answer(shared, &route, parts)),
+        route => return Ok(discovery::answer(shared, documents, &route, parts)),
     };
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let verb = target.verb(&parts.method, query.is_watch()).ok_or_else(Status::method_not_allowed)?;
@@ -145,9 +149,9 @@ async fn answer(
     accept::check(accepted(&parts.headers), endpoint)?;
     let mut form = accept::negotiate(accepted(&parts.headers), endpoint)?;
     form.pretty |= present::is_pretty(&parts.headers, query.find("pretty"));
-    let agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+    let agent = parts.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
     let agent = agent.unwrap_or_default().to_owned();
-    let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let content_type = parts.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let content_type = content_type.unwrap_or_default().to_owned();
     let gzip = present::takes_gzip(&parts.headers);
     let call = Call {
@@ -171,7 +175,7 @@ async fn answer(
     if let Some(text) = warning.and_then(|text| crate::body::warning_headers(&[text]).pop())
         && let Ok(value) = http::HeaderValue::from_str(&text)
     {
-        answer.headers_mut().append(header::WARNING, value);
+        answer.headers_mut().append(http::header::WARNING, value);
     }
     Ok(call.meddling.change(answer).await)
 }
@@ -202,8 +206,4 @@ impl Call {
             _ => resource.custom(self.place.version)?.warning.clone(),
         }
     }
-}
-
-fn accepted(headers: &http::HeaderMap) -> &str {
-    headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }

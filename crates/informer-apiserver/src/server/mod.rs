@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::access::{Access, Door};
 use crate::faults::{Fault, Rule};
-use crate::http::ApiService;
+use crate::http::{ApiService, Documents};
 use crate::listen::ListenError;
 use crate::log::Seen;
 use crate::model::{
@@ -53,6 +53,8 @@ const DIRECT: &str = "informer-apiserver";
 #[derive(Debug, Clone)]
 pub struct ApiServer {
     shared: Arc<Shared>,
+    /// Descriptions of the API, made once for all services.
+    documents: Arc<Documents>,
 }
 
 /// Options of a server.
@@ -98,7 +100,7 @@ impl Builder {
         let now = Timestamp::now();
         let registry = if self.all_versions { Registry::all_versions() } else { Registry::builtin() };
         let model = Model::serving(registry, now, self.seed, self.history);
-        ApiServer { shared: Arc::new(Shared::new(model, now)) }
+        ApiServer { shared: Arc::new(Shared::new(model, now)), documents: Arc::default() }
     }
 }
 
@@ -135,14 +137,15 @@ impl ApiServer {
 
     /// The server as a service, for clients that are built another way.
     pub fn service(&self) -> ApiService {
-        ApiService::new(self.shared.clone(), Door::Open)
+        ApiService::new(self.shared.clone(), self.documents.clone(), Door::Open)
     }
 
     /// The server as a service that asks who is there: each request needs a token in its `Authorization` header, and
     /// its user the rights that roles and bindings in the server give. The roles that every cluster has
     /// (`cluster-admin`, `admin`, `edit`, `view` and a few of `system:…`) are created if they are missing.
     pub fn guarded(&self, access: Access) -> ApiService {
-        ApiService::new(self.shared.clone(), Door::guarded(&self.shared, access))
+        let door = Door::guarded(&self.shared, access);
+        ApiService::new(self.shared.clone(), self.documents.clone(), door)
     }
 
     /// Creates an object; apiVersion, kind and namespace (`default` if there is none) are taken from it.
@@ -334,4 +337,17 @@ struct Direct {
     place: Place,
     namespace: String,
     object: Value,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Documents take long to make: all services of a server share them.
+    #[test]
+    fn services_of_one_server_share_its_documents() {
+        let server = ApiServer::new();
+        let services = [server.service(), server.guarded(Access::new())];
+        assert_eq!(Arc::strong_count(&server.documents), 1 + services.len());
+    }
 }

@@ -8,14 +8,14 @@ mod legacy;
 mod probes;
 
 use bytes::Bytes;
-use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, header};
 use serde::Serialize;
-use sha2::{Digest as _, Sha512};
 
 use super::answer::{self, Answer};
-use super::{accept, openapi, present};
+use super::header::{accepted, hash, set};
+use super::openapi::{self, Documents};
+use super::{accept, present};
 use crate::protobuf;
 use crate::request::Route;
 use crate::shared::Shared;
@@ -45,7 +45,7 @@ enum Form {
 }
 
 /// Answers a request whose path leads to no resource.
-pub(crate) fn answer(shared: &Shared, route: &Route, parts: &Parts) -> Answer {
+pub(crate) fn answer(shared: &Shared, documents: &Documents, route: &Route, parts: &Parts) -> Answer {
     if parts.method != Method::GET && !takes_any_method(route) {
         return answer::status(&Status::method_not_allowed());
     }
@@ -56,7 +56,7 @@ pub(crate) fn answer(shared: &Shared, route: &Route, parts: &Parts) -> Answer {
         Route::Probe(probe, check) => {
             probes::tell(*probe, check.as_deref(), parts.uri.query().unwrap_or_default())
         }
-        Route::OpenApi(document) => openapi::answer(shared, document, parts),
+        Route::OpenApi(document) => openapi::answer(shared, documents, document, parts),
         Route::CoreVersions => match form(parts, true) {
             Some(form @ (Form::Aggregated | Form::AggregatedProtobuf)) => {
                 with_tag(parts, form, &shared.model(|model| aggregated::core(model.registry())))
@@ -76,32 +76,6 @@ pub(crate) fn answer(shared: &Shared, route: &Route, parts: &Parts) -> Answer {
         Route::Resources(group, version) => resources(shared, parts, group, version),
         Route::Target(_) | Route::Unknown => answer::page_not_found(),
     }
-}
-
-/// Text in the given form, with the header that keeps browsers from guessing.
-pub(super) fn text(code: u16, body: impl Into<Bytes>) -> Answer {
-    let mut answer = answer::raw(code, body.into());
-    set(&mut answer, header::CONTENT_TYPE, "text/plain; charset=utf-8");
-    set(&mut answer, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    answer
-}
-
-/// A value that cannot be a header is left out; ours always can.
-pub(super) fn set(answer: &mut Answer, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        answer.headers_mut().insert(name, value);
-    }
-}
-
-/// What an entity tag is made of: the hash of a document.
-pub(super) fn hash(document: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(128);
-    for byte in Sha512::digest(document) {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02X}");
-    }
-    text
 }
 
 /// What is not made by routes of their own answers whatever the method.
@@ -157,7 +131,7 @@ fn form(parts: &Parts, has_aggregated: bool) -> Option<Form> {
 
 /// A document that has but one form.
 fn plain(parts: &Parts, document: &impl Serialize) -> Answer {
-    match accept::negotiate(super::accepted(&parts.headers), accept::Endpoint::default()) {
+    match accept::negotiate(accepted(&parts.headers), accept::Endpoint::default()) {
         Ok(form) => present::encode(form, false, 200, encode(document)),
         Err(_) => not_acceptable(),
     }

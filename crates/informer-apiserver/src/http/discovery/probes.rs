@@ -5,8 +5,8 @@
 
 use serde::Serialize;
 
-use super::text;
 use crate::http::answer::{self, Answer};
+use crate::http::header::text;
 use crate::model::Registry;
 use crate::request::Probe;
 

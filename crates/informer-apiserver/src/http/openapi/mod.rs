@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::answer::{self, Answer};
-use super::discovery::{hash, set};
+use super::header::{hash, set};
 use crate::model::{At, Filter, Model, Registry};
 use crate::protobuf;
 use crate::request::Document;
@@ -69,8 +69,8 @@ const ASKED_PROTOBUF: &[&str] = &["application/com.github.proto-openapi.spec.v2@
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// Answers a request for a document.
-pub(crate) fn answer(shared: &Shared, document: &Document, parts: &Parts) -> Answer {
-    let made = shared.documents.get(shared);
+pub(crate) fn answer(shared: &Shared, documents: &Documents, document: &Document, parts: &Parts) -> Answer {
+    let made = documents.get(shared);
     let query = parts.uri.query().unwrap_or_default();
     match document {
         Document::Index => send(&made.index, "text/plain; charset=utf-8"),
