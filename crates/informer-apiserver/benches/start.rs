@@ -14,7 +14,7 @@ async fn main() -> Result<(), ListenError> {
     let (mut starts, mut listens) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let begun = Instant::now();
-        let server = ApiServer::start().await?;
+        let server = ApiServer::new();
         let _client = server.client();
         starts.push(begun.elapsed());
         let begun = Instant::now();

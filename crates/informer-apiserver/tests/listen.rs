@@ -55,7 +55,7 @@ fn code(error: kube::Error) -> u16 {
 #[tokio::test]
 async fn clients_list_and_watch_over_tls() {
     by(async {
-        let server = ApiServer::start().await.unwrap();
+        let server = ApiServer::new();
         let listening = server.listen(Listen::https()).await.unwrap();
         assert!(listening.url().starts_with("https://127.0.0.1:"), "{}", listening.url());
         assert!(listening.ca_pem().unwrap().starts_with("-----BEGIN CERTIFICATE-----"));

@@ -31,7 +31,7 @@ use certificate::Identity;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let server = ApiServer::start().await?;
+/// let server = ApiServer::new();
 /// let listening = server.listen(Listen::https()).await?;
 ///
 /// let namespaces: Api<Namespace> = Api::all(listening.client());

@@ -15,7 +15,6 @@ use serde_json::Value;
 use crate::access::{Access, Door};
 use crate::faults::{Fault, Rule};
 use crate::http::{ApiService, Documents};
-use crate::listen::ListenError;
 use crate::log::Seen;
 use crate::model::{
     Ask, At, Copy, DeleteOptions, Encodings, Filter, Model, Origin, Part, Place, Policy, Registry, Shape,
@@ -114,15 +113,6 @@ impl ApiServer {
     /// A server with the usual namespaces and nothing else.
     pub fn new() -> Self {
         ApiServer::builder().build()
-    }
-
-    /// A server that is ready for requests: the same as [`ApiServer::new`], for code that starts servers of several kinds.
-    #[allow(
-        clippy::unused_async,
-        reason = "a server that had to wait for something would be started the same way"
-    )]
-    pub async fn start() -> Result<Self, ListenError> {
-        Ok(ApiServer::new())
     }
 
     /// A server with options.

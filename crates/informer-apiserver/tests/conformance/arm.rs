@@ -39,9 +39,9 @@ pub(crate) struct Arms {
 
 impl Arms {
     pub(crate) async fn open() -> Self {
-        let server = ApiServer::start().await.unwrap();
+        let server = ApiServer::new();
         let embedded = (server.clone(), server.client());
-        let server = ApiServer::start().await.unwrap();
+        let server = ApiServer::new();
         let listening = server.listen(Listen::https()).await.unwrap();
         let kubeconfig = Kubeconfig::from_yaml(&listening.kubeconfig()).unwrap();
         let https = (server, client(kubeconfig).await, listening);
