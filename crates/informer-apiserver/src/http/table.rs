@@ -54,7 +54,7 @@ impl Table {
             states.iter().map(|state| self.placed_row(state, state.version, now)).collect();
         rows.sort_by_key(|(place, _)| *place);
         let rows: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
-        self.table(metadata, &json!(tables::columns(&self.resource, self.version)), &rows)
+        self.table(metadata, &json!(tables::columns(self.of())), &rows)
     }
 
     /// One object of a watch; `first` defines the columns.
@@ -65,7 +65,7 @@ impl Table {
 
     /// A bookmark, whose row is empty but for its metadata.
     pub(crate) fn bookmark(&self, metadata: &Value, first: bool, now: Timestamp) -> Value {
-        let cells = tables::cells(&self.resource, self.version, &json!({}), now);
+        let cells = tables::cells(self.of(), &json!({}), now);
         let object = json!({
             "kind": "PartialObjectMetadata", "apiVersion": self.meta.api_version(), "metadata": metadata,
         });
@@ -73,8 +73,12 @@ impl Table {
         self.table(&of_table, &self.columns(first), &[json!({"cells": cells, "object": object})])
     }
 
+    fn of(&self) -> tables::Of<'_> {
+        self.resource.shown_as(self.version)
+    }
+
     fn columns(&self, first: bool) -> Value {
-        if first { json!(tables::columns(&self.resource, self.version)) } else { Value::Null }
+        if first { json!(tables::columns(self.of())) } else { Value::Null }
     }
 
     fn table(&self, metadata: &Value, columns: &Value, rows: &[Value]) -> Value {
@@ -93,9 +97,9 @@ impl Table {
             serde_json::from_slice(&out).unwrap_or_default()
         };
         let whole = shown(&self.view);
-        let cells = tables::cells(&self.resource, self.version, &whole, now);
-        let place = tables::place(&self.resource, &whole);
-        let conditions = tables::conditions(&self.resource, &whole);
+        let cells = tables::cells(self.of(), &whole, now);
+        let place = tables::place(self.of(), &whole);
+        let conditions = tables::conditions(self.of(), &whole);
         let object = match self.include {
             Include::Metadata => shown(&View { shape: Shape::Metadata, ..self.view.clone() }),
             Include::Object => whole,

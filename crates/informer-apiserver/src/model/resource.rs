@@ -9,7 +9,7 @@ use informer_schema::TypeId;
 use serde_json::Value;
 
 use super::facts;
-use crate::definition;
+use crate::{definition, tables};
 
 /// Group and plural of definitions.
 pub(crate) const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io", "customresourcedefinitions");
@@ -88,6 +88,11 @@ impl Resource {
     /// What its definition says about the objects of a version.
     pub(crate) fn custom(&self, version: usize) -> Option<&definition::Version> {
         self.versions.get(version)?.custom.as_deref()
+    }
+
+    /// What a table shows of the objects of a version.
+    pub(crate) fn shown_as(&self, version: usize) -> tables::Of<'_> {
+        tables::Of { group: &self.group, kind: &self.kind, custom: self.custom(version) }
     }
 
     /// What can be done with it, or with a part of it; none if there is no such part.

@@ -5,14 +5,11 @@ use serde_json::{Value, json};
 
 use super::cell::{self, Cell};
 use super::{columns_of, definition};
-use crate::definition as definitions;
-use crate::model::Resource;
+use crate::definition::{self as definitions, Version};
 
 /// The columns of a custom kind in one of its versions.
-pub(super) fn columns(resource: &Resource, version: usize) -> Vec<Value> {
-    let known = columns_of("", "custom");
-    let Some(of) = resource.custom(version) else { return known.iter().map(definition).collect() };
-    let name = known.iter().take(1).map(definition);
+pub(super) fn columns(of: &Version) -> Vec<Value> {
+    let name = columns_of("", "custom").iter().take(1).map(definition);
     let others = of.columns.iter().map(|column| {
         json!({
             "name": column.name, "type": column.kind, "format": column.format,
@@ -23,13 +20,8 @@ pub(super) fn columns(resource: &Resource, version: usize) -> Vec<Value> {
 }
 
 /// The cells of a custom object, one for each column.
-pub(super) fn cells(resource: &Resource, version: usize, object: &Value, now: Timestamp) -> Vec<Value> {
-    match resource.custom(version) {
-        Some(of) => {
-            let mut cells = cell::fill(&[Cell::Name], object, now);
-            cells.extend(definitions::cells(&of.columns, object, now));
-            cells
-        }
-        None => cell::fill(&[Cell::Name, Cell::Age], object, now),
-    }
+pub(super) fn cells(of: &Version, object: &Value, now: Timestamp) -> Vec<Value> {
+    let mut cells = cell::fill(&[Cell::Name], object, now);
+    cells.extend(definitions::cells(&of.columns, object, now));
+    cells
 }

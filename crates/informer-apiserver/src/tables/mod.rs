@@ -27,22 +27,31 @@ use informer_schema::{Column, TABLES};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::model::Resource;
+use crate::definition::Version;
 
-/// The columns of a resource in one of its versions, as a table defines them.
-pub(crate) fn columns(resource: &Resource, version: usize) -> Vec<Value> {
-    if resource.custom {
-        return custom::columns(resource, version);
+/// What a table is about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Of<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) kind: &'a str,
+    /// What a definition says about a custom kind; none for built-in ones.
+    pub(crate) custom: Option<&'a Version>,
+}
+
+/// The columns of a kind, as a table defines them.
+pub(crate) fn columns(of: Of<'_>) -> Vec<Value> {
+    match of.custom {
+        Some(version) => custom::columns(version),
+        None => columns_of(of.group, of.kind).iter().map(definition).collect(),
     }
-    columns_of(&resource.group, &resource.kind).iter().map(definition).collect()
 }
 
 /// The cells of an object, one for each column.
-pub(crate) fn cells(resource: &Resource, version: usize, object: &Value, now: Timestamp) -> Vec<Value> {
-    if resource.custom {
-        return custom::cells(resource, version, object, now);
+pub(crate) fn cells(of: Of<'_>, object: &Value, now: Timestamp) -> Vec<Value> {
+    match of.custom {
+        Some(version) => custom::cells(version, object, now),
+        None => cell::fill(rows::of(of.group, of.kind), object, now),
     }
-    cell::fill(rows::of(&resource.group, &resource.kind), object, now)
 }
 
 /// The columns and the cells of a scale, whatever it scales.
@@ -53,8 +62,8 @@ pub(crate) fn scale(scale: &Value, now: Timestamp) -> (Vec<Value>, Vec<Value>) {
 }
 
 /// What is said about a whole row; nothing about most.
-pub(crate) fn conditions(resource: &Resource, object: &Value) -> Option<Value> {
-    if (resource.group.as_str(), resource.kind.as_str()) != ("", "Pod") {
+pub(crate) fn conditions(of: Of<'_>, object: &Value) -> Option<Value> {
+    if (of.group, of.kind) != ("", "Pod") {
         return None;
     }
     let (reason, message) = match fields::text(object, "/status/phase") {
@@ -66,8 +75,8 @@ pub(crate) fn conditions(resource: &Resource, object: &Value) -> Option<Value> {
 }
 
 /// Where a row stands in a list; rows with the same place keep the order of their names.
-pub(crate) fn place(resource: &Resource, object: &Value) -> i64 {
-    match (resource.group.as_str(), resource.kind.as_str()) {
+pub(crate) fn place(of: Of<'_>, object: &Value) -> i64 {
+    match (of.group, of.kind) {
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => fields::number(object, "/spec/matchingPrecedence"),
         _ => 0,
     }

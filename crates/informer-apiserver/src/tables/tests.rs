@@ -7,7 +7,6 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::Registry;
 
 /// Kinds that Kubernetes has no printer for, or that it shows without it.
 const WITHOUT_COLUMNS: &[&str] = &[
@@ -27,13 +26,12 @@ fn recording(name: &str) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-fn named(group: &str, kind: &str) -> Resource {
-    Resource { group: group.to_owned(), kind: kind.to_owned(), ..Resource::default() }
+fn named<'a>(group: &'a str, kind: &'a str) -> Of<'a> {
+    Of { group, kind, custom: None }
 }
 
-/// The resource that a path asks for; none if it is a custom one.
-fn asked(path: &str) -> Option<Resource> {
-    let registry = Registry::builtin();
+/// The kind that a path asks for; none if it is a custom one.
+fn asked(path: &str) -> Option<Of<'static>> {
     let path = path.split('?').next().unwrap_or_default();
     let words: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let (group, version, rest) = match words.as_slice() {
@@ -42,8 +40,9 @@ fn asked(path: &str) -> Option<Resource> {
         _ => return None,
     };
     let (["namespaces", _, plural, ..] | [plural, ..]) = rest else { return None };
-    let place = registry.place(group, version, plural)?;
-    registry.get(place.id).cloned().map(|resource| (*resource).clone())
+    let row =
+        RESOURCES.iter().find(|row| (row.group, row.version, row.plural) == (group, version, *plural))?;
+    Some(named(row.group, row.kind))
 }
 
 /// Every table in a recorded answer, frames included.
@@ -65,8 +64,8 @@ fn columns_are_those_of_every_recorded_table() {
             let Some(resource) = asked(path) else { continue };
             for table in tables_in(&step["response"]) {
                 if !table["columnDefinitions"].is_null() {
-                    assert_eq!(table["columnDefinitions"], json!(columns(&resource, 0)), "{file}: {path}");
-                    checked.insert(resource.kind.clone());
+                    assert_eq!(table["columnDefinitions"], json!(columns(resource)), "{file}: {path}");
+                    checked.insert(resource.kind);
                 }
             }
         }
@@ -112,9 +111,8 @@ fn cells_are_those_of_every_recorded_row_whose_object_is_known() {
                 };
                 // Rows that carry their object were asked for soon after it was created.
                 let created: Timestamp = created.unwrap_or("2026-11-15T00:00:00Z").parse().unwrap();
-                let shown = [0, 1, 2].map(|later| {
-                    json!(cells(&resource, 0, object, created + SignedDuration::from_secs(later)))
-                });
+                let shown = [0, 1, 2]
+                    .map(|later| json!(cells(resource, object, created + SignedDuration::from_secs(later))));
                 assert!(shown.contains(&row["cells"]), "{file}: {}: {row} {shown:?}", step["name"]);
                 checked += 1;
             }
@@ -129,11 +127,12 @@ fn a_custom_kind_without_columns_shows_name_and_age() {
     let is_it = |step: &&Value| step["name"] == "cluster-scoped-table-default-columns";
     let step = steps.as_array().and_then(|steps| steps.iter().find(is_it)).unwrap();
     let table = &step["response"]["body"];
-    let custom = Resource { custom: true, ..named("rec2.example.com", "Gizmo") };
-    assert_eq!(table["columnDefinitions"], json!(columns(&custom, 0)));
+    let version = Version::read(&json!({}), &json!({"name": "v1"}));
+    let custom = Of { custom: Some(&version), ..named("rec2.example.com", "Gizmo") };
+    assert_eq!(table["columnDefinitions"], json!(columns(custom)));
     let object = &table["rows"][0]["object"];
     let now = object["metadata"]["creationTimestamp"].as_str().unwrap().parse().unwrap();
-    assert_eq!(table["rows"][0]["cells"], json!(cells(&custom, 0, object, now)));
+    assert_eq!(table["rows"][0]["cells"], json!(cells(custom, object, now)));
 }
 
 #[test]
@@ -147,11 +146,11 @@ fn objects_are_shown_as_the_printers_of_kubernetes_do() {
             None => case["object"].clone(),
         };
         let resource = named(case["group"].as_str().unwrap(), case["kind"].as_str().unwrap());
-        let shown = json!(cells(&resource, 0, &object, now));
+        let shown = json!(cells(resource, &object, now));
         if shown != case["cells"] {
             wrong.push(format!("{}\n  theirs {}\n  ours   {shown}", resource.kind, case["cells"]));
         }
-        let said = conditions(&resource, &object).unwrap_or_default();
+        let said = conditions(resource, &object).unwrap_or_default();
         assert_eq!(said, case["conditions"], "{object}");
     }
     assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
@@ -163,8 +162,7 @@ fn kinds_without_a_printer_show_name_and_creation() {
     let mut plain = BTreeSet::new();
     for row in RESOURCES.iter().filter(|row| !row.storage_hash.is_empty()) {
         let resource = named(row.group, row.kind);
-        let [columns, cells] =
-            [columns(&resource, 0), cells(&resource, 0, &json!({}), now)].map(|row| row.len());
+        let [columns, cells] = [columns(resource), cells(resource, &json!({}), now)].map(|row| row.len());
         let more = usize::from(row.kind == "IPAddress");
         assert_eq!(columns + more, cells, "{}", row.kind);
         if columns_of(row.group, row.kind) == columns_of("", "default") {
@@ -175,8 +173,8 @@ fn kinds_without_a_printer_show_name_and_creation() {
 
     let role = json!({"metadata": {"name": "r", "creationTimestamp": "2026-11-15T01:35:56Z"}});
     let roles = named("rbac.authorization.k8s.io", "Role");
-    assert_eq!(cells(&roles, 0, &role, now), [json!("r"), json!("2026-11-15T01:35:56Z")]);
-    assert_eq!(cells(&roles, 0, &json!({}), now), [json!(""), json!("0001-01-01T00:00:00Z")]);
+    assert_eq!(cells(roles, &role, now), [json!("r"), json!("2026-11-15T01:35:56Z")]);
+    assert_eq!(cells(roles, &json!({}), now), [json!(""), json!("0001-01-01T00:00:00Z")]);
 }
 
 #[test]
@@ -185,7 +183,7 @@ fn the_service_behind_a_part_of_the_api_is_shown() {
     let services = named("apiregistration.k8s.io", "APIService");
     let shown = |spec: Value, conditions: Value| {
         let object = json!({"metadata": {"name": "s"}, "spec": spec, "status": {"conditions": conditions}});
-        cells(&services, 0, &object, now)[1..3].to_vec()
+        cells(services, &object, now)[1..3].to_vec()
     };
     let condition =
         |status: &str, reason: &str| json!([{"type": "Available", "status": status, "reason": reason}]);
@@ -199,8 +197,8 @@ fn the_service_behind_a_part_of_the_api_is_shown() {
 #[test]
 fn flows_are_listed_by_precedence() {
     let flow = json!({"spec": {"matchingPrecedence": 7}});
-    assert_eq!(place(&named("flowcontrol.apiserver.k8s.io", "FlowSchema"), &flow), 7);
-    assert_eq!(place(&named("", "Pod"), &flow), 0);
+    assert_eq!(place(named("flowcontrol.apiserver.k8s.io", "FlowSchema"), &flow), 7);
+    assert_eq!(place(named("", "Pod"), &flow), 0);
 }
 
 /// Objects in which one place has something of another type.
@@ -244,7 +242,7 @@ fn no_object_is_too_strange() {
         let resource = named(case["group"].as_str().unwrap(), case["kind"].as_str().unwrap());
         let many = case["cells"].as_array().unwrap().len();
         for object in broken(&case["object"]) {
-            assert_eq!(cells(&resource, 0, &object, now).len(), many, "{object}");
+            assert_eq!(cells(resource, &object, now).len(), many, "{object}");
         }
     }
 }
