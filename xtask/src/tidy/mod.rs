@@ -10,6 +10,7 @@ mod items;
 mod layers;
 mod modules;
 mod sources;
+mod table;
 
 use std::fmt;
 
@@ -127,11 +128,14 @@ fn check(repo: &Repo, sources: &[Source]) -> Result<Vec<Problem>, Failure> {
     problems.extend(graph::check_edges(&metadata, &rows));
     problems.extend(graph::check_lock(&repo.read("Cargo.lock")?));
     problems.extend(sources.iter().flat_map(sources::check));
-    for Crate { name, folder } in graph::crates(&metadata) {
-        if let Some(row) = rows.get(&name) {
-            problems.extend(layers::check(&name, row, &modules::files(sources, &format!("{folder}/src"))));
+    let crates = graph::crates(&metadata);
+    let files = |one: &Crate| modules::files(sources, &format!("{}/src", one.folder));
+    for one in &crates {
+        if let Some(row) = rows.get(&one.name) {
+            problems.extend(layers::check(&one.name, row, &files(one)));
         }
     }
+    problems.extend(table::check(&repo.read(table::FILE)?, &rows, &crates, files));
     Ok(problems)
 }
 
