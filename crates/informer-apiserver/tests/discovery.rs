@@ -1,21 +1,23 @@
-//! Discovery, probes and documents, asked as a real kube-apiserver was: whole bodies and headers, byte for byte.
+//! Discovery, health checks and `OpenAPI` documents compared with recordings of kube-apiserver: whole bodies and
+//! headers, byte for byte.
 //!
-//! Left out are other forms than JSON, and what names the server: its address, its build, and hashes of documents that have other texts.
+//! Not compared are encodings other than JSON and values specific to one server: its address, its build, and hashes
+//! of documents whose text differs.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod common;
 
 use std::collections::BTreeMap;
 
-use common::{by, definition, server};
+use common::{definition, server, with_timeout};
 use http::Request;
 use http_body_util::BodyExt;
 use informer_apiserver::ApiServer;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-/// Steps that are not asked.
+/// Recorded steps that are not replayed, each with the reason.
 const SKIPPED: &[(&str, &str)] = &[
     ("apis-aggregated-protobuf", "protobuf"),
     ("api-protobuf", "protobuf"),
@@ -25,8 +27,9 @@ const SKIPPED: &[(&str, &str)] = &[
     ("openapi-v3-core-v1", "named by the hash of another document"),
 ];
 
-/// Headers that differ between runs, or that belong to the connection.
-const UNEQUAL: &[&str] = &["transfer-encoding", "last-modified", "expires", "process-start-time-unix"];
+/// Headers that differ between runs or belong to the connection.
+const IGNORED_HEADERS: &[&str] =
+    &["transfer-encoding", "last-modified", "expires", "process-start-time-unix"];
 
 struct Got {
     code: u16,
@@ -34,37 +37,37 @@ struct Got {
     body: String,
 }
 
-async fn ask(server: &ApiServer, method: &str, path: &str, headers: &[(&str, &str)]) -> Got {
+async fn send_request(server: &ApiServer, method: &str, path: &str, headers: &[(&str, &str)]) -> Got {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
     let request = request.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap();
-    let answer = server.service().oneshot(request).await.unwrap();
+    let response = server.service().oneshot(request).await.unwrap();
     let mut headers: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (name, value) in answer.headers() {
+    for (name, value) in response.headers() {
         headers.entry(name.to_string()).or_default().push(value.to_str().unwrap().to_owned());
     }
-    let code = answer.status().as_u16();
-    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let code = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
     Got { code, headers, body: String::from_utf8_lossy(&body).into_owned() }
 }
 
 async fn json_at(server: &ApiServer, path: &str) -> Value {
-    let got = ask(server, "GET", path, &[("accept", "application/json")]).await;
+    let got = send_request(server, "GET", path, &[("accept", "application/json")]).await;
     assert_eq!(got.code, 200, "{path}: {}", got.body);
     serde_json::from_str(&got.body).unwrap()
 }
 
 fn steps(file: &str) -> Vec<String> {
-    // Key order matters here, and parsing loses it: each step is kept as text.
+    // Parsing would lose the order of keys, so each step stays text.
     let path = format!("{}/../../testdata/recordings/{file}.json", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
     let steps: Vec<Box<serde_json::value::RawValue>> = serde_json::from_str(&text).unwrap();
     steps.into_iter().map(|step| step.get().to_owned()).collect()
 }
 
-/// The recorded body as it was sent, in the order of its keys.
+/// Returns the recorded body as sent, with its keys in the original order.
 fn body_of(step: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Step<'a> {
@@ -85,7 +88,7 @@ fn body_of(step: &str) -> Option<String> {
     Some(compact(body.get()))
 }
 
-/// JSON without blanks outside of its texts.
+/// Removes whitespace outside string literals from JSON.
 fn compact(text: &str) -> String {
     let mut out = String::new();
     let (mut quoted, mut escaped) = (false, false);
@@ -103,8 +106,8 @@ fn compact(text: &str) -> String {
     out
 }
 
-/// What names a server is the same everywhere.
-fn anonymous(body: &str) -> String {
+/// Replaces values that are specific to one server, such as its address and hashes, with placeholders.
+fn normalize(body: &str) -> String {
     let mut body = body.to_owned();
     for (before, after) in [("\"serverAddress\":\"", "\""), ("?hash=", "\"")] {
         let mut parts = body.split(before);
@@ -118,7 +121,7 @@ fn anonymous(body: &str) -> String {
     body
 }
 
-async fn compare(server: &ApiServer, text: &str, problems: &mut Vec<String>) {
+async fn compare(server: &ApiServer, text: &str, mismatches: &mut Vec<String>) {
     let step: Value = serde_json::from_str(text).unwrap();
     let name = step["name"].as_str().unwrap();
     let (request, response) = (&step["request"], &step["response"]);
@@ -129,9 +132,9 @@ async fn compare(server: &ApiServer, text: &str, problems: &mut Vec<String>) {
         .map(|(name, value)| (name.as_str(), value.as_str().unwrap()))
         .collect();
     let (method, path) = (request["method"].as_str().unwrap(), request["path"].as_str().unwrap());
-    let got = ask(server, method, path, &headers).await;
+    let got = send_request(server, method, path, &headers).await;
     if response["status"] != got.code {
-        problems.push(format!("{name}: {} instead of {}", got.code, response["status"]));
+        mismatches.push(format!("{name}: {} instead of {}", got.code, response["status"]));
         return;
     }
     let mut expected: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -141,65 +144,65 @@ async fn compare(server: &ApiServer, text: &str, problems: &mut Vec<String>) {
         expected.insert(name.clone(), values);
     }
     let mut found = got.headers.clone();
-    // The recordings leave it out; `tests/conformance` looks at it.
+    // Not part of the recordings; checked in `tests/conformance`.
     found.remove("audit-id");
     let foreign_tag = path.starts_with("/openapi");
-    for name in UNEQUAL.iter().copied().chain(foreign_tag.then_some("etag")) {
-        let here = (expected.remove(name).is_some(), found.remove(name).is_some());
+    for name in IGNORED_HEADERS.iter().copied().chain(foreign_tag.then_some("etag")) {
+        let present = (expected.remove(name).is_some(), found.remove(name).is_some());
         let optional = matches!(name, "transfer-encoding" | "process-start-time-unix");
-        if here.0 != here.1 && !optional {
-            problems.push(format!("{path}: {name}: there {}, here {}", here.0, here.1));
+        if present.0 != present.1 && !optional {
+            mismatches.push(format!("{path}: {name}: recorded {}, actual {}", present.0, present.1));
         }
     }
     if found != expected {
-        problems.push(format!("{name}: headers\n  {found:?}\n  {expected:?}"));
+        mismatches.push(format!("{name}: headers\n  {found:?}\n  {expected:?}"));
     }
     let Some(body) = body_of(text) else { return };
     if path == "/version" {
         let keys = |body: &str| body.split('"').skip(1).step_by(4).map(str::to_owned).collect::<Vec<_>>();
         if keys(&got.body) != keys(&body) {
-            problems.push(format!("{name}: {}", got.body));
+            mismatches.push(format!("{name}: {}", got.body));
         }
         return;
     }
-    let (ours, theirs) = (anonymous(&compact(&got.body)), anonymous(&compact(&body)));
-    if ours != theirs {
-        let at = ours.bytes().zip(theirs.bytes()).take_while(|(a, b)| a == b).count();
+    let (actual, recorded) = (normalize(&compact(&got.body)), normalize(&compact(&body)));
+    if actual != recorded {
+        let at = actual.bytes().zip(recorded.bytes()).take_while(|(a, b)| a == b).count();
         let near = |text: &str| {
             text.get(at.saturating_sub(80)..).unwrap_or_default().chars().take(240).collect::<String>()
         };
-        problems.push(format!("{name}: body\n  {}\n  {}", near(&ours), near(&theirs)));
+        mismatches.push(format!("{name}: body\n  {}\n  {}", near(&actual), near(&recorded)));
     }
-    // Where nothing names the server, blanks and the newline at the end count too.
-    if ours == compact(&got.body) && Some(got.body.len() as u64) != response["body_bytes"].as_u64() {
-        problems.push(format!("{name}: {} bytes instead of {}", got.body.len(), response["body_bytes"]));
+    // Without server-specific values, whitespace and the final newline must match too.
+    if actual == compact(&got.body) && Some(got.body.len() as u64) != response["body_bytes"].as_u64() {
+        mismatches.push(format!("{name}: {} bytes instead of {}", got.body.len(), response["body_bytes"]));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_is_discovered_as_a_real_one() {
-    by(async {
+async fn discovery_matches_recordings() {
+    with_timeout(async {
         let server = server();
-        let mut problems = Vec::new();
-        let mut asked = 0;
+        let mut mismatches = Vec::new();
+        let mut replayed = 0;
         for step in steps("discovery") {
             let name = serde_json::from_str::<Value>(&step).unwrap()["name"].as_str().unwrap().to_owned();
             if SKIPPED.iter().all(|(skipped, _)| *skipped != name) {
-                asked += 1;
-                compare(&server, &step, &mut problems).await;
+                replayed += 1;
+                compare(&server, &step, &mut mismatches).await;
             }
         }
-        assert!(problems.is_empty(), "{}", problems.join("\n"));
-        assert_eq!(asked, 46);
+        assert!(mismatches.is_empty(), "{}", mismatches.join("\n"));
+        assert_eq!(replayed, 46);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_is_discovered_as_on_a_real_server() {
-    by(async {
+async fn discovery_of_definition_matches_recordings() {
+    with_timeout(async {
         let server = server();
-        let mut problems = Vec::new();
+        let mut mismatches = Vec::new();
         for step in steps("crd") {
             let parsed: Value = serde_json::from_str(&step).unwrap();
             match parsed["name"].as_str().unwrap() {
@@ -207,17 +210,18 @@ async fn a_definition_is_discovered_as_on_a_real_server() {
                     server.create(&parsed["request"]["body"]).unwrap();
                 }
                 "discovery-before" | "discovery-group" | "discovery-version" | "discovery-version-alpha" => {
-                    compare(&server, &step, &mut problems).await;
+                    compare(&server, &step, &mut mismatches).await;
                 }
                 _ => {}
             }
         }
-        assert!(problems.is_empty(), "{}", problems.join("\n"));
+        assert!(mismatches.is_empty(), "{}", mismatches.join("\n"));
     })
     .await;
 }
 
-/// What kubectl looks for before it sends `fieldValidation` or `dryRun`: a PATCH of the kind with that parameter.
+/// Whether PATCH of the kind accepts the query parameter; kubectl checks this before it sends `fieldValidation` or
+/// `dryRun`.
 fn patch_takes(document: &Value, gvk: &Value, parameter: &str) -> bool {
     let paths = document["paths"].as_object().unwrap().values();
     let mut of_kind =
@@ -228,7 +232,7 @@ fn patch_takes(document: &Value, gvk: &Value, parameter: &str) -> bool {
     })
 }
 
-/// The schema of a kind, as `kubectl explain` finds it.
+/// Returns the schema of a kind, found the way `kubectl explain` does.
 fn schema_of<'a>(document: &'a Value, gvk: &Value) -> &'a Value {
     let schemas = document["components"]["schemas"].as_object().unwrap();
     let mut found = schemas.values().filter(|schema| {
@@ -239,8 +243,8 @@ fn schema_of<'a>(document: &'a Value, gvk: &Value) -> &'a Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kubectl_finds_what_it_looks_for_in_the_documents() {
-    by(async {
+async fn openapi_documents_contain_what_kubectl_needs() {
+    with_timeout(async {
         let server = server();
         let index = json_at(&server, "/openapi/v3").await;
         let of = |name: &str| index["paths"][name]["serverRelativeURL"].as_str().unwrap().to_owned();
@@ -268,20 +272,20 @@ async fn kubectl_finds_what_it_looks_for_in_the_documents() {
         let pod = &whole["definitions"]["io.k8s.api.core.v1.Pod"];
         assert_eq!(pod["x-kubernetes-group-version-kind"][0]["kind"], "Pod");
         let protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-        let answer = ask(&server, "GET", "/openapi/v2", &[("accept", protobuf)]).await;
-        assert!(answer.code == 200 && answer.body.starts_with("\n\u{3}2.0"), "{}", answer.code);
+        let response = send_request(&server, "GET", "/openapi/v2", &[("accept", protobuf)]).await;
+        assert!(response.code == 200 && response.body.starts_with("\n\u{3}2.0"), "{}", response.code);
         let newer = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
-        assert_eq!(ask(&server, "GET", "/openapi/v2", &[("accept", newer)]).await.code, 406);
+        assert_eq!(send_request(&server, "GET", "/openapi/v2", &[("accept", newer)]).await.code, 406);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_has_a_document_as_long_as_it_is_served() {
-    by(async {
+async fn openapi_document_exists_while_definition_is_served() {
+    with_timeout(async {
         let server = server();
         let path = "/openapi/v3/apis/rec.example.com/v1";
-        assert_eq!(ask(&server, "GET", path, &[]).await.code, 404);
+        assert_eq!(send_request(&server, "GET", path, &[]).await.code, 404);
         let mut widgets = definition();
         let size = json!({"type": "integer", "description": "How large it is."});
         widgets["spec"]["versions"][1]["schema"]["openAPIV3Schema"] = json!({
@@ -301,7 +305,7 @@ async fn a_definition_has_a_document_as_long_as_it_is_served() {
         assert!(index["paths"]["apis/rec.example.com/v1"].is_object());
         let whole = json_at(&server, "/openapi/v2").await;
         assert_eq!(whole["definitions"]["com.example.rec.v1.Widget"]["description"], "A thing.");
-        let groups = ask(&server, "GET", "/apis", &[("accept", AGGREGATED)]).await.body;
+        let groups = send_request(&server, "GET", "/apis", &[("accept", AGGREGATED)]).await.body;
         let kind = r#""responseKind":{"group":"rec.example.com","version":"v1","kind":"Widget"}"#;
         assert!(groups.contains(kind), "{groups}");
         let paths = json_at(&server, "/").await["paths"].to_string();
@@ -310,7 +314,7 @@ async fn a_definition_has_a_document_as_long_as_it_is_served() {
         server
             .delete("apiextensions.k8s.io/v1", "customresourcedefinitions", None, "widgets.rec.example.com")
             .unwrap();
-        assert_eq!(ask(&server, "GET", path, &[]).await.code, 404);
+        assert_eq!(send_request(&server, "GET", path, &[]).await.code, 404);
     })
     .await;
 }
@@ -318,26 +322,26 @@ async fn a_definition_has_a_document_as_long_as_it_is_served() {
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 #[tokio::test(start_paused = true)]
-async fn a_document_is_kept_by_its_hash() {
-    by(async {
+async fn openapi_document_is_cacheable_by_hash() {
+    with_timeout(async {
         let server = server();
         let path = "/openapi/v3/apis/batch/v1";
-        let got = ask(&server, "GET", path, &[]).await;
+        let got = send_request(&server, "GET", path, &[]).await;
         let tag = got.headers["etag"][0].clone();
         let by_hash = format!("{path}?hash={}", tag.trim_matches('"'));
-        let right = ask(&server, "GET", &by_hash, &[]).await;
+        let right = send_request(&server, "GET", &by_hash, &[]).await;
         assert_eq!((right.code, right.headers["cache-control"][0].as_str()), (200, "public, immutable"));
-        let wrong = ask(&server, "GET", &format!("{path}?hash=A"), &[]).await;
+        let wrong = send_request(&server, "GET", &format!("{path}?hash=A"), &[]).await;
         assert_eq!((wrong.code, &wrong.headers["location"][0]), (301, &by_hash));
-        let known = ask(&server, "GET", path, &[("if-none-match", &tag)]).await;
+        let known = send_request(&server, "GET", path, &[("if-none-match", &tag)]).await;
         assert_eq!((known.code, known.body.as_str()), (304, ""));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn versions_that_are_off_can_be_turned_on() {
-    by(async {
+async fn all_versions_enables_alpha_and_beta_versions() {
+    with_timeout(async {
         let groups = |server: ApiServer| async move { json_at(&server, "/apis").await.to_string() };
         let off = groups(server()).await;
         let on = groups(ApiServer::builder().all_versions().build()).await;
@@ -354,10 +358,10 @@ async fn versions_that_are_off_can_be_turned_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn checks_can_be_left_out() {
-    by(async {
+async fn excluded_health_checks_are_reported() {
+    with_timeout(async {
         let server = server();
-        let got = ask(&server, "GET", "/readyz?verbose&exclude=b&exclude=a&exclude=etcd", &[]).await;
+        let got = send_request(&server, "GET", "/readyz?verbose&exclude=b&exclude=a&exclude=etcd", &[]).await;
         assert!(got.body.contains("[+]etcd excluded: ok\n"), "{}", got.body);
         let end =
             "warn: some health checks cannot be excluded: no matches for \"a\",\"b\"\nreadyz check passed\n";

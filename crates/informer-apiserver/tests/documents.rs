@@ -1,10 +1,11 @@
-//! What the documents of a definition say: the schemas that a real server publishes for it, in both formats.
+//! `OpenAPI` documents of custom resource definitions: the published schemas match those of kube-apiserver, in versions
+//! 2 and 3.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod common;
 
-use common::{by, raw, server};
+use common::{raw, server, with_timeout};
 use serde_json::{Value, json};
 
 fn definition() -> Value {
@@ -15,7 +16,7 @@ fn definition() -> Value {
         "color": {"type": "string", "default": "red"},
         "port": either,
         "bounded": {"x-kubernetes-int-or-string": true, "anyOf": [{"maximum": 3}, {"minimum": 7}]},
-        "said": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+        "explicit": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]},
         "ports": {"type": "array", "items": either},
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
             "properties": {"a": {"type": "string"}}},
@@ -39,7 +40,7 @@ fn definition() -> Value {
     })
 }
 
-/// The names of the fields of a schema.
+/// Returns the names of a schema's fields.
 fn fields(schema: &Value) -> Vec<&str> {
     schema["properties"]
         .as_object()
@@ -47,11 +48,11 @@ fn fields(schema: &Value) -> Vec<&str> {
         .unwrap_or_default()
 }
 
-/// The document of a definition knew no lists, not what they can select on, and neither the types of what may be a number or a text nor
-/// the fields of embedded resources: clients that are made from it lacked them.
+/// Regression: the `OpenAPI` v3 document of a definition lacked list types, selectable fields, the types of
+/// int-or-string fields and the fields of embedded resources, so generated clients lacked them too.
 #[tokio::test(start_paused = true)]
-async fn a_definition_is_described_in_full() {
-    by(async {
+async fn openapi_v3_describes_definition_completely() {
+    with_timeout(async {
         let server = server();
         server.create(&definition()).unwrap();
         let (_, document) = raw(&server, "/openapi/v3/apis/o.x.io/v1").await;
@@ -72,7 +73,7 @@ async fn a_definition_is_described_in_full() {
         let either = json!([{"type": "integer"}, {"type": "string"}]);
         assert_eq!(spec["port"]["anyOf"], either);
         assert_eq!(spec["ports"]["items"]["anyOf"], either);
-        assert_eq!(spec["said"], definition_field("said"));
+        assert_eq!(spec["explicit"], definition_field("explicit"));
         assert_eq!(spec["bounded"]["allOf"], json!([{"anyOf": either}]));
         assert_eq!(spec["bounded"]["anyOf"], definition_field("bounded")["anyOf"]);
         assert_eq!(fields(&spec["template"]), ["apiVersion", "kind", "metadata", "spec"]);
@@ -82,10 +83,11 @@ async fn a_definition_is_described_in_full() {
     .await;
 }
 
-/// The older format had words that it does not know, and fields where unknown ones are kept, for which kubectl refuses what a server takes.
+/// Regression: the `OpenAPI` v2 document contained unsupported keywords, and listed properties where unknown fields are
+/// preserved, so kubectl rejected objects that the server accepts.
 #[tokio::test(start_paused = true)]
-async fn the_older_format_says_what_it_can() {
-    by(async {
+async fn openapi_v2_omits_unsupported_keywords() {
+    with_timeout(async {
         let server = server();
         server.create(&definition()).unwrap();
         let (_, whole) = raw(&server, "/openapi/v2").await;

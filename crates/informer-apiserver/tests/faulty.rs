@@ -1,10 +1,10 @@
-//! The library of faults: each does what it says, to whom it says, for as long as its guard lives.
+//! Fault injection: each fault rule has its effect on the matching requests while its guard is alive.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod common;
 
-use common::{Watch, by, configmap, raw, send, server};
+use common::{Watch, configmap, raw, send, server, with_timeout};
 use std::time::Duration;
 
 use informer_apiserver::{Verb, faults};
@@ -16,8 +16,8 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const WATCH_LIST: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 
 #[tokio::test(start_paused = true)]
-async fn answers_are_narrowed_and_counted() {
-    by(async {
+async fn rule_applies_to_matching_requests_and_counts_hits() {
+    with_timeout(async {
         let server = server();
         let rule = faults::answer(503).on(Verb::List).of("configmaps").in_namespace("default");
         let guard = server.fault(rule.after(1).times(2));
@@ -38,8 +38,8 @@ async fn answers_are_narrowed_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_of_any_kind_can_be_answered() {
-    by(async {
+async fn rule_responds_with_arbitrary_body() {
+    with_timeout(async {
         let server = server();
         let _guard = server.fault(faults::answer_with(200, "<html>").of("configmaps"));
         assert_eq!(raw(&server, MAPS).await, (200, serde_json::json!("<html>")));
@@ -48,8 +48,8 @@ async fn a_body_of_any_kind_can_be_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_later_pages_can_fail() {
-    by(async {
+async fn rule_applies_to_selected_page_only() {
+    with_timeout(async {
         let server = server();
         for name in ["a", "b", "c"] {
             server.create(&configmap(name, "1")).unwrap();
@@ -64,8 +64,8 @@ async fn only_later_pages_can_fail() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forbidden_is_worded_as_on_a_real_server() {
-    by(async {
+async fn forbidden_message_matches_kube_apiserver() {
+    with_timeout(async {
         let server = server();
         let guard = server.fault(faults::forbid("secrets"));
         let (code, status) = raw(&server, "/api/v1/secrets").await;
@@ -76,7 +76,7 @@ async fn forbidden_is_worded_as_on_a_real_server() {
         );
         drop(guard);
         assert_eq!(raw(&server, "/api/v1/secrets").await.0, 200);
-        // The subresource was left out, as if the whole pod were meant.
+        // Regression: the message named the pod instead of its subresource.
         let _guard = server.fault(faults::forbid("pods"));
         assert_eq!(
             raw(&server, "/api/v1/namespaces/default/pods/p/status").await.1["message"],
@@ -87,8 +87,8 @@ async fn forbidden_is_worded_as_on_a_real_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_running_watch_is_cut() {
-    by(async {
+async fn break_watch_ends_open_watch() {
+    with_timeout(async {
         let server = server();
         let from = server.version();
         let mut watch = Watch::open(&server, &format!("{WATCH}&resourceVersion={from}")).await;
@@ -98,91 +98,91 @@ async fn a_running_watch_is_cut() {
         }
         let expected =
             [format!("ADDED a {}", from + 1), format!("ADDED b {}", from + 2), "broken".to_owned()];
-        assert_eq!(watch.tell(3).await, expected);
+        assert_eq!(watch.next_summaries(3).await, expected);
         assert_eq!((guard.hits(), server.open_watches()), (1, 0));
         drop(guard);
 
         let _guard = server.fault(faults::cut_watch().cleanly().times(1));
         let mut watch = Watch::open(&server, WATCH).await;
-        assert_eq!(watch.told().await, "end");
+        assert_eq!(watch.next_summary().await, "end");
         let mut watch = Watch::open(&server, WATCH).await;
-        assert_eq!(watch.told().await, format!("ADDED a {}", from + 1));
+        assert_eq!(watch.next_summary().await, format!("ADDED a {}", from + 1));
     })
     .await;
 }
 
-/// A rule that came while the watch was being waited for was noticed and then not looked at: the wait had marked it as seen.
-/// The other tests set their rules between two reads.
+/// Regression: a rule injected while a read of the watch was pending had no effect, because the pending read had
+/// already marked it as seen. The other tests inject rules between two reads.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_somebody_waits_for_is_cut() {
-    by(async {
+async fn break_watch_ends_watch_with_pending_read() {
+    with_timeout(async {
         let server = server();
         let mut watch = Watch::open(&server, WATCH).await;
         let started = tokio::time::Instant::now();
-        let (told, guard) = tokio::join!(watch.told(), async { server.fault(faults::cut_watch()) });
+        let (last, guard) = tokio::join!(watch.next_summary(), async { server.fault(faults::cut_watch()) });
         assert_eq!(guard.hits(), 1);
-        assert_eq!((told.as_str(), started.elapsed().as_secs()), ("broken", 0));
+        assert_eq!((last.as_str(), started.elapsed().as_secs()), ("broken", 0));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cut_can_fall_into_the_initial_events() {
-    by(async {
+async fn break_watch_can_interrupt_initial_events() {
+    with_timeout(async {
         let server = server();
         for name in ["a", "b", "c"] {
             server.create(&configmap(name, "1")).unwrap();
         }
         let _guard = server.fault(faults::cut_watch().after_frames(2));
         let mut watch = Watch::open(&server, &format!("{WATCH}&{WATCH_LIST}")).await;
-        let told = watch.tell(3).await;
-        assert!(told[0].starts_with("ADDED a") && told[1].starts_with("ADDED b"), "{told:?}");
-        assert_eq!(told[2], "broken");
+        let frames = watch.next_summaries(3).await;
+        assert!(frames[0].starts_with("ADDED a") && frames[1].starts_with("ADDED b"), "{frames:?}");
+        assert_eq!(frames[2], "broken");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stalled_watch_says_nothing_until_it_may() {
-    by(async {
+async fn stalled_watch_is_silent_until_guard_is_dropped() {
+    with_timeout(async {
         let server = server();
         let mut watch =
             Watch::open(&server, &format!("{WATCH}&allowWatchBookmarks=true&timeoutSeconds=90")).await;
-        assert!(watch.told().await.starts_with("BOOKMARK"));
+        assert!(watch.next_summary().await.starts_with("BOOKMARK"));
         let guard = server.fault(faults::stall_watch());
         server.create(&configmap("a", "1")).unwrap();
         assert!(watch.is_silent(80).await);
         assert_eq!(guard.hits(), 1);
         drop(guard);
-        assert!(watch.told().await.starts_with("ADDED a"));
-        assert!(watch.told().await.starts_with("BOOKMARK"), "one was due meanwhile");
-        assert_eq!(watch.told().await, "end");
+        assert!(watch.next_summary().await.starts_with("ADDED a"));
+        assert!(watch.next_summary().await.starts_with("BOOKMARK"), "a bookmark became due during the stall");
+        assert_eq!(watch.next_summary().await, "end");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn held_requests_wait_for_the_guard() {
-    by(async {
+async fn stalled_request_continues_when_guard_is_dropped() {
+    with_timeout(async {
         let server = server();
         let guard = server.fault(faults::hold().on(Verb::List));
-        let held = tokio::spawn({
+        let stalled = tokio::spawn({
             let server = server.clone();
             async move { raw(&server, MAPS).await.0 }
         });
         while guard.hits() == 0 {
             tokio::task::yield_now().await;
         }
-        assert!(!held.is_finished());
+        assert!(!stalled.is_finished());
         drop(guard);
-        assert_eq!(held.await.unwrap(), 200);
+        assert_eq!(stalled.await.unwrap(), 200);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_lists_can_be_refused_or_never_end() {
-    by(async {
+async fn watch_list_is_rejected_or_never_completes() {
+    with_timeout(async {
         let server = server();
         server.create(&configmap("a", "1")).unwrap();
         let path = format!("{WATCH}&{WATCH_LIST}");
@@ -192,49 +192,49 @@ async fn watch_lists_can_be_refused_or_never_end() {
         drop(guard);
         let _guard = server.fault(faults::endless_watch_list());
         let mut watch = Watch::open(&server, &path).await;
-        assert!(watch.told().await.starts_with("ADDED a"));
+        assert!(watch.next_summary().await.starts_with("ADDED a"));
         assert!(watch.is_silent(30).await);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn frames_can_be_errors_and_garbage() {
-    by(async {
+async fn error_frames_and_raw_frames_are_injected() {
+    with_timeout(async {
         let server = server();
         let from = server.version();
         let path = format!("{WATCH}&resourceVersion={from}");
         let guard = server.fault(faults::error_frame(410).times(1));
         let mut watch = Watch::open(&server, &path).await;
-        assert_eq!(watch.tell(2).await, ["ERROR 410 injected fault", "end"]);
+        assert_eq!(watch.next_summaries(2).await, ["ERROR 410 injected fault", "end"]);
         drop(guard);
 
         let guard = server.fault(faults::raw_frame("{\"type\":\n").after_frames(1));
         let mut watch = Watch::open(&server, &path).await;
         server.create(&configmap("a", "1")).unwrap();
         server.create(&configmap("b", "1")).unwrap();
-        let told = watch.tell(3).await;
-        assert_eq!(told[1], "line {\"type\":");
-        assert!(told[2].starts_with("ADDED b"));
+        let frames = watch.next_summaries(3).await;
+        assert_eq!(frames[1], "line {\"type\":");
+        assert!(frames[2].starts_with("ADDED b"));
         assert_eq!(guard.hits(), 1);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_meet_a_request_one_after_the_other() {
-    by(async {
+async fn rules_apply_to_request_in_order() {
+    with_timeout(async {
         let server = server();
         let _first = server.fault(faults::pass().of("configmaps").times(1));
         let slow = server.fault(faults::delay(Duration::from_secs(4)).of("configmaps"));
         let _busy = server.fault(faults::too_many_requests(2).on(Verb::List));
         let began = Instant::now();
-        assert_eq!(raw(&server, MAPS).await.0, 200, "let pass");
+        assert_eq!(raw(&server, MAPS).await.0, 200, "exempted by the first rule");
         assert_eq!(began.elapsed().as_secs(), 0);
-        let answer = send(&server, "GET", MAPS, "application/json", None).await;
-        assert_eq!((answer.status().as_u16(), began.elapsed().as_secs()), (429, 4));
-        assert_eq!(answer.headers()["retry-after"], "2");
-        // A delay is over with its guard, and the next rule has its turn.
+        let response = send(&server, "GET", MAPS, "application/json", None).await;
+        assert_eq!((response.status().as_u16(), began.elapsed().as_secs()), (429, 4));
+        assert_eq!(response.headers()["retry-after"], "2");
+        // Dropping the guard ends the delay, and the next rule applies.
         let (code, ()) = tokio::join!(async { raw(&server, MAPS).await.0 }, async {
             let _ = tokio::time::timeout(Duration::from_secs(1), std::future::pending::<()>()).await;
             drop(slow);
@@ -245,8 +245,8 @@ async fn rules_meet_a_request_one_after_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn chance_follows_from_the_seed() {
-    by(async {
+async fn probability_is_deterministic_for_a_seed() {
+    with_timeout(async {
         let codes = async |seed: u64| {
             let server = server();
             let guard = server.fault(faults::status(500).of("configmaps").chance(30, seed));
@@ -264,24 +264,24 @@ async fn chance_follows_from_the_seed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_position_is_lost_at_once() {
-    by(async {
+async fn gone_expires_open_watches_and_lists() {
+    with_timeout(async {
         let server = server();
         let mut watch = Watch::open(&server, WATCH).await;
         let guard = server.fault(faults::gone().of("configmaps"));
-        assert!(watch.told().await.starts_with("ERROR 410 too old resource version"));
-        assert_eq!(watch.told().await, "end");
+        assert!(watch.next_summary().await.starts_with("ERROR 410 too old resource version"));
+        assert_eq!(watch.next_summary().await, "end");
         let (code, status) = raw(&server, MAPS).await;
         assert_eq!((code, status["reason"].as_str()), (410, Some("Expired")));
         assert_eq!((guard.hits(), guard.reached_watches()), (2, 1));
-        assert_eq!(raw(&server, &format!("{MAPS}/a")).await.0, 404, "reads of one object have no position");
+        assert_eq!(raw(&server, &format!("{MAPS}/a")).await.0, 404, "reads of a single object cannot expire");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn connections_break_before_headers_and_bodies_after_some_bytes() {
-    by(async {
+async fn connection_breaks_before_headers_or_within_body() {
+    with_timeout(async {
         let server = server();
         server.create(&configmap("a", "1")).unwrap();
         let broken = server.fault(faults::drop_connection().of("configmaps").times(1));
@@ -290,25 +290,25 @@ async fn connections_break_before_headers_and_bodies_after_some_bytes() {
         assert_eq!(broken.hits(), 1);
 
         let body = async || {
-            let answer = send(&server, "GET", MAPS, "application/json", None).await;
-            let read = http_body_util::BodyExt::collect(answer.into_body());
+            let response = send(&server, "GET", MAPS, "application/json", None).await;
+            let read = http_body_util::BodyExt::collect(response.into_body());
             tokio::time::timeout(Duration::from_hours(1), read).await
         };
         let guard = server.fault(faults::truncate(20));
-        assert!(body().await.unwrap().is_err(), "broken");
+        assert!(body().await.unwrap().is_err(), "the body ends with an error");
         drop(guard);
         let guard = server.fault(faults::truncate(20).cleanly());
         assert_eq!(body().await.unwrap().unwrap().to_bytes().len(), 20);
         drop(guard);
         let _guard = server.fault(faults::truncate(20).silently());
-        assert!(body().await.is_err(), "nothing more, and no end");
+        assert!(body().await.is_err(), "the body neither continues nor ends");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_half_open_watch_stays_so() {
-    by(async {
+async fn half_open_watch_stays_silent_after_restart() {
+    with_timeout(async {
         let server = server();
         let mut watch = Watch::open(&server, &format!("{WATCH}&timeoutSeconds=5")).await;
         let guard = server.fault(faults::half_open());
@@ -316,45 +316,45 @@ async fn a_half_open_watch_stays_so() {
         drop(guard);
         server.create(&configmap("a", "1")).unwrap();
         server.restart();
-        assert!(watch.is_silent(100).await, "not even its end is told");
+        assert!(watch.is_silent(100).await, "the end of the watch must not be sent either");
         assert_eq!(server.open_watches(), 1);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn frames_are_dropped_doubled_spoilt_and_cut() {
-    by(async {
+async fn frames_are_dropped_duplicated_corrupted_and_truncated() {
+    with_timeout(async {
         let server = server();
         let from = server.version();
         let path = format!("{WATCH}&resourceVersion={from}");
         for name in ["a", "b", "c", "d"] {
             server.create(&configmap(name, "1")).unwrap();
         }
-        let names = |told: Vec<String>| -> Vec<String> {
-            told.iter().map(|line| line.split(' ').nth(1).unwrap_or(line).to_owned()).collect()
+        let names = |frames: Vec<String>| -> Vec<String> {
+            frames.iter().map(|line| line.split(' ').nth(1).unwrap_or(line).to_owned()).collect()
         };
         let guard = server.fault(faults::drop_frame().after_frames(1).frames(2));
         let mut watch = Watch::open(&server, &path).await;
-        assert_eq!(names(watch.tell(2).await), ["a", "d"]);
+        assert_eq!(names(watch.next_summaries(2).await), ["a", "d"]);
         assert_eq!(guard.hits(), 2);
         drop(guard);
 
         let one = server.fault(faults::duplicate_frame());
         let two = server.fault(faults::duplicate_frame().after_frames(2));
         let mut watch = Watch::open(&server, &path).await;
-        assert_eq!(names(watch.tell(6).await), ["a", "a", "b", "c", "c", "d"]);
+        assert_eq!(names(watch.next_summaries(6).await), ["a", "a", "b", "c", "c", "d"]);
         drop((one, two));
 
         let guard = server.fault(faults::cut_mid_frame().after_frames(1).times(1));
         let mut watch = Watch::open(&server, &path).await;
-        assert_eq!(names(watch.tell(2).await), ["a", "broken"]);
+        assert_eq!(names(watch.next_summaries(2).await), ["a", "broken"]);
         assert_eq!(guard.hits(), 1);
         drop(guard);
 
         let guard = server.fault(faults::undecodable_object().on(Verb::Watch).after_frames(1));
         let mut watch = Watch::open(&server, &path).await;
-        watch.told().await;
+        watch.next_summary().await;
         let common::Got::Frame(frame) = watch.next().await else { panic!("no frame") };
         assert_eq!(
             (&frame["object"]["spec"], &frame["object"]["metadata"]["name"]),
@@ -370,36 +370,36 @@ async fn frames_are_dropped_doubled_spoilt_and_cut() {
     .await;
 }
 
-/// Lists in YAML, protobuf or gzip, and tables, went out as they were, and the rule was counted all the same; so was an empty list.
+/// Regression: lists in YAML, protobuf or gzip, tables and empty lists were sent unchanged but counted as hits.
 #[tokio::test(start_paused = true)]
-async fn lists_are_spoilt_in_every_form() {
-    by(async {
+async fn lists_are_corrupted_in_every_encoding() {
+    with_timeout(async {
         let server = server();
         let guard = server.fault(faults::undecodable_object().on(Verb::List));
         assert_eq!(raw(&server, MAPS).await.1["items"], serde_json::json!([]));
-        assert_eq!(guard.hits(), 0, "there was nothing to spoil");
+        assert_eq!(guard.hits(), 0, "an empty list has no object to corrupt");
         drop(guard);
         for name in ["a", "b"] {
             server.create(&configmap(name, &"long ".repeat(20_000))).unwrap();
         }
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-        for (accept, packed) in
+        for (accept, gzipped) in
             [("application/json", true), ("application/yaml", false), (PROTOBUF, false), (table, false)]
         {
             let read = async || {
                 let request = http::Request::get(MAPS).header("accept", accept);
-                let request = if packed { request.header("accept-encoding", "gzip") } else { request };
+                let request = if gzipped { request.header("accept-encoding", "gzip") } else { request };
                 let request = request.body(kube::client::Body::empty()).unwrap();
-                let answer = tower::ServiceExt::oneshot(server.service(), request).await.unwrap();
-                assert_eq!(answer.headers().contains_key("content-encoding"), packed);
-                let bytes = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
-                let unpack = || std::io::read_to_string(flate2::read::GzDecoder::new(&bytes[..])).unwrap();
-                if packed { unpack().into_bytes() } else { bytes.to_vec() }
+                let response = tower::ServiceExt::oneshot(server.service(), request).await.unwrap();
+                assert_eq!(response.headers().contains_key("content-encoding"), gzipped);
+                let bytes = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+                let gunzip = || std::io::read_to_string(flate2::read::GzDecoder::new(&bytes[..])).unwrap();
+                if gzipped { gunzip().into_bytes() } else { bytes.to_vec() }
             };
             let good = read().await;
             let guard = server.fault(faults::undecodable_object().on(Verb::List).times(1));
             let bad = read().await;
-            assert_eq!((read().await, guard.hits()), (good.clone(), 1), "{accept}: only once");
+            assert_eq!((read().await, guard.hits()), (good.clone(), 1), "{accept}: corrupted only once");
             let text = String::from_utf8_lossy(&bad);
             match accept {
                 "application/json" => assert_eq!(text.matches(r#""spec":7"#).count(), 1),
@@ -412,10 +412,11 @@ async fn lists_are_spoilt_in_every_form() {
     .await;
 }
 
-/// In protobuf, spoilt objects were whole, errors and frames without an object were JSON, and bookmarks were not known as such.
+/// Regression: in protobuf watches, objects were not corrupted, error frames and frames without an object were JSON,
+/// and bookmarks were not recognized.
 #[tokio::test(start_paused = true)]
-async fn watches_in_protobuf_are_disturbed_in_protobuf() {
-    by(async {
+async fn stream_faults_use_protobuf_in_protobuf_watches() {
+    with_timeout(async {
         let server = server();
         server.create(&configmap("a", "1")).unwrap();
         let path = format!("{WATCH}&{WATCH_LIST}");
@@ -440,8 +441,8 @@ async fn watches_in_protobuf_are_disturbed_in_protobuf() {
         drop(guard);
 
         let _guard = server.fault(faults::error_frame(410));
-        let answer = send(&server, "GET", WATCH, PROTOBUF, None).await;
-        assert_eq!(answer.headers()["content-type"], format!("{PROTOBUF};stream=watch"));
+        let response = send(&server, "GET", WATCH, PROTOBUF, None).await;
+        assert_eq!(response.headers()["content-type"], format!("{PROTOBUF};stream=watch"));
         let mut watch = Watch::open_as(&server, WATCH, PROTOBUF).await;
         let error = watch.next_protobuf().await.unwrap();
         assert!(
@@ -453,8 +454,8 @@ async fn watches_in_protobuf_are_disturbed_in_protobuf() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lagging_replica_shows_old_states_to_those_who_allow_it() {
-    by(async {
+async fn stale_read_affects_only_reads_that_allow_it() {
+    with_timeout(async {
         let server = server();
         for name in ["a", "b", "c", "d"] {
             server.create(&configmap(name, "1")).unwrap();
@@ -472,25 +473,25 @@ async fn a_lagging_replica_shows_old_states_to_those_who_allow_it() {
         assert_eq!(raw(&server, &format!("{MAPS}/d?resourceVersion=0")).await.0, 404);
         assert_eq!(raw(&server, &format!("{MAPS}/d")).await.0, 200);
         let _further = server.fault(faults::stale_read().behind(1_000).of("configmaps"));
-        assert_eq!(list("?resourceVersion=0").await, (0, 1), "no list has the version 0");
+        assert_eq!(list("?resourceVersion=0").await, (0, 1), "lists never have version 0");
         server.compact();
-        assert_eq!(list("?resourceVersion=0").await, (4, newest), "the rest is forgotten");
+        assert_eq!(list("?resourceVersion=0").await, (4, newest), "older states were compacted");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn schedules_repeat_themselves() {
-    by(async {
-        let shown = |seed: u64| -> Vec<String> {
-            let turns = faults::Schedule::seeded(seed).of("pods").take(300);
-            turns.map(|turn| format!("{:?} {} {:?}", turn.start, turn.rule, turn.lasts)).collect()
+async fn schedule_is_deterministic_for_a_seed() {
+    with_timeout(async {
+        let rendered = |seed: u64| -> Vec<String> {
+            let scheduled = faults::Schedule::seeded(seed).of("pods").take(300);
+            scheduled.map(|fault| format!("{:?} {} {:?}", fault.start, fault.rule, fault.lasts)).collect()
         };
-        assert_eq!(shown(3), shown(3));
-        assert_ne!(shown(3), shown(4));
+        assert_eq!(rendered(3), rendered(3));
+        assert_ne!(rendered(3), rendered(4));
         let server = server();
         faults::Schedule::seeded(3).play(&server, Duration::from_mins(10)).await;
-        assert_eq!(raw(&server, MAPS).await.0, 200, "nothing is left in force");
+        assert_eq!(raw(&server, MAPS).await.0, 200, "no rule stays active");
         let busy = faults::status(429).retry_after(2).on(Verb::List).of("pods").times(3);
         assert_eq!(busy.to_string(), "status 429 of list pods, 3 times");
     })

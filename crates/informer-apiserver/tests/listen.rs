@@ -1,6 +1,6 @@
-//! The server on sockets: clients of other processes, as far as one process can play them.
+//! The server on sockets, with clients that connect over TCP.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -16,9 +16,9 @@ use kube::{Api, Client, Config};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// No test may hang. Sockets know no paused time.
-async fn by<T>(test: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_mins(1), test).await.expect("the test hangs")
+/// Fails the test if it hangs. Sockets need real time, so it is not paused.
+async fn with_timeout<T>(test: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_mins(1), test).await.expect("the test timed out")
 }
 
 fn map(name: &str) -> ConfigMap {
@@ -29,7 +29,7 @@ fn map(name: &str) -> ConfigMap {
 }
 
 /// Creates, lists and watches through a client.
-async fn use_it(client: Client) {
+async fn exercise(client: Client) {
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     maps.create(&PostParams::default(), &map("a")).await.unwrap();
     let list = maps.list(&ListParams::default()).await.unwrap();
@@ -41,7 +41,7 @@ async fn use_it(client: Client) {
     assert_eq!(seen.metadata.name.as_deref(), Some("b"));
 }
 
-/// The configuration that a kubeconfig leads to.
+/// Returns the client configuration of the server's kubeconfig.
 async fn config(listening: &Listening) -> Config {
     let kubeconfig = Kubeconfig::from_yaml(&listening.kubeconfig()).unwrap();
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap()
@@ -54,12 +54,12 @@ fn code(error: kube::Error) -> u16 {
 
 #[tokio::test]
 async fn clients_list_and_watch_over_tls() {
-    by(async {
+    with_timeout(async {
         let server = ApiServer::new();
         let listening = server.listen(Listen::https()).await.unwrap();
         assert!(listening.url().starts_with("https://127.0.0.1:"), "{}", listening.url());
         assert!(listening.ca_pem().unwrap().starts_with("-----BEGIN CERTIFICATE-----"));
-        use_it(listening.client()).await;
+        exercise(listening.client()).await;
         assert!(server.requests().iter().all(|seen| seen.user == "admin"));
     })
     .await;
@@ -67,26 +67,26 @@ async fn clients_list_and_watch_over_tls() {
 
 #[tokio::test]
 async fn clients_list_and_watch_without_tls() {
-    by(async {
+    with_timeout(async {
         let listening = ApiServer::new().listen(Listen::http().token("given")).await.unwrap();
         assert_eq!((listening.token(), listening.ca_pem()), ("given", None));
-        use_it(listening.client()).await;
+        exercise(listening.client()).await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_kubeconfig_leads_there() {
-    by(async {
+async fn client_connects_with_kubeconfig() {
+    with_timeout(async {
         let listening = ApiServer::new().listen(Listen::https()).await.unwrap();
-        use_it(Client::try_from(config(&listening).await).unwrap()).await;
+        exercise(Client::try_from(config(&listening).await).unwrap()).await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn tokens_decide() {
-    by(async {
+async fn token_determines_user_and_permissions() {
+    with_timeout(async {
         let server = ApiServer::new();
         let how = Listen::https().anonymous(false).user("other", User::new("limited"));
         let listening = server.listen(how).await.unwrap();
@@ -107,7 +107,7 @@ async fn tokens_decide() {
 
 #[tokio::test]
 async fn a_certificate_of_another_server_is_not_trusted() {
-    by(async {
+    with_timeout(async {
         let (one, other) = (ApiServer::new(), ApiServer::new());
         let one = one.listen(Listen::https()).await.unwrap();
         let other = other.listen(Listen::https()).await.unwrap();
@@ -122,23 +122,23 @@ async fn a_certificate_of_another_server_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn servers_stand_side_by_side() {
-    by(async {
+async fn servers_are_independent() {
+    with_timeout(async {
         let (one, other) = (ApiServer::new(), ApiServer::new());
         let one = one.listen(Listen::https()).await.unwrap();
         let two = other.listen(Listen::https()).await.unwrap();
         assert_ne!(one.address(), two.address());
         assert_ne!(one.token(), two.token());
-        use_it(one.client()).await;
+        exercise(one.client()).await;
         one.shutdown().await;
-        use_it(two.client()).await;
+        exercise(two.client()).await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_port_belongs_to_one() {
-    by(async {
+async fn port_in_use_is_reported() {
+    with_timeout(async {
         let server = ApiServer::new();
         let listening = server.listen(Listen::http()).await.unwrap();
         let port = listening.address().port();
@@ -153,7 +153,7 @@ async fn a_port_belongs_to_one() {
 
 #[tokio::test]
 async fn shutdown_ends_watches_cleanly() {
-    by(async {
+    with_timeout(async {
         for how in [Listen::https(), Listen::http()] {
             let server = ApiServer::new();
             let listening = server.listen(how).await.unwrap();
@@ -165,8 +165,8 @@ async fn shutdown_ends_watches_cleanly() {
             let address = listening.address();
             let (ended, ()) = tokio::join!(watch.try_next(), listening.shutdown());
             assert!(ended.unwrap().is_none(), "a clean end");
-            assert!(TcpStream::connect(address).await.is_err(), "nobody listens");
-            // The stream is dropped by whoever served it, which is done when shutdown is.
+            assert!(TcpStream::connect(address).await.is_err(), "the listener must be closed");
+            // The connection task drops the stream, and shutdown waits for that task.
             assert_eq!(server.open_watches(), 0);
         }
     })
@@ -174,8 +174,8 @@ async fn shutdown_ends_watches_cleanly() {
 }
 
 #[tokio::test]
-async fn dropping_the_guard_ends_it_too() {
-    by(async {
+async fn dropping_running_server_ends_watches() {
+    with_timeout(async {
         let server = ApiServer::new();
         let listening = server.listen(Listen::https()).await.unwrap();
         let maps: Api<ConfigMap> = Api::default_namespaced(listening.client());
@@ -191,44 +191,44 @@ fn map_value(name: &str) -> serde_json::Value {
     serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}})
 }
 
-/// Sends bytes as they are and reads what comes until the server closes.
+/// Sends raw bytes and reads the response until the server closes the connection.
 async fn raw(listening: &Listening, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(listening.address()).await.unwrap();
-    // A server that has read enough may close before it has read all.
+    // The server may close the connection before it has read everything.
     let _sent = stream.write_all(bytes).await;
-    let mut answer = Vec::new();
-    let _read = stream.read_to_end(&mut answer).await;
-    String::from_utf8_lossy(&answer).into_owned()
+    let mut response = Vec::new();
+    let _read = stream.read_to_end(&mut response).await;
+    String::from_utf8_lossy(&response).into_owned()
 }
 
 #[tokio::test]
-async fn a_bad_client_hurts_nobody_else() {
-    by(async {
+async fn malformed_requests_do_not_affect_other_clients() {
+    with_timeout(async {
         let listening = ApiServer::new().listen(Listen::http()).await.unwrap();
         let post = format!(
             "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n",
             listening.token()
         );
-        // Half a request line, half the headers, and half a body: all stay open.
-        let mut held = Vec::new();
+        // An incomplete request line, incomplete headers and an incomplete body, all on open connections.
+        let mut stuck = Vec::new();
         for bytes in ["GET /ver".to_owned(), post.clone(), format!("{post}content-length: 100\r\n\r\n{{")] {
             let mut stream = TcpStream::connect(listening.address()).await.unwrap();
             stream.write_all(bytes.as_bytes()).await.unwrap();
-            held.push(stream);
+            stuck.push(stream);
         }
         assert!(raw(&listening, b"no http at all\r\n\r\n").await.starts_with("HTTP/1.1 400"));
         let headers = format!("GET /version HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "x".repeat(1 << 20));
         assert!(raw(&listening, headers.as_bytes()).await.starts_with("HTTP/1.1 431"));
-        use_it(listening.client()).await;
-        drop(held);
+        exercise(listening.client()).await;
+        drop(stuck);
         listening.shutdown().await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_long_is_refused_while_it_comes() {
-    by(async {
+async fn too_large_body_is_rejected_while_it_is_received() {
+    with_timeout(async {
         let listening = ApiServer::new().listen(Listen::http()).await.unwrap();
         let head = format!(
             "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\
@@ -245,7 +245,7 @@ async fn a_body_that_is_too_long_is_refused_while_it_comes() {
     .await;
 }
 
-/// A folder of this test's own, removed with it.
+/// A temporary folder of one test, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -263,8 +263,8 @@ impl Drop for Folder {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_file_is_for_its_owner_and_replaced_only_on_request() {
-    by(async {
+async fn kubeconfig_file_is_private_and_overwritten_only_on_request() {
+    with_timeout(async {
         let folder = Folder::new("kubeconfig");
         let path = folder.0.join("config");
         let server = ApiServer::new();
@@ -276,20 +276,23 @@ async fn a_kubeconfig_file_is_for_its_owner_and_replaced_only_on_request() {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), one.kubeconfig());
         two.write_kubeconfig(&path, Overwrite::Yes).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), two.kubeconfig());
-        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no temporary file may remain");
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
             assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         }
-        // `--kubeconfig /dev/null --force` once put a file in the place of the device.
+        // Regression: overwriting `/dev/null` replaced the device by a regular file.
         #[cfg(unix)]
         {
             let socket = folder.0.join("socket");
             let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
             let error = one.write_kubeconfig(&socket, Overwrite::Yes).unwrap_err();
             assert!(matches!(error, ListenError::Kubeconfig { .. }), "{error:?}");
-            assert!(!std::fs::symlink_metadata(&socket).unwrap().is_file(), "it is still what it was");
+            assert!(
+                !std::fs::symlink_metadata(&socket).unwrap().is_file(),
+                "the socket must not be replaced"
+            );
         }
         let nowhere = folder.0.join("none").join("config");
         let error = one.write_kubeconfig(nowhere, Overwrite::Yes).unwrap_err();
@@ -299,8 +302,8 @@ async fn a_kubeconfig_file_is_for_its_owner_and_replaced_only_on_request() {
 }
 
 #[tokio::test]
-async fn clients_may_speak_http2() {
-    by(async {
+async fn http2_clients_are_supported() {
+    with_timeout(async {
         let server = ApiServer::new();
         let listening = server.listen(Listen::http()).await.unwrap();
         let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
@@ -313,8 +316,8 @@ async fn clients_may_speak_http2() {
         };
         let watch = get("/api/v1/configmaps?watch=1&resourceVersion=1").await.unwrap();
         assert_eq!((watch.status().as_u16(), watch.version()), (200, http::Version::HTTP_2));
-        let answers = futures::future::join_all((0..50).map(|_| get("/api/v1/namespaces"))).await;
-        assert!(answers.into_iter().all(|answer| answer.unwrap().status() == 200));
+        let responses = futures::future::join_all((0..50).map(|_| get("/api/v1/namespaces"))).await;
+        assert!(responses.into_iter().all(|response| response.unwrap().status() == 200));
         let (ended, ()) = tokio::join!(watch.into_body().collect(), listening.shutdown());
         assert!(ended.unwrap().to_bytes().is_empty(), "a clean end");
     })

@@ -1,10 +1,10 @@
-//! The server through a `kube::Client`, as its users meet it: reads, writes, pages, metadata, discovery.
+//! The server through a `kube::Client`: reads, writes, pages, metadata and discovery.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod common;
 
-use common::{by, configmap, raw, raw_with, server};
+use common::{configmap, raw, raw_with, server, with_timeout};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Discovery};
@@ -18,8 +18,8 @@ fn code(error: &kube::Error) -> u16 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_lives_from_create_to_delete() {
-    by(async {
+async fn object_is_created_replaced_and_deleted() {
+    with_timeout(async {
         let server = server();
         let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
         let map: ConfigMap = serde_json::from_value(configmap("a", "1")).unwrap();
@@ -34,15 +34,15 @@ async fn an_object_lives_from_create_to_delete() {
         assert_eq!(code(&maps.replace("a", &PostParams::default(), &stale).await.unwrap_err()), 409);
 
         let gone = maps.delete("a", &DeleteParams::default()).await.unwrap();
-        assert!(gone.is_right(), "a status and no object");
+        assert!(gone.is_right(), "the response must be a Status");
         assert_eq!(code(&maps.get("a").await.unwrap_err()), 404);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_are_pinned_to_the_first() {
-    by(async {
+async fn later_pages_show_the_version_of_the_first() {
+    with_timeout(async {
         let server = server();
         for name in ["d", "b", "a", "c", "e"] {
             server.create(&configmap(name, "1")).unwrap();
@@ -66,8 +66,8 @@ async fn pages_are_pinned_to_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_token_comes_with_another() {
-    by(async {
+async fn expired_continue_token_returns_a_new_one() {
+    with_timeout(async {
         let server = server();
         for name in ["a", "b", "c"] {
             server.create(&configmap(name, "1")).unwrap();
@@ -94,8 +94,8 @@ async fn an_expired_token_comes_with_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_is_not_there_yet_is_waited_for() {
-    by(async {
+async fn list_at_future_version_waits_for_it() {
+    with_timeout(async {
         let server = server();
         let path = "/api/v1/namespaces/default/configmaps";
         let future = server.version() + 1;
@@ -115,8 +115,8 @@ async fn a_version_that_is_not_there_yet_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn selectors_choose() {
-    by(async {
+async fn lists_are_filtered_by_selectors() {
+    with_timeout(async {
         let server = server();
         for (name, node, app) in [("a", "n1", "web"), ("b", "n2", "web"), ("c", "", "db")] {
             let mut pod = common::pod(name);
@@ -148,8 +148,8 @@ async fn selectors_choose() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn status_and_spec_are_written_apart() {
-    by(async {
+async fn status_and_spec_are_updated_separately() {
+    with_timeout(async {
         let server = server();
         let mut pod = common::pod("p");
         pod["status"] = json!({"phase": "Running"});
@@ -160,7 +160,7 @@ async fn status_and_spec_are_written_apart() {
         assert_eq!(status["status"]["phase"], "Running");
         assert!(
             status["spec"].get("activeDeadlineSeconds").is_none(),
-            "a status update changes nothing else"
+            "a status update must not change the spec"
         );
         assert_eq!(status["metadata"]["generation"], 1);
         pod["status"] = json!({"phase": "Failed"});
@@ -172,8 +172,8 @@ async fn status_and_spec_are_written_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_is_enough_for_some() {
-    by(async {
+async fn metadata_only_reads_return_partial_objects() {
+    with_timeout(async {
         let server = server();
         let nodes: Api<Node> = Api::all(server.client());
         assert!(nodes.list_metadata(&ListParams::default()).await.unwrap().items.is_empty());
@@ -191,8 +191,8 @@ async fn metadata_is_enough_for_some() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn discovery_finds_what_is_served() {
-    by(async {
+async fn discovery_lists_served_resources() {
+    with_timeout(async {
         let server = server();
         server.create(&common::definition()).unwrap();
         let found = Discovery::new(server.client()).run().await.unwrap();
@@ -210,8 +210,8 @@ async fn discovery_finds_what_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_list_comes_in_chunks() {
-    by(async {
+async fn long_list_is_sent_in_chunks() {
+    with_timeout(async {
         let server = server();
         let filler = "x".repeat(1_000);
         for number in 0..500 {
@@ -228,8 +228,8 @@ async fn a_long_list_comes_in_chunks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn finalizers_keep_an_object() {
-    by(async {
+async fn object_with_finalizers_is_not_removed() {
+    with_timeout(async {
         let server = server();
         let mut map = configmap("f", "1");
         map["metadata"]["finalizers"] = json!(["example.com/one"]);

@@ -1,12 +1,12 @@
-//! Watches: where they begin, what they bring, how they end; and definitions that come and go under them.
+//! Watches: start, frames and end; and definitions created, changed and deleted during a watch.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod common;
 
 use std::time::Duration;
 
-use common::{Watch, by, configmap, definition, raw, server, widget};
+use common::{Watch, configmap, definition, raw, server, widget, with_timeout};
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -18,8 +18,8 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const WATCH_LIST: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 
 #[tokio::test(start_paused = true)]
-async fn changes_follow_a_version() {
-    by(async {
+async fn watch_sends_changes_after_its_version() {
+    with_timeout(async {
         let server = server();
         server.create(&configmap("a", "1")).unwrap();
         let from = server.version();
@@ -33,8 +33,8 @@ async fn changes_follow_a_version() {
             format!("MODIFIED a {}", from + 2),
             format!("DELETED a {}", from + 3),
         ];
-        assert_eq!(watch.tell(3).await, expected);
-        assert_eq!(server.version(), from + 3, "an update that changes nothing takes no version");
+        assert_eq!(watch.next_summaries(3).await, expected);
+        assert_eq!(server.version(), from + 3, "an update without changes must not take a version");
         assert!(watch.is_silent(50).await);
         assert_eq!(server.open_watches(), 1);
         drop(watch);
@@ -45,7 +45,7 @@ async fn changes_follow_a_version() {
 
 #[tokio::test(start_paused = true)]
 async fn a_kube_client_can_watch() {
-    by(async {
+    with_timeout(async {
         let server = server();
         let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
         let stream = maps.watch(&WatchParams::default().disable_bookmarks(), "0").await.unwrap();
@@ -56,14 +56,14 @@ async fn a_kube_client_can_watch() {
             Some(WatchEvent::Added(map)) => assert_eq!(map.metadata.name.as_deref(), Some("a")),
             other => panic!("{other:?}"),
         }
-        assert_eq!(started.elapsed().as_secs(), 0, "told at once, and not by a timer");
+        assert_eq!(started.elapsed().as_secs(), 0, "the frame must be sent immediately");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_list_ends_with_its_bookmark() {
-    by(async {
+async fn watch_list_ends_with_bookmark_then_sends_changes() {
+    with_timeout(async {
         let server = server();
         for name in ["c", "a", "b"] {
             server.create(&configmap(name, "1")).unwrap();
@@ -78,16 +78,16 @@ async fn a_watch_list_ends_with_its_bookmark() {
             format!("BOOKMARK - {version} end"),
             format!("ADDED d {}", version + 1),
         ];
-        assert_eq!(watch.tell(5).await, expected);
+        assert_eq!(watch.next_summaries(5).await, expected);
     })
     .await;
 }
 
-/// Each watcher of protobuf had every object read from JSON and encoded again for itself, and each watcher of the other events had them
-/// converted for itself.
+/// Regression: every object was decoded from JSON and encoded again for each protobuf watcher, and converted again
+/// for each watcher of `events.k8s.io`.
 #[tokio::test(start_paused = true)]
 async fn objects_are_encoded_once_for_all_watchers() {
-    by(async {
+    with_timeout(async {
         const WATCHERS: usize = 7;
         let server = server();
         let from = server.version();
@@ -105,7 +105,7 @@ async fn objects_are_encoded_once_for_all_watchers() {
         server.update(&configmap("a", "3")).unwrap();
         server.delete("v1", "configmaps", Some("default"), "a").unwrap();
         for watch in &mut json {
-            assert_eq!(watch.tell(4).await[3], format!("DELETED a {}", from + 4));
+            assert_eq!(watch.next_summaries(4).await[3], format!("DELETED a {}", from + 4));
         }
         for watch in protobuf.iter_mut().chain(&mut metadata) {
             for (kind, version) in ["ADDED", "MODIFIED", "MODIFIED", "DELETED"].iter().zip(from + 1..) {
@@ -115,19 +115,19 @@ async fn objects_are_encoded_once_for_all_watchers() {
                 assert!(frame.windows(version.len()).any(|part| part == version.as_bytes()), "{version}");
             }
         }
-        let spent = server.encodings();
-        // A deletion has nothing new to encode as JSON: it is the last state with another version.
-        assert_eq!(spent.json - before.json, 3);
-        assert_eq!(spent.protobuf - before.protobuf, 4 + 4, "whole, and metadata alone");
-        assert_eq!(spent.rows, before.rows);
+        let after = server.encodings();
+        // A deletion needs no new JSON: it is the last state with another version.
+        assert_eq!(after.json - before.json, 3);
+        assert_eq!(after.protobuf - before.protobuf, 4 + 4, "once whole and once as metadata");
+        assert_eq!(after.rows, before.rows);
     })
     .await;
 }
 
-/// See above.
+/// Regression: see `objects_are_encoded_once_for_all_watchers`.
 #[tokio::test(start_paused = true)]
-async fn another_form_is_made_once_for_all_watchers() {
-    by(async {
+async fn converted_objects_are_encoded_once_for_all_watchers() {
+    with_timeout(async {
         let server = server();
         let from = server.version();
         let path = format!("/apis/events.k8s.io/v1/events?watch=1&resourceVersion={from}");
@@ -154,39 +154,39 @@ async fn another_form_is_made_once_for_all_watchers() {
         for watch in &mut protobuf {
             assert!(watch.next_protobuf().await.is_some() && watch.next_protobuf().await.is_some());
         }
-        let spent = server.encodings();
-        assert_eq!((spent.json - before.json, spent.protobuf - before.protobuf), (2, 2));
+        let after = server.encodings();
+        assert_eq!((after.json - before.json, after.protobuf - before.protobuf), (2, 2));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_come_about_every_minute() {
-    by(async {
+async fn bookmarks_are_sent_every_minute_and_before_the_end() {
+    with_timeout(async {
         let server = server();
         let from = server.version();
         let path = format!("{MAPS}&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds=75");
         let mut watch = Watch::open(&server, &path).await;
         server.create(&common::pod("p")).unwrap();
-        assert_eq!(watch.told().await, format!("BOOKMARK - {}", from + 1));
+        assert_eq!(watch.next_summary().await, format!("BOOKMARK - {}", from + 1));
         server.create(&common::pod("q")).unwrap();
-        assert_eq!(watch.told().await, format!("BOOKMARK - {}", from + 2), "the last before the end");
-        assert_eq!(watch.told().await, "end");
+        assert_eq!(watch.next_summary().await, format!("BOOKMARK - {}", from + 2), "the final bookmark");
+        assert_eq!(watch.next_summary().await, "end");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_old_is_an_error_frame_and_a_future_is_silent() {
-    by(async {
+async fn too_old_version_is_an_error_frame_and_future_version_is_silent() {
+    with_timeout(async {
         let server = server();
         let from = server.version();
         server.create(&configmap("a", "1")).unwrap();
         server.compact();
         let now = server.version();
         let mut old = Watch::open(&server, &format!("{MAPS}&resourceVersion={from}")).await;
-        assert_eq!(old.told().await, format!("ERROR 410 too old resource version: {from} ({now})"));
-        assert_eq!(old.told().await, "end");
+        assert_eq!(old.next_summary().await, format!("ERROR 410 too old resource version: {from} ({now})"));
+        assert_eq!(old.next_summary().await, "end");
 
         let path = format!("{MAPS}&resourceVersion={}&allowWatchBookmarks=true&timeoutSeconds=100", now + 2);
         let mut future = Watch::open(&server, &path).await;
@@ -194,34 +194,37 @@ async fn too_old_is_an_error_frame_and_a_future_is_silent() {
         server.create(&configmap("c", "1")).unwrap();
         assert!(future.is_silent(59).await);
         server.create(&configmap("d", "1")).unwrap();
-        assert_eq!(future.told().await, format!("ADDED d {}", now + 3));
+        assert_eq!(future.next_summary().await, format!("ADDED d {}", now + 3));
 
         let path = format!("{MAPS}&{WATCH_LIST}&resourceVersion={}", now + 100);
         let mut ahead = Watch::open(&server, &path).await;
-        assert!(ahead.told().await.starts_with("ERROR 504 Timeout: Too large resource version"));
+        assert!(ahead.next_summary().await.starts_with("ERROR 504 Timeout: Too large resource version"));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watcher_that_falls_behind_is_told() {
-    by(async {
+async fn watcher_behind_history_receives_expired_error() {
+    with_timeout(async {
         let server = informer_apiserver::ApiServer::builder().history(3).build();
         let from = server.version();
         let mut watch = Watch::open(&server, &format!("{MAPS}&resourceVersion={from}")).await;
         for number in 0..10 {
             server.create(&configmap(&format!("m-{number}"), "1")).unwrap();
         }
-        assert_eq!(watch.told().await, format!("ERROR 410 too old resource version: {from} ({})", from + 7));
-        assert_eq!(watch.told().await, "end");
+        assert_eq!(
+            watch.next_summary().await,
+            format!("ERROR 410 too old resource version: {from} ({})", from + 7)
+        );
+        assert_eq!(watch.next_summary().await, "end");
         assert_eq!(server.open_watches(), 0);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn selectors_turn_changes_into_arrivals_and_departures() {
-    by(async {
+async fn selector_turns_updates_into_added_and_deleted() {
+    with_timeout(async {
         let server = server();
         let labelled = |value: &str, on: &str| {
             let mut map = configmap("b", value);
@@ -236,10 +239,10 @@ async fn selectors_turn_changes_into_arrivals_and_departures() {
             server.update(&labelled(value, on)).unwrap();
         }
         let expected = [format!("ADDED b {}", from + 1), format!("MODIFIED b {}", from + 2)];
-        assert_eq!(watch.tell(2).await, expected);
-        // Leaving shows the object as it was, with the version of the change.
+        assert_eq!(watch.next_summaries(2).await, expected);
+        // DELETED carries the last matching state with the version of the change.
         let common::Got::Frame(left) = watch.next().await else { panic!("no frame") };
-        assert_eq!(common::told(&left), format!("DELETED b {}", from + 3));
+        assert_eq!(common::summary(&left), format!("DELETED b {}", from + 3));
         assert_eq!(left["object"]["metadata"]["labels"]["on"], "yes");
         assert_eq!(left["object"]["data"]["k"], "2");
         assert!(watch.is_silent(10).await);
@@ -248,25 +251,25 @@ async fn selectors_turn_changes_into_arrivals_and_departures() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_pod_is_seen_going_and_gone() {
-    by(async {
+async fn deleted_pod_is_modified_then_deleted() {
+    with_timeout(async {
         let server = server();
         server.create(&common::pod("p")).unwrap();
         let from = server.version();
         let path = format!("/api/v1/pods?watch=1&resourceVersion={from}");
         let mut watch = Watch::open(&server, &path).await;
         server.delete("v1", "pods", Some("default"), "p").unwrap();
-        let common::Got::Frame(going) = watch.next().await else { panic!("no frame") };
-        assert_eq!(common::told(&going), format!("MODIFIED p {}", from + 1));
-        assert_eq!(going["object"]["metadata"]["generation"], 2);
-        assert_eq!(watch.told().await, format!("DELETED p {}", from + 2));
+        let common::Got::Frame(terminating) = watch.next().await else { panic!("no frame") };
+        assert_eq!(common::summary(&terminating), format!("MODIFIED p {}", from + 1));
+        assert_eq!(terminating["object"]["metadata"]["generation"], 2);
+        assert_eq!(watch.next_summary().await, format!("DELETED p {}", from + 2));
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_watches_show_metadata() {
-    by(async {
+async fn metadata_watch_sends_partial_objects() {
+    with_timeout(async {
         let server = server();
         server.create(&configmap("a", "1")).unwrap();
         let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -282,8 +285,8 @@ async fn metadata_watches_show_metadata() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_is_served_from_birth_to_death() {
-    by(async {
+async fn definition_is_served_from_create_to_delete() {
+    with_timeout(async {
         let server = server();
         let path = "/apis/rec.example.com/v1/namespaces/default/widgets";
         assert_eq!(raw(&server, path).await, (404, json!("404 page not found\n")));
@@ -302,33 +305,37 @@ async fn a_definition_is_served_from_birth_to_death() {
         assert_eq!(list["items"][0]["apiVersion"], "rec.example.com/v1alpha1");
 
         let mut watch = Watch::open(&server, &format!("{path}?watch=1")).await;
-        assert!(watch.told().await.starts_with("ADDED one"));
+        assert!(watch.next_summary().await.starts_with("ADDED one"));
         let mut changed = definition();
         changed["spec"]["names"]["shortNames"] = json!(["wd"]);
         server.create(&widget("two")).unwrap();
         server.update(&changed).unwrap();
-        assert!(watch.told().await.starts_with("ADDED two"), "what came before the cut is told");
-        assert_eq!(watch.told().await, "end", "a change of the definition ends its watches");
+        assert!(watch.next_summary().await.starts_with("ADDED two"), "changes before the end must be sent");
+        assert_eq!(watch.next_summary().await, "end", "a change of the definition ends its watches");
 
         let mut watch = Watch::open(&server, &format!("{path}?watch=1")).await;
-        watch.tell(2).await;
+        watch.next_summaries(2).await;
         let name = "widgets.rec.example.com";
         server.delete("apiextensions.k8s.io/v1", "customresourcedefinitions", None, name).unwrap();
-        let told = watch.tell(3).await;
-        assert!(told[0].starts_with("DELETED one") && told[1].starts_with("DELETED two"), "{told:?}");
-        assert_eq!(told[2], "end");
+        let frames = watch.next_summaries(3).await;
+        assert!(frames[0].starts_with("DELETED one") && frames[1].starts_with("DELETED two"), "{frames:?}");
+        assert_eq!(frames[2], "end");
         assert_eq!(raw(&server, path).await, (404, json!("404 page not found\n")));
         assert!(server.get("apiextensions.k8s.io/v1", "customresourcedefinitions", None, name).is_none());
 
         server.create(&definition()).unwrap();
-        assert_eq!(server.list("rec.example.com/v1", "widgets", None).len(), 0, "nothing of the old life");
+        assert_eq!(
+            server.list("rec.example.com/v1", "widgets", None).len(),
+            0,
+            "the old objects must not reappear"
+        );
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_waits_for_its_last_object() {
-    by(async {
+async fn deleted_definition_waits_for_its_last_object() {
+    with_timeout(async {
         let server = server();
         server.create(&definition()).unwrap();
         let mut held = widget("held");
@@ -349,8 +356,8 @@ async fn a_definition_waits_for_its_last_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restored_server_goes_back() {
-    by(async {
+async fn restored_server_has_older_version() {
+    with_timeout(async {
         let server = server();
         server.create(&configmap("kept", "1")).unwrap();
         let backup = server.backup();
@@ -360,7 +367,7 @@ async fn a_restored_server_goes_back() {
         let ahead = server.version();
         let mut watch = Watch::open(&server, &format!("{MAPS}&resourceVersion={ahead}")).await;
         server.restore(&backup);
-        assert_eq!(watch.told().await, "broken");
+        assert_eq!(watch.next_summary().await, "broken");
         assert_eq!((server.version(), server.open_watches()), (then, 0));
         assert_eq!(server.list("v1", "configmaps", None).len(), 1);
         assert_eq!(raw(&server, "/apis/rec.example.com/v1/widgets").await.0, 404);
@@ -370,12 +377,15 @@ async fn a_restored_server_goes_back() {
         assert_eq!(again["metadata"]["resourceVersion"], (then + 1).to_string());
         assert!(silent.is_silent(30).await);
         let mut older = Watch::open(&server, &format!("{MAPS}&resourceVersion={}", then - 1)).await;
-        assert_eq!(older.told().await, format!("ERROR 410 too old resource version: {} ({then})", then - 1));
+        assert_eq!(
+            older.next_summary().await,
+            format!("ERROR 410 too old resource version: {} ({then})", then - 1)
+        );
     })
     .await;
 }
 
-/// Writers and watchers on several threads: nothing is lost, and nobody sleeps through the last change.
+/// Writers and watchers on several threads: no watcher misses a change or stays asleep after the last one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn watchers_miss_nothing_under_concurrent_writes() {
     const WRITERS: usize = 4;
@@ -387,7 +397,7 @@ async fn watchers_miss_nothing_under_concurrent_writes() {
             let server = server.clone();
             tokio::spawn(async move {
                 let mut watch = Watch::open(&server, &format!("{MAPS}&resourceVersion={from}")).await;
-                watch.tell(WRITERS * WRITES).await
+                watch.next_summaries(WRITERS * WRITES).await
             })
         })
         .collect();
@@ -405,18 +415,18 @@ async fn watchers_miss_nothing_under_concurrent_writes() {
         writer.await.unwrap();
     }
     for watcher in watchers {
-        let told =
+        let frames =
             tokio::time::timeout(Duration::from_secs(20), watcher).await.expect("a watcher hangs").unwrap();
         let versions: Vec<u64> =
-            told.iter().filter_map(|frame| frame.rsplit(' ').next()?.parse().ok()).collect();
+            frames.iter().filter_map(|frame| frame.rsplit(' ').next()?.parse().ok()).collect();
         let expected: Vec<u64> = (from + 1..=from + (WRITERS * WRITES) as u64).collect();
         assert_eq!(versions, expected);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_says_what_can_be_selected() {
-    by(async {
+async fn selectable_fields_follow_the_definition() {
+    with_timeout(async {
         let server = server();
         let mut defined = definition();
         server.create(&defined).unwrap();

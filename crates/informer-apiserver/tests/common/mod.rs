@@ -1,8 +1,8 @@
-//! What the tests of this crate share: objects, requests in the raw, and watches that are read frame by frame.
+//! Shared helpers: objects, raw requests, and watches that are read frame by frame.
 #![allow(
     dead_code,
     clippy::unwrap_used,
-    reason = "each test file uses its part, and says what is wrong by panicking"
+    reason = "each test file uses a part of it; tests fail by panicking"
 )]
 
 use std::future::Future;
@@ -16,12 +16,12 @@ use informer_apiserver::{AnswerBody, ApiServer};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-/// Separates what is accepted from the type of what is sent, where that is not JSON.
+/// Separator between the `Accept` value and the content type of the request body, for bodies that are not JSON.
 pub(crate) const CONTENT_TYPE: &str = " content-type ";
 
-/// No test may hang. Time is paused in most, so this costs nothing.
-pub(crate) async fn by<T>(test: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_hours(3), test).await.expect("the test hangs")
+/// Fails the test if it hangs. Time is paused in most tests, so the timeout costs nothing.
+pub(crate) async fn with_timeout<T>(test: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_hours(3), test).await.expect("the test timed out")
 }
 
 pub(crate) fn server() -> ApiServer {
@@ -72,7 +72,7 @@ pub(crate) async fn raw(server: &ApiServer, path: &str) -> (u16, Value) {
     raw_with(server, "GET", path, "application/json", None).await
 }
 
-/// Sends a request and reads the whole answer; text comes back as a string.
+/// Sends a request and reads the whole response; a body that is not JSON is returned as a string.
 pub(crate) async fn raw_with(
     server: &ApiServer,
     method: &str,
@@ -80,9 +80,9 @@ pub(crate) async fn raw_with(
     accept: &str,
     body: Option<Vec<u8>>,
 ) -> (u16, Value) {
-    let answer = send(server, method, path, accept, body).await;
-    let code = answer.status().as_u16();
-    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+    let response = send(server, method, path, accept, body).await;
+    let code = response.status().as_u16();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
     let text = || Value::from(String::from_utf8_lossy(&bytes).into_owned());
     (code, serde_json::from_slice(&bytes).unwrap_or_else(|_| text()))
 }
@@ -102,8 +102,8 @@ pub(crate) async fn send(
 }
 
 pub(crate) async fn chunks(server: &ApiServer, path: &str) -> usize {
-    let answer = send(server, "GET", path, "application/json", None).await;
-    BodyStream::new(answer.into_body()).count().await
+    let response = send(server, "GET", path, "application/json", None).await;
+    BodyStream::new(response.into_body()).count().await
 }
 
 /// A watch, read frame by frame.
@@ -112,7 +112,7 @@ pub(crate) struct Watch {
     buffer: Vec<u8>,
 }
 
-/// What a watch brought.
+/// One item read from a watch.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Got {
     Frame(Value),
@@ -127,9 +127,9 @@ impl Watch {
     }
 
     pub(crate) async fn open_as(server: &ApiServer, path: &str, accept: &str) -> Self {
-        let answer = send(server, "GET", path, accept, None).await;
-        assert_eq!(answer.status(), 200, "{path}");
-        Watch { body: BodyStream::new(answer.into_body()), buffer: Vec::new() }
+        let response = send(server, "GET", path, accept, None).await;
+        assert_eq!(response.status(), 200, "{path}");
+        Watch { body: BodyStream::new(response.into_body()), buffer: Vec::new() }
     }
 
     pub(crate) async fn next(&mut self) -> Got {
@@ -152,7 +152,7 @@ impl Watch {
         }
     }
 
-    /// The next frame of a watch in protobuf, without its length; none at its end.
+    /// Returns the next frame of a protobuf watch without its length prefix, or `None` at the end.
     pub(crate) async fn next_protobuf(&mut self) -> Option<Vec<u8>> {
         loop {
             if let Some((length, rest)) = self.buffer.split_first_chunk::<4>()
@@ -167,31 +167,31 @@ impl Watch {
         }
     }
 
-    /// The next frame as `TYPE name version`, where a bookmark has no name; or how the stream ended.
-    pub(crate) async fn told(&mut self) -> String {
+    /// Returns the next frame as `TYPE name version`, where a bookmark has the name `-`, or how the stream ended.
+    pub(crate) async fn next_summary(&mut self) -> String {
         match self.next().await {
-            Got::Frame(frame) => told(&frame),
+            Got::Frame(frame) => summary(&frame),
             Got::Line(line) => format!("line {line}"),
             Got::End => "end".to_owned(),
             Got::Broken => "broken".to_owned(),
         }
     }
 
-    pub(crate) async fn tell(&mut self, frames: usize) -> Vec<String> {
-        let mut told = Vec::new();
+    pub(crate) async fn next_summaries(&mut self, frames: usize) -> Vec<String> {
+        let mut summaries = Vec::new();
         for _ in 0..frames {
-            told.push(self.told().await);
+            summaries.push(self.next_summary().await);
         }
-        told
+        summaries
     }
 
-    /// Whether nothing comes for a while.
+    /// Whether no frame arrives for this many seconds.
     pub(crate) async fn is_silent(&mut self, for_seconds: u64) -> bool {
         tokio::time::timeout(Duration::from_secs(for_seconds), self.next()).await.is_err()
     }
 }
 
-pub(crate) fn told(frame: &Value) -> String {
+pub(crate) fn summary(frame: &Value) -> String {
     let object = &frame["object"];
     let kind = frame["type"].as_str().unwrap_or_default();
     if kind == "ERROR" {

@@ -1,4 +1,4 @@
-//! Server-side apply: who owns which fields, and what happens when two want one.
+//! Server-side apply: field ownership and conflicts.
 
 use serde_json::{Value, json};
 
@@ -9,12 +9,12 @@ statements![
     an_apply_creates_what_is_not_there,
     an_apply_of_the_same_keeps_the_version,
     an_apply_without_a_manager_is_refused,
-    an_apply_of_a_field_of_somebody_else_is_a_conflict_that_names_it,
+    an_apply_of_a_field_with_another_owner_is_a_conflict_that_names_it,
     an_apply_with_force_takes_the_field,
     an_apply_of_the_same_value_shares_the_field,
     a_field_left_out_of_an_apply_is_removed,
     a_field_left_out_that_another_owns_too_stays,
-    an_apply_of_nothing_gives_everything_back,
+    an_apply_without_fields_releases_all_owned_fields,
     an_update_takes_over_what_it_changes,
     an_apply_at_an_old_version_is_a_conflict,
     an_apply_with_managed_fields_is_refused,
@@ -32,11 +32,11 @@ fn settings(values: &Value) -> Value {
 
 const PATH: &str = "$ns/configmaps/s";
 
-async fn apply(arm: &Arm, manager: &str, values: &Value) -> crate::arm::Answer {
+async fn apply(arm: &Arm, manager: &str, values: &Value) -> crate::arm::Response {
     arm.apply(&format!("{PATH}?fieldManager={manager}"), &settings(values)).await
 }
 
-/// The keys of the data that a manager owns.
+/// Returns the keys of `data` that a manager owns.
 fn owned(object: &Value, manager: &str) -> String {
     let entries = object["metadata"]["managedFields"].as_array();
     let entry = entries.and_then(|entries| entries.iter().find(|entry| entry["manager"] == manager));
@@ -58,18 +58,21 @@ async fn an_apply_of_the_same_keeps_the_version(arm: &Arm) {
 }
 
 async fn an_apply_without_a_manager_is_refused(arm: &Arm) {
-    let answer = arm.apply(PATH, &settings(&json!({}))).await;
-    answer.refuses(422, "Invalid", "fieldManager: Required value: is required for apply patch");
+    let response = arm.apply(PATH, &settings(&json!({}))).await;
+    response.expect_error(422, "Invalid", "fieldManager: Required value: is required for apply patch");
 }
 
-async fn an_apply_of_a_field_of_somebody_else_is_a_conflict_that_names_it(arm: &Arm) {
+async fn an_apply_of_a_field_with_another_owner_is_a_conflict_that_names_it(arm: &Arm) {
     apply(arm, "one", &json!({"a": "1", "b": "1"})).await.expect(201);
-    let answer = apply(arm, "two", &json!({"a": "2", "b": "1"})).await;
-    let answer =
-        answer.refuses(409, "Conflict", "Apply failed with 1 conflict: conflict with \"one\": .data.a");
+    let response = apply(arm, "two", &json!({"a": "2", "b": "1"})).await;
+    let response = response.expect_error(
+        409,
+        "Conflict",
+        "Apply failed with 1 conflict: conflict with \"one\": .data.a",
+    );
     let cause =
         json!({"reason": "FieldManagerConflict", "message": "conflict with \"one\"", "field": ".data.a"});
-    assert_eq!(answer.body["details"]["causes"], json!([cause]));
+    assert_eq!(response.body["details"]["causes"], json!([cause]));
     assert_eq!(arm.get(PATH).await.body["data"]["a"], "1");
 }
 
@@ -102,7 +105,7 @@ async fn a_field_left_out_that_another_owns_too_stays(arm: &Arm) {
     assert_eq!((owned(&less, "one"), owned(&less, "two")), ("b".to_owned(), "a".to_owned()));
 }
 
-async fn an_apply_of_nothing_gives_everything_back(arm: &Arm) {
+async fn an_apply_without_fields_releases_all_owned_fields(arm: &Arm) {
     apply(arm, "one", &json!({"a": "1"})).await.expect(201);
     let nothing = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s"}});
     let empty = arm.apply(&format!("{PATH}?fieldManager=one"), &nothing).await.expect(200).body;
@@ -115,7 +118,7 @@ async fn an_update_takes_over_what_it_changes(arm: &Arm) {
     let changed = arm.merge(&format!("{PATH}?fieldManager=two"), &patch).await.expect(200).body;
     assert_eq!((owned(&changed, "one"), owned(&changed, "two")), ("b".to_owned(), "a".to_owned()));
     let words = "conflict with \"two\" using v1";
-    apply(arm, "one", &json!({"a": "1", "b": "1"})).await.refuses(409, "Conflict", words);
+    apply(arm, "one", &json!({"a": "1", "b": "1"})).await.expect_error(409, "Conflict", words);
 }
 
 async fn an_apply_at_an_old_version_is_a_conflict(arm: &Arm) {
@@ -123,19 +126,19 @@ async fn an_apply_at_an_old_version_is_a_conflict(arm: &Arm) {
     apply(arm, "one", &json!({"a": "2"})).await.expect(200);
     let mut old = settings(&json!({"a": "3"}));
     old["metadata"]["resourceVersion"] = version(&made).into();
-    let answer = arm.apply(&format!("{PATH}?fieldManager=one"), &old).await;
-    answer.refuses(409, "Conflict", "the object has been modified");
+    let response = arm.apply(&format!("{PATH}?fieldManager=one"), &old).await;
+    response.expect_error(409, "Conflict", "the object has been modified");
 }
 
 async fn an_apply_with_managed_fields_is_refused(arm: &Arm) {
     let made = apply(arm, "one", &json!({"a": "1"})).await.expect(201).body;
-    let answer = arm.apply(&format!("{PATH}?fieldManager=one"), &made).await;
-    answer.refuses(400, "BadRequest", "metadata.managedFields must be nil");
+    let response = arm.apply(&format!("{PATH}?fieldManager=one"), &made).await;
+    response.expect_error(400, "BadRequest", "metadata.managedFields must be nil");
 }
 
 async fn an_apply_of_another_name_is_refused(arm: &Arm) {
-    let answer = arm.apply("$ns/configmaps/other?fieldManager=one", &settings(&json!({}))).await;
-    answer.refuses(
+    let response = arm.apply("$ns/configmaps/other?fieldManager=one", &settings(&json!({}))).await;
+    response.expect_error(
         400,
         "BadRequest",
         "the name of the object (s) does not match the name on the URL (other)",
@@ -143,8 +146,8 @@ async fn an_apply_of_another_name_is_refused(arm: &Arm) {
 }
 
 async fn an_apply_of_another_kind_is_refused(arm: &Arm) {
-    let answer = arm.apply(&format!("{PATH}?fieldManager=one"), &thing("s", "1")).await;
-    assert!((400..=500).contains(&answer.code), "{answer:?}");
+    let response = arm.apply(&format!("{PATH}?fieldManager=one"), &thing("s", "1")).await;
+    assert!((400..=500).contains(&response.code), "{response:?}");
     arm.get(PATH).await.expect(404);
 }
 

@@ -1,7 +1,7 @@
-//! The three arms, and what a statement does with one: requests in the raw, watches frame by frame, and a few objects.
+//! The three arms and their operations: raw requests, watches read frame by frame, and a few objects.
 //!
-//! A statement gets an [`Arm`] with a namespace nobody else uses, so that all may run at a time against a server that others
-//! use too. The objects of most statements, *things*, are Secrets: no controller makes any in a new namespace.
+//! A statement gets an [`Arm`] with its own namespace, so that all of them can run concurrently on a shared server.
+//! The objects of most statements, *things*, are Secrets, because no controller creates any in a new namespace.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,21 +18,22 @@ use serde_json::{Value, json};
 use crate::runner::{self, Needs};
 use crate::watch_stream::Watch;
 
-/// Names the kubeconfig of a real server.
+/// Variable with the path of a kubeconfig of kube-apiserver.
 const REAL: &str = "INFORMER_REAL_KUBECONFIG";
-/// Says where the etcd behind it listens, such as `http://127.0.0.1:2379`. Without it nothing can be compacted there.
+/// Variable with the address of its etcd, such as `http://127.0.0.1:2379`. Without it, that server cannot be
+/// compacted.
 const REAL_ETCD: &str = "INFORMER_REAL_ETCD";
 
-/// How long one answer, frame or condition may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of one response, frame or condition.
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Every server there is.
+/// All arms.
 pub(crate) struct Arms {
     embedded: (ApiServer, Client),
     https: (ApiServer, Client, Listening),
     real: Option<Client>,
     etcd: Option<String>,
-    /// What makes namespaces differ from those of other runs.
+    /// Part of the namespaces that distinguishes runs.
     run: String,
     count: AtomicUsize,
 }
@@ -65,8 +66,7 @@ impl runner::Arms for Arms {
     }
 
     fn left_out(&self) -> Option<String> {
-        let why =
-            format!("the arm `real` is left out: {REAL} names no kubeconfig (see `cargo xtask real test`)");
+        let why = format!("skipping the arm `real`: {REAL} is not set (see `cargo xtask real test`)");
         self.real.is_none().then_some(why)
     }
 
@@ -76,10 +76,10 @@ impl runner::Arms for Arms {
             Needs::Compaction => arm != "real" || self.etcd.is_some(),
             Needs::Control => false,
         };
-        (!can).then(|| format!("{REAL_ETCD} does not say where its etcd is"))
+        (!can).then(|| format!("{REAL_ETCD} is not set"))
     }
 
-    /// With a namespace of its own.
+    /// Creates an arm with its own namespace.
     async fn arm(&self, name: &'static str) -> Arm {
         let (client, server) = match name {
             "embedded" => (self.embedded.1.clone(), Some(self.embedded.0.clone())),
@@ -95,7 +95,7 @@ impl runner::Arms for Arms {
         arm
     }
 
-    /// Without controllers the namespace stays, and is never used again.
+    /// Deletes the namespace. Without controllers it stays, but no other statement uses it.
     async fn clean(&self, arm: Arm) {
         let definitions = arm.definitions.lock().unwrap().split_off(0);
         for name in definitions {
@@ -105,7 +105,7 @@ impl runner::Arms for Arms {
     }
 }
 
-/// Nothing is tried again and nothing is unpacked on the way: statements look at refusals and at bytes.
+/// A client without retries and decompression, because statements check error responses and bytes.
 async fn client(kubeconfig: Kubeconfig) -> Client {
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     let mut config = config.unwrap();
@@ -114,19 +114,19 @@ async fn client(kubeconfig: Kubeconfig) -> Client {
     Client::try_from(config).unwrap()
 }
 
-/// A server, as one statement sees it.
+/// A server as seen by one statement.
 pub(crate) struct Arm {
     client: Client,
     server: Option<ApiServer>,
     etcd: Option<String>,
-    /// Nobody else's.
+    /// Namespace of this statement.
     pub(crate) namespace: String,
-    /// What to remove in the end.
+    /// Paths to delete at the end.
     definitions: Mutex<Vec<String>>,
 }
 
 impl Arm {
-    /// In paths, `$ns` stands for that of the statement's namespace, and `$things` for its collection of things.
+    /// Expands `$ns` to the path of the statement's namespace and `$things` to its collection of things.
     fn path(&self, path: &str) -> String {
         path.replace("$things", "$ns/secrets")
             .replace("$ns", &format!("/api/v1/namespaces/{}", self.namespace))
@@ -145,69 +145,69 @@ impl Arm {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let answer = self.client.send(request.body(Body::from(body)).unwrap());
-        let answer = tokio::time::timeout(PATIENCE, answer).await;
-        answer.unwrap_or_else(|_| panic!("{method} {path} has no answer")).unwrap()
+        let response = self.client.send(request.body(Body::from(body)).unwrap());
+        let response = tokio::time::timeout(WAIT_TIMEOUT, response).await;
+        response.unwrap_or_else(|_| panic!("{method} {path}: no response")).unwrap()
     }
 
-    /// Sends a request and reads the whole answer.
+    /// Sends a request and reads the whole response.
     pub(crate) async fn request(
         &self,
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
         body: Vec<u8>,
-    ) -> Answer {
-        let answer = self.response(method, path, headers, body).await;
-        let (code, headers) = (answer.status().as_u16(), answer.headers().clone());
-        let bytes = answer.into_body().collect().await.unwrap().to_bytes().to_vec();
+    ) -> Response {
+        let response = self.response(method, path, headers, body).await;
+        let (code, headers) = (response.status().as_u16(), response.headers().clone());
+        let bytes = response.into_body().collect().await.unwrap().to_bytes().to_vec();
         let body = serde_json::from_slice(&bytes);
         let body = body.unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&bytes).into_owned()));
-        Answer { asked: format!("{method} {}", self.path(path)), code, headers, bytes, body }
+        Response { request: format!("{method} {}", self.path(path)), code, headers, bytes, body }
     }
 
-    async fn send(&self, method: &str, path: &str, content_type: &str, body: &Value) -> Answer {
+    async fn send(&self, method: &str, path: &str, content_type: &str, body: &Value) -> Response {
         let headers = [("accept", "application/json"), ("content-type", content_type)];
         self.request(method, path, &headers, body.to_string().into_bytes()).await
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Response {
         self.get_as(path, "application/json").await
     }
 
-    pub(crate) async fn get_as(&self, path: &str, accept: &str) -> Answer {
+    pub(crate) async fn get_as(&self, path: &str, accept: &str) -> Response {
         self.request("GET", path, &[("accept", accept)], Vec::new()).await
     }
 
-    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Response {
         self.send("POST", path, "application/json", body).await
     }
 
-    pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Response {
         self.send("PUT", path, "application/json", body).await
     }
 
-    pub(crate) async fn delete(&self, path: &str) -> Answer {
+    pub(crate) async fn delete(&self, path: &str) -> Response {
         self.request("DELETE", path, &[("accept", "application/json")], Vec::new()).await
     }
 
-    pub(crate) async fn delete_with(&self, path: &str, options: &Value) -> Answer {
+    pub(crate) async fn delete_with(&self, path: &str, options: &Value) -> Response {
         self.send("DELETE", path, "application/json", options).await
     }
 
-    pub(crate) async fn merge(&self, path: &str, change: &Value) -> Answer {
+    pub(crate) async fn merge(&self, path: &str, change: &Value) -> Response {
         self.send("PATCH", path, "application/merge-patch+json", change).await
     }
 
-    pub(crate) async fn json_patch(&self, path: &str, change: &Value) -> Answer {
+    pub(crate) async fn json_patch(&self, path: &str, change: &Value) -> Response {
         self.send("PATCH", path, "application/json-patch+json", change).await
     }
 
-    pub(crate) async fn strategic(&self, path: &str, change: &Value) -> Answer {
+    pub(crate) async fn strategic(&self, path: &str, change: &Value) -> Response {
         self.send("PATCH", path, "application/strategic-merge-patch+json", change).await
     }
 
-    pub(crate) async fn apply(&self, path: &str, object: &Value) -> Answer {
+    pub(crate) async fn apply(&self, path: &str, object: &Value) -> Response {
         self.send("PATCH", path, "application/apply-patch+yaml", object).await
     }
 
@@ -216,34 +216,35 @@ impl Arm {
     }
 
     pub(crate) async fn watch_as(&self, path: &str, accept: &str) -> Watch {
-        let answer = self.response("GET", path, &[("accept", accept)], Vec::new()).await;
-        let code = answer.status().as_u16();
-        let watch = Watch::new(self.path(path), answer);
+        let response = self.response("GET", path, &[("accept", accept)], Vec::new()).await;
+        let code = response.status().as_u16();
+        let watch = Watch::new(self.path(path), response);
         if code == 200 { watch } else { panic!("{path} gave {code}: {}", watch.rest().await) }
     }
 
-    /// Makes a thing.
+    /// Creates a thing.
     pub(crate) async fn make(&self, name: &str, value: &str) -> Value {
         self.post("$things", &thing(name, value)).await.expect(201).body
     }
 
-    /// Gives a thing another value, whatever it has.
+    /// Sets the value of a thing, whatever its version.
     pub(crate) async fn set(&self, name: &str, value: &str) -> Value {
         let patch = json!({"metadata": {"annotations": {"value": value}}});
         self.merge(&format!("$things/{name}"), &patch).await.expect(200).body
     }
 
-    /// Removes a thing.
+    /// Deletes a thing.
     pub(crate) async fn unmake(&self, name: &str) {
         self.delete(&format!("$things/{name}")).await.expect(200);
     }
 
-    /// The version at which the collection stands.
+    /// Returns the current version of the collection.
     pub(crate) async fn version(&self) -> String {
         self.get("$things").await.expect(200).version()
     }
 
-    /// Makes a pod that nobody schedules. Where service accounts are needed, one appears a moment after the namespace.
+    /// Creates a pod that is never scheduled. On a control plane, its service account appears shortly after the
+    /// namespace.
     pub(crate) async fn make_pod(&self, name: &str) -> Value {
         let made = self.until(async || {
             let made = self.post("$ns/pods", &pod(name)).await;
@@ -252,21 +253,21 @@ impl Arm {
         made.await.expect(201).body
     }
 
-    /// Stores a definition of `gadgets` in a group of the statement's own, after `change`, and waits until it is served.
-    /// The path of its collection.
+    /// Stores a definition of `gadgets`, modified by `change`, in a group of this statement, waits until it is
+    /// served, and returns the path of its collection.
     pub(crate) async fn define(&self, change: impl FnOnce(&mut Value)) -> String {
         let mut definition = self.definition();
         change(&mut definition);
         self.keep(&definition);
         self.post(DEFINITIONS, &definition).await.expect(201);
         let path = self.gadgets();
-        // A watch may be refused for a moment longer than a list.
+        // Watches may be rejected slightly longer than lists.
         let watch = format!("{path}?watch=1&resourceVersion=0&timeoutSeconds=-1");
         self.until(async || (self.get(&watch).await.code == 200).then_some(())).await;
         path
     }
 
-    /// Remembers to remove a definition.
+    /// Deletes a definition at the end of the statement.
     pub(crate) fn keep(&self, definition: &Value) {
         let name = definition["metadata"]["name"].as_str().unwrap().to_owned();
         self.definitions.lock().unwrap().push(name);
@@ -276,12 +277,12 @@ impl Arm {
         format!("{}.example.com", self.namespace)
     }
 
-    /// Where gadgets are.
+    /// Returns the path of the gadgets.
     pub(crate) fn gadgets(&self) -> String {
         format!("/apis/{}/v1/namespaces/{}/gadgets", self.group(), self.namespace)
     }
 
-    /// Where their definition is.
+    /// Returns the path of their definition.
     pub(crate) fn definition_path(&self) -> String {
         format!("{DEFINITIONS}/gadgets.{}", self.group())
     }
@@ -309,9 +310,9 @@ impl Arm {
         json!({"apiVersion": api_version, "kind": "Gadget", "metadata": {"name": name}, "spec": spec})
     }
 
-    /// Makes the storage forget its history, as etcd does every few minutes.
+    /// Compacts the storage, as etcd does every few minutes.
     pub(crate) async fn compact(&self) {
-        // Two writes: what is compacted at a version still has that version, so a watch from the one before it is served.
+        // Two writes: the compacted version itself is kept, so a watch from the version before it is still served.
         self.make("compacts-behind-this", "1").await;
         let newest = self.set("compacts-behind-this", "2").await;
         if let Some(server) = &self.server {
@@ -320,62 +321,63 @@ impl Arm {
         crate::etcd::compact(self.etcd.as_ref().unwrap(), number(&newest)).await;
     }
 
-    /// Asks again until there is an answer.
-    pub(crate) async fn until<T>(&self, ask: impl AsyncFn() -> Option<T>) -> T {
-        within(PATIENCE, ask).await
+    /// Repeats the check until it returns a value.
+    pub(crate) async fn until<T>(&self, check: impl AsyncFn() -> Option<T>) -> T {
+        within(WAIT_TIMEOUT, check).await
     }
 
-    /// The same, for what a real server does a moment later. The embedded one does it at once or never, and is asked once.
-    pub(crate) async fn soon<T>(&self, ask: impl AsyncFn() -> Option<T>) -> T {
+    /// Repeats the check on kube-apiserver, which may need a moment. The embedded server applies changes immediately,
+    /// so it is checked once.
+    pub(crate) async fn soon<T>(&self, check: impl AsyncFn() -> Option<T>) -> T {
         match self.server {
-            Some(_) => ask().await.expect("it is not so at once"),
-            None => self.until(ask).await,
+            Some(_) => check().await.expect("condition does not hold"),
+            None => self.until(check).await,
         }
     }
 }
 
 pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-async fn within<T>(patience: Duration, ask: impl AsyncFn() -> Option<T>) -> T {
+async fn within<T>(timeout: Duration, check: impl AsyncFn() -> Option<T>) -> T {
     let mut pace = tokio::time::interval(Duration::from_millis(50));
-    let found = tokio::time::timeout(patience, async {
+    let found = tokio::time::timeout(timeout, async {
         loop {
             pace.tick().await;
-            if let Some(found) = ask().await {
+            if let Some(found) = check().await {
                 return found;
             }
         }
     });
-    found.await.expect("it does not come about")
+    found.await.expect("condition did not hold in time")
 }
 
-/// What a server said.
+/// A response.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    asked: String,
+pub(crate) struct Response {
+    request: String,
     pub(crate) code: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) bytes: Vec<u8>,
-    /// JSON, or the text.
+    /// The body as JSON, or as text.
     pub(crate) body: Value,
 }
 
-impl Answer {
-    /// Itself, if it has that code.
+impl Response {
+    /// Returns the response if it has this code.
     #[track_caller]
     pub(crate) fn expect(self, code: u16) -> Self {
-        assert_eq!(self.code, code, "{} says {}", self.asked, self.body);
+        assert_eq!(self.code, code, "{}: {}", self.request, self.body);
         self
     }
 
-    /// Fails unless it is a refusal with that code and reason, whose message has `words` in it.
+    /// Fails unless the response is an error with this code and reason whose message contains `words`.
     #[track_caller]
-    pub(crate) fn refuses(self, code: u16, reason: &str, words: &str) -> Self {
-        let answer = self.expect(code);
-        assert_eq!(answer.body["reason"].as_str().unwrap_or_default(), reason, "{}", answer.body);
-        let message = answer.body["message"].as_str().unwrap_or_default();
+    pub(crate) fn expect_error(self, code: u16, reason: &str, words: &str) -> Self {
+        let response = self.expect(code);
+        assert_eq!(response.body["reason"].as_str().unwrap_or_default(), reason, "{}", response.body);
+        let message = response.body["message"].as_str().unwrap_or_default();
         assert!(message.contains(words), "{message}");
-        answer
+        response
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
@@ -390,7 +392,7 @@ impl Answer {
         self.body["items"].as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// The names of the items, with blanks between them.
+    /// Returns the names of the items, separated by spaces.
     pub(crate) fn names(&self) -> String {
         self.items().iter().map(name).collect::<Vec<_>>().join(" ")
     }
@@ -435,7 +437,7 @@ pub(crate) fn version(object: &Value) -> String {
     object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The version of an object or list, as a number.
+/// Returns the version of an object or list as a number.
 pub(crate) fn number(object: &Value) -> u64 {
     version(object).parse().unwrap_or_else(|_| panic!("no version in {object}"))
 }

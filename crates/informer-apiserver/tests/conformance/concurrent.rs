@@ -1,4 +1,4 @@
-//! Many writers at a time.
+//! Concurrent writers.
 
 use std::collections::BTreeSet;
 
@@ -9,30 +9,30 @@ use crate::arm::{Arm, name, number, thing, value, version};
 use crate::runner::statements;
 
 statements![
-    writers_that_try_again_after_conflicts_lose_nothing,
-    of_many_that_create_one_name_one_succeeds,
-    of_many_updates_at_one_version_one_succeeds,
-    patches_at_the_same_time_all_succeed,
-    names_made_up_at_the_same_time_differ,
-    watchers_at_the_same_time_are_told_the_same,
-    a_watch_tells_of_every_write_once_and_in_order,
-    applies_at_the_same_time_each_keep_their_field,
+    writers_that_retry_conflicts_lose_no_update,
+    of_concurrent_creates_of_one_name_one_succeeds,
+    of_concurrent_updates_at_one_version_one_succeeds,
+    concurrent_patches_all_succeed,
+    concurrently_generated_names_differ,
+    concurrent_watchers_receive_the_same_frames,
+    a_watch_sends_every_write_once_and_in_order,
+    concurrent_applies_each_keep_their_field,
 ];
 
 const WRITERS: usize = 20;
 
-async fn writers_that_try_again_after_conflicts_lose_nothing(arm: &Arm) {
+async fn writers_that_retry_conflicts_lose_no_update(arm: &Arm) {
     let made = arm.make("count", "0").await;
     let writers = (0..WRITERS).map(async |_| {
         loop {
             let mut object = arm.get("$things/count").await.expect(200).body;
             let next = value(&object).parse::<usize>().unwrap() + 1;
             object["metadata"]["annotations"]["value"] = next.to_string().into();
-            let answer = arm.put("$things/count", &object).await;
-            if answer.code == 200 {
+            let response = arm.put("$things/count", &object).await;
+            if response.code == 200 {
                 return;
             }
-            assert_eq!(answer.expect(409).body["reason"], "Conflict");
+            assert_eq!(response.expect(409).body["reason"], "Conflict");
         }
     });
     join_all(writers).await;
@@ -40,35 +40,35 @@ async fn writers_that_try_again_after_conflicts_lose_nothing(arm: &Arm) {
     let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={}", version(&made))).await;
     let mut last = number(&made);
     for count in 1..=WRITERS {
-        let told = watch.object("MODIFIED").await;
-        assert_eq!(value(&told), count.to_string());
-        assert!(number(&told) > last);
-        last = number(&told);
+        let frames = watch.object("MODIFIED").await;
+        assert_eq!(value(&frames), count.to_string());
+        assert!(number(&frames) > last);
+        last = number(&frames);
     }
 }
 
-async fn of_many_that_create_one_name_one_succeeds(arm: &Arm) {
-    let answers =
+async fn of_concurrent_creates_of_one_name_one_succeeds(arm: &Arm) {
+    let responses =
         join_all((0..WRITERS).map(async |_| arm.post("$things", &thing("a", "1")).await.code)).await;
-    assert_eq!(answers.iter().filter(|code| **code == 201).count(), 1);
-    assert_eq!(answers.iter().filter(|code| **code == 409).count(), WRITERS - 1);
+    assert_eq!(responses.iter().filter(|code| **code == 201).count(), 1);
+    assert_eq!(responses.iter().filter(|code| **code == 409).count(), WRITERS - 1);
 }
 
-async fn of_many_updates_at_one_version_one_succeeds(arm: &Arm) {
+async fn of_concurrent_updates_at_one_version_one_succeeds(arm: &Arm) {
     let made = arm.make("a", "0").await;
-    let answers = join_all((1..=WRITERS).map(async |writer| {
+    let responses = join_all((1..=WRITERS).map(async |writer| {
         let mut object = made.clone();
         object["metadata"]["annotations"]["value"] = writer.to_string().into();
         arm.put("$things/a", &object).await.code
     }));
-    let answers = answers.await;
-    assert_eq!(answers.iter().filter(|code| **code == 200).count(), 1);
-    assert_eq!(answers.iter().filter(|code| **code == 409).count(), WRITERS - 1);
+    let responses = responses.await;
+    assert_eq!(responses.iter().filter(|code| **code == 200).count(), 1);
+    assert_eq!(responses.iter().filter(|code| **code == 409).count(), WRITERS - 1);
 }
 
-async fn patches_at_the_same_time_all_succeed(arm: &Arm) {
+async fn concurrent_patches_all_succeed(arm: &Arm) {
     arm.make("a", "0").await;
-    // A real server tries five times for each, so there must not be more.
+    // kube-apiserver retries each patch five times, so there must not be more.
     join_all((0..5).map(async |writer| {
         let patch = json!({"metadata": {"annotations": {format!("writer-{writer}"): "was here"}}});
         arm.merge("$things/a", &patch).await.expect(200);
@@ -78,7 +78,7 @@ async fn patches_at_the_same_time_all_succeed(arm: &Arm) {
     assert_eq!(object["metadata"]["annotations"].as_object().unwrap().len(), 6);
 }
 
-async fn names_made_up_at_the_same_time_differ(arm: &Arm) {
+async fn concurrently_generated_names_differ(arm: &Arm) {
     let made = join_all((0..WRITERS).map(async |_| {
         arm.post("$things", &json!({"metadata": {"generateName": "made-"}})).await.expect(201).body
     }));
@@ -86,23 +86,23 @@ async fn names_made_up_at_the_same_time_differ(arm: &Arm) {
     assert_eq!(made.iter().map(name).collect::<BTreeSet<_>>().len(), WRITERS);
 }
 
-async fn watchers_at_the_same_time_are_told_the_same(arm: &Arm) {
+async fn concurrent_watchers_receive_the_same_frames(arm: &Arm) {
     let then = arm.version().await;
     let path = format!("$things?watch=1&resourceVersion={then}");
     let mut watches = join_all((0..5).map(async |_| arm.watch(&path).await)).await;
     join_all((0..10).map(async |writer| arm.make(&format!("t{writer}"), "1").await)).await;
     let mut all = Vec::new();
     for watch in &mut watches {
-        let mut told = Vec::new();
+        let mut frames = Vec::new();
         for _ in 0..10 {
-            told.push(watch.object("ADDED").await);
+            frames.push(watch.object("ADDED").await);
         }
-        all.push(told);
+        all.push(frames);
     }
-    assert!(all.iter().all(|told| *told == all[0]));
+    assert!(all.iter().all(|frames| *frames == all[0]));
 }
 
-async fn a_watch_tells_of_every_write_once_and_in_order(arm: &Arm) {
+async fn a_watch_sends_every_write_once_and_in_order(arm: &Arm) {
     let mut watch = arm.watch("$things?watch=1").await;
     let written = join_all((0..WRITERS).map(async |writer| {
         let name = format!("t{writer}");
@@ -111,20 +111,20 @@ async fn a_watch_tells_of_every_write_once_and_in_order(arm: &Arm) {
         arm.unmake(&name).await;
         [made, changed]
     }));
-    let (written, mut last, mut told) = (written.await, 0, BTreeSet::new());
+    let (written, mut last, mut frames) = (written.await, 0, BTreeSet::new());
     for _ in 0..3 * WRITERS {
         let frame = watch.next().await.unwrap();
         let version = number(&frame["object"]);
         assert!(version > last, "{version} after {last}");
         last = version;
         if frame["type"] != "DELETED" {
-            told.insert(version);
+            frames.insert(version);
         }
     }
-    assert_eq!(told, written.into_iter().flatten().collect());
+    assert_eq!(frames, written.into_iter().flatten().collect());
 }
 
-async fn applies_at_the_same_time_each_keep_their_field(arm: &Arm) {
+async fn concurrent_applies_each_keep_their_field(arm: &Arm) {
     let settings =
         |data| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s"}, "data": data});
     arm.post("$ns/configmaps", &settings(json!({"first": "1"}))).await.expect(201);

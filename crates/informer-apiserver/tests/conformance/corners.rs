@@ -1,4 +1,4 @@
-//! Corners: requests that clients send seldom, and servers answer differently from what one expects.
+//! Rare requests with surprising responses.
 
 use serde_json::{Value, json};
 
@@ -6,46 +6,46 @@ use crate::arm::{Arm, pod, thing, version};
 use crate::runner::statements;
 
 statements![
-    an_apply_to_the_status_is_noted_apart,
+    an_apply_to_the_status_has_its_own_managed_fields_entry,
     a_status_at_an_old_version_is_a_conflict,
-    a_custom_status_that_is_put_needs_a_version,
-    force_is_for_applies_alone,
+    an_update_of_a_custom_status_requires_a_version,
+    force_is_rejected_except_for_applies,
     a_manager_with_a_long_name_is_refused,
-    an_unknown_word_about_unknown_fields_is_refused,
-    a_field_that_comes_twice_brings_a_warning,
-    an_environment_that_names_one_twice_brings_a_warning,
-    an_old_kind_brings_a_warning,
-    any_form_is_json,
-    half_a_form_is_not_acceptable_but_of_custom_objects,
-    the_form_with_the_greatest_weight_is_taken,
+    an_unknown_field_validation_is_refused,
+    a_duplicate_field_causes_a_warning,
+    a_duplicate_environment_variable_causes_a_warning,
+    a_deprecated_kind_causes_a_warning,
+    accept_of_any_type_returns_json,
+    an_incomplete_media_type_is_acceptable_for_custom_objects_only,
+    the_media_type_with_the_greatest_weight_is_used,
     a_head_is_not_allowed,
     a_watch_with_a_selector_that_cannot_be_read_is_refused,
-    an_unknown_word_about_objects_of_tables_is_refused,
+    an_unknown_include_object_policy_is_refused,
     a_part_of_a_collection_can_be_deleted_by_name,
     a_dry_run_of_a_collection_deletes_nothing,
     the_scope_of_a_definition_cannot_change,
     a_version_that_has_objects_cannot_be_taken_away,
     a_definition_that_changes_ends_its_watches,
     a_schema_that_changes_holds_for_the_next_write,
-    what_was_wrong_before_may_stay_so,
-    entries_of_a_set_are_there_once,
-    entries_of_a_keyed_list_are_there_once,
+    an_unchanged_invalid_field_is_accepted,
+    a_set_rejects_duplicate_entries,
+    a_keyed_list_rejects_duplicate_keys,
     a_field_can_be_a_number_or_text,
     a_custom_collection_can_be_deleted,
     a_custom_table_has_name_and_age,
     a_name_of_a_custom_object_is_checked,
-    whoever_asks_is_told_who_they_are,
-    somebody_else_without_rights_is_refused,
+    a_self_subject_review_returns_the_user,
+    a_user_without_permission_is_refused,
     an_eviction_can_be_a_dry_run,
     a_finished_pod_is_evicted_against_a_budget,
-    an_event_of_one_group_is_one_of_the_other,
-    a_probe_can_tell_more,
-    a_limit_below_zero_is_taken_as_none,
+    an_event_is_served_in_both_groups,
+    a_verbose_health_check_lists_its_checks,
+    a_negative_limit_is_ignored,
     a_patch_with_many_operations_is_refused,
-    an_object_can_be_watched_by_the_old_path,
+    an_object_can_be_watched_by_the_deprecated_path,
 ];
 
-async fn an_apply_to_the_status_is_noted_apart(arm: &Arm) {
+async fn an_apply_to_the_status_has_its_own_managed_fields_entry(arm: &Arm) {
     arm.make_pod("p").await;
     let status =
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"message": "m"}});
@@ -59,51 +59,51 @@ async fn an_apply_to_the_status_is_noted_apart(arm: &Arm) {
 async fn a_status_at_an_old_version_is_a_conflict(arm: &Arm) {
     let made = arm.make_pod("p").await;
     arm.merge("$ns/pods/p", &json!({"metadata": {"labels": {"x": "y"}}})).await.expect(200);
-    arm.put("$ns/pods/p/status", &made).await.refuses(409, "Conflict", "the object has been modified");
+    arm.put("$ns/pods/p/status", &made).await.expect_error(409, "Conflict", "the object has been modified");
 }
 
 fn with_status(definition: &mut Value) {
     definition["spec"]["versions"][0]["subresources"] = json!({"status": {}});
 }
 
-async fn a_custom_status_that_is_put_needs_a_version(arm: &Arm) {
+async fn an_update_of_a_custom_status_requires_a_version(arm: &Arm) {
     let path = arm.define(with_status).await;
     let gadget = arm.gadget("g", &json!({}));
     arm.post(&path, &gadget).await.expect(201);
-    let answer = arm.put(&format!("{path}/g/status"), &gadget).await;
-    answer.refuses(
+    let response = arm.put(&format!("{path}/g/status"), &gadget).await;
+    response.expect_error(
         422,
         "Invalid",
         "metadata.resourceVersion: Invalid value: 0: must be specified for an update",
     );
 }
 
-async fn force_is_for_applies_alone(arm: &Arm) {
+async fn force_is_rejected_except_for_applies(arm: &Arm) {
     arm.make("a", "1").await;
-    let answer = arm.merge("$things/a?force=true", &json!({})).await;
-    answer.refuses(422, "Invalid", "force: Forbidden: may not be specified for non-apply patch");
+    let response = arm.merge("$things/a?force=true", &json!({})).await;
+    response.expect_error(422, "Invalid", "force: Forbidden: may not be specified for non-apply patch");
 }
 
 async fn a_manager_with_a_long_name_is_refused(arm: &Arm) {
-    let answer = arm.post(&format!("$things?fieldManager={}", "m".repeat(129)), &thing("a", "1")).await;
-    answer.refuses(422, "Invalid", "fieldManager: Too long: may not be more than 128 bytes");
+    let response = arm.post(&format!("$things?fieldManager={}", "m".repeat(129)), &thing("a", "1")).await;
+    response.expect_error(422, "Invalid", "fieldManager: Too long: may not be more than 128 bytes");
 }
 
-async fn an_unknown_word_about_unknown_fields_is_refused(arm: &Arm) {
-    let answer = arm.post("$things?fieldValidation=Perhaps", &thing("a", "1")).await;
-    answer.refuses(422, "Invalid", "fieldValidation: Unsupported value: \"Perhaps\"");
+async fn an_unknown_field_validation_is_refused(arm: &Arm) {
+    let response = arm.post("$things?fieldValidation=Perhaps", &thing("a", "1")).await;
+    response.expect_error(422, "Invalid", "fieldValidation: Unsupported value: \"Perhaps\"");
 }
 
-async fn a_field_that_comes_twice_brings_a_warning(arm: &Arm) {
+async fn a_duplicate_field_causes_a_warning(arm: &Arm) {
     let body = r#"{"metadata":{"name":"a"},"type":"Opaque","type":"example.com/other"}"#;
     let headers = [("content-type", "application/json"), ("accept", "application/json")];
-    let answer = arm.request("POST", "$things", &headers, body.into()).await.expect(201);
-    assert_eq!(answer.header("warning"), "299 - \"duplicate field \\\"type\\\"\"");
-    assert_eq!(answer.body["type"], "example.com/other");
+    let response = arm.request("POST", "$things", &headers, body.into()).await.expect(201);
+    assert_eq!(response.header("warning"), "299 - \"duplicate field \\\"type\\\"\"");
+    assert_eq!(response.body["type"], "example.com/other");
 }
 
-/// Creates a pod that was changed.
-async fn changed(arm: &Arm, change: impl Fn(&mut Value)) -> crate::arm::Answer {
+/// Creates a modified pod.
+async fn changed(arm: &Arm, change: impl Fn(&mut Value)) -> crate::arm::Response {
     let mut pod = pod("p");
     change(&mut pod);
     let made = arm.until(async || {
@@ -113,7 +113,7 @@ async fn changed(arm: &Arm, change: impl Fn(&mut Value)) -> crate::arm::Answer {
     made.await.expect(201)
 }
 
-async fn an_environment_that_names_one_twice_brings_a_warning(arm: &Arm) {
+async fn a_duplicate_environment_variable_causes_a_warning(arm: &Arm) {
     let env = json!([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]);
     let made = changed(arm, |pod| pod["spec"]["containers"][0]["env"] = env.clone()).await;
     let warning = made.header("warning");
@@ -123,61 +123,70 @@ async fn an_environment_that_names_one_twice_brings_a_warning(arm: &Arm) {
     );
 }
 
-async fn an_old_kind_brings_a_warning(arm: &Arm) {
+async fn a_deprecated_kind_causes_a_warning(arm: &Arm) {
     let warning = "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\"";
     let endpoints = json!({"metadata": {"name": "e"}});
-    let answers = [
+    let responses = [
         arm.get("$ns/endpoints").await.expect(200),
         arm.get("$ns/endpoints/e").await.expect(404),
         arm.post("$ns/endpoints", &endpoints).await.expect(201),
         arm.delete("$ns/endpoints/e").await.expect(200),
     ];
-    for answer in &answers {
-        assert_eq!(answer.headers.get_all("warning").iter().collect::<Vec<_>>(), [warning], "{answer:?}");
+    for response in &responses {
+        assert_eq!(response.headers.get_all("warning").iter().collect::<Vec<_>>(), [warning], "{response:?}");
     }
 }
 
-async fn any_form_is_json(arm: &Arm) {
+async fn accept_of_any_type_returns_json(arm: &Arm) {
     arm.make("a", "1").await;
     for accept in ["*/*", "application/*, */*", "application/json, */*"] {
-        let answer = arm.get_as("$things/a", accept).await.expect(200);
-        assert_eq!(answer.header("content-type"), "application/json", "{accept}");
+        let response = arm.get_as("$things/a", accept).await.expect(200);
+        assert_eq!(response.header("content-type"), "application/json", "{accept}");
     }
-    let answer = arm.request("GET", "$things/a", &[], Vec::new()).await.expect(200);
-    assert_eq!(answer.header("content-type"), "application/json");
+    let response = arm.request("GET", "$things/a", &[], Vec::new()).await.expect(200);
+    assert_eq!(response.header("content-type"), "application/json");
 }
 
-async fn half_a_form_is_not_acceptable_but_of_custom_objects(arm: &Arm) {
-    let answer = arm.get_as("$things", "application/*").await;
-    answer.refuses(406, "NotAcceptable", "Available representations: application/json, application/yaml");
+async fn an_incomplete_media_type_is_acceptable_for_custom_objects_only(arm: &Arm) {
+    let response = arm.get_as("$things", "application/*").await;
+    response.expect_error(
+        406,
+        "NotAcceptable",
+        "Available representations: application/json, application/yaml",
+    );
     let gadgets = arm.define(|_| {}).await;
     arm.get_as(&gadgets, "application/*").await.expect(200);
-    let answer = arm.get_as(&gadgets, "image/png").await;
-    answer.refuses(406, "NotAcceptable", "only the following media types are accepted: application/json");
+    let response = arm.get_as(&gadgets, "image/png").await;
+    response.expect_error(
+        406,
+        "NotAcceptable",
+        "only the following media types are accepted: application/json",
+    );
 }
 
-async fn the_form_with_the_greatest_weight_is_taken(arm: &Arm) {
+async fn the_media_type_with_the_greatest_weight_is_used(arm: &Arm) {
     arm.make("a", "1").await;
-    let answer = arm.get_as("$things/a", "application/json;q=0.1, application/yaml;q=0.9").await.expect(200);
-    assert_eq!(answer.header("content-type"), "application/yaml");
+    let response =
+        arm.get_as("$things/a", "application/json;q=0.1, application/yaml;q=0.9").await.expect(200);
+    assert_eq!(response.header("content-type"), "application/yaml");
 }
 
 async fn a_head_is_not_allowed(arm: &Arm) {
     arm.make("a", "1").await;
-    let answer = arm.request("HEAD", "$things/a", &[], Vec::new()).await.expect(405);
-    assert!(answer.bytes.is_empty());
+    let response = arm.request("HEAD", "$things/a", &[], Vec::new()).await.expect(405);
+    assert!(response.bytes.is_empty());
 }
 
 async fn a_watch_with_a_selector_that_cannot_be_read_is_refused(arm: &Arm) {
     for query in ["labelSelector=a%20b", "fieldSelector=a%20b", "fieldSelector=data.x%3Dy"] {
-        let answer = arm.get(&format!("$ns/configmaps?watch=1&{query}")).await;
-        assert_eq!(answer.expect(400).body["reason"], "BadRequest", "{query}");
+        let response = arm.get(&format!("$ns/configmaps?watch=1&{query}")).await;
+        assert_eq!(response.expect(400).body["reason"], "BadRequest", "{query}");
     }
 }
 
-async fn an_unknown_word_about_objects_of_tables_is_refused(arm: &Arm) {
+async fn an_unknown_include_object_policy_is_refused(arm: &Arm) {
     let accept = "application/json;as=Table;g=meta.k8s.io;v=v1";
-    arm.get_as("$things?includeObject=Some", accept).await.refuses(
+    arm.get_as("$things?includeObject=Some", accept).await.expect_error(
         400,
         "BadRequest",
         "must be 'Metadata', 'Object', 'None', or empty",
@@ -199,18 +208,18 @@ async fn a_dry_run_of_a_collection_deletes_nothing(arm: &Arm) {
 
 async fn the_scope_of_a_definition_cannot_change(arm: &Arm) {
     arm.define(|_| {}).await;
-    let answer = arm.merge(&arm.definition_path(), &json!({"spec": {"scope": "Cluster"}})).await;
-    answer.refuses(422, "Invalid", "spec.scope: Invalid value: \"Cluster\": field is immutable");
+    let response = arm.merge(&arm.definition_path(), &json!({"spec": {"scope": "Cluster"}})).await;
+    response.expect_error(422, "Invalid", "spec.scope: Invalid value: \"Cluster\": field is immutable");
 }
 
 async fn a_version_that_has_objects_cannot_be_taken_away(arm: &Arm) {
     arm.define(|_| {}).await;
     let change = json!([{"op": "replace", "path": "/spec/versions/0/name", "value": "v2"}]);
-    let answer = arm.json_patch(&arm.definition_path(), &change).await;
-    answer.refuses(422, "Invalid", "status.storedVersions[0]: Invalid value: \"v1\"");
+    let response = arm.json_patch(&arm.definition_path(), &change).await;
+    response.expect_error(422, "Invalid", "status.storedVersions[0]: Invalid value: \"v1\"");
 }
 
-/// Allows another color from now on.
+/// Adds an allowed color to the schema.
 async fn widen(arm: &Arm) {
     let color = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/color/enum/-";
     let change = json!([{"op": "add", "path": color, "value": "blue"}]);
@@ -232,7 +241,7 @@ async fn a_schema_that_changes_holds_for_the_next_write(arm: &Arm) {
     arm.until(async || (arm.post(&path, &blue).await.code == 201).then_some(())).await;
 }
 
-async fn what_was_wrong_before_may_stay_so(arm: &Arm) {
+async fn an_unchanged_invalid_field_is_accepted(arm: &Arm) {
     let path = arm.define(|_| {}).await;
     arm.post(&path, &arm.gadget("g", &json!({"size": 50}))).await.expect(201);
     let most = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/maximum";
@@ -255,21 +264,22 @@ async fn with_field(arm: &Arm, schema: Value) -> String {
     .await
 }
 
-async fn entries_of_a_set_are_there_once(arm: &Arm) {
+async fn a_set_rejects_duplicate_entries(arm: &Arm) {
     let schema = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}});
     let path = with_field(arm, schema).await;
-    let answer = arm.post(&path, &arm.gadget("g", &json!({"more": ["a", "b", "a"]}))).await;
-    answer.refuses(422, "Invalid", "spec.more[2]: Duplicate value: \"a\"");
+    let response = arm.post(&path, &arm.gadget("g", &json!({"more": ["a", "b", "a"]}))).await;
+    response.expect_error(422, "Invalid", "spec.more[2]: Duplicate value: \"a\"");
 }
 
-async fn entries_of_a_keyed_list_are_there_once(arm: &Arm) {
+async fn a_keyed_list_rejects_duplicate_keys(arm: &Arm) {
     let item = json!({"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}});
     let schema = json!({
         "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": item,
     });
     let path = with_field(arm, schema).await;
-    let answer = arm.post(&path, &arm.gadget("g", &json!({"more": [{"k": "a"}, {"k": "a", "v": 1}]}))).await;
-    answer.refuses(422, "Invalid", "spec.more[1]: Duplicate value: {\"k\":\"a\"}");
+    let response =
+        arm.post(&path, &arm.gadget("g", &json!({"more": [{"k": "a"}, {"k": "a", "v": 1}]}))).await;
+    response.expect_error(422, "Invalid", "spec.more[1]: Duplicate value: {\"k\":\"a\"}");
 }
 
 async fn a_field_can_be_a_number_or_text(arm: &Arm) {
@@ -300,25 +310,25 @@ async fn a_custom_table_has_name_and_age(arm: &Arm) {
 
 async fn a_name_of_a_custom_object_is_checked(arm: &Arm) {
     let path = arm.define(|_| {}).await;
-    let answer = arm.post(&path, &arm.gadget("Big_One", &json!({}))).await;
-    answer.refuses(422, "Invalid", "metadata.name: Invalid value: \"Big_One\"");
+    let response = arm.post(&path, &arm.gadget("Big_One", &json!({}))).await;
+    response.expect_error(422, "Invalid", "metadata.name: Invalid value: \"Big_One\"");
 }
 
-async fn whoever_asks_is_told_who_they_are(arm: &Arm) {
+async fn a_self_subject_review_returns_the_user(arm: &Arm) {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-    let answer = arm.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await.expect(201);
-    let user = &answer.body["status"]["userInfo"];
+    let response = arm.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await.expect(201);
+    let user = &response.body["status"]["userInfo"];
     assert!(user["username"].is_string() && user["groups"].is_array(), "{user}");
 }
 
-async fn somebody_else_without_rights_is_refused(arm: &Arm) {
+async fn a_user_without_permission_is_refused(arm: &Arm) {
     let headers = [("accept", "application/json"), ("impersonate-user", "nobody")];
-    let answer = arm.request("GET", "$things", &headers, Vec::new()).await;
+    let response = arm.request("GET", "$things", &headers, Vec::new()).await;
     let words = format!(
         "secrets is forbidden: User \"nobody\" cannot list resource \"secrets\" in API group \"\" in the namespace \"{}\"",
         arm.namespace
     );
-    answer.refuses(403, "Forbidden", &words);
+    response.expect_error(403, "Forbidden", &words);
 }
 
 async fn an_eviction_can_be_a_dry_run(arm: &Arm) {
@@ -342,7 +352,7 @@ async fn a_finished_pod_is_evicted_against_a_budget(arm: &Arm) {
     arm.get("$ns/pods/p").await.expect(404);
 }
 
-async fn an_event_of_one_group_is_one_of_the_other(arm: &Arm) {
+async fn an_event_is_served_in_both_groups(arm: &Arm) {
     let about = json!({"kind": "Pod", "name": "p", "namespace": arm.namespace});
     let event = json!({"metadata": {"name": "e"}, "involvedObject": about, "reason": "Tested", "message": "m", "type": "Normal"});
     let made = arm.post("$ns/events", &event).await.expect(201);
@@ -351,14 +361,14 @@ async fn an_event_of_one_group_is_one_of_the_other(arm: &Arm) {
     assert_eq!(other.version(), made.version());
 }
 
-async fn a_probe_can_tell_more(arm: &Arm) {
-    let answer = arm.get("/readyz?verbose").await.expect(200);
-    let text = answer.body.as_str().unwrap();
+async fn a_verbose_health_check_lists_its_checks(arm: &Arm) {
+    let response = arm.get("/readyz?verbose").await.expect(200);
+    let text = response.body.as_str().unwrap();
     assert!(text.contains("[+]ping ok\n") && text.ends_with("readyz check passed\n"), "{text}");
     assert_eq!(arm.get("/livez/ping").await.expect(200).body, "ok");
 }
 
-async fn a_limit_below_zero_is_taken_as_none(arm: &Arm) {
+async fn a_negative_limit_is_ignored(arm: &Arm) {
     arm.make("a", "1").await;
     arm.make("b", "1").await;
     assert_eq!(arm.get("$things?limit=-1").await.expect(200).names(), "a b");
@@ -367,20 +377,20 @@ async fn a_limit_below_zero_is_taken_as_none(arm: &Arm) {
 async fn a_patch_with_many_operations_is_refused(arm: &Arm) {
     arm.make("a", "1").await;
     let operation = json!({"op": "test", "path": "/type", "value": "Opaque"});
-    let answer = arm.json_patch("$things/a", &Value::from(vec![operation; 10_001])).await;
-    answer.refuses(
+    let response = arm.json_patch("$things/a", &Value::from(vec![operation; 10_001])).await;
+    response.expect_error(
         413,
         "RequestEntityTooLarge",
         "The allowed maximum operations in a JSON patch is 10000, got 10001",
     );
 }
 
-async fn an_object_can_be_watched_by_the_old_path(arm: &Arm) {
+async fn an_object_can_be_watched_by_the_deprecated_path(arm: &Arm) {
     let made = arm.make("a", "1").await;
     arm.make("b", "1").await;
     let mut watch = arm.watch("/api/v1/watch/namespaces/$name/secrets/a").await;
     assert_eq!(version(&watch.object("ADDED").await), version(&made));
     arm.set("b", "2").await;
     arm.set("a", "3").await;
-    watch.tells(&["MODIFIED a 3"]).await;
+    watch.expect_frames(&["MODIFIED a 3"]).await;
 }

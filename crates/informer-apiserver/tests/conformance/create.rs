@@ -1,4 +1,4 @@
-//! Creating: names, what the server adds, what it refuses, and dry runs.
+//! Creation: names, defaults, validation and dry runs.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::runner::statements;
 statements![
     the_server_gives_uid_time_version_and_namespace,
     a_uid_and_times_of_the_body_are_replaced,
-    a_name_can_be_made_up_from_a_prefix,
+    a_name_can_be_generated_from_a_prefix,
     a_name_that_is_taken_is_refused,
     a_name_with_wrong_letters_is_refused_with_its_field,
     a_name_that_is_too_long_is_refused,
@@ -19,16 +19,16 @@ statements![
     an_object_with_a_version_is_refused,
     a_body_that_is_no_json_is_refused,
     a_field_of_the_wrong_type_is_refused,
-    an_unknown_field_brings_a_warning,
-    an_unknown_field_is_refused_where_that_is_asked,
-    an_unknown_field_is_ignored_in_silence_where_that_is_asked,
-    every_cause_of_an_invalid_object_is_told,
+    an_unknown_field_causes_a_warning,
+    an_unknown_field_is_refused_with_strict_validation,
+    an_unknown_field_is_ignored_without_validation,
+    every_cause_of_an_invalid_object_is_returned,
     defaults_are_filled_in,
     empty_maps_and_lists_are_left_out,
-    a_dry_run_answers_and_stores_nothing,
-    a_dry_run_with_another_word_is_refused,
-    whoever_creates_is_noted_with_the_fields,
-    a_field_manager_has_the_name_that_was_asked_for,
+    a_dry_run_returns_the_object_and_stores_nothing,
+    an_unknown_dry_run_value_is_refused,
+    a_create_records_the_manager_of_its_fields,
+    a_field_manager_has_the_requested_name,
 ];
 
 async fn the_server_gives_uid_time_version_and_namespace(arm: &Arm) {
@@ -53,7 +53,7 @@ async fn a_uid_and_times_of_the_body_are_replaced(arm: &Arm) {
     assert!(made["metadata"]["deletionTimestamp"].is_null());
 }
 
-async fn a_name_can_be_made_up_from_a_prefix(arm: &Arm) {
+async fn a_name_can_be_generated_from_a_prefix(arm: &Arm) {
     let mut names = Vec::new();
     for _ in 0..5 {
         let made =
@@ -71,15 +71,15 @@ async fn a_name_can_be_made_up_from_a_prefix(arm: &Arm) {
 async fn a_name_that_is_taken_is_refused(arm: &Arm) {
     arm.make("a", "1").await;
     let again = arm.post("$things", &thing("a", "2")).await;
-    let again = again.refuses(409, "AlreadyExists", "secrets \"a\" already exists");
+    let again = again.expect_error(409, "AlreadyExists", "secrets \"a\" already exists");
     assert_eq!(again.body["details"], json!({"name": "a", "kind": "secrets"}));
 }
 
 async fn a_name_with_wrong_letters_is_refused_with_its_field(arm: &Arm) {
-    let answer = arm.post("$things", &thing("Big_One", "1")).await;
+    let response = arm.post("$things", &thing("Big_One", "1")).await;
     let words = "Secret \"Big_One\" is invalid: metadata.name: Invalid value: \"Big_One\": a lowercase RFC 1123 subdomain";
-    let answer = answer.refuses(422, "Invalid", words);
-    let details = &answer.body["details"];
+    let response = response.expect_error(422, "Invalid", words);
+    let details = &response.body["details"];
     assert_eq!((&details["kind"], &details["name"]), (&"Secret".into(), &"Big_One".into()));
     let cause = &details["causes"][0];
     assert_eq!((&cause["reason"], &cause["field"]), (&"FieldValueInvalid".into(), &"metadata.name".into()));
@@ -87,20 +87,20 @@ async fn a_name_with_wrong_letters_is_refused_with_its_field(arm: &Arm) {
 
 async fn a_name_that_is_too_long_is_refused(arm: &Arm) {
     arm.make(&"a".repeat(253), "1").await;
-    let answer = arm.post("$things", &thing(&"a".repeat(254), "1")).await;
-    answer.refuses(422, "Invalid", "must be no more than 253 characters");
+    let response = arm.post("$things", &thing(&"a".repeat(254), "1")).await;
+    response.expect_error(422, "Invalid", "must be no more than 253 characters");
 }
 
 async fn an_object_without_a_name_is_refused(arm: &Arm) {
-    let answer = arm.post("$things", &json!({"metadata": {}})).await;
-    answer.refuses(422, "Invalid", "metadata.name: Required value: name or generateName is required");
+    let response = arm.post("$things", &json!({"metadata": {}})).await;
+    response.expect_error(422, "Invalid", "metadata.name: Required value: name or generateName is required");
 }
 
 async fn an_object_of_another_namespace_is_refused(arm: &Arm) {
     let mut thing = thing("a", "1");
     thing["metadata"]["namespace"] = "elsewhere".into();
     let words = "the namespace of the provided object does not match the namespace sent on the request";
-    arm.post("$things", &thing).await.refuses(400, "BadRequest", words);
+    arm.post("$things", &thing).await.expect_error(400, "BadRequest", words);
 }
 
 async fn an_object_of_another_kind_is_refused(arm: &Arm) {
@@ -110,23 +110,23 @@ async fn an_object_of_another_kind_is_refused(arm: &Arm) {
 }
 
 async fn an_object_of_a_namespace_that_is_not_there_is_refused(arm: &Arm) {
-    let answer = arm.post("$ns-not/secrets", &thing("a", "1")).await;
+    let response = arm.post("$ns-not/secrets", &thing("a", "1")).await;
     let words = format!("namespaces \"{}-not\" not found", arm.namespace);
-    answer.refuses(404, "NotFound", &words);
+    response.expect_error(404, "NotFound", &words);
 }
 
 async fn an_object_with_a_version_is_refused(arm: &Arm) {
     let mut thing = thing("a", "1");
     thing["metadata"]["resourceVersion"] = "1".into();
-    let answer = arm.post("$things", &thing).await;
-    answer.refuses(500, "", "resourceVersion should not be set on objects to be created");
+    let response = arm.post("$things", &thing).await;
+    response.expect_error(500, "", "resourceVersion should not be set on objects to be created");
 }
 
 async fn a_body_that_is_no_json_is_refused(arm: &Arm) {
     for body in ["{", "[]", "nonsense"] {
         let headers = [("content-type", "application/json"), ("accept", "application/json")];
-        let answer = arm.request("POST", "$things", &headers, body.into()).await;
-        assert_eq!(answer.expect(400).body["reason"], "BadRequest", "{body}");
+        let response = arm.request("POST", "$things", &headers, body.into()).await;
+        assert_eq!(response.expect(400).body["reason"], "BadRequest", "{body}");
     }
 }
 
@@ -134,7 +134,7 @@ async fn a_field_of_the_wrong_type_is_refused(arm: &Arm) {
     let mut thing = thing("a", "1");
     thing["immutable"] = "perhaps".into();
     let words = "json: cannot unmarshal string into Go struct field Secret.immutable of type bool";
-    arm.post("$things", &thing).await.refuses(400, "BadRequest", words);
+    arm.post("$things", &thing).await.expect_error(400, "BadRequest", words);
 }
 
 fn with_unknown_field() -> Value {
@@ -143,29 +143,30 @@ fn with_unknown_field() -> Value {
     thing
 }
 
-async fn an_unknown_field_brings_a_warning(arm: &Arm) {
-    let answer = arm.post("$things", &with_unknown_field()).await.expect(201);
-    assert_eq!(answer.header("warning"), "299 - \"unknown field \\\"flavour\\\"\"");
-    assert!(answer.body["flavour"].is_null());
+async fn an_unknown_field_causes_a_warning(arm: &Arm) {
+    let response = arm.post("$things", &with_unknown_field()).await.expect(201);
+    assert_eq!(response.header("warning"), "299 - \"unknown field \\\"flavour\\\"\"");
+    assert!(response.body["flavour"].is_null());
 }
 
-async fn an_unknown_field_is_refused_where_that_is_asked(arm: &Arm) {
-    let answer = arm.post("$things?fieldValidation=Strict", &with_unknown_field()).await;
-    answer.refuses(400, "BadRequest", "strict decoding error: unknown field \"flavour\"");
+async fn an_unknown_field_is_refused_with_strict_validation(arm: &Arm) {
+    let response = arm.post("$things?fieldValidation=Strict", &with_unknown_field()).await;
+    response.expect_error(400, "BadRequest", "strict decoding error: unknown field \"flavour\"");
     arm.get("$things/a").await.expect(404);
 }
 
-async fn an_unknown_field_is_ignored_in_silence_where_that_is_asked(arm: &Arm) {
-    let answer = arm.post("$things?fieldValidation=Ignore", &with_unknown_field()).await.expect(201);
-    assert_eq!(answer.header("warning"), "");
+async fn an_unknown_field_is_ignored_without_validation(arm: &Arm) {
+    let response = arm.post("$things?fieldValidation=Ignore", &with_unknown_field()).await.expect(201);
+    assert_eq!(response.header("warning"), "");
 }
 
-async fn every_cause_of_an_invalid_object_is_told(arm: &Arm) {
+async fn every_cause_of_an_invalid_object_is_returned(arm: &Arm) {
     let mut thing = thing("a", "1");
     thing["metadata"]["labels"] = json!({"-x": "1", "y": "not good"});
     thing["data"] = json!({"no good": ""});
-    let answer = arm.post("$things", &thing).await.refuses(422, "Invalid", "Secret \"a\" is invalid: [");
-    let causes = answer.body["details"]["causes"].as_array().unwrap();
+    let response =
+        arm.post("$things", &thing).await.expect_error(422, "Invalid", "Secret \"a\" is invalid: [");
+    let causes = response.body["details"]["causes"].as_array().unwrap();
     let mut fields: Vec<&str> = causes.iter().map(|cause| cause["field"].as_str().unwrap()).collect();
     fields.sort_unstable();
     assert_eq!(fields, ["data[no good]", "metadata.labels", "metadata.labels"]);
@@ -192,18 +193,18 @@ async fn empty_maps_and_lists_are_left_out(arm: &Arm) {
     }
 }
 
-async fn a_dry_run_answers_and_stores_nothing(arm: &Arm) {
+async fn a_dry_run_returns_the_object_and_stores_nothing(arm: &Arm) {
     let dry = arm.post("$things?dryRun=All", &thing("a", "1")).await.expect(201).body;
     assert!(dry["metadata"]["uid"].is_string() && dry["metadata"]["resourceVersion"].is_null(), "{dry}");
     arm.get("$things/a").await.expect(404);
 }
 
-async fn a_dry_run_with_another_word_is_refused(arm: &Arm) {
-    let answer = arm.post("$things?dryRun=Some", &thing("a", "1")).await;
-    answer.refuses(422, "Invalid", "dryRun: Unsupported value: [\"Some\"]: supported values: \"All\"");
+async fn an_unknown_dry_run_value_is_refused(arm: &Arm) {
+    let response = arm.post("$things?dryRun=Some", &thing("a", "1")).await;
+    response.expect_error(422, "Invalid", "dryRun: Unsupported value: [\"Some\"]: supported values: \"All\"");
 }
 
-async fn whoever_creates_is_noted_with_the_fields(arm: &Arm) {
+async fn a_create_records_the_manager_of_its_fields(arm: &Arm) {
     let headers = [("content-type", "application/json"), ("user-agent", "maker/1.0 (test)")];
     let body = thing("a", "1").to_string().into_bytes();
     let made = arm.request("POST", "$things", &headers, body).await.expect(201).body;
@@ -214,7 +215,7 @@ async fn whoever_creates_is_noted_with_the_fields(arm: &Arm) {
     assert_eq!(entry["fieldsV1"], fields);
 }
 
-async fn a_field_manager_has_the_name_that_was_asked_for(arm: &Arm) {
+async fn a_field_manager_has_the_requested_name(arm: &Arm) {
     let made = arm.post("$things?fieldManager=somebody", &thing("a", "1")).await.expect(201).body;
     assert_eq!(made["metadata"]["managedFields"][0]["manager"], "somebody");
 }

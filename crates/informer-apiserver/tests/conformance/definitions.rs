@@ -1,4 +1,4 @@
-//! Definitions of custom resources: their life, and what is served because of them.
+//! Custom resource definitions: their lifecycle and what they serve.
 
 use serde_json::{Value, json};
 
@@ -16,16 +16,16 @@ statements![
     a_definition_shows_in_the_openapi_documents,
     every_version_that_is_served_shows_all_objects,
     a_version_that_is_not_served_is_not_found,
-    a_version_can_bring_a_warning,
-    a_definition_that_is_gone_takes_its_objects_with_it,
-    a_definition_that_is_gone_ends_its_watches,
-    a_definition_that_comes_back_is_empty,
+    a_deprecated_version_causes_a_warning,
+    a_deleted_definition_deletes_its_objects,
+    a_deleted_definition_ends_its_watches,
+    a_recreated_definition_has_no_objects,
     a_resource_of_the_whole_cluster_has_no_namespaces,
     columns_of_a_definition_are_those_of_its_tables,
     a_selectable_field_selects,
 ];
 
-/// The status of a condition.
+/// Returns the status of a condition.
 fn condition<'a>(definition: &'a Value, kind: &str) -> &'a str {
     let conditions = definition["status"]["conditions"].as_array();
     let found = conditions.and_then(|all| all.iter().find(|condition| condition["type"] == kind));
@@ -52,22 +52,22 @@ async fn a_definition_gets_the_names_it_left_out(arm: &Arm) {
 async fn a_definition_must_be_named_after_plural_and_group(arm: &Arm) {
     let mut definition = arm.definition();
     definition["metadata"]["name"] = format!("others.{}", arm.group()).into();
-    let answer = arm.post(DEFINITIONS, &definition).await;
-    answer.refuses(422, "Invalid", "metadata.name: Invalid value:");
+    let response = arm.post(DEFINITIONS, &definition).await;
+    response.expect_error(422, "Invalid", "metadata.name: Invalid value:");
 }
 
 async fn a_definition_needs_a_schema(arm: &Arm) {
     let mut definition = arm.definition();
     definition["spec"]["versions"][0]["schema"].take();
-    let answer = arm.post(DEFINITIONS, &definition).await;
-    answer.refuses(422, "Invalid", "spec.versions[0].schema.openAPIV3Schema: Required value");
+    let response = arm.post(DEFINITIONS, &definition).await;
+    response.expect_error(422, "Invalid", "spec.versions[0].schema.openAPIV3Schema: Required value");
 }
 
 async fn a_definition_needs_one_version_that_is_stored(arm: &Arm) {
     let mut definition = arm.definition();
     definition["spec"]["versions"][0]["storage"] = false.into();
-    let answer = arm.post(DEFINITIONS, &definition).await;
-    answer.refuses(422, "Invalid", "must have exactly one version marked as storage version");
+    let response = arm.post(DEFINITIONS, &definition).await;
+    response.expect_error(422, "Invalid", "must have exactly one version marked as storage version");
 }
 
 async fn names_that_are_taken_are_not_accepted(arm: &Arm) {
@@ -96,8 +96,8 @@ async fn a_definition_shows_in_discovery(arm: &Arm) {
     .await;
     let path = format!("/apis/{}/v1", arm.group());
     let found = arm.until(async || {
-        let answer = arm.get(&path).await;
-        (answer.code == 200).then_some(answer.body)
+        let response = arm.get(&path).await;
+        (response.code == 200).then_some(response.body)
     });
     let found = found.await;
     let names = |entry: &Value| entry["name"].as_str().unwrap().to_owned();
@@ -108,8 +108,8 @@ async fn a_definition_shows_in_discovery(arm: &Arm) {
     let verbs = json!(["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]);
     assert_eq!(resources[0]["verbs"], verbs);
     let group = arm.until(async || {
-        let answer = arm.get(&format!("/apis/{}", arm.group())).await;
-        (answer.code == 200).then_some(answer.body)
+        let response = arm.get(&format!("/apis/{}", arm.group())).await;
+        (response.code == 200).then_some(response.body)
     });
     assert_eq!(group.await["preferredVersion"]["version"], "v1");
 }
@@ -118,8 +118,8 @@ async fn a_definition_shows_in_the_openapi_documents(arm: &Arm) {
     arm.define(|_| {}).await;
     let path = format!("/openapi/v3/apis/{}/v1", arm.group());
     let document = arm.until(async || {
-        let answer = arm.get(&path).await;
-        (answer.code == 200).then_some(answer.body)
+        let response = arm.get(&path).await;
+        (response.code == 200).then_some(response.body)
     });
     let document = document.await;
     let schemas = document["components"]["schemas"].as_object().unwrap();
@@ -139,8 +139,8 @@ async fn every_version_that_is_served_shows_all_objects(arm: &Arm) {
     arm.post(&path, &arm.gadget("g", &json!({"size": 5}))).await.expect(201);
     let old = path.replace("/v1/", "/v1beta1/");
     let got = arm.until(async || {
-        let answer = arm.get(&format!("{old}/g")).await;
-        (answer.code == 200).then_some(answer.body)
+        let response = arm.get(&format!("{old}/g")).await;
+        (response.code == 200).then_some(response.body)
     });
     let got = got.await;
     assert_eq!(got["apiVersion"], format!("{}/v1beta1", arm.group()));
@@ -154,11 +154,11 @@ async fn a_version_that_is_not_served_is_not_found(arm: &Arm) {
             definition["spec"]["versions"][1]["served"] = false.into();
         })
         .await;
-    let answer = arm.get(&path.replace("/v1/", "/v1beta1/")).await.expect(404);
-    assert_eq!(answer.body, "404 page not found\n");
+    let response = arm.get(&path.replace("/v1/", "/v1beta1/")).await.expect(404);
+    assert_eq!(response.body, "404 page not found\n");
 }
 
-async fn a_version_can_bring_a_warning(arm: &Arm) {
+async fn a_deprecated_version_causes_a_warning(arm: &Arm) {
     let path = arm
         .define(|definition| {
             definition["spec"]["versions"][0]["deprecated"] = true.into();
@@ -174,24 +174,24 @@ async fn gone(arm: &Arm) {
     arm.until(async || (arm.get(&arm.gadgets()).await.code == 404).then_some(())).await;
 }
 
-async fn a_definition_that_is_gone_takes_its_objects_with_it(arm: &Arm) {
+async fn a_deleted_definition_deletes_its_objects(arm: &Arm) {
     let path = arm.define(|_| {}).await;
     arm.post(&path, &arm.gadget("g", &json!({}))).await.expect(201);
     gone(arm).await;
     assert_eq!(arm.get(&path).await.body, "404 page not found\n");
 }
 
-async fn a_definition_that_is_gone_ends_its_watches(arm: &Arm) {
+async fn a_deleted_definition_ends_its_watches(arm: &Arm) {
     let path = arm.define(|_| {}).await;
     arm.post(&path, &arm.gadget("g", &json!({}))).await.expect(201);
     let mut watch = arm.watch(&format!("{path}?watch=1")).await;
-    watch.tells(&["ADDED g -"]).await;
+    watch.expect_frames(&["ADDED g -"]).await;
     arm.delete(&arm.definition_path()).await.expect(200);
-    watch.tells(&["DELETED g -"]).await;
+    watch.expect_frames(&["DELETED g -"]).await;
     watch.ends().await;
 }
 
-async fn a_definition_that_comes_back_is_empty(arm: &Arm) {
+async fn a_recreated_definition_has_no_objects(arm: &Arm) {
     let path = arm.define(|_| {}).await;
     arm.post(&path, &arm.gadget("g", &json!({}))).await.expect(201);
     gone(arm).await;
@@ -236,5 +236,5 @@ async fn a_selectable_field_selects(arm: &Arm) {
     }
     assert_eq!(arm.get(&format!("{path}?fieldSelector=spec.color%3Dgreen")).await.expect(200).names(), "b");
     let refused = arm.get(&format!("{path}?fieldSelector=spec.size%3D1")).await;
-    refused.refuses(400, "BadRequest", "field label not supported: spec.size");
+    refused.expect_error(400, "BadRequest", "field label not supported: spec.size");
 }

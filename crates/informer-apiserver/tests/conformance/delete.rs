@@ -1,4 +1,4 @@
-//! Deleting: what is answered, what stays for a while, and what must fit.
+//! Deletion: responses, finalizers, grace periods and preconditions.
 
 use serde_json::{Value, json};
 
@@ -9,27 +9,27 @@ statements![
     a_deletion_is_answered_by_a_status_with_the_uid,
     a_deletion_of_what_is_not_there_is_refused,
     a_finalizer_keeps_the_object_and_marks_it,
-    an_object_goes_with_its_last_finalizer,
+    an_object_is_removed_with_its_last_finalizer,
     a_second_deletion_changes_nothing,
-    no_finalizer_can_be_added_to_what_is_going,
-    a_name_stays_taken_while_the_object_is_going,
-    a_watch_tells_of_the_mark_and_then_of_the_end,
+    no_finalizer_can_be_added_to_an_object_being_deleted,
+    a_name_stays_taken_while_the_object_is_being_deleted,
+    a_watch_sends_the_deletion_timestamp_and_then_the_deletion,
     a_deletion_of_another_uid_is_a_conflict,
     a_deletion_of_another_version_is_a_conflict,
     a_deletion_of_this_uid_and_version_is_done,
     a_deletion_that_orphans_leaves_a_finalizer,
     a_deletion_in_the_foreground_leaves_a_finalizer,
-    two_words_about_dependents_are_refused,
+    two_settings_for_dependents_are_refused,
     an_unknown_policy_is_refused,
     a_dry_run_of_a_deletion_changes_nothing,
-    options_in_a_body_hide_those_in_the_query,
+    options_in_the_body_override_those_in_the_query,
     a_collection_can_be_deleted,
     a_selection_of_a_collection_can_be_deleted,
     a_collection_keeps_what_has_finalizers,
-    a_pod_on_a_node_gets_its_time,
-    a_pod_on_no_node_goes_at_once,
-    a_shorter_grace_brings_the_end_forward,
-    a_pod_without_grace_goes_at_once,
+    a_pod_on_a_node_gets_its_grace_period,
+    an_unscheduled_pod_is_removed_immediately,
+    a_shorter_grace_period_moves_the_deletion_forward,
+    a_pod_without_grace_period_is_removed_immediately,
     a_namespace_is_terminating_until_it_is_finalized,
 ];
 
@@ -51,8 +51,8 @@ async fn a_deletion_is_answered_by_a_status_with_the_uid(arm: &Arm) {
 }
 
 async fn a_deletion_of_what_is_not_there_is_refused(arm: &Arm) {
-    let answer = arm.delete("$things/a").await.refuses(404, "NotFound", "secrets \"a\" not found");
-    assert_eq!(answer.body["details"], json!({"name": "a", "kind": "secrets"}));
+    let response = arm.delete("$things/a").await.expect_error(404, "NotFound", "secrets \"a\" not found");
+    assert_eq!(response.body["details"], json!({"name": "a", "kind": "secrets"}));
 }
 
 async fn a_finalizer_keeps_the_object_and_marks_it(arm: &Arm) {
@@ -65,7 +65,7 @@ async fn a_finalizer_keeps_the_object_and_marks_it(arm: &Arm) {
     assert_eq!(arm.get("$things/a").await.expect(200).body, marked);
 }
 
-async fn an_object_goes_with_its_last_finalizer(arm: &Arm) {
+async fn an_object_is_removed_with_its_last_finalizer(arm: &Arm) {
     with_finalizer(arm, "a").await;
     arm.delete("$things/a").await.expect(200);
     let last = arm.merge("$things/a", &json!({"metadata": {"finalizers": null}})).await.expect(200).body;
@@ -80,28 +80,28 @@ async fn a_second_deletion_changes_nothing(arm: &Arm) {
     assert_eq!(arm.get("$things/a").await.body, marked);
 }
 
-async fn no_finalizer_can_be_added_to_what_is_going(arm: &Arm) {
+async fn no_finalizer_can_be_added_to_an_object_being_deleted(arm: &Arm) {
     with_finalizer(arm, "a").await;
     arm.delete("$things/a").await.expect(200);
     let patch = json!({"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}});
     let words = "no new finalizers can be added if the object is being deleted";
-    arm.merge("$things/a", &patch).await.refuses(422, "Invalid", words);
+    arm.merge("$things/a", &patch).await.expect_error(422, "Invalid", words);
 }
 
-async fn a_name_stays_taken_while_the_object_is_going(arm: &Arm) {
+async fn a_name_stays_taken_while_the_object_is_being_deleted(arm: &Arm) {
     with_finalizer(arm, "a").await;
     arm.delete("$things/a").await.expect(200);
     let again = arm.post("$things", &thing("a", "2")).await;
-    again.refuses(409, "AlreadyExists", "object is being deleted: secrets \"a\" already exists");
+    again.expect_error(409, "AlreadyExists", "object is being deleted: secrets \"a\" already exists");
 }
 
-async fn a_watch_tells_of_the_mark_and_then_of_the_end(arm: &Arm) {
+async fn a_watch_sends_the_deletion_timestamp_and_then_the_deletion(arm: &Arm) {
     let made = with_finalizer(arm, "a").await;
     let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={}", version(&made))).await;
     let marked = arm.delete("$things/a").await.expect(200).body;
     assert_eq!(watch.object("MODIFIED").await, marked);
     arm.merge("$things/a", &json!({"metadata": {"finalizers": null}})).await.expect(200);
-    // As it was before the finalizer went.
+    // The state before the finalizer was removed.
     let gone = watch.object("DELETED").await;
     assert_eq!(gone["metadata"]["finalizers"], json!(["example.com/hold"]));
     assert!(number(&gone) > number(&marked));
@@ -112,7 +112,7 @@ async fn a_deletion_of_another_uid_is_a_conflict(arm: &Arm) {
     let options = json!({"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}});
     let words =
         "the UID in the precondition (00000000-0000-0000-0000-000000000000) does not match the UID in record";
-    arm.delete_with("$things/a", &options).await.refuses(409, "Conflict", words);
+    arm.delete_with("$things/a", &options).await.expect_error(409, "Conflict", words);
     arm.get("$things/a").await.expect(200);
 }
 
@@ -121,7 +121,7 @@ async fn a_deletion_of_another_version_is_a_conflict(arm: &Arm) {
     arm.set("a", "2").await;
     let options = json!({"preconditions": {"resourceVersion": version(&made)}});
     let words = "does not match the ResourceVersion in record";
-    arm.delete_with("$things/a", &options).await.refuses(409, "Conflict", words);
+    arm.delete_with("$things/a", &options).await.expect_error(409, "Conflict", words);
 }
 
 async fn a_deletion_of_this_uid_and_version_is_done(arm: &Arm) {
@@ -142,17 +142,17 @@ async fn a_deletion_in_the_foreground_leaves_a_finalizer(arm: &Arm) {
     assert_eq!(marked["metadata"]["finalizers"], json!(["foregroundDeletion"]));
 }
 
-async fn two_words_about_dependents_are_refused(arm: &Arm) {
+async fn two_settings_for_dependents_are_refused(arm: &Arm) {
     arm.make("a", "1").await;
     let options = json!({"propagationPolicy": "Orphan", "orphanDependents": true});
     let words = "orphanDependents and deletionPropagation cannot be both set";
-    arm.delete_with("$things/a", &options).await.refuses(422, "Invalid", words);
+    arm.delete_with("$things/a", &options).await.expect_error(422, "Invalid", words);
 }
 
 async fn an_unknown_policy_is_refused(arm: &Arm) {
     arm.make("a", "1").await;
-    let answer = arm.delete_with("$things/a", &json!({"propagationPolicy": "Later"})).await;
-    answer.refuses(422, "Invalid", "propagationPolicy: Unsupported value: \"Later\"");
+    let response = arm.delete_with("$things/a", &json!({"propagationPolicy": "Later"})).await;
+    response.expect_error(422, "Invalid", "propagationPolicy: Unsupported value: \"Later\"");
 }
 
 async fn a_dry_run_of_a_deletion_changes_nothing(arm: &Arm) {
@@ -161,7 +161,7 @@ async fn a_dry_run_of_a_deletion_changes_nothing(arm: &Arm) {
     assert_eq!(arm.get("$things/a").await.expect(200).body, made);
 }
 
-async fn options_in_a_body_hide_those_in_the_query(arm: &Arm) {
+async fn options_in_the_body_override_those_in_the_query(arm: &Arm) {
     arm.make("a", "1").await;
     arm.delete_with("$things/a?dryRun=All", &json!({"gracePeriodSeconds": 0})).await.expect(200);
     arm.get("$things/a").await.expect(404);
@@ -170,8 +170,8 @@ async fn options_in_a_body_hide_those_in_the_query(arm: &Arm) {
 async fn a_collection_can_be_deleted(arm: &Arm) {
     arm.make("a", "1").await;
     arm.make("b", "1").await;
-    let answer = arm.delete("$things").await.expect(200);
-    assert_eq!((answer.body["kind"].as_str(), answer.names().as_str()), (Some("SecretList"), "a b"));
+    let response = arm.delete("$things").await.expect(200);
+    assert_eq!((response.body["kind"].as_str(), response.names().as_str()), (Some("SecretList"), "a b"));
     assert_eq!(arm.get("$things").await.names(), "");
 }
 
@@ -201,7 +201,7 @@ async fn bound_pod(arm: &Arm) -> Value {
     arm.get("$ns/pods/p").await.expect(200).body
 }
 
-async fn a_pod_on_a_node_gets_its_time(arm: &Arm) {
+async fn a_pod_on_a_node_gets_its_grace_period(arm: &Arm) {
     let pod = bound_pod(arm).await;
     let marked = arm.delete("$ns/pods/p").await.expect(200).body;
     assert_eq!(
@@ -213,7 +213,7 @@ async fn a_pod_on_a_node_gets_its_time(arm: &Arm) {
     arm.get("$ns/pods/p").await.expect(200);
 }
 
-async fn a_pod_on_no_node_goes_at_once(arm: &Arm) {
+async fn an_unscheduled_pod_is_removed_immediately(arm: &Arm) {
     let pod = arm.make_pod("p").await;
     let mut watch = arm.watch(&format!("$ns/pods?watch=1&resourceVersion={}", version(&pod))).await;
     arm.delete("$ns/pods/p").await.expect(200);
@@ -223,7 +223,7 @@ async fn a_pod_on_no_node_goes_at_once(arm: &Arm) {
     assert!(number(&watch.object("DELETED").await) > number(&marked));
 }
 
-async fn a_shorter_grace_brings_the_end_forward(arm: &Arm) {
+async fn a_shorter_grace_period_moves_the_deletion_forward(arm: &Arm) {
     bound_pod(arm).await;
     let grace = async |seconds: u64| {
         let options = json!({"gracePeriodSeconds": seconds});
@@ -235,7 +235,7 @@ async fn a_shorter_grace_brings_the_end_forward(arm: &Arm) {
     assert_eq!(grace(300).await, 60);
 }
 
-async fn a_pod_without_grace_goes_at_once(arm: &Arm) {
+async fn a_pod_without_grace_period_is_removed_immediately(arm: &Arm) {
     bound_pod(arm).await;
     arm.delete_with("$ns/pods/p", &json!({"gracePeriodSeconds": 0})).await.expect(200);
     arm.get("$ns/pods/p").await.expect(404);
@@ -246,5 +246,5 @@ async fn a_namespace_is_terminating_until_it_is_finalized(arm: &Arm) {
     assert_eq!(marked["status"]["phase"], "Terminating");
     assert_eq!(marked["spec"]["finalizers"], json!(["kubernetes"]));
     let words = "because it is being terminated";
-    arm.post("$things", &thing("a", "1")).await.refuses(403, "Forbidden", words);
+    arm.post("$things", &thing("a", "1")).await.expect_error(403, "Forbidden", words);
 }

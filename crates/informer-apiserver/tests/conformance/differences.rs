@@ -1,4 +1,5 @@
-//! What a real server does and the embedded one does not, where no other file has it. Each is listed in `docs/apiserver.md`.
+//! Behaviour of kube-apiserver that the embedded server lacks and no other module covers. `docs/apiserver.md` lists
+//! each statement.
 
 use serde_json::{Value, json};
 
@@ -8,18 +9,18 @@ use crate::runner::statements;
 statements![
     a_weight_of_an_affinity_is_checked,
     a_user_of_a_security_context_is_checked,
-    a_server_of_dns_is_an_address,
+    a_dns_server_must_be_an_address,
     a_metric_of_an_autoscaler_needs_its_source,
-    an_autoscaler_of_version_1_tells_of_other_metrics,
+    an_autoscaler_of_version_1_has_other_metrics_in_an_annotation,
     a_policy_of_admission_is_enforced,
     a_rule_may_have_macros_of_two_variables,
     a_rule_with_an_unknown_function_is_refused,
     a_rule_that_may_cost_too_much_is_refused,
     a_rule_with_a_wrong_pattern_is_refused,
     a_field_that_is_null_is_not_one_that_is_absent,
-    functions_on_lists_know_sets,
+    list_functions_support_sets,
     the_sum_of_no_numbers_is_of_their_type,
-    very_many_digits_are_not_written,
+    too_many_digits_are_rejected,
     raw_data_keep_their_bytes_in_protobuf,
 ];
 
@@ -31,18 +32,18 @@ async fn a_weight_of_an_affinity_is_checked(arm: &Arm) {
     let term = json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]});
     let rule = json!([{"weight": 0, "preference": term}]);
     let affinity = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": rule}});
-    let answer = arm.post("$ns/pods", &pod_with("affinity", affinity)).await;
-    answer.refuses(422, "Invalid", "must be in the range 1-100");
+    let response = arm.post("$ns/pods", &pod_with("affinity", affinity)).await;
+    response.expect_error(422, "Invalid", "must be in the range 1-100");
 }
 
 async fn a_user_of_a_security_context_is_checked(arm: &Arm) {
-    let answer = arm.post("$ns/pods", &pod_with("securityContext", json!({"runAsUser": -1}))).await;
-    answer.refuses(422, "Invalid", "spec.securityContext.runAsUser: Invalid value: -1");
+    let response = arm.post("$ns/pods", &pod_with("securityContext", json!({"runAsUser": -1}))).await;
+    response.expect_error(422, "Invalid", "spec.securityContext.runAsUser: Invalid value: -1");
 }
 
-async fn a_server_of_dns_is_an_address(arm: &Arm) {
-    let answer = arm.post("$ns/pods", &pod_with("dnsConfig", json!({"nameservers": ["dns"]}))).await;
-    answer.refuses(422, "Invalid", "spec.dnsConfig.nameservers[0]: Invalid value: \"dns\"");
+async fn a_dns_server_must_be_an_address(arm: &Arm) {
+    let response = arm.post("$ns/pods", &pod_with("dnsConfig", json!({"nameservers": ["dns"]}))).await;
+    response.expect_error(422, "Invalid", "spec.dnsConfig.nameservers[0]: Invalid value: \"dns\"");
 }
 
 fn pod_with(field: &str, value: Value) -> Value {
@@ -52,11 +53,11 @@ fn pod_with(field: &str, value: Value) -> Value {
 }
 
 async fn a_metric_of_an_autoscaler_needs_its_source(arm: &Arm) {
-    let answer = arm.post(&autoscalers("v2"), &autoscaler(&json!({"type": "Resource"}))).await;
-    answer.refuses(422, "Invalid", "spec.metrics[0]");
+    let response = arm.post(&autoscalers("v2"), &autoscaler(&json!({"type": "Resource"}))).await;
+    response.expect_error(422, "Invalid", "spec.metrics[0]");
 }
 
-async fn an_autoscaler_of_version_1_tells_of_other_metrics(arm: &Arm) {
+async fn an_autoscaler_of_version_1_has_other_metrics_in_an_annotation(arm: &Arm) {
     let target = json!({"type": "Utilization", "averageUtilization": 50});
     let memory = json!({"type": "Resource", "resource": {"name": "memory", "target": target}});
     arm.post(&autoscalers("v2"), &autoscaler(&memory)).await.expect(201);
@@ -90,7 +91,7 @@ async fn a_policy_of_admission_is_enforced(arm: &Arm) {
         let made = arm.post("$things?dryRun=All", &thing("refused", "1")).await;
         (made.code != 201).then_some(made)
     });
-    refusal.await.refuses(422, "Invalid", "denied request: failed expression");
+    refusal.await.expect_error(422, "Invalid", "denied request: failed expression");
     arm.delete(&format!("{BINDINGS}/$name")).await.expect(200);
     arm.delete(&format!("{POLICIES}/$name")).await.expect(200);
 }
@@ -100,18 +101,18 @@ async fn a_rule_may_have_macros_of_two_variables(arm: &Arm) {
 }
 
 async fn a_rule_with_an_unknown_function_is_refused(arm: &Arm) {
-    let answer = stored(arm, "math.greatest(1, 2) == 2").await;
-    answer.refuses(422, "Invalid", "compilation failed");
+    let response = stored(arm, "math.greatest(1, 2) == 2").await;
+    response.expect_error(422, "Invalid", "compilation failed");
 }
 
 async fn a_rule_that_may_cost_too_much_is_refused(arm: &Arm) {
-    let answer = stored(arm, "self.tags.all(a, self.tags.all(b, self.tags.all(c, a + b != c)))").await;
-    answer.refuses(422, "Invalid", "estimated rule cost exceeds budget");
+    let response = stored(arm, "self.tags.all(a, self.tags.all(b, self.tags.all(c, a + b != c)))").await;
+    response.expect_error(422, "Invalid", "estimated rule cost exceeds budget");
 }
 
 async fn a_rule_with_a_wrong_pattern_is_refused(arm: &Arm) {
-    let answer = stored(arm, "self.color.matches('[')").await;
-    answer.refuses(422, "Invalid", "compilation failed");
+    let response = stored(arm, "self.color.matches('[')").await;
+    response.expect_error(422, "Invalid", "compilation failed");
 }
 
 async fn a_field_that_is_null_is_not_one_that_is_absent(arm: &Arm) {
@@ -120,7 +121,7 @@ async fn a_field_that_is_null_is_not_one_that_is_absent(arm: &Arm) {
     holds(arm, fields, "self.a[0] != self.a[1]", json!({"a": [{"x": null}, {}]})).await;
 }
 
-async fn functions_on_lists_know_sets(arm: &Arm) {
+async fn list_functions_support_sets(arm: &Arm) {
     let set = json!({
         "type": "array", "maxItems": 3, "items": {"type": "string", "maxLength": 3}, "x-kubernetes-list-type": "set",
     });
@@ -133,12 +134,12 @@ async fn the_sum_of_no_numbers_is_of_their_type(arm: &Arm) {
     holds(arm, json!({"a": numbers}), "type(self.a.sum()) == double", json!({"a": []})).await;
 }
 
-async fn very_many_digits_are_not_written(arm: &Arm) {
+async fn too_many_digits_are_rejected(arm: &Arm) {
     let fields = json!({"a": {"type": "number"}});
     holds(arm, fields, "'%.40000f'.format([self.a]).size() < 100", json!({"a": 0.5})).await;
 }
 
-/// Fails unless the rule holds for what has these fields.
+/// Fails unless the rule holds for an object with these fields.
 async fn holds(arm: &Arm, fields: Value, rule: &str, spec: Value) {
     let rules = json!([{"rule": rule}]);
     let schema = json!({"type": "object", "properties": fields, "x-kubernetes-validations": rules});
@@ -150,8 +151,8 @@ fn spec_of(definition: &mut Value) -> &mut Value {
     definition.pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/spec").unwrap()
 }
 
-/// What the server says to a definition with that rule. It is not kept.
-async fn stored(arm: &Arm, rule: &str) -> crate::arm::Answer {
+/// Returns the response to a dry run of a definition with this rule.
+async fn stored(arm: &Arm, rule: &str) -> crate::arm::Response {
     let mut definition = arm.definition();
     let spec = spec_of(&mut definition);
     spec["properties"]["tags"] = json!({"type": "array", "items": {"type": "string"}});
@@ -164,7 +165,7 @@ async fn raw_data_keep_their_bytes_in_protobuf(arm: &Arm) {
     let headers = [("accept", "application/json"), ("content-type", "application/json")];
     let body = br#"{"metadata": {"name": "a"}, "revision": 1, "data": {"b":  [ 1 ]}}"#;
     arm.request("POST", path, &headers, body.to_vec()).await.expect(201);
-    let answer = arm.get_as(&format!("{path}/a"), "application/vnd.kubernetes.protobuf").await.expect(200);
+    let response = arm.get_as(&format!("{path}/a"), "application/vnd.kubernetes.protobuf").await.expect(200);
     let raw = br#"{"b":  [ 1 ]}"#;
-    assert!(answer.bytes.windows(raw.len()).any(|part| part == raw), "the bytes are others");
+    assert!(response.bytes.windows(raw.len()).any(|part| part == raw), "the bytes differ");
 }

@@ -1,4 +1,4 @@
-//! What a server says about itself.
+//! Discovery, `OpenAPI` documents, version and health checks.
 
 use serde_json::{Value, json};
 
@@ -10,13 +10,13 @@ statements![
     every_group_has_versions_and_a_preferred_one,
     a_version_lists_its_resources_and_their_verbs,
     discovery_can_come_in_one_document,
-    a_document_of_discovery_that_is_known_is_not_sent_again,
+    an_unchanged_discovery_document_is_not_sent_again,
     the_openapi_index_names_a_document_for_every_version,
     an_openapi_document_has_kinds_and_paths,
     an_openapi_document_describes_its_fields,
-    the_second_openapi_is_there_too,
-    the_version_is_told,
-    probes_are_answered,
+    openapi_v2_is_served,
+    the_version_is_served,
+    health_checks_are_served,
     the_root_lists_paths,
     schemas_name_merge_keys_and_list_types,
 ];
@@ -73,8 +73,8 @@ async fn discovery_can_come_in_one_document(arm: &Arm) {
     find(&deployments["subresources"], "subresource", "scale");
 }
 
-async fn a_document_of_discovery_that_is_known_is_not_sent_again(arm: &Arm) {
-    // The core's: those of groups change with every definition of others.
+async fn an_unchanged_discovery_document_is_not_sent_again(arm: &Arm) {
+    // The core group's document: those of other groups change with every definition.
     let first = arm.get_as("/api", AGGREGATED).await.expect(200);
     let etag = first.header("etag").to_owned();
     assert!(!etag.is_empty());
@@ -106,19 +106,19 @@ async fn an_openapi_document_describes_its_fields(arm: &Arm) {
     assert!(spec["properties"]["replicas"]["description"].is_string());
 }
 
-async fn the_second_openapi_is_there_too(arm: &Arm) {
+async fn openapi_v2_is_served(arm: &Arm) {
     let document = arm.get("/openapi/v2").await.expect(200).body;
     assert_eq!(document["swagger"], "2.0");
     assert!(document["definitions"]["io.k8s.api.core.v1.Pod"].is_object());
 }
 
-async fn the_version_is_told(arm: &Arm) {
+async fn the_version_is_served(arm: &Arm) {
     let version = arm.get("/version").await.expect(200).body;
     assert_eq!(version["major"], "1");
     assert!(version["gitVersion"].as_str().unwrap().starts_with("v1."), "{version}");
 }
 
-async fn probes_are_answered(arm: &Arm) {
+async fn health_checks_are_served(arm: &Arm) {
     for path in ["/livez", "/readyz", "/healthz"] {
         assert_eq!(arm.get(path).await.expect(200).body, "ok", "{path}");
     }

@@ -1,4 +1,4 @@
-//! Refusals: their codes and bodies.
+//! Error responses: codes and bodies.
 
 use serde_json::json;
 
@@ -13,10 +13,10 @@ statements![
     a_collection_cannot_be_put,
     an_object_cannot_be_posted_to,
     a_collection_of_all_namespaces_cannot_be_deleted,
-    namespaces_cannot_be_deleted_at_once,
+    namespaces_cannot_be_deleted_as_a_collection,
     a_body_of_an_unknown_type_is_refused,
-    an_amount_that_is_no_number_is_refused,
-    a_subresource_that_is_not_there_is_not_found,
+    an_invalid_quantity_is_refused,
+    an_unknown_subresource_is_not_found,
     a_limit_that_is_no_number_is_refused,
     a_trailing_slash_does_not_matter,
     every_answer_has_an_audit_id,
@@ -24,25 +24,25 @@ statements![
 ];
 
 async fn a_missing_object_is_a_status_that_names_it(arm: &Arm) {
-    let answer = arm.get("$things/a").await.expect(404);
+    let response = arm.get("$things/a").await.expect(404);
     let expected = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "secrets \"a\" not found", "reason": "NotFound",
         "details": {"name": "a", "kind": "secrets"}, "code": 404,
     });
-    assert_eq!(answer.body, expected);
+    assert_eq!(response.body, expected);
 }
 
 async fn a_resource_that_is_not_there_is_a_status_without_a_name(arm: &Arm) {
-    let answer = arm.get("$ns/gizmos").await;
-    let answer = answer.refuses(404, "NotFound", "the server could not find the requested resource");
-    assert_eq!(answer.body["details"], json!({}));
+    let response = arm.get("$ns/gizmos").await;
+    let response = response.expect_error(404, "NotFound", "the server could not find the requested resource");
+    assert_eq!(response.body["details"], json!({}));
 }
 
 async fn a_group_that_is_not_there_is_plain_text(arm: &Arm) {
-    let answer = arm.get("/apis/nowhere.example.com/v1/gizmos").await.expect(404);
+    let response = arm.get("/apis/nowhere.example.com/v1/gizmos").await.expect(404);
     assert_eq!(
-        (&answer.body, answer.header("content-type")),
+        (&response.body, response.header("content-type")),
         (&"404 page not found\n".into(), "text/plain; charset=utf-8")
     );
 }
@@ -52,8 +52,8 @@ async fn a_version_that_is_not_there_is_not_found(arm: &Arm) {
 }
 
 async fn a_collection_cannot_be_put(arm: &Arm) {
-    let answer = arm.put("$things", &json!({})).await;
-    answer.refuses(
+    let response = arm.put("$things", &json!({})).await;
+    response.expect_error(
         405,
         "MethodNotAllowed",
         "the server does not allow this method on the requested resource",
@@ -61,8 +61,8 @@ async fn a_collection_cannot_be_put(arm: &Arm) {
 }
 
 async fn an_object_cannot_be_posted_to(arm: &Arm) {
-    let answer = arm.post("$things/a", &json!({})).await;
-    answer.refuses(
+    let response = arm.post("$things/a", &json!({})).await;
+    response.expect_error(
         405,
         "MethodNotAllowed",
         "the server does not allow this method on the requested resource",
@@ -73,25 +73,25 @@ async fn a_collection_of_all_namespaces_cannot_be_deleted(arm: &Arm) {
     arm.delete("/api/v1/secrets?labelSelector=of%3Dnobody").await.expect(405);
 }
 
-async fn namespaces_cannot_be_deleted_at_once(arm: &Arm) {
+async fn namespaces_cannot_be_deleted_as_a_collection(arm: &Arm) {
     arm.delete("/api/v1/namespaces?labelSelector=of%3Dnobody").await.expect(405);
 }
 
 async fn a_body_of_an_unknown_type_is_refused(arm: &Arm) {
     let headers = [("content-type", "text/plain"), ("accept", "application/json")];
-    let answer = arm.request("POST", "$things", &headers, b"{}".to_vec()).await;
-    answer.refuses(415, "UnsupportedMediaType", "the body of the request was in an unknown format");
+    let response = arm.request("POST", "$things", &headers, b"{}".to_vec()).await;
+    response.expect_error(415, "UnsupportedMediaType", "the body of the request was in an unknown format");
 }
 
-async fn an_amount_that_is_no_number_is_refused(arm: &Arm) {
+async fn an_invalid_quantity_is_refused(arm: &Arm) {
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "many"}}});
-    let answer = arm.post("$ns/resourcequotas", &quota).await;
-    answer.refuses(400, "BadRequest", "quantities must match the regular expression");
+    let response = arm.post("$ns/resourcequotas", &quota).await;
+    response.expect_error(400, "BadRequest", "quantities must match the regular expression");
 }
 
-async fn a_subresource_that_is_not_there_is_not_found(arm: &Arm) {
+async fn an_unknown_subresource_is_not_found(arm: &Arm) {
     arm.make("a", "1").await;
-    arm.get("$things/a/status").await.refuses(
+    arm.get("$things/a/status").await.expect_error(
         404,
         "NotFound",
         "the server could not find the requested resource",
@@ -109,13 +109,13 @@ async fn a_trailing_slash_does_not_matter(arm: &Arm) {
 
 async fn every_answer_has_an_audit_id(arm: &Arm) {
     for path in ["$things", "$things/absent"] {
-        let answer = arm.get(path).await;
-        assert_eq!(answer.header("audit-id").len(), 36, "{path}");
-        assert_eq!(answer.header("cache-control"), "no-cache, private");
+        let response = arm.get(path).await;
+        assert_eq!(response.header("audit-id").len(), 36, "{path}");
+        assert_eq!(response.header("cache-control"), "no-cache, private");
     }
 }
 
 async fn an_audit_id_of_the_client_is_kept(arm: &Arm) {
-    let answer = arm.request("GET", "$things", &[("audit-id", "of-the-client")], Vec::new()).await;
-    assert_eq!(answer.expect(200).header("audit-id"), "of-the-client");
+    let response = arm.request("GET", "$things", &[("audit-id", "of-the-client")], Vec::new()).await;
+    assert_eq!(response.expect(200).header("audit-id"), "of-the-client");
 }

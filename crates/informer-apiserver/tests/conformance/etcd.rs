@@ -1,4 +1,4 @@
-//! The one thing statements ask of etcd: to forget. gRPC by hand, because it is one message of one number.
+//! Compaction of etcd. gRPC by hand, because it is one message with one number.
 
 use bytes::Bytes;
 use http::Request;
@@ -6,7 +6,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 
-/// Makes the etcd at an address forget everything before a revision.
+/// Compacts the etcd at an address up to a revision.
 pub(crate) async fn compact(address: &str, mut revision: u64) {
     // A CompactionRequest: field 1, a varint.
     let mut message = vec![0x08];
@@ -15,7 +15,7 @@ pub(crate) async fn compact(address: &str, mut revision: u64) {
         revision >>= 7;
     }
     message.push(u8::try_from(revision).unwrap());
-    // Not compressed, and as long as it is.
+    // Uncompressed flag, then the length.
     let mut body = vec![0];
     body.extend_from_slice(&u32::try_from(message.len()).unwrap().to_be_bytes());
     body.extend_from_slice(&message);
@@ -29,6 +29,6 @@ pub(crate) async fn compact(address: &str, mut revision: u64) {
     let end = body.collect().await.unwrap();
     let status = end.trailers().and_then(|trailers| trailers.get("grpc-status"));
     let status = status.or(head.headers.get("grpc-status")).unwrap();
-    // 11 is out of range: somebody has compacted later than this, which is as good.
+    // Code 11, out of range: a later revision has been compacted already, which is sufficient.
     assert!(status == "0" || status == "11", "{status:?} {:?}", head.headers);
 }

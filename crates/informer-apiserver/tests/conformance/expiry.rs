@@ -1,21 +1,21 @@
-//! What a server says of versions it has forgotten. Events have no cache in front of the storage, so they forget with it.
+//! Requests for compacted versions. Events have no watch cache, so they expire with the storage.
 
 use serde_json::{Value, json};
 
-use crate::arm::{Answer, Arm};
+use crate::arm::{Arm, Response};
 use crate::runner::{Needs, statements};
 
 statements![
     needs: Needs::Compaction;
-    a_forgotten_token_is_gone_and_brings_another_one,
-    the_other_token_goes_on_behind_the_last_page_at_the_newest_version,
-    an_exact_list_of_a_forgotten_version_is_gone,
-    a_watch_from_a_forgotten_version_is_one_error_frame,
-    a_watch_of_a_cached_kind_outlives_the_storage,
+    an_expired_token_is_gone_and_returns_another_one,
+    the_returned_token_continues_at_the_newest_version,
+    an_exact_list_of_a_compacted_version_is_gone,
+    a_watch_from_a_compacted_version_is_one_error_frame,
+    a_watch_of_a_cached_kind_is_not_affected_by_compaction,
 ];
 
-/// Makes three events, lists the first, and makes the storage forget that moment.
-async fn forgotten(arm: &Arm) -> Answer {
+/// Creates three events, lists the first, and compacts the storage.
+async fn forgotten(arm: &Arm) -> Response {
     for name in ["a", "b", "c"] {
         let about = json!({"kind": "Node", "name": "n", "namespace": arm.namespace});
         let event = json!({"metadata": {"name": name}, "involvedObject": about, "reason": "Tested"});
@@ -26,14 +26,14 @@ async fn forgotten(arm: &Arm) -> Answer {
     page
 }
 
-fn token(answer: &Value) -> &str {
-    answer["metadata"]["continue"].as_str().unwrap_or_default()
+fn token(response: &Value) -> &str {
+    response["metadata"]["continue"].as_str().unwrap_or_default()
 }
 
-async fn a_forgotten_token_is_gone_and_brings_another_one(arm: &Arm) {
+async fn an_expired_token_is_gone_and_returns_another_one(arm: &Arm) {
     let page = forgotten(arm).await;
-    let answer = arm.get(&format!("$ns/events?limit=1&continue={}", token(&page.body))).await;
-    let gone = answer.refuses(
+    let response = arm.get(&format!("$ns/events?limit=1&continue={}", token(&page.body))).await;
+    let gone = response.expect_error(
         410,
         "Expired",
         "The provided continue parameter is too old to display a consistent list",
@@ -41,7 +41,7 @@ async fn a_forgotten_token_is_gone_and_brings_another_one(arm: &Arm) {
     assert!(!token(&gone.body).is_empty() && token(&gone.body) != token(&page.body));
 }
 
-async fn the_other_token_goes_on_behind_the_last_page_at_the_newest_version(arm: &Arm) {
+async fn the_returned_token_continues_at_the_newest_version(arm: &Arm) {
     let page = forgotten(arm).await;
     let gone = arm.get(&format!("$ns/events?limit=1&continue={}", token(&page.body))).await.expect(410);
     arm.delete("$ns/events/b").await.expect(200);
@@ -50,13 +50,17 @@ async fn the_other_token_goes_on_behind_the_last_page_at_the_newest_version(arm:
     assert!(crate::arm::number(&next.body) > crate::arm::number(&page.body));
 }
 
-async fn an_exact_list_of_a_forgotten_version_is_gone(arm: &Arm) {
+async fn an_exact_list_of_a_compacted_version_is_gone(arm: &Arm) {
     let page = forgotten(arm).await;
     let exact = format!("$ns/events?resourceVersion={}&resourceVersionMatch=Exact", page.version());
-    arm.get(&exact).await.refuses(410, "Expired", "The resourceVersion for the provided list is too old.");
+    arm.get(&exact).await.expect_error(
+        410,
+        "Expired",
+        "The resourceVersion for the provided list is too old.",
+    );
 }
 
-async fn a_watch_from_a_forgotten_version_is_one_error_frame(arm: &Arm) {
+async fn a_watch_from_a_compacted_version_is_one_error_frame(arm: &Arm) {
     let page = forgotten(arm).await;
     let mut watch = arm.watch(&format!("$ns/events?watch=1&resourceVersion={}", page.version())).await;
     let error = watch.object("ERROR").await;
@@ -64,10 +68,10 @@ async fn a_watch_from_a_forgotten_version_is_one_error_frame(arm: &Arm) {
     watch.ends().await;
 }
 
-async fn a_watch_of_a_cached_kind_outlives_the_storage(arm: &Arm) {
+async fn a_watch_of_a_cached_kind_is_not_affected_by_compaction(arm: &Arm) {
     let then = arm.version().await;
     arm.make("a", "1").await;
     arm.compact().await;
     let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={then}")).await;
-    watch.tells(&["ADDED a 1"]).await;
+    watch.expect_frames(&["ADDED a 1"]).await;
 }

@@ -1,4 +1,4 @@
-//! The forms of an answer: tables, metadata alone, protobuf, YAML, and compression.
+//! Representations of a response: tables, metadata only, protobuf, YAML and gzip.
 
 use serde_json::{Value, json};
 
@@ -11,8 +11,8 @@ statements![
     a_table_can_have_whole_objects_or_none,
     a_watch_as_tables_has_its_columns_once,
     an_object_as_metadata_has_nothing_else,
-    a_list_as_metadata_has_items_with_their_kind,
-    a_watch_as_metadata_tells_metadata,
+    a_metadata_list_has_items_with_their_kind,
+    a_metadata_watch_sends_metadata,
     a_built_in_object_can_be_protobuf,
     a_list_can_be_protobuf,
     a_watch_can_be_protobuf,
@@ -21,9 +21,9 @@ statements![
     metadata_of_a_custom_object_can_be_protobuf,
     an_object_can_be_yaml,
     an_object_can_be_pretty,
-    a_form_that_is_not_known_is_not_acceptable,
+    an_unknown_media_type_is_not_acceptable,
     a_kind_of_table_that_is_not_known_is_not_acceptable,
-    the_first_form_that_is_known_is_taken,
+    the_first_known_media_type_is_used,
     a_long_answer_is_compressed_where_that_is_accepted,
     a_short_answer_is_not_compressed,
 ];
@@ -86,7 +86,7 @@ async fn an_object_as_metadata_has_nothing_else(arm: &Arm) {
     assert_eq!(got, expected);
 }
 
-async fn a_list_as_metadata_has_items_with_their_kind(arm: &Arm) {
+async fn a_metadata_list_has_items_with_their_kind(arm: &Arm) {
     let made = arm.make("a", "1").await;
     let list = arm.get_as("$things", METADATA_LIST).await.expect(200);
     assert_eq!(list.body["kind"], "PartialObjectMetadataList");
@@ -95,26 +95,26 @@ async fn a_list_as_metadata_has_items_with_their_kind(arm: &Arm) {
     assert!(list.items()[0]["type"].is_null());
 }
 
-async fn a_watch_as_metadata_tells_metadata(arm: &Arm) {
+async fn a_metadata_watch_sends_metadata(arm: &Arm) {
     let mut watch = arm.watch_as("$things?watch=1", METADATA).await;
     let made = arm.make("a", "1").await;
-    let told = watch.object("ADDED").await;
-    assert_eq!((&told["kind"], &told["metadata"]), (&"PartialObjectMetadata".into(), &made["metadata"]));
-    assert!(told["type"].is_null());
+    let object = watch.object("ADDED").await;
+    assert_eq!((&object["kind"], &object["metadata"]), (&"PartialObjectMetadata".into(), &made["metadata"]));
+    assert!(object["type"].is_null());
 }
 
 async fn a_built_in_object_can_be_protobuf(arm: &Arm) {
     arm.make("a", "1").await;
-    let answer = arm.get_as("$things/a", PROTOBUF).await.expect(200);
-    assert_eq!(answer.header("content-type"), PROTOBUF);
-    // The magic, then a TypeMeta of version and kind.
-    assert!(answer.bytes.starts_with(b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Secret"), "{:?}", answer.bytes);
+    let response = arm.get_as("$things/a", PROTOBUF).await.expect(200);
+    assert_eq!(response.header("content-type"), PROTOBUF);
+    // The magic bytes, then a TypeMeta with version and kind.
+    assert!(response.bytes.starts_with(b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Secret"), "{:?}", response.bytes);
 }
 
 async fn a_list_can_be_protobuf(arm: &Arm) {
     arm.make("a", "1").await;
-    let answer = arm.get_as("$things", PROTOBUF).await.expect(200);
-    assert!(answer.bytes.starts_with(b"k8s\0\x0a\x10\x0a\x02v1\x12\x0aSecretList"), "{:?}", answer.bytes);
+    let response = arm.get_as("$things", PROTOBUF).await.expect(200);
+    assert!(response.bytes.starts_with(b"k8s\0\x0a\x10\x0a\x02v1\x12\x0aSecretList"), "{:?}", response.bytes);
 }
 
 async fn a_watch_can_be_protobuf(arm: &Arm) {
@@ -129,8 +129,8 @@ async fn a_body_can_be_protobuf(arm: &Arm) {
     arm.make("a", "1").await;
     let object = arm.get_as("$things/a", PROTOBUF).await.expect(200).bytes;
     let headers = [("content-type", PROTOBUF), ("accept", "application/json")];
-    let answer = arm.request("PUT", "$things/a", &headers, object).await.expect(200);
-    assert_eq!(answer.body["metadata"]["annotations"]["value"], "1");
+    let response = arm.request("PUT", "$things/a", &headers, object).await.expect(200);
+    assert_eq!(response.body["metadata"]["annotations"]["value"], "1");
 }
 
 async fn a_custom_object_cannot_be_protobuf(arm: &Arm) {
@@ -144,36 +144,40 @@ async fn metadata_of_a_custom_object_can_be_protobuf(arm: &Arm) {
     let path = arm.define(|_| {}).await;
     arm.post(&path, &arm.gadget("g", &json!({}))).await.expect(201);
     let accept = format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
-    let answer = arm.get_as(&format!("{path}/g"), &accept).await.expect(200);
-    assert!(answer.bytes.starts_with(b"k8s\0"));
+    let response = arm.get_as(&format!("{path}/g"), &accept).await.expect(200);
+    assert!(response.bytes.starts_with(b"k8s\0"));
 }
 
 async fn an_object_can_be_yaml(arm: &Arm) {
     arm.make("a", "1").await;
-    let answer = arm.get_as("$things/a", "application/yaml").await.expect(200);
-    assert_eq!(answer.header("content-type"), "application/yaml");
-    let text = String::from_utf8(answer.bytes).unwrap();
+    let response = arm.get_as("$things/a", "application/yaml").await.expect(200);
+    assert_eq!(response.header("content-type"), "application/yaml");
+    let text = String::from_utf8(response.bytes).unwrap();
     assert!(text.starts_with("apiVersion: v1\nkind: Secret\nmetadata:\n"), "{text}");
 }
 
 async fn an_object_can_be_pretty(arm: &Arm) {
     arm.make("a", "1").await;
-    let answer = arm.get("$things/a?pretty=true").await.expect(200);
-    assert!(answer.bytes.starts_with(b"{\n  \"kind\": \"Secret\",\n"));
+    let response = arm.get("$things/a?pretty=true").await.expect(200);
+    assert!(response.bytes.starts_with(b"{\n  \"kind\": \"Secret\",\n"));
     assert!(arm.get("$things/a").await.bytes.starts_with(b"{\"kind\":\"Secret\","));
 }
 
-async fn a_form_that_is_not_known_is_not_acceptable(arm: &Arm) {
-    let answer = arm.get_as("$things", "image/png").await;
-    answer.refuses(406, "NotAcceptable", "Available representations: application/json, application/yaml");
+async fn an_unknown_media_type_is_not_acceptable(arm: &Arm) {
+    let response = arm.get_as("$things", "image/png").await;
+    response.expect_error(
+        406,
+        "NotAcceptable",
+        "Available representations: application/json, application/yaml",
+    );
 }
 
 async fn a_kind_of_table_that_is_not_known_is_not_acceptable(arm: &Arm) {
-    let answer = arm.get_as("$things", "application/json;as=Chart;g=meta.k8s.io;v=v1").await;
-    answer.refuses(406, "NotAcceptable", "only the following media types are accepted");
+    let response = arm.get_as("$things", "application/json;as=Chart;g=meta.k8s.io;v=v1").await;
+    response.expect_error(406, "NotAcceptable", "only the following media types are accepted");
 }
 
-async fn the_first_form_that_is_known_is_taken(arm: &Arm) {
+async fn the_first_known_media_type_is_used(arm: &Arm) {
     arm.make("a", "1").await;
     let accept = format!("image/png, {TABLE}, application/json");
     assert_eq!(arm.get_as("$things", &accept).await.expect(200).body["kind"], "Table");
@@ -183,15 +187,15 @@ async fn a_long_answer_is_compressed_where_that_is_accepted(arm: &Arm) {
     let long = "x".repeat(200_000);
     arm.make("a", &long).await;
     let headers = [("accept", "application/json"), ("accept-encoding", "gzip")];
-    let answer = arm.request("GET", "$things", &headers, Vec::new()).await.expect(200);
-    assert_eq!((answer.header("content-encoding"), answer.header("vary")), ("gzip", "Accept-Encoding"));
-    assert!(answer.bytes.starts_with(&[0x1f, 0x8b]) && answer.bytes.len() < 50_000);
+    let response = arm.request("GET", "$things", &headers, Vec::new()).await.expect(200);
+    assert_eq!((response.header("content-encoding"), response.header("vary")), ("gzip", "Accept-Encoding"));
+    assert!(response.bytes.starts_with(&[0x1f, 0x8b]) && response.bytes.len() < 50_000);
     assert_eq!(arm.get("$things").await.header("content-encoding"), "");
 }
 
 async fn a_short_answer_is_not_compressed(arm: &Arm) {
     arm.make("a", "1").await;
     let headers = [("accept", "application/json"), ("accept-encoding", "gzip")];
-    let answer = arm.request("GET", "$things", &headers, Vec::new()).await.expect(200);
-    assert_eq!((answer.header("content-encoding"), answer.names().as_str()), ("", "a"));
+    let response = arm.request("GET", "$things", &headers, Vec::new()).await.expect(200);
+    assert_eq!((response.header("content-encoding"), response.names().as_str()), ("", "a"));
 }

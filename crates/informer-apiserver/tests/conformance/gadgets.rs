@@ -1,4 +1,4 @@
-//! Custom resources: schemas, defaults, pruning, rules, and their subresources.
+//! Custom resources: schemas, defaults, pruning, validation rules and subresources.
 
 use serde_json::{Value, json};
 
@@ -13,13 +13,13 @@ statements![
     a_value_of_the_wrong_type_is_refused,
     a_missing_field_that_is_required_is_refused,
     a_rule_of_the_schema_is_enforced,
-    a_rule_about_changes_sees_the_old_value,
+    a_transition_rule_sees_the_old_value,
     a_custom_object_needs_kind_and_version,
     an_update_of_a_custom_object_needs_a_version,
     a_strategic_patch_of_a_custom_object_is_refused,
     items_of_a_custom_list_have_their_kind,
     a_custom_object_has_a_generation_that_rises_with_its_spec,
-    without_the_subresource_status_is_a_field_like_others,
+    without_the_subresource_status_is_an_ordinary_field,
     a_write_to_a_custom_object_leaves_its_status,
     a_write_to_a_custom_status_leaves_the_rest,
     a_custom_object_scales,
@@ -42,7 +42,7 @@ async fn defaults_of_the_schema_are_filled_in(arm: &Arm) {
     let path = arm.define(|_| {}).await;
     let made = arm.post(&path, &arm.gadget("g", &json!({}))).await.expect(201).body;
     assert_eq!(made["spec"], json!({"size": 1}));
-    // Inside of what is there only.
+    // Defaults are set only within objects that are present.
     let mut bare = arm.gadget("h", &json!({}));
     bare.as_object_mut().unwrap().remove("spec");
     assert!(arm.post(&path, &bare).await.expect(201).body["spec"].is_null());
@@ -50,12 +50,12 @@ async fn defaults_of_the_schema_are_filled_in(arm: &Arm) {
 
 async fn fields_that_the_schema_does_not_know_are_dropped(arm: &Arm) {
     let path = arm.define(|_| {}).await;
-    let answer = arm.post(&path, &arm.gadget("g", &json!({"size": 2, "weight": 3}))).await.expect(201);
-    assert_eq!(answer.body["spec"], json!({"size": 2}));
-    assert_eq!(answer.header("warning"), "299 - \"unknown field \\\"spec.weight\\\"\"");
+    let response = arm.post(&path, &arm.gadget("g", &json!({"size": 2, "weight": 3}))).await.expect(201);
+    assert_eq!(response.body["spec"], json!({"size": 2}));
+    assert_eq!(response.header("warning"), "299 - \"unknown field \\\"spec.weight\\\"\"");
     let strict = format!("{path}?fieldValidation=Strict");
-    let answer = arm.post(&strict, &arm.gadget("h", &json!({"weight": 3}))).await;
-    answer.refuses(400, "BadRequest", "strict decoding error: unknown field \"spec.weight\"");
+    let response = arm.post(&strict, &arm.gadget("h", &json!({"weight": 3}))).await;
+    response.expect_error(400, "BadRequest", "strict decoding error: unknown field \"spec.weight\"");
 }
 
 async fn fields_are_kept_where_the_schema_says_so(arm: &Arm) {
@@ -68,26 +68,26 @@ async fn fields_are_kept_where_the_schema_says_so(arm: &Arm) {
 
 async fn a_value_outside_of_the_schema_is_refused(arm: &Arm) {
     let path = arm.define(|_| {}).await;
-    let answer = arm.post(&path, &arm.gadget("g", &json!({"size": 101, "color": "blue"}))).await;
-    let answer = answer.refuses(422, "Invalid", "Gadget.");
-    let message = answer.body["message"].as_str().unwrap();
+    let response = arm.post(&path, &arm.gadget("g", &json!({"size": 101, "color": "blue"}))).await;
+    let response = response.expect_error(422, "Invalid", "Gadget.");
+    let message = response.body["message"].as_str().unwrap();
     assert!(message.contains("spec.size in body should be less than or equal to 100"), "{message}");
     assert!(
         message.contains("spec.color: Unsupported value: \"blue\": supported values: \"red\", \"green\"")
     );
-    assert_eq!(answer.body["details"]["group"], arm.group());
+    assert_eq!(response.body["details"]["group"], arm.group());
 }
 
 async fn a_value_of_the_wrong_type_is_refused(arm: &Arm) {
     let path = arm.define(|_| {}).await;
-    let answer = arm.post(&path, &arm.gadget("g", &json!({"size": "big"}))).await;
-    answer.refuses(422, "Invalid", "spec.size in body must be of type integer: \"string\"");
+    let response = arm.post(&path, &arm.gadget("g", &json!({"size": "big"}))).await;
+    response.expect_error(422, "Invalid", "spec.size in body must be of type integer: \"string\"");
 }
 
 async fn a_missing_field_that_is_required_is_refused(arm: &Arm) {
     let path = arm.define(|definition| spec_schema(definition)["required"] = json!(["color"])).await;
-    let answer = arm.post(&path, &arm.gadget("g", &json!({}))).await;
-    answer.refuses(422, "Invalid", "spec.color: Required value");
+    let response = arm.post(&path, &arm.gadget("g", &json!({}))).await;
+    response.expect_error(422, "Invalid", "spec.color: Required value");
 }
 
 fn with_rule(definition: &mut Value, rule: &str) {
@@ -98,31 +98,31 @@ fn with_rule(definition: &mut Value, rule: &str) {
 async fn a_rule_of_the_schema_is_enforced(arm: &Arm) {
     let path = arm.define(|definition| with_rule(definition, "self.size % 2 == 1")).await;
     arm.post(&path, &arm.gadget("g", &json!({"size": 3}))).await.expect(201);
-    let answer = arm.post(&path, &arm.gadget("h", &json!({"size": 4}))).await;
-    answer.refuses(422, "Invalid", "spec: Invalid value: not like this");
+    let response = arm.post(&path, &arm.gadget("h", &json!({"size": 4}))).await;
+    response.expect_error(422, "Invalid", "spec: Invalid value: not like this");
 }
 
-async fn a_rule_about_changes_sees_the_old_value(arm: &Arm) {
+async fn a_transition_rule_sees_the_old_value(arm: &Arm) {
     let path = arm.define(|definition| with_rule(definition, "self.size >= oldSelf.size")).await;
     arm.post(&path, &arm.gadget("g", &json!({"size": 3}))).await.expect(201);
     let path = format!("{path}/g");
     arm.merge(&path, &json!({"spec": {"size": 4}})).await.expect(200);
-    let answer = arm.merge(&path, &json!({"spec": {"size": 2}})).await;
-    answer.refuses(422, "Invalid", "not like this");
+    let response = arm.merge(&path, &json!({"spec": {"size": 2}})).await;
+    response.expect_error(422, "Invalid", "not like this");
 }
 
 async fn a_custom_object_needs_kind_and_version(arm: &Arm) {
     let path = arm.define(|_| {}).await;
-    let answer = arm.post(&path, &json!({"metadata": {"name": "g"}})).await;
-    assert_eq!(answer.expect(400).body["reason"], "BadRequest");
+    let response = arm.post(&path, &json!({"metadata": {"name": "g"}})).await;
+    assert_eq!(response.expect(400).body["reason"], "BadRequest");
 }
 
 async fn an_update_of_a_custom_object_needs_a_version(arm: &Arm) {
     let path = arm.define(|_| {}).await;
     let gadget = arm.gadget("g", &json!({}));
     arm.post(&path, &gadget).await.expect(201);
-    let answer = arm.put(&format!("{path}/g"), &gadget).await;
-    answer.refuses(
+    let response = arm.put(&format!("{path}/g"), &gadget).await;
+    response.expect_error(
         422,
         "Invalid",
         "metadata.resourceVersion: Invalid value: 0: must be specified for an update",
@@ -132,8 +132,8 @@ async fn an_update_of_a_custom_object_needs_a_version(arm: &Arm) {
 async fn a_strategic_patch_of_a_custom_object_is_refused(arm: &Arm) {
     let path = arm.define(|_| {}).await;
     arm.post(&path, &arm.gadget("g", &json!({}))).await.expect(201);
-    let answer = arm.strategic(&format!("{path}/g"), &json!({"spec": {"size": 2}})).await;
-    answer.refuses(415, "UnsupportedMediaType", "the body of the request was in an unknown format");
+    let response = arm.strategic(&format!("{path}/g"), &json!({"spec": {"size": 2}})).await;
+    response.expect_error(415, "UnsupportedMediaType", "the body of the request was in an unknown format");
 }
 
 async fn items_of_a_custom_list_have_their_kind(arm: &Arm) {
@@ -156,12 +156,12 @@ async fn a_custom_object_has_a_generation_that_rises_with_its_spec(arm: &Arm) {
     assert_eq!(generation(&format!("{path}/status"), json!({"status": {"x": 1}})).await, 2);
 }
 
-async fn without_the_subresource_status_is_a_field_like_others(arm: &Arm) {
+async fn without_the_subresource_status_is_an_ordinary_field(arm: &Arm) {
     let path = arm.define(|_| {}).await;
     let mut gadget = arm.gadget("g", &json!({}));
     gadget["status"] = json!({"x": 1});
     assert_eq!(arm.post(&path, &gadget).await.expect(201).body["status"], json!({"x": 1}));
-    arm.get(&format!("{path}/g/status")).await.refuses(404, "NotFound", "\"g\" not found");
+    arm.get(&format!("{path}/g/status")).await.expect_error(404, "NotFound", "\"g\" not found");
 }
 
 async fn a_write_to_a_custom_object_leaves_its_status(arm: &Arm) {
@@ -213,7 +213,7 @@ async fn custom_objects_are_applied(arm: &Arm) {
     let made = arm.apply(&one, &arm.gadget("g", &json!({"size": 2}))).await.expect(201).body;
     assert_eq!(made["metadata"]["managedFields"][0]["fieldsV1"], json!({"f:spec": {"f:size": {}}}));
     let two = arm.apply(&format!("{path}?fieldManager=two"), &arm.gadget("g", &json!({"size": 3}))).await;
-    two.refuses(409, "Conflict", "conflict with \"one\": .spec.size");
+    two.expect_error(409, "Conflict", "conflict with \"one\": .spec.size");
     let again = arm.apply(&one, &arm.gadget("g", &json!({"size": 2}))).await.expect(200);
     assert_eq!(again.version(), version(&made));
 }

@@ -1,4 +1,4 @@
-//! What built-in kinds do on their own: names, addresses, classes, owners and limits.
+//! Behaviour of built-in kinds: names, addresses, classes, owners and limits.
 
 use serde_json::{Value, json};
 
@@ -9,8 +9,8 @@ statements![
     a_namespace_has_its_name_as_a_label,
     a_service_gets_an_address_and_keeps_it,
     a_service_without_an_address_has_none,
-    an_address_of_a_service_is_given_once,
-    a_port_of_a_node_is_given_once,
+    an_address_of_a_service_is_assigned_once,
+    a_node_port_is_assigned_once,
     a_port_that_is_out_of_range_is_refused,
     a_job_gets_its_own_selector,
     a_template_that_its_selector_does_not_match_is_refused,
@@ -29,7 +29,7 @@ statements![
     a_role_for_a_binding_cannot_change,
     a_lease_has_times_with_six_digits,
     an_event_must_be_in_the_namespace_of_what_it_is_about,
-    a_node_is_one_for_all_namespaces,
+    a_node_has_no_namespace,
     strings_of_a_secret_become_bytes,
     bytes_that_are_no_base64_are_refused,
     keys_of_a_map_are_checked,
@@ -72,25 +72,25 @@ async fn a_service_without_an_address_has_none(arm: &Arm) {
     assert_eq!(made["spec"]["clusterIPs"], json!(["None"]));
 }
 
-async fn an_address_of_a_service_is_given_once(arm: &Arm) {
+async fn an_address_of_a_service_is_assigned_once(arm: &Arm) {
     let one = arm.post("$ns/services", &service("s", json!({}))).await.expect(201).body;
     let same = json!({"clusterIP": one["spec"]["clusterIP"]});
     let two = arm.post("$ns/services", &service("t", same)).await;
-    two.refuses(422, "Invalid", "provided IP is already allocated");
+    two.expect_error(422, "Invalid", "provided IP is already allocated");
 }
 
-async fn a_port_of_a_node_is_given_once(arm: &Arm) {
+async fn a_node_port_is_assigned_once(arm: &Arm) {
     let one = arm.post("$ns/services", &service("s", json!({"type": "NodePort"}))).await.expect(201).body;
     let port = one["spec"]["ports"][0]["nodePort"].as_u64().unwrap();
     assert!((30000..32768).contains(&port));
     let same = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]});
     let two = arm.post("$ns/services", &service("t", same)).await;
-    two.refuses(422, "Invalid", "provided port is already allocated");
+    two.expect_error(422, "Invalid", "provided port is already allocated");
 }
 
 async fn a_port_that_is_out_of_range_is_refused(arm: &Arm) {
-    let answer = arm.post("$ns/services", &service("s", json!({"ports": [{"port": 70000}]}))).await;
-    answer.refuses(
+    let response = arm.post("$ns/services", &service("s", json!({"ports": [{"port": 70000}]}))).await;
+    response.expect_error(
         422,
         "Invalid",
         "spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive",
@@ -114,8 +114,8 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/$name/deployments";
 async fn a_template_that_its_selector_does_not_match_is_refused(arm: &Arm) {
     let mut made = deployment("d");
     made["spec"]["template"]["metadata"]["labels"] = json!({"app": "other"});
-    let answer = arm.post(DEPLOYMENTS, &made).await;
-    answer.refuses(422, "Invalid", "`selector` does not match template `labels`");
+    let response = arm.post(DEPLOYMENTS, &made).await;
+    response.expect_error(422, "Invalid", "`selector` does not match template `labels`");
 }
 
 async fn a_selector_of_a_deployment_cannot_change(arm: &Arm) {
@@ -123,16 +123,16 @@ async fn a_selector_of_a_deployment_cannot_change(arm: &Arm) {
     let change = json!({"spec": {
         "selector": {"matchLabels": {"x": "y"}}, "template": {"metadata": {"labels": {"x": "y"}}},
     }});
-    let answer = arm.merge(&format!("{DEPLOYMENTS}/d"), &change).await;
-    answer.refuses(422, "Invalid", "spec.selector: Invalid value:").refuses(
+    let response = arm.merge(&format!("{DEPLOYMENTS}/d"), &change).await;
+    response.expect_error(422, "Invalid", "spec.selector: Invalid value:").expect_error(
         422,
         "Invalid",
         "field is immutable",
     );
 }
 
-/// Creates a pod that was changed.
-async fn changed(arm: &Arm, change: impl Fn(&mut Value)) -> crate::arm::Answer {
+/// Creates a modified pod.
+async fn changed(arm: &Arm, change: impl Fn(&mut Value)) -> crate::arm::Response {
     let mut pod = pod("p");
     change(&mut pod);
     let made = arm.until(async || {
@@ -144,21 +144,21 @@ async fn changed(arm: &Arm, change: impl Fn(&mut Value)) -> crate::arm::Answer {
 }
 
 async fn a_pod_of_an_unknown_priority_is_refused(arm: &Arm) {
-    let answer = changed(arm, |pod| pod["spec"]["priorityClassName"] = "conformance-not".into()).await;
-    answer.refuses(403, "Forbidden", "no PriorityClass with name conformance-not was found");
+    let response = changed(arm, |pod| pod["spec"]["priorityClassName"] = "conformance-not".into()).await;
+    response.expect_error(403, "Forbidden", "no PriorityClass with name conformance-not was found");
 }
 
 async fn a_pod_without_containers_is_refused(arm: &Arm) {
-    let answer = changed(arm, |pod| pod["spec"]["containers"] = json!([])).await;
-    answer.refuses(422, "Invalid", "spec.containers: Required value");
+    let response = changed(arm, |pod| pod["spec"]["containers"] = json!([])).await;
+    response.expect_error(422, "Invalid", "spec.containers: Required value");
 }
 
 async fn a_pod_with_two_containers_of_one_name_is_refused(arm: &Arm) {
-    let answer = changed(arm, |pod| {
+    let response = changed(arm, |pod| {
         let container = pod["spec"]["containers"][0].clone();
         pod["spec"]["containers"].as_array_mut().unwrap().push(container);
     });
-    answer.await.refuses(422, "Invalid", "spec.containers[1].name: Duplicate value: \"app\"");
+    response.await.expect_error(422, "Invalid", "spec.containers[1].name: Duplicate value: \"app\"");
 }
 
 async fn limits_become_requests(arm: &Arm) {
@@ -192,41 +192,49 @@ fn owned(owners: Value) -> Value {
 
 async fn an_owner_without_a_uid_is_refused(arm: &Arm) {
     let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": ""}]);
-    let answer = arm.post("$things", &owned(owner)).await;
-    answer.refuses(422, "Invalid", "metadata.ownerReferences.uid: Invalid value: \"\": must not be empty");
+    let response = arm.post("$things", &owned(owner)).await;
+    response.expect_error(
+        422,
+        "Invalid",
+        "metadata.ownerReferences.uid: Invalid value: \"\": must not be empty",
+    );
 }
 
 async fn two_controllers_are_refused(arm: &Arm) {
     let owner =
         |uid: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": uid, "uid": uid, "controller": true});
-    let answer = arm.post("$things", &owned(json!([owner("x"), owner("y")]))).await;
-    answer.refuses(422, "Invalid", "Only one reference can have Controller set to true");
+    let response = arm.post("$things", &owned(json!([owner("x"), owner("y")]))).await;
+    response.expect_error(422, "Invalid", "Only one reference can have Controller set to true");
 }
 
 async fn a_finalizer_must_have_a_domain(arm: &Arm) {
     let mut thing = thing("a", "1");
     thing["metadata"]["finalizers"] = json!(["hold on"]);
-    let answer = arm.post("$things", &thing).await;
-    answer.refuses(422, "Invalid", "metadata.finalizers: Invalid value: \"hold on\"");
+    let response = arm.post("$things", &thing).await;
+    response.expect_error(422, "Invalid", "metadata.finalizers: Invalid value: \"hold on\"");
 }
 
 async fn annotations_have_a_limit_together(arm: &Arm) {
-    let answer = arm.post("$things", &thing("a", &"x".repeat(262_144))).await;
-    answer.refuses(422, "Invalid", "metadata.annotations: Too long: may not be more than 262144 bytes");
+    let response = arm.post("$things", &thing("a", &"x".repeat(262_144))).await;
+    response.expect_error(
+        422,
+        "Invalid",
+        "metadata.annotations: Too long: may not be more than 262144 bytes",
+    );
 }
 
 async fn a_secret_has_a_limit(arm: &Arm) {
     let mut thing = thing("a", "1");
     thing["stringData"] = json!({"x": "y".repeat(1_048_577)});
-    let answer = arm.post("$things", &thing).await;
-    answer.refuses(422, "Invalid", "data: Too long: may not be more than 1048576 bytes");
+    let response = arm.post("$things", &thing).await;
+    response.expect_error(422, "Invalid", "data: Too long: may not be more than 1048576 bytes");
 }
 
 async fn a_body_has_a_limit(arm: &Arm) {
     let mut thing = thing("a", "1");
     thing["stringData"] = json!({"x": "y".repeat(3_200_000)});
-    let answer = arm.post("$things", &thing).await;
-    answer.refuses(413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728");
+    let response = arm.post("$things", &thing).await;
+    response.expect_error(413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728");
 }
 
 async fn a_role_for_a_binding_cannot_change(arm: &Arm) {
@@ -234,8 +242,8 @@ async fn a_role_for_a_binding_cannot_change(arm: &Arm) {
     let role = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name});
     let binding = json!({"metadata": {"name": "b"}, "roleRef": role("r")});
     arm.post(path, &binding).await.expect(201);
-    let answer = arm.merge(&format!("{path}/b"), &json!({"roleRef": role("other")})).await;
-    answer.refuses(422, "Invalid", "cannot change roleRef");
+    let response = arm.merge(&format!("{path}/b"), &json!({"roleRef": role("other")})).await;
+    response.expect_error(422, "Invalid", "cannot change roleRef");
 }
 
 async fn a_lease_has_times_with_six_digits(arm: &Arm) {
@@ -248,12 +256,16 @@ async fn a_lease_has_times_with_six_digits(arm: &Arm) {
 
 async fn an_event_must_be_in_the_namespace_of_what_it_is_about(arm: &Arm) {
     let about = json!({"kind": "Pod", "name": "p", "namespace": "elsewhere"});
-    let answer = arm.post("$ns/events", &json!({"metadata": {"name": "e"}, "involvedObject": about})).await;
-    answer.refuses(422, "Invalid", "involvedObject.namespace");
+    let response = arm.post("$ns/events", &json!({"metadata": {"name": "e"}, "involvedObject": about})).await;
+    response.expect_error(422, "Invalid", "involvedObject.namespace");
 }
 
-async fn a_node_is_one_for_all_namespaces(arm: &Arm) {
-    arm.get("$ns/nodes").await.refuses(404, "NotFound", "the server could not find the requested resource");
+async fn a_node_has_no_namespace(arm: &Arm) {
+    arm.get("$ns/nodes").await.expect_error(
+        404,
+        "NotFound",
+        "the server could not find the requested resource",
+    );
 }
 
 async fn strings_of_a_secret_become_bytes(arm: &Arm) {
@@ -267,13 +279,17 @@ async fn strings_of_a_secret_become_bytes(arm: &Arm) {
 async fn bytes_that_are_no_base64_are_refused(arm: &Arm) {
     let mut thing = thing("a", "1");
     thing["data"] = json!({"x": "###"});
-    arm.post("$things", &thing).await.refuses(400, "BadRequest", "illegal base64 data at input byte 0");
+    arm.post("$things", &thing).await.expect_error(400, "BadRequest", "illegal base64 data at input byte 0");
 }
 
 async fn keys_of_a_map_are_checked(arm: &Arm) {
     let map = json!({"metadata": {"name": "m"}, "data": {"x": "1"}, "binaryData": {"x": "MQ=="}});
-    let answer = arm.post("$ns/configmaps", &map).await;
-    answer.refuses(422, "Invalid", "data[x]: Invalid value: \"x\": duplicate of key present in binaryData");
+    let response = arm.post("$ns/configmaps", &map).await;
+    response.expect_error(
+        422,
+        "Invalid",
+        "data[x]: Invalid value: \"x\": duplicate of key present in binaryData",
+    );
 }
 
 async fn a_cron_job_needs_a_schedule_that_can_be_read(arm: &Arm) {
@@ -282,8 +298,8 @@ async fn a_cron_job_needs_a_schedule_that_can_be_read(arm: &Arm) {
     }}}});
     let job =
         json!({"metadata": {"name": "c"}, "spec": {"schedule": "now and then", "jobTemplate": template}});
-    let answer = arm.post("/apis/batch/v1/namespaces/$name/cronjobs", &job).await;
-    answer.refuses(422, "Invalid", "spec.schedule: Invalid value: \"now and then\"");
+    let response = arm.post("/apis/batch/v1/namespaces/$name/cronjobs", &job).await;
+    response.expect_error(422, "Invalid", "spec.schedule: Invalid value: \"now and then\"");
 }
 
 async fn a_claim_cannot_shrink(arm: &Arm) {
@@ -297,8 +313,8 @@ async fn a_claim_cannot_shrink(arm: &Arm) {
         (&"Pending".into(), &"Filesystem".into())
     );
     let smaller = json!({"spec": {"resources": {"requests": {"storage": "1Gi"}}}});
-    let answer = arm.merge("$ns/persistentvolumeclaims/c", &smaller).await;
-    assert!(matches!(answer.code, 403 | 422), "{answer:?}");
+    let response = arm.merge("$ns/persistentvolumeclaims/c", &smaller).await;
+    assert!(matches!(response.code, 403 | 422), "{response:?}");
 }
 
 async fn an_autoscaler_is_shown_in_both_versions(arm: &Arm) {

@@ -1,4 +1,4 @@
-//! Lists: their order, their versions, and what is asked for with a version.
+//! Lists: order, versions and version match.
 
 use crate::arm::{Arm, number};
 use crate::runner::statements;
@@ -8,8 +8,8 @@ statements![
     a_list_names_its_kind_and_its_items_do_not,
     a_list_is_not_older_than_any_of_its_items,
     a_list_without_a_version_shows_the_last_write,
-    a_list_at_version_zero_does_not_keep_the_limit,
-    a_list_at_an_exact_version_shows_that_moment,
+    a_list_at_version_zero_ignores_the_limit,
+    a_list_at_an_exact_version_shows_that_state,
     a_list_not_older_than_a_version_shows_what_came_later_too,
     a_version_with_a_limit_and_no_match_is_exact,
     a_version_without_a_limit_and_a_match_is_not_older,
@@ -61,7 +61,7 @@ async fn a_list_without_a_version_shows_the_last_write(arm: &Arm) {
     }
 }
 
-async fn a_list_at_version_zero_does_not_keep_the_limit(arm: &Arm) {
+async fn a_list_at_version_zero_ignores_the_limit(arm: &Arm) {
     // The list in `three` made the cache catch up.
     three(arm).await;
     let list = arm.get("$things?resourceVersion=0&limit=1").await.expect(200);
@@ -69,7 +69,7 @@ async fn a_list_at_version_zero_does_not_keep_the_limit(arm: &Arm) {
     assert!(list.body["metadata"]["continue"].is_null());
 }
 
-async fn a_list_at_an_exact_version_shows_that_moment(arm: &Arm) {
+async fn a_list_at_an_exact_version_shows_that_state(arm: &Arm) {
     let then = three(arm).await;
     arm.unmake("a").await;
     arm.set("b", "2").await;
@@ -110,30 +110,30 @@ async fn a_match_without_a_version_is_refused(arm: &Arm) {
     for rule in ["Exact", "NotOlderThan"] {
         let list = arm.get(&format!("$things?resourceVersionMatch={rule}")).await;
         let words = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided";
-        list.refuses(422, "Invalid", words);
+        list.expect_error(422, "Invalid", words);
     }
 }
 
 async fn an_exact_version_zero_is_refused(arm: &Arm) {
     let list = arm.get("$things?resourceVersion=0&resourceVersionMatch=Exact").await;
     let words = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-    list.refuses(422, "Invalid", words);
+    list.expect_error(422, "Invalid", words);
 }
 
 async fn an_unknown_match_is_refused(arm: &Arm) {
     let list = arm.get("$things?resourceVersion=1&resourceVersionMatch=Nearly").await;
-    list.refuses(422, "Invalid", "resourceVersionMatch: Unsupported value: \"Nearly\"");
+    list.expect_error(422, "Invalid", "resourceVersionMatch: Unsupported value: \"Nearly\"");
 }
 
 async fn a_list_at_a_version_that_is_no_number_is_refused(arm: &Arm) {
     let list = arm.get("$things?resourceVersion=new").await;
-    list.refuses(400, "BadRequest", "Invalid value: \"new\"");
+    list.expect_error(400, "BadRequest", "Invalid value: \"new\"");
 }
 
 async fn a_list_at_a_version_of_the_future_times_out(arm: &Arm) {
     let future = arm.version().await + "000";
     let list = arm.get(&format!("$things?resourceVersion={future}&resourceVersionMatch=NotOlderThan")).await;
-    let refusal = list.refuses(504, "Timeout", "Too large resource version");
+    let refusal = list.expect_error(504, "Timeout", "Too large resource version");
     assert_eq!(refusal.body["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
     assert_eq!(
         (refusal.header("retry-after"), &refusal.body["details"]["retryAfterSeconds"]),

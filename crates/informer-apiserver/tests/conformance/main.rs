@@ -1,11 +1,12 @@
-//! One suite of statements about a Kubernetes API server, held against three arms: the embedded server in process, the same
-//! over HTTPS, and a real kube-apiserver where `INFORMER_REAL_KUBECONFIG` names one (`cargo xtask real test`).
+//! Conformance suite: statements about a Kubernetes API server, run on three targets (*arms*): the embedded server in
+//! process, the same over HTTPS, and kube-apiserver if `INFORMER_REAL_KUBECONFIG` names one (`cargo xtask real
+//! test`).
 //!
-//! Each statement is one sentence that a client can check, and knows nothing of the arm it runs on. Statements that hold on a
-//! real server and not on ours are in [`DIFFERENCES`]; they must fail here and hold there. No statement needs a controller,
-//! none minds one, and none looks at absolute versions.
+//! Each statement is one property that a client can check, independent of the arm. Statements that hold on
+//! kube-apiserver only are listed in [`DIFFERENCES`]; they must fail on the embedded arms. No statement requires a
+//! controller, is disturbed by one, or depends on absolute versions.
 
-#![allow(clippy::unwrap_used, reason = "a statement says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod apply;
 mod arm;
@@ -37,109 +38,110 @@ use std::process::ExitCode;
 
 use runner::Difference;
 
-/// Where the embedded server differs, what the failure says, and the reason; `docs/apiserver.md` lists the same.
+/// Known differences of the embedded server: statement, part of the failure message, reason. `docs/apiserver.md`
+/// lists the same.
 const DIFFERENCES: &[Difference] = &[
     differs(
-        "corners::an_environment_that_names_one_twice_brings_a_warning",
+        "corners::a_duplicate_environment_variable_causes_a_warning",
         "the warning is \"\"",
-        "no warnings about what is merely unwise",
+        "no warnings about questionable but valid values",
     ),
     differs(
-        "embedded::corners::somebody_else_without_rights_is_refused",
+        "embedded::corners::a_user_without_permission_is_refused",
         " left: 200\n right: 403",
-        "the plain client may do everything",
+        "the in-process client is admin",
     ),
     differs(
         "differences::a_field_that_is_null_is_not_one_that_is_absent",
         "failed rule: ",
-        "CEL takes them for the same",
+        "CEL does not distinguish them",
     ),
     differs(
         "differences::a_metric_of_an_autoscaler_needs_its_source",
         " left: 201\n right: 422",
-        "metrics of autoscalers are taken as they come",
+        "metrics of autoscalers are not validated",
     ),
     differs(
         "differences::a_policy_of_admission_is_enforced",
-        "it is not so at once",
-        "no admission by policies",
+        "condition does not hold",
+        "admission policies are not enforced",
     ),
     differs(
         "differences::a_rule_may_have_macros_of_two_variables",
         "undeclared reference to 'all'",
-        "no macros of two variables",
+        "CEL macros with two variables are missing",
     ),
     differs(
         "differences::a_rule_that_may_cost_too_much_is_refused",
         " left: 201\n right: 422",
-        "costs are bounded when a rule runs",
+        "costs are limited when a rule runs",
     ),
     differs(
         "differences::a_rule_with_a_wrong_pattern_is_refused",
         " left: 201\n right: 422",
-        "patterns are read when a rule runs",
+        "patterns are parsed when a rule runs",
     ),
     differs(
         "differences::a_rule_with_an_unknown_function_is_refused",
         " left: 201\n right: 422",
-        "more functions than there",
+        "more functions are accepted",
     ),
     differs(
-        "differences::a_server_of_dns_is_an_address",
+        "differences::a_dns_server_must_be_an_address",
         " left: 201\n right: 422",
-        "DNS is taken as it comes",
+        "DNS settings are not validated",
     ),
     differs(
         "differences::a_user_of_a_security_context_is_checked",
         " left: 201\n right: 422",
-        "security contexts are taken as they come",
+        "security contexts are not validated",
     ),
     differs(
         "differences::a_weight_of_an_affinity_is_checked",
         " left: 201\n right: 422",
-        "affinity is taken as it comes",
+        "affinity is not validated",
     ),
     differs(
-        "differences::an_autoscaler_of_version_1_tells_of_other_metrics",
+        "differences::an_autoscaler_of_version_1_has_other_metrics_in_an_annotation",
         "the metrics are null",
-        "version 1 knows the CPU target only",
+        "version 1 supports the CPU target only",
     ),
     differs(
-        "differences::functions_on_lists_know_sets",
+        "differences::list_functions_support_sets",
         "failed rule: ",
-        "only operators of CEL know sets and maps",
+        "only CEL operators support sets and maps",
     ),
     differs(
         "differences::raw_data_keep_their_bytes_in_protobuf",
-        "the bytes are others",
-        "raw data are compact JSON",
+        "the bytes differ",
+        "raw data is stored as compact JSON",
     ),
     differs("differences::the_sum_of_no_numbers_is_of_their_type", "failed rule: ", "it is the integer 0"),
-    differs("differences::very_many_digits_are_not_written", "failed rule: ", "all are written"),
+    differs("differences::too_many_digits_are_rejected", "failed rule: ", "all are written"),
     differs(
         "discovery::an_openapi_document_describes_its_fields",
         "[\"description\"].is_string()",
-        "documents have no descriptions of built-in types",
+        "OpenAPI documents lack descriptions of built-in types",
     ),
     differs(
-        "paging::pages_of_one_namespace_named_by_a_field_do_not_go_on",
+        "paging::pages_of_a_namespace_selected_by_field_do_not_continue",
         "left: (\"a b c\", \"d e\")",
-        "ours do: a client loses nothing",
+        "the embedded server returns the next pages",
     ),
     differs(
         "subresources::a_limit_range_completes_pods",
-        "it is not so at once",
-        "no admission by limit ranges",
+        "condition does not hold",
+        "limit ranges are not enforced",
     ),
     differs(
         "subresources::a_quota_refuses_what_goes_beyond",
-        "it is not so at once",
-        "no admission by quotas",
+        "condition does not hold",
+        "quotas are not enforced",
     ),
     differs(
         "subresources::a_service_account_gets_a_token",
         " left: 404\n right: 201",
-        "no tokens of service accounts",
+        "service account tokens are not supported",
     ),
 ];
 
@@ -177,12 +179,12 @@ async fn main() -> ExitCode {
     runner::run(arm::Arms::open().await, &statements, DIFFERENCES).await
 }
 
-/// What is listed must be there, and where people read of it.
+/// Checks that every listed statement exists and is documented.
 fn check_list(statements: &[runner::Statement<arm::Arm>]) {
     let page = include_str!("../../../../docs/apiserver.md");
     for Difference { statement: listed, .. } in DIFFERENCES {
         let name = listed.strip_prefix("embedded::").or(listed.strip_prefix("https::")).unwrap_or(listed);
-        assert!(statements.iter().any(|statement| statement.name == name), "there is no statement {name}");
-        assert!(page.contains(&format!("| `{name}` |")), "{name} is not in docs/apiserver.md");
+        assert!(statements.iter().any(|statement| statement.name == name), "no statement is called {name}");
+        assert!(page.contains(&format!("| `{name}` |")), "{name} is missing in docs/apiserver.md");
     }
 }

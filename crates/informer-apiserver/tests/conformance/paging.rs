@@ -1,4 +1,4 @@
-//! Lists in pages.
+//! Paginated lists.
 
 use crate::arm::Arm;
 use crate::runner::statements;
@@ -8,18 +8,18 @@ statements![
     a_page_says_how_many_remain,
     the_last_page_has_neither_token_nor_count,
     a_page_of_a_selection_does_not_say_how_many_remain,
-    later_pages_show_the_moment_of_the_first,
+    later_pages_show_the_state_of_the_first,
     a_token_can_be_used_twice_and_with_another_limit,
     a_page_as_long_as_the_list_is_the_last,
     a_token_with_a_version_is_refused,
-    a_token_with_version_zero_is_taken_and_the_limit_is_not_kept,
+    a_token_with_version_zero_is_accepted_and_the_limit_ignored,
     a_token_with_a_match_is_refused,
-    a_token_that_is_none_is_refused,
+    an_invalid_token_is_refused,
     pages_go_across_namespaces,
-    pages_of_one_namespace_named_by_a_field_do_not_go_on,
+    pages_of_a_namespace_selected_by_field_do_not_continue,
 ];
 
-/// Makes things and lists the first two: the token.
+/// Creates things, lists the first two and returns the continue token.
 async fn first(arm: &Arm) -> String {
     for name in ["a", "b", "c", "d", "e"] {
         arm.make(name, "1").await;
@@ -27,7 +27,7 @@ async fn first(arm: &Arm) -> String {
     token(&arm.get("$things?limit=2").await.expect(200))
 }
 
-fn token(page: &crate::arm::Answer) -> String {
+fn token(page: &crate::arm::Response) -> String {
     page.body["metadata"]["continue"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -63,7 +63,7 @@ async fn a_page_of_a_selection_does_not_say_how_many_remain(arm: &Arm) {
     assert!(!token(&page).is_empty() && page.body["metadata"]["remainingItemCount"].is_null());
 }
 
-async fn later_pages_show_the_moment_of_the_first(arm: &Arm) {
+async fn later_pages_show_the_state_of_the_first(arm: &Arm) {
     first(arm).await;
     let one = arm.get("$things?limit=2").await.expect(200);
     arm.unmake("c").await;
@@ -89,10 +89,10 @@ async fn a_page_as_long_as_the_list_is_the_last(arm: &Arm) {
 async fn a_token_with_a_version_is_refused(arm: &Arm) {
     let next = first(arm).await;
     let page = arm.get(&format!("$things?limit=2&continue={next}&resourceVersion=1")).await;
-    page.refuses(400, "BadRequest", "specifying resource version is not allowed when using continue");
+    page.expect_error(400, "BadRequest", "specifying resource version is not allowed when using continue");
 }
 
-async fn a_token_with_version_zero_is_taken_and_the_limit_is_not_kept(arm: &Arm) {
+async fn a_token_with_version_zero_is_accepted_and_the_limit_ignored(arm: &Arm) {
     let next = first(arm).await;
     let page = arm.get(&format!("$things?limit=2&continue={next}&resourceVersion=0")).await.expect(200);
     assert_eq!(page.names(), "c d e");
@@ -101,12 +101,12 @@ async fn a_token_with_version_zero_is_taken_and_the_limit_is_not_kept(arm: &Arm)
 async fn a_token_with_a_match_is_refused(arm: &Arm) {
     let next = first(arm).await;
     let page = arm.get(&format!("$things?continue={next}&resourceVersionMatch=NotOlderThan")).await;
-    page.refuses(422, "Invalid", "resourceVersionMatch is forbidden when continue is provided");
+    page.expect_error(422, "Invalid", "resourceVersionMatch is forbidden when continue is provided");
 }
 
-async fn a_token_that_is_none_is_refused(arm: &Arm) {
+async fn an_invalid_token_is_refused(arm: &Arm) {
     let page = arm.get("$things?limit=2&continue=further").await;
-    page.refuses(400, "BadRequest", "continue key is not valid");
+    page.expect_error(400, "BadRequest", "continue key is not valid");
 }
 
 async fn pages_go_across_namespaces(arm: &Arm) {
@@ -121,9 +121,9 @@ async fn pages_go_across_namespaces(arm: &Arm) {
     assert_eq!((one.names(), two.names()), ("a b".to_owned(), "c".to_owned()));
 }
 
-/// A mistake of a real server: the token has the name alone, and is read as if a namespace came first. What follows begins
-/// at whatever sorts behind that name.
-async fn pages_of_one_namespace_named_by_a_field_do_not_go_on(arm: &Arm) {
+/// A bug of kube-apiserver: the token contains the name only, but is read as if it began with a namespace. The next
+/// page begins at whatever sorts after that name.
+async fn pages_of_a_namespace_selected_by_field_do_not_continue(arm: &Arm) {
     first(arm).await;
     let path = "/api/v1/secrets?limit=3&fieldSelector=metadata.namespace%3D$name";
     let one = arm.get(path).await.expect(200);

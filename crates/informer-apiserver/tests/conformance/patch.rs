@@ -1,4 +1,4 @@
-//! Patches: JSON, merge and strategic merge, and how they fail.
+//! Patches: JSON, merge and strategic merge, and their errors.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ statements![
     a_merge_patch_replaces_lists,
     a_strategic_patch_merges_lists_by_their_key,
     a_strategic_patch_removes_entries,
-    a_strategic_patch_replaces_where_told,
+    a_strategic_patch_replaces_with_a_directive,
     a_patch_that_changes_nothing_keeps_the_version,
     a_patch_at_an_old_version_is_a_conflict,
     a_patch_of_what_is_not_there_is_refused,
@@ -69,20 +69,24 @@ async fn a_json_patch_whose_test_fails_changes_nothing(arm: &Arm) {
         {"op": "replace", "path": "/metadata/annotations/value", "value": "2"},
         {"op": "test", "path": "/type", "value": "other"},
     ]);
-    arm.json_patch("$things/a", &patch).await.refuses(422, "Invalid", "the server rejected our request");
+    arm.json_patch("$things/a", &patch).await.expect_error(422, "Invalid", "the server rejected our request");
     assert_eq!(arm.get("$things/a").await.version(), version(&made));
 }
 
 async fn a_json_patch_that_removes_what_is_not_there_is_refused(arm: &Arm) {
     arm.make("a", "1").await;
     let patch = json!([{"op": "remove", "path": "/metadata/labels/x"}]);
-    arm.json_patch("$things/a", &patch).await.refuses(422, "Invalid", "the server rejected our request");
+    arm.json_patch("$things/a", &patch).await.expect_error(422, "Invalid", "the server rejected our request");
 }
 
 async fn a_json_patch_that_is_no_list_is_refused(arm: &Arm) {
     arm.make("a", "1").await;
     let patch = json!({"op": "remove", "path": "/type"});
-    arm.json_patch("$things/a", &patch).await.refuses(400, "BadRequest", "json: cannot unmarshal object");
+    arm.json_patch("$things/a", &patch).await.expect_error(
+        400,
+        "BadRequest",
+        "json: cannot unmarshal object",
+    );
 }
 
 async fn a_merge_patch_adds_changes_and_removes(arm: &Arm) {
@@ -114,7 +118,7 @@ async fn a_strategic_patch_removes_entries(arm: &Arm) {
     assert_eq!(env(&arm.strategic(&target, &patch).await.expect(200).body), ["B=2"]);
 }
 
-async fn a_strategic_patch_replaces_where_told(arm: &Arm) {
+async fn a_strategic_patch_replaces_with_a_directive(arm: &Arm) {
     let target = deploy(arm).await;
     let patch = with_env(&json!([{"$patch": "replace"}, {"name": "C", "value": "3"}]));
     assert_eq!(env(&arm.strategic(&target, &patch).await.expect(200).body), ["C=3"]);
@@ -133,31 +137,35 @@ async fn a_patch_at_an_old_version_is_a_conflict(arm: &Arm) {
     arm.set("a", "2").await;
     let patch = json!({"metadata": {"resourceVersion": version(&made), "annotations": {"value": "3"}}});
     let words = "the object has been modified; please apply your changes to the latest version";
-    arm.merge("$things/a", &patch).await.refuses(409, "Conflict", words);
+    arm.merge("$things/a", &patch).await.expect_error(409, "Conflict", words);
 }
 
 async fn a_patch_of_what_is_not_there_is_refused(arm: &Arm) {
     let patch = json!({"metadata": {"annotations": {"value": "1"}}});
-    arm.merge("$things/a", &patch).await.refuses(404, "NotFound", "secrets \"a\" not found");
+    arm.merge("$things/a", &patch).await.expect_error(404, "NotFound", "secrets \"a\" not found");
 }
 
 async fn a_patch_cannot_rename(arm: &Arm) {
     arm.make("a", "1").await;
-    let answer = arm.merge("$things/a", &json!({"metadata": {"name": "b"}})).await;
-    answer.refuses(400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)");
+    let response = arm.merge("$things/a", &json!({"metadata": {"name": "b"}})).await;
+    response.expect_error(
+        400,
+        "BadRequest",
+        "the name of the object (b) does not match the name on the URL (a)",
+    );
 }
 
 async fn a_patch_cannot_change_the_uid(arm: &Arm) {
     arm.make("a", "1").await;
-    let answer = arm.merge("$things/a", &json!({"metadata": {"uid": "mine"}})).await;
-    answer.refuses(422, "Invalid", "metadata.uid: Invalid value: \"mine\": field is immutable");
+    let response = arm.merge("$things/a", &json!({"metadata": {"uid": "mine"}})).await;
+    response.expect_error(422, "Invalid", "metadata.uid: Invalid value: \"mine\": field is immutable");
 }
 
 async fn a_patch_of_an_unknown_type_is_refused(arm: &Arm) {
     arm.make("a", "1").await;
     let headers = [("content-type", "application/json"), ("accept", "application/json")];
-    let answer = arm.request("PATCH", "$things/a", &headers, b"{}".to_vec()).await;
-    answer.refuses(415, "UnsupportedMediaType", "415: Unsupported Media Type");
+    let response = arm.request("PATCH", "$things/a", &headers, b"{}".to_vec()).await;
+    response.expect_error(415, "UnsupportedMediaType", "415: Unsupported Media Type");
 }
 
 async fn a_patch_that_is_no_json_is_refused(arm: &Arm) {
@@ -165,22 +173,22 @@ async fn a_patch_that_is_no_json_is_refused(arm: &Arm) {
     for kind in ["merge-patch", "strategic-merge-patch", "json-patch"] {
         let content_type = format!("application/{kind}+json");
         let headers = [("content-type", content_type.as_str()), ("accept", "application/json")];
-        let answer = arm.request("PATCH", "$things/a", &headers, b"{\"a".to_vec()).await;
-        assert_eq!(answer.expect(400).body["reason"], "BadRequest", "{kind}");
+        let response = arm.request("PATCH", "$things/a", &headers, b"{\"a".to_vec()).await;
+        assert_eq!(response.expect(400).body["reason"], "BadRequest", "{kind}");
     }
 }
 
 async fn a_patch_that_makes_the_object_invalid_is_refused(arm: &Arm) {
     let made = arm.make("a", "1").await;
-    let answer = arm.merge("$things/a", &json!({"metadata": {"labels": {"x": "not good"}}})).await;
-    answer.refuses(422, "Invalid", "metadata.labels: Invalid value: \"not good\"");
+    let response = arm.merge("$things/a", &json!({"metadata": {"labels": {"x": "not good"}}})).await;
+    response.expect_error(422, "Invalid", "metadata.labels: Invalid value: \"not good\"");
     assert_eq!(arm.get("$things/a").await.body, made);
 }
 
 async fn a_strict_patch_with_an_unknown_field_is_refused(arm: &Arm) {
     arm.make("a", "1").await;
-    let answer = arm.merge("$things/a?fieldValidation=Strict", &json!({"flavour": "sweet"})).await;
-    answer.refuses(422, "Invalid", "strict decoding error: unknown field \"flavour\"");
+    let response = arm.merge("$things/a?fieldValidation=Strict", &json!({"flavour": "sweet"})).await;
+    response.expect_error(422, "Invalid", "strict decoding error: unknown field \"flavour\"");
 }
 
 async fn a_dry_run_of_a_patch_changes_nothing(arm: &Arm) {

@@ -1,7 +1,7 @@
-//! Runs every statement on every arm, several at a time, and tells it as libtest does.
+//! Runs every statement on every arm, several concurrently, and reports like libtest.
 //!
-//! It knows nothing about Kubernetes, and is shared by all suites that want a real server. A panic fails its statement alone, and so does
-//! a statement that takes too long. What harms a server runs alone, after everything else.
+//! It does not depend on Kubernetes and is shared by all suites that use a control plane. A panic or timeout fails
+//! only its statement. Statements that disrupt a server run alone, after all others.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -12,58 +12,58 @@ use std::time::{Duration, Instant};
 
 use futures::{FutureExt, StreamExt};
 
-/// How many run at a time. The real server queues what is too much for it.
+/// Number of concurrent statements. The server queues the rest.
 const AT_ONCE: usize = 8;
 
-/// How long one may take, also on a machine that is busy and when servers are started in it.
+/// Time limit of one statement, sufficient on a busy machine and for statements that start servers.
 const DEADLINE: Duration = Duration::from_mins(4);
 
-/// The exit code when nothing has the wanted words in its name. `cargo xtask real test` knows it too.
+/// Exit code if no name matches the filter; also known to `cargo xtask real test`.
 const NOTHING: u8 = 4;
 
 /// A statement that is expected to fail on the embedded arms.
-#[allow(dead_code, reason = "only one suite has some")]
+#[allow(dead_code, reason = "used by one suite only")]
 pub(crate) struct Difference {
-    /// Its name; with the name of an arm in front of it, it is for that arm alone.
+    /// Name of the statement; prefixed with the name of an arm, it applies to that arm only.
     pub(crate) statement: &'static str,
-    /// What its failure says, in part. Any other failure is one.
+    /// Part of the expected failure message. Any other message is a failure.
     pub(crate) says: &'static str,
-    /// The reason, for people.
+    /// Reason, for readers.
     pub(crate) why: &'static str,
 }
 
-/// What a statement must be able to do to a server, besides asking it.
+/// What a statement needs besides requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(dead_code, reason = "no suite needs everything")]
+#[allow(dead_code, reason = "no suite uses all variants")]
 pub(crate) enum Needs {
     Nothing,
-    /// To make the storage forget its history.
+    /// Compacts the storage.
     Compaction,
-    /// To end servers and start them again. Nobody else can use them meanwhile.
+    /// Stops and starts servers, which no other statement can use meanwhile.
     Control,
 }
 
-/// Every server there is.
+/// All arms of a suite.
 pub(crate) trait Arms {
-    /// A server, as one statement sees it.
+    /// A server as seen by one statement.
     type Arm;
 
     fn names(&self) -> Vec<&'static str>;
 
-    /// A line for each arm that is not there.
+    /// One line for each arm that is unavailable.
     fn left_out(&self) -> Option<String>;
 
-    /// Why statements that need this cannot be held against an arm, if so.
+    /// Returns why an arm cannot run statements with this need, if so.
     fn lacks(&self, arm: &str, needs: Needs) -> Option<String>;
 
-    /// One arm for one statement.
+    /// Creates an arm for one statement.
     async fn arm(&self, name: &'static str) -> Self::Arm;
 
-    /// Takes away what would be in the way of others.
+    /// Removes what could disturb other statements.
     async fn clean(&self, arm: Self::Arm);
 }
 
-/// One sentence about the server, as a function.
+/// One property of the server, as a function.
 pub(crate) struct Statement<A> {
     /// Module and function.
     pub(crate) name: &'static str,
@@ -90,7 +90,7 @@ macro_rules! statements {
 }
 pub(crate) use statements;
 
-/// A path without the name of the crate.
+/// Removes the name of the crate from a path.
 pub(crate) const fn short(path: &'static str) -> &'static str {
     let mut at = 0;
     while path.as_bytes()[at] != b':' {
@@ -101,18 +101,18 @@ pub(crate) const fn short(path: &'static str) -> &'static str {
 
 enum Verdict {
     Ok,
-    /// It fails where that is known, for this reason.
+    /// It fails as listed, for this reason.
     Differs(String),
     Ignored(String),
     Failed(String),
 }
 
 thread_local! {
-    /// What the last panic of this thread said.
-    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+    /// Message of this thread's last panic.
+    static PANIC_MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs what the arguments ask for.
+/// Runs the statements selected by the arguments.
 pub(crate) async fn run<S: Arms>(
     arms: S,
     statements: &[Statement<S::Arm>],
@@ -136,13 +136,13 @@ pub(crate) async fn run<S: Arms>(
         return ExitCode::SUCCESS;
     }
     let left_out = arms.left_out();
-    // Where an arm is left out, it may have what was asked for.
+    // An arm that is unavailable may have a matching statement.
     if cases.is_empty() && !filters.is_empty() && left_out.is_none() {
-        println!("nothing has {filters:?} in its name");
+        println!("no statement matches {filters:?}");
         return ExitCode::from(NOTHING);
     }
     println!("{}\nrunning {} tests", left_out.unwrap_or_default(), cases.len());
-    panic::set_hook(Box::new(|info| SAID.with_borrow_mut(|said| *said = info.to_string())));
+    panic::set_hook(Box::new(|info| PANIC_MESSAGE.with_borrow_mut(|message| *message = info.to_string())));
     let begun = Instant::now();
     let (alone, together): (Vec<_>, Vec<_>) =
         cases.into_iter().partition(|(_, statement)| statement.needs == Needs::Control);
@@ -159,12 +159,12 @@ pub(crate) async fn run<S: Arms>(
         };
         *count += 1;
         println!("test {name} ... {line}");
-        if let Verdict::Failed(said) = verdict {
-            failed.push((name, said));
+        if let Verdict::Failed(message) = verdict {
+            failed.push((name, message));
         }
     }
-    for (name, said) in &failed {
-        println!("\n---- {name} ----\n{said}");
+    for (name, message) in &failed {
+        println!("\n---- {name} ----\n{message}");
     }
     let outcome = if failed.is_empty() { "ok" } else { "FAILED" };
     println!(
@@ -199,26 +199,28 @@ async fn check<S: Arms>(
     let verdict = match (attempt(arms, arm, statement).await, difference) {
         (Ok(()), None) => Verdict::Ok,
         (Ok(()), Some(_)) => {
-            Verdict::Failed("it is listed as a difference and holds: take it off".to_owned())
+            Verdict::Failed("listed as a difference but holds: remove it from the list".to_owned())
         }
-        (Err(said), Some(listed)) if said.contains(listed.says) => Verdict::Differs(listed.why.to_owned()),
-        (Err(said), Some(listed)) => {
-            Verdict::Failed(format!("it differs, but not as listed (`{}`):\n{said}", listed.says))
+        (Err(message), Some(listed)) if message.contains(listed.says) => {
+            Verdict::Differs(listed.why.to_owned())
         }
-        (Err(said), None) => Verdict::Failed(said),
+        (Err(message), Some(listed)) => {
+            Verdict::Failed(format!("fails, but not with the listed message (`{}`):\n{message}", listed.says))
+        }
+        (Err(message), None) => Verdict::Failed(message),
     };
     (name, verdict)
 }
 
 async fn attempt<S: Arms>(arms: &S, arm: &'static str, statement: &Statement<S::Arm>) -> Result<(), String> {
-    let arm = AssertUnwindSafe(arms.arm(arm)).catch_unwind().await.map_err(|_| SAID.take())?;
+    let arm = AssertUnwindSafe(arms.arm(arm)).catch_unwind().await.map_err(|_| PANIC_MESSAGE.take())?;
     let run = tokio::time::timeout(DEADLINE, AssertUnwindSafe((statement.run)(&arm)).catch_unwind());
     let outcome = match run.await {
-        Err(_) => Err(format!("it takes longer than {} seconds", DEADLINE.as_secs())),
-        // The hook ran on this thread, in this very poll.
-        Ok(Err(_)) => Err(SAID.take()),
+        Err(_) => Err(format!("timed out after {} seconds", DEADLINE.as_secs())),
+        // The panic hook ran on this thread, in this poll.
+        Ok(Err(_)) => Err(PANIC_MESSAGE.take()),
         Ok(Ok(())) => Ok(()),
     };
     let cleaned = AssertUnwindSafe(arms.clean(arm)).catch_unwind().await;
-    outcome.and(cleaned.map_err(|_| format!("what it made cannot be removed: {}", SAID.take())))
+    outcome.and(cleaned.map_err(|_| format!("cleanup failed: {}", PANIC_MESSAGE.take())))
 }

@@ -15,10 +15,10 @@ statements![
     a_field_of_the_kind_selects,
     an_unknown_field_is_refused,
     an_unknown_field_of_a_kind_with_fields_is_refused,
-    what_comes_to_match_is_told_as_added,
-    what_no_longer_matches_is_told_as_deleted_as_it_was,
-    what_never_matched_is_not_told,
-    history_is_told_as_the_selection_saw_it,
+    an_object_that_starts_to_match_is_sent_as_added,
+    an_object_that_stops_matching_is_sent_as_deleted_in_its_last_matching_state,
+    an_object_that_never_matched_is_not_sent,
+    history_is_filtered_by_the_selector,
     a_watch_by_field_follows_the_field,
 ];
 
@@ -88,15 +88,15 @@ async fn a_field_of_the_kind_selects(arm: &Arm) {
 async fn an_unknown_field_is_refused(arm: &Arm) {
     let list = arm.get("$ns/configmaps?fieldSelector=data.v%3D1").await;
     let words = "\"data.v\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
-    list.refuses(400, "BadRequest", words);
+    list.expect_error(400, "BadRequest", words);
 }
 
 async fn an_unknown_field_of_a_kind_with_fields_is_refused(arm: &Arm) {
     let list = arm.get("$ns/pods?fieldSelector=spec.containers%3D1").await;
-    list.refuses(400, "BadRequest", "field label not supported: spec.containers");
+    list.expect_error(400, "BadRequest", "field label not supported: spec.containers");
 }
 
-async fn what_comes_to_match_is_told_as_added(arm: &Arm) {
+async fn an_object_that_starts_to_match_is_sent_as_added(arm: &Arm) {
     let made = label(arm, "a", json!({"app": "x"})).await;
     let path = format!("$things?watch=1&labelSelector=app%3Dy&resourceVersion={}", version(&made));
     let mut watch = arm.watch(&path).await;
@@ -104,28 +104,28 @@ async fn what_comes_to_match_is_told_as_added(arm: &Arm) {
     assert_eq!(watch.object("ADDED").await, changed);
 }
 
-async fn what_no_longer_matches_is_told_as_deleted_as_it_was(arm: &Arm) {
+async fn an_object_that_stops_matching_is_sent_as_deleted_in_its_last_matching_state(arm: &Arm) {
     let mut made = label(arm, "a", json!({"app": "x"})).await;
     let path = format!("$things?watch=1&labelSelector=app%3Dx&resourceVersion={}", version(&made));
     let mut watch = arm.watch(&path).await;
     let changed = relabel(arm, "a", json!({"app": "y"})).await;
-    let told = watch.object("DELETED").await;
-    // As it was before, at the version of the update that made it leave.
-    assert_eq!(number(&told), number(&changed));
+    let last = watch.object("DELETED").await;
+    // The state before the update that made it leave, at the version of that update.
+    assert_eq!(number(&last), number(&changed));
     made["metadata"]["resourceVersion"] = version(&changed).into();
-    assert_eq!(told, made);
+    assert_eq!(last, made);
 }
 
-async fn what_never_matched_is_not_told(arm: &Arm) {
+async fn an_object_that_never_matched_is_not_sent(arm: &Arm) {
     let mut watch = arm.watch("$things?watch=1&labelSelector=app%3Dx").await;
     label(arm, "a", json!({"app": "y"})).await;
     relabel(arm, "a", json!({"app": "z"})).await;
     arm.unmake("a").await;
     label(arm, "b", json!({"app": "x"})).await;
-    watch.tells(&["ADDED b 1"]).await;
+    watch.expect_frames(&["ADDED b 1"]).await;
 }
 
-async fn history_is_told_as_the_selection_saw_it(arm: &Arm) {
+async fn history_is_filtered_by_the_selector(arm: &Arm) {
     let then = arm.version().await;
     label(arm, "a", json!({"app": "x"})).await;
     relabel(arm, "a", json!({"app": "y"})).await;
@@ -133,7 +133,7 @@ async fn history_is_told_as_the_selection_saw_it(arm: &Arm) {
     arm.unmake("a").await;
     let path = format!("$things?watch=1&labelSelector=app%3Dx&resourceVersion={then}");
     let mut watch = arm.watch(&path).await;
-    watch.tells(&["ADDED a 1", "DELETED a 1", "ADDED a 2", "DELETED a 2"]).await;
+    watch.expect_frames(&["ADDED a 1", "DELETED a 1", "ADDED a 2", "DELETED a 2"]).await;
 }
 
 async fn a_watch_by_field_follows_the_field(arm: &Arm) {

@@ -11,7 +11,7 @@ statements![
     a_binding_puts_a_pod_on_a_node,
     a_pod_is_bound_once,
     an_eviction_deletes_the_pod,
-    an_eviction_against_a_budget_has_to_wait,
+    an_eviction_against_a_budget_is_refused_with_retry,
     an_eviction_of_what_is_not_there_is_refused,
     a_deployment_shows_its_scale,
     a_scale_that_is_put_changes_the_deployment,
@@ -22,7 +22,7 @@ statements![
     a_service_account_gets_a_token,
     a_limit_range_completes_pods,
     a_quota_refuses_what_goes_beyond,
-    whoever_asks_is_told_what_they_may_do,
+    a_self_subject_access_review_returns_the_permission,
 ];
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/$name/deployments";
@@ -47,15 +47,15 @@ async fn a_write_to_the_object_leaves_the_status(arm: &Arm) {
     );
 }
 
-async fn bind(arm: &Arm, node: &str) -> crate::arm::Answer {
+async fn bind(arm: &Arm, node: &str) -> crate::arm::Response {
     let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": node}});
     arm.post("$ns/pods/p/binding", &binding).await
 }
 
 async fn a_binding_puts_a_pod_on_a_node(arm: &Arm) {
     arm.make_pod("p").await;
-    let answer = bind(arm, "not-a-node").await.expect(201);
-    assert_eq!((&answer.body["kind"], &answer.body["status"]), (&"Status".into(), &"Success".into()));
+    let response = bind(arm, "not-a-node").await.expect(201);
+    assert_eq!((&response.body["kind"], &response.body["status"]), (&"Status".into(), &"Success".into()));
     let pod = arm.get("$ns/pods/p").await.expect(200).body;
     assert_eq!(pod["spec"]["nodeName"], "not-a-node");
     let conditions = pod["status"]["conditions"].as_array().unwrap();
@@ -67,7 +67,7 @@ async fn a_pod_is_bound_once(arm: &Arm) {
     arm.make_pod("p").await;
     bind(arm, "not-a-node").await.expect(201);
     let again = bind(arm, "another").await;
-    again.refuses(409, "Conflict", "pod p is already assigned to node \"not-a-node\"");
+    again.expect_error(409, "Conflict", "pod p is already assigned to node \"not-a-node\"");
 }
 
 async fn an_eviction_deletes_the_pod(arm: &Arm) {
@@ -77,7 +77,7 @@ async fn an_eviction_deletes_the_pod(arm: &Arm) {
     arm.get("$ns/pods/p").await.expect(404);
 }
 
-async fn an_eviction_against_a_budget_has_to_wait(arm: &Arm) {
+async fn an_eviction_against_a_budget_is_refused_with_retry(arm: &Arm) {
     let mut pod = crate::arm::pod("p");
     pod["metadata"]["labels"] = json!({"app": "p"});
     let made = arm.until(async || {
@@ -91,19 +91,19 @@ async fn an_eviction_against_a_budget_has_to_wait(arm: &Arm) {
     });
     arm.post("/apis/policy/v1/namespaces/$name/poddisruptionbudgets", &budget).await.expect(201);
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
-    let answer = arm.post("$ns/pods/p/eviction", &eviction).await;
-    let answer = answer.refuses(
+    let response = arm.post("$ns/pods/p/eviction", &eviction).await;
+    let response = response.expect_error(
         429,
         "TooManyRequests",
         "Cannot evict pod as it would violate the pod's disruption budget.",
     );
-    assert_eq!(answer.body["details"]["causes"][0]["reason"], "DisruptionBudget");
+    assert_eq!(response.body["details"]["causes"][0]["reason"], "DisruptionBudget");
     arm.get("$ns/pods/p").await.expect(200);
 }
 
 async fn an_eviction_of_what_is_not_there_is_refused(arm: &Arm) {
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
-    arm.post("$ns/pods/p/eviction", &eviction).await.refuses(404, "NotFound", "pods \"p\" not found");
+    arm.post("$ns/pods/p/eviction", &eviction).await.expect_error(404, "NotFound", "pods \"p\" not found");
 }
 
 async fn deploy(arm: &Arm) -> Value {
@@ -135,14 +135,18 @@ async fn a_scale_at_an_old_version_is_a_conflict(arm: &Arm) {
     let patch = json!({"metadata": {"labels": {"x": "y"}}});
     arm.merge(&format!("{DEPLOYMENTS}/d"), &patch).await.expect(200);
     scale["spec"]["replicas"] = 3.into();
-    let answer = arm.put(&format!("{DEPLOYMENTS}/d/scale"), &scale).await;
-    answer.refuses(409, "Conflict", "the object has been modified");
+    let response = arm.put(&format!("{DEPLOYMENTS}/d/scale"), &scale).await;
+    response.expect_error(409, "Conflict", "the object has been modified");
 }
 
 async fn a_negative_scale_is_refused(arm: &Arm) {
     deploy(arm).await;
-    let answer = arm.merge(&format!("{DEPLOYMENTS}/d/scale"), &json!({"spec": {"replicas": -1}})).await;
-    answer.refuses(422, "Invalid", "spec.replicas: Invalid value: -1: must be greater than or equal to 0");
+    let response = arm.merge(&format!("{DEPLOYMENTS}/d/scale"), &json!({"spec": {"replicas": -1}})).await;
+    response.expect_error(
+        422,
+        "Invalid",
+        "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+    );
 }
 
 async fn a_pod_that_runs_gets_debugging_containers(arm: &Arm) {
@@ -158,15 +162,15 @@ async fn a_pod_keeps_its_containers(arm: &Arm) {
     let image = |image: &str| json!({"spec": {"containers": [{"name": "app", "image": image}]}});
     arm.strategic("$ns/pods/p", &image("registry.example/app:2")).await.expect(200);
     let command = json!({"spec": {"containers": [{"name": "app", "command": ["sh"]}]}});
-    let answer = arm.strategic("$ns/pods/p", &command).await;
-    answer.refuses(422, "Invalid", "spec: Forbidden: pod updates may not change fields other than");
+    let response = arm.strategic("$ns/pods/p", &command).await;
+    response.expect_error(422, "Invalid", "spec: Forbidden: pod updates may not change fields other than");
 }
 
 async fn a_service_account_gets_a_token(arm: &Arm) {
     arm.post("$ns/serviceaccounts", &json!({"metadata": {"name": "s"}})).await.expect(201);
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-    let answer = arm.post("$ns/serviceaccounts/s/token", &request).await.expect(201);
-    assert_eq!(answer.body["status"]["token"].as_str().unwrap().split('.').count(), 3);
+    let response = arm.post("$ns/serviceaccounts/s/token", &request).await.expect(201);
+    assert_eq!(response.body["status"]["token"].as_str().unwrap().split('.').count(), 3);
 }
 
 async fn a_limit_range_completes_pods(arm: &Arm) {
@@ -179,7 +183,7 @@ async fn a_limit_range_completes_pods(arm: &Arm) {
         if found.is_none() {
             arm.delete("$ns/pods/p").await.expect(200);
         }
-        // A real server may take a moment to hear of the range.
+        // kube-apiserver may need a moment to observe the limit range.
         found
     });
     assert_eq!(pod.await, "100m");
@@ -189,23 +193,23 @@ async fn a_quota_refuses_what_goes_beyond(arm: &Arm) {
     let hard = json!({"count/secrets": "1"});
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": hard}});
     arm.post("$ns/resourcequotas", &quota).await.expect(201);
-    // What a controller does where there is one.
+    // Sets the status that the quota controller would set.
     let status = json!({"status": {"hard": hard, "used": {"count/secrets": "0"}}});
     arm.merge("$ns/resourcequotas/q/status", &status).await.expect(200);
     let refusal = arm.soon(async || {
         let made = arm.post("$things", &json!({"metadata": {"generateName": "made-"}})).await;
         (made.code != 201).then_some(made)
     });
-    refusal.await.refuses(403, "Forbidden", "exceeded quota: q");
+    refusal.await.expect_error(403, "Forbidden", "exceeded quota: q");
 }
 
-async fn whoever_asks_is_told_what_they_may_do(arm: &Arm) {
+async fn a_self_subject_access_review_returns_the_permission(arm: &Arm) {
     let attributes = json!({"namespace": arm.namespace, "verb": "list", "resource": "secrets"});
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes},
     });
-    let answer =
+    let response =
         arm.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review).await.expect(201);
-    assert_eq!(answer.body["status"]["allowed"], true);
+    assert_eq!(response.body["status"]["allowed"], true);
 }

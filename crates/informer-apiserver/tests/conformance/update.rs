@@ -1,4 +1,4 @@
-//! Updates: versions and uids that must fit, what cannot change, and generations.
+//! Updates: preconditions, immutable fields and generations.
 
 use serde_json::{Value, json};
 
@@ -6,9 +6,9 @@ use crate::arm::{Arm, deployment, name, number, thing, version};
 use crate::runner::statements;
 
 statements![
-    an_update_at_the_current_version_is_taken,
+    an_update_at_the_current_version_is_accepted,
     an_update_at_an_old_version_is_a_conflict,
-    an_update_without_a_version_is_taken,
+    an_update_without_a_version_is_accepted,
     an_update_with_another_uid_is_a_conflict,
     an_update_of_another_name_is_refused,
     an_update_of_what_is_not_there_is_refused,
@@ -18,11 +18,11 @@ statements![
     an_update_keeps_uid_and_creation_time,
     an_update_at_a_version_that_is_no_number_is_an_internal_error,
     a_field_that_cannot_change_is_refused,
-    what_is_immutable_stays_so,
+    an_immutable_object_cannot_change,
     a_dry_run_of_an_update_changes_nothing,
     a_generation_rises_with_the_spec_alone,
     a_kind_without_a_spec_has_no_generation,
-    an_update_is_noted_beside_the_creation,
+    an_update_adds_its_own_managed_fields_entry,
 ];
 
 fn changed(object: &Value, value: &str) -> Value {
@@ -31,7 +31,7 @@ fn changed(object: &Value, value: &str) -> Value {
     object
 }
 
-async fn an_update_at_the_current_version_is_taken(arm: &Arm) {
+async fn an_update_at_the_current_version_is_accepted(arm: &Arm) {
     let made = arm.make("a", "1").await;
     let written = arm.put("$things/a", &changed(&made, "2")).await.expect(200).body;
     assert!(number(&written) > number(&made));
@@ -41,15 +41,15 @@ async fn an_update_at_the_current_version_is_taken(arm: &Arm) {
 async fn an_update_at_an_old_version_is_a_conflict(arm: &Arm) {
     let made = arm.make("a", "1").await;
     arm.set("a", "2").await;
-    let answer = arm.put("$things/a", &changed(&made, "3")).await;
+    let response = arm.put("$things/a", &changed(&made, "3")).await;
     let words = "Operation cannot be fulfilled on secrets \"a\": the object has been modified; please apply your changes \
                  to the latest version and try again";
-    let answer = answer.refuses(409, "Conflict", words);
-    assert_eq!(answer.body["details"], json!({"name": "a", "kind": "secrets"}));
+    let response = response.expect_error(409, "Conflict", words);
+    assert_eq!(response.body["details"], json!({"name": "a", "kind": "secrets"}));
     assert_eq!(arm.get("$things/a").await.body["metadata"]["annotations"]["value"], "2");
 }
 
-async fn an_update_without_a_version_is_taken(arm: &Arm) {
+async fn an_update_without_a_version_is_accepted(arm: &Arm) {
     arm.make("a", "1").await;
     arm.set("a", "2").await;
     arm.put("$things/a", &thing("a", "3")).await.expect(200);
@@ -58,19 +58,23 @@ async fn an_update_without_a_version_is_taken(arm: &Arm) {
 async fn an_update_with_another_uid_is_a_conflict(arm: &Arm) {
     let mut made = arm.make("a", "1").await;
     made["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000".into();
-    let answer = arm.put("$things/a", &changed(&made, "2")).await;
-    answer.refuses(409, "Conflict", "Precondition failed: UID in precondition:");
+    let response = arm.put("$things/a", &changed(&made, "2")).await;
+    response.expect_error(409, "Conflict", "Precondition failed: UID in precondition:");
 }
 
 async fn an_update_of_another_name_is_refused(arm: &Arm) {
     arm.make("a", "1").await;
-    let answer = arm.put("$things/a", &thing("b", "1")).await;
-    answer.refuses(400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)");
+    let response = arm.put("$things/a", &thing("b", "1")).await;
+    response.expect_error(
+        400,
+        "BadRequest",
+        "the name of the object (b) does not match the name on the URL (a)",
+    );
 }
 
 async fn an_update_of_what_is_not_there_is_refused(arm: &Arm) {
-    let answer = arm.put("$things/a", &thing("a", "1")).await;
-    answer.refuses(404, "NotFound", "secrets \"a\" not found");
+    let response = arm.put("$things/a", &thing("a", "1")).await;
+    response.expect_error(404, "NotFound", "secrets \"a\" not found");
 }
 
 async fn an_update_of_a_lease_that_is_not_there_creates_it(arm: &Arm) {
@@ -110,21 +114,24 @@ async fn an_update_at_a_version_that_is_no_number_is_an_internal_error(arm: &Arm
 async fn a_field_that_cannot_change_is_refused(arm: &Arm) {
     let mut made = arm.make("a", "1").await;
     made["type"] = "example.com/other".into();
-    let answer = arm.put("$things/a", &made).await;
-    let answer =
-        answer.refuses(422, "Invalid", "type: Invalid value: \"example.com/other\": field is immutable");
-    assert_eq!(answer.body["details"]["causes"][0]["field"], "type");
+    let response = arm.put("$things/a", &made).await;
+    let response = response.expect_error(
+        422,
+        "Invalid",
+        "type: Invalid value: \"example.com/other\": field is immutable",
+    );
+    assert_eq!(response.body["details"]["causes"][0]["field"], "type");
 }
 
-async fn what_is_immutable_stays_so(arm: &Arm) {
+async fn an_immutable_object_cannot_change(arm: &Arm) {
     let mut thing = thing("a", "1");
     thing["immutable"] = true.into();
     thing["data"] = json!({"x": "eA=="});
     arm.post("$things", &thing).await.expect(201);
-    let answer = arm.merge("$things/a", &json!({"data": {"x": "eQ=="}})).await;
-    answer.refuses(422, "Invalid", "data: Forbidden: field is immutable when `immutable` is set");
-    let answer = arm.merge("$things/a", &json!({"immutable": false})).await;
-    answer.refuses(422, "Invalid", "immutable: Forbidden: field is immutable when `immutable` is set");
+    let response = arm.merge("$things/a", &json!({"data": {"x": "eQ=="}})).await;
+    response.expect_error(422, "Invalid", "data: Forbidden: field is immutable when `immutable` is set");
+    let response = arm.merge("$things/a", &json!({"immutable": false})).await;
+    response.expect_error(422, "Invalid", "immutable: Forbidden: field is immutable when `immutable` is set");
     arm.set("a", "2").await;
 }
 
@@ -140,13 +147,13 @@ async fn a_generation_rises_with_the_spec_alone(arm: &Arm) {
     let made = arm.post(all, &deployment("d")).await.expect(201).body;
     assert_eq!(made["metadata"]["generation"], 1);
     let generation = async |part: &str, change: Value| {
-        let answer = arm.merge(&format!("{all}/d{part}"), &change).await.expect(200);
-        answer.body["metadata"]["generation"].clone()
+        let response = arm.merge(&format!("{all}/d{part}"), &change).await.expect(200);
+        response.body["metadata"]["generation"].clone()
     };
     assert_eq!(generation("", json!({"metadata": {"labels": {"x": "y"}}})).await, 1);
     assert_eq!(generation("", json!({"spec": {"minReadySeconds": 5}})).await, 2);
     assert_eq!(generation("/status", json!({"status": {"observedGeneration": 2}})).await, 2);
-    // What is written to it is ignored.
+    // A generation in the request is ignored.
     assert_eq!(generation("", json!({"metadata": {"generation": 7}})).await, 2);
 }
 
@@ -155,7 +162,7 @@ async fn a_kind_without_a_spec_has_no_generation(arm: &Arm) {
     assert!(arm.set("a", "2").await["metadata"]["generation"].is_null());
 }
 
-async fn an_update_is_noted_beside_the_creation(arm: &Arm) {
+async fn an_update_adds_its_own_managed_fields_entry(arm: &Arm) {
     let made = arm.post("$things?fieldManager=one", &thing("a", "1")).await.expect(201).body;
     let mut more = made.clone();
     more["metadata"]["annotations"]["more"] = "1".into();

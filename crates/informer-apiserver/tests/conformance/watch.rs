@@ -1,4 +1,4 @@
-//! Watches: where they start, what they tell, and how they end.
+//! Watches: start, frames and end.
 
 use serde_json::json;
 
@@ -6,60 +6,60 @@ use crate::arm::{Arm, number, thing, version};
 use crate::runner::statements;
 
 statements![
-    a_watch_from_version_zero_tells_what_is_there_first,
-    a_watch_without_a_version_tells_what_is_there_first,
-    a_watch_from_a_version_tells_only_what_came_later,
-    a_watch_tells_every_state_of_its_history,
+    a_watch_from_version_zero_starts_with_existing_objects,
+    a_watch_without_a_version_starts_with_existing_objects,
+    a_watch_from_a_version_sends_only_later_changes,
+    a_watch_sends_every_state_of_its_history,
     versions_in_a_watch_strictly_increase,
-    what_is_deleted_is_told_as_it_was_at_the_version_of_the_deletion,
-    an_update_that_changes_nothing_is_not_told,
-    what_a_watch_tells_is_what_a_get_shows,
-    a_watch_ends_cleanly_when_its_time_is_up,
-    a_watch_with_a_negative_time_ends_at_once,
-    a_watch_that_asked_for_bookmarks_gets_one_before_its_end,
-    a_watch_that_did_not_ask_gets_no_bookmark,
-    a_watch_from_version_zero_with_bookmarks_is_told_where_it_stands,
+    a_deleted_object_is_sent_in_its_last_state_at_the_version_of_the_deletion,
+    an_update_that_changes_nothing_is_not_sent,
+    a_watch_sends_what_a_get_returns,
+    a_watch_ends_cleanly_after_its_timeout,
+    a_watch_with_a_negative_timeout_ends_immediately,
+    a_watch_with_bookmarks_gets_one_before_its_end,
+    a_watch_without_bookmarks_gets_none,
+    a_watch_from_version_zero_with_bookmarks_gets_its_version,
     a_watch_from_a_version_of_the_future_is_silent,
     a_watch_from_a_version_that_is_no_number_is_an_internal_error,
     a_watch_from_before_the_cache_is_one_error_frame,
     a_watch_ignores_a_limit,
-    a_watch_of_one_name_tells_of_that_alone,
+    a_watch_of_one_name_sends_only_that_object,
     a_watch_on_the_path_of_an_object_is_a_get,
-    a_watch_of_all_namespaces_tells_of_each,
-    a_watch_of_a_namespace_that_is_not_there_waits_for_its_end,
-    the_old_path_of_watches_still_watches,
+    a_watch_of_all_namespaces_sends_objects_of_each,
+    a_watch_of_a_missing_namespace_lasts_until_its_timeout,
+    the_deprecated_watch_path_is_served,
 ];
 
-async fn a_watch_from_version_zero_tells_what_is_there_first(arm: &Arm) {
+async fn a_watch_from_version_zero_starts_with_existing_objects(arm: &Arm) {
     arm.make("b", "1").await;
     arm.make("a", "1").await;
     arm.version().await;
     let mut watch = arm.watch("$things?watch=1&resourceVersion=0").await;
-    watch.tells(&["ADDED a 1", "ADDED b 1"]).await;
+    watch.expect_frames(&["ADDED a 1", "ADDED b 1"]).await;
     arm.set("b", "2").await;
-    watch.tells(&["MODIFIED b 2"]).await;
+    watch.expect_frames(&["MODIFIED b 2"]).await;
 }
 
-async fn a_watch_without_a_version_tells_what_is_there_first(arm: &Arm) {
+async fn a_watch_without_a_version_starts_with_existing_objects(arm: &Arm) {
     arm.make("b", "1").await;
     arm.make("a", "1").await;
     let mut watch = arm.watch("$things?watch=1").await;
-    watch.tells(&["ADDED a 1", "ADDED b 1"]).await;
+    watch.expect_frames(&["ADDED a 1", "ADDED b 1"]).await;
     arm.unmake("a").await;
-    watch.tells(&["DELETED a 1"]).await;
+    watch.expect_frames(&["DELETED a 1"]).await;
 }
 
-async fn a_watch_from_a_version_tells_only_what_came_later(arm: &Arm) {
+async fn a_watch_from_a_version_sends_only_later_changes(arm: &Arm) {
     arm.make("a", "1").await;
     let then = arm.version().await;
     arm.make("b", "1").await;
     let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={then}")).await;
-    watch.tells(&["ADDED b 1"]).await;
+    watch.expect_frames(&["ADDED b 1"]).await;
     arm.set("a", "2").await;
-    watch.tells(&["MODIFIED a 2"]).await;
+    watch.expect_frames(&["MODIFIED a 2"]).await;
 }
 
-async fn a_watch_tells_every_state_of_its_history(arm: &Arm) {
+async fn a_watch_sends_every_state_of_its_history(arm: &Arm) {
     let then = arm.version().await;
     arm.make("a", "1").await;
     arm.set("a", "2").await;
@@ -67,7 +67,7 @@ async fn a_watch_tells_every_state_of_its_history(arm: &Arm) {
     arm.unmake("a").await;
     arm.make("a", "4").await;
     let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={then}")).await;
-    watch.tells(&["ADDED a 1", "MODIFIED a 2", "MODIFIED a 3", "DELETED a 3", "ADDED a 4"]).await;
+    watch.expect_frames(&["ADDED a 1", "MODIFIED a 2", "MODIFIED a 3", "DELETED a 3", "ADDED a 4"]).await;
 }
 
 async fn versions_in_a_watch_strictly_increase(arm: &Arm) {
@@ -86,7 +86,7 @@ async fn versions_in_a_watch_strictly_increase(arm: &Arm) {
     }
 }
 
-async fn what_is_deleted_is_told_as_it_was_at_the_version_of_the_deletion(arm: &Arm) {
+async fn a_deleted_object_is_sent_in_its_last_state_at_the_version_of_the_deletion(arm: &Arm) {
     let mut made = arm.make("a", "1").await;
     let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={}", version(&made))).await;
     arm.unmake("a").await;
@@ -97,42 +97,42 @@ async fn what_is_deleted_is_told_as_it_was_at_the_version_of_the_deletion(arm: &
     assert_eq!(gone, made);
 }
 
-async fn an_update_that_changes_nothing_is_not_told(arm: &Arm) {
+async fn an_update_that_changes_nothing_is_not_sent(arm: &Arm) {
     let made = arm.make("a", "1").await;
     let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={}", version(&made))).await;
     assert_eq!(version(&arm.set("a", "1").await), version(&made));
     assert_eq!(arm.put("$things/a", &made).await.expect(200).version(), version(&made));
     arm.set("a", "2").await;
-    watch.tells(&["MODIFIED a 2"]).await;
+    watch.expect_frames(&["MODIFIED a 2"]).await;
 }
 
-async fn what_a_watch_tells_is_what_a_get_shows(arm: &Arm) {
+async fn a_watch_sends_what_a_get_returns(arm: &Arm) {
     let mut watch = arm.watch("$things?watch=1").await;
     let made = arm.make("a", "1").await;
     assert_eq!(watch.object("ADDED").await, made);
     assert_eq!(arm.get("$things/a").await.expect(200).body, made);
 }
 
-async fn a_watch_ends_cleanly_when_its_time_is_up(arm: &Arm) {
+async fn a_watch_ends_cleanly_after_its_timeout(arm: &Arm) {
     arm.make("a", "1").await;
     let begun = std::time::Instant::now();
     let mut watch = arm.watch("$things?watch=1&timeoutSeconds=1").await;
-    watch.tells(&["ADDED a 1"]).await;
+    watch.expect_frames(&["ADDED a 1"]).await;
     watch.ends().await;
     assert!(begun.elapsed().as_millis() >= 950, "{:?}", begun.elapsed());
 }
 
-async fn a_watch_with_a_negative_time_ends_at_once(arm: &Arm) {
+async fn a_watch_with_a_negative_timeout_ends_immediately(arm: &Arm) {
     arm.make("a", "1").await;
     arm.watch("$things?watch=1&timeoutSeconds=-1").await.all().await;
 }
 
-async fn a_watch_that_asked_for_bookmarks_gets_one_before_its_end(arm: &Arm) {
+async fn a_watch_with_bookmarks_gets_one_before_its_end(arm: &Arm) {
     let then = arm.version().await;
     let path = format!("$things?watch=1&resourceVersion={then}&allowWatchBookmarks=true&timeoutSeconds=10");
     let mut watch = arm.watch(&format!("{path}&labelSelector=absent")).await;
     let hidden = arm.make("a", "1").await;
-    // Its version moves with writes that the selection hides.
+    // Its version increases with writes that the selector excludes.
     let bookmark = watch.object("BOOKMARK").await;
     assert!(number(&bookmark) >= number(&hidden));
     let expected = json!({
@@ -141,18 +141,18 @@ async fn a_watch_that_asked_for_bookmarks_gets_one_before_its_end(arm: &Arm) {
     assert_eq!(bookmark, expected);
 }
 
-async fn a_watch_that_did_not_ask_gets_no_bookmark(arm: &Arm) {
+async fn a_watch_without_bookmarks_gets_none(arm: &Arm) {
     arm.make("a", "1").await;
     let mut watch = arm.watch("$things?watch=1&timeoutSeconds=4").await;
-    watch.tells(&["ADDED a 1"]).await;
+    watch.expect_frames(&["ADDED a 1"]).await;
     watch.ends().await;
 }
 
-async fn a_watch_from_version_zero_with_bookmarks_is_told_where_it_stands(arm: &Arm) {
+async fn a_watch_from_version_zero_with_bookmarks_gets_its_version(arm: &Arm) {
     let made = arm.make("a", "1").await;
     arm.version().await;
     let mut watch = arm.watch("$things?watch=1&resourceVersion=0&allowWatchBookmarks=true").await;
-    watch.tells(&["ADDED a 1"]).await;
+    watch.expect_frames(&["ADDED a 1"]).await;
     let bookmark = watch.object("BOOKMARK").await;
     assert!(crate::watch_stream::is_end(&bookmark) && number(&bookmark) >= number(&made), "{bookmark}");
 }
@@ -166,8 +166,8 @@ async fn a_watch_from_a_version_of_the_future_is_silent(arm: &Arm) {
 }
 
 async fn a_watch_from_a_version_that_is_no_number_is_an_internal_error(arm: &Arm) {
-    let answer = arm.get("$things?watch=1&resourceVersion=new").await.expect(500);
-    assert_eq!(answer.body["kind"], "Status");
+    let response = arm.get("$things?watch=1&resourceVersion=new").await.expect(500);
+    assert_eq!(response.body["kind"], "Status");
 }
 
 async fn a_watch_from_before_the_cache_is_one_error_frame(arm: &Arm) {
@@ -186,17 +186,17 @@ async fn a_watch_from_before_the_cache_is_one_error_frame(arm: &Arm) {
 async fn a_watch_ignores_a_limit(arm: &Arm) {
     arm.make("a", "1").await;
     arm.make("b", "1").await;
-    arm.watch("$things?watch=1&limit=1").await.tells(&["ADDED a 1", "ADDED b 1"]).await;
+    arm.watch("$things?watch=1&limit=1").await.expect_frames(&["ADDED a 1", "ADDED b 1"]).await;
 }
 
-async fn a_watch_of_one_name_tells_of_that_alone(arm: &Arm) {
+async fn a_watch_of_one_name_sends_only_that_object(arm: &Arm) {
     arm.make("a", "1").await;
     arm.make("b", "1").await;
     let mut watch = arm.watch("$things?watch=1&fieldSelector=metadata.name%3Db").await;
-    watch.tells(&["ADDED b 1"]).await;
+    watch.expect_frames(&["ADDED b 1"]).await;
     arm.set("a", "2").await;
     arm.set("b", "3").await;
-    watch.tells(&["MODIFIED b 3"]).await;
+    watch.expect_frames(&["MODIFIED b 3"]).await;
 }
 
 async fn a_watch_on_the_path_of_an_object_is_a_get(arm: &Arm) {
@@ -204,21 +204,21 @@ async fn a_watch_on_the_path_of_an_object_is_a_get(arm: &Arm) {
     assert_eq!(arm.get("$things/a?watch=1").await.expect(200).body, made);
 }
 
-async fn a_watch_of_all_namespaces_tells_of_each(arm: &Arm) {
+async fn a_watch_of_all_namespaces_sends_objects_of_each(arm: &Arm) {
     let mut watch = arm.watch("/api/v1/secrets?watch=1&labelSelector=of%3D$name").await;
     let mut thing = thing("a", "1");
     thing["metadata"]["labels"]["of"] = arm.namespace.clone().into();
     arm.post("$things", &thing).await.expect(201);
-    let told = watch.object("ADDED").await;
-    assert_eq!(told["metadata"]["namespace"], arm.namespace);
+    let object = watch.object("ADDED").await;
+    assert_eq!(object["metadata"]["namespace"], arm.namespace);
 }
 
-async fn a_watch_of_a_namespace_that_is_not_there_waits_for_its_end(arm: &Arm) {
+async fn a_watch_of_a_missing_namespace_lasts_until_its_timeout(arm: &Arm) {
     arm.watch("$ns-not/secrets?watch=1&timeoutSeconds=1").await.ends().await;
 }
 
-async fn the_old_path_of_watches_still_watches(arm: &Arm) {
+async fn the_deprecated_watch_path_is_served(arm: &Arm) {
     arm.make("a", "1").await;
     let mut watch = arm.watch("/api/v1/watch/namespaces/$name/secrets").await;
-    watch.tells(&["ADDED a 1"]).await;
+    watch.expect_frames(&["ADDED a 1"]).await;
 }

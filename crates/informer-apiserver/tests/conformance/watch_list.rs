@@ -6,11 +6,11 @@ use crate::watch_stream::is_end;
 
 statements![
     initial_events_end_with_an_annotated_bookmark,
-    behind_the_initial_events_the_stream_is_a_watch,
+    after_the_initial_events_the_stream_is_a_watch,
     a_collection_without_objects_begins_with_the_bookmark,
     initial_events_show_the_last_write,
     initial_events_are_those_of_the_selection,
-    initial_events_without_bookmarks_do_not_say_where_they_end,
+    initial_events_without_bookmarks_have_no_end_marker,
     initial_events_can_be_metadata_alone,
     initial_events_declined_begin_now,
     initial_events_declined_begin_at_a_version,
@@ -28,20 +28,20 @@ async fn initial_events_end_with_an_annotated_bookmark(arm: &Arm) {
     arm.make("b", "1").await;
     let last = arm.make("a", "1").await;
     let mut watch = arm.watch(INITIAL).await;
-    watch.tells(&["ADDED a 1", "ADDED b 1"]).await;
+    watch.expect_frames(&["ADDED a 1", "ADDED b 1"]).await;
     let bookmark = watch.object("BOOKMARK").await;
     assert!(is_end(&bookmark) && number(&bookmark) >= number(&last), "{bookmark}");
     assert_eq!((&bookmark["kind"], &bookmark["apiVersion"]), (&"Secret".into(), &"v1".into()));
 }
 
-async fn behind_the_initial_events_the_stream_is_a_watch(arm: &Arm) {
+async fn after_the_initial_events_the_stream_is_a_watch(arm: &Arm) {
     arm.make("a", "1").await;
     let mut watch = arm.watch(INITIAL).await;
-    watch.tells(&["ADDED a 1", "BOOKMARK end"]).await;
+    watch.expect_frames(&["ADDED a 1", "BOOKMARK end"]).await;
     arm.set("a", "2").await;
     arm.make("b", "1").await;
     arm.unmake("a").await;
-    watch.tells(&["MODIFIED a 2", "ADDED b 1", "DELETED a 2"]).await;
+    watch.expect_frames(&["MODIFIED a 2", "ADDED b 1", "DELETED a 2"]).await;
 }
 
 async fn a_collection_without_objects_begins_with_the_bookmark(arm: &Arm) {
@@ -56,7 +56,7 @@ async fn initial_events_show_the_last_write(arm: &Arm) {
     for round in 1..8 {
         let value = round.to_string();
         arm.set("a", &value).await;
-        arm.watch(INITIAL).await.tells(&[&format!("ADDED a {value}"), "BOOKMARK end"]).await;
+        arm.watch(INITIAL).await.expect_frames(&[&format!("ADDED a {value}"), "BOOKMARK end"]).await;
     }
 }
 
@@ -64,14 +64,14 @@ async fn initial_events_are_those_of_the_selection(arm: &Arm) {
     arm.make("a", "1").await;
     arm.make("b", "1").await;
     let mut watch = arm.watch(&format!("{INITIAL}&fieldSelector=metadata.name!%3Da")).await;
-    watch.tells(&["ADDED b 1", "BOOKMARK end"]).await;
+    watch.expect_frames(&["ADDED b 1", "BOOKMARK end"]).await;
 }
 
-async fn initial_events_without_bookmarks_do_not_say_where_they_end(arm: &Arm) {
+async fn initial_events_without_bookmarks_have_no_end_marker(arm: &Arm) {
     arm.make("a", "1").await;
     let path = "$things?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1";
     let mut watch = arm.watch(path).await;
-    watch.tells(&["ADDED a 1"]).await;
+    watch.expect_frames(&["ADDED a 1"]).await;
     watch.ends().await;
 }
 
@@ -89,7 +89,7 @@ async fn initial_events_declined_begin_now(arm: &Arm) {
     let path = "$things?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
     let mut watch = arm.watch(path).await;
     arm.set("a", "2").await;
-    watch.tells(&["MODIFIED a 2"]).await;
+    watch.expect_frames(&["MODIFIED a 2"]).await;
 }
 
 async fn initial_events_declined_begin_at_a_version(arm: &Arm) {
@@ -97,31 +97,31 @@ async fn initial_events_declined_begin_at_a_version(arm: &Arm) {
     arm.make("a", "1").await;
     let path = "$things?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
     let mut watch = arm.watch(&format!("{path}&resourceVersion={then}")).await;
-    watch.tells(&["ADDED a 1"]).await;
+    watch.expect_frames(&["ADDED a 1"]).await;
 }
 
 async fn initial_events_without_a_match_are_refused(arm: &Arm) {
-    let answer = arm.get("$things?watch=1&sendInitialEvents=true").await;
+    let response = arm.get("$things?watch=1&sendInitialEvents=true").await;
     let words = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-    answer.refuses(422, "Invalid", words);
+    response.expect_error(422, "Invalid", words);
 }
 
 async fn initial_events_of_an_exact_version_are_refused(arm: &Arm) {
-    let answer =
+    let response =
         arm.get("$things?watch=1&sendInitialEvents=true&resourceVersionMatch=Exact&resourceVersion=1").await;
     let words = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-    answer.refuses(422, "Invalid", words);
+    response.expect_error(422, "Invalid", words);
 }
 
 async fn a_match_without_initial_events_is_refused(arm: &Arm) {
-    let answer = arm.get("$things?watch=1&resourceVersion=1&resourceVersionMatch=NotOlderThan").await;
+    let response = arm.get("$things?watch=1&resourceVersion=1&resourceVersionMatch=NotOlderThan").await;
     let words = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-    answer.refuses(422, "Invalid", words);
+    response.expect_error(422, "Invalid", words);
 }
 
 async fn initial_events_of_a_list_are_refused(arm: &Arm) {
-    let answer = arm.get("$things?sendInitialEvents=true").await;
-    answer.refuses(422, "Invalid", "sendInitialEvents is forbidden for list");
+    let response = arm.get("$things?sendInitialEvents=true").await;
+    response.expect_error(422, "Invalid", "sendInitialEvents is forbidden for list");
 }
 
 async fn initial_events_of_the_future_time_out_in_the_stream(arm: &Arm) {

@@ -1,15 +1,16 @@
-//! The server as `kubectl` sees it: transcripts of a terminal, recorded with a real kube-apiserver 1.36.4 behind it.
+//! Runs `kubectl` against the server: terminal transcripts recorded with kube-apiserver 1.36.4.
 //!
-//! A transcript is a text file beside this one: commands (`$ kubectl …`), what they read (`> …`), and what they say. Here the same
-//! commands go to the embedded server, and it must look the same. Record them anew, one server for all of them, with
+//! A transcript is a text file in this folder: commands (`$ kubectl …`), their input (`> …`) and their output. The
+//! same commands run against the embedded server must produce the same output. To record all of them anew with one
+//! server:
 //!
 //!     INFORMER_KUBECTL_RECORD=$(cargo xtask real up) cargo test -p informer-apiserver --test kubectl
 //!
-//! `kubectl` is the one that `INFORMER_KUBECTL` names, or that `cargo xtask real kubectl` has built, or one on the PATH. Nothing
-//! is built for these tests: without one they say so and pass.
+//! `kubectl` is the program that `INFORMER_KUBECTL` names, the one built by `cargo xtask real kubectl`, or one on the
+//! PATH. These tests build nothing: without a `kubectl` they print a notice and pass.
 
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod program;
 mod transcript;
@@ -25,10 +26,11 @@ use informer_apiserver::{ApiServer, Listen, Listening, Overwrite, User};
 use program::Kubectl;
 use similar::TextDiff;
 
-/// Whoever has this token is known and may nothing.
+/// Token of a user without permissions.
 const LIMITED: &str = "limited";
 
-/// Where this server knowingly says something else: it has no nodes to ask, and no descriptions of built-in fields.
+/// Transcripts that differ from kube-apiserver on purpose: there are no kubelets, and no descriptions of built-in
+/// fields.
 const OWN: &[&str] = &["fields", "not_served"];
 
 macro_rules! transcripts {
@@ -45,39 +47,42 @@ transcripts! {
     server_side, wait,
 }
 
-/// Plays a transcript, and compares or records what is said.
+/// Runs the commands of a transcript and compares or records the output.
 async fn check(name: &str) {
     let Some(program) = program::find().await else { return };
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/kubectl/{name}.txt"));
     let expected = fs::read_to_string(&file).unwrap();
     let record = env::var_os("INFORMER_KUBECTL_RECORD");
-    let stage = Stage::set(program, record.clone().filter(|_| !OWN.contains(&name))).await;
+    let stage = Fixture::set(program, record.clone().filter(|_| !OWN.contains(&name))).await;
     let seen = transcript::play(&expected, &stage.kubectl).await;
     if record.is_some() {
         fs::write(&file, seen).unwrap();
     } else if seen != expected {
         let diff = TextDiff::from_lines(&expected, &seen);
-        panic!("{name}.txt: - is a real server, + is this one\n{}", diff.unified_diff().context_radius(4));
+        panic!(
+            "{name}.txt: - is kube-apiserver, + is this server\n{}",
+            diff.unified_diff().context_radius(4)
+        );
     }
 }
 
-/// A `kubectl` with a server, in a folder that goes away.
-struct Stage {
+/// A `kubectl` with a server and a temporary folder.
+struct Fixture {
     kubectl: Kubectl,
     folder: PathBuf,
     _listening: Option<Listening>,
 }
 
-impl Stage {
-    /// With the server of a kubeconfig, or with one of its own.
-    async fn set(program: PathBuf, kubeconfig: Option<OsString>) -> Stage {
+impl Fixture {
+    /// Uses the server of a kubeconfig, or starts one.
+    async fn set(program: PathBuf, kubeconfig: Option<OsString>) -> Fixture {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = env::temp_dir().join(format!("informer-kubectl-{}-{count}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         if let Some(kubeconfig) = kubeconfig {
             let kubectl = Kubectl { program, home: folder.clone(), kubeconfig };
-            return Stage { kubectl, folder, _listening: None };
+            return Fixture { kubectl, folder, _listening: None };
         }
         let limited = User::new("limited").uid("limited-user").group("");
         let listening = ApiServer::new().listen(Listen::https().user(LIMITED, limited)).await.unwrap();
@@ -86,13 +91,13 @@ impl Stage {
         fs::write(&other, limited_kubeconfig()).unwrap();
         let kubeconfig = env::join_paths([admin, other]).unwrap();
         let kubectl = Kubectl { program, home: folder.clone(), kubeconfig };
-        Stage { kubectl, folder, _listening: Some(listening) }
+        Fixture { kubectl, folder, _listening: Some(listening) }
     }
 }
 
-impl Drop for Stage {
+impl Drop for Fixture {
     fn drop(&mut self) {
-        // What is left in a folder for temporary files does no harm.
+        // A leftover in the folder of temporary files is harmless.
         let _gone = fs::remove_dir_all(&self.folder);
     }
 }

@@ -1,6 +1,6 @@
-//! `kubectl`: which one, and how it is run.
+//! Finding and running `kubectl`.
 //!
-//! Every run has a deadline, a home of its own and nothing of the user's settings.
+//! Every run has a timeout and its own home folder, and ignores the user's settings.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -14,36 +14,37 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 use tokio::sync::OnceCell;
 
-/// What a single command may take on a busy machine.
-const DEADLINE: Duration = Duration::from_mins(1);
+/// Time limit of a command, sufficient on a busy machine.
+const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The minor version that the transcripts were recorded with. Others have other flags and words, so none of them is taken from the PATH.
+/// Minor version with which the transcripts were recorded. Others have other options and messages, so they are not
+/// taken from the PATH.
 const RECORDED: u32 = 36;
 
-/// A `kubectl` that talks to one server.
+/// A `kubectl` connected to one server.
 pub(crate) struct Kubectl {
     pub(crate) program: PathBuf,
-    /// Where it keeps what it learnt about the server.
+    /// Folder of its discovery cache.
     pub(crate) home: PathBuf,
     pub(crate) kubeconfig: OsString,
 }
 
 impl Kubectl {
-    /// What a command said.
+    /// Runs a command and returns its output.
     pub(crate) async fn run(&self, args: &[String], input: &str) -> Output {
         let work = async {
             let mut child = self.start(args);
             let mut stdin = child.stdin.take().unwrap();
-            // It may end without having read.
+            // The command may exit without reading its input.
             let _unread = stdin.write_all(input.as_bytes()).await;
             drop(stdin);
             child.wait_with_output().await.unwrap()
         };
-        let outcome = tokio::time::timeout(DEADLINE, work).await;
+        let outcome = tokio::time::timeout(COMMAND_TIMEOUT, work).await;
         outcome.unwrap_or_else(|_| panic!("kubectl {args:?} hangs"))
     }
 
-    /// Starts a command, which ends with its handle.
+    /// Starts a command, which ends when its handle is dropped.
     pub(crate) fn start(&self, args: &[String]) -> Child {
         let path = env::var_os("PATH").unwrap_or_default();
         Command::new(&self.program)
@@ -62,7 +63,7 @@ impl Kubectl {
     }
 }
 
-/// The `kubectl` to use; says which.
+/// Returns the `kubectl` to use, and prints which.
 pub(crate) async fn find() -> Option<PathBuf> {
     static FOUND: OnceCell<Option<PathBuf>> = OnceCell::const_new();
     FOUND.get_or_init(choose).await.clone()
@@ -71,8 +72,8 @@ pub(crate) async fn find() -> Option<PathBuf> {
 async fn choose() -> Option<PathBuf> {
     if let Some(named) = env::var_os("INFORMER_KUBECTL") {
         let (major, minor) =
-            version(Path::new(&named)).await.expect("INFORMER_KUBECTL names a kubectl that works");
-        say(&format!("kubectl {major}.{minor}: {}", named.display()));
+            version(Path::new(&named)).await.expect("INFORMER_KUBECTL must name a working kubectl");
+        notify(&format!("kubectl {major}.{minor}: {}", named.display()));
         return Some(named.into());
     }
     let on_path = env::var_os("PATH").unwrap_or_default();
@@ -81,22 +82,22 @@ async fn choose() -> Option<PathBuf> {
         if let Some((1, minor)) = version(&program).await
             && minor == RECORDED
         {
-            say(&format!("kubectl 1.{minor}: {}", program.display()));
+            notify(&format!("kubectl 1.{minor}: {}", program.display()));
             return Some(program);
         }
     }
-    say(&format!(
-        "no kubectl, so nothing is tested with it: `cargo xtask real kubectl` builds one, or put a 1.{RECORDED} on the PATH"
+    notify(&format!(
+        "no kubectl found, tests skipped: build one with `cargo xtask real kubectl` or put version 1.{RECORDED} on the PATH"
     ));
     None
 }
 
-/// Tells it past the test harness, which keeps what a passing test prints.
-fn say(text: &str) {
-    let _unheard = writeln!(std::io::stderr(), "{text}");
+/// Prints directly to stderr, because the test harness hides the output of passing tests.
+fn notify(text: &str) {
+    let _ignored = writeln!(std::io::stderr(), "{text}");
 }
 
-/// The one that was built last for comparing with a real server.
+/// Returns the `kubectl` that `cargo xtask real kubectl` built last.
 fn built() -> Option<PathBuf> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
@@ -112,10 +113,10 @@ async fn version(program: &Path) -> Option<(u32, u32)> {
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let output = tokio::time::timeout(DEADLINE, run).await.ok()?.ok()?;
-    let answer: Value = serde_json::from_slice(&output.stdout).ok()?;
-    // Some vendors' minor versions end with a plus.
+    let output = tokio::time::timeout(COMMAND_TIMEOUT, run).await.ok()?.ok()?;
+    let response: Value = serde_json::from_slice(&output.stdout).ok()?;
+    // The minor versions of some vendors end with a plus.
     let number =
-        |field: &str| answer["clientVersion"][field].as_str()?.trim_end_matches('+').parse::<u32>().ok();
+        |field: &str| response["clientVersion"][field].as_str()?.trim_end_matches('+').parse::<u32>().ok();
     Some((number("major")?, number("minor")?))
 }

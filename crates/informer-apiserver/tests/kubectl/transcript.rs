@@ -1,7 +1,7 @@
-//! Transcripts: how they are read, played, and made comparable.
+//! Transcripts: parsing, running and normalizing.
 //!
-//! What differs from one run to the next (ages, ids, versions, addresses) is replaced by a word, and the spaces of a table
-//! that depend on it by three. Everything else is kept as it is said.
+//! Values that differ between runs (ages, ids, versions, addresses) are replaced by placeholders, and the padding of
+//! tables that depends on them by three spaces. Everything else must match exactly.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use regex::Regex;
 
 use crate::program::Kubectl;
 
-/// Plays the commands of a transcript; gives the transcript of that.
+/// Runs the commands of a transcript and returns the transcript of that run.
 pub(crate) async fn play(script: &str, kubectl: &Kubectl) -> String {
     let mut seen = String::new();
     let mut lines = script.lines().peekable();
@@ -40,7 +40,7 @@ pub(crate) async fn play(script: &str, kubectl: &Kubectl) -> String {
     seen
 }
 
-/// The words of a command; single quotes keep spaces.
+/// Splits a command into words; single quotes preserve spaces.
 pub(crate) fn words(command: &str) -> Vec<String> {
     let (mut words, mut word, mut quoted) = (Vec::new(), None::<String>, false);
     for letter in command.chars() {
@@ -57,7 +57,7 @@ pub(crate) fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// A text without what changes from run to run.
+/// Replaces what changes between runs.
 pub(crate) fn comparable(text: &str, kubectl: &Kubectl) -> String {
     static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         let rules = [

@@ -1,16 +1,16 @@
-//! `kubectl get --watch`: lines that come as things happen.
+//! `kubectl get --watch`: lines printed while objects change.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::transcript::{comparable, words};
-use crate::{Stage, program};
+use crate::{Fixture, program};
 
 #[tokio::test]
-async fn a_watch_tells_what_happens() {
+async fn get_watch_prints_changes() {
     let Some(program) = program::find().await else { return };
-    let stage = Stage::set(program, None).await;
+    let stage = Fixture::set(program, None).await;
     let kubectl = &stage.kubectl;
     let run = async |command: &str| {
         let output = kubectl.run(&words(command), "").await;
@@ -22,7 +22,7 @@ async fn a_watch_tells_what_happens() {
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let mut next = async || {
         let line = tokio::time::timeout(Duration::from_mins(1), lines.next_line()).await;
-        let line = line.expect("a line in time").unwrap().expect("the watch goes on");
+        let line = line.expect("no line in time").unwrap().expect("the watch ended");
         comparable(&line, kubectl)
     };
     assert_eq!(next().await, "EVENT   NAME   DATA   AGE\n");

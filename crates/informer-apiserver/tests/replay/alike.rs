@@ -1,21 +1,21 @@
-//! Whether two answers are the same but for what differs between any two servers.
+//! Compares two responses, ignoring what differs between any two servers.
 //!
-//! Versions, uids, made-up names, tokens and addresses of the recorded server are matched with ours as they appear, and each must
-//! go on to mean the same. Versions must also keep their order. Times that the server sets, ages, and what hashes and addresses
-//! look like, count as equal when both sides have one.
+//! Resource versions, uids, generated names, tokens and addresses of the recording are mapped to ours in order of
+//! appearance, and each mapping must stay consistent. Versions must also keep their order. Timestamps set by the
+//! server, ages, and the format of hashes and addresses match if both sides have one.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Times that the server sets.
+/// Timestamps that the server sets.
 const TIMES: &[&str] = &["creationTimestamp", "deletionTimestamp", "lastTransitionTime", "lastUpdateTime"];
 
-/// What a server says of how it was built.
+/// Fields that describe the build of a server.
 const BUILD: &[&str] =
     &["gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"];
 
-/// Theirs to ours.
+/// Mapping from recorded values to ours.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     versions: BTreeMap<u64, u64>,
@@ -24,7 +24,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Our version for one of theirs. One that was never shown stands for the last one before it; one that is far away stays.
+    /// Returns our version for a recorded one. A version that never appeared maps to the last one before it; one that
+    /// is far off stays unchanged.
     pub(crate) fn version(&self, theirs: &str) -> String {
         let Ok(number) = theirs.parse::<u64>() else { return theirs.to_owned() };
         let last = self.versions.last_key_value().map_or(0, |(last, _)| *last);
@@ -41,7 +42,7 @@ impl Names {
         self.words.get(theirs).cloned().unwrap_or_else(|| theirs.to_owned())
     }
 
-    /// Whether our version may stand for theirs; remembers that it does.
+    /// Records that our version corresponds to the recorded one; false if that contradicts earlier pairs.
     pub(crate) fn learn_version(&mut self, theirs: &str, ours: &str) -> bool {
         let (Ok(theirs), Ok(ours)) = (theirs.parse::<u64>(), ours.parse::<u64>()) else {
             return theirs == ours;
@@ -62,7 +63,7 @@ impl Names {
         known == ours
     }
 
-    /// Whether a text that stands alone may stand for another: a version, a uid, a token, an address, a made-up name.
+    /// Whether a whole string may correspond to another: a version, uid, token, address or generated name.
     pub(crate) fn stands_for(&mut self, theirs: &str, ours: &str) -> bool {
         let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         if digits(theirs) && digits(ours) {
@@ -82,7 +83,7 @@ impl Names {
         (token(theirs) && token(ours)) || self.is_same_prose(theirs, ours, true)
     }
 
-    /// A text of theirs in our words: whole words are replaced, and numbers that are versions.
+    /// Replaces whole words of a recorded text, and numbers that are versions, by ours.
     pub(crate) fn rename(&self, text: &str) -> String {
         let is_word = |symbol: char| symbol.is_alphanumeric() || matches!(symbol, '-' | '_' | '.');
         let mut out = String::new();
@@ -105,7 +106,7 @@ impl Names {
         out
     }
 
-    /// What differs between two JSON values.
+    /// Returns the differences between two JSON values.
     pub(crate) fn differences(&mut self, theirs: &Value, ours: &Value) -> Vec<String> {
         let mut found = Vec::new();
         let name =
@@ -130,13 +131,13 @@ impl Names {
                     match b.get(key).or_else(|| b.get(&self.rename(key))) {
                         Some(other) if made_up && key == "name" => self.made_up(&path, value, other, found),
                         Some(other) => self.compare(&path, value, other, found),
-                        None => found.push(format!("  {path}: theirs {}, ours none", short(value))),
+                        None => found.push(format!("  {path}: recorded {}, actual none", short(value))),
                     }
                 }
                 let known: Vec<String> = a.keys().map(|key| self.rename(key)).collect();
                 for (key, value) in b.iter().filter(|(key, _)| !a.contains_key(*key) && !known.contains(*key))
                 {
-                    found.push(format!("  {path}/{key}: theirs none, ours {}", short(value)));
+                    found.push(format!("  {path}/{key}: recorded none, actual {}", short(value)));
                 }
             }
             (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
@@ -196,7 +197,7 @@ impl Names {
         }
     }
 
-    /// Compares texts that may name what differs.
+    /// Compares texts that may contain mapped values.
     pub(crate) fn is_same_prose(&self, theirs: &str, ours: &str, whole: bool) -> bool {
         let bare = |text: &str| {
             without_times(&match text.split_once(", current: ") {
@@ -213,7 +214,7 @@ impl Names {
         theirs == ours || (!whole && is_beginning(&theirs, &ours)) || is_same_but_ages(&theirs, &ours)
     }
 
-    /// Learns from two YAML documents what JSON would have shown, line by line.
+    /// Records mappings from two YAML documents, line by line.
     pub(crate) fn learn_lines(&mut self, theirs: &str, ours: &str) {
         for (theirs, ours) in theirs.lines().zip(ours.lines()) {
             let pair = |key: &str| {
@@ -246,14 +247,14 @@ fn is_same_but_ages(theirs: &str, ours: &str) -> bool {
             .all(|(theirs, ours)| theirs == ours || (is_age(&bare(theirs)) && is_age(&bare(ours))))
 }
 
-/// Whether two names begin alike and end in five letters that a server made up.
+/// Whether two names have the same prefix and end in five generated characters.
 fn is_made_up(theirs: &str, ours: &str) -> bool {
     let beginning = |text: &str| text.len().checked_sub(5).and_then(|end| text.get(..end).map(str::to_owned));
     theirs.len() == ours.len() && beginning(theirs).is_some() && beginning(theirs) == beginning(ours)
 }
 
-/// A value in which lists that have no order are sorted: rules, causes of custom kinds, and owners, whose order comes from their
-/// times.
+/// Sorts lists whose order is undefined: rules, causes of custom kinds, and field managers, which are ordered by
+/// time.
 fn without_order(value: &Value) -> Value {
     let mut value = value.clone();
     sort_owners(&mut value);
@@ -294,7 +295,7 @@ fn sort_owners(value: &mut Value) {
     }
 }
 
-/// Whether a text that was cut off is the beginning of another; what was renamed last may be cut in its middle.
+/// Whether a truncated text is the beginning of another; the last mapped word may be cut in its middle.
 fn is_beginning(cut: &str, whole: &str) -> bool {
     let sure = cut.char_indices().rev().nth(40).map_or(0, |(at, _)| at);
     whole.starts_with(&cut[..sure])
@@ -313,7 +314,7 @@ fn is_address(text: &str) -> bool {
 }
 
 fn is_age(text: &str) -> bool {
-    // The restarts of a pod say how long ago the last one was.
+    // The restart column of a pod contains the age of the last restart.
     let text = text.split_once(" (").map_or(text, |(_, age)| age.trim_end_matches(')'));
     let letters = text.trim_end_matches(" ago");
     !letters.is_empty()
@@ -324,7 +325,7 @@ fn is_age(text: &str) -> bool {
             .all(|symbol| symbol.is_ascii_digit() || matches!(symbol, 's' | 'm' | 'h' | 'd' | 'y'))
 }
 
-/// Every time in a text, made the same.
+/// Replaces every timestamp in a text by the same placeholder.
 fn without_times(text: &str) -> String {
     let mut out = String::new();
     let mut at = 0;

@@ -1,4 +1,5 @@
-//! What the recorder did without recording it: what was there before a scenario began, and what happened between two steps.
+//! Actions of the recorder that are not in the recordings: the state before a scenario, and changes between two
+//! steps.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ const EARLIER: &[(&str, &[&str])] = &[
     ("compaction", &["rec-compact"]),
 ];
 
-/// Makes a server what the recorded one was when a scenario began.
+/// Brings a server into the state that the recorded one had when the scenario began.
 pub(crate) async fn prepare(replay: &mut Replay, file: &str) {
     for (scenario, namespaces) in EARLIER {
         if (*scenario, file) == ("list", "list") {
@@ -46,7 +47,7 @@ pub(crate) async fn prepare(replay: &mut Replay, file: &str) {
             configmap(replay, "rec-gzip", "alone", json!({"k": "z".repeat(140_000)})).await;
         }
         "compaction" => {
-            // The recorded server was old: its cache began after version 1.
+            // The cache of the recorded server, which had run for a while, began after version 1.
             replay.server.expire_watches("v1", "configmaps", 3);
             assert!(replay.names.learn_version("446", "3"));
             for number in 0..6 {
@@ -57,7 +58,7 @@ pub(crate) async fn prepare(replay: &mut Replay, file: &str) {
     }
 }
 
-/// Does what happened right before a step.
+/// Performs the changes that happened right before a step.
 pub(crate) async fn before(replay: &mut Replay, file: &str, step: &str) {
     match (file, step) {
         ("list", "list-sorted") => {
@@ -67,7 +68,7 @@ pub(crate) async fn before(replay: &mut Replay, file: &str, step: &str) {
         }
         ("list", "page-2") => put(replay, "rec-list", "e", "changed").await,
         ("delete", "watch-deletecollection") => collection(replay).await,
-        // The recorded server renewed a lease of its own now and then.
+        // The recorded server renewed a Lease of its own from time to time.
         ("watch", "end-timeout-5-bookmarks-moving") => {
             let body =
                 json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "own"}});
@@ -99,7 +100,7 @@ pub(crate) async fn before(replay: &mut Replay, file: &str, step: &str) {
     }
 }
 
-/// How often something happened, a second apart, while a watch was open and nothing else went on.
+/// Number of changes, one second apart, while a watch was open and no step ran.
 pub(crate) fn moves(file: &str, step: &str) -> u32 {
     if (file, step) == ("watch", "end-timeout-5-bookmarks-moving") { 4 } else { 0 }
 }
@@ -108,12 +109,12 @@ pub(crate) async fn during(replay: &Replay, number: u32) {
     put(replay, "rec-watch", "c", &format!("moving-{number}")).await;
 }
 
-/// Does what a step without a request says.
+/// Performs a step that has no request.
 pub(crate) async fn beside(replay: &mut Replay, file: &str, step: &str) {
     match (file, step) {
         (_, "compact" | "compact-again") => replay.server.compact_storage(),
         ("watch", "cache-forgets") => {
-            // The recorder waited for the watch that it had opened first.
+            // The recorder waited until the watch was open.
             replay.read_open(Duration::from_secs(80)).await;
             forget(replay, ("rec-watch", "c"), 2, "433").await;
         }
@@ -126,7 +127,7 @@ pub(crate) async fn beside(replay: &mut Replay, file: &str, step: &str) {
     }
 }
 
-/// Makes the cache of configmaps begin at one of their versions, after as many updates as it took the recorder.
+/// Makes the cache of config maps begin at one of their versions, with as many updates as the recorder made.
 async fn forget(replay: &mut Replay, (namespace, name): (&str, &str), batches: u32, oldest: &str) {
     for batch in 0..batches {
         for number in 0..150 {
@@ -143,7 +144,7 @@ async fn forget(replay: &mut Replay, (namespace, name): (&str, &str), batches: u
     replay.server.expire_watches("v1", "configmaps", version.parse().unwrap());
 }
 
-/// Objects of the server itself and of earlier scenarios that lists over all namespaces show.
+/// Objects of the server itself and of earlier scenarios that appear in lists of all namespaces.
 async fn leftovers(replay: &Replay) {
     let mut service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kubernetes"},
         "spec": {"clusterIP": "10.0.0.1", "ports": [{"name": "https", "port": 443, "targetPort": 6443}]}});
@@ -215,7 +216,7 @@ async fn collection(replay: &Replay) {
     replay.quiet("POST", path, Some(body)).await;
 }
 
-/// A server as it was recorded, before anything was done to it.
+/// Returns a server in the state in which recording began.
 pub(crate) fn server() -> ApiServer {
     ApiServer::builder().seed(1).build()
 }

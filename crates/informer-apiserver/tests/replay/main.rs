@@ -1,10 +1,11 @@
-//! Every recorded step of a real kube-apiserver, asked again: status, headers, whole bodies and frames must be the same.
+//! Replays every recorded request to kube-apiserver: status, headers, whole bodies and watch frames must match.
 //!
-//! What differs between two runs of one server (versions, uids, times, made-up names, addresses) is matched up by `alike`, so
-//! relations still count: a version that two answers share must be shared here too. Steps in which we differ are listed in
-//! `exceptions.txt` with a reason each; a step that is listed and agrees fails the test, like one that is not listed and differs.
+//! `alike` maps what differs between two runs of one server (versions, uids, times, generated names, addresses), so
+//! relations still count: a version that two recorded responses share must be shared here too. Known differences are
+//! listed in `exceptions.txt`, each with a reason; the test fails if a listed step matches or an unlisted one
+//! differs.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod alike;
 mod interludes;
@@ -31,7 +32,7 @@ const FILES: &[&str] = &[
     "compaction",
 ];
 
-/// How many exceptions there are. This number may only fall.
+/// Number of exceptions. It may only decrease.
 const EXCEPTIONS: usize = 6;
 
 /// Reasons by step, for one file or for all.
@@ -51,7 +52,7 @@ fn exceptions(file: Option<&str>) -> BTreeMap<String, String> {
     found
 }
 
-/// Replays a scenario and holds what differs against the list.
+/// Replays a scenario and compares its differences with the list.
 async fn check(file: &str) {
     let outcome = run::replay(file).await;
     let listed = exceptions(Some(file));
@@ -60,33 +61,29 @@ async fn check(file: &str) {
         let name = format!("{file}/{step}");
         match (problems.is_empty(), listed.contains_key(&name)) {
             (false, false) => wrong.push(format!("{name}\n{}", problems.join("\n"))),
-            (true, true) => wrong.push(format!("{name} is listed and agrees: take it off the list")),
+            (true, true) => wrong.push(format!("{name} is listed but matches: remove it from the list")),
             _ => {}
         }
     }
     for name in listed.keys() {
         let known = outcome.steps.iter().any(|(step, _)| format!("{file}/{step}") == *name);
-        assert!(known, "{name} is listed and is no step");
+        assert!(known, "{name} is listed but is not a step");
     }
     let agree = outcome.steps.iter().filter(|(_, problems)| problems.is_empty()).count();
-    println!("{file}: {agree} of {} steps agree", outcome.steps.len());
+    println!("{file}: {agree} of {} steps match", outcome.steps.len());
     assert!(wrong.is_empty(), "{} of {} steps:\n\n{}", wrong.len(), outcome.steps.len(), wrong.join("\n\n"));
 }
 
 #[test]
-fn nine_of_ten_steps_agree_and_all_that_an_informer_relies_on() {
+fn nine_of_ten_steps_match_and_all_that_informers_rely_on() {
     let all = exceptions(None);
-    assert_eq!(
-        all.len(),
-        EXCEPTIONS,
-        "the number of exceptions may only fall; lower `EXCEPTIONS` when it does"
-    );
+    assert_eq!(all.len(), EXCEPTIONS, "the number of exceptions may only decrease; update `EXCEPTIONS`");
     let steps: usize = FILES.iter().map(|file| run::scenario(file).len()).sum();
     assert!(steps >= 1_000, "the recordings have {steps} steps");
     assert!(all.len() * 10 <= steps, "{} exceptions in {steps} steps", all.len());
     let relied_on = ["watch/", "list/", "delete/", "compaction/"];
     let excepted = all.keys().find(|step| relied_on.iter().any(|file| step.starts_with(file)));
-    assert_eq!(excepted, None, "informers rely on these, so none of them may differ");
+    assert_eq!(excepted, None, "informers rely on these steps");
 }
 
 macro_rules! scenarios {

@@ -1,7 +1,7 @@
-//! A scenario on its way through our server: requests in our words, answers held against the recorded ones.
+//! Replays one scenario: sends its requests with mapped values and compares the responses with the recorded ones.
 //!
-//! Time is virtual. A watch that the recorder waited for is read to its end at once; one that stayed open is read after each step
-//! and at the end, so that what it shows and in which order is compared too.
+//! Time is virtual. A watch that the recorder read to its end is read to its end immediately; one that stayed open is
+//! read after each step and at the end, so that the order of its frames is compared too.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tower::ServiceExt;
 use super::alike::Names;
 use super::{interludes, users, wire};
 
-/// Headers that say nothing about the answer.
+/// Headers that do not depend on the request.
 const IGNORED: &[&str] = &[
     "etag",
     "last-modified",
@@ -32,7 +32,7 @@ const IGNORED: &[&str] = &[
 ];
 
 pub(crate) struct Outcome {
-    /// What differs, step by step; nothing where all is the same.
+    /// Differences by step; empty if the step matches.
     pub(crate) steps: Vec<(String, Vec<String>)>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Replay {
     watches: Vec<Open>,
 }
 
-/// A watch that is open while other steps go on.
+/// A watch that stays open during other steps.
 struct Open {
     step: String,
     body: BodyStream<AnswerBody>,
@@ -53,7 +53,7 @@ struct Open {
     got: Vec<Value>,
     ended: bool,
     server_ends: bool,
-    /// Whether its frames are protobuf, kept as base64.
+    /// Whether its frames are protobuf, recorded as base64.
     packed: bool,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn scenario(file: &str) -> Vec<Value> {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// The bodies of a scenario as they were sent: fields in their order.
+/// Returns the request bodies of a scenario as sent, with their fields in order.
 fn bodies(file: &str) -> BTreeMap<String, String> {
     #[derive(serde::Deserialize)]
     struct Step {
@@ -119,8 +119,8 @@ impl Replay {
         headers.insert("accept", "application/json".parse().unwrap());
         headers.insert("content-type", "application/json".parse().unwrap());
         let body = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
-        let (status, _, answer) = whole(self.send("", method, path, headers, body).await).await;
-        assert!(status < 300, "{method} {path}: {status} {}", String::from_utf8_lossy(&answer));
+        let (status, _, actual) = whole(self.send("", method, path, headers, body).await).await;
+        assert!(status < 300, "{method} {path}: {status} {}", String::from_utf8_lossy(&actual));
     }
 
     async fn step(&mut self, file: &str, name: &str, step: &Value, raw: Option<&str>) {
@@ -133,12 +133,12 @@ impl Replay {
                 .insert(http::HeaderName::try_from(key).unwrap(), value.as_str().unwrap().parse().unwrap());
         }
         let body = self.body(request, raw);
-        let answer = self.send(name, method, &path, headers, body).await;
-        if let (Some(frames), true) = (response["frames"].as_array(), answer.status() == 200) {
-            self.headers(name, &response["headers"], answer.headers());
-            return self.open(file, name, (answer, &path), frames, response).await;
+        let actual = self.send(name, method, &path, headers, body).await;
+        if let (Some(frames), true) = (response["frames"].as_array(), actual.status() == 200) {
+            self.headers(name, &response["headers"], actual.headers());
+            return self.open(file, name, (actual, &path), frames, response).await;
         }
-        let (status, headers, bytes) = whole(answer).await;
+        let (status, headers, bytes) = whole(actual).await;
         let expected = response["status"].as_u64().unwrap();
         if u64::from(status) != expected {
             let text: String = String::from_utf8_lossy(&bytes).chars().take(300).collect();
@@ -162,7 +162,7 @@ impl Replay {
             self.problems.entry(name.to_owned()).or_default().extend(found);
         } else if let Some(theirs) = response["body_text"].as_str() {
             let ours = String::from_utf8_lossy(bytes).into_owned();
-            // Some documents are JSON and do not say so.
+            // Some documents are JSON without the content type.
             let documents = (serde_json::from_str(theirs), serde_json::from_str(&ours));
             if let (Ok(theirs), Ok(ours)) = documents {
                 let found = self.names.differences(&theirs, &ours);
@@ -178,7 +178,7 @@ impl Replay {
             let found = wire::differences(&mut self.names, &STANDARD.decode(text).unwrap(), bytes);
             self.problems.entry(name.to_owned()).or_default().extend(found);
         } else if response["body_bytes"].as_u64() == Some(0) && !bytes.is_empty() {
-            self.wrong(name, format!("  body: theirs none, ours {}", String::from_utf8_lossy(bytes)));
+            self.wrong(name, format!("  body: recorded none, actual {}", String::from_utf8_lossy(bytes)));
         }
     }
 
@@ -213,7 +213,7 @@ impl Replay {
         &mut self,
         file: &str,
         name: &str,
-        (answer, path): (http::Response<AnswerBody>, &str),
+        (actual, path): (http::Response<AnswerBody>, &str),
         frames: &[Value],
         response: &Value,
     ) {
@@ -223,7 +223,7 @@ impl Replay {
         let server_ends = response["ended"] == "clean end of chunked body";
         let timeout = path.split("timeoutSeconds=").nth(1).and_then(|rest| rest.split('&').next());
         let timeout: i64 = timeout.and_then(|seconds| seconds.parse().ok()).unwrap_or(i64::MAX);
-        let body = BodyStream::new(answer.into_body());
+        let body = BodyStream::new(actual.into_body());
         let mut open = Open {
             step: name.to_owned(),
             body,
@@ -234,7 +234,7 @@ impl Replay {
             server_ends,
             packed,
         };
-        // Longer ones were left open beside other steps.
+        // Longer watches stayed open during other steps.
         if server_ends && timeout < 20 {
             open.read(Duration::from_millis(1)).await;
             for number in 0..interludes::moves(file, name) {
@@ -248,9 +248,9 @@ impl Replay {
         self.watches.push(open);
     }
 
-    pub(crate) async fn read_open(&mut self, patience: Duration) {
+    pub(crate) async fn read_open(&mut self, timeout: Duration) {
         for open in &mut self.watches {
-            open.read(patience).await;
+            open.read(timeout).await;
         }
     }
 
@@ -260,7 +260,7 @@ impl Replay {
                 open.read(Duration::from_hours(2)).await;
             } else {
                 if open.got.len() < open.expected.len() {
-                    // The recorder lingered for a moment before it closed.
+                    // The recorder waited briefly before it closed the watch.
                     open.read(Duration::from_millis(1_300)).await;
                 }
                 open.got.truncate(open.expected.len());
@@ -271,18 +271,18 @@ impl Replay {
 
     fn judge(&mut self, open: &Open) {
         let long = open.server_ends && open.expected.len() > 10;
-        // In which moment a bookmark was due beside other steps is not recorded.
+        // The recording does not show when a bookmark was due during other steps.
         let counted = |frame: &&Value| {
             !long || frame["type"] != "BOOKMARK" || frame.pointer("/object/metadata/annotations").is_some()
         };
         let theirs: Vec<&Value> = open.expected.iter().filter(counted).collect();
         let ours: Vec<&Value> = open.got.iter().filter(counted).collect();
         if theirs.len() != ours.len() {
-            let told =
-                |frames: &[&Value]| frames.iter().map(|frame| told(frame)).collect::<Vec<_>>().join(", ");
+            let summarize =
+                |frames: &[&Value]| frames.iter().map(|frame| summary(frame)).collect::<Vec<_>>().join(", ");
             self.wrong(
                 &open.step,
-                format!("  frames:\n    theirs {}\n    ours   {}", told(&theirs), told(&ours)),
+                format!("  frames:\n    recorded {}\n    actual   {}", summarize(&theirs), summarize(&ours)),
             );
         }
         for (place, (theirs, ours)) in theirs.iter().zip(&ours).enumerate() {
@@ -342,7 +342,7 @@ impl Replay {
         if let Some(body) = request.get("body") {
             let mut translated = body.clone();
             self.translate(&mut translated);
-            // As it was sent, order of fields and all, unless something in it has another name here.
+            // Unless a value in it is mapped, the body is sent as recorded, including the order of its fields.
             return match raw.filter(|_| translated == *body) {
                 Some(raw) => as_sent(raw).into_bytes(),
                 None => translated.to_string().into_bytes(),
@@ -357,7 +357,7 @@ impl Replay {
         request["body_description"].as_str().map(large).unwrap_or_default()
     }
 
-    /// Puts our versions, uids and addresses where theirs were.
+    /// Replaces recorded versions, uids and addresses by ours.
     fn translate(&self, body: &mut Value) {
         match body {
             Value::Object(fields) => {
@@ -387,10 +387,10 @@ impl Replay {
 }
 
 impl Open {
-    /// Reads what comes until nothing has come for a while.
-    async fn read(&mut self, patience: Duration) {
+    /// Reads until no data has arrived for a while.
+    async fn read(&mut self, timeout: Duration) {
         while !self.ended {
-            if !self.next(patience).await {
+            if !self.next(timeout).await {
                 return;
             }
         }
@@ -400,10 +400,10 @@ impl Open {
         while !self.ended && self.next(end.duration_since(tokio::time::Instant::now())).await {}
     }
 
-    /// Reads one chunk; whether one came in time.
-    async fn next(&mut self, patience: Duration) -> bool {
+    /// Reads one chunk; returns whether one arrived in time.
+    async fn next(&mut self, timeout: Duration) -> bool {
         {
-            let Ok(chunk) = tokio::time::timeout(patience, self.body.next()).await else { return false };
+            let Ok(chunk) = tokio::time::timeout(timeout, self.body.next()).await else { return false };
             match chunk {
                 Some(Ok(frame)) => {
                     let data: Bytes = frame.into_data().unwrap();
@@ -425,13 +425,13 @@ impl Open {
     }
 }
 
-async fn whole(answer: http::Response<AnswerBody>) -> (u16, HeaderMap, Bytes) {
-    let (parts, body) = answer.into_parts();
+async fn whole(actual: http::Response<AnswerBody>) -> (u16, HeaderMap, Bytes) {
+    let (parts, body) = actual.into_parts();
     let bytes = body.collect().await.unwrap().to_bytes();
     (parts.status.as_u16(), parts.headers, bytes)
 }
 
-fn told(frame: &Value) -> String {
+fn summary(frame: &Value) -> String {
     let text = |pointer: &str| frame.pointer(pointer).and_then(Value::as_str).unwrap_or("-").to_owned();
     format!(
         "{} {} {}",
@@ -441,7 +441,7 @@ fn told(frame: &Value) -> String {
     )
 }
 
-/// Whether the recorded body was sent indented: its length tells.
+/// Whether the recorded body was indented, judging by its length.
 fn is_indented(response: &Value, body: &Value) -> bool {
     let Some(sent) = response["body_bytes"].as_u64() else { return false };
     let length = |text: String| u64::try_from(text.len()).unwrap();
@@ -449,7 +449,7 @@ fn is_indented(response: &Value, body: &Value) -> bool {
     sent.abs_diff(indented) < sent.abs_diff(length(body.to_string()))
 }
 
-/// A body as the recorder sent it: on one line, with a blank after each comma and colon.
+/// Formats a body as the recorder did: on one line, with a space after each comma and colon.
 fn as_sent(raw: &str) -> String {
     let mut out = String::new();
     let (mut text, mut escaped) = (false, false);
@@ -471,7 +471,7 @@ fn as_sent(raw: &str) -> String {
     out
 }
 
-/// A body that was too large to keep.
+/// Generates a body that was too large to record.
 fn large(description: &str) -> Vec<u8> {
     let map = |length: usize| {
         serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "big"},
@@ -483,7 +483,7 @@ fn large(description: &str) -> Vec<u8> {
         "10001 test operations" => {
             vec![serde_json::json!({"op": "test", "path": "/kind", "value": "ConfigMap"}); 10_001].into()
         }
-        other => panic!("{other} is not known"),
+        other => panic!("{other} is unknown"),
     };
     body.to_string().into_bytes()
 }

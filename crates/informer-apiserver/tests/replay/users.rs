@@ -1,4 +1,4 @@
-//! Who sends which step: the recordings have no tokens.
+//! The user of each step; the recordings contain no tokens.
 
 use informer_apiserver::{Access, User};
 
@@ -24,7 +24,7 @@ pub(crate) fn access(file: &str) -> Access {
     access.anonymous(file != "auth_no_anonymous")
 }
 
-/// What a step says of who sends it.
+/// Returns the `Authorization` header of a step.
 pub(crate) fn authorization(step: &str) -> Option<String> {
     let token = match step {
         "basic-auth" => return Some("Basic YTpi".to_owned()),

@@ -1,14 +1,14 @@
-//! Whether two protobuf messages are the same but for what differs between any two servers.
+//! Compares two protobuf messages, ignoring what differs between any two servers.
 //!
-//! Nothing is known of the kinds: messages are compared field by field as they travel. Where two texts differ they must be a
-//! version, a uid, a made-up name or a token that stand for each other, and two numbers must both be times.
+//! Messages are compared field by field without knowledge of their types. Texts that differ must be a version, uid,
+//! generated name or token that map to each other; numbers that differ must both be times.
 
 use super::alike::Names;
 
 /// The magic before an object.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// What differs between two messages.
+/// Returns the differences between two messages.
 pub(crate) fn differences(names: &mut Names, theirs: &[u8], ours: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let bare = |bytes: &'_ [u8]| bytes.strip_prefix(MAGIC).unwrap_or(bytes).to_vec();
@@ -19,7 +19,7 @@ pub(crate) fn differences(names: &mut Names, theirs: &[u8], ours: &[u8]) -> Vec<
     found
 }
 
-/// Splits a stream into frames: each after its length in four bytes.
+/// Splits a stream into its length-prefixed frames.
 pub(crate) fn frames(buffer: &mut Vec<u8>) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     while let Some(length) = buffer.first_chunk::<4>() {
@@ -40,9 +40,9 @@ enum Field<'a> {
 
 fn compare(names: &mut Names, path: &str, theirs: &[u8], ours: &[u8], found: &mut Vec<String>) {
     let (Some(mut a), Some(mut b)) = (parse(theirs), parse(ours)) else {
-        return found.push(format!("  {path}: not a message: theirs {theirs:?}, ours {ours:?}"));
+        return found.push(format!("  {path}: not a message: recorded {theirs:?}, actual {ours:?}"));
     };
-    // Owners of fields come in the order of their times.
+    // Field managers are ordered by time.
     a.sort_by_key(owner);
     b.sort_by_key(owner);
     let numbers = |fields: &[(u64, Field<'_>)]| fields.iter().map(|(number, _)| *number).collect::<Vec<_>>();
@@ -64,12 +64,12 @@ fn compare(names: &mut Names, path: &str, theirs: &[u8], ours: &[u8], found: &mu
                     |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().take(200).collect::<String>();
                 found.push(format!("  {path}:\n    theirs {}\n    ours   {}", text(a), text(b)));
             }
-            _ => found.push(format!("  {path}: of another kind or number")),
+            _ => found.push(format!("  {path}: type or number of fields differs")),
         }
     }
 }
 
-/// The place of a field: its number, and for an owner of fields who it is.
+/// Sort key of a field: its number, and for `managedFields` its manager.
 fn owner(field: &(u64, Field<'_>)) -> (u64, Vec<Vec<u8>>) {
     let (17, Field::Bytes(bytes)) = field else { return (field.0, Vec::new()) };
     let parts = parse(bytes).unwrap_or_default();

@@ -1,13 +1,13 @@
-//! Objects of definitions that change, and of definitions whose versions differ: storage keeps what was written, and whoever reads sees
-//! what the definition has now.
+//! Objects of definitions that change or have several versions: the storage keeps what was written, and reads follow
+//! the current definition.
 //!
-//! The answers that are expected here are those of a real server to the same requests.
+//! The expected responses are those of kube-apiserver to the same requests.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod common;
 
-use common::{CONTENT_TYPE, Watch, by, raw, send, server};
+use common::{CONTENT_TYPE, Watch, raw, send, server, with_timeout};
 use http_body_util::BodyExt;
 use informer_apiserver::ApiServer;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ fn foo(version: &str, spec: &Value) -> Value {
     json!({"apiVersion": format!("x.io/{version}"), "kind": "Foo", "metadata": metadata, "spec": spec})
 }
 
-/// The answer to a write, and what is warned of.
+/// Returns the response to a write and its warnings.
 async fn write(
     server: &ApiServer,
     method: &str,
@@ -57,10 +57,10 @@ async fn write(
     body: &Value,
 ) -> (Value, Vec<String>) {
     let accept = format!("application/json{CONTENT_TYPE}application/{kind}");
-    let answer = send(server, method, path, &accept, Some(body.to_string().into_bytes())).await;
-    let warnings = answer.headers().get_all("warning").iter();
+    let response = send(server, method, path, &accept, Some(body.to_string().into_bytes())).await;
+    let warnings = response.headers().get_all("warning").iter();
     let warnings = warnings.map(|value| value.to_str().unwrap().to_owned()).collect();
-    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
     (serde_json::from_slice(&bytes).unwrap(), warnings)
 }
 
@@ -86,11 +86,11 @@ fn with_default(default: &str) -> Value {
     json!({"a": {"type": "string"}, "d": {"type": "string", "default": default}})
 }
 
-/// An object with a field that its schema had lost was patched: its owners were all forgotten, so nothing it was applied with
-/// conflicted any more, its generation rose, and the client was warned of a field that it had not sent.
+/// Regression: a patch of an object with a field that its schema no longer has dropped all field owners, so applies
+/// no longer conflicted, incremented the generation, and warned the client of a field that it had not sent.
 #[tokio::test(start_paused = true)]
-async fn a_lost_field_costs_no_owner() {
-    by(async {
+async fn field_removed_from_schema_keeps_owners() {
+    with_timeout(async {
         let server = server();
         define(&server, &[version("v1", true, &texts(&["a", "b"]))]);
         let config = foo("v1", &json!({"a": "1", "b": "2"}));
@@ -111,11 +111,11 @@ async fn a_lost_field_costs_no_owner() {
     .await;
 }
 
-/// Objects were shown as they were stored, whatever became of their definition. What is shown follows it; what is stored stays until the
-/// next write, so a field that comes back comes back with its value.
+/// Regression: reads returned objects as stored, whatever the definition had become. Reads follow the definition; the
+/// stored object changes with the next write only, so a field that is restored in the schema has its value again.
 #[tokio::test(start_paused = true)]
-async fn reads_show_what_the_definition_has_now() {
-    by(async {
+async fn reads_follow_current_definition() {
+    with_timeout(async {
         let server = server();
         define(&server, &[version("v1", true, &texts(&["a", "b"]))]);
         server.create(&foo("v1", &json!({"a": "1", "b": "2"}))).unwrap();
@@ -130,12 +130,16 @@ async fn reads_show_what_the_definition_has_now() {
         let (_, selected) = raw(&server, &format!("{FOOS}?fieldSelector=spec.d=d")).await;
         assert_eq!(selected["items"].as_array().unwrap().len(), 1);
         let mut watch = Watch::open(&server, &format!("{FOOS}?watch=1&resourceVersion={created}")).await;
-        assert!(watch.is_silent(50).await, "nobody is told");
+        assert!(watch.is_silent(50).await, "a changed definition must not cause events");
         let before = created - 1;
         let mut watch =
             Watch::open(&server, &format!("{FOOS}?watch=1&resourceVersion={before}&fieldSelector=spec.d=d"))
                 .await;
-        assert_eq!(watch.told().await, format!("ADDED x {created}"), "the past is shown alike");
+        assert_eq!(
+            watch.next_summary().await,
+            format!("ADDED x {created}"),
+            "past states follow the definition too"
+        );
 
         redefine(&server, &[version("v1", true, &texts(&["a", "b"]))]);
         assert_eq!(spec_at(&server, FOOS).await, json!({"a": "1", "b": "2"}));
@@ -143,10 +147,11 @@ async fn reads_show_what_the_definition_has_now() {
     .await;
 }
 
-/// A write that changes nothing of what is shown still writes it down, as migrations of storage count on, and only once.
+/// A write that changes nothing visible still stores the object in its current form, once; storage migrations rely on
+/// it.
 #[tokio::test(start_paused = true)]
-async fn a_write_stores_what_was_shown() {
-    by(async {
+async fn write_stores_object_as_read() {
+    with_timeout(async {
         let server = server();
         define(&server, &[version("v1", true, &texts(&["a", "b"]))]);
         server.create(&foo("v1", &json!({"a": "1", "b": "2"}))).unwrap();
@@ -168,16 +173,20 @@ async fn a_write_stores_what_was_shown() {
                 }),
             )],
         );
-        assert_eq!(spec_at(&server, FOOS).await, json!({"a": "1", "d": "d"}), "b is gone, and d was stored");
+        assert_eq!(
+            spec_at(&server, FOOS).await,
+            json!({"a": "1", "d": "d"}),
+            "b was pruned and d was stored"
+        );
     })
     .await;
 }
 
-/// Whatever was sent through a version that is not the stored one was stored and shown, so that the other versions showed fields which
-/// they do not have and lacked their defaults.
+/// Regression: an object sent through a version other than the storage version was stored and returned unchanged, so
+/// other versions contained fields that they do not have and lacked their defaults.
 #[tokio::test(start_paused = true)]
-async fn the_stored_version_decides_and_each_shows_its_part() {
-    by(async {
+async fn storage_version_prunes_and_each_version_shows_its_fields() {
+    with_timeout(async {
         let server = server();
         let other = texts(&["a", "e"]);
         define(&server, &[version("v1", true, &with_default("d")), version("v2", false, &other)]);
@@ -193,11 +202,15 @@ async fn the_stored_version_decides_and_each_shows_its_part() {
 
         let version_before = server.version();
         patch(&server, OTHERS, &json!({})).await;
-        assert_eq!(server.version(), version_before, "nothing changes through a version that shows less");
+        assert_eq!(
+            server.version(),
+            version_before,
+            "a version with fewer fields must not change the object"
+        );
         let (labelled, _) = patch(&server, FOOS, &json!({"metadata": {"labels": {"l": "1"}}})).await;
         assert_eq!(labelled["metadata"]["generation"], 1);
 
-        // Written under v1, it is read by v1 until it is written again.
+        // Stored as v1, it is read by the schema of v1 until the next write.
         redefine(&server, &[version("v1", false, &with_default("d")), version("v2", true, &other)]);
         assert_eq!(spec_at(&server, FOOS).await, json!({"a": "1", "d": "d"}));
         let version_before = server.version();
@@ -208,10 +221,11 @@ async fn the_stored_version_decides_and_each_shows_its_part() {
     .await;
 }
 
-/// A field that only another version has was stored, and the next patch through the stored version forgot all owners for it.
+/// Regression: a field that only another version has was stored, and the next patch through the storage version
+/// dropped all field owners.
 #[tokio::test(start_paused = true)]
-async fn a_field_of_another_version_costs_no_owner() {
-    by(async {
+async fn field_of_other_version_keeps_owners() {
+    with_timeout(async {
         let server = server();
         let versions = [version("v1", true, &texts(&["a"])), version("v2", false, &texts(&["a", "extra"]))];
         define(&server, &versions);
@@ -225,10 +239,10 @@ async fn a_field_of_another_version_costs_no_owner() {
     .await;
 }
 
-/// Owners are lost on a real server too where a value does not have the type that the definition gives it now, and only there.
+/// kube-apiserver drops field owners too, but only if a value does not have the type of the current definition.
 #[tokio::test(start_paused = true)]
-async fn a_value_of_another_type_costs_the_owners() {
-    by(async {
+async fn value_of_wrong_type_drops_owners() {
+    with_timeout(async {
         let server = server();
         define(&server, &[version("v1", true, &texts(&["a"]))]);
         server.create(&foo("v1", &json!({"a": "1"}))).unwrap();
