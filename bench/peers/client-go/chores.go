@@ -17,10 +17,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// How many writes are under way at a time.
+// Number of concurrent writes.
 const writers = 32
 
-// encode reads pods, one JSON object a line, and writes each as protobuf with its length in four bytes before it, without an envelope.
+// encode reads pods, one JSON object per line, and writes each as length-prefixed protobuf (four bytes) without an
+// envelope.
 func encode(in, out string) error {
 	file, err := os.Create(out)
 	if err != nil {
@@ -45,15 +46,15 @@ func encode(in, out string) error {
 	return writer.Flush()
 }
 
-// fill writes pods and their namespaces to a server: each is created by one manager, and its status written by another.
-// What is there already is left as it is.
+// fill writes pods and their namespaces to a server: one manager creates each pod, another writes its status.
+// Existing objects are left unchanged.
 func fill(kubeconfig, in string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
 	}
 	config.QPS = -1
-	// Two containers with a port of one name are as real as they are doubtful.
+	// Duplicate port names cause warnings, which are irrelevant here.
 	config.WarningHandler = rest.NoWarnings{}
 	config.ContentType = protobuf
 	client, err := kubernetes.NewForConfig(config)
@@ -98,7 +99,7 @@ func fill(kubeconfig, in string) error {
 	}
 }
 
-// prepare makes a namespace with what its pods ask for.
+// prepare creates a namespace and the objects that its pods need.
 func prepare(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: pod.Namespace}}
 	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); known(err) != nil {

@@ -1,7 +1,8 @@
-// client-go as a client program of the benchmark: one shared informer of pods, an index by node, handlers that count.
+// client-go as a benchmark program: one shared informer of pods, an index by node, and handlers that count.
 //
-// The protocol is described in ../README.md. Two chores beside it: `encode IN OUT` turns pods of JSON lines into protobuf, and
-// `fill KUBECONFIG IN` writes them to a server. Everything is left as client-go has it by default, the garbage collector too.
+// The protocol is described in ../README.md. Two more commands: `encode IN OUT` converts pods from JSON lines to
+// protobuf, and `fill KUBECONFIG IN` writes them to a server. All settings are client-go's defaults, including those
+// of the garbage collector.
 package main
 
 import (
@@ -12,7 +13,7 @@ import (
 	"os"
 )
 
-// command is a line that the harness sends; each command has its own fields.
+// command is a line sent by the harness; each command has its own fields.
 type command struct {
 	Do       string  `json:"do"`
 	Resource string  `json:"resource"`

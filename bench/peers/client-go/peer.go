@@ -19,7 +19,7 @@ import (
 const (
 	protobuf = "application/vnd.kubernetes.protobuf"
 	byNode   = "node"
-	// So long for a first set.
+	// Time limit of a sync.
 	patience = 10 * time.Minute
 )
 
@@ -59,14 +59,14 @@ func (p *peer) sync(c command) (answer, error) {
 		return nil, fmt.Errorf("`%s` is not known here, take `pods`", c.Resource)
 	}
 	if c.Strategy == "list" {
-		// Asked once, by the first reflector.
+		// Read once, by the first reflector.
 		os.Setenv("KUBE_FEATURE_WatchListClient", "false")
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", p.kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	// Left alone, the clientset asks for protobuf.
+	// By default the clientset requests protobuf.
 	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
 	if c.Encoding == "protobuf" {
 		config.ContentType, config.AcceptContentTypes = protobuf, protobuf+",application/json"
@@ -99,7 +99,7 @@ func (p *peer) sync(c command) (answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	factory.Start(context.Background().Done())
-	// cache.WaitForCacheSync looks every 100 ms, which is longer than a small sync takes.
+	// cache.WaitForCacheSync polls every 100 ms, which is longer than a small sync takes.
 	for _, done := range synced {
 		for !done() {
 			if ctx.Err() != nil {
@@ -111,7 +111,7 @@ func (p *peer) sync(c command) (answer, error) {
 	return began.answer(answer{"objects": len(p.pods.GetIndexer().ListKeys())}), nil
 }
 
-// strip is the transform with which many programs save memory.
+// strip is the transform that many programs use to save memory.
 func strip(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		pod.ManagedFields = nil
@@ -127,7 +127,7 @@ func nodeOf(object any) ([]string, error) {
 	return []string{pod.Spec.NodeName}, nil
 }
 
-// count says how many pods there are, how many of them are of a revision if that is asked for, and what handlers have been told since the beginning.
+// count returns the number of pods, of pods with a revision if one is given, and of events delivered so far.
 func (p *peer) count(revision *string) (answer, error) {
 	a := answer{"objects": len(p.pods.GetIndexer().ListKeys()), "told": p.told.events()}
 	if revision == nil {
@@ -192,7 +192,7 @@ func (p *peer) lookUp(seconds float64) (answer, error) {
 	return began.answer(answer{"lookups": lookups, "found": found}), nil
 }
 
-// queue takes from the first add until the last key is done, and says how many were.
+// queue measures from the first add until the last key is done; it returns how many were done.
 func queue(keys, workers int) answer {
 	names := make([]string, keys)
 	for number := range names {

@@ -19,15 +19,15 @@ import (
 const (
 	// sent is the annotation with the time at which a frame was sent, in nanoseconds since 1970.
 	sent = "bench.example.com/sent"
-	// So long without any event means that something is broken.
+	// Time without any event after which the run fails.
 	stalled = 10 * time.Minute
 )
 
-// told is what all handlers have been told; a handler writes to counters of its own only.
+// told counts the events delivered to all handlers; each handler writes to its own counters.
 type told struct {
 	handlers []counters
 	timed    atomic.Bool
-	// In nanoseconds; written by the first handler, taken when it rests.
+	// In nanoseconds; written by the first handler, read when it is idle.
 	latencies []int64
 }
 
@@ -64,7 +64,7 @@ func (t *told) note(number int, object any) {
 		}
 	}
 	noted.events.Add(1)
-	// A version that is no number is never waited for.
+	// A version that is not a number is never waited for.
 	if version, err := strconv.ParseUint(pod.ResourceVersion, 10, 64); err == nil && version > noted.highest.Load() {
 		noted.highest.Store(version)
 	}
@@ -121,7 +121,7 @@ func percentiles(nanos []int64) answer {
 	return answer{"n": len(nanos), "p50": at(500), "p99": at(990), "p999": at(999), "max": at(1000)}
 }
 
-// gauge is a moment, in wall time and in processor time.
+// gauge is a starting point in wall time and CPU time.
 type gauge struct {
 	begun time.Time
 	cpu   float64
@@ -141,14 +141,14 @@ func (g gauge) answer(a answer) answer {
 	return a
 }
 
-// report says what the process takes, after the garbage is gone.
+// report returns memory and CPU time of the process, after a garbage collection.
 func report(reset bool) answer {
 	peak := status("VmHWM")
 	runtime.GC()
 	debug.FreeOSMemory()
 	a := answer{"rss": status("VmRSS"), "peak": peak, "cpu": cpu()}
 	if reset {
-		// Where the kernel does not know this file, it does not know the peak either.
+		// A kernel without this file does not report the peak either.
 		_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o600)
 	}
 	return a

@@ -1,6 +1,7 @@
-//! The floor: the requests of an informer through the same client, and what comes is dropped.
+//! The baseline: sends the requests of an informer through the same client and discards the responses.
 //!
-//! It keeps nothing and reads nothing but the last bytes of each piece, where it looks for the end of what was asked for.
+//! It caches nothing and inspects only the last bytes of each chunk, where it looks for the end of the initial list
+//! or for the version to reach.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,10 +14,10 @@ use serde_json::{Value, json};
 const LIST: &str = "/api/v1/pods?resourceVersion=0";
 const WATCH_LIST: &str = "/api/v1/pods?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=3600";
 
-/// A bookmark is the last that a server sends, and fits in here.
+/// Bytes kept from the end of the stream; the final bookmark fits into them.
 const TAIL: usize = 1024;
 
-/// So long without a byte means that something is broken.
+/// Time without any byte after which the run fails.
 const STALLED: Duration = Duration::from_mins(10);
 
 fn main() -> ExitCode {
@@ -26,18 +27,18 @@ fn main() -> ExitCode {
 struct Floor {
     client: kube::Client,
     body: Option<Body>,
-    /// The last bytes that came.
+    /// Last bytes received.
     tail: Vec<u8>,
 }
 
 impl Peer for Floor {
-    async fn answer(&mut self, command: Command) -> Result<Value, Failure> {
+    async fn execute(&mut self, command: Command) -> Result<Value, Failure> {
         match command {
             Command::Sync(sync) => self.sync(&sync).await,
             Command::Follow { until, latency: false } => {
                 let gauge = Gauge::begin();
                 let bytes = self.drop_until(Some(until.to_string().as_bytes())).await?;
-                Ok(gauge.answer(json!({"bytes": bytes})))
+                Ok(gauge.response(json!({"bytes": bytes})))
             }
             _ => Err("the floor keeps nothing and tells nothing".into()),
         }
@@ -50,7 +51,7 @@ impl Floor {
         let accept = match sync.encoding.as_str() {
             "json" => "application/json",
             "protobuf" => "application/vnd.kubernetes.protobuf",
-            other => return Err(format!("`{other}` is no encoding").into()),
+            other => return Err(format!("unknown encoding `{other}`").into()),
         };
         let list = sync.strategy == Strategy::List;
         let accept = if list || sync.encoding == "json" {
@@ -64,15 +65,15 @@ impl Floor {
             .body(Body::empty())?;
         let response = self.client.send(request).await?;
         if !response.status().is_success() {
-            return Err(format!("the server says {}", response.status()).into());
+            return Err(format!("unexpected status {}", response.status()).into());
         }
         self.body = Some(response.into_body());
         let end: Option<&[u8]> = if list { None } else { Some(b"k8s.io/initial-events-end") };
         let bytes = self.drop_until(end).await?;
-        Ok(gauge.answer(json!({"bytes": bytes})))
+        Ok(gauge.response(json!({"bytes": bytes})))
     }
 
-    /// Reads and drops until the last bytes contain this, or until the end.
+    /// Reads and discards until the last bytes contain the pattern, or until the end.
     async fn drop_until(&mut self, end: Option<&[u8]>) -> Result<usize, Failure> {
         let body = self.body.as_mut().ok_or("sync first")?;
         let mut bytes = 0;

@@ -1,7 +1,7 @@
-//! kube-rs as a client program: a watcher and a reflector of pods, handlers that count.
+//! kube-rs as a benchmark program: a watcher and a reflector of pods, and handlers that count.
 //!
-//! Handlers are what its stream calls; several of them are subscribers of a shared reflector. Its store has no index, so the pods of a node are looked
-//! for among all.
+//! One handler is called for each item of the stream; several handlers are subscribers of a shared reflector. The
+//! store has no index, so the pods of a node are found by a scan.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use kube::{Api, Client};
 use peer_protocol::{Command, Failure, Gauge, Peer, Random, Strategy, Sync, Told, revised, sent_in};
 use serde_json::{Value, json};
 
-/// How many events a subscriber of a shared reflector may be behind.
+/// Number of events that a subscriber of a shared reflector may lag behind.
 const BUFFER: usize = 1024;
 
-/// So long for a first set.
-const PATIENCE: Duration = Duration::from_mins(10);
+/// Time limit of a sync.
+const SYNC_TIMEOUT: Duration = Duration::from_mins(10);
 
 fn main() -> ExitCode {
     peer_protocol::run(|config| Ok(KubeRs { client: Client::try_from(config)?, syncing: None }))
@@ -38,7 +38,7 @@ struct Syncing {
 }
 
 impl Peer for KubeRs {
-    async fn answer(&mut self, command: Command) -> Result<Value, Failure> {
+    async fn execute(&mut self, command: Command) -> Result<Value, Failure> {
         match command {
             Command::Sync(sync) => self.sync(&sync).await,
             Command::Follow { until, latency } => self.synced()?.told.follow(until, latency, || true).await,
@@ -46,7 +46,7 @@ impl Peer for KubeRs {
             Command::Index { seconds } => Ok(self.synced()?.look_up(seconds)),
             Command::Count { revision } => Ok(self.synced()?.count(revision.as_deref())),
             Command::Queue { .. } => Err("kube-rs has no work queue that stands alone".into()),
-            Command::Report { .. } | Command::Quit => Err("answered before".into()),
+            Command::Report { .. } | Command::Quit => Err("handled by the protocol loop".into()),
         }
     }
 }
@@ -81,12 +81,12 @@ impl KubeRs {
             tokio::spawn(events.reflect_shared(writer).for_each(|_| std::future::ready(())));
             store
         };
-        tokio::time::timeout(PATIENCE, store.wait_until_ready()).await??;
-        // Subscribers are told of the first set when it is there, and not before.
-        tokio::time::timeout(PATIENCE, told.wait_for_each(store.len() as u64)).await?;
-        let answer = gauge.answer(json!({"objects": store.len()}));
+        tokio::time::timeout(SYNC_TIMEOUT, store.wait_until_ready()).await??;
+        // Subscribers receive the initial list only after it is complete.
+        tokio::time::timeout(SYNC_TIMEOUT, told.wait_for_each(store.len() as u64)).await?;
+        let response = gauge.response(json!({"objects": store.len()}));
         self.syncing = Some(Syncing { store, told });
-        Ok(answer)
+        Ok(response)
     }
 
     fn synced(&self) -> Result<&Syncing, Failure> {
@@ -130,7 +130,7 @@ impl Syncing {
                 gets += 1;
             }
         }
-        gauge.answer(json!({"gets": gets, "found": found}))
+        gauge.response(json!({"gets": gets, "found": found}))
     }
 
     fn look_up(&self, seconds: f64) -> Value {
@@ -146,7 +146,7 @@ impl Syncing {
             found += self.store.state_filter(on_node).len();
             lookups += 1;
         }
-        gauge.answer(json!({"lookups": lookups, "found": found}))
+        gauge.response(json!({"lookups": lookups, "found": found}))
     }
 }
 

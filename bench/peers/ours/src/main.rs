@@ -1,4 +1,4 @@
-//! Our informers as a client program: one shared informer of pods, an index by node, handlers that count.
+//! informer as a benchmark program: one shared informer of pods, an index by node, and handlers that count.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ struct Ours {
     syncing: Option<Syncing>,
 }
 
-/// What there is after a sync began.
+/// State after a sync has started.
 struct Syncing {
     pods: SharedInformer<Pod>,
     by_node: IndexHandle,
@@ -29,7 +29,7 @@ struct Syncing {
 }
 
 impl Peer for Ours {
-    async fn answer(&mut self, command: Command) -> Result<Value, Failure> {
+    async fn execute(&mut self, command: Command) -> Result<Value, Failure> {
         match command {
             Command::Sync(sync) => self.sync(&sync).await,
             Command::Queue { keys, workers } => Ok(queue(keys, workers).await),
@@ -41,7 +41,7 @@ impl Peer for Ours {
             Command::Read { seconds, typed } => self.synced()?.read(seconds, typed),
             Command::Index { seconds } => Ok(self.synced()?.look_up(seconds)),
             Command::Count { revision } => self.synced()?.count(revision.as_deref()),
-            Command::Report { .. } | Command::Quit => Err("answered before".into()),
+            Command::Report { .. } | Command::Quit => Err("handled by the protocol loop".into()),
         }
     }
 }
@@ -74,9 +74,9 @@ impl Ours {
         for handler in &handlers {
             handler.synced().await;
         }
-        let answer = gauge.answer(json!({"objects": pods.lister().len()}));
+        let response = gauge.response(json!({"objects": pods.lister().len()}));
         self.syncing = Some(Syncing { pods, by_node, told, handlers });
-        Ok(answer)
+        Ok(response)
     }
 
     fn synced(&self) -> Result<&Syncing, Failure> {
@@ -96,14 +96,14 @@ fn note(told: &Told, handler: usize, event: &Event<Pod>) {
 
 impl Syncing {
     fn count(&self, revision: Option<&str>) -> Result<Value, Failure> {
-        let mut answer = json!({"objects": self.pods.lister().len(), "told": self.told.events()});
+        let mut response = json!({"objects": self.pods.lister().len(), "told": self.told.events()});
         if revision.is_some() {
             let pods = self.pods.lister().list();
             let metadata: Vec<ObjectMeta> = pods.iter().map(Object::metadata).collect::<Result<_, _>>()?;
-            answer["revised"] =
+            response["revised"] =
                 json!(revised(metadata.iter().map(|meta| meta.annotations.as_ref()), revision));
         }
-        Ok(answer)
+        Ok(response)
     }
 
     fn read(&self, seconds: f64, typed: bool) -> Result<Value, Failure> {
@@ -120,7 +120,7 @@ impl Syncing {
                 gets += 1;
             }
         }
-        Ok(gauge.answer(json!({"gets": gets, "found": found})))
+        Ok(gauge.response(json!({"gets": gets, "found": found})))
     }
 
     fn look_up(&self, seconds: f64) -> Value {
@@ -132,11 +132,11 @@ impl Syncing {
             found += lister.by(&self.by_node, &nodes[random.below(nodes.len())]).len();
             lookups += 1;
         }
-        gauge.answer(json!({"lookups": lookups, "found": found}))
+        gauge.response(json!({"lookups": lookups, "found": found}))
     }
 }
 
-/// From the first add until the last key is done, and how many were.
+/// Measures from the first add until the last key is done; returns how many were done.
 async fn queue(keys: usize, workers: usize) -> Value {
     let names: Vec<Key> = (0..keys).map(|number| Key::new("default", &format!("pod-{number:07}"))).collect();
     let queue: WorkQueue<Key> = WorkQueue::with_limiter(Exponential::default());
@@ -170,7 +170,7 @@ async fn queue(keys: usize, workers: usize) -> Value {
     queue.shut_down();
     let mut ended = 0;
     for task in tasks {
-        // What a worker did that broke down is not counted, and so missed.
+        // The keys of a worker that panicked are not counted.
         ended += task.await.unwrap_or(0);
     }
     json!({"keys": ended, "seconds": begun.elapsed().as_secs_f64()})

@@ -1,4 +1,4 @@
-//! What a process says of itself: processor time since a moment, and memory as the kernel counts it.
+//! Process statistics: CPU time since a starting point, and memory as counted by the kernel.
 
 use std::fs;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-/// A moment, in wall time and in processor time.
+/// A starting point in wall time and CPU time.
 #[derive(Debug, Clone, Copy)]
 pub struct Gauge {
     begun: Instant,
@@ -14,25 +14,25 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// Now.
+    /// Starts measuring.
     pub fn begin() -> Self {
         Self { begun: Instant::now(), cpu: cpu() }
     }
 
-    /// Seconds since then.
+    /// Returns seconds since the start.
     pub fn seconds(&self) -> f64 {
         self.begun.elapsed().as_secs_f64()
     }
 
-    /// An answer with the time since then, and with more.
-    pub fn answer(&self, more: Value) -> Value {
-        let mut answer = more;
-        answer["seconds"] = json!(self.seconds());
-        answer["cpu"] = json!(cpu() - self.cpu);
-        answer
+    /// Builds a response with the elapsed times and the given fields.
+    pub fn response(&self, more: Value) -> Value {
+        let mut response = more;
+        response["seconds"] = json!(self.seconds());
+        response["cpu"] = json!(cpu() - self.cpu);
+        response
     }
 
-    /// An answer with what the process has taken; `reset` counts the peak anew from here.
+    /// Builds a response with the memory and CPU time of the process; `reset` restarts the measurement of the peak.
     pub fn report(reset: bool) -> Value {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let bytes = |name: &str| {
@@ -40,14 +40,14 @@ impl Gauge {
             Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
         };
         if reset {
-            // Where the kernel does not know this file, it does not know the peak either.
+            // A kernel without this file does not report the peak either.
             let _ = fs::write("/proc/self/clear_refs", "5");
         }
         json!({"rss": bytes("VmRSS"), "peak": bytes("VmHWM"), "cpu": cpu()})
     }
 }
 
-/// Processor seconds of the whole process.
+/// Returns the CPU seconds of the whole process.
 #[allow(clippy::cast_precision_loss, reason = "seconds and nanoseconds stay far below 2^52")]
 fn cpu() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);

@@ -1,7 +1,7 @@
-//! What the Rust programs of the benchmark have in common: commands, answers, what handlers note, and gauges.
+//! Shared code of the Rust benchmark programs: commands, responses, delivery statistics and process statistics.
 //!
-//! The protocol itself is described in `bench/peers/README.md`; the Go program speaks it with code of its own. This crate knows
-//! nothing of informers: a program says what it does by implementing [`Peer`].
+//! The protocol is described in `bench/peers/README.md`; the Go program implements it separately. This crate does not
+//! depend on any informer: a program implements [`Peer`].
 
 mod gauge;
 mod random;
@@ -18,73 +18,73 @@ pub use gauge::Gauge;
 pub use random::Random;
 pub use told::{SENT, Told, revised, sent_in};
 
-/// A line that the harness sends.
+/// A line sent by the harness.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Command {
-    /// Begin, and answer when the cache is complete and every handler has been told.
+    /// Starts the informer; responds when the cache is complete and every handler has received the initial list.
     Sync(Sync),
-    /// Answer when every handler has been told of this version.
+    /// Responds when every handler has reached this version.
     Follow {
-        /// The version of the last change.
+        /// Version of the last change.
         until: u64,
-        /// Whether the send times in the objects are looked at.
+        /// Whether latencies are measured with the send times in the objects.
         #[serde(default)]
         latency: bool,
     },
-    /// Get objects by key, at random, as often as possible for so long.
+    /// Reads objects by random keys as fast as possible for this time.
     Read {
-        /// How long.
+        /// Duration in seconds.
         seconds: f64,
-        /// Whether each is looked at as a typed object.
+        /// Whether each object is decoded to its type.
         #[serde(default)]
         typed: bool,
     },
-    /// Ask for the pods of a node, at random, as often as possible for so long.
+    /// Looks up the pods of random nodes as fast as possible for this time.
     Index {
-        /// How long.
+        /// Duration in seconds.
         seconds: f64,
     },
-    /// Put keys through a work queue.
+    /// Passes keys through a work queue.
     Queue {
-        /// How many.
+        /// Number of keys.
         keys: usize,
-        /// Workers beside the adder; with none, the adder takes each key itself.
+        /// Number of workers besides the task that adds keys; with none, that task takes each key itself.
         workers: usize,
     },
-    /// Say what the process takes.
+    /// Reports memory and CPU time of the process.
     Report {
-        /// Whether the peak is counted anew from here.
+        /// Whether the measurement of the peak restarts.
         #[serde(default)]
         reset: bool,
     },
-    /// Say how many objects there are, and how many events handlers have been told since the beginning.
+    /// Returns the number of objects and of events delivered so far.
     Count {
-        /// Also how many have this in their annotation `revision`.
+        /// Also counts objects whose annotation `revision` has this value.
         #[serde(default)]
         revision: Option<String>,
     },
-    /// End.
+    /// Exits.
     Quit,
 }
 
-/// What to sync, and how.
+/// Parameters of a sync.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Sync {
     /// Always `pods`.
     pub resource: String,
     /// `json` or `protobuf`.
     pub encoding: String,
-    /// How the first set is asked for.
+    /// How the initial list is requested.
     #[serde(default)]
     pub strategy: Strategy,
-    /// How many handlers.
+    /// Number of handlers.
     #[serde(default = "one")]
     pub handlers: usize,
-    /// Whether a transform drops `managedFields`; for client-go.
+    /// Whether a transform removes `managedFields`; client-go only.
     #[serde(default)]
     pub strip: bool,
-    /// What the cache keeps; for ours.
+    /// Retention of the cache; informer only.
     #[serde(default)]
     pub keep: Keep,
 }
@@ -93,11 +93,11 @@ fn one() -> usize {
     1
 }
 
-/// What a cache keeps of each object.
+/// How the cache stores each object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Keep {
-    /// What it does if nobody says anything.
+    /// The client's default.
     #[default]
     Default,
     /// Compressed bytes.
@@ -106,49 +106,51 @@ pub enum Keep {
     Decoded,
 }
 
-/// How the first set is asked for.
+/// How the initial list is requested.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
-    /// As the client does if nobody says anything.
+    /// The client's default.
     #[default]
     Default,
-    /// By a list.
+    /// A list request.
     List,
-    /// By a watch that begins with what is there.
+    /// A watch that starts with existing objects.
     WatchList,
 }
 
 /// A client program.
 pub trait Peer {
-    /// Answers one command with an object. What this client has no means for is an error, as is what failed.
-    fn answer(&mut self, command: Command) -> impl Future<Output = Result<Value, Failure>>;
+    /// Executes one command and returns its response. Unsupported commands and failures are errors.
+    fn execute(&mut self, command: Command) -> impl Future<Output = Result<Value, Failure>>;
 }
 
-/// Whatever went wrong; the harness gets it as `{"error": …}`.
+/// Any error; the harness receives it as `{"error": …}`.
 pub type Failure = Box<dyn std::error::Error + Send + std::marker::Sync>;
 
 impl Sync {
-    /// Refuses what a client that reads pods in these encodings, and as they are, cannot do.
+    /// Rejects syncs that a client without transforms and retention settings, and with these encodings, does not
+    /// support.
     pub fn check(&self, encodings: &[&str]) -> Result<(), Failure> {
         if self.strip {
             return Err("this client has no transform here".into());
         }
         match self.resource.as_str() {
             "pods" if encodings.contains(&self.encoding.as_str()) => Ok(()),
-            "pods" => Err(format!("this client does not read {}", self.encoding).into()),
-            resource => Err(format!("`{resource}` is not known here, take `pods`").into()),
+            "pods" => Err(format!("encoding {} is not supported by this client", self.encoding).into()),
+            resource => Err(format!("unknown resource `{resource}` (use `pods`)").into()),
         }
     }
 }
 
-/// Runs a program: one argument, the path of a kubeconfig; then a command per line, and an answer per line.
+/// Runs a program: its argument is the path of a kubeconfig; each line of input is a command, each line of output a
+/// response.
 pub fn run<P: Peer>(begin: impl FnOnce(kube::Config) -> Result<P, Failure>) -> ExitCode {
     let served = || -> Result<(), Failure> {
         let path = std::env::args().nth(1).ok_or("the path of a kubeconfig is missing")?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let served = runtime.block_on(async { serve(begin(config(&path).await?)?).await });
-        // Whatever still waits for a server is of no interest any more.
+        // Pending requests no longer matter.
         runtime.shutdown_background();
         served
     };
@@ -169,13 +171,13 @@ async fn config(path: &str) -> Result<kube::Config, Failure> {
 async fn serve(mut peer: impl Peer) -> Result<(), Failure> {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Some(line) = lines.next_line().await? {
-        let answer = match serde_json::from_str(&line) {
+        let response = match serde_json::from_str(&line) {
             Ok(Command::Quit) => break,
             Ok(Command::Report { reset }) => Ok(Gauge::report(reset)),
-            Ok(command) => peer.answer(command).await,
-            Err(error) => Err(format!("not a command: {error}").into()),
+            Ok(command) => peer.execute(command).await,
+            Err(error) => Err(format!("invalid command: {error}").into()),
         };
-        println!("{}", answer.unwrap_or_else(|failure| json!({"error": failure.to_string()})));
+        println!("{}", response.unwrap_or_else(|failure| json!({"error": failure.to_string()})));
     }
     Ok(())
 }

@@ -1,16 +1,16 @@
-//! Which object is read next: numbers that a seed repeats.
+//! Deterministic random numbers for choosing the object to read next.
 
-/// A small generator of random numbers (splitmix64).
+/// A small random number generator (splitmix64).
 #[derive(Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// From a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,6 +1,7 @@
-//! What handlers note: how many events, how far, and how late. It knows neither kinds nor clients.
+//! Delivery statistics of handlers: number of events, versions reached and latencies. Independent of kinds and
+//! clients.
 //!
-//! A handler adds to counters that only it writes to, so that a hundred handlers do not wait for each other.
+//! Each handler writes to its own counters, so that a hundred handlers do not contend.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,18 +12,18 @@ use serde_json::{Value, json};
 
 use crate::{Failure, Gauge};
 
-/// The annotation with the time at which a frame was sent, in nanoseconds since 1970.
+/// Annotation with the time at which a frame was sent, in nanoseconds since 1970.
 pub const SENT: &str = "bench.example.com/sent";
 
-/// So long without any event means that something is broken.
+/// Time without any event after which the run fails.
 const STALLED: Duration = Duration::from_mins(10);
 
-/// What all handlers of an informer have been told.
+/// Events delivered to all handlers of an informer.
 #[derive(Debug)]
 pub struct Told {
     handlers: Vec<Handler>,
     timed: AtomicBool,
-    /// Nanoseconds, of the first handler.
+    /// Latencies of the first handler, in nanoseconds.
     latencies: Mutex<Vec<u64>>,
 }
 
@@ -34,13 +35,14 @@ struct Handler {
 }
 
 impl Told {
-    /// For so many handlers.
+    /// Creates counters for this many handlers.
     pub fn new(handlers: usize) -> Self {
         let handlers = (0..handlers).map(|_| Handler::default()).collect();
         Self { handlers, timed: AtomicBool::new(false), latencies: Mutex::default() }
     }
 
-    /// A handler was told of an object of this version. `sent` looks for the send time, and is asked only where that is measured.
+    /// Records an event for an object of this version. `sent` returns the send time and is called only if latency is
+    /// measured.
     pub fn note(&self, handler: usize, version: &str, sent: impl FnOnce() -> Option<u64>) {
         let noted = &self.handlers[handler];
         noted.events.fetch_add(1, Ordering::Relaxed);
@@ -51,7 +53,7 @@ impl Told {
         noted.highest.fetch_max(version.parse().unwrap_or(0), Ordering::Release);
     }
 
-    /// Waits until every handler has been told of this version and `settled` holds, and says how it went.
+    /// Waits until every handler has reached this version and `settled` returns true, and returns the measurements.
     pub async fn follow(
         &self,
         until: u64,
@@ -71,34 +73,34 @@ impl Told {
                 return Err(format!("no event for {STALLED:?} while waiting for version {until}").into());
             }
         }
-        let mut answer = gauge.answer(json!({"events": self.events() - before}));
+        let mut response = gauge.response(json!({"events": self.events() - before}));
         if latency {
             self.timed.store(false, Ordering::Relaxed);
             let taken = std::mem::take(&mut *self.latencies.lock().unwrap_or_else(PoisonError::into_inner));
-            answer["latency"] = percentiles(taken);
+            response["latency"] = percentiles(taken);
         }
-        Ok(answer)
+        Ok(response)
     }
 
-    /// Waits until every handler has been told of so many events.
+    /// Waits until every handler has received this many events.
     pub async fn wait_for_each(&self, least: u64) {
         while self.handlers.iter().any(|handler| handler.events.load(Ordering::Relaxed) < least) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 
-    /// How many events all handlers together have been told since the beginning.
+    /// Returns the number of events delivered to all handlers so far.
     pub fn events(&self) -> u64 {
         self.handlers.iter().map(|handler| handler.events.load(Ordering::Relaxed)).sum()
     }
 }
 
-/// The send time that an object's annotations carry.
+/// Returns the send time in an object's annotations.
 pub fn sent_in(annotations: Option<&BTreeMap<String, String>>) -> Option<u64> {
     annotations?.get(SENT)?.parse().ok()
 }
 
-/// How many objects with these annotations are of this revision; nothing if it is not asked for.
+/// Counts the objects whose annotations contain this revision; `None` if no revision is given.
 pub fn revised<'a>(
     annotations: impl Iterator<Item = Option<&'a BTreeMap<String, String>>>,
     revision: Option<&str>,
@@ -110,13 +112,13 @@ pub fn revised<'a>(
     Some(annotations.filter(|annotations| of_it(*annotations)).count())
 }
 
-/// Nanoseconds since 1970: the one clock that two processes share.
+/// Returns nanoseconds since 1970, the clock that two processes share.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or_default()
 }
 
-/// In microseconds.
+/// Returns percentiles in microseconds.
 #[allow(clippy::cast_precision_loss, reason = "nanoseconds of a benchmark stay far below 2^52")]
 fn percentiles(mut nanos: Vec<u64>) -> Value {
     nanos.sort_unstable();
@@ -135,7 +137,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn every_handler_is_waited_for() {
+    async fn wait_for_each_waits_for_every_handler() {
         let told = Told::new(2);
         told.note(0, "1", || None);
         told.note(0, "2", || None);
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn revisions_are_counted_if_asked_for() {
+    fn revisions_are_counted_if_requested() {
         let annotations =
             ["0", "1", "1"].map(|revision| BTreeMap::from([("revision".to_owned(), revision.to_owned())]));
         let all = || annotations.iter().map(Some).chain([None]);
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_of_the_sorted() {
+    fn percentiles_use_sorted_values() {
         let nanos: Vec<u64> = (1..=1000).rev().map(|number| number * 1000).collect();
         let expected = json!({"n": 1000, "p50": 500.0, "p99": 990.0, "p999": 999.0, "max": 1000.0});
         assert_eq!(percentiles(nanos), expected);

@@ -1,4 +1,4 @@
-//! The calls of `kube::Api`, one after the other.
+//! The calls of `kube::Api`.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
@@ -32,7 +32,7 @@ async fn an_object_is_created_read_replaced_and_deleted() {
     assert_ne!(replaced.resource_version(), created.resource_version());
 
     let gone = maps.delete("a", &DeleteParams::default()).await.unwrap();
-    let status = gone.right().expect("not gone at once");
+    let status = gone.right().expect("must be removed immediately");
     assert!(status.is_success());
     assert_eq!(status.details.map(|details| details.uid), created.uid());
     assert!(maps.get_opt("a").await.unwrap().is_none());
@@ -53,7 +53,7 @@ async fn a_dry_run_changes_nothing() {
 }
 
 #[tokio::test]
-async fn names_are_made_up_on_request() {
+async fn names_are_generated_from_prefix() {
     let world = World::new().await;
     let map: ConfigMap = object(json!({"metadata": {"generateName": "made-"}}));
     let name = world.maps().create(&PostParams::default(), &map).await.unwrap().name_any();
@@ -61,7 +61,7 @@ async fn names_are_made_up_on_request() {
 }
 
 #[tokio::test]
-async fn a_list_comes_in_pages() {
+async fn list_is_paginated() {
     let world = World::new().await;
     world.create_maps(&["a", "b", "c", "d", "e"]).await;
     let mut page = ListParams::default().limit(2);
@@ -104,7 +104,7 @@ async fn lists_are_selected_by_labels_and_fields() {
 }
 
 #[tokio::test]
-async fn metadata_is_read_without_the_rest() {
+async fn metadata_is_read_without_spec() {
     let world = World::new().await;
     world.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
     let meta = world.pods().get_metadata("a").await.unwrap();
@@ -144,19 +144,19 @@ async fn a_collection_is_deleted_by_selector() {
     world.create_maps(&["a", "b", "c"]).await;
     let only = ListParams::default().fields("metadata.name!=b");
     let deleted = world.maps().delete_collection(&DeleteParams::default(), &only).await.unwrap();
-    let list = deleted.left().expect("what was deleted is a list");
+    let list = deleted.left().expect("must return the deleted objects as a list");
     assert_eq!(list.items.iter().map(ResourceExt::name_any).collect::<String>(), "ac");
     let left = world.maps().list(&ListParams::default()).await.unwrap();
     assert_eq!(left.items.iter().map(ResourceExt::name_any).collect::<String>(), "b");
 }
 
 #[tokio::test]
-async fn what_has_finalizers_stays_until_they_are_gone() {
+async fn object_with_finalizers_stays_until_they_are_removed() {
     let world = World::new().await;
     let map: ConfigMap = object(json!({"metadata": {"name": "a", "finalizers": ["peer.example.com/f"]}}));
     let created = world.maps().create(&PostParams::default(), &map).await.unwrap();
     let marked = world.maps().delete("a", &DeleteParams::default()).await.unwrap();
-    let marked = marked.left().expect("gone at once");
+    let marked = marked.left().expect("must not be removed immediately");
     assert!(marked.metadata.deletion_timestamp.is_some());
     assert_eq!((marked.uid(), marked.metadata.deletion_grace_period_seconds), (created.uid(), Some(0)));
     let free = merge(json!({"metadata": {"finalizers": null}}));
@@ -165,7 +165,7 @@ async fn what_has_finalizers_stays_until_they_are_gone() {
 }
 
 #[tokio::test]
-async fn a_deletion_may_be_meant_for_one_version_only() {
+async fn delete_checks_preconditions() {
     let world = World::new().await;
     world.create_maps(&["a"]).await;
     let version = world.maps().get("a").await.unwrap().resource_version();
@@ -179,7 +179,7 @@ async fn a_deletion_may_be_meant_for_one_version_only() {
 }
 
 #[tokio::test]
-async fn a_status_is_replaced_apart_from_the_rest() {
+async fn status_is_replaced_separately() {
     let world = World::new().await;
     let deployments: Api<Deployment> = world.api();
     let mut given = deployments.create(&PostParams::default(), &deployment("a")).await.unwrap();
@@ -209,7 +209,7 @@ async fn a_scale_is_read_patched_and_replaced() {
     assert_eq!(patched.spec.unwrap().replicas, Some(3));
     assert_eq!(deployments.get("a").await.unwrap().spec.replicas, Some(3));
 
-    // The version of before.
+    // The previous version.
     scale.spec.as_mut().unwrap().replicas = Some(4);
     let error = deployments.replace_scale("a", &PostParams::default(), &scale).await.unwrap_err();
     assert!(matches!(&error, kube::Error::Api(status) if status.is_conflict()), "{error}");
@@ -232,7 +232,7 @@ async fn a_custom_resource_has_a_scale_too() {
 }
 
 #[tokio::test]
-async fn a_pod_is_evicted_as_its_budget_allows() {
+async fn eviction_respects_disruption_budget() {
     let world = World::new().await;
     let pods: Api<Pod> = world.api();
     for name in ["free", "kept"] {
@@ -242,7 +242,7 @@ async fn a_pod_is_evicted_as_its_budget_allows() {
     }
     let status = pods.evict("free", &EvictParams::default()).await.unwrap();
     assert!(status.is_success(), "{status:?}");
-    // Without a node nobody stops it: it is gone.
+    // An unscheduled pod is removed immediately.
     assert!(pods.get_opt("free").await.unwrap().is_none());
 
     let budget: PodDisruptionBudget = object(json!({
@@ -250,7 +250,7 @@ async fn a_pod_is_evicted_as_its_budget_allows() {
     }));
     let budgets: Api<PodDisruptionBudget> = world.api();
     budgets.create(&PostParams::default(), &budget).await.unwrap();
-    // Pods that do not run yet are nobody's loss; this one runs.
+    // The budget ignores pods that do not run yet; this one runs.
     let running = merge(json!({"status": {
         "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
     }}));
@@ -275,14 +275,14 @@ async fn a_kind_known_by_name_only_is_created_and_read() {
     given.data = json!({"spec": {"pages": 1}});
     let created = sites.create(&PostParams::default(), &given).await.unwrap();
     assert_eq!(created.types.as_ref().unwrap().kind, "Site");
-    // What the schema has defaults for is there.
+    // Defaults of the schema are set.
     assert_eq!(created.data["spec"], json!({"pages": 1, "title": "index"}));
     assert_eq!(created.metadata.generation, Some(1));
     assert_eq!(sites.get("a").await.unwrap(), created);
 }
 
 #[tokio::test]
-async fn an_entry_is_created_and_then_changed() {
+async fn entry_api_creates_and_then_updates() {
     let world = World::new().await;
     let maps = world.maps();
     for expected in ["1", "11"] {

@@ -1,6 +1,6 @@
-//! A kube-rs `Controller` at work: a custom resource, config maps that it owns, a finalizer, a status.
+//! A kube-rs `Controller` with a custom resource, owned config maps, a finalizer and a status.
 //!
-//! What it owns it deletes itself: nobody collects garbage behind a server without controllers.
+//! It deletes what it owns itself, because the embedded server has no garbage collector.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,14 +28,14 @@ struct Context {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum ReconcileError {
     #[error("a call failed: {0}")]
     Call(#[from] kube::Error),
     #[error("the finalizer: {0}")]
-    Finalizer(#[from] Box<FinalizerError<Trouble>>),
+    Finalizer(#[from] Box<FinalizerError<ReconcileError>>),
 }
 
-async fn reconcile(site: Arc<Site>, context: Arc<Context>) -> Result<Action, Trouble> {
+async fn reconcile(site: Arc<Site>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let namespace = site.namespace().unwrap_or_default();
     let sites: Api<Site> = Api::namespaced(context.client.clone(), &namespace);
     let done = finalizer(&sites, FINALIZER, site, async |event| match event {
@@ -49,11 +49,11 @@ async fn reconcile(site: Arc<Site>, context: Arc<Context>) -> Result<Action, Tro
     Ok(done.await.map_err(Box::new)?)
 }
 
-/// Makes the pages what the site says, and says so in its status.
-async fn write_pages(site: &Site, context: &Context) -> Result<Action, Trouble> {
+/// Creates the pages that the site specifies and updates its status.
+async fn write_pages(site: &Site, context: &Context) -> Result<Action, ReconcileError> {
     let namespace = site.namespace().unwrap_or_default();
     let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &namespace);
-    let ours = PatchParams::apply(MANAGER).force();
+    let params = PatchParams::apply(MANAGER).force();
     for page in 0..site.spec.pages {
         let name = page_name(site, page);
         let map = json!({
@@ -64,7 +64,7 @@ async fn write_pages(site: &Site, context: &Context) -> Result<Action, Trouble> 
             },
             "data": {"title": site.spec.title},
         });
-        maps.patch(&name, &ours, &Patch::Apply(map)).await?;
+        maps.patch(&name, &params, &Patch::Apply(map)).await?;
     }
     remove_pages(site, context, site.spec.pages).await?;
     let sites: Api<Site> = Api::namespaced(context.client.clone(), &namespace);
@@ -72,14 +72,14 @@ async fn write_pages(site: &Site, context: &Context) -> Result<Action, Trouble> 
         "apiVersion": "peer.example.com/v1", "kind": "Site", "metadata": {"name": site.name_any()},
         "status": {"pages": site.spec.pages, "observed_generation": site.metadata.generation},
     });
-    sites.patch_status(&site.name_any(), &ours, &Patch::Apply(status)).await?;
+    sites.patch_status(&site.name_any(), &params, &Patch::Apply(status)).await?;
     Ok(Action::await_change())
 }
 
-async fn remove_pages(site: &Site, context: &Context, from: u32) -> Result<(), Trouble> {
+async fn remove_pages(site: &Site, context: &Context, from: u32) -> Result<(), ReconcileError> {
     let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &site.namespace().unwrap_or_default());
-    let ours = ListParams::default().labels(&format!("site={}", site.name_any()));
-    for map in maps.list(&ours).await? {
+    let params = ListParams::default().labels(&format!("site={}", site.name_any()));
+    for map in maps.list(&params).await? {
         let page: u32 = map.labels()["page"].parse().unwrap_or_default();
         if page >= from {
             maps.delete(&map.name_any(), &DeleteParams::default()).await?;
@@ -92,15 +92,15 @@ fn page_name(site: &Site, page: u32) -> String {
     format!("{}-{page}", site.name_any())
 }
 
-/// Retries soon: another write may have come between.
-fn again(_: Arc<Site>, _: &Trouble, _: Arc<Context>) -> Action {
+/// Retries soon: another write may have come in between.
+fn error_policy(_: Arc<Site>, _: &ReconcileError, _: Arc<Context>) -> Action {
     Action::requeue(Duration::from_millis(10))
 }
 
 fn run(world: &World, config: Config) -> (Arc<Context>, tokio::task::JoinHandle<()>) {
     let context = Arc::new(Context { client: world.client.clone(), cleanups: AtomicUsize::new(0) });
     let controller = Controller::new(world.api::<Site>(), config.clone()).owns(world.maps(), config);
-    let running = controller.run(reconcile, again, context.clone()).for_each(|_| async {});
+    let running = controller.run(reconcile, error_policy, context.clone()).for_each(|_| async {});
     (context, tokio::spawn(running))
 }
 
@@ -114,12 +114,12 @@ fn has_pages(pages: u32) -> impl Condition<Site> {
 }
 
 #[tokio::test]
-async fn a_controller_keeps_what_it_owns_in_order() {
+async fn controller_restores_owned_objects() {
     for config in [Config::default(), Config::default().streaming_lists()] {
         let world = World::new().await;
         define(&world.client).await;
         let (sites, maps): (Api<Site>, _) = (world.api(), world.maps());
-        // One is there before the controller, one comes later.
+        // One site exists before the controller starts, one is created later.
         sites.create(&PostParams::default(), &object(site("early", 2))).await.unwrap();
         let (context, running) = run(&world, config);
         sites.create(&PostParams::default(), &object(site("late", 1))).await.unwrap();
@@ -130,22 +130,22 @@ async fn a_controller_keeps_what_it_owns_in_order() {
         let page = maps.get("early-1").await.unwrap();
         assert_eq!(page.owner_references(), [early.controller_owner_ref(&()).unwrap()]);
 
-        // Somebody takes a page away, somebody changes one: both come back.
+        // A deleted page and a modified page are both restored.
         maps.delete("early-0", &DeleteParams::default()).await.unwrap();
         by(await_condition(maps.clone(), "early-0", conditions::is_created())).await.unwrap();
         let defaced = merge(json!({"data": {"title": "mine now"}}));
         maps.patch("early-1", &PatchParams::default(), &defaced).await.unwrap();
-        let mended = |map: Option<&ConfigMap>| {
+        let restored = |map: Option<&ConfigMap>| {
             map.is_some_and(|map| map.data.as_ref().is_some_and(|data| data["title"] == "index"))
         };
-        by(await_condition(maps.clone(), "early-1", mended)).await.unwrap();
+        by(await_condition(maps.clone(), "early-1", restored)).await.unwrap();
 
-        // Fewer pages: the rest goes.
+        // With fewer pages, the rest is deleted.
         sites.patch("early", &PatchParams::default(), &merge(json!({"spec": {"pages": 1}}))).await.unwrap();
         by(await_condition(sites.clone(), "early", has_pages(1))).await.unwrap();
         assert!(maps.get_opt("early-1").await.unwrap().is_none());
 
-        // The site goes when its pages have gone.
+        // The site is removed after its pages.
         let uid = early.uid().unwrap();
         sites.delete("early", &DeleteParams::default()).await.unwrap();
         by(await_condition(sites.clone(), "early", conditions::is_deleted(&uid))).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_controller_keeps_what_it_owns_in_order() {
 }
 
 #[tokio::test]
-async fn a_controller_survives_what_servers_do() {
+async fn controller_survives_server_faults() {
     use informer_apiserver::{Verb, faults};
     let (server, world) = World::embedded().await;
     define(&world.client).await;

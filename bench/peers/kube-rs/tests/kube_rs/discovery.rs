@@ -1,4 +1,4 @@
-//! What is served, as kube-rs finds it out.
+//! Discovery through kube-rs.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::site::define;
 use crate::world::{World, by, object};
 
-/// Discovery of custom resources is not there at once on a real server.
+/// Whether discovery lists sites; kube-apiserver may need a moment.
 async fn knows_sites(client: &kube::Client) -> Discovery {
     let sites = GroupVersionKind::gvk("peer.example.com", "v1", "Site");
     by(async {
@@ -26,7 +26,7 @@ async fn knows_sites(client: &kube::Client) -> Discovery {
 }
 
 #[tokio::test]
-async fn discovery_finds_every_group_and_what_it_can_do() {
+async fn discovery_lists_every_group_and_its_verbs() {
     let world = World::new().await;
     define(&world.client).await;
     let legacy = knows_sites(&world.client).await;
@@ -48,7 +48,7 @@ async fn discovery_finds_every_group_and_what_it_can_do() {
         assert_eq!((nodes.api_version.as_str(), &can.scope), ("v1", &Scope::Cluster));
         let (sites, _) = found.resolve_gvk(&GroupVersionKind::gvk("peer.example.com", "v1", "Site")).unwrap();
         assert_eq!(sites.plural, "sites");
-        // Everything that can be listed and is said to be there is there.
+        // Every resource that discovery declares listable can be listed.
         let recommended = found.groups().flat_map(discovery::ApiGroup::recommended_resources);
         for (resource, can) in recommended.filter(|(_, can)| can.supports_operation(verbs::LIST)) {
             let all: Api<kube::api::DynamicObject> = Api::all_with(world.client.clone(), &resource);
@@ -59,7 +59,7 @@ async fn discovery_finds_every_group_and_what_it_can_do() {
 }
 
 #[tokio::test]
-async fn one_group_or_kind_can_be_asked_for() {
+async fn single_group_or_kind_is_discovered() {
     let world = World::new().await;
     let apps = discovery::group(&world.client, "apps").await.unwrap();
     assert_eq!((apps.name(), apps.preferred_version()), ("apps", Some("v1")));
@@ -75,7 +75,7 @@ async fn one_group_or_kind_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn the_version_and_the_groups_are_told() {
+async fn version_and_groups_are_served() {
     let world = World::new().await;
     let version = world.client.apiserver_version().await.unwrap();
     assert_eq!((version.major.as_str(), version.minor.as_str()), ("1", "36"));

@@ -1,4 +1,4 @@
-//! How refusals reach a user of kube-rs: as `kube::Error::Api` with the code and the reason that its helpers ask for.
+//! Errors as users of kube-rs receive them: `kube::Error::Api` with the code and reason that its helpers check.
 
 use informer_apiserver::{Listen, User};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::world::{World, client, config_map, merge, object};
 
-fn refused<T: std::fmt::Debug>(answer: kube::Result<T>) -> Box<Status> {
-    match answer.unwrap_err() {
+fn refused<T: std::fmt::Debug>(response: kube::Result<T>) -> Box<Status> {
+    match response.unwrap_err() {
         kube::Error::Api(status) => {
             assert!(status.is_failure(), "{status:?}");
             status
@@ -19,45 +19,46 @@ fn refused<T: std::fmt::Debug>(answer: kube::Result<T>) -> Box<Status> {
     }
 }
 
-fn said<T: std::fmt::Debug>(answer: kube::Result<T>) -> (u16, String, String) {
-    let status = refused(answer);
+fn api_error<T: std::fmt::Debug>(response: kube::Result<T>) -> (u16, String, String) {
+    let status = refused(response);
     (status.code, status.reason.clone(), status.message.clone())
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found() {
+async fn missing_object_is_not_found() {
     let world = World::new().await;
     let (maps, name) = (world.maps(), "missing");
     let missing = (404, "NotFound".to_owned(), "configmaps \"missing\" not found".to_owned());
-    assert_eq!(said(maps.get(name).await), missing);
-    assert_eq!(said(maps.delete(name, &DeleteParams::default()).await), missing);
-    assert_eq!(said(maps.patch(name, &PatchParams::default(), &merge(json!({}))).await), missing);
-    assert_eq!(said(maps.replace(name, &PostParams::default(), &config_map(name, "1")).await), missing);
+    assert_eq!(api_error(maps.get(name).await), missing);
+    assert_eq!(api_error(maps.delete(name, &DeleteParams::default()).await), missing);
+    assert_eq!(api_error(maps.patch(name, &PatchParams::default(), &merge(json!({}))).await), missing);
+    assert_eq!(api_error(maps.replace(name, &PostParams::default(), &config_map(name, "1")).await), missing);
     let status = refused(maps.get(name).await);
     assert!(status.is_not_found());
     let details = status.details.unwrap();
     assert_eq!((details.name.as_str(), details.kind.as_str()), ("missing", "configmaps"));
 
     let nowhere: Api<ConfigMap> = Api::namespaced(world.client.clone(), "no-such-place");
-    let (code, reason, message) = said(nowhere.create(&PostParams::default(), &config_map("a", "1")).await);
+    let (code, reason, message) =
+        api_error(nowhere.create(&PostParams::default(), &config_map("a", "1")).await);
     assert_eq!((code, reason.as_str()), (404, "NotFound"));
     assert_eq!(message, "namespaces \"no-such-place\" not found");
 }
 
 #[tokio::test]
-async fn what_is_not_served_is_not_found_either() {
+async fn unserved_resource_is_not_found() {
     let world = World::new().await;
     let kind = kube::core::GroupVersionKind::gvk("nowhere.example.com", "v1", "Nothing");
     let kind = kube::api::ApiResource::from_gvk(&kind);
     let api: Api<kube::api::DynamicObject> = Api::all_with(world.client.clone(), &kind);
-    // The body is plain text, and kube-rs makes a status of its own from it.
+    // The body is plain text, from which kube-rs builds a status.
     let status = refused(api.list(&ListParams::default()).await);
     assert_eq!(status.code, 404);
     assert!(status.message.contains("404 page not found"), "{status:?}");
 }
 
 #[tokio::test]
-async fn what_is_there_already_exists() {
+async fn create_of_existing_object_already_exists() {
     let world = World::new().await;
     world.create_maps(&["a"]).await;
     let status = refused(world.maps().create(&PostParams::default(), &config_map("a", "1")).await);
@@ -66,7 +67,7 @@ async fn what_is_there_already_exists() {
 }
 
 #[tokio::test]
-async fn an_old_version_conflicts() {
+async fn update_at_old_version_conflicts() {
     let world = World::new().await;
     let maps = world.maps();
     let first = maps.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
@@ -85,7 +86,7 @@ async fn an_old_version_conflicts() {
 }
 
 #[tokio::test]
-async fn what_is_invalid_is_said_field_by_field() {
+async fn invalid_object_lists_causes_by_field() {
     let world = World::new().await;
     let status = refused(world.maps().create(&PostParams::default(), &config_map("No_Name", "1")).await);
     assert!(status.is_invalid() && status.code == 422, "{status:?}");
@@ -109,20 +110,20 @@ async fn what_is_invalid_is_said_field_by_field() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_a_bad_request() {
+async fn malformed_parameters_are_bad_requests() {
     let world = World::new().await;
     let (maps, list) = (world.maps(), ListParams::default());
-    assert_eq!(said(maps.list(&list.clone().labels("a=b=c")).await).0, 400);
-    let (code, reason, message) = said(world.pods().list(&list.fields("spec.color=red")).await);
+    assert_eq!(api_error(maps.list(&list.clone().labels("a=b=c")).await).0, 400);
+    let (code, reason, message) = api_error(world.pods().list(&list.fields("spec.color=red")).await);
     assert_eq!((code, reason.as_str()), (400, "BadRequest"));
     assert_eq!(message, "field label not supported: spec.color");
     let named_otherwise = maps.replace("a", &PostParams::default(), &config_map("b", "1")).await;
     let message = "the name of the object (b) does not match the name on the URL (a)".to_owned();
-    assert_eq!(said(named_otherwise), (400, "BadRequest".to_owned(), message));
+    assert_eq!(api_error(named_otherwise), (400, "BadRequest".to_owned(), message));
 }
 
 #[tokio::test]
-async fn what_is_forgotten_has_expired() {
+async fn compacted_version_has_expired() {
     let (server, world) = World::embedded().await;
     world.create_maps(&["a", "b", "c"]).await;
     let maps = world.maps();
@@ -133,13 +134,13 @@ async fn what_is_forgotten_has_expired() {
     let token = page.metadata.continue_.unwrap();
     let status = refused(maps.list(&ListParams::default().limit(1).continue_token(&token)).await);
     assert!(status.code == 410 && status.reason == "Expired", "{status:?}");
-    // Who does not mind goes on with a token that the refusal brings.
+    // The error contains a token with which an inconsistent list can continue.
     assert!(status.metadata.is_some_and(|meta| meta.continue_.is_some()));
     let exact = ListParams::default().at(&version).matching(VersionMatch::Exact);
     let status = refused(maps.list(&exact).await);
     assert_eq!((status.code, status.reason.as_str()), (410, "Expired"));
 
-    // A watch opens, and says it in a frame.
+    // A watch is opened and reports the error in a frame.
     let mut frames = Box::pin(maps.watch(&WatchParams::default(), &version).await.unwrap());
     let frame = futures::TryStreamExt::try_next(&mut frames).await.unwrap().unwrap();
     let kube::core::WatchEvent::Error(status) = frame else { panic!("{frame:?}") };
@@ -147,7 +148,7 @@ async fn what_is_forgotten_has_expired() {
 }
 
 #[tokio::test]
-async fn who_may_not_is_forbidden_and_who_is_unknown_unauthorized() {
+async fn missing_permission_is_forbidden_and_unknown_token_unauthorized() {
     let (server, _) = World::embedded().await;
     let listening = server
         .listen(Listen::https().user("guest-token", User::new("guest")).anonymous(false))
@@ -162,13 +163,13 @@ async fn who_may_not_is_forbidden_and_who_is_unknown_unauthorized() {
     assert!(status.is_forbidden() && status.code == 403, "{status:?}");
     let why = "configmaps is forbidden: User \"guest\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"default\"";
     assert_eq!(status.message, why);
-    let nobody: Api<ConfigMap> = Api::default_namespaced(with_token("who-is-this").await);
-    let status = refused(nobody.get("a").await);
+    let unknown: Api<ConfigMap> = Api::default_namespaced(with_token("who-is-this").await);
+    let status = refused(unknown.get("a").await);
     assert_eq!((status.code, status.reason.as_str()), (401, "Unauthorized"));
 }
 
 #[tokio::test]
-async fn what_a_kind_does_not_offer_is_not_allowed() {
+async fn unsupported_verb_is_not_allowed() {
     let world = World::new().await;
     let namespaces: Api<Namespace> = Api::all(world.client.clone());
     let all = namespaces.delete_collection(&DeleteParams::default(), &ListParams::default()).await;
@@ -177,7 +178,7 @@ async fn what_a_kind_does_not_offer_is_not_allowed() {
 }
 
 #[tokio::test]
-async fn an_apply_without_a_manager_is_refused() {
+async fn apply_without_field_manager_is_rejected() {
     let world = World::new().await;
     let config = Patch::Apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}));
     let status = refused(world.maps().patch("a", &PatchParams::default(), &config).await);

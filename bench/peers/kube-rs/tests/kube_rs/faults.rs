@@ -1,4 +1,4 @@
-//! What kube-rs's watcher makes of a server that misbehaves. Each fault that is its own is named by its number.
+//! Behaviour of kube-rs's watcher with a faulty server. Faults of kube-rs are named by their number.
 
 use futures::StreamExt;
 use informer_apiserver::{ApiServer, Verb, faults};
@@ -8,10 +8,10 @@ use kube::api::{DeleteParams, PatchParams};
 use kube::runtime::watcher::{Config, Error, Event};
 use serde_json::json;
 
-use crate::watching::{Events, told, watch};
+use crate::watching::{Events, next_events, watch};
 use crate::world::{World, by, merge};
 
-/// An event as it is printed, an error by its kind and code.
+/// Formats the next event as kube-rs prints it; an error by its kind and code.
 async fn next(events: &mut Events<ConfigMap>) -> String {
     match by(events.next()).await.unwrap() {
         Ok(event) => event.to_string(),
@@ -24,11 +24,11 @@ async fn next(events: &mut Events<ConfigMap>) -> String {
 }
 
 async fn all(events: &mut Events<ConfigMap>, count: usize) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     for _ in 0..count {
-        told.push(next(events).await);
+        received.push(next(events).await);
     }
-    told
+    received
 }
 
 fn code(error: &kube::Error) -> u16 {
@@ -42,17 +42,17 @@ fn asked(server: &ApiServer, verb: Verb) -> usize {
     server.requests().iter().filter(|seen| seen.verb == verb && seen.plural == "configmaps").count()
 }
 
-/// A server with config maps, and a watcher that has seen them.
+/// Returns a server with config maps, and a watcher that has received them.
 async fn watched(names: &[&str], config: Config) -> (ApiServer, World, Events<ConfigMap>) {
     let (server, world) = World::embedded().await;
     world.create_maps(names).await;
     let mut events = watch(world.maps(), config);
-    assert_eq!(told(&mut events, names.len() + 2).await.last().unwrap(), "InitDone");
+    assert_eq!(next_events(&mut events, names.len() + 2).await.last().unwrap(), "InitDone");
     open(&server, &mut events).await;
     (server, world, events)
 }
 
-/// Goes on until the watch is open: a watcher opens it only when it is asked for the next event.
+/// Polls until the watch is open: a watcher opens it only when polled for the next event.
 async fn open(server: &ApiServer, events: &mut Events<ConfigMap>) {
     let open = async {
         while server.open_watches() == 0 {
@@ -69,7 +69,7 @@ async fn open(server: &ApiServer, events: &mut Events<ConfigMap>) {
     .await;
 }
 
-/// What happens while nobody watches: `gone` goes, `stays` changes, `new` comes.
+/// Changes without an open watch: deletes `gone`, updates `stays`, creates `new`.
 async fn change(world: &World) {
     let maps = world.maps();
     maps.delete("gone", &DeleteParams::default()).await.unwrap();
@@ -78,8 +78,8 @@ async fn change(world: &World) {
 }
 
 #[tokio::test]
-async fn a_watch_that_breaks_goes_on_where_it_was() {
-    // Over a socket kube-rs takes a body that breaks off for one that ends: neither is told.
+async fn broken_watch_resumes_at_its_version() {
+    // Over a socket, kube-rs treats a broken body like a complete one: no error is reported.
     for rule in [faults::cut_watch(), faults::cut_watch().cleanly()] {
         let (server, world, mut events) = watched(&["gone", "stays"], Config::default()).await;
         let cut = server.fault(rule.times(1).after_frames(1));
@@ -90,8 +90,8 @@ async fn a_watch_that_breaks_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn p5_a_watch_that_ends_at_once_is_opened_again_at_once() {
-    // Nothing slows it down, so that many requests take no time at all; and nothing is lost by it.
+async fn p5_immediately_ended_watch_is_reopened_without_backoff() {
+    // Without backoff, many requests follow in no time; no event is lost.
     let (server, world, mut events) = watched(&["gone", "stays"], Config::default()).await;
     let ends = server.fault(faults::cut_watch().cleanly().times(100));
     let first = async {
@@ -112,37 +112,38 @@ async fn p5_a_watch_that_ends_at_once_is_opened_again_at_once() {
 }
 
 #[tokio::test]
-async fn p8_after_a_forgotten_version_everything_is_listed_again_and_nothing_said_to_be_gone() {
-    // The server says 410 in an ERROR frame, as real ones do. That `gone` is not among what is listed is all that tells of its end.
+async fn p8_expired_version_causes_relist_without_delete_events() {
+    // The server sends 410 in an ERROR frame, like kube-apiserver. The missing `gone` in the new list is the only
+    // trace of its deletion.
     for streaming in [false, true] {
         let config = if streaming { Config::default().streaming_lists() } else { Config::default() };
         let (server, world, mut events) = watched(&["gone", "stays"], config).await;
-        let held = server.fault(faults::hold().on(Verb::Watch));
+        let stalled = server.fault(faults::hold().on(Verb::Watch));
         let cut = server.fault(faults::cut_watch().cleanly().times(1));
         let relisted = async {
-            let mut told = vec![next(&mut events).await];
-            while told.last().is_some_and(|last| last != "InitDone") {
-                told.push(next(&mut events).await);
+            let mut received = vec![next(&mut events).await];
+            while received.last().is_some_and(|last| last != "InitDone") {
+                received.push(next(&mut events).await);
             }
-            told
+            received
         };
         let gap = async {
-            while cut.hits() == 0 || held.hits() == 0 {
+            while cut.hits() == 0 || stalled.hits() == 0 {
                 tokio::task::yield_now().await;
             }
             change(&world).await;
             server.compact();
-            drop(held);
+            drop(stalled);
         };
-        let (told, ()) = by(async { futures::join!(relisted, gap) }).await;
+        let (received, ()) = by(async { futures::join!(relisted, gap) }).await;
         let expected = ["WatchError 410 Expired", "Init", "InitApply(new)", "InitApply(stays)", "InitDone"];
-        assert_eq!(told, expected, "streaming: {streaming}");
+        assert_eq!(received, expected, "streaming: {streaming}");
     }
 }
 
 #[tokio::test]
-async fn p16_a_refused_version_is_asked_for_again_and_again() {
-    // As the answer to the request, a 410 is no reason to list again: it ends only because the fault does.
+async fn p16_rejected_version_is_requested_forever() {
+    // A 410 as the response to the request causes no relist: the loop ends only because the fault does.
     let (server, world, mut events) = watched(&["gone", "stays"], Config::default()).await;
     let refused = server.fault(faults::answer(410).on(Verb::Watch).times(5));
     let _cut = server.fault(faults::cut_watch().cleanly().times(1));
@@ -153,7 +154,7 @@ async fn p16_a_refused_version_is_asked_for_again_and_again() {
 }
 
 #[tokio::test]
-async fn p15_a_server_without_streaming_lists_is_asked_for_them_for_ever() {
+async fn p15_unsupported_streaming_list_is_requested_forever() {
     let (server, world) = World::embedded().await;
     world.create_maps(&["a"]).await;
     let refused = server.fault(faults::refuse_watch_list().times(4));
@@ -164,7 +165,7 @@ async fn p15_a_server_without_streaming_lists_is_asked_for_them_for_ever() {
 }
 
 #[tokio::test]
-async fn p14_an_expired_page_begins_the_list_anew() {
+async fn p14_expired_page_restarts_the_list() {
     let (server, world) = World::embedded().await;
     world.create_maps(&["a", "b", "c"]).await;
     let _expired = server.fault(faults::answer(410).on(Verb::List).page(2).times(2));
@@ -177,21 +178,25 @@ async fn p14_an_expired_page_begins_the_list_anew() {
 }
 
 #[tokio::test]
-async fn p11_a_frame_that_cannot_be_read_is_told_as_an_error_and_passed_over() {
+async fn p11_unreadable_frame_is_an_error_and_skipped() {
     let (server, world, mut events) = watched(&["gone", "stays"], Config::default()).await;
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stays"}, "data": 7});
     let frame = format!("{}\n", json!({"type": "MODIFIED", "object": object}));
     let raw = server.fault(faults::raw_frame(frame).after_frames(1));
     change(&world).await;
-    let told = all(&mut events, 4).await;
+    let received = all(&mut events, 4).await;
     assert_eq!(raw.hits(), 1);
-    assert_eq!([&told[0], &told[2], &told[3]], ["Delete(gone)", "Apply(stays)", "Apply(new)"], "{told:?}");
-    assert!(told[1].starts_with("Watch"), "{told:?}");
+    assert_eq!(
+        [&received[0], &received[2], &received[3]],
+        ["Delete(gone)", "Apply(stays)", "Apply(new)"],
+        "{received:?}"
+    );
+    assert!(received[1].starts_with("Watch"), "{received:?}");
 }
 
 #[tokio::test]
-async fn a_watch_that_falls_silent_ends_with_its_time() {
-    // The server keeps to the time the client asked for, so the watcher has no need of its own alarm.
+async fn silent_watch_ends_with_its_timeout() {
+    // The server enforces the timeout that the client requested, so the watcher needs none of its own.
     let (server, world, mut events) = watched(&["a"], Config::default().timeout(1)).await;
     let reopened = async {
         while asked(&server, Verb::Watch) < 2 {

@@ -1,4 +1,5 @@
-//! Helpers that kube-rs brings along, and one that its users write themselves: conditions, events, and leases that elect a leader.
+//! Helpers of kube-rs, and one that users write themselves: conditions, recorded events, and leader election with
+//! Leases.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -29,7 +30,7 @@ async fn a_condition_is_waited_for() {
     let waiting = await_condition(pods.clone(), "a", conditions::is_deleted(&uid));
     let deleting = async {
         pods.delete("a", &DeleteParams::default().grace_period(0)).await.unwrap();
-        // Another of the same name is another.
+        // A recreated object of the same name has another uid.
         pods.create(&PostParams::default(), &pod("a")).await.unwrap();
     };
     let (gone, ()) = by(async { futures::join!(waiting, deleting) }).await;
@@ -77,17 +78,17 @@ async fn events_are_recorded_and_counted() {
     }
     let events: Api<StoredEvent> = world.api();
     let regarding = ListParams::default().fields("regarding.kind=ConfigMap,regarding.name=a");
-    let mut told: Vec<(String, Option<i32>)> = events
+    let mut recorded: Vec<(String, Option<i32>)> = events
         .list(&regarding)
         .await
         .unwrap()
         .into_iter()
         .map(|event| (event.reason.unwrap_or_default(), event.series.map(|series| series.count)))
         .collect();
-    told.sort();
-    assert_eq!(told, [("Often".to_owned(), Some(3)), ("Once".to_owned(), None)]);
+    recorded.sort();
+    assert_eq!(recorded, [("Often".to_owned(), Some(3)), ("Once".to_owned(), None)]);
 
-    // The same under the older group.
+    // The older group shows the same event.
     let older: Api<k8s_openapi::api::core::v1::Event> = world.api();
     let involved = ListParams::default().fields("involvedObject.name=a,reason=Often");
     let older = older.list(&involved).await.unwrap();
@@ -95,7 +96,7 @@ async fn events_are_recorded_and_counted() {
     assert_eq!(older.items[0].involved_object.uid, map.uid());
 }
 
-/// A lease that somebody holds, since the second `renewed`.
+/// A Lease with this holder, renewed at second `renewed`.
 fn lease(holder: &str, renewed: u32, transitions: i32) -> Lease {
     object(json!({
         "metadata": {"name": "leader"},
@@ -111,11 +112,11 @@ fn holder(lease: &Lease) -> &str {
 }
 
 #[tokio::test]
-async fn of_two_who_want_to_lead_one_does() {
+async fn of_two_candidates_one_becomes_leader() {
     let world = World::new().await;
     let leases: Api<Lease> = world.api();
     let post = PostParams { field_manager: Some("elector".to_owned()), ..PostParams::default() };
-    // Both create: one is too late.
+    // Both create the Lease: one fails.
     let (one, two) = (lease("one", 0, 0), lease("two", 0, 0));
     let (one, two) = futures::join!(leases.create(&post, &one), leases.create(&post, &two));
     let outcomes = [one, two];
@@ -124,11 +125,11 @@ async fn of_two_who_want_to_lead_one_does() {
     for error in lost {
         assert!(matches!(error, kube::Error::Api(status) if status.is_already_exists()), "{error}");
     }
-    let [held] = won[..] else { panic!("{} leaders", won.len()) };
-    let renewed = held.spec.as_ref().unwrap().renew_time.as_ref().unwrap();
+    let [winner] = won[..] else { panic!("{} leaders", won.len()) };
+    let renewed = winner.spec.as_ref().unwrap().renew_time.as_ref().unwrap();
     assert_eq!(serde_json::to_value(renewed).unwrap(), "2026-01-01T00:00:00.123456Z");
 
-    // Later both want it, having seen the same version: again one is too late, and sees who was not.
+    // Later both update it at the same version: one fails with a conflict.
     for round in 1..=5 {
         let seen = leases.get("leader").await.unwrap();
         let wish = |who: &str| {

@@ -1,13 +1,13 @@
-//! kube-rs as an independent client of the embedded server, over HTTPS: whatever it asks, it must be answered as by a real server.
+//! kube-rs as an independent client of the embedded server, over HTTPS: responses must be those of kube-apiserver.
 //!
-//! kube-rs was written against real servers and knows nothing of this one, so what it stumbles over is ours to mend. Where it stumbles
-//! by itself (faults P1 to P16, see CONTRIBUTING.md), the test says so and holds it fast: `faults.rs` shows P5, P8, P11, P14, P15 and P16.
-//! P1, P2 and P13 are the controller's own and P3, P4, P6, P7, P9, P10 and P12 the cache's and the back-off's; no answer of a server
-//! makes or mends them.
+//! kube-rs was written for kube-apiserver and does not know this server, so its failures are bugs of this server.
+//! Faults of kube-rs itself (P1 to P16, see CONTRIBUTING.md) are named in the tests, which pin its current behaviour:
+//! `faults.rs` shows P5, P8, P11, P14, P15 and P16. P1, P2 and P13 are in its controller and P3, P4, P6, P7, P9, P10
+//! and P12 in its cache and backoff; no response of a server causes or prevents them.
 //!
-//! With a kubeconfig in `PEER_KUBECONFIG` the same statements are made of that server instead, in namespaces of their own; only what needs
-//! faults or compaction stays with the embedded one. `cargo xtask real up` prints such a kubeconfig.
-#![allow(clippy::unwrap_used, reason = "tests say what is wrong by panicking")]
+//! With a kubeconfig in `PEER_KUBECONFIG`, the tests run on that server instead, in new namespaces; only tests that
+//! need faults or compaction stay with the embedded server. `cargo xtask real up` prints such a kubeconfig.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod calls;
 mod controller;

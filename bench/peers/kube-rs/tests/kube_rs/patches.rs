@@ -1,4 +1,4 @@
-//! The four kinds of patches, and who owns what afterwards.
+//! The four patch types and the field ownership that results.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -43,7 +43,7 @@ async fn a_json_patch_tests_before_it_changes() {
         {"op": "copy", "from": "/data/k", "path": "/data/copy"},
         {"op": "move", "from": "/data/copy", "path": "/data/moved"},
     ]));
-    // A label with a tilde is refused, whatever the patch was.
+    // A label with a tilde is invalid, whatever the patch type.
     let refused = status(maps.patch("a", &PatchParams::default(), &patch).await.unwrap_err());
     assert_eq!((refused.code, refused.reason.as_str()), (422, "Invalid"));
 
@@ -58,7 +58,7 @@ async fn a_json_patch_tests_before_it_changes() {
     let refused = status(maps.patch("a", &PatchParams::default(), &patch).await.unwrap_err());
     assert_eq!((refused.code, refused.reason.as_str()), (422, "Invalid"));
 
-    // What is not there is null to a test: the finalizer helper of kube-rs counts on it.
+    // A missing value equals null in a `test` operation: the finalizer helper of kube-rs relies on it.
     let patch = json_patch(json!([
         {"op": "test", "path": "/metadata/finalizers", "value": null},
         {"op": "add", "path": "/metadata/finalizers", "value": ["peer.example.com/f"]},
@@ -87,7 +87,7 @@ async fn a_strategic_patch_merges_lists_by_their_keys() {
 }
 
 #[tokio::test]
-async fn an_apply_creates_then_owns_and_gives_up_what_it_no_longer_says() {
+async fn apply_creates_then_owns_and_releases_omitted_fields() {
     let world = World::new().await;
     let maps = world.maps();
     let mine = PatchParams::apply("mine");
@@ -96,7 +96,7 @@ async fn an_apply_creates_then_owns_and_gives_up_what_it_no_longer_says() {
     assert_eq!((owner.manager.as_deref(), owner.operation.as_deref()), (Some("mine"), Some("Apply")));
     let version = created.resource_version();
     let again = maps.patch("a", &mine, &applied(&json!({"x": "1", "y": "1"}))).await.unwrap();
-    assert_eq!(again.resource_version(), version, "nothing changed, so nothing was written");
+    assert_eq!(again.resource_version(), version, "an apply without changes must not write");
 
     let refused =
         maps.patch("a", &PatchParams::apply("theirs"), &applied(&json!({"x": "2", "z": "1"}))).await;
@@ -117,8 +117,8 @@ async fn a_status_is_applied_by_another_manager() {
     let world = World::new().await;
     define(&world.client).await;
     let sites: Api<Site> = world.api();
-    let ours = PatchParams::apply("spec-owner");
-    let applied = sites.patch("a", &ours, &Patch::Apply(site("a", 2))).await.unwrap();
+    let params = PatchParams::apply("spec-owner");
+    let applied = sites.patch("a", &params, &Patch::Apply(site("a", 2))).await.unwrap();
     assert_eq!(
         (applied.spec.pages, applied.spec.title.as_str(), applied.status.is_none()),
         (2, "index", true)
@@ -151,7 +151,7 @@ async fn an_apply_to_what_is_there_need_not_repeat_its_name() {
 }
 
 #[tokio::test]
-async fn unknown_fields_are_refused_where_that_is_asked_for() {
+async fn unknown_fields_are_rejected_with_strict_validation() {
     let world = World::new().await;
     world.create_maps(&["a"]).await;
     let strict = PatchParams {

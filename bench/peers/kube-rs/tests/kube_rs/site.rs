@@ -1,4 +1,4 @@
-//! The custom resource of these tests: a site has pages, and each page is a config map that it owns.
+//! The custom resource of these tests: a site has pages, each a config map that it owns.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
@@ -43,11 +43,11 @@ pub(crate) fn site(name: &str, pages: u32) -> Value {
     })
 }
 
-/// Defines sites and waits until they are served.
+/// Creates the definition of sites and waits until they are served.
 pub(crate) async fn define(client: &Client) {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let ours = PatchParams::apply("peer").force();
-    definitions.patch("sites.peer.example.com", &ours, &Patch::Apply(Site::crd())).await.unwrap();
+    let params = PatchParams::apply("peer").force();
+    definitions.patch("sites.peer.example.com", &params, &Patch::Apply(Site::crd())).await.unwrap();
     let established =
         await_condition(definitions, "sites.peer.example.com", conditions::is_crd_established());
     crate::world::by(established).await.unwrap();

@@ -1,4 +1,4 @@
-//! kube-rs's `watcher` and `reflector`: what they are told is what is there.
+//! kube-rs's `watcher` and `reflector`: their events and caches match the server.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -18,7 +18,7 @@ use crate::world::{World, by, config_map, merge, object, pod};
 
 pub(crate) type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<Event<K>>> + Send>>;
 
-/// The ways of a watcher to get what is there.
+/// The strategies of a watcher for the initial list.
 fn strategies() -> [Config; 3] {
     [Config::default(), Config::default().page_size(2), Config::default().streaming_lists()]
 }
@@ -30,44 +30,44 @@ where
     watcher(api, config).boxed()
 }
 
-/// The next so many events, as kube-rs prints them.
-pub(crate) async fn told<K: Resource>(events: &mut Events<K>, count: usize) -> Vec<String> {
+/// Returns the next events, as kube-rs prints them.
+pub(crate) async fn next_events<K: Resource>(events: &mut Events<K>, count: usize) -> Vec<String> {
     by(events.take(count).map_ok(|event| event.to_string()).try_collect()).await.unwrap()
 }
 
 #[tokio::test]
-async fn a_watcher_is_told_what_is_there_and_what_follows() {
+async fn watcher_receives_initial_list_and_changes() {
     for config in strategies() {
         let world = World::new().await;
         world.create_maps(&["a", "b", "c"]).await;
         let mut events = watch(world.maps(), config);
         let initial = ["Init", "InitApply(a)", "InitApply(b)", "InitApply(c)", "InitDone"];
-        assert_eq!(told(&mut events, 5).await, initial);
+        assert_eq!(next_events(&mut events, 5).await, initial);
 
         let maps = world.maps();
         world.create_maps(&["d"]).await;
         maps.patch("a", &PatchParams::default(), &merge(json!({"data": {"k": "2"}}))).await.unwrap();
-        // Nothing changes, so nothing is told.
+        // No change, no event.
         maps.patch("a", &PatchParams::default(), &merge(json!({"data": {"k": "2"}}))).await.unwrap();
         maps.delete("b", &DeleteParams::default()).await.unwrap();
         world.create_maps(&["b"]).await;
-        assert_eq!(told(&mut events, 4).await, ["Apply(d)", "Apply(a)", "Delete(b)", "Apply(b)"]);
+        assert_eq!(next_events(&mut events, 4).await, ["Apply(d)", "Apply(a)", "Delete(b)", "Apply(b)"]);
     }
 }
 
 #[tokio::test]
-async fn a_watcher_of_nothing_is_told_so() {
+async fn watcher_of_empty_collection_completes_initial_list() {
     for config in strategies() {
         let world = World::new().await;
         let mut events = watch(world.maps(), config);
-        assert_eq!(told(&mut events, 2).await, ["Init", "InitDone"]);
+        assert_eq!(next_events(&mut events, 2).await, ["Init", "InitDone"]);
         world.create_maps(&["a"]).await;
-        assert_eq!(told(&mut events, 1).await, ["Apply(a)"]);
+        assert_eq!(next_events(&mut events, 1).await, ["Apply(a)"]);
     }
 }
 
 #[tokio::test]
-async fn entering_and_leaving_a_selection_is_coming_and_going() {
+async fn selector_turns_updates_into_apply_and_delete() {
     for config in strategies() {
         let world = World::new().await;
         let pods = world.pods();
@@ -76,20 +76,20 @@ async fn entering_and_leaving_a_selection_is_coming_and_going() {
         }
         let mut labelled = watch(pods.clone(), config.clone().labels("app in (web), !hidden"));
         let mut named = watch(pods.clone(), config.clone().fields("metadata.name!=a,spec.nodeName="));
-        assert_eq!(told(&mut labelled, 4).await, ["Init", "InitApply(a)", "InitApply(b)", "InitDone"]);
-        assert_eq!(told(&mut named, 3).await, ["Init", "InitApply(b)", "InitDone"]);
+        assert_eq!(next_events(&mut labelled, 4).await, ["Init", "InitApply(a)", "InitApply(b)", "InitDone"]);
+        assert_eq!(next_events(&mut named, 3).await, ["Init", "InitApply(b)", "InitDone"]);
 
         let label = |value| merge(json!({"metadata": {"labels": {"hidden": value}}}));
         pods.patch("a", &PatchParams::default(), &label(json!("yes"))).await.unwrap();
         pods.patch("a", &PatchParams::default(), &label(json!(null))).await.unwrap();
         pods.patch("b", &PatchParams::default(), &label(json!("yes"))).await.unwrap();
-        assert_eq!(told(&mut labelled, 3).await, ["Delete(a)", "Apply(a)", "Delete(b)"]);
-        assert_eq!(told(&mut named, 1).await, ["Apply(b)"]);
+        assert_eq!(next_events(&mut labelled, 3).await, ["Delete(a)", "Apply(a)", "Delete(b)"]);
+        assert_eq!(next_events(&mut named, 1).await, ["Apply(b)"]);
     }
 }
 
 #[tokio::test]
-async fn metadata_alone_can_be_watched() {
+async fn metadata_can_be_watched() {
     for config in strategies() {
         let world = World::new().await;
         world.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
@@ -99,15 +99,15 @@ async fn metadata_alone_can_be_watched() {
         };
         assert_eq!(pod.labels(), &BTreeMap::from([("app".to_owned(), "web".to_owned())]));
         assert!(pod.uid().is_some() && pod.creation_timestamp().is_some());
-        assert_eq!(told(&mut events, 1).await, ["InitDone"]);
+        assert_eq!(next_events(&mut events, 1).await, ["InitDone"]);
         let patch = merge(json!({"metadata": {"annotations": {"a": "b"}}}));
         world.pods().patch("a", &PatchParams::default(), &patch).await.unwrap();
-        assert_eq!(told(&mut events, 1).await, ["Apply(a)"]);
+        assert_eq!(next_events(&mut events, 1).await, ["Apply(a)"]);
     }
 }
 
 #[tokio::test]
-async fn a_kind_known_by_name_only_can_be_watched() {
+async fn dynamic_kind_can_be_watched() {
     for config in strategies() {
         let world = World::new().await;
         world.create_maps(&["a"]).await;
@@ -121,7 +121,7 @@ async fn a_kind_known_by_name_only_can_be_watched() {
     }
 }
 
-/// Random numbers that a seed repeats.
+/// A deterministic random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -133,7 +133,7 @@ impl Dice {
     }
 }
 
-/// Writes at random; what is refused is refused, that is part of it.
+/// Performs random writes; errors are expected and ignored.
 async fn write_at_random(maps: &Api<ConfigMap>, dice: &mut Dice) {
     let name = format!("map-{}", dice.roll(12));
     let value = dice.roll(1_000).to_string();
@@ -161,14 +161,14 @@ fn contents<'a>(maps: impl IntoIterator<Item = &'a ConfigMap>) -> BTreeMap<Strin
     maps.into_iter().map(|map| (map.name_any(), serde_json::to_string(map).unwrap())).collect()
 }
 
-/// Reads events until the cache is what the server has.
+/// Reads events until the cache equals the server's state.
 async fn settle(maps: &Api<ConfigMap>, store: &reflector::Store<ConfigMap>, events: &mut Events<ConfigMap>) {
     let there = maps.list(&ListParams::default()).await.unwrap();
     let there = contents(&there.items);
     let cached = || contents(store.state().iter().map(AsRef::as_ref));
     let caught_up = async {
         while cached() != there {
-            // A broken watch is told as an error, and begun again by going on.
+            // A broken watch yields an error and restarts with the next poll.
             let _event = events.next().await.unwrap();
         }
     };
@@ -181,7 +181,7 @@ fn reflect(maps: Api<ConfigMap>, config: Config) -> (reflector::Store<ConfigMap>
 }
 
 #[tokio::test]
-async fn a_reflector_holds_what_the_server_has() {
+async fn reflector_matches_server() {
     for (seed, config) in (1..).zip(strategies()) {
         let world = World::new().await;
         let (store, mut events) = reflect(world.maps(), config);
@@ -196,7 +196,7 @@ async fn a_reflector_holds_what_the_server_has() {
 }
 
 #[tokio::test]
-async fn a_reflector_holds_what_the_server_has_after_every_fault() {
+async fn reflector_matches_server_after_every_fault() {
     use informer_apiserver::faults;
     for (seed, config) in (11..).zip(strategies()) {
         let (server, world) = World::embedded().await;
@@ -213,7 +213,7 @@ async fn a_reflector_holds_what_the_server_has_after_every_fault() {
                 write_at_random(&world.maps(), &mut dice).await;
             }
             if round % 4 == 3 {
-                // Whoever has to begin again finds its version forgotten.
+                // A watcher that restarts finds its version compacted.
                 server.compact();
                 let _cut = server.fault(faults::cut_watch().times(1));
             }
@@ -223,7 +223,7 @@ async fn a_reflector_holds_what_the_server_has_after_every_fault() {
 }
 
 #[tokio::test]
-async fn one_watcher_can_see_all_namespaces() {
+async fn watcher_covers_all_namespaces() {
     let world = World::new().await;
     let marked = |name: &str| {
         let mut map = config_map(name, "1");
@@ -237,7 +237,7 @@ async fn one_watcher_can_see_all_namespaces() {
     world.maps().create(&PostParams::default(), &marked("a")).await.unwrap();
     let config = Config::default().labels(&format!("world={}", world.namespace));
     let mut events = watch(Api::<ConfigMap>::all(world.client.clone()), config);
-    assert_eq!(told(&mut events, 3).await, ["Init", "InitApply(a)", "InitDone"]);
+    assert_eq!(next_events(&mut events, 3).await, ["Init", "InitApply(a)", "InitDone"]);
     other.create(&PostParams::default(), &marked("b")).await.unwrap();
-    assert_eq!(told(&mut events, 1).await, ["Apply(b)"]);
+    assert_eq!(next_events(&mut events, 1).await, ["Apply(b)"]);
 }

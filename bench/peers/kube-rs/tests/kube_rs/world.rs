@@ -1,6 +1,6 @@
-//! Where a test runs: a server of its own on a socket, or a namespace of its own on a server that is there.
+//! The server of a test: an embedded one on a socket, or a new namespace on an existing server.
 //!
-//! Nothing here sleeps: [`by`] is the deadline of everything that is waited for.
+//! Nothing here sleeps: every wait is limited by [`by`].
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use kube::{Api, Client, Config, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Another server to ask, by its kubeconfig.
-const ELSEWHERE: &str = "PEER_KUBECONFIG";
+/// Variable with the kubeconfig of another server to test.
+const EXTERNAL_KUBECONFIG: &str = "PEER_KUBECONFIG";
 
 pub(crate) struct World {
     pub(crate) client: Client,
@@ -24,13 +24,13 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new() -> Self {
-        match std::env::var(ELSEWHERE) {
-            Ok(path) => World::elsewhere(&path).await,
+        match std::env::var(EXTERNAL_KUBECONFIG) {
+            Ok(path) => World::external(&path).await,
             Err(_) => World::embedded().await.1,
         }
     }
 
-    /// The embedded server, for what only it can be made to do.
+    /// Starts the embedded server, for tests that only it supports.
     pub(crate) async fn embedded() -> (ApiServer, Self) {
         let server = ApiServer::new();
         let listening = server.listen(Listen::https()).await.unwrap();
@@ -38,7 +38,7 @@ impl World {
         (server, World { client, namespace: "default".to_owned(), _listening: Some(listening) })
     }
 
-    async fn elsewhere(path: &str) -> Self {
+    async fn external(path: &str) -> Self {
         let client = client(Kubeconfig::read_from(path).unwrap()).await;
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let namespace = object(json!({"metadata": {"generateName": "peer-"}}));
@@ -70,20 +70,20 @@ impl World {
     }
 }
 
-/// A client that asks once: by default, kube-rs asks again for a minute and more when the answer is 429, 503 or 504.
+/// A client without retries: by default, kube-rs retries responses with 429, 503 and 504 for over a minute.
 pub(crate) async fn client(kubeconfig: Kubeconfig) -> Client {
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     config.default_retry = false;
     Client::try_from(config).unwrap()
 }
 
-/// The deadline of everything: far more than a busy machine needs. On the heap, as futures of kube-rs are large.
+/// Limits a future to a time far beyond what a busy machine needs. Boxed, as futures of kube-rs are large.
 pub(crate) fn by<T>(what: impl Future<Output = T>) -> impl Future<Output = T> {
     let in_time = tokio::time::timeout(Duration::from_mins(1), Box::pin(what));
-    async { in_time.await.expect("nothing happens any more") }
+    async { in_time.await.expect("timed out") }
 }
 
-/// An object of whatever type is wanted.
+/// Deserializes an object of any type.
 pub(crate) fn object<K: DeserializeOwned>(json: Value) -> K {
     serde_json::from_value(json).unwrap()
 }
@@ -118,7 +118,7 @@ pub(crate) fn merge(patch: Value) -> Patch<Value> {
     Patch::Merge(patch)
 }
 
-/// A JSON patch, whose type is one of a crate that kube does not pass on.
+/// A JSON patch; its type belongs to a crate that kube does not re-export.
 pub(crate) fn json_patch(operations: Value) -> Patch<()> {
     Patch::Json(serde_json::from_value(operations).unwrap())
 }

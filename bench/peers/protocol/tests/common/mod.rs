@@ -1,5 +1,5 @@
-//! One check for every client program, included by the tests of each: against the embedded server it syncs, follows what changes, reads, and
-//! counts what is there.
+//! Check of a client program, included by the tests of each: against the embedded server it syncs, follows changes,
+//! reads and counts.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use informer_apiserver::{ApiServer, Listen};
 use serde_json::{Value, json};
 
-/// A running program, ended when it is dropped.
+/// A running program, killed on drop.
 struct Program {
     child: Child,
     input: ChildStdin,
@@ -23,13 +23,13 @@ impl Program {
         Self { child, input, output: BufReader::new(output) }
     }
 
-    fn ask(&mut self, command: &Value) -> Value {
+    fn request(&mut self, command: &Value) -> Value {
         writeln!(self.input, "{command}").unwrap();
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
-        let answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{command}: `{line}`"));
-        assert_eq!(answer["error"], Value::Null, "{command}");
-        answer
+        let response: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{command}: `{line}`"));
+        assert_eq!(response["error"], Value::Null, "{command}");
+        response
     }
 }
 
@@ -40,7 +40,7 @@ impl Drop for Program {
     }
 }
 
-/// The last of the first set has no node, so that it is gone as soon as it is deleted.
+/// A pod. The last one of the initial list has no node, so that it is removed as soon as it is deleted.
 fn pod(number: usize, revision: usize) -> Value {
     let node = (number != 19).then(|| format!("node-{}", number % 3));
     json!({
@@ -57,21 +57,21 @@ fn version(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }
 
-/// How a client tells its handlers.
+/// Which changes a client delivers to its handlers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(dead_code, reason = "each test has some of them")]
-pub(crate) enum Tells {
+#[allow(dead_code, reason = "each test uses some of them")]
+pub(crate) enum Delivers {
     /// Every change.
     Each,
-    /// The last state, and perhaps some before it.
+    /// The last state, and possibly earlier ones.
     Last,
-    /// Every change but deletions, after which it may sleep for ever; so nothing is deleted.
+    /// Every change except deletions, after which a subscriber may never wake up; so nothing is deleted.
     NoDeletion,
 }
 
-/// Runs the program at `path` against a server of its own, once for each strategy, with so many handlers.
-pub(crate) async fn check(path: &str, strategies: &[(&str, u64, Tells)], encoding: &str) {
-    for &(strategy, handlers, tells) in strategies {
+/// Runs the program at `path` against a new server, once for each strategy, with this many handlers.
+pub(crate) async fn check(path: &str, strategies: &[(&str, u64, Delivers)], encoding: &str) {
+    for &(strategy, handlers, delivers) in strategies {
         let server = ApiServer::new();
         for number in 0..20 {
             server.create(&pod(number, 0)).unwrap();
@@ -85,44 +85,51 @@ pub(crate) async fn check(path: &str, strategies: &[(&str, u64, Tells)], encodin
         let sync = json!({
             "do": "sync", "resource": "pods", "encoding": encoding, "strategy": strategy, "handlers": handlers,
         });
-        // The server needs this thread while the program is waited for.
-        let asked =
-            tokio::task::spawn_blocking(move || talk(&server, &path, &kubeconfig, &sync, (handlers, tells)));
-        asked.await.unwrap();
+        // The server needs this thread while the program is running.
+        let exchange = tokio::task::spawn_blocking(move || {
+            exercise(&server, &path, &kubeconfig, &sync, (handlers, delivers))
+        });
+        exchange.await.unwrap();
         fs::remove_file(file).unwrap();
     }
 }
 
-fn talk(server: &ApiServer, path: &str, kubeconfig: &str, sync: &Value, (handlers, tells): (u64, Tells)) {
+fn exercise(
+    server: &ApiServer,
+    path: &str,
+    kubeconfig: &str,
+    sync: &Value,
+    (handlers, delivers): (u64, Delivers),
+) {
     let mut program = Program::start(path, kubeconfig);
-    assert_eq!(program.ask(sync)["objects"], 20, "{sync}");
+    assert_eq!(program.request(sync)["objects"], 20, "{sync}");
     for number in 0..10 {
         server.update(&pod(number, 1)).unwrap();
     }
-    let deletes = tells != Tells::NoDeletion;
+    let deletes = delivers != Delivers::NoDeletion;
     if deletes {
         server.delete("v1", "pods", Some("default"), "pod-019").unwrap();
     }
     let last = server.create(&pod(20, 0)).unwrap();
-    let followed = program.ask(&json!({"do": "follow", "until": version(&last), "latency": true}));
+    let followed = program.request(&json!({"do": "follow", "until": version(&last), "latency": true}));
     let events = followed["events"].as_u64().unwrap();
-    // A pod that is deleted is first marked, and then gone, as in a real server.
+    // A deleted pod is first marked and then removed, as with kube-apiserver.
     let changes = if deletes { 10 + 2 + 1 } else { 10 + 1 };
     assert!(events <= changes * handlers, "{followed}");
-    let counted = program.ask(&json!({"do": "count", "revision": "1"}));
+    let counted = program.request(&json!({"do": "count", "revision": "1"}));
     assert_eq!(
         (&counted["objects"], &counted["revised"]),
         (&json!(21 - u64::from(deletes)), &json!(10)),
         "{sync}"
     );
-    // Since the beginning, so that it does not matter when the program began to follow.
-    let (told, all) = (counted["told"].as_u64().unwrap(), (20 + changes) * handlers);
-    let fewest = if tells == Tells::Last { 21 * handlers } else { all };
-    assert!((fewest..=all).contains(&told), "{sync}: told {told}, not {fewest} to {all}");
-    let read = program.ask(&json!({"do": "read", "seconds": 0.01, "typed": true}));
+    // Counted from the start, so it does not matter when the program began to follow.
+    let (delivered, all) = (counted["told"].as_u64().unwrap(), (20 + changes) * handlers);
+    let minimum = if delivers == Delivers::Last { 21 * handlers } else { all };
+    assert!((minimum..=all).contains(&delivered), "{sync}: {delivered} events instead of {minimum} to {all}");
+    let read = program.request(&json!({"do": "read", "seconds": 0.01, "typed": true}));
     assert_eq!(read["gets"], read["found"]);
-    let looked_up = program.ask(&json!({"do": "index", "seconds": 0.01}));
+    let looked_up = program.request(&json!({"do": "index", "seconds": 0.01}));
     let (lookups, found) = (looked_up["lookups"].as_u64().unwrap(), looked_up["found"].as_u64().unwrap());
     assert!(lookups > 0 && (6 * lookups..=7 * lookups).contains(&found), "{looked_up}");
-    assert!(program.ask(&json!({"do": "report", "reset": true}))["cpu"].as_f64().unwrap() > 0.0);
+    assert!(program.request(&json!({"do": "report", "reset": true}))["cpu"].as_f64().unwrap() > 0.0);
 }
