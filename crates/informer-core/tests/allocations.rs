@@ -1,8 +1,8 @@
-//! A watch in its steady state takes memory for what it keeps, and for nothing else.
+//! A watch in steady state allocates only what it stores.
 //!
-//! One test, because the whole program is counted.
+//! One test, because allocations of the whole process are counted.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 #[path = "protobuf/bytes.rs"]
 mod bytes;
@@ -18,14 +18,15 @@ use std::alloc::System;
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const PODS: usize = 1000;
-/// So many frames come together, as they do from a busy server.
+/// Number of frames per chunk, as a busy server sends them.
 const CHUNK: usize = 16;
 const CHUNKS: usize = 200;
 
-/// What is kept of each change: the entry, its bytes, its labels, its owners.
-const EACH: usize = 4;
-/// What each chunk takes: the lists of its deltas and changes, the state that is published, and the pages of the cache that differ in it.
-const EACH_CHUNK: usize = 16;
+/// Allocations per change: the entry, its bytes, its labels, its owners.
+const MAX_PER_CHANGE: usize = 4;
+/// Allocations per chunk: the lists of its deltas and changes, the published state, and the changed pages of
+/// the cache.
+const MAX_PER_CHUNK: usize = 16;
 
 fn text(number: u32, text: &str) -> Vec<u8> {
     data(number, text.as_bytes())
@@ -57,7 +58,7 @@ struct Cache {
 }
 
 impl Cache {
-    /// With a watch whose initial events are awaited, and an index.
+    /// Creates a cache with an index and a watch that waits for its initial events.
     fn new() -> Self {
         let types = TypeMeta::new("v1", "Pod");
         let (mut writer, reader) = StoreWriter::new([Scope::All]);
@@ -78,7 +79,7 @@ impl Cache {
         frame(kind, &envelope(&self.types, object))
     }
 
-    /// Takes a chunk in; returns how many changes came of it.
+    /// Processes a chunk. Returns the number of changes.
     fn take(&mut self, chunk: &[u8]) -> usize {
         self.machine.handle_bytes(Moment::default(), self.stream, chunk);
         while let Some(action) = self.machine.poll_action() {
@@ -97,7 +98,7 @@ impl Cache {
 }
 
 #[test]
-fn a_change_takes_memory_for_what_is_kept_of_it() {
+fn change_allocates_only_what_is_stored() {
     let mut cache = Cache::new();
     let end = data(12, &[text(1, "k8s.io/initial-events-end"), text(2, "true")].concat());
     let bookmark = data(1, &[text(6, "2000"), end].concat());
@@ -123,9 +124,12 @@ fn a_change_takes_memory_for_what_is_kept_of_it() {
     let took = region.change();
 
     assert_eq!(changes, CHUNKS * CHUNK);
-    let most = EACH * changes + EACH_CHUNK * CHUNKS;
-    let taken = took.allocations + took.reallocations;
-    assert!(taken <= most, "{changes} changes took memory {taken} times, which may be {most} at most");
-    let kept = took.bytes_allocated.abs_diff(took.bytes_deallocated);
-    assert!(kept < 64 * 1024, "the cache is as large as before, but for {kept} bytes");
+    let max_allocations = MAX_PER_CHANGE * changes + MAX_PER_CHUNK * CHUNKS;
+    let allocations = took.allocations + took.reallocations;
+    assert!(
+        allocations <= max_allocations,
+        "{changes} changes made {allocations} allocations, more than {max_allocations}"
+    );
+    let growth = took.bytes_allocated.abs_diff(took.bytes_deallocated);
+    assert!(growth < 64 * 1024, "the cache grew by {growth} bytes");
 }

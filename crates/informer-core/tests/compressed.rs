@@ -1,11 +1,12 @@
-//! `Retention::Compressed`: nobody can tell, but by the memory it takes.
+//! `Retention::Compressed` is invisible except for the memory it uses.
 //!
-//! > The bytes, compressed with a dictionary that is learnt from the first objects; a typed view lives as long as somebody holds it.
+//! > The bytes, compressed with a dictionary trained on the first objects; a typed view lives while it is in
+//! use.
 //!
-//! A store of compressed entries is held against one of plain ones; what is learnt, from what and when; rewriting; typed views in both
-//! forms. Damage is tested beside the code.
+//! A store of compressed entries is compared with an uncompressed one; training of dictionaries;
+//! recompression; typed access in both encodings. Damaged bytes are tested next to the code.
 #![cfg(feature = "compressed")]
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 #[path = "protobuf/encode.rs"]
 mod encode;

@@ -1,8 +1,10 @@
-//! The pure pipeline (reflector, queue, store) against a naive server on which everything goes wrong: random schedules, one seed each.
+//! The pure pipeline (reflector, queue, store) against a model server with all faults: random schedules, one
+//! seed each.
 //!
-//! Each seed builds a server, a network and a client from its own third of all faults, runs some hundred random steps in virtual
-//! time, and checks after each what the promises C1 to C5, C7 and C11 say. Then the faults stop, and the cache must become what the
-//! server has. `INFORMER_SEEDS=200000` runs more seeds; a failing one prints the command that replays it with its trace.
+//! Each seed builds a server, a network and a client with a third of all faults, runs some hundred random
+//! steps in virtual time, and checks the guarantees C1 to C5, C7 and C11 after each. Then the faults end, and
+//! the cache must converge to the server. `INFORMER_SEEDS=200000` runs more seeds; a failing one prints the
+//! command that replays it with its trace.
 
 #![allow(clippy::unwrap_used)]
 
@@ -26,21 +28,21 @@ use run::{Trace, run};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// What many runs add up to.
+/// Totals of many runs.
 #[derive(Debug, Default)]
 struct Total {
     hits: Vec<u64>,
-    told: u64,
+    reported: u64,
     rewinds: u64,
     widest: u64,
     longest_recovery: Duration,
 }
 
 impl Total {
-    fn add(&mut self, hits: &[u64], told: u64, rewinds: u64, widest: u64, recovery: Duration) {
+    fn add(&mut self, hits: &[u64], reported: u64, rewinds: u64, widest: u64, recovery: Duration) {
         self.hits.resize(hits.len(), 0);
         self.hits.iter_mut().zip(hits).for_each(|(total, hits)| *total += hits);
-        self.told += told;
+        self.reported += reported;
         self.rewinds += rewinds;
         self.widest = self.widest.max(widest);
         self.longest_recovery = self.longest_recovery.max(recovery);
@@ -51,12 +53,12 @@ fn number_from(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap())
 }
 
-/// Every `threads`-th seed from `first` on.
+/// Runs every `threads`-th seed from `first` on.
 fn run_some(first: u64, count: u64, threads: usize) -> Total {
     let mut total = Total::default();
     for seed in (first..count).step_by(threads) {
         match catch_unwind(AssertUnwindSafe(|| run(seed, Trace::Off))) {
-            Ok(done) => total.add(&done.hits, done.told, done.rewinds, done.widest, done.recovery),
+            Ok(done) => total.add(&done.hits, done.reported, done.rewinds, done.widest, done.recovery),
             Err(panic) => {
                 eprintln!(
                     "seed {seed} failed. Replay it with its trace:\n  INFORMER_SEED={seed} cargo test -p informer-core --test pipeline \
@@ -70,7 +72,7 @@ fn run_some(first: u64, count: u64, threads: usize) -> Total {
 }
 
 #[test]
-fn random_schedules_end_well() {
+fn cache_converges_after_random_faults() {
     const THREADS: usize = 2;
     let count = number_from("INFORMER_SEEDS").unwrap_or(20_000);
     let began = std::time::Instant::now();
@@ -80,14 +82,14 @@ fn random_schedules_end_well() {
     });
     let mut total = Total::default();
     for part in totals {
-        total.add(&part.hits, part.told, part.rewinds, part.widest, part.longest_recovery);
+        total.add(&part.hits, part.reported, part.rewinds, part.widest, part.longest_recovery);
     }
     println!("{count} seeds in {:?}: {total:?}", began.elapsed());
     // A check that is never reached proves nothing.
     for (fault, hits) in FAULTS.iter().zip(&total.hits) {
-        assert!(*hits >= count / 100, "{fault:?} struck only {hits} times in {count} seeds");
+        assert!(*hits >= count / 100, "{fault:?} was applied only {hits} times in {count} seeds");
     }
-    assert!(total.told >= 10 * count && total.rewinds >= count / 100, "{total:?}");
+    assert!(total.reported >= 10 * count && total.rewinds >= count / 100, "{total:?}");
 }
 
 /// Prints the trace of the seed in `INFORMER_SEED`.

@@ -1,9 +1,9 @@
-//! Projections against a naive twin: parse the object, ask of every place in it whether some path names it or leads on from
-//! it, and build the object anew from the answers. Any object, any paths, any pieces.
+//! Projections against a reference model: parse the object, decide for every position whether a path names it
+//! or leads through it, and rebuild the object. Any object, any paths, any pieces.
 //!
-//! A failing case is printed shrunk. Small cases with their order and spelling are in `wire/tests/projection.rs`.
+//! A failing case is printed shrunk. Small cases with order and formatting are in `wire/tests/projection.rs`.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 use informer_core::wire::{Frame, Limits, ListItem, ListReader, Scanned, WatchReader};
 use informer_core::{Projection, TypeMeta};
@@ -16,14 +16,14 @@ fn types() -> TypeMeta {
     TypeMeta::new("example.com/v1", "Widget")
 }
 
-/// 256 cases each; `PROPTEST_CASES` asks for more.
+/// 256 cases each; `PROPTEST_CASES` sets another number.
 fn config() -> ProptestConfig {
     ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
 }
 
-// The twin
+// Reference model
 
-/// A step of a path, or of the way to a place: there `Each` is any one element.
+/// A step of a path, or of a position, where `Each` is any element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
     Name(&'static str),
@@ -32,22 +32,22 @@ enum Step {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// The path has nothing to do with the place.
+    /// The path does not contain the position.
     Apart,
-    /// The path leads on from there.
+    /// The path leads through the position.
     OnTheWay,
-    /// The path names the place, or something around it.
+    /// The path names the position or a parent of it.
     Named,
 }
 
-/// What a path says of the `value` at a place.
-fn verdict(path: &[Step], place: &[String], value: &Value) -> Verdict {
+/// Relation of a path to the `value` at a position.
+fn verdict(path: &[Step], position: &[String], value: &Value) -> Verdict {
     let (mut left, mut in_list) = (path, false);
-    for step in place {
+    for step in position {
         left = match (left.first(), step.as_str()) {
             (None, _) => return Verdict::Named,
             (Some(Step::Each), "[]") => &left[1..],
-            // A list is gone into, but not one inside another.
+            // A path step goes through a list, but not through a list inside another.
             (Some(Step::Name(_)), "[]") if !in_list => left,
             (Some(Step::Name(name)), step) if *name == step => &left[1..],
             _ => return Verdict::Apart,
@@ -62,12 +62,12 @@ fn verdict(path: &[Step], place: &[String], value: &Value) -> Verdict {
     }
 }
 
-/// Builds what is at `place` anew from those places in it that stay.
-fn rebuild(place: &mut Vec<String>, value: &Value, stays: &dyn Fn(&[String], &Value) -> bool) -> Value {
+/// Rebuilds the value at `position` from the children that stay.
+fn rebuild(position: &mut Vec<String>, value: &Value, stays: &dyn Fn(&[String], &Value) -> bool) -> Value {
     let mut inside = |step: &str, value: &Value| {
-        place.push(step.to_owned());
-        let rebuilt = stays(place, value).then(|| rebuild(place, value, stays));
-        place.pop();
+        position.push(step.to_owned());
+        let rebuilt = stays(position, value).then(|| rebuild(position, value, stays));
+        position.pop();
         rebuilt
     };
     match value {
@@ -94,23 +94,23 @@ const STAYS: [&str; 10] = [
 ];
 
 fn project(keep: bool, paths: &[Vec<Step>], object: &Value) -> Value {
-    let is_one = |place: &[String], value: &Value, wanted: &[Verdict]| {
-        paths.iter().any(|path| wanted.contains(&verdict(path, place, value)))
+    let is_one = |position: &[String], value: &Value, wanted: &[Verdict]| {
+        paths.iter().any(|path| wanted.contains(&verdict(path, position, value)))
     };
-    let stays = |place: &[String], value: &Value| {
-        let place_names: Vec<&str> = place.iter().map(String::as_str).collect();
-        match place_names[..] {
+    let stays = |position: &[String], value: &Value| {
+        let position_names: Vec<&str> = position.iter().map(String::as_str).collect();
+        match position_names[..] {
             ["apiVersion" | "kind" | "metadata"] => true,
             ["metadata", field, ..] if STAYS.contains(&field) => true,
             ["metadata", "labels", ..] if keep => true,
-            _ if keep => is_one(place, value, &[Verdict::Named, Verdict::OnTheWay]),
-            _ => !is_one(place, value, &[Verdict::Named]),
+            _ if keep => is_one(position, value, &[Verdict::Named, Verdict::OnTheWay]),
+            _ => !is_one(position, value, &[Verdict::Named]),
         }
     };
     rebuild(&mut Vec::new(), object, &stays)
 }
 
-// Objects and paths, from the same few names
+// Objects and paths, from a few common names
 
 const NAMES: [&str; 6] = ["a", "b", "spec", "c.d/e", "it's", "é\""];
 
@@ -176,7 +176,8 @@ fn written(path: &[Step]) -> String {
     text
 }
 
-/// The object's JSON, with this space around everything and, if `escaped`, all names of deeper members spelt out.
+/// The object's JSON, with this space around all tokens and, if `escaped`, with escaped names of deeper
+/// members.
 fn json_of(value: &Value, space: &str, escaped: bool, deep: bool) -> String {
     let join = |parts: Vec<String>| parts.join(&format!("{space},{space}"));
     match value {
@@ -188,7 +189,7 @@ fn json_of(value: &Value, space: &str, escaped: bool, deep: bool) -> String {
             let parts = members.iter().map(|(name, value)| {
                 let mut spelt = String::from("\"");
                 name.encode_utf16().for_each(|unit| write!(spelt, "\\u{unit:04x}").unwrap());
-                // The reader takes the names it knows itself only as everybody writes them.
+                // The reader recognizes its own field names only unescaped.
                 let own = ["metadata", "apiVersion", "kind", "name", "resourceVersion", "uid", "labels"];
                 let plain = !escaped || (!deep && own.contains(&&**name));
                 let spelt = if plain { Value::from(&**name).to_string() } else { spelt + "\"" };
@@ -203,7 +204,7 @@ fn json_of(value: &Value, space: &str, escaped: bool, deep: bool) -> String {
 
 // Reading
 
-/// `body` in pieces, cut at each of `cuts`.
+/// Splits `body` at each of `cuts`.
 fn cut<'a>(body: &'a str, cuts: &[Index]) -> Vec<&'a [u8]> {
     let mut ends: Vec<usize> =
         cuts.iter().map(|cut| cut.index(body.len() + 1)).chain([0, body.len()]).collect();
@@ -241,7 +242,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_is_left_is_what_the_twin_leaves(
+    fn projection_matches_the_model(
         object in object(),
         paths in prop::collection::vec(path(), 0..4),
         keep in any::<bool>(),
@@ -265,8 +266,8 @@ proptest! {
         let typed_first = format!(r#"{{"type":"DELETED","object":{json}}}"#);
         prop_assert_eq!(&read_watch(&projection, &typed_first, &cuts), &read, "in a frame");
         let typed_last = format!(r#"{{"object":{json},"type":"DELETED"}}"#);
-        prop_assert_eq!(&read_watch(&projection, &typed_last, &cuts), &read, "in an odd frame");
-        // What is left has nothing more to leave out.
+        prop_assert_eq!(&read_watch(&projection, &typed_last, &cuts), &read, "in a frame with the type last");
+        // A second projection changes nothing.
         let left = std::str::from_utf8(&read.bytes).unwrap();
         let again = format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{left}]}}"#);
         prop_assert_eq!(&read_list(&projection, &again, &[]), &read, "again");

@@ -1,9 +1,10 @@
-//! The protobuf readers and the typed views of what they read, beside JSON: what a real server sent in both forms, objects made from the table
-//! of messages, a naive twin of the readers, and bytes that are wrong.
+//! The protobuf readers and the typed access to what they read, compared with JSON: recordings of a real
+//! server in both encodings, generated objects, a reference model of the readers, and malformed bytes.
 //!
-//! `bytes` writes protobuf by hand, `twins` are the recordings, `naive` is the twin of the readers, `maker` makes objects and `encode` writes them.
+//! `bytes` writes protobuf by hand, `twins` contains the recordings, `naive` is the reference model, `maker`
+//! generates objects and `encode` encodes them.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 #[path = "protobuf/bytes.rs"]
 mod bytes;

@@ -1,9 +1,9 @@
-//! The wire readers on what a real API server sent: heads, bytes, bookmarks and errors equal what a plain JSON
-//! parser finds in the same bodies. The recordings and their format are in `testdata/recordings`.
+//! The wire readers on recordings of a real API server: heads, bytes, bookmarks and errors equal those found
+//! by a plain JSON parser. The recordings and their format are in `testdata/recordings`.
 //!
-//! Each test ends with the number of things it compared, so that a recording that moves away is noticed.
+//! Each test checks the number of comparisons, so that a missing recording is noticed.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 use informer_core::wire::{
     Frame, Head, Limits, ListItem, ListMeta, ListReader, Scanned, Status, TypeMeta, WatchReader,
@@ -36,7 +36,7 @@ struct RecordedFrame {
 }
 
 impl Response {
-    fn is_good_json(&self) -> bool {
+    fn is_successful_json(&self) -> bool {
         (200..300).contains(&self.status) && self.headers["content-type"] == "application/json"
     }
 }
@@ -45,19 +45,19 @@ fn recordings() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/recordings")
 }
 
-/// All good JSON answers, each with the name of its step.
-fn answers() -> impl Iterator<Item = (String, Response)> {
+/// All successful JSON responses, each with the name of its step.
+fn responses() -> impl Iterator<Item = (String, Response)> {
     SCENARIOS.iter().flat_map(|scenario| {
         let path = recordings().join(scenario).with_extension("json");
         let text =
             std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let steps: Vec<Step> = serde_json::from_str(&text).unwrap();
         let good = move |step: Step| Some((format!("{scenario}/{}", step.name), step.response?));
-        steps.into_iter().filter_map(good).filter(|(_, response)| response.is_good_json())
+        steps.into_iter().filter_map(good).filter(|(_, response)| response.is_successful_json())
     })
 }
 
-/// The recorded JSON bodies of `kinds/`, by file name, in order; documents of discovery and the index are no objects.
+/// The recorded JSON bodies of `kinds/`, by file name, in order, without discovery documents and the index.
 fn kinds() -> Vec<(String, String)> {
     let files = std::fs::read_dir(recordings().join("kinds")).unwrap();
     let mut bodies: Vec<_> = files
@@ -71,7 +71,7 @@ fn kinds() -> Vec<(String, String)> {
     bodies
 }
 
-/// `json` as the server sent it: without white space between its tokens.
+/// `json` as the server sent it: without white space between tokens.
 fn compact(json: &str) -> String {
     let (mut in_string, mut escaped) = (false, false);
     json.chars()
@@ -90,13 +90,13 @@ fn type_of(value: &Value) -> TypeMeta {
     TypeMeta::new(value["apiVersion"].as_str().unwrap(), kind.strip_suffix("List").unwrap_or(kind))
 }
 
-/// Reads a list whole and in pieces; nothing in it may be unreadable.
+/// Reads a list whole and in pieces; all items must be readable.
 #[track_caller]
 fn read_list(types: &TypeMeta, body: &str) -> (ListMeta, Vec<Scanned>) {
     read_projected(types, None, body)
 }
 
-/// The same with a projection.
+/// Reads a list with a projection.
 #[track_caller]
 fn read_projected(types: &TypeMeta, by: Option<&Projection>, body: &str) -> (ListMeta, Vec<Scanned>) {
     let read = |size: usize| {
@@ -167,7 +167,7 @@ fn text_of(value: &Value, field: &str) -> String {
     value[field].as_str().unwrap().to_owned()
 }
 
-/// The object as read equals the object as parsed, without `managedFields` and with the type of its cache.
+/// Compares the scanned object with the parsed one, without `managedFields` and with the type of its cache.
 #[track_caller]
 fn check_object(object: &Scanned, types: &TypeMeta, mut expected: Value) {
     check_head(&object.head, &expected["metadata"]);
@@ -177,13 +177,13 @@ fn check_object(object: &Scanned, types: &TypeMeta, mut expected: Value) {
     assert_eq!(serde_json::from_slice::<Value>(&object.bytes).unwrap(), expected);
 }
 
-/// Checks one list, given as JSON; returns how many items it has.
+/// Checks one list given as JSON. Returns the number of items.
 #[track_caller]
 fn check_list(json: &str) -> usize {
     let parsed: Value = serde_json::from_str(json).unwrap();
     let types = type_of(&parsed);
     let (meta, objects) = read_list(&types, &compact(json));
-    assert_eq!(read_list(&types, json).0, meta, "as indented");
+    assert_eq!(read_list(&types, json).0, meta, "indented");
     let metadata = &parsed["metadata"];
     assert_eq!(meta.version, ResourceVersion::new(metadata["resourceVersion"].as_str().unwrap()));
     assert_eq!(
@@ -228,7 +228,7 @@ fn check_status(status: &Status, expected: &Value) {
     assert_eq!(status.version_too_large, too_large);
 }
 
-/// Checks one watch, given as its events; returns their types.
+/// Checks one watch given as its events. Returns their types.
 #[track_caller]
 fn check_watch(events: &[&str]) -> Vec<String> {
     let parsed: Vec<Value> = events.iter().map(|event| serde_json::from_str(event).unwrap()).collect();
@@ -238,14 +238,14 @@ fn check_watch(events: &[&str]) -> Vec<String> {
     let frames = read_watch(&types, &stream);
     assert_eq!(frames.len(), parsed.len());
     frames.iter().zip(&parsed).for_each(|(frame, event)| check_frame(frame, &types, event));
-    assert_eq!(read_watch(&types, &events.concat()).len(), parsed.len(), "as indented");
+    assert_eq!(read_watch(&types, &events.concat()).len(), parsed.len(), "indented");
     parsed.iter().map(|event| text_of(event, "type")).collect()
 }
 
 #[test]
-fn every_recorded_list_reads_as_its_json_says() {
+fn every_recorded_list_reads_as_its_json() {
     let (mut lists, mut items, mut pages) = (0, 0, 0);
-    for (name, response) in answers() {
+    for (name, response) in responses() {
         let Some(body) = response.body else { continue };
         let parsed: Value = serde_json::from_str(body.get()).unwrap();
         if parsed.get("items").is_some() {
@@ -261,34 +261,34 @@ fn every_recorded_list_reads_as_its_json_says() {
 #[test]
 fn every_recorded_list_reads_when_projected() {
     let env = "spec.template.spec.containers[*].env";
-    let lean = Projection::drop(["status", "metadata.annotations", env]).unwrap();
-    let placed = Projection::keep(["spec.nodeName", "data"]).unwrap();
+    let dropped = Projection::drop(["status", "metadata.annotations", env]).unwrap();
+    let kept_fields = Projection::keep(["spec.nodeName", "data"]).unwrap();
     let (mut lists, mut items) = (0, 0);
-    let recorded = answers().filter_map(|(_, response)| Some(response.body?.get().to_owned()));
+    let recorded = responses().filter_map(|(_, response)| Some(response.body?.get().to_owned()));
     for json in recorded.chain(kinds().into_iter().map(|(_, body)| body)) {
         let Ok(parsed) = serde_json::from_str::<Value>(&json) else { continue }; // a watch
         if parsed["items"].is_array() {
             lists += 1;
-            items += check_projected(&json, &type_of(&parsed), &lean, &placed);
+            items += check_projected(&json, &type_of(&parsed), &dropped, &kept_fields);
         }
     }
     assert_eq!((lists, items), (110, 335));
 }
 
-/// Checks that projected items are the items, less what goes; returns how many there are.
+/// Checks that projected items are the items without the dropped fields. Returns their number.
 #[track_caller]
-fn check_projected(json: &str, types: &TypeMeta, lean: &Projection, placed: &Projection) -> usize {
+fn check_projected(json: &str, types: &TypeMeta, dropped: &Projection, kept_fields: &Projection) -> usize {
     let read = |by| read_projected(types, by, &compact(json)).1;
-    let (all, lean, placed) = (read(None), read(Some(lean)), read(Some(placed)));
-    assert_eq!((lean.len(), placed.len()), (all.len(), all.len()));
-    for ((object, lean), placed) in all.iter().zip(lean).zip(placed) {
+    let (all, dropped, kept_fields) = (read(None), read(Some(dropped)), read(Some(kept_fields)));
+    assert_eq!((dropped.len(), kept_fields.len()), (all.len(), all.len()));
+    for ((object, dropped), kept_fields) in all.iter().zip(dropped).zip(kept_fields) {
         let parse = |object: &Scanned| serde_json::from_slice::<Value>(&object.bytes).unwrap();
         let mut expected = parse(object);
-        check_head(&placed.head, &expected["metadata"]);
+        check_head(&kept_fields.head, &expected["metadata"]);
         expected.as_object_mut().unwrap().remove("status");
         expected["metadata"].as_object_mut().unwrap().remove("annotations");
-        assert_eq!(parse(&lean), expected);
-        let members = parse(&placed);
+        assert_eq!(parse(&dropped), expected);
+        let members = parse(&kept_fields);
         let known = ["apiVersion", "kind", "metadata", "spec", "data"];
         assert!(members.as_object().unwrap().keys().all(|name| known.contains(&&**name)), "{members}");
         assert_eq!(members.get("data"), expected.get("data"));
@@ -298,9 +298,9 @@ fn check_projected(json: &str, types: &TypeMeta, lean: &Projection, placed: &Pro
 }
 
 #[test]
-fn every_recorded_watch_reads_as_its_json_says() {
+fn every_recorded_watch_reads_as_its_json() {
     let (mut watches, mut tables, mut types) = (0, 0, Vec::new());
-    for (name, response) in answers() {
+    for (name, response) in responses() {
         let Some(frames) = response.frames else { continue };
         println!("{name}");
         let events: Vec<_> =
@@ -318,7 +318,7 @@ fn every_recorded_watch_reads_as_its_json_says() {
     assert_eq!(["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"].map(of), [192, 107, 77, 19, 12]);
 }
 
-/// Nobody asks for tables; a proxy that sends them anyway must not be taken at its word.
+/// Tables are never requested; those of a misbehaving proxy must not be taken for objects.
 #[track_caller]
 fn check_table_watch(events: &[&str]) {
     for frame in read_watch(&TypeMeta::new("v1", "ConfigMap"), &events.concat()) {
@@ -333,9 +333,9 @@ fn check_table_watch(events: &[&str]) {
 }
 
 #[test]
-fn a_recorded_table_is_no_list() {
+fn recorded_table_is_not_a_list() {
     let mut tables = 0;
-    for (name, response) in answers() {
+    for (name, response) in responses() {
         let Some(body) = response.body.filter(|body| compact(body.get()).starts_with(r#"{"kind":"Table""#))
         else {
             continue;
@@ -350,7 +350,7 @@ fn a_recorded_table_is_no_list() {
 }
 
 #[test]
-fn every_recorded_kind_reads_as_its_json_says() {
+fn every_recorded_kind_reads_as_its_json() {
     let (mut objects, mut lists, mut statuses, mut streams) = (0, 0, 0, 0);
     for (name, body) in kinds() {
         println!("{name}");
@@ -373,7 +373,7 @@ fn every_recorded_kind_reads_as_its_json_says() {
     assert_eq!((objects, lists, statuses, streams), (75, 6, 5, 17));
 }
 
-/// One object, as an item and as a frame.
+/// Checks one object, as an item and as a frame.
 #[track_caller]
 fn check_single(body: &str, parsed: Value) {
     let types = type_of(&parsed);

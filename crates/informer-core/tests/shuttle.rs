@@ -1,9 +1,11 @@
-//! Publishing and reading under every schedule that the model checker tries: `cargo test -p informer-core --features shuttle --test shuttle`.
+//! Publishing and reading under the schedules of a model checker: `cargo test -p informer-core --features
+//! shuttle --test shuttle`.
 //!
-//! One writer applies batches and installs an index that another thread built; two readers look on. The cell of `src/sync.rs` is then
-//! made of the checker's primitives. The model is small: all objects change together, so a snapshot that mixes two states shows at once.
+//! One writer applies batches and installs an index that another thread built; two threads read. The cell of
+//! `src/sync.rs` then uses the checker's primitives. The model is small: all objects change together, so a
+//! snapshot that mixes two states is detected immediately.
 #![cfg(feature = "shuttle")]
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 use informer_core::wire::{Limits, ListItem, ListReader};
 use informer_core::{
@@ -53,7 +55,7 @@ fn batch(round: u64, retention: Retention) -> Vec<Delta> {
     entries(round, retention).into_iter().map(Delta::Updated).collect()
 }
 
-/// C5: all answers of one snapshot agree with each other and with its version. Returns the round that it shows.
+/// C5: checks that all results of one snapshot agree with each other and with its version. Returns its round.
 #[track_caller]
 fn check(snapshot: &Snapshot, indexes: &[IndexHandle]) -> u64 {
     let Some(version) = snapshot.version() else {
@@ -64,7 +66,7 @@ fn check(snapshot: &Snapshot, indexes: &[IndexHandle]) -> u64 {
     assert_eq!(snapshot.len(), keys.len());
     for (entry, key) in snapshot.list().zip(&keys) {
         assert_eq!((entry.key(), &entry.head().version), (key, version), "object and version");
-        assert!(Arc::ptr_eq(entry, snapshot.get(key).unwrap()), "walk and look-up");
+        assert!(Arc::ptr_eq(entry, snapshot.get(key).unwrap()), "iteration and lookup");
     }
     for index in indexes {
         assert_eq!(snapshot.index_values(index), [version.as_str().into()], "values of {}", index.name());
@@ -73,18 +75,18 @@ fn check(snapshot: &Snapshot, indexes: &[IndexHandle]) -> u64 {
     version.as_str().parse().unwrap()
 }
 
-/// Looks at the store a few times: what it shows never goes back, and what is held never changes.
+/// Reads the store a few times: its state never goes back, and snapshots never change.
 fn watch(reader: &StoreReader, indexes: &[IndexHandle]) {
     let mut newest = 0;
     for _ in 0..3 {
-        let held = reader.snapshot();
-        let round = check(&held, indexes);
+        let snapshot = reader.snapshot();
+        let round = check(&snapshot, indexes);
         assert!(round >= newest, "C5: {round} behind {newest}");
         let one =
             reader.get(&Key::new("a", "y")).map_or(0, |entry| entry.head().version.as_str().parse().unwrap());
-        assert!(one >= round, "C5: a look-up shows {one} behind {round}");
+        assert!(one >= round, "C5: a lookup returned {one} after {round}");
         thread::yield_now();
-        assert_eq!(check(&held, indexes), round, "a held snapshot");
+        assert_eq!(check(&snapshot, indexes), round, "a snapshot changed");
         newest = round;
     }
 }
@@ -108,7 +110,7 @@ fn publish_and_read() {
 
     writer.apply(&Scope::All, [list(1, Retention::Bytes)]);
     writer.apply(&Scope::All, batch(2, Retention::Bytes));
-    // Built from some state between nothing and the newest.
+    // Built from any state up to the newest.
     writer.install_index(to_install.recv().unwrap());
     writer.apply(&Scope::All, batch(3, Retention::Bytes));
     writer.apply(&Scope::All, [list(4, Retention::Bytes)]);
@@ -120,25 +122,25 @@ fn publish_and_read() {
         thread.join().unwrap();
     }
     builder.join().unwrap();
-    assert!(!writer.release(), "nobody holds an old state any more");
+    assert!(!writer.release(), "no old state is in use");
 }
 
-/// How many views were dropped by the writer's thread, and by others.
+/// Number of views dropped by the writer's thread, and by other threads.
 static BY_WRITER: AtomicUsize = AtomicUsize::new(0);
 static BY_OTHERS: AtomicUsize = AtomicUsize::new(0);
 
-/// A decoded object that tells who takes it apart. Kept by its entry, so it goes when the entry goes.
+/// A decoded object that records which thread drops it. It is owned by its entry and dropped with it.
 #[derive(Deserialize)]
-struct Witness {}
+struct DropRecorder {}
 
-impl Drop for Witness {
+impl Drop for DropRecorder {
     fn drop(&mut self) {
         let by_writer = thread::current().name() == Some("writer");
         if by_writer { &BY_WRITER } else { &BY_OTHERS }.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Retired states: they live while a reader holds them, and only the writer takes them apart.
+/// Retired states live while a reader uses them, and only the writer drops them.
 fn retire() {
     BY_WRITER.store(0, Ordering::Relaxed);
     BY_OTHERS.store(0, Ordering::Relaxed);
@@ -146,7 +148,7 @@ fn retire() {
     let seen = |deltas: Vec<Delta>| {
         for delta in &deltas {
             if let Delta::Updated(entry) = delta {
-                Object::<Witness>::new(Arc::clone(entry)).typed().unwrap();
+                Object::<DropRecorder>::new(Arc::clone(entry)).typed().unwrap();
             }
         }
         deltas
@@ -155,9 +157,9 @@ fn retire() {
         let reader = reader.clone();
         thread::spawn(move || {
             for _ in 0..2 {
-                let held = reader.snapshot();
+                let snapshot = reader.snapshot();
                 thread::yield_now();
-                check(&held, &[]);
+                check(&snapshot, &[]);
             }
         })
     });
@@ -173,28 +175,24 @@ fn retire() {
     }
     let mut writer = writing.unwrap().join().unwrap();
     let last = thread::Builder::new().name("writer".to_owned()).spawn(move || {
-        assert!(!writer.release(), "nobody holds an old state any more");
+        assert!(!writer.release(), "no old state is in use");
         writer
     });
     let writer = last.unwrap().join().unwrap();
-    assert_eq!(BY_OTHERS.load(Ordering::Relaxed), 0, "an old state was taken apart by a reader");
-    assert_eq!(
-        BY_WRITER.load(Ordering::Relaxed),
-        2 * NAMES.len(),
-        "old states are gone, the newest is there"
-    );
+    assert_eq!(BY_OTHERS.load(Ordering::Relaxed), 0, "an old state was dropped by a reader");
+    assert_eq!(BY_WRITER.load(Ordering::Relaxed), 2 * NAMES.len(), "only the newest state is left");
     assert_eq!(check(&reader.snapshot(), &[]), 4);
     drop(writer);
 }
 
 #[test]
-fn c5_snapshots_are_whole_and_never_go_back() {
+fn c5_snapshots_are_consistent_and_never_go_back() {
     shuttle::check_random(publish_and_read, SCHEDULES);
     shuttle::check_pct(publish_and_read, SCHEDULES, 3);
 }
 
 #[test]
-fn c5_only_the_writer_takes_old_states_apart() {
+fn c5_only_the_writer_drops_old_states() {
     shuttle::check_random(retire, SCHEDULES);
     shuttle::check_pct(retire, SCHEDULES, 3);
 }

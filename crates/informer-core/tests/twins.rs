@@ -1,10 +1,11 @@
-//! The store and the delta queue against naive twins: random operations from a seed, equal answers after each.
+//! The store and the delta queue against reference models: random operations from a seed, equal results after
+//! each.
 //!
-//! The twins are a sorted map and a queue that recompute every answer from the plain objects; they know nothing of snapshots, postings
-//! or bytes. A failing seed is printed; `TWIN_SEED=<seed> cargo test -p informer-core --test twins` runs that one alone, and `TWIN_SEEDS=<n>` asks for
-//! more of them.
+//! The models are a sorted map and a queue that recompute every result from plain objects; they know nothing
+//! about snapshots, postings or bytes. A failing seed is printed; `TWIN_SEED=<seed> cargo test -p
+//! informer-core --test twins` runs that one alone, and `TWIN_SEEDS=<n>` sets the number of seeds.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 #[path = "twins/fifo.rs"]
 mod fifo;
@@ -21,7 +22,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Runs `run` for each seed, and says which one failed.
+/// Runs `run` for each seed and prints the one that failed.
 fn for_seeds(count: u64, run: impl Fn(u64)) {
     let seeds = match number("TWIN_SEED") {
         Some(seed) => seed..seed + 1,
@@ -29,23 +30,23 @@ fn for_seeds(count: u64, run: impl Fn(u64)) {
     };
     for seed in seeds {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(seed))) {
-            eprintln!("the seed is {seed}: run it alone with TWIN_SEED={seed}");
+            eprintln!("failed with seed {seed}: replay with TWIN_SEED={seed}");
             resume_unwind(panic);
         }
     }
 }
 
 #[test]
-fn the_store_answers_like_its_twin() {
+fn store_matches_its_model() {
     for_seeds(1_000, store::run);
 }
 
 #[test]
-fn the_store_answers_like_its_twin_with_many_objects() {
+fn store_with_many_objects_matches_its_model() {
     for_seeds(6, store::run_large);
 }
 
 #[test]
-fn the_delta_queue_answers_like_its_twin() {
+fn delta_queue_matches_its_model() {
     for_seeds(2_000, fifo::run);
 }

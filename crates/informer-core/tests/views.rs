@@ -1,8 +1,8 @@
-//! Objects as everybody sees them: typed, dynamic and raw views of the entries that a cache keeps.
+//! Views of cached objects: typed, dynamic and raw.
 //!
-//! A view is decoded when somebody looks, shared while somebody holds it, and equal however the object arrived.
+//! A view is decoded on access, shared while in use, and equal whichever request returned the object.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 use informer_core::wire::{Frame, Limits, ListItem, ListReader, Scanned, WatchReader};
 use informer_core::{Encoding, Entry, Object, Retention, TypeMeta, Typed};
@@ -42,7 +42,7 @@ struct OnlyKind {
     kind: String,
 }
 
-/// No object's metadata looks like this.
+/// A type that no object's metadata matches.
 #[derive(Debug, Deserialize)]
 struct WrongMeta {
     #[expect(dead_code, reason = "only its type matters")]
@@ -63,7 +63,7 @@ fn types() -> TypeMeta {
     TypeMeta::new("example.com/v1", "Widget")
 }
 
-/// Watch frames carry the type; items of a list do not.
+/// Watch frames contain the type; items of a list do not.
 fn typed_json(object: &Value) -> Value {
     let mut typed = object.clone();
     typed["apiVersion"] = types().api_version.into();
@@ -102,7 +102,7 @@ fn good<K>() -> Object<K> {
     object(by_list(&widget(&json!(2))), Retention::Bytes)
 }
 
-/// Counts how often it is decoded and dropped; one per test, since tests run side by side.
+/// A type that counts how often it is decoded and dropped; one per test, since tests run in parallel.
 macro_rules! counted {
     ($name:ident, $decoded:ident, $dropped:ident) => {
         static $decoded: AtomicUsize = AtomicUsize::new(0);
@@ -131,7 +131,7 @@ fn now(counter: &AtomicUsize) -> usize {
 }
 
 #[test]
-fn a_typed_view_is_shared_while_held_and_freed_afterwards() {
+fn typed_view_is_shared_while_in_use_and_freed_afterwards() {
     counted!(Counted, DECODED, DROPPED);
     let object = good::<Counted>();
     let first = object.typed().unwrap();
@@ -140,24 +140,24 @@ fn a_typed_view_is_shared_while_held_and_freed_afterwards() {
     assert!(Typed::ptr_eq(&first, &second) && Typed::ptr_eq(&first, &third));
     assert_eq!((now(&DECODED), now(&DROPPED)), (1, 0));
     drop((first, second));
-    assert_eq!(now(&DROPPED), 0, "somebody still holds it");
+    assert_eq!(now(&DROPPED), 0, "still in use");
     drop(third);
-    assert_eq!(now(&DROPPED), 1, "nobody does");
+    assert_eq!(now(&DROPPED), 1, "no longer in use");
     drop(object.typed().unwrap());
-    assert_eq!((now(&DECODED), now(&DROPPED)), (2, 2), "decoded anew");
+    assert_eq!((now(&DECODED), now(&DROPPED)), (2, 2), "decoded again");
 }
 
 #[test]
-fn a_typed_view_outlives_its_object() {
+fn typed_view_outlives_its_object() {
     let typed = good::<Widget>().typed().unwrap();
     assert_eq!(typed.spec.parts[1].count, 2);
 }
 
 #[test]
-fn decoded_retention_keeps_the_view_until_the_entry_goes() {
+fn decoded_retention_keeps_the_view_until_the_entry_is_dropped() {
     counted!(Counted, DECODED, DROPPED);
     let object: Object<Counted> = object(by_list(&widget(&json!(2))), Retention::Decoded);
-    assert_eq!(now(&DECODED), 0, "not before somebody looks");
+    assert_eq!(now(&DECODED), 0, "not before the first access");
     for _ in 0..3 {
         drop(object.typed().unwrap());
     }
@@ -167,7 +167,7 @@ fn decoded_retention_keeps_the_view_until_the_entry_goes() {
 }
 
 #[test]
-fn views_of_two_types_live_side_by_side() {
+fn views_of_two_types_coexist() {
     for retention in [Retention::Bytes, Retention::Decoded] {
         let object: Object<Widget> = object(by_list(&widget(&json!(2))), retention);
         let (widget, kind) = (object.typed().unwrap(), object.view::<OnlyKind>().typed().unwrap());
@@ -186,14 +186,14 @@ fn c9_a_decode_error_names_the_object_and_the_field() {
     let text = error.to_string();
     assert!(text.starts_with("a/x at version 7 does not decode as "), "{text}");
     assert!(text.contains("Widget, at spec.parts[1].count: "), "{text}");
-    assert_eq!(object.name(), "x", "everything else goes on");
-    assert!(object.view::<OnlyKind>().typed().is_ok(), "also other views");
-    assert_eq!(object.typed().unwrap_err(), error, "and asking again says the same");
+    assert_eq!(object.name(), "x", "the head is readable");
+    assert!(object.view::<OnlyKind>().typed().is_ok(), "other views decode");
+    assert_eq!(object.typed().unwrap_err(), error, "a second access returns the same error");
 }
 
 #[test]
-fn metadata_decodes_alone() {
-    // The spec does not decode; whoever asks for the metadata does not notice.
+fn metadata_decodes_without_the_rest() {
+    // The spec does not decode; the metadata decodes nevertheless.
     let object: Object<Widget> = object(by_watch("ADDED", &widget(&json!("many"))), Retention::Bytes);
     let meta: Meta = object.metadata().unwrap();
     assert_eq!((meta.name.as_str(), meta.labels["app"].as_str()), ("x", "web"));
@@ -203,9 +203,9 @@ fn metadata_decodes_alone() {
 }
 
 #[test]
-fn views_are_equal_however_the_object_arrived() {
+fn views_are_equal_whichever_request_returned_the_object() {
     let json = widget(&json!(2));
-    // A watch-list sends what a list would as ADDED frames; a change comes as MODIFIED.
+    // A watch-list sends the objects as ADDED frames; a change is a MODIFIED frame.
     let ways = [by_list(&json), by_watch("ADDED", &json), by_watch("MODIFIED", &json)];
     let [listed, initial, modified] = ways.map(|scanned| object::<Widget>(scanned, Retention::Bytes));
     let mut expected = typed_json(&json);

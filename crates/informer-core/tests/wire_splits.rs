@@ -1,10 +1,10 @@
-//! The wire readers against a naive twin: parse the whole body with `serde_json`, then take out what the readers take
-//! out. Any valid body gives the same objects in any pieces; any bytes at all give the same answer in any pieces, and
-//! never a panic.
+//! The wire readers against a reference model: parse the whole body with `serde_json`, then extract what the
+//! readers extract. A valid body gives the same objects in any pieces; arbitrary bytes give the same result
+//! in any pieces and never a panic.
 //!
-//! A failing case is printed shrunk, as the body and the places where it was cut.
+//! A failing case is printed shrunk, as the body and the positions where it was split.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 use informer_core::wire::{
     Frame, FrameKind, Limits, ListItem, ListReader, Scanned, Status, TypeMeta, WatchReader, WireError,
@@ -21,7 +21,7 @@ fn types() -> TypeMeta {
     TypeMeta::new("example.com/v1", "Widget")
 }
 
-/// 256 cases each; `PROPTEST_CASES` asks for more.
+/// 256 cases each; `PROPTEST_CASES` sets another number.
 fn config() -> ProptestConfig {
     ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
 }
@@ -50,7 +50,7 @@ fn read_watch_by(by: Option<&Projection>, limit: usize, pieces: &[&[u8]]) -> Rea
     (frames, read.and_then(|()| reader.finish()))
 }
 
-/// `body` in pieces, cut at each of `cuts`.
+/// Splits `body` at each of `cuts`.
 fn cut<'a>(body: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
     let mut ends: Vec<usize> =
         cuts.iter().map(|cut| cut.index(body.len() + 1)).chain([0, body.len()]).collect();
@@ -58,22 +58,22 @@ fn cut<'a>(body: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
     ends.windows(2).map(|ends| &body[ends[0]..ends[1]]).collect()
 }
 
-/// Reads `body` whole, cut at `cuts`, and byte by byte: all must give the same.
+/// Reads `body` whole, split at `cuts`, and byte by byte: the results must be equal.
 #[track_caller]
-fn however_cut<T: PartialEq + std::fmt::Debug>(
+fn read_in_all_splits<T: PartialEq + std::fmt::Debug>(
     body: &[u8],
     cuts: &[Index],
     read: impl Fn(&[&[u8]]) -> Read<T>,
 ) -> Read<T> {
     let whole = read(&[body]);
-    assert_eq!(read(&cut(body, cuts)), whole, "cut");
+    assert_eq!(read(&cut(body, cuts)), whole, "split");
     assert_eq!(read(&body.chunks(1).collect::<Vec<_>>()), whole, "byte by byte");
     whole
 }
 
-// The twin
+// Reference model
 
-/// What the readers should keep of an object that they can read.
+/// The parts of a readable object that the readers keep.
 fn kept(object: &Value) -> Option<Value> {
     let mut kept = object.clone();
     kept["metadata"].as_object_mut()?.remove("managedFields");
@@ -82,7 +82,7 @@ fn kept(object: &Value) -> Option<Value> {
     Some(kept)
 }
 
-/// Compares what was read of an object with the object.
+/// Compares a scanned object with the object.
 fn check_object(read: &Scanned, object: &Value) -> Result<(), TestCaseError> {
     prop_assert_eq!(serde_json::from_slice::<Value>(&read.bytes).ok(), kept(object));
     let metadata = &object["metadata"];
@@ -97,22 +97,22 @@ fn check_object(read: &Scanned, object: &Value) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Items are widgets or else anything; only widgets can be read.
+/// Items are widgets or arbitrary values; only widgets are readable.
 fn is_widget(item: &Value) -> bool {
     item["metadata"]["name"].is_string()
 }
 
 // Bodies
 
-/// How a body is written: the readers must not care.
+/// How a body is formatted, which the readers must ignore.
 #[derive(Debug, Clone)]
 struct Style {
-    /// What stands around brackets, commas and colons.
+    /// Space around brackets, commas and colons.
     space: &'static str,
-    /// Whether strings are written as `\uXXXX`; names of members are not.
+    /// Whether strings are written as `\uXXXX`; member names are not.
     escaped: bool,
     /// By how much the members of each object are rotated.
-    turn: usize,
+    rotation: usize,
 }
 
 impl Style {
@@ -135,8 +135,8 @@ impl Style {
                         format!("{}{space}:{space}{}", Value::from(&**name), self.write(value))
                     })
                     .collect();
-                let turn = self.turn % written.len().max(1);
-                written.rotate_left(turn);
+                let rotation = self.rotation % written.len().max(1);
+                written.rotate_left(rotation);
                 format!("{{{space}{}{space}}}", written.join(&format!("{space},{space}")))
             }
             plain => plain.to_string(),
@@ -146,7 +146,11 @@ impl Style {
 
 fn style() -> impl Strategy<Value = Style> {
     let space = select(vec!["", "", " ", "\n  ", "\r\n\t"]);
-    (space, any::<bool>(), 0..7_usize).prop_map(|(space, escaped, turn)| Style { space, escaped, turn })
+    (space, any::<bool>(), 0..7_usize).prop_map(|(space, escaped, rotation)| Style {
+        space,
+        escaped,
+        rotation,
+    })
 }
 
 fn text() -> impl Strategy<Value = String> {
@@ -245,9 +249,9 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_list_gives_its_items_however_it_is_written_and_cut(items in items(), style in style(), cuts in cuts()) {
+    fn list_items_do_not_depend_on_format_and_splits(items in items(), style in style(), cuts in cuts()) {
         let body = list_body(&items, &style);
-        let (read, end) = however_cut(body.as_bytes(), &cuts, |pieces| read_list(1 << 20, pieces));
+        let (read, end) = read_in_all_splits(body.as_bytes(), &cuts, |pieces| read_list(1 << 20, pieces));
         prop_assert_eq!(end, Ok(()));
         let (metas, read): (Vec<_>, Vec<_>) = read.iter().partition(|item| matches!(item, ListItem::Meta(_)));
         prop_assert_eq!(metas.len(), 1);
@@ -261,11 +265,11 @@ proptest! {
     }
 
     #[test]
-    fn a_watch_gives_its_frames_however_it_is_written_and_cut(frames in frames(), style in style(), cuts in cuts()) {
-        // Types are written plainly: a server has no reason to escape them.
+    fn watch_frames_do_not_depend_on_format_and_splits(frames in frames(), style in style(), cuts in cuts()) {
+        // Frame types are not escaped, as in real responses.
         let style = Style { escaped: false, ..style };
         let body = stream(&frames, &style);
-        let (read, end) = however_cut(body.as_bytes(), &cuts, |pieces| read_watch(1 << 20, pieces));
+        let (read, end) = read_in_all_splits(body.as_bytes(), &cuts, |pieces| read_watch(1 << 20, pieces));
         prop_assert_eq!(end, Ok(()));
         prop_assert_eq!(read.len(), frames.len());
         for (read, (kind, object)) in read.iter().zip(&frames) {
@@ -298,7 +302,7 @@ fn check_frame(read: &Frame, kind: &str, object: &Value) -> Result<(), TestCaseE
 
 // Properties of any bytes
 
-/// Changes to a body: at each place a byte is replaced, put in, or taken out.
+/// Changes to a body: at each position a byte is replaced, inserted or removed.
 fn changes() -> impl Strategy<Value = Vec<(Index, u8, u8)>> {
     let byte = prop_oneof![any::<u8>(), select(b"{}[],:\"\\ n0".to_vec())];
     prop::collection::vec((any::<Index>(), 0..3_u8, byte), 0..6)
@@ -316,8 +320,8 @@ fn changed(body: &str, changes: &[(Index, u8, u8)]) -> Vec<u8> {
     body
 }
 
-/// Bytes that look like JSON here and there.
-fn soup() -> impl Strategy<Value = Vec<u8>> {
+/// Bytes with fragments of JSON.
+fn fragments() -> impl Strategy<Value = Vec<u8>> {
     let tokens: [&[u8]; 22] = [
         b"{",
         b"}",
@@ -346,21 +350,21 @@ fn soup() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(token, 0..30).prop_map(|tokens| tokens.concat())
 }
 
-/// The whole answer must not depend on the cuts, and what is JSON must not be called anything else.
+/// The result must not depend on the splits, and valid JSON must not be reported as invalid.
 fn check_any(body: &[u8], limit: usize, cuts: &[Index]) -> Result<(), TestCaseError> {
-    let (_, list_end) = however_cut(body, cuts, |pieces| read_list(limit, pieces));
-    let (_, watch_end) = however_cut(body, cuts, |pieces| read_watch(limit, pieces));
+    let (_, list_end) = read_in_all_splits(body, cuts, |pieces| read_list(limit, pieces));
+    let (_, watch_end) = read_in_all_splits(body, cuts, |pieces| read_watch(limit, pieces));
     let blamed = |end: Result<(), WireError>| {
         end.err()
             .map(|error| error.to_string())
             .filter(|text| text.contains("not JSON") || text.contains("too early"))
     };
-    // What is left out changes nothing about where a body breaks.
+    // A projection does not change where a body is malformed.
     let paths = ["a", "name.items", "items[*].kind", "metadata.annotations.items"];
     for by in [Projection::drop(paths).unwrap(), Projection::keep(paths).unwrap()] {
-        let (_, end) = however_cut(body, cuts, |pieces| read_list_by(Some(&by), limit, pieces));
+        let (_, end) = read_in_all_splits(body, cuts, |pieces| read_list_by(Some(&by), limit, pieces));
         prop_assert_eq!(&end, &list_end);
-        let (_, end) = however_cut(body, cuts, |pieces| read_watch_by(Some(&by), limit, pieces));
+        let (_, end) = read_in_all_splits(body, cuts, |pieces| read_watch_by(Some(&by), limit, pieces));
         prop_assert_eq!(&end, &watch_end);
     }
     if serde_json::from_slice::<Map<_, _>>(body).is_ok() {
@@ -379,23 +383,23 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_broken_list_gives_the_same_however_it_is_cut(
+    fn malformed_list_result_does_not_depend_on_splits(
         items in items(), style in style(), changes in changes(), limit in 0..400_usize, cuts in cuts(),
     ) {
         check_any(&changed(&list_body(&items, &style), &changes), limit, &cuts)?;
     }
 
     #[test]
-    fn a_broken_watch_gives_the_same_however_it_is_cut(
+    fn malformed_watch_result_does_not_depend_on_splits(
         frames in frames(), style in style(), changes in changes(), limit in 0..400_usize, cuts in cuts(),
     ) {
         check_any(&changed(&stream(&frames, &style), &changes), limit, &cuts)?;
     }
 
     #[test]
-    fn soup_gives_the_same_however_it_is_cut(soup in soup(), limit in 0..100_usize, cuts in cuts()) {
-        check_any(&soup, limit, &cuts)?;
-        check_any(&[br#"{"metadata":{"resourceVersion":"1"},"items":["#, &soup[..], b"]}"].concat(), limit, &cuts)?;
-        check_any(&[br#"{"type":"ADDED","object":{"metadata":{"name":"a","#, &soup[..], b"}}"].concat(), limit, &cuts)?;
+    fn fragments_result_does_not_depend_on_splits(fragments in fragments(), limit in 0..100_usize, cuts in cuts()) {
+        check_any(&fragments, limit, &cuts)?;
+        check_any(&[br#"{"metadata":{"resourceVersion":"1"},"items":["#, &fragments[..], b"]}"].concat(), limit, &cuts)?;
+        check_any(&[br#"{"type":"ADDED","object":{"metadata":{"name":"a","#, &fragments[..], b"}}"].concat(), limit, &cuts)?;
     }
 }

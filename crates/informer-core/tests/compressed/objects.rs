@@ -1,4 +1,4 @@
-//! Widgets of several shapes, and the way they take into a store.
+//! Widgets of several shapes, and how they become entries of a store.
 
 use informer_core::wire::{Limits, ListItem, ListReader, Scanned};
 use informer_core::{
@@ -7,7 +7,7 @@ use informer_core::{
 };
 use std::sync::Arc;
 
-/// What a widget looks like: words that widgets of one shape have in common.
+/// The shape of a widget: words that widgets of one shape have in common.
 pub(crate) type Shape = [&'static str; 4];
 
 pub(crate) const SHELF: Shape =
@@ -15,7 +15,7 @@ pub(crate) const SHELF: Shape =
 pub(crate) const ENGINE: Shape =
     ["four cylinders", "unleaded only", "serviced yearly", "the manual is in the glovebox"];
 
-/// A widget as the server writes it. Part of it is its own, most is that of its shape.
+/// A widget as the server encodes it. A small part is unique, most belongs to its shape.
 pub(crate) fn widget(name: &str, version: u64, node: &str, shape: Shape) -> Scanned {
     let own = name.bytes().fold(version, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
     let own = own.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -29,7 +29,7 @@ pub(crate) fn widget(name: &str, version: u64, node: &str, shape: Shape) -> Scan
     scanned(&TypeMeta::new("example.com/v1", "Widget"), &object)
 }
 
-/// An item of a list.
+/// Scans an item of a list.
 pub(crate) fn scanned(types: &TypeMeta, item: &str) -> Scanned {
     let body = format!(r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{item}]}}"#);
     let mut found = None;
@@ -43,7 +43,7 @@ pub(crate) fn scanned(types: &TypeMeta, item: &str) -> Scanned {
     found.unwrap()
 }
 
-/// The entry as a reflector makes it.
+/// The entry as a reflector creates it.
 pub(crate) fn compressed(compressor: &Compressor, scanned: Scanned) -> Arc<Entry> {
     Arc::new(compressor.compress(Entry::new(scanned, Encoding::Json, Retention::Compressed)))
 }
@@ -58,7 +58,7 @@ pub(crate) fn list(version: u64, entries: Vec<Arc<Entry>>) -> Delta {
     Delta::Replaced(Replaced { scope: Scope::All, version, entries, unreadable: Vec::new(), audit: false })
 }
 
-/// A store with the widgets of these numbers, listed before anything was learnt or after.
+/// A store with these widgets, compressed with the current dictionary of the compressor.
 pub(crate) fn store(
     compressor: &Compressor,
     widgets: impl Iterator<Item = (usize, Shape)>,
@@ -71,11 +71,16 @@ pub(crate) fn store(
     (writer, reader)
 }
 
-/// Rewrites everything, in slices of `most`. Returns how many entries were rewritten.
-pub(crate) fn rewrite(writer: &mut StoreWriter, reader: &StoreReader, by: &Compressor, most: u32) -> usize {
+/// Recompresses everything in slices of `most` entries. Returns the number of recompressed entries.
+pub(crate) fn rewrite(
+    writer: &mut StoreWriter,
+    reader: &StoreReader,
+    by: &Compressor,
+    max_entries: u32,
+) -> usize {
     let (mut from, mut count) = (Some(0), 0);
     while let Some(begin) = from {
-        let slice = reader.snapshot().rewrite(by, begin, most);
+        let slice = reader.snapshot().rewrite(by, begin, max_entries);
         from = slice.next();
         count += writer.rewrite(slice);
     }

@@ -1,6 +1,7 @@
-//! Rewriting: the same objects in another form.
+//! Recompression: equal objects in another representation.
 //!
-//! > Nothing changes for anybody: there is nothing to tell, indexes stay as they are, and a snapshot that somebody holds keeps what it had.
+//! > Recompression is invisible: no change is reported, indexes are unaffected, and existing snapshots keep
+//! their entries.
 
 use crate::objects::{SHELF, compressed, rewrite, store, widget};
 use informer_core::wire::{ObjectProblem, Place, Unreadable};
@@ -10,7 +11,7 @@ use informer_core::{
 use serde_json::Value;
 use std::sync::Arc;
 
-/// A hundred shelves that were cached before anything was learnt, and a compressor that has learnt from them.
+/// A hundred shelves cached before training, and a compressor trained on them.
 fn cached() -> (Compressor, StoreWriter, StoreReader) {
     let compressor = Compressor::learning();
     let (writer, reader) = store(&compressor, (0..100).map(|number| (number, SHELF)));
@@ -23,7 +24,7 @@ fn key(number: usize) -> Key {
 }
 
 #[test]
-fn what_is_rewritten_is_equal_and_takes_less() {
+fn recompressed_entries_are_equal_and_smaller() {
     let (compressor, mut writer, reader) = cached();
     let index = Index::field("spec.node").into_handle().unwrap();
     writer.add_index(index.clone());
@@ -34,24 +35,24 @@ fn what_is_rewritten_is_equal_and_takes_less() {
     assert!(before.list().eq(after.list()), "entries are equal");
     assert!(after.list().zip(before.list()).all(|(after, before)| after.cost() < before.cost() - 200));
     assert_eq!(after.index_keys(&index, "n1"), before.index_keys(&index, "n1"));
-    assert_eq!(rewrite(&mut writer, &reader, &compressor, 7), 0, "once is enough");
+    assert_eq!(rewrite(&mut writer, &reader, &compressor, 7), 0, "nothing is left to recompress");
 }
 
 /// C5
 #[test]
-fn c5_a_held_snapshot_keeps_what_it_had() {
+fn c5_snapshot_keeps_its_entries() {
     let (compressor, mut writer, reader) = cached();
-    let held = reader.snapshot();
-    let entries: Vec<_> = held.list().cloned().collect();
+    let snapshot = reader.snapshot();
+    let entries: Vec<_> = snapshot.list().cloned().collect();
     rewrite(&mut writer, &reader, &compressor, 256);
-    assert!(held.list().zip(&entries).all(|(now, then)| Arc::ptr_eq(now, then)));
-    assert!(writer.release(), "somebody holds the old state");
-    drop((held, entries));
+    assert!(snapshot.list().zip(&entries).all(|(now, then)| Arc::ptr_eq(now, then)));
+    assert!(writer.release(), "a snapshot holds the old state");
+    drop((snapshot, entries));
     assert!(!writer.release());
 }
 
 #[test]
-fn what_made_way_for_something_newer_is_left_out() {
+fn replaced_entries_are_not_recompressed() {
     let (compressor, mut writer, reader) = cached();
     let late = reader.snapshot().rewrite(&compressor, 0, 256);
     let newer = compressed(&compressor, widget("w0003", 9500, "n2", SHELF));
@@ -59,7 +60,7 @@ fn what_made_way_for_something_newer_is_left_out() {
     assert_eq!(applied.changes.len(), 1);
     let gone = informer_core::Deleted { key: key(4), version: None, last: None };
     writer.apply(&Scope::All, [Delta::Deleted(gone)]);
-    // Another object takes the place that became free.
+    // Another object reuses the free slot.
     let other = compressed(&compressor, widget("other", 9600, "n2", SHELF));
     writer.apply(&Scope::All, [Delta::Added(Arc::clone(&other))]);
     assert_eq!(writer.rewrite(late), 98);
@@ -87,20 +88,21 @@ fn c9_a_stale_entry_stays_stale() {
 }
 
 #[test]
-fn a_view_that_is_held_is_shared_on() {
+fn typed_object_in_use_is_shared_after_recompression() {
     let (compressor, mut writer, reader) = cached();
     let object = Object::<Value>::new(reader.get(&key(1)).unwrap());
-    let held = object.typed().unwrap();
+    let snapshot = object.typed().unwrap();
     rewrite(&mut writer, &reader, &compressor, 256);
     let rewritten = Object::<Value>::new(reader.get(&key(1)).unwrap());
     assert!(!Arc::ptr_eq(object.entry(), rewritten.entry()));
-    assert!(informer_core::Typed::ptr_eq(&rewritten.typed().unwrap(), &held));
+    assert!(informer_core::Typed::ptr_eq(&rewritten.typed().unwrap(), &snapshot));
 }
 
 #[test]
-fn a_relist_that_overtook_the_rewriting_finds_nothing_changed() {
+fn relist_concurrent_with_recompression_reports_no_change() {
     let (compressor, mut writer, reader) = cached();
-    // As a reflector does: what is equal is taken from the cache, and is on its way while the cache is rewritten.
+    // As a reflector does: equal entries are reused from the cache and are still in transit while the cache
+    // is recompressed.
     let known: Vec<_> = reader.snapshot().list().cloned().collect();
     rewrite(&mut writer, &reader, &compressor, 256);
     let rewritten = reader.snapshot();

@@ -1,7 +1,7 @@
-//! A store of compressed entries and its twin of plain ones, through the same random deltas.
+//! A store of compressed entries against one of uncompressed entries, with the same random deltas.
 //!
-//! Dictionaries arrive at random moments, are learnt anew, and rewriting goes on slice by slice beside everything else, some of it late. Both
-//! stores tell the same and answer the same.
+//! Dictionaries are trained at random times, and entries are recompressed slice by slice in between, some of
+//! them late. Both stores report the same changes and return the same results.
 
 use crate::objects::{ENGINE, SHELF, Shape, compressed, list, plain, widget};
 use informer_core::reflector::Random;
@@ -12,7 +12,7 @@ use informer_core::{
 use std::sync::Arc;
 
 #[test]
-fn a_compressed_store_and_a_plain_one_cannot_be_told_apart() {
+fn compressed_store_behaves_as_a_plain_one() {
     for seed in 0..100 {
         let run = std::panic::catch_unwind(|| Run::new(seed).go(60));
         assert!(run.is_ok(), "seed {seed}");
@@ -24,12 +24,12 @@ struct Run {
     compressor: Compressor,
     indexes: [IndexHandle; 2],
     plain: (StoreWriter, StoreReader),
-    packed: (StoreWriter, StoreReader),
-    /// Snapshots of both from before.
-    held: Vec<(Snapshot, Snapshot)>,
-    /// Rewritten entries that are not in yet.
+    compressed_store: (StoreWriter, StoreReader),
+    /// Earlier snapshots of both stores.
+    snapshots: Vec<(Snapshot, Snapshot)>,
+    /// Recompressed entries that are not applied yet.
     late: Vec<Rewrite>,
-    /// Where the rewriting is.
+    /// Slot at which recompression continues.
     from: u32,
     version: u64,
     shape: Shape,
@@ -46,14 +46,14 @@ impl Run {
             }
             (writer, reader)
         };
-        let (plain, packed) = (store(), store());
+        let (plain, compressed_store) = (store(), store());
         Self {
             random: Random::new(seed),
             compressor: Compressor::learning(),
             indexes,
             plain,
-            packed,
-            held: Vec::new(),
+            compressed_store,
+            snapshots: Vec::new(),
             late: Vec::new(),
             from: 0,
             version: 1,
@@ -64,47 +64,47 @@ impl Run {
     fn go(mut self, steps: usize) {
         for _ in 0..steps {
             match self.random.below(10) {
-                0 => drop(self.compressor.learn(&self.packed.1.snapshot())),
+                0 => drop(self.compressor.learn(&self.compressed_store.1.snapshot())),
                 1..4 => self.rewrite(),
                 4 if self.random.below(4) == 0 => {
                     self.shape = if self.shape == SHELF { ENGINE } else { SHELF }
                 }
-                5 => self.held.push((self.plain.1.snapshot(), self.packed.1.snapshot())),
+                5 => self.snapshots.push((self.plain.1.snapshot(), self.compressed_store.1.snapshot())),
                 _ => self.batch(),
             }
         }
-        self.held.push((self.plain.1.snapshot(), self.packed.1.snapshot()));
-        for (plain, packed) in &self.held {
-            self.compare(plain, packed);
+        self.snapshots.push((self.plain.1.snapshot(), self.compressed_store.1.snapshot()));
+        for (plain, compressed_store) in &self.snapshots {
+            self.compare(plain, compressed_store);
         }
     }
 
-    /// A slice is made now, and put in now or later.
+    /// Recompresses a slice, to be applied now or later.
     fn rewrite(&mut self) {
-        let most = 1 + u32::try_from(self.random.below(20)).unwrap();
-        let slice = self.packed.1.snapshot().rewrite(&self.compressor, self.from, most);
+        let max_entries = 1 + u32::try_from(self.random.below(20)).unwrap();
+        let slice = self.compressed_store.1.snapshot().rewrite(&self.compressor, self.from, max_entries);
         self.from = slice.next().unwrap_or(0);
         self.late.push(slice);
         if self.random.below(3) > 0 {
             for slice in std::mem::take(&mut self.late) {
-                self.packed.0.rewrite(slice);
+                self.compressed_store.0.rewrite(slice);
             }
-            self.packed.0.check_invariants();
+            self.compressed_store.0.check_invariants();
         }
     }
 
     fn batch(&mut self) {
         let deltas: Vec<(Delta, Delta)> = (0..=self.random.below(6)).map(|_| self.delta()).collect();
-        let (plain, packed): (Vec<Delta>, Vec<Delta>) = deltas.into_iter().unzip();
+        let (plain, compressed_store): (Vec<Delta>, Vec<Delta>) = deltas.into_iter().unzip();
         let applied = self.plain.0.apply(&Scope::All, plain);
-        let others = self.packed.0.apply(&Scope::All, packed);
-        assert_eq!(told(&applied.changes), told(&others.changes));
+        let others = self.compressed_store.0.apply(&Scope::All, compressed_store);
+        assert_eq!(reported(&applied.changes), reported(&others.changes));
         let counts = [&applied, &others].map(|applied| {
             (applied.outdated, applied.unknown_deletes, applied.duplicates, applied.rewound, applied.drift)
         });
         assert_eq!(counts[0], counts[1]);
-        self.packed.0.check_invariants();
-        self.compare(&self.plain.1.snapshot(), &self.packed.1.snapshot());
+        self.compressed_store.0.check_invariants();
+        self.compare(&self.plain.1.snapshot(), &self.compressed_store.1.snapshot());
     }
 
     fn delta(&mut self) -> (Delta, Delta) {
@@ -112,44 +112,44 @@ impl Run {
             0 => self.relist(),
             1..3 => self.deletion(),
             _ => {
-                let (plain, packed) = self.object();
-                (Delta::Updated(plain), Delta::Updated(packed))
+                let (plain, compressed_store) = self.object();
+                (Delta::Updated(plain), Delta::Updated(compressed_store))
             }
         }
     }
 
-    /// Most of what there is, as it is: a reflector takes it from the cache, or reads it anew.
+    /// A relist with most of the objects unchanged: a reflector reuses cached entries or reads them again.
     fn relist(&mut self) -> (Delta, Delta) {
-        let (mut plains, mut packeds) = (Vec::new(), Vec::new());
-        let (left, right) = (self.plain.1.snapshot(), self.packed.1.snapshot());
+        let (mut plain_entries, mut compressed_entries) = (Vec::new(), Vec::new());
+        let (left, right) = (self.plain.1.snapshot(), self.compressed_store.1.snapshot());
         for (left, right) in left.list().zip(right.list()) {
             match self.random.below(5) {
                 0 => {}
                 1 => {
                     let scanned = || read_again(left);
-                    plains.push(plain(scanned()));
-                    packeds.push(compressed(&self.compressor, scanned()));
+                    plain_entries.push(plain(scanned()));
+                    compressed_entries.push(compressed(&self.compressor, scanned()));
                 }
                 _ => {
-                    plains.push(Arc::clone(left));
-                    packeds.push(Arc::clone(right));
+                    plain_entries.push(Arc::clone(left));
+                    compressed_entries.push(Arc::clone(right));
                 }
             }
         }
         let (new, same) = self.object();
-        plains.push(new);
-        packeds.push(same);
+        plain_entries.push(new);
+        compressed_entries.push(same);
         self.version += 1;
-        (list(self.version, plains), list(self.version, packeds))
+        (list(self.version, plain_entries), list(self.version, compressed_entries))
     }
 
     fn deletion(&mut self) -> (Delta, Delta) {
-        let (plain, packed) = self.object();
+        let (plain, compressed_store) = self.object();
         let deleted = |last: Arc<Entry>| {
             let version = Some(last.head().version.clone());
             Delta::Deleted(Deleted { key: last.key().clone(), version, last: Some(last) })
         };
-        (deleted(plain), deleted(packed))
+        (deleted(plain), deleted(compressed_store))
     }
 
     fn object(&mut self) -> (Arc<Entry>, Arc<Entry>) {
@@ -159,33 +159,33 @@ impl Run {
         (plain(scanned()), compressed(&self.compressor, scanned()))
     }
 
-    fn compare(&self, plain: &Snapshot, packed: &Snapshot) {
-        assert_eq!((plain.version(), plain.len()), (packed.version(), packed.len()));
-        for (left, right) in plain.list().zip(packed.list()) {
+    fn compare(&self, plain: &Snapshot, compressed_store: &Snapshot) {
+        assert_eq!((plain.version(), plain.len()), (compressed_store.version(), compressed_store.len()));
+        for (left, right) in plain.list().zip(compressed_store.list()) {
             assert_eq!((left.head(), left.bytes()), (right.head(), right.bytes()));
             assert_eq!(left, right);
-            assert_eq!(packed.get(left.key()), Some(left));
+            assert_eq!(compressed_store.get(left.key()), Some(left));
         }
         for index in &self.indexes {
-            assert_eq!(plain.index_values(index), packed.index_values(index));
+            assert_eq!(plain.index_values(index), compressed_store.index_values(index));
             for value in plain.index_values(index) {
-                assert_eq!(plain.index_keys(index, &value), packed.index_keys(index, &value));
+                assert_eq!(plain.index_keys(index, &value), compressed_store.index_keys(index, &value));
             }
         }
     }
 }
 
-/// A cached object as a list brings it once more.
+/// A cached object as another list returns it.
 fn read_again(entry: &Entry) -> informer_core::wire::Scanned {
     let types = informer_core::TypeMeta::new("example.com/v1", "Widget");
     let bytes = entry.bytes();
     crate::objects::scanned(&types, std::str::from_utf8(&bytes).unwrap())
 }
 
-type Told = (char, Key, ResourceVersion, Vec<u8>);
+type Reported = (char, Key, ResourceVersion, Vec<u8>);
 
-/// What is told, as far as anybody can see it.
-fn told(changes: &[Change]) -> Vec<Told> {
+/// Comparable form of the reported changes.
+fn reported(changes: &[Change]) -> Vec<Reported> {
     let seen = |what, entry: &Arc<Entry>| {
         (what, entry.key().clone(), entry.head().version.clone(), entry.bytes().into_owned())
     };

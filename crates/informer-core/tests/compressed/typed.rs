@@ -1,4 +1,4 @@
-//! Typed views of compressed objects, in JSON and in protobuf.
+//! Typed access to compressed objects, in JSON and in protobuf.
 
 use crate::encode;
 use crate::objects::scanned;
@@ -20,7 +20,7 @@ fn pods() -> Vec<String> {
     (0..600).map(|number| Pod::new(number, 1000).item(&mut random)).collect()
 }
 
-/// The pod as a list in protobuf carries it.
+/// The pod as an item of a protobuf list.
 fn from_protobuf(item: &str) -> Scanned {
     let message = encode::message(message_of(&types()).unwrap().get(), &serde_json::from_str(item).unwrap());
     let (mut metadata, mut body, mut kind, mut envelope) =
@@ -42,7 +42,8 @@ fn from_protobuf(item: &str) -> Scanned {
     found.unwrap()
 }
 
-/// Compresses these with what was learnt from them, and compares all views with those of plain ones.
+/// Compresses the objects with a dictionary trained on them and compares all views with those of uncompressed
+/// objects.
 fn check(encoding: Encoding, objects: &[Scanned]) {
     let compressor = Compressor::learning();
     let entry = |scanned: &Scanned, retention| Entry::new(scanned.clone(), encoding, retention);
@@ -52,24 +53,24 @@ fn check(encoding: Encoding, objects: &[Scanned]) {
     assert!(compressor.learn(&StoreWriter::new([Scope::All]).1.snapshot()));
     for scanned in objects {
         let plain = Object::<K8sPod>::new(Arc::new(entry(scanned, Retention::Bytes)));
-        let packed = compressor.compress(entry(scanned, Retention::Compressed));
-        assert!(packed.cost() < plain.entry().cost() - 1000, "{packed:?} is compressed");
-        let packed = Object::<K8sPod>::new(Arc::new(packed));
-        assert_eq!(packed.raw(), plain.raw());
-        assert_eq!(packed.json(), plain.json());
-        assert_eq!(*packed.typed().unwrap(), *plain.typed().unwrap());
-        assert_eq!(packed.metadata::<ObjectMeta>(), plain.metadata::<ObjectMeta>());
-        assert_eq!(*packed.view::<Value>().typed().unwrap(), *plain.view::<Value>().typed().unwrap());
+        let compressed = compressor.compress(entry(scanned, Retention::Compressed));
+        assert!(compressed.cost() < plain.entry().cost() - 1000, "{compressed:?} is compressed");
+        let compressed = Object::<K8sPod>::new(Arc::new(compressed));
+        assert_eq!(compressed.raw(), plain.raw());
+        assert_eq!(compressed.json(), plain.json());
+        assert_eq!(*compressed.typed().unwrap(), *plain.typed().unwrap());
+        assert_eq!(compressed.metadata::<ObjectMeta>(), plain.metadata::<ObjectMeta>());
+        assert_eq!(*compressed.view::<Value>().typed().unwrap(), *plain.view::<Value>().typed().unwrap());
     }
 }
 
 #[test]
-fn compressed_json_reads_as_plain_json_does() {
+fn compressed_json_decodes_as_plain_json() {
     check(Encoding::Json, &pods().iter().map(|item| scanned(&types(), item)).collect::<Vec<_>>());
 }
 
 #[test]
-fn compressed_protobuf_reads_as_plain_protobuf_does() {
+fn compressed_protobuf_decodes_as_plain_protobuf() {
     let encoding = Encoding::Protobuf(message_of(&types()).unwrap());
     check(encoding, &pods().iter().map(|item| from_protobuf(item)).collect::<Vec<_>>());
 }

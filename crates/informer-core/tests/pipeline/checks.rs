@@ -1,4 +1,4 @@
-//! What must hold all along: what handlers are told, what readers see, and how often the server is asked.
+//! Checks after every step: reported changes, reads, and the request rate.
 
 use super::json::squeezed;
 use super::server::{Fit, Obj, SLOTS, Server, key, slot_of};
@@ -12,49 +12,49 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The server's state behind an entry; panics if there never was one with exactly this content.
+/// The server's state of an entry. Panics if the server never had a state with exactly this content.
 pub(crate) fn origin<'a>(server: &'a Server, entry: &Entry) -> &'a Rc<Obj> {
     let bytes = squeezed(&entry.bytes());
     let text = std::str::from_utf8(&bytes).unwrap();
     let stamp = text.split("\"stamp\":").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
     let version = server.parse(&entry.head().version);
     let object = server.find(stamp.parse().unwrap(), version);
-    let object = object.unwrap_or_else(|| panic!("{entry:?}: no such state ever existed"));
-    assert_eq!(text, object.canonical, "{entry:?}: not what the server had");
+    let object = object.unwrap_or_else(|| panic!("{entry:?}: this state never existed"));
+    assert_eq!(text, object.canonical, "{entry:?}: not the server's state");
     assert_eq!(entry.key(), &key(object.slot));
     assert_eq!(&*entry.head().uid, format!("u-{}", object.uid));
     object
 }
 
-/// How a batch came about.
+/// Origin of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cause {
-    /// It is a complete list.
+    /// Whether it is a complete list.
     pub(crate) list: bool,
-    /// It comes from another branch than the batch before it: the server was restored.
+    /// Whether it comes from another branch than the previous batch: the server was restored.
     pub(crate) other_branch: bool,
 }
 
-/// What a handler knows that was told every change.
+/// The objects according to all reported changes.
 #[derive(Debug, Default)]
 pub(crate) struct Mirror {
     objects: BTreeMap<Key, Arc<Entry>>,
-    /// The stamp that was last told of each slot.
+    /// Stamp of the last reported state of each slot.
     stamps: [u64; SLOTS],
-    pub(crate) told: u64,
+    pub(crate) reported: u64,
 }
 
 impl Mirror {
-    /// Folds what a batch changed, checking that each change is legal here (C1, C3) and real.
+    /// Applies the changes of a batch, checking that each is legal (C1, C3) and that its states existed.
     pub(crate) fn fold(&mut self, server: &Server, applied: &Applied, cause: Cause) {
         if cause.list {
-            // C5: a relist is told as deletions first, then the rest, each in key order.
+            // C5: a relist reports deletions first, then the rest, each in key order.
             let place = |change: &Change| (!matches!(change, Change::Deleted { .. }), change.key().clone());
             let sorted = applied.changes.is_sorted_by(|left, right| place(left) < place(right));
-            assert!(sorted, "C5: a relist is told as {:?}", applied.changes);
+            assert!(sorted, "C5: a relist is reported as {:?}", applied.changes);
         }
         for change in &applied.changes {
-            self.told += 1;
+            self.reported += 1;
             match change {
                 Change::Added(new) => {
                     self.check_order(server, new, cause);
@@ -67,18 +67,19 @@ impl Mirror {
                     let before = before.unwrap_or_else(|| panic!("C3: {new:?} updated before it was added"));
                     assert!(
                         Arc::ptr_eq(&before, old),
-                        "C3: {new:?} replaces {old:?}, but {before:?} was told"
+                        "C3: {new:?} replaces {old:?}, but {before:?} was reported"
                     );
                     assert_eq!(
                         old.head().uid,
                         new.head().uid,
-                        "C3: {new:?} is another life, told as an update"
+                        "C3: {new:?} is another incarnation, reported as an update"
                     );
-                    // A stale state may be one that a restore undid, kept because what there is now cannot be read.
+                    // A stale state may have been undone by a restore and kept because the current one is
+                    // unreadable.
                     let undone = old.is_stale() && server.rewinds > 0;
                     let back = new.head().version.is_before(&old.head().version);
                     assert!(cause.list || !back || undone, "C1: {old:?} -> {new:?}");
-                    assert_ne!(old.bytes(), new.bytes(), "{new:?} told though nothing changed");
+                    assert_ne!(old.bytes(), new.bytes(), "{new:?} reported although nothing changed");
                 }
                 Change::Deleted { last, observed } => {
                     let before = self.objects.remove(last.key());
@@ -86,11 +87,11 @@ impl Mirror {
                     assert_eq!(
                         before.head().uid,
                         last.head().uid,
-                        "C3: {last:?} deleted, but {before:?} was told"
+                        "C3: {last:?} deleted, but {before:?} was reported"
                     );
                     assert!(
                         *observed || Arc::ptr_eq(&before, last),
-                        "C3: {last:?} inferred, but {before:?} was told"
+                        "C3: {last:?} inferred, but {before:?} was reported"
                     );
                     assert!(!(cause.list && *observed), "a list shows no deletions");
                     self.stamps[slot_of(last.key())] = origin(server, last).stamp;
@@ -99,27 +100,27 @@ impl Mirror {
         }
     }
 
-    /// The states of an object are told in the server's order; only a restore takes them back (C1).
+    /// C1: the states of an object are reported in the server's order, except after a restore.
     fn check_order(&mut self, server: &Server, new: &Entry, cause: Cause) {
         let object = origin(server, new);
-        assert_eq!(object.fit, Fit::Readable, "{new:?} cannot be read");
+        assert_eq!(object.fit, Fit::Readable, "{new:?} is unreadable");
         let last = &mut self.stamps[object.slot];
         let restored = cause.list && cause.other_branch;
-        // Equal: the same state, written differently on the wire.
+        // Equal stamps are the same state, encoded differently.
         assert!(restored || object.stamp >= *last, "C1: {new:?} has stamp {} behind {last}", object.stamp);
         *last = object.stamp;
     }
 
-    /// C4, and the fold of all events is the store.
+    /// C4: the sum of all changes is the store.
     pub(crate) fn check_equal(&self, snapshot: &Snapshot, what: &str) {
         let equal = snapshot.len() == self.objects.len()
             && snapshot.list().zip(self.objects.values()).all(|(left, right)| Arc::ptr_eq(left, right));
         let listed: Vec<_> = snapshot.list().collect();
-        assert!(equal, "C4, {what}: the store is {listed:?}, told was {:?}", self.objects.values());
+        assert!(equal, "C4, {what}: the store is {listed:?}, reported was {:?}", self.objects.values());
     }
 }
 
-/// The cache is exactly what the server had at the version that the cache claims.
+/// Checks that the cache is exactly the server's state at the version of the cache.
 pub(crate) fn check_exact(server: &Server, branch: usize, snapshot: &Snapshot) {
     let Some(version) = snapshot.version() else {
         assert!(snapshot.is_empty(), "objects without a version");
@@ -138,17 +139,17 @@ pub(crate) fn check_exact(server: &Server, branch: usize, snapshot: &Snapshot) {
                 let equal = *entry.bytes() == *object.canonical.as_bytes()
                     || squeezed(&entry.bytes()) == object.canonical.as_bytes();
                 assert!(equal, "at {version} the server had {}, the cache {entry:?}", object.canonical);
-                assert!(!entry.is_stale(), "{entry:?} is the newest state and called stale");
+                assert!(!entry.is_stale(), "{entry:?} is the newest state but marked as stale");
             }
             (Some(_), None) if !hidden => panic!("at {version}: {key} is missing"),
             (None, Some(entry)) => panic!("at {version}: {entry:?} does not exist"),
-            (Some(_), Some(entry)) => assert!(entry.is_stale(), "{entry:?} is older and not called stale"),
+            (Some(_), Some(entry)) => assert!(entry.is_stale(), "{entry:?} is older but not marked as stale"),
             (Some(_) | None, None) => {}
         }
     }
 }
 
-/// Index look-ups against the model's own fields.
+/// Compares index lookups with the model's own fields.
 pub(crate) fn check_indexes(
     server: &Server,
     snapshot: &Snapshot,
@@ -169,22 +170,22 @@ pub(crate) fn check_indexes(
     }
 }
 
-/// A snapshot that somebody holds, and what it said when it was taken.
+/// A snapshot in use, and its contents when it was taken.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldSnapshot {
     snapshot: Snapshot,
     fingerprint: u64,
 }
 
-impl Held {
+impl HeldSnapshot {
     pub(crate) fn take(reader: &StoreReader, index: &IndexHandle) -> Self {
         let snapshot = reader.snapshot();
         Self { fingerprint: fingerprint(&snapshot, index), snapshot }
     }
 
-    /// C5: it still says the same.
+    /// C5: checks that its contents did not change.
     pub(crate) fn check(&self, index: &IndexHandle) {
-        assert_eq!(fingerprint(&self.snapshot, index), self.fingerprint, "C5: a held snapshot changed");
+        assert_eq!(fingerprint(&self.snapshot, index), self.fingerprint, "C5: a snapshot changed");
     }
 }
 
@@ -200,18 +201,20 @@ fn fingerprint(snapshot: &Snapshot, index: &IndexHandle) -> u64 {
     hasher.finish()
 }
 
-/// How often the server is asked (C11).
+/// The request rate (C11).
 ///
-/// Between two pauses there are at most [`Pace::BURST`] requests, pages of a list aside. A pause is a wait that is as long as the
-/// back-off demands, or a watch that lived for ten seconds. After each such watch six waits may be shorter than thirty seconds.
+/// Between two pauses there are at most [`Pace::BURST`] requests, without pages of a list. A pause is a wait
+/// as long as the backoff requires, or a watch that lasted ten seconds. After each such watch six waits may
+/// be shorter than thirty seconds.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     burst: u64,
     pages: usize,
-    /// The list that was asked for last, if nothing else was since, and how often it was asked again without a pause.
+    /// The last requested list, if nothing else was requested since, and how often it was repeated without a
+    /// pause.
     list: Option<ListRequest>,
     repeated: u32,
-    /// Back-off waits since the last healthy watch.
+    /// Backoff waits since the last healthy watch.
     waits: u32,
     pub(crate) requests: u64,
     healths: u64,
@@ -219,14 +222,15 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Two rounds (the first 410 after a healthy watch is followed by a new round at once), each of at most six: a watch-list, a list and the
-    /// same whole when its token expires, both again without a version, a watch.
+    /// Two cycles (the first 410 after a healthy watch is followed by a relist immediately), each of at most
+    /// six requests: a watch-list, a list and the full list when its token expires, both again without a
+    /// version, a watch.
     const BURST: u64 = 12;
 
     pub(crate) fn request(&mut self, now: Moment, list: Option<&ListRequest>) {
         self.repeated = if list.is_some() && self.list.as_ref() == list { self.repeated + 1 } else { 0 };
         self.list = list.cloned();
-        assert!(self.repeated < 2, "C11: {list:?} again and again");
+        assert!(self.repeated < 2, "C11: {list:?} repeated without a pause");
         self.burst += 1;
         self.requests += 1;
         self.pages = 0;
@@ -241,7 +245,7 @@ impl Pace {
         assert!(self.pages <= SLOTS, "C11: a list of {} pages", self.pages);
     }
 
-    /// The reflector says that it waits.
+    /// Records that the reflector backs off.
     pub(crate) fn wait(&mut self, delay: Duration, slow: bool) {
         let least = if slow { 30_000 } else { (800_u64 << self.waits.min(6)).min(30_000) };
         assert!(delay >= Duration::from_millis(least), "C11: wait {} is only {delay:?}", self.waits);
@@ -250,7 +254,7 @@ impl Pace {
         self.list = None;
     }
 
-    /// A watch lived for ten seconds.
+    /// Records a watch that lasted ten seconds.
     pub(crate) fn healthy(&mut self) {
         self.waits = 0;
         self.burst = 0;

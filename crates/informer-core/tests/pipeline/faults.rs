@@ -1,4 +1,5 @@
-//! What can go wrong, how likely each of it is in one seed, and the dice that decide. All chance comes from here.
+//! All faults, their probability in one seed, and the random numbers that decide. All randomness of a run
+//! comes from here.
 
 use informer_core::reflector::Random;
 
@@ -7,7 +8,7 @@ use informer_core::reflector::Random;
 pub(crate) enum Fault {
     /// The connection is refused.
     Refused,
-    /// The headers never come; the source gives up after its deadline.
+    /// No headers; the source times out.
     NoHeaders,
     /// 429, with or without Retry-After.
     Throttled,
@@ -19,61 +20,61 @@ pub(crate) enum Fault {
     Forbidden,
     /// 404 for a while.
     NotFound,
-    /// A proxy's page instead of the answer.
+    /// The page of a proxy instead of the response.
     Html,
-    /// HTTP 410 out of the blue.
+    /// An unfounded HTTP 410.
     GoneHttp,
-    /// A frame that says 410 out of the blue.
+    /// An ERROR frame with an unfounded 410.
     GoneFrame,
-    /// A frame that says something else went wrong.
+    /// An ERROR frame with another code.
     ErrorFrame,
-    /// A list body that ends too early, cleanly or not.
+    /// A truncated list body, with a clean end or not.
     Truncated,
-    /// A list body that stops coming.
+    /// A list body that stalls.
     StalledBody,
-    /// A stream that is cut inside a frame, cleanly or not.
+    /// A stream that breaks inside a frame, with a clean end or not.
     Cut,
-    /// A stream that ends too early, cleanly.
+    /// A stream that ends early and cleanly.
     EarlyEnd,
-    /// A stream that goes silent for ever.
+    /// A stream that stays silent forever.
     HalfOpen,
-    /// A frame that was sent before, or long before.
+    /// A frame that was sent before.
     Replayed,
     /// Bytes that are no frame.
     Garbage,
-    /// Frames and items that are none of ours, or have no name.
+    /// Frames and items of other kinds or without a name.
     Junk,
-    /// Objects that cannot be read.
+    /// Unreadable objects.
     Unfit,
-    /// One key twice in a list.
+    /// A key that occurs twice in a list.
     Duplicate,
     /// A list without a version.
     NoVersion,
-    /// A watch-list whose marker never comes.
+    /// A watch-list without the marker, which does not end.
     NeverEnds,
     /// A watch-list that ends without its marker.
     NoMarker,
-    /// A list from an older state, as far as that is allowed.
+    /// A list of an older state, as far as allowed.
     Lag,
-    /// A list from an older state than asked for.
+    /// A list of an older state than requested.
     OlderThanAsked,
-    /// "Too large resource version", though it is not.
+    /// An unfounded "Too large resource version".
     TooLarge,
-    /// A continue token that has expired.
+    /// An expired continue token.
     TokenExpired,
-    /// A page, though none was asked for.
+    /// An unrequested page.
     UnaskedPage,
-    /// History is forgotten.
+    /// History is compacted.
     Compacted,
-    /// The state is restored to an older point; versions go back and are used again.
+    /// The state is restored to an older point; versions decrease and are used again.
     Rewound,
-    /// The state is restored to an older point; versions jump ahead and history is gone.
+    /// The state is restored to an older point; versions jump ahead and history is lost.
     Restored,
-    /// What was still under way on a request that was given up arrives.
+    /// Late bytes of a cancelled request arrive.
     Late,
 }
 
-/// All faults; a fault's place is its number.
+/// All faults; the index of a fault is its number.
 pub(crate) const FAULTS: [Fault; 33] = [
     Fault::Refused,
     Fault::NoHeaders,
@@ -111,8 +112,8 @@ pub(crate) const FAULTS: [Fault; 33] = [
 ];
 
 impl Fault {
-    /// How likely it may be at most, in a thousand occasions. Some occasions are frames, some are requests.
-    fn most(self) -> u64 {
+    /// Upper bound on the probability, per thousand frames or requests.
+    fn max_probability(self) -> u64 {
         match self {
             Self::Cut | Self::EarlyEnd | Self::GoneFrame | Self::ErrorFrame | Self::Garbage => 60,
             Self::HalfOpen | Self::Forbidden | Self::NotFound => 40,
@@ -128,34 +129,34 @@ impl Fault {
         }
     }
 
-    /// Whether it means something only where versions compare.
+    /// Whether it applies only if versions are comparable.
     fn compares(self) -> bool {
         matches!(self, Self::OlderThanAsked | Self::Replayed | Self::Rewound | Self::Restored)
     }
 }
 
-/// Randomness, and which faults strike.
+/// Random numbers, and which faults are applied.
 #[derive(Debug)]
 pub(crate) struct Dice {
     random: Random,
     chances: [u64; FAULTS.len()],
-    /// How often each fault struck.
+    /// Number of times each fault was applied.
     pub(crate) hits: [u64; FAULTS.len()],
-    /// Nothing goes wrong any more.
+    /// All faults are disabled.
     pub(crate) quiet: bool,
 }
 
 impl Dice {
-    /// Each seed has its own third of the faults, and some have none.
+    /// Each seed enables a third of the faults, and some seeds none.
     pub(crate) fn new(seed: u64, opaque: bool) -> Self {
         let mut random = Random::new(seed ^ 0x51e5_7a11);
         let healthy = random.below(20) == 0;
         let mut chances = FAULTS.map(|fault| {
             let enabled = random.below(3) == 0 && !healthy && !(opaque && fault.compares());
-            if enabled { 1 + random.below(fault.most()) } else { 0 }
+            if enabled { 1 + random.below(fault.max_probability()) } else { 0 }
         });
         if seed % 50 == 7 {
-            // These two bite only together.
+            // These two have an effect only together.
             chances[Fault::UnaskedPage as usize] = 1000;
             chances[Fault::TokenExpired as usize] = 1000;
         }
@@ -174,7 +175,7 @@ impl Dice {
         self.below(n) == 0
     }
 
-    /// Whether this fault happens now.
+    /// Whether this fault is applied now.
     pub(crate) fn strikes(&mut self, fault: Fault) -> bool {
         let chance = self.chances[fault as usize];
         let strikes = !self.quiet && chance > 0 && self.below(1000) < chance;

@@ -1,23 +1,23 @@
-//! The bytes of the model's answers: objects, lists, frames and statuses, as JSON.
+//! Encodes the model's responses as JSON: objects, lists, frames and statuses.
 
 use super::server::{Event, EventKind, Obj, names};
 use std::fmt::Write as _;
 
 const MANAGED: &str = r#""managedFields":[{"manager":"kubectl","fieldsV1":{"f:spec":{"f:x\"}":{}}}}]"#;
 
-/// How an object is dressed up on the wire; none of it is content.
+/// Parts of the encoding that are not content.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Dress {
-    /// Whether `kind` and `apiVersion` are there: on frames, not on list items.
+pub(crate) struct Decoration {
+    /// Whether `kind` and `apiVersion` are present: in frames, not in list items.
     pub(crate) typed: bool,
-    /// Whether `managedFields` are there: before the other members, behind them, or not.
+    /// Whether `managedFields` are present: before the other members, after them, or not.
     pub(crate) managed: Option<bool>,
 }
 
 /// An object as the server sends it.
-pub(crate) fn object(out: &mut String, object: &Obj, dress: Dress) {
-    let kind = if dress.typed { r#""kind":"Pod","apiVersion":"v1","# } else { "" };
-    let (before, behind) = match dress.managed {
+pub(crate) fn object(out: &mut String, object: &Obj, decoration: Decoration) {
+    let kind = if decoration.typed { r#""kind":"Pod","apiVersion":"v1","# } else { "" };
+    let (before, behind) = match decoration.managed {
         Some(true) => (MANAGED, ""),
         Some(false) => ("", MANAGED),
         None => ("", ""),
@@ -33,18 +33,18 @@ pub(crate) fn object(out: &mut String, object: &Obj, dress: Dress) {
 }
 
 /// The frame of a change.
-pub(crate) fn event(out: &mut String, event: &Event, dress: Dress) {
+pub(crate) fn event(out: &mut String, event: &Event, decoration: Decoration) {
     let kind = match event.kind {
         EventKind::Added => "ADDED",
         EventKind::Modified => "MODIFIED",
         EventKind::Deleted => "DELETED",
     };
     let _ = write!(out, r#"{{"type":"{kind}","object":"#);
-    object(out, &event.object, dress);
+    object(out, &event.object, decoration);
     out.push_str("}\n");
 }
 
-/// A bookmark; `marker` says that the initial events are over.
+/// A bookmark; `marker` marks the end of the initial events.
 pub(crate) fn bookmark(out: &mut String, version: &str, marker: bool) {
     let annotation = if marker { r#","annotations":{"k8s.io/initial-events-end":"true"}"# } else { "" };
     let _ = writeln!(
@@ -60,12 +60,12 @@ pub(crate) fn status(code: u16, reason: &str, details: &str) -> String {
     )
 }
 
-/// The frame that ends a stream.
+/// The ERROR frame that ends a stream.
 pub(crate) fn error(out: &mut String, status: &str) {
     let _ = writeln!(out, r#"{{"type":"ERROR","object":{status}}}"#);
 }
 
-/// The `Status` for a version that is ahead of the server, as it is written today and as it was.
+/// The `Status` for a version ahead of the server, in the current and the old format.
 pub(crate) fn too_large(old: bool) -> String {
     if old {
         status(504, "Timeout", "").replace("\"no\"", "\"Too large resource version: 9, current: 3\"")
@@ -74,7 +74,7 @@ pub(crate) fn too_large(old: bool) -> String {
     }
 }
 
-/// A list of items that are written already.
+/// A list of encoded items.
 pub(crate) fn list(
     version: Option<&str>,
     token: Option<&str>,
@@ -92,7 +92,7 @@ pub(crate) fn list(
     format!(r#"{{"kind":"PodList","apiVersion":"v1",{first},{second}}}{}"#, "\n")
 }
 
-/// Items of a list that are none of ours: without a name, of another kind, or no objects at all.
+/// Invalid items of a list: without a name, of another kind, or no objects at all.
 pub(crate) const JUNK_ITEMS: [&str; 5] = [
     "null",
     "7",
@@ -101,7 +101,7 @@ pub(crate) const JUNK_ITEMS: [&str; 5] = [
     r#"{"spec":{}}"#,
 ];
 
-/// Frames that are none of ours, in front of which a stream must neither break nor move.
+/// Invalid frames, which must neither break a stream nor advance its position.
 pub(crate) fn junk_frame(number: usize, slot: usize) -> String {
     let (namespace, name) = names(slot);
     let kind = if number == 2 { "DELETED" } else { "ADDED" };
@@ -116,7 +116,7 @@ pub(crate) fn junk_frame(number: usize, slot: usize) -> String {
     }
 }
 
-/// Pretty-prints after a fashion: white space wherever JSON allows it, whatever the depth.
+/// Inserts white space wherever JSON allows it.
 pub(crate) fn spread(compact: &str) -> String {
     let mut out = String::with_capacity(compact.len() * 2);
     let (mut in_string, mut escaped) = (false, false);
@@ -137,7 +137,7 @@ pub(crate) fn spread(compact: &str) -> String {
     out
 }
 
-/// An object's bytes without white space. None of the model's texts contains any.
+/// An object's bytes without white space. No text of the model contains any.
 pub(crate) fn squeezed(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect()
 }

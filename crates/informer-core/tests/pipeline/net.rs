@@ -1,13 +1,14 @@
-//! Between the model server and the reflector: requests are answered here, faults included, as headers and bytes in a connection.
+//! The network between the model server and the reflector: turns requests into responses, including faults,
+//! as headers and bytes of a connection.
 
 use super::faults::{Dice, Fault};
-use super::json::{self, Dress};
+use super::json::{self, Decoration};
 use super::server::{Event, EventKind, Fit, SLOTS, Server};
 use informer_core::Moment;
 use informer_core::reflector::{Consistency, ListRequest, ResponseHead, StreamId, WatchRequest, WatchStart};
 use std::time::Duration;
 
-/// How far the headers are.
+/// Progress of the headers.
 #[derive(Debug)]
 pub(crate) enum Head {
     Refused,
@@ -16,7 +17,7 @@ pub(crate) enum Head {
     Sent,
 }
 
-/// How the bytes end once they are all there.
+/// How the bytes end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Open,
@@ -25,7 +26,7 @@ pub(crate) enum End {
     Silent,
 }
 
-/// The marker that ends the initial events of a watch-list.
+/// The bookmark that ends the initial events of a watch-list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Marker {
     None,
@@ -35,25 +36,25 @@ enum Marker {
 
 #[derive(Debug)]
 struct Live {
-    /// Up to which version everything was sent.
+    /// Version up to which everything was sent.
     cursor: u64,
     ends: Moment,
     marker: Marker,
 }
 
-/// One request and its answer.
+/// One request and its response.
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub(crate) id: StreamId,
-    /// Which branch of the server answers.
+    /// Branch of the server that responds.
     pub(crate) branch: usize,
     pub(crate) sent: Moment,
     pub(crate) head: Head,
     pub(crate) bytes: Vec<u8>,
-    /// How many bytes were delivered.
+    /// Number of delivered bytes.
     pub(crate) at: usize,
     pub(crate) end: End,
-    /// Whether an ERROR frame is among the bytes.
+    /// Whether the bytes contain an ERROR frame.
     pub(crate) error_frame: bool,
     /// Whether it is a plain watch.
     pub(crate) watches: bool,
@@ -76,7 +77,7 @@ impl Conn {
         }
     }
 
-    /// The connection breaks; what is under way is lost.
+    /// Breaks the connection; undelivered bytes are lost.
     pub(crate) fn reset(&mut self) {
         self.bytes.truncate(self.at);
         self.error_frame = false;
@@ -95,33 +96,33 @@ impl Conn {
     }
 }
 
-/// Whether watch-lists work.
+/// Whether watch-lists are supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WatchLists {
     Work,
-    /// 422, or 400.
+    /// Rejected with 422 or 400.
     Refused,
-    /// The parameters are ignored: everything is sent, the marker never.
+    /// The parameters are ignored: all objects are sent, but never the marker.
     Ignored,
 }
 
-/// What a server does with a watch from a version it has not reached.
+/// Response to a watch from a version that the server has not reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Future {
-    /// Nothing, until it has: what kube-apiserver does.
+    /// Sends nothing until it has, as kube-apiserver does.
     Waits,
     TooLarge,
     Gone,
 }
 
-/// How this seed's server behaves when nothing goes wrong.
+/// How the server of this seed behaves without faults.
 #[derive(Debug)]
 pub(crate) struct Net {
     watch_lists: WatchLists,
     future: Future,
-    /// The most items on a page, whatever is asked for.
+    /// Upper bound on the items of a page, whatever is requested.
     page_cap: Option<usize>,
-    /// Whether lists from the watch cache come in pages too.
+    /// Whether lists from the watch cache are paged too.
     cache_pages: bool,
     /// Pretty-printed: 0 never, 1 always, 2 sometimes.
     pretty: u64,
@@ -148,28 +149,28 @@ impl Net {
         }
     }
 
-    /// Ends what lasts for a while.
-    pub(crate) fn calm(&mut self) {
+    /// Ends ongoing faults.
+    pub(crate) fn end_faults(&mut self) {
         self.outage = None;
     }
 
-    /// The answer to a list request.
+    /// Responds to a list request.
     pub(crate) fn list(
         &mut self,
         server: &Server,
         dice: &mut Dice,
         now: Moment,
         id: StreamId,
-        ask: &ListRequest,
+        request: &ListRequest,
     ) -> Conn {
-        if let Some(conn) = self.trouble(server, dice, now, id) {
+        if let Some(conn) = self.fail_request(server, dice, now, id) {
             return conn;
         }
         let refuse = |code: u16, body: &str| {
             Conn::new(id, server.branch(), now, Head::Ready(ResponseHead::new(code)), body, End::Clean)
         };
         let gone = || refuse(410, &json::status(410, "Expired", ""));
-        let (branch, version, from) = if let Some(token) = &ask.continue_token {
+        let (branch, version, from) = if let Some(token) = &request.continue_token {
             let parts: Vec<u64> = token.split('.').map(|part| part.parse().unwrap()).collect();
             let lost = usize::try_from(parts[0]).unwrap() != server.branch() || parts[1] < server.oldest;
             if lost || dice.strikes(Fault::TokenExpired) {
@@ -177,24 +178,24 @@ impl Net {
             }
             (server.branch(), parts[1], usize::try_from(parts[2]).unwrap())
         } else {
-            let version = match &ask.consistency {
+            let version = match &request.consistency {
                 Consistency::Any if dice.strikes(Fault::Lag) => server.older(0, dice),
-                Consistency::Exactly(asked) => {
-                    let asked = server.parse(asked);
-                    if asked > server.version {
+                Consistency::Exactly(requested) => {
+                    let requested = server.parse(requested);
+                    if requested > server.version {
                         return refuse(504, &json::too_large(dice.one_in(2)));
                     }
-                    if asked < server.oldest {
+                    if requested < server.oldest {
                         return gone();
                     }
-                    asked
+                    requested
                 }
-                Consistency::NotOlderThan(asked) => {
-                    let asked = server.parse(asked);
-                    if asked > server.version || dice.strikes(Fault::TooLarge) {
+                Consistency::NotOlderThan(requested) => {
+                    let requested = server.parse(requested);
+                    if requested > server.version || dice.strikes(Fault::TooLarge) {
                         return refuse(504, &json::too_large(dice.one_in(2)));
                     }
-                    let floor = if dice.strikes(Fault::OlderThanAsked) { 0 } else { asked };
+                    let floor = if dice.strikes(Fault::OlderThanAsked) { 0 } else { requested };
                     if floor == 0 || dice.strikes(Fault::Lag) {
                         server.older(floor, dice)
                     } else {
@@ -205,15 +206,15 @@ impl Net {
             };
             (server.branch(), version, 0)
         };
-        let from_cache = ask.continue_token.is_none() && ask.consistency != Consistency::MostRecent;
-        let most = match ask.limit {
+        let from_cache = request.continue_token.is_none() && request.consistency != Consistency::MostRecent;
+        let max_items = match request.limit {
             Some(limit) if !from_cache || self.cache_pages => {
                 usize::try_from(limit).unwrap().min(self.page_cap.unwrap_or(SLOTS))
             }
             None if dice.strikes(Fault::UnaskedPage) => 1,
             _ => SLOTS,
         };
-        let body = Self::list_body(server, dice, branch, version, from, most);
+        let body = Self::list_body(server, dice, branch, version, from, max_items);
         self.list_conn(server, dice, now, id, &body)
     }
 
@@ -237,16 +238,16 @@ impl Net {
         branch: usize,
         version: u64,
         from: usize,
-        most: usize,
+        max_items: usize,
     ) -> String {
         let slots: Vec<usize> = (from..SLOTS)
             .filter(|slot| server.visible(*slot) && server.state_at(branch, version)[*slot].is_some())
             .collect();
         let mut items = Vec::new();
-        for slot in slots.iter().take(most) {
+        for slot in slots.iter().take(max_items) {
             let Some(object) = &server.state_at(branch, version)[*slot] else { continue };
             if dice.strikes(Fault::Duplicate) {
-                // An older state first, or the same twice: the later counts.
+                // An older state first, or the same one twice: the later one counts.
                 let older = server.older(0, dice);
                 let first = server.state_at(branch, older.min(version))[*slot].as_ref();
                 let first = first.filter(|first| first.fit == Fit::Readable && object.fit == Fit::Readable);
@@ -257,28 +258,28 @@ impl Net {
             }
             items.push(item(object, dice));
         }
-        let token = slots.get(most).map(|next| format!("{branch}.{version}.{next}"));
+        let token = slots.get(max_items).map(|next| format!("{branch}.{version}.{next}"));
         let text = server.text(version);
         let shown = (!dice.strikes(Fault::NoVersion)).then_some(text.as_str());
         json::list(shown, token.as_deref(), &items, !dice.one_in(4))
     }
 
-    /// The answer to a watch or watch-list request.
+    /// Responds to a watch or watch-list request.
     pub(crate) fn watch(
         &mut self,
         server: &Server,
         dice: &mut Dice,
         now: Moment,
         id: StreamId,
-        ask: &WatchRequest,
+        request: &WatchRequest,
     ) -> Conn {
-        if let Some(conn) = self.trouble(server, dice, now, id) {
+        if let Some(conn) = self.fail_request(server, dice, now, id) {
             return conn;
         }
         let mut conn = Conn::new(id, server.branch(), now, success(dice), "", End::Open);
-        let mut live = Live { cursor: 0, ends: now + ask.timeout, marker: Marker::None };
+        let mut live = Live { cursor: 0, ends: now + request.timeout, marker: Marker::None };
         let mut body = String::new();
-        match &ask.start {
+        match &request.start {
             WatchStart::After(position) => {
                 live.cursor = server.parse(position);
                 let ahead = live.cursor > server.version;
@@ -300,14 +301,15 @@ impl Net {
                 }
                 let mut least = 0;
                 let version = match consistency {
-                    Consistency::NotOlderThan(asked) => {
-                        let asked = server.parse(asked);
-                        least = asked;
-                        if asked > server.version || dice.strikes(Fault::TooLarge) {
+                    Consistency::NotOlderThan(requested) => {
+                        let requested = server.parse(requested);
+                        least = requested;
+                        if requested > server.version || dice.strikes(Fault::TooLarge) {
                             return end_with(conn, 504, &json::too_large(dice.one_in(2)), dice);
                         }
-                        let floor = if dice.strikes(Fault::OlderThanAsked) { server.oldest } else { asked };
-                        if floor != asked || dice.strikes(Fault::Lag) {
+                        let floor =
+                            if dice.strikes(Fault::OlderThanAsked) { server.oldest } else { requested };
+                        if floor != requested || dice.strikes(Fault::Lag) {
                             server.older(floor, dice)
                         } else {
                             server.version
@@ -339,12 +341,12 @@ impl Net {
         for object in server.state_at(server.branch(), version).iter().flatten() {
             if server.visible(object.slot) {
                 let event = Event { kind: EventKind::Added, object: object.clone() };
-                self.write(body, dice, |out, dice| json::event(out, &event, dress(dice, true)));
+                self.write(body, dice, |out, dice| json::event(out, &event, decoration(dice, true)));
             }
         }
     }
 
-    /// Sends what has happened since; faults may spoil it.
+    /// Sends the changes since the last call; faults may corrupt them.
     pub(crate) fn pump(&mut self, server: &Server, dice: &mut Dice, conn: &mut Conn) {
         let Some(live) = &mut conn.live else { return };
         if conn.end != End::Open {
@@ -360,11 +362,11 @@ impl Net {
                 && dice.strikes(Fault::Replayed)
                 && let Some(earlier) = server.replayed(live.cursor, dice)
             {
-                json::event(&mut out, earlier, dress(dice, true));
+                json::event(&mut out, earlier, decoration(dice, true));
             }
-            self.write(&mut out, dice, |out, dice| json::event(out, event, dress(dice, true)));
+            self.write(&mut out, dice, |out, dice| json::event(out, event, decoration(dice, true)));
             live.cursor = event.object.version;
-            if let Some(end) = spoil(&mut out, before, dice) {
+            if let Some(end) = corrupt(&mut out, before, dice) {
                 conn.end = end;
                 conn.error_frame = end == End::Silent;
                 break;
@@ -382,7 +384,7 @@ impl Net {
         conn.bytes.extend_from_slice(out.as_bytes());
     }
 
-    /// Sends a bookmark. A server that has not reached the version the watch began at says nothing.
+    /// Sends a bookmark. A server that has not reached the start version of the watch sends nothing.
     pub(crate) fn bookmark(&mut self, server: &Server, dice: &mut Dice, conn: &mut Conn) {
         self.pump(server, dice, conn);
         let Some(live) =
@@ -409,8 +411,8 @@ impl Net {
         }
     }
 
-    /// What goes wrong with a request before anybody has looked at it.
-    fn trouble(&mut self, server: &Server, dice: &mut Dice, now: Moment, id: StreamId) -> Option<Conn> {
+    /// Fails a request before the server has processed it.
+    fn fail_request(&mut self, server: &Server, dice: &mut Dice, now: Moment, id: StreamId) -> Option<Conn> {
         let branch = server.branch();
         let refuse =
             |head: ResponseHead, body: &str| Conn::new(id, branch, now, Head::Ready(head), body, End::Clean);
@@ -457,9 +459,9 @@ impl Net {
     }
 }
 
-/// Spoils what was written since `before`, perhaps; then says how the stream ends. Behind an ERROR frame nothing more
-/// comes, not even an end.
-fn spoil(out: &mut String, before: usize, dice: &mut Dice) -> Option<End> {
+/// Possibly corrupts what was written since `before`, then returns how the stream ends. Nothing follows an
+/// ERROR frame, not even an end.
+fn corrupt(out: &mut String, before: usize, dice: &mut Dice) -> Option<End> {
     if dice.strikes(Fault::Cut) {
         out.truncate(before + 1 + dice.index(out.len() - before - 1));
         return Some(if dice.one_in(2) { End::Clean } else { End::Broken });
@@ -476,7 +478,7 @@ fn spoil(out: &mut String, before: usize, dice: &mut Dice) -> Option<End> {
     None
 }
 
-/// A refusal of a stream: as an HTTP status, or as its only frame.
+/// Rejects a stream: with an HTTP status, or with an ERROR frame.
 fn end_with(mut conn: Conn, code: u16, status: &str, dice: &mut Dice) -> Conn {
     if dice.one_in(2) {
         conn.head = Head::Ready(ResponseHead::new(code));
@@ -499,10 +501,10 @@ fn success(dice: &mut Dice) -> Head {
 
 fn item(object: &super::server::Obj, dice: &mut Dice) -> String {
     let mut out = String::new();
-    json::object(&mut out, object, dress(dice, false));
+    json::object(&mut out, object, decoration(dice, false));
     out
 }
 
-fn dress(dice: &mut Dice, frame: bool) -> Dress {
-    Dress { typed: frame || dice.one_in(4), managed: dice.one_in(3).then(|| dice.one_in(2)) }
+fn decoration(dice: &mut Dice, frame: bool) -> Decoration {
+    Decoration { typed: frame || dice.one_in(4), managed: dice.one_in(3).then(|| dice.one_in(2)) }
 }

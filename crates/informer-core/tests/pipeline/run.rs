@@ -1,6 +1,7 @@
-//! One run: server, network, reflector, queue, store and handlers in one thread, driven by one seed in virtual time.
+//! One run: server, network, reflector, queue, store and handlers in one thread, driven by one seed in
+//! virtual time.
 
-use super::checks::{Cause, Held, Mirror, Pace, check_exact, check_indexes};
+use super::checks::{Cause, HeldSnapshot, Mirror, Pace, check_exact, check_indexes};
 use super::faults::{Dice, Fault};
 use super::net::{Conn, End, Head, Net};
 use super::server::{OBJECT_LIMIT, Server};
@@ -17,14 +18,14 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// How long the source waits for headers.
-const HEADERS: Duration = Duration::from_secs(30);
-/// A watch that lived so long is a healthy one.
-const HEALTHY: Duration = Duration::from_secs(10);
-/// Once nothing goes wrong any more, everything is well after so long.
-const RECOVERY: Duration = Duration::from_hours(1);
+/// Response header timeout of the source.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Duration after which a watch is healthy.
+const HEALTHY_AGE: Duration = Duration::from_secs(10);
+/// Time within which everything converges after the last fault.
+const RECOVERY_TIMEOUT: Duration = Duration::from_hours(1);
 
-/// What becomes of the trace.
+/// What to do with the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trace {
     Off,
@@ -32,15 +33,15 @@ pub(crate) enum Trace {
     Printed,
 }
 
-/// What a run is remembered by.
+/// Result of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) trace: String,
     pub(crate) hits: Vec<u64>,
-    pub(crate) told: u64,
+    pub(crate) reported: u64,
     pub(crate) rewinds: u64,
     pub(crate) widest: u64,
-    /// How long it took to recover.
+    /// Time it took to recover.
     pub(crate) recovery: Duration,
 }
 
@@ -54,29 +55,29 @@ pub(crate) struct Run {
     fifo: DeltaFifo,
     writer: StoreWriter,
     reader: StoreReader,
-    /// The request that is open, and those that were given up.
+    /// The open request, and the cancelled ones.
     open: Option<Conn>,
     late: Vec<Conn>,
-    /// When the reflector was last told something; what it wants done may wait for room.
-    told_at: Moment,
+    /// Time of the last input to the reflector; its actions may wait for space in the queue.
+    last_input_at: Moment,
     /// When the open stream became a watch.
     watch_since: Option<Moment>,
-    /// Whether the stream before the next request lived long enough.
+    /// Whether the stream before the next request was healthy.
     was_healthy: bool,
     next_bookmark: Moment,
-    /// What the reflector wants done and the queue had no room for.
+    /// Delta for which the queue had no space.
     blocked: Option<Delta>,
-    /// From which branch each queued delta comes, and the last one pushed and the last one applied.
+    /// Branches of the queued deltas, of the last one pushed and of the last one applied.
     branches: VecDeque<usize>,
     pushed_branch: usize,
     applied_branch: usize,
-    /// Which branch answers the newest request.
-    asked_branch: usize,
-    /// The version of the newest delta that was handed on.
-    handed_on: Option<ResourceVersion>,
+    /// Branch that responds to the newest request.
+    request_branch: usize,
+    /// Version of the newest delta that was handed over.
+    handed_over: Option<ResourceVersion>,
     mirror: Mirror,
     pace: Pace,
-    held: Vec<Held>,
+    snapshots: Vec<HeldSnapshot>,
     by_app: IndexHandle,
     by_node: IndexHandle,
     building: Option<BuiltIndex>,
@@ -85,11 +86,11 @@ pub(crate) struct Run {
     lines: String,
 }
 
-/// Runs one seed to its end. Panics if anything is not as it must be.
+/// Runs one seed to its end. Panics if a check fails.
 pub(crate) fn run(seed: u64, trace: Trace) -> Outcome {
     let mut run = Run::new(seed, trace);
     run.reflector.start(run.now);
-    run.carry_out();
+    run.execute_actions();
     let steps = 100 + run.dice.below(200);
     for _ in 0..steps {
         run.step();
@@ -100,7 +101,7 @@ pub(crate) fn run(seed: u64, trace: Trace) -> Outcome {
     Outcome {
         trace: run.lines,
         hits: run.dice.hits.to_vec(),
-        told: run.mirror.told,
+        reported: run.mirror.reported,
         rewinds: run.reflector.counters().rewinds,
         widest: run.pace.widest,
         recovery,
@@ -143,7 +144,7 @@ impl Run {
             fifo: DeltaFifo::new(limits),
             open: None,
             late: Vec::new(),
-            told_at: Moment::default(),
+            last_input_at: Moment::default(),
             watch_since: None,
             was_healthy: false,
             next_bookmark: Moment::at(Duration::from_mins(1)),
@@ -151,11 +152,11 @@ impl Run {
             branches: VecDeque::new(),
             pushed_branch: 0,
             applied_branch: 0,
-            asked_branch: 0,
-            handed_on: None,
+            request_branch: 0,
+            handed_over: None,
             mirror: Mirror::default(),
             pace: Pace::default(),
-            held: Vec::new(),
+            snapshots: Vec::new(),
             building: None,
             was_synced: false,
             trace,
@@ -179,49 +180,49 @@ impl Run {
         }
     }
 
-    /// One thing happens.
+    /// Performs one random step.
     fn step(&mut self) {
         match self.dice.below(100) {
             0..22 => self.write(),
             22..52 => (0..=self.dice.below(8)).for_each(|_| self.deliver()),
             52..70 => self.consume(),
             70..90 => self.pass_time(),
-            90..93 => self.look(),
+            90..93 => self.read_store(),
             93..96 => self.deliver_late(),
             96 => {
                 // Between two batches the published state is the sum of all changes so far, so a resync may repeat it.
                 self.note(|| "resync".to_owned());
                 self.mirror.check_equal(&self.reader.snapshot(), "resync");
             }
-            _ => self.disaster(),
+            _ => self.compact_or_restore(),
         }
     }
 
     fn write(&mut self) {
         for _ in 0..=self.dice.below(3) {
-            if let Some(said) = self.server.write(&mut self.dice) {
-                self.note(|| format!("server: {said}"));
+            if let Some(line) = self.server.write(&mut self.dice) {
+                self.note(|| format!("server: {line}"));
             }
         }
     }
 
-    /// History is forgotten, or the server is restored from a backup.
-    fn disaster(&mut self) {
+    /// Compacts the history, or restores the server from a backup.
+    fn compact_or_restore(&mut self) {
         if self.dice.strikes(Fault::Compacted) {
             self.server.oldest = self.server.older(self.server.oldest, &mut self.dice);
             let oldest = self.server.oldest;
-            self.note(|| format!("server: nothing before {oldest} any more"));
+            self.note(|| format!("server: compacted before {oldest}"));
         }
         let jump = self.dice.strikes(Fault::Restored);
         if jump || self.dice.strikes(Fault::Rewound) {
             let position = self.reflector.position().map(|position| self.server.parse(position));
-            let said = self.server.restore(jump, position, &mut self.dice);
-            self.note(|| format!("server: {said}"));
+            let line = self.server.restore(jump, position, &mut self.dice);
+            self.note(|| format!("server: {line}"));
             self.open.iter_mut().for_each(Conn::reset);
         }
     }
 
-    /// The next piece of what the server has sent: headers, bytes, or the end.
+    /// Delivers the next piece of the response: headers, bytes, or the end.
     fn deliver(&mut self) {
         if self.blocked.is_some() {
             return;
@@ -229,21 +230,22 @@ impl Run {
         let Some(mut conn) = self.open.take() else { return };
         self.net.pump(&self.server, &mut self.dice, &mut conn);
         let over = self.deliver_from(&mut conn);
-        // Carrying out what follows may open another request; this one is then over for us, but not for the network.
+        // Executing the actions may open another request; this one is then over for the reflector, but not
+        // for the network.
         let failed = (conn.error_frame && conn.at == conn.bytes.len()).then_some(conn.id);
         self.open = (!over).then_some(conn);
-        self.carry_out();
+        self.execute_actions();
         let open = self.open.as_ref().map(|conn| conn.id);
         assert!(
             self.blocked.is_some() || failed.is_none() || open != failed,
-            "an ERROR frame ends the stream"
+            "an ERROR frame must end the stream"
         );
     }
 
-    /// Hands one piece of a connection to the reflector; `true` when nothing more can come.
+    /// Delivers one piece of a connection to the reflector. Returns `true` when nothing more can follow.
     fn deliver_from(&mut self, conn: &mut Conn) -> bool {
         let (id, now) = (conn.id, self.now);
-        self.told_at = now;
+        self.last_input_at = now;
         match std::mem::replace(&mut conn.head, Head::Sent) {
             Head::Refused => {
                 self.note(|| format!("{id:?} refused"));
@@ -291,7 +293,7 @@ impl Run {
         true
     }
 
-    /// What was still under way on a request that was given up.
+    /// Delivers late bytes of a cancelled request.
     fn deliver_late(&mut self) {
         let Some(mut conn) = self.late.pop().filter(|_| self.blocked.is_none()) else { return };
         conn.watches = false;
@@ -300,11 +302,11 @@ impl Run {
                 break;
             }
         }
-        self.carry_out();
+        self.execute_actions();
     }
 
-    /// Does what the reflector wants done; stops where the queue has no room.
-    fn carry_out(&mut self) {
+    /// Executes the reflector's actions until the queue has no space.
+    fn execute_actions(&mut self) {
         loop {
             let action = match self.blocked.take() {
                 Some(delta) => Action::Push(delta),
@@ -320,9 +322,9 @@ impl Run {
                 }
                 Action::Push(delta) => self.push(delta),
                 Action::Cancel(id) => {
-                    self.note(|| format!("{id:?} is given up"));
+                    self.note(|| format!("{id:?} cancelled"));
                     if self.open.as_ref().is_some_and(|conn| conn.id == id) {
-                        self.leave();
+                        self.cancel_open();
                     }
                 }
                 Action::Report(report) => self.report(&report),
@@ -341,75 +343,81 @@ impl Run {
             Delta::Bookmark(version) => Some(version.clone()),
             Delta::Unreadable(unreadable) => unreadable.version.clone(),
         };
-        self.pushed_branch = self.asked_branch;
+        self.pushed_branch = self.request_branch;
         if matches!(delta, Delta::Replaced(_)) {
-            self.watch_since = Some(self.told_at);
+            self.watch_since = Some(self.last_input_at);
             if self.pushed_branch == self.server.branch() {
                 self.server.gate = None;
             }
         }
-        // A frame that was sent before does not take the position back.
+        // A repeated frame does not decrease the position.
         let list = matches!(delta, Delta::Replaced(_));
         let ahead = |version: &ResourceVersion| {
-            list || !self.handed_on.as_ref().is_some_and(|known| version.is_before(known))
+            list || !self.handed_over.as_ref().is_some_and(|known| version.is_before(known))
         };
         if let Some(version) = version.filter(ahead) {
-            self.handed_on = Some(version);
+            self.handed_over = Some(version);
         }
         self.branches.push_back(self.pushed_branch);
         self.fifo.push(delta).unwrap();
     }
 
     fn report(&mut self, report: &Report) {
-        self.note(|| format!("says: {report}"));
+        self.note(|| format!("report: {report}"));
         match report {
             Report::Failed { failure, retry_in, asked, .. } if !retry_in.is_zero() => {
                 self.note_health();
                 let lost = *asked == Asked::Watch && failure.trouble == Trouble::Expired;
-                assert!(!(self.was_healthy && lost), "C11: a 410 after a healthy watch relists at once");
+                assert!(!(self.was_healthy && lost), "C11: a 410 after a healthy watch relists immediately");
                 let slow = matches!(failure.trouble, Trouble::Forbidden | Trouble::NotServed);
                 self.pace.wait(*retry_in, slow);
             }
-            Report::Rewound { .. } => assert!(self.server.rewinds > 0, "C1: the server never went back"),
+            Report::Rewound { .. } => assert!(self.server.rewinds > 0, "C1: the server was never restored"),
             _ => {}
         }
     }
 
     fn request(&mut self, request: Action) {
-        self.note(|| format!("asks {request:?}"));
+        self.note(|| format!("request {request:?}"));
         self.note_health();
-        self.leave();
+        self.cancel_open();
         let position = self.reflector.position();
         let (net, server, dice) = (&mut self.net, &self.server, &mut self.dice);
         let mut conn = match request {
-            Action::List(id, ask) => {
-                match &ask.consistency {
-                    Consistency::Any => assert!(position.is_none(), "any version, though one is known"),
+            Action::List(id, request) => {
+                match &request.consistency {
+                    Consistency::Any => {
+                        assert!(position.is_none(), "any version, although a position is known")
+                    }
                     Consistency::NotOlderThan(version) | Consistency::Exactly(version) => {
                         assert_eq!(Some(version), position);
                     }
                     _ => {}
                 }
-                if ask.continue_token.is_some() {
+                if request.continue_token.is_some() {
                     self.pace.page();
                 } else {
-                    self.pace.request(self.now, Some(&ask));
+                    self.pace.request(self.now, Some(&request));
                 }
-                net.list(server, dice, self.now, id, &ask)
+                net.list(server, dice, self.now, id, &request)
             }
-            Action::Watch(id, ask) => {
-                if let WatchStart::After(version) = &ask.start {
-                    assert_eq!(Some(version), self.handed_on.as_ref(), "watches from what was handed on");
+            Action::Watch(id, request) => {
+                if let WatchStart::After(version) = &request.start {
+                    assert_eq!(
+                        Some(version),
+                        self.handed_over.as_ref(),
+                        "a watch starts at the version that was handed over"
+                    );
                 }
                 self.pace.request(self.now, None);
-                let watches = matches!(ask.start, WatchStart::After(_));
-                let mut conn = net.watch(server, dice, self.now, id, &ask);
+                let watches = matches!(request.start, WatchStart::After(_));
+                let mut conn = net.watch(server, dice, self.now, id, &request);
                 conn.watches = watches;
                 conn
             }
             Action::Cancel(_) | Action::Push(_) | Action::Report(_) => unreachable!("no request"),
         };
-        self.asked_branch = conn.branch;
+        self.request_branch = conn.branch;
         if self.dice.quiet && conn.end == End::Silent {
             conn.end = End::Open;
         }
@@ -418,8 +426,8 @@ impl Run {
         self.open = Some(conn);
     }
 
-    /// The open request is given up; its bytes may still arrive.
-    fn leave(&mut self) {
+    /// Cancels the open request; its bytes may still arrive.
+    fn cancel_open(&mut self) {
         if let Some(mut conn) = self.open.take().filter(|_| self.dice.strikes(Fault::Late)) {
             self.net.pump(&self.server, &mut self.dice, &mut conn);
             self.late.push(conn);
@@ -427,9 +435,9 @@ impl Run {
         self.note_health();
     }
 
-    /// Notes it if the open stream lived long enough.
+    /// Records whether the open stream was healthy.
     fn note_health(&mut self) {
-        if self.watch_since.take().is_some_and(|since| self.told_at - since >= HEALTHY) {
+        if self.watch_since.take().is_some_and(|since| self.last_input_at - since >= HEALTHY_AGE) {
             self.pace.healthy();
             self.was_healthy = true;
         }
@@ -437,11 +445,11 @@ impl Run {
 
     /// Takes a batch out of the queue and applies it.
     fn consume(&mut self) {
-        let most = 1 + self.dice.index(8);
-        if let Some(mut batch) = self.fifo.pop(most) {
+        let max_deltas = 1 + self.dice.index(8);
+        if let Some(mut batch) = self.fifo.pop(max_deltas) {
             assert_eq!(
                 batch.initial, !self.was_synced,
-                "the initial batches are those before the first list is applied"
+                "batches are initial until the first list is applied"
             );
             let list = matches!(batch.deltas[..], [Delta::Replaced(_)]);
             let branch = self.branches.drain(..batch.deltas.len()).next_back().unwrap();
@@ -454,7 +462,7 @@ impl Run {
             self.was_synced |= list;
             assert_eq!(self.fifo.has_synced(), self.was_synced);
             for change in &applied.changes {
-                self.note(|| format!("  told {change:?}"));
+                self.note(|| format!("  reported {change:?}"));
             }
             self.mirror.fold(&self.server, &applied, cause);
             assert!(!applied.rewound || cause.other_branch, "C1: rewound without a restore");
@@ -463,15 +471,15 @@ impl Run {
             check_exact(&self.server, branch, &snapshot);
             self.writer.check_invariants();
         }
-        self.carry_out();
+        self.execute_actions();
     }
 
-    /// Readers look, hold on to what they see, and add indexes.
-    fn look(&mut self) {
+    /// Reads the store, takes snapshots, and adds indexes.
+    fn read_store(&mut self) {
         match self.dice.below(4) {
             0 => {
-                self.held.truncate(2);
-                self.held.push(Held::take(&self.reader, &self.by_app));
+                self.snapshots.truncate(2);
+                self.snapshots.push(HeldSnapshot::take(&self.reader, &self.by_app));
             }
             1 => {
                 let index = [&self.by_app, &self.by_node][self.dice.index(2)];
@@ -486,16 +494,16 @@ impl Run {
             }
             _ => check_indexes(&self.server, &self.reader.snapshot(), &self.by_app, &self.by_node),
         }
-        self.held.iter().for_each(|held| held.check(&self.by_app));
+        self.snapshots.iter().for_each(|snapshots| snapshots.check(&self.by_app));
     }
 
-    /// When the next thing happens by itself.
+    /// When the next timer fires.
     fn next_timer(&self) -> Moment {
         let headers = self
             .open
             .as_ref()
             .filter(|conn| !matches!(conn.head, Head::Sent))
-            .map(|conn| conn.sent + HEADERS);
+            .map(|conn| conn.sent + HEADER_TIMEOUT);
         let ends = self.open.as_ref().and_then(Conn::ends);
         let deadline = self.reflector.next_deadline().filter(|_| self.blocked.is_none());
         [headers, ends, deadline].into_iter().flatten().fold(self.next_bookmark, Moment::min)
@@ -512,7 +520,7 @@ impl Run {
         self.pass_until(until);
     }
 
-    /// Moves the clock, and lets happen what is due.
+    /// Advances the clock and fires due timers.
     fn pass_until(&mut self, until: Moment) {
         self.now = self.now.max(until);
         let now = self.now;
@@ -531,54 +539,59 @@ impl Run {
         if self.blocked.is_some() {
             return;
         }
-        let headers_late = |conn: &Conn| !matches!(conn.head, Head::Sent) && conn.sent + HEADERS <= now;
+        let headers_late =
+            |conn: &Conn| !matches!(conn.head, Head::Sent) && conn.sent + HEADER_TIMEOUT <= now;
         if let Some(conn) = self.open.take_if(|conn| headers_late(conn)) {
             let id = conn.id;
-            self.told_at = now;
+            self.last_input_at = now;
             self.note(|| format!("{id:?} no headers"));
             self.reflector.handle_error(now, id, Failure::transient("no headers in time"));
         }
-        self.told_at = now;
+        self.last_input_at = now;
         self.reflector.handle_timeout(now);
-        self.carry_out();
+        self.execute_actions();
     }
 
     fn check_position(&self) {
-        assert_eq!(self.reflector.position(), self.handed_on.as_ref(), "the position is what was handed on");
+        assert_eq!(
+            self.reflector.position(),
+            self.handed_over.as_ref(),
+            "the position is the version that was handed over"
+        );
     }
 
-    /// What holds between any two steps.
+    /// Checks invariants between two steps.
     fn check(&self) {
         self.reflector.check_invariants();
         self.fifo.check_invariants();
         if self.blocked.is_none() {
             let deadline = self.reflector.next_deadline();
             match &self.open {
-                None => assert!(deadline.is_some(), "nothing is open and nothing is awaited"),
+                None => assert!(deadline.is_some(), "no open request and no deadline"),
                 Some(conn) if matches!(conn.head, Head::Sent) => {
-                    assert!(deadline.is_some(), "a silent stream would never be noticed");
+                    assert!(deadline.is_some(), "a silent stream without a deadline");
                 }
-                Some(_) => {} // the source watches the time
+                Some(_) => {} // the source has a timeout
             }
         }
     }
 
-    /// Nothing goes wrong any more: the cache becomes what the server has, and says so. Then it follows again.
+    /// Ends all faults: the cache must converge to the server and report it, then follow changes again.
     fn recover(&mut self) -> Duration {
-        self.note(|| "--- nothing goes wrong any more".to_owned());
+        self.note(|| "--- faults ended".to_owned());
         self.dice.quiet = true;
-        self.net.calm();
+        self.net.end_faults();
         let began = self.now;
-        self.settle();
+        self.converge();
         let took = self.now - began;
         self.server.heal(&mut self.dice);
         self.write();
-        self.settle();
+        self.converge();
         took
     }
 
-    fn settle(&mut self) {
-        let deadline = self.now + RECOVERY;
+    fn converge(&mut self) {
+        let deadline = self.now + RECOVERY_TIMEOUT;
         loop {
             for _ in 0..100 {
                 let before =
@@ -594,27 +607,27 @@ impl Run {
                     break;
                 }
             }
-            if self.is_settled() {
+            if self.is_converged() {
                 return;
             }
-            assert!(self.now < deadline, "not recovered after {RECOVERY:?}: {}", self.unsettled());
+            assert!(self.now < deadline, "not recovered after {RECOVERY_TIMEOUT:?}: {}", self.divergence());
             self.pass_until(self.next_timer());
         }
     }
 
-    /// Whether the reflector believes to be up to date, and is.
-    fn is_settled(&self) -> bool {
+    /// Whether the reflector is live and up to date.
+    fn is_converged(&self) -> bool {
         let snapshot = self.reader.snapshot();
         let newest = snapshot.version().is_some_and(|version| {
             let version = self.server.parse(version);
-            // Without bookmarks nobody says how far other kinds have moved the version.
+            // Without bookmarks the reflector does not learn how far other kinds advanced the version.
             let nothing_newer = !self.net.bookmarks && self.server.events_after(version).next().is_none();
             version == self.server.version || (version < self.server.version && nothing_newer)
         });
         newest && self.reflector.state() == State::Live && self.applied_branch == self.server.branch()
     }
 
-    fn unsettled(&self) -> String {
+    fn divergence(&self) -> String {
         let snapshot = self.reader.snapshot();
         format!(
             "reflector {}, cache {snapshot:?}, server at {}, branches {} and {}",
@@ -625,21 +638,21 @@ impl Run {
         )
     }
 
-    /// The end: what the cache holds is what the server has, exactly; nothing follows a stop.
+    /// Checks that the cache equals the server, and that no action follows a stop.
     fn finish(&mut self) {
         let snapshot = self.reader.snapshot();
         check_exact(&self.server, self.server.branch(), &snapshot);
         let visible =
             self.server.state().iter().flatten().filter(|object| self.server.visible(object.slot)).count();
-        assert_eq!(snapshot.len(), visible, "as many as the server has");
+        assert_eq!(snapshot.len(), visible, "number of objects");
         check_indexes(&self.server, &snapshot, &self.by_app, &self.by_node);
-        self.held.iter().for_each(|held| held.check(&self.by_app));
+        self.snapshots.iter().for_each(|snapshots| snapshots.check(&self.by_app));
         self.reflector.stop();
         if let Some(mut conn) = self.open.take() {
             self.deliver_from(&mut conn);
         }
         while let Some(action) = self.reflector.poll_action() {
-            assert!(matches!(action, Action::Cancel(_)), "{action:?} after the end");
+            assert!(matches!(action, Action::Cancel(_)), "{action:?} after the stop");
         }
         assert_eq!((self.reflector.state(), self.reflector.next_deadline()), (State::Stopped, None));
     }

@@ -1,8 +1,8 @@
-//! A naive model of an API server: objects, one global version counter, and every state there ever was.
+//! A simple model of an API server: objects, one global version counter, and every state that ever existed.
 //!
-//! A restore from a backup begins a new *branch*, which shares its past with the branch before it. Nothing is ever forgotten here,
-//! so that the checks can ask what the server's state was at any version of any branch. It knows nothing about bytes on a
-//! wire except how an object is written.
+//! A restore from a backup begins a new *branch*, which shares its past with the previous branch. The model
+//! keeps everything, so that checks can query the state at any version of any branch. It knows nothing about
+//! the wire format except how an object is encoded.
 
 use super::faults::{Dice, Fault};
 use informer_core::{Key, ResourceVersion};
@@ -11,12 +11,12 @@ use std::rc::Rc;
 
 const NAMESPACES: [&str; 3] = ["a", "a-b", "b"];
 const NAMES: [&str; 3] = ["x", "x-y", "z"];
-/// How many objects there can be.
+/// Maximum number of objects.
 pub(crate) const SLOTS: usize = NAMESPACES.len() * NAMES.len();
-/// How large an object may be; those that are too large are larger.
+/// Size limit of an object; oversized objects exceed it.
 pub(crate) const OBJECT_LIMIT: usize = 700;
 
-/// What exists at one moment, by slot; slots are in key order.
+/// The objects of one state, by slot; slots are in key order.
 pub(crate) type Slots = [Option<Rc<Obj>>; SLOTS];
 
 /// The namespace and name of a slot.
@@ -41,7 +41,7 @@ pub(crate) struct Obj {
     pub(crate) slot: usize,
     pub(crate) uid: u64,
     pub(crate) version: u64,
-    /// Numbers all states ever written, also across restores; part of the content, so no two states are alike.
+    /// Numbers all states ever written, also across restores; part of the content, so all states differ.
     pub(crate) stamp: u64,
     pub(crate) app: Option<u64>,
     pub(crate) node: u64,
@@ -50,11 +50,11 @@ pub(crate) struct Obj {
     pub(crate) metadata: String,
     /// The member `spec`.
     pub(crate) spec: String,
-    /// What a cache is to keep of it.
+    /// The part that a cache keeps.
     pub(crate) canonical: String,
 }
 
-/// Whether an object can be read.
+/// Whether an object is readable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fit {
     Readable,
@@ -83,7 +83,7 @@ struct Commit {
     after: Rc<Slots>,
 }
 
-/// One history: each commit with the state it left.
+/// One history: each commit with its resulting state.
 #[derive(Debug, Clone)]
 pub(crate) struct Branch {
     log: Vec<Commit>,
@@ -92,15 +92,15 @@ pub(crate) struct Branch {
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) opaque: bool,
-    /// The one namespace that is looked at, if it is not all.
+    /// The namespace that the client watches, if not all.
     pub(crate) namespace: Option<&'static str>,
     branches: Vec<Branch>,
-    /// The newest version; other kinds move it too.
+    /// The newest version; other kinds advance it too.
     pub(crate) version: u64,
-    /// Watches from before this version are refused.
+    /// Watches from before this version are rejected.
     pub(crate) oldest: u64,
-    /// After a restore whose versions go back, the client's position: until the client has noticed, versions stay
-    /// below it. Beyond it nobody could tell the two histories apart.
+    /// The client's position at a restore that decreased versions: until the client has detected it, versions
+    /// stay below. Beyond it the two histories could not be distinguished.
     pub(crate) gate: Option<u64>,
     pub(crate) rewinds: u64,
     next_uid: u64,
@@ -126,12 +126,12 @@ impl Server {
         }
     }
 
-    /// A version as the server writes it.
+    /// Encodes a version.
     pub(crate) fn text(&self, version: u64) -> String {
         if self.opaque { format!("rv-{}", version ^ 0x5a) } else { version.to_string() }
     }
 
-    /// What the server makes of a version it is asked for.
+    /// Decodes a version.
     pub(crate) fn parse(&self, version: &ResourceVersion) -> u64 {
         let text = version.as_str();
         if self.opaque {
@@ -146,24 +146,24 @@ impl Server {
         self.branches.len() - 1
     }
 
-    /// Whether the client looks at this slot.
+    /// Whether the client watches this slot.
     pub(crate) fn visible(&self, slot: usize) -> bool {
         self.namespace.is_none_or(|namespace| names(slot).0 == namespace)
     }
 
-    /// What a branch had at a version.
+    /// The state of a branch at a version.
     pub(crate) fn state_at(&self, branch: usize, version: u64) -> &Slots {
         let log = &self.branches[branch].log;
         let behind = log.partition_point(|commit| commit.version <= version);
         &log[behind.max(1) - 1].after
     }
 
-    /// What there is.
+    /// The current state.
     pub(crate) fn state(&self) -> &Slots {
         self.state_at(self.branch(), self.version)
     }
 
-    /// The changes after a version of the newest branch that the client looks at.
+    /// Changes after a version of the newest branch that the client watches.
     pub(crate) fn events_after(&self, version: u64) -> impl Iterator<Item = &Event> {
         let log = &self.branches[self.branch()].log;
         let behind = log.partition_point(|commit| commit.version <= version);
@@ -173,7 +173,8 @@ impl Server {
             .filter(|event| self.visible(event.object.slot))
     }
 
-    /// A change up to `version` to something that exists at that version; so whoever is told it again can know better.
+    /// A change up to `version` of an object that exists at that version, so that the client can detect the
+    /// repetition.
     pub(crate) fn replayed(&self, version: u64, dice: &mut Dice) -> Option<&Event> {
         let known = self.state_at(self.branch(), version);
         let log = &self.branches[self.branch()].log;
@@ -187,7 +188,7 @@ impl Server {
         self.states.get(&(stamp, version))
     }
 
-    /// An older version of the newest branch that is not before `floor`.
+    /// An older version of the newest branch, not before `floor`.
     pub(crate) fn older(&self, floor: u64, dice: &mut Dice) -> u64 {
         let versions: Vec<u64> = self.branches[self.branch()]
             .log
@@ -198,12 +199,12 @@ impl Server {
         if versions.is_empty() { self.version } else { versions[dice.index(versions.len())] }
     }
 
-    /// Something is created, changed or deleted, here or in another kind; `None` if that must wait.
+    /// Creates, changes or deletes an object of this or another kind. Returns `None` if that must wait.
     pub(crate) fn write(&mut self, dice: &mut Dice) -> Option<String> {
         let version = self.next_version(1 + dice.below(3))?;
         if dice.one_in(8) {
             self.version = version;
-            return Some(format!("another kind moves on to {version}"));
+            return Some(format!("another kind advances to {version}"));
         }
         let slot = dice.index(SLOTS);
         let delete = self.state()[slot].is_some() && dice.one_in(3);
@@ -215,7 +216,7 @@ impl Server {
         Some(self.change(slot, version, delete, fit, dice))
     }
 
-    /// Everything that cannot be read is written again.
+    /// Overwrites all unreadable objects.
     pub(crate) fn heal(&mut self, dice: &mut Dice) {
         for slot in 0..SLOTS {
             if self.state()[slot].as_ref().is_some_and(|object| object.fit != Fit::Readable) {
@@ -225,7 +226,7 @@ impl Server {
         }
     }
 
-    /// Goes back to an earlier state. `jump`: versions go on far ahead instead of going back too.
+    /// Restores an earlier state. `jump`: versions continue far ahead instead of decreasing.
     pub(crate) fn restore(&mut self, jump: bool, position: Option<u64>, dice: &mut Dice) -> String {
         let log = &self.branches[self.branch()].log;
         let back = dice.below(12).min(log.len() as u64 - 1);
@@ -265,7 +266,7 @@ impl Server {
         };
         self.next_uid += u64::from(kind == EventKind::Added);
         self.next_stamp += 1;
-        let said =
+        let line =
             format!("{kind:?} {} uid {} version {version} stamp {}", key(slot), object.uid, object.stamp);
         let object = Rc::new(object);
         self.states.insert((object.stamp, version), Rc::clone(&object));
@@ -274,7 +275,7 @@ impl Server {
         let branch = self.branch();
         let event = Some(Event { kind, object });
         self.branches[branch].log.push(Commit { version, event, after: Rc::new(after) });
-        said
+        line
     }
 }
 
@@ -296,7 +297,7 @@ impl Default for Obj {
 }
 
 impl Obj {
-    /// The same without its text.
+    /// A copy without its text.
     fn unwritten(&self) -> Self {
         let &Self { slot, uid, version, stamp, app, node, fit, .. } = self;
         Self { slot, uid, version, stamp, app, node, fit, ..Self::default() }

@@ -1,5 +1,5 @@
-//! Protobuf by hand, and reading it.
-#![allow(dead_code, reason = "each test uses its part")]
+//! Writing protobuf by hand, and reading it.
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use informer_core::wire::{
     Frame, Limits, ListItem, ProtobufListReader, ProtobufWatchReader, Scanned, TypeMeta, WireError,
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub(crate) type Read<T> = (Vec<T>, Result<(), WireError>);
 
-/// Appends a number.
+/// Appends a varint.
 pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);
@@ -19,7 +19,7 @@ pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push((value & 0x7f) as u8);
 }
 
-/// A field that holds bytes.
+/// A length-delimited field.
 pub(crate) fn data(number: u32, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     varint(&mut out, u64::from(number) << 3 | 2);
@@ -28,7 +28,7 @@ pub(crate) fn data(number: u32, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A field that holds a number.
+/// A varint field.
 pub(crate) fn number(number: u32, value: u64) -> Vec<u8> {
     let mut out = Vec::new();
     varint(&mut out, u64::from(number) << 3);
@@ -36,13 +36,13 @@ pub(crate) fn number(number: u32, value: u64) -> Vec<u8> {
     out
 }
 
-/// A message in the envelope that names its kind.
+/// A message in an envelope with its type.
 pub(crate) fn envelope(types: &TypeMeta, message: &[u8]) -> Vec<u8> {
-    let said = [data(1, types.api_version.as_bytes()), data(2, types.kind.as_bytes())].concat();
-    [b"k8s\0".to_vec(), data(1, &said), data(2, message), data(3, b""), data(4, b"")].concat()
+    let type_meta = [data(1, types.api_version.as_bytes()), data(2, types.kind.as_bytes())].concat();
+    [b"k8s\0".to_vec(), data(1, &type_meta), data(2, message), data(3, b""), data(4, b"")].concat()
 }
 
-/// A message out of its envelope.
+/// Removes the envelope of a message.
 pub(crate) fn opened(body: &[u8]) -> Vec<u8> {
     let mut rest = body.strip_prefix(b"k8s\0").unwrap();
     while !rest.is_empty() {
@@ -55,7 +55,7 @@ pub(crate) fn opened(body: &[u8]) -> Vec<u8> {
     panic!("no object");
 }
 
-/// The first field's number, the bytes it holds (none for numbers), and what follows.
+/// Number of the first field, its bytes (`None` for varints), and the remaining bytes.
 pub(crate) fn field(bytes: &[u8]) -> (u32, Option<&[u8]>, &[u8]) {
     fn number(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;
@@ -94,7 +94,7 @@ pub(crate) fn list(types: &TypeMeta, items: &[Vec<u8>]) -> Vec<u8> {
     envelope(&of, &[metadata, items].concat())
 }
 
-/// A frame of a watch around an object in its envelope.
+/// A watch frame with an object in its envelope.
 pub(crate) fn frame(kind: &str, object: &[u8]) -> Vec<u8> {
     let event = [data(1, kind.as_bytes()), data(2, &data(1, object))].concat();
     [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat()
@@ -132,13 +132,13 @@ pub(crate) fn read_watch_by(
     (frames, read.and_then(|()| reader.finish()))
 }
 
-/// What a cache would hold of it.
+/// The object as a cache stores it.
 pub(crate) fn object<K>(types: &TypeMeta, scanned: Scanned) -> Object<K> {
     let encoding = Encoding::Protobuf(message_of(types).unwrap());
     Object::new(Arc::new(Entry::new(scanned, encoding, Retention::Bytes)))
 }
 
-/// The only object of a message.
+/// Scans the single object of a message.
 #[track_caller]
 pub(crate) fn scanned(types: &TypeMeta, message: &[u8]) -> Scanned {
     let body = frame("ADDED", &envelope(types, message));

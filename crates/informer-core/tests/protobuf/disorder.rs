@@ -1,4 +1,4 @@
-//! What protobuf allows and no server sends: fields in any order, messages in pieces, values that come twice.
+//! What protobuf allows and no server sends: fields in any order, split messages, repeated values.
 
 use super::bytes::{data, field, number, object, scanned};
 use super::encode;
@@ -8,8 +8,8 @@ use informer_schema::{Message, Wire};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A message in another order: every field somewhere, those of one number among themselves in their order, messages cut in two, and
-/// values preceded by others that do not count.
+/// Reorders a message: fields at random positions with the order per number preserved, messages split in two,
+/// and values preceded by others that are overridden.
 fn disorder(of: &'static Message, bytes: &[u8], maker: &mut Maker) -> Vec<u8> {
     let mut pieces: Vec<(u32, Vec<u8>)> = Vec::new();
     let mut rest = bytes;
@@ -28,7 +28,7 @@ fn disorder(of: &'static Message, bytes: &[u8], maker: &mut Maker) -> Vec<u8> {
             (Wire::List(Wire::Message(inner)), Some(value)) => {
                 pieces.push((own, data(own, &disorder(inner.get(), value, maker))));
             }
-            (Wire::String, Some(_)) => pieces.extend([(own, data(own, b"not this")), (own, whole)]),
+            (Wire::String, Some(_)) => pieces.extend([(own, data(own, b"overridden")), (own, whole)]),
             (Wire::Int32 | Wire::Int64 | Wire::Boolean, None) => {
                 pieces.extend([(own, number(own, 99)), (own, whole)]);
             }
@@ -45,7 +45,7 @@ fn disorder(of: &'static Message, bytes: &[u8], maker: &mut Maker) -> Vec<u8> {
     out
 }
 
-/// A message in two messages.
+/// Splits a message in two.
 fn halves<'a>(bytes: &'a [u8], maker: &mut Maker) -> (&'a [u8], &'a [u8]) {
     let mut rest = bytes;
     while !rest.is_empty() && maker.below(3) > 0 {
@@ -54,7 +54,7 @@ fn halves<'a>(bytes: &'a [u8], maker: &mut Maker) -> (&'a [u8], &'a [u8]) {
     bytes.split_at(bytes.len() - rest.len())
 }
 
-/// An object with the head of another.
+/// An object with these bytes and the head of another.
 fn with_bytes(types: &TypeMeta, like: &[u8], bytes: Vec<u8>) -> informer_core::Object<Value> {
     let head = scanned(types, like).head;
     object(types, Scanned { head, bytes: bytes.into() })
@@ -64,7 +64,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn order_does_not_matter(which in any::<prop::sample::Index>(), seed in any::<u64>()) {
+    fn field_order_does_not_matter(which in any::<prop::sample::Index>(), seed in any::<u64>()) {
         let of = KINDS[which.index(KINDS.len())];
         let mut maker = Maker::new(seed);
         let made = maker.object(of);
@@ -75,7 +75,7 @@ proptest! {
     }
 }
 
-/// Numbers may be packed into one field, and in several of them.
+/// Numbers may be packed into one field or several.
 #[test]
 fn packed_lists_are_read() {
     let types = TypeMeta::new("v1", "Pod");
@@ -86,13 +86,13 @@ fn packed_lists_are_read() {
     assert_eq!(read.typed().unwrap()["spec"]["securityContext"]["supplementalGroups"], json!([1, 2, 3]));
 }
 
-/// A tag may be longer than it has to be.
+/// A tag may use more bytes than necessary.
 #[test]
 fn long_tags_are_read() {
     let types = TypeMeta::new("v1", "ConfigMap");
     let metadata = data(1, &[data(1, b"a"), data(6, b"7")].concat());
     let entry = |key: &[u8]| [data(1, key), data(2, b"v")].concat();
-    // Field 2, and then field 18, which nobody knows: both begin with the same byte.
+    // Field 2, and the unknown field 18: both begin with the same byte.
     let long = |number: u8, bytes: &[u8]| [&[0x92, number >> 4][..], &data(1, bytes)[1..]].concat();
     let message = [metadata, long(2, &entry(b"k")), long(2, &entry(b"l")), long(18, &entry(b"m"))].concat();
     let like = scanned(&types, &message);
@@ -100,7 +100,7 @@ fn long_tags_are_read() {
     assert_eq!(read.typed().unwrap()["data"], json!({"k": "v", "l": "v"}));
 }
 
-/// A schema may contain schemas without end, in any order.
+/// A schema may contain schemas without limit, in any order.
 #[test]
 fn depth_is_limited() {
     let types = TypeMeta::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
@@ -134,10 +134,11 @@ fn depth_is_limited() {
     }
 }
 
-/// An index looks no further than the field that it asks for: of a text that comes twice it takes the first, where the object has the last. No
-/// server writes such a text. What is out of order, but there once, is found wherever it is.
+/// An index stops at the requested field: of a repeated string it returns the first value, while the object
+/// has the last. No server sends such a string. Fields out of order that occur once are found at any
+/// position.
 #[test]
-fn values_are_found_in_any_order() {
+fn index_values_are_found_in_any_order() {
     let types = TypeMeta::new("v1", "Pod");
     let metadata = data(1, &[data(1, b"a"), data(6, b"7")].concat());
     let found = |spec: &[Vec<u8>]| {

@@ -1,11 +1,11 @@
-//! Objects as protobuf, from their JSON, as a server writes them: simply, and only what tests and benches need.
-#![allow(dead_code, reason = "each uses its part")]
-#![allow(clippy::unwrap_used, reason = "what is encoded was made here")]
+//! Encodes JSON objects as protobuf the way a server does, as far as tests and benchmarks need it.
+#![allow(dead_code, reason = "each target uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "only objects of the tests are encoded")]
 
 use informer_schema::{Message, Part, Wire};
 use serde_json::Value;
 
-/// The message of an object.
+/// Encodes an object as a message.
 pub(crate) fn message(of: &Message, object: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     for part in of.parts {
@@ -97,7 +97,7 @@ fn strings(out: &mut Vec<u8>, number: u16, given: &Value) {
     }
 }
 
-/// Nothing for no time.
+/// Encodes a time; a missing time is omitted.
 fn time(out: &mut Vec<u8>, wire: Wire, given: &Value) {
     let Some(text) = given.as_str() else { return };
     let micros = text.parse::<jiff::Timestamp>().unwrap().as_microsecond();

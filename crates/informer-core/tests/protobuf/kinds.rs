@@ -1,7 +1,8 @@
-//! Types that users have, from both forms. (Those of all kinds are held against each other in the tests of `informer`; they take long to build.)
+//! Types of users, decoded from both encodings. (The tests of `informer` compare those of all kinds; they
+//! take long to build.)
 
 use super::bytes::{frame, object, read_watch};
-use super::twins::{json_object, json_watch, twins, type_of};
+use super::twins::{json_object, json_watch, recordings, type_of};
 use informer_core::wire::Frame;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::Secret;
@@ -10,16 +11,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
-/// Reads a recorded object from both forms as a `K`.
+/// Decodes a recorded object from both encodings as a `K`.
 #[track_caller]
 fn check<K>(name: &str)
 where
     K: DeserializeOwned + PartialEq + Debug + Send + Sync + 'static,
 {
-    let twin = twins().into_iter().find(|twin| twin.name == name).unwrap();
-    let types = type_of(&twin.value());
-    let mut json = json_watch(&types, &format!(r#"{{"type":"ADDED","object":{}}}"#, twin.json));
-    let (mut frames, end) = read_watch(&types, usize::MAX, &[&frame("ADDED", &twin.protobuf)]);
+    let recording = recordings().into_iter().find(|recording| recording.name == name).unwrap();
+    let types = type_of(&recording.value());
+    let mut json = json_watch(&types, &format!(r#"{{"type":"ADDED","object":{}}}"#, recording.json));
+    let (mut frames, end) = read_watch(&types, usize::MAX, &[&frame("ADDED", &recording.protobuf)]);
     assert_eq!(end, Ok(()));
     let (Some(Frame::Added(json)), Some(Frame::Added(scanned))) = (json.pop(), frames.pop()) else {
         panic!("{name}")
@@ -30,7 +31,7 @@ where
 }
 
 #[test]
-fn types_are_the_same_from_both_forms() {
+fn types_decode_equally_from_both_encodings() {
     check::<Secret>("core_v1_Secret");
     check::<ControllerRevision>("apps_v1_ControllerRevision");
     check::<Event>("events.k8s.io_v1_Event");

@@ -1,4 +1,5 @@
-//! Objects of every kind, made from the table: what is encoded as a server does it reads as the JSON that the server would have sent.
+//! Generated objects of every kind: encoded as a server does it, they decode to the JSON that the server
+//! would send.
 
 use super::bytes::{object, scanned};
 use super::encode;
@@ -7,7 +8,7 @@ use informer_schema::Message;
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// Makes an object of a kind and reads it from protobuf.
+/// Generates an object of a kind and decodes it from protobuf.
 #[track_caller]
 fn check(of: &'static Message, seed: u64) {
     let made = Maker::new(seed).object(of);
@@ -19,7 +20,7 @@ fn check(of: &'static Message, seed: u64) {
 }
 
 #[test]
-fn every_kind_reads_as_its_json() {
+fn every_kind_decodes_to_its_json() {
     for (seed, of) in KINDS.iter().enumerate() {
         for round in 0..3 {
             check(of, seed as u64 * 7 + round);
@@ -32,7 +33,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn objects_read_as_their_json(which in any::<prop::sample::Index>(), seed in any::<u64>()) {
+    fn objects_decode_to_their_json(which in any::<prop::sample::Index>(), seed in any::<u64>()) {
         check(KINDS[which.index(KINDS.len())], seed);
     }
 }

@@ -1,11 +1,11 @@
-//! Makes objects of every kind from the table, as JSON.
+//! Generates JSON objects of every kind from the message table.
 
 use informer_core::wire::TypeMeta;
 use informer_schema::{MESSAGES, Message, Part, Wire};
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
-/// Kinds whose objects a cache can hold.
+/// Kinds whose objects can be cached.
 pub(crate) static KINDS: LazyLock<Vec<&'static Message>> = LazyLock::new(|| {
     let has_metadata = |of: &Message| {
         of.parts.first().is_some_and(|part| match part.wire {
@@ -16,7 +16,7 @@ pub(crate) static KINDS: LazyLock<Vec<&'static Message>> = LazyLock::new(|| {
     MESSAGES.iter().filter(|of| of.is_kind && has_metadata(of)).collect()
 });
 
-/// Makes values: the same seed, the same values.
+/// Generates values; equal seeds give equal values.
 pub(crate) struct Maker(u64);
 
 impl Maker {
@@ -35,17 +35,17 @@ impl Maker {
         self.next() % bound
     }
 
-    /// An object of a kind, as a server shows it, without `managedFields`.
+    /// Generates an object of a kind as a server returns it, without `managedFields`.
     pub(crate) fn object(&mut self, of: &'static Message) -> Value {
-        let mut object = Value::Object(self.told(of, 0));
+        let mut object = Value::Object(self.typed_fields(of, 0));
         let metadata = &mut object["metadata"];
         (metadata["name"], metadata["resourceVersion"]) = (json!("x"), json!("7"));
         metadata["namespace"] = json!("a");
         object
     }
 
-    /// With apiVersion and kind, if it is a kind.
-    fn told(&mut self, of: &'static Message, depth: u64) -> Map<String, Value> {
+    /// Generates a message, with apiVersion and kind if it is a kind.
+    fn typed_fields(&mut self, of: &'static Message, depth: u64) -> Map<String, Value> {
         let mut fields = Map::new();
         self.fields(of, depth, &mut fields);
         if of.is_kind {
@@ -68,13 +68,13 @@ impl Maker {
         }
     }
 
-    /// What Go writes for a field, which may be nothing.
+    /// Generates what Go encodes for a field, which may be nothing.
     fn part(&mut self, part: &Part, depth: u64) -> Option<Value> {
         let null = part.always.then_some(Value::Null);
-        // Fewer the deeper, so that what contains itself ends.
-        let there = part.name != "managedFields" && self.below(2 + depth) == 0;
+        // Fewer values at greater depth, so that recursive messages end.
+        let is_present = part.name != "managedFields" && self.below(2 + depth) == 0;
         match part.wire {
-            Wire::List(_) | Wire::Map(_) if !there => null,
+            Wire::List(_) | Wire::Map(_) if !is_present => null,
             Wire::List(items) => Some((0..=self.below(2)).map(|_| self.item(*items, depth)).collect()),
             Wire::Map(values) => {
                 let count = self.below(3) + 1;
@@ -82,16 +82,16 @@ impl Maker {
                 Some(Value::Object((0..count).map(|index| entry(self, index)).collect()))
             }
             _ if part.pointer => {
-                if there {
+                if is_present {
                     Some(self.value(part.wire, depth))
                 } else {
                     null
                 }
             }
-            Wire::Bytes | Wire::Time | Wire::MicroTime | Wire::Raw if !there => null,
+            Wire::Bytes | Wire::Time | Wire::MicroTime | Wire::Raw if !is_present => null,
             Wire::Bytes => Some(self.value(part.wire, depth)).filter(|value| part.always || value != ""),
             Wire::Boolean | Wire::Int32 | Wire::Int64 | Wire::Double | Wire::String => {
-                let value = if there { self.value(part.wire, depth) } else { zero(part.wire) };
+                let value = if is_present { self.value(part.wire, depth) } else { zero(part.wire) };
                 Some(value).filter(|value| part.always || *value != zero(part.wire))
             }
             wire => Some(self.value(wire, depth)),
@@ -100,7 +100,7 @@ impl Maker {
 
     fn item(&mut self, wire: Wire, depth: u64) -> Value {
         match wire {
-            Wire::Message(of) => Value::Object(self.told(of.get(), depth + 1)),
+            Wire::Message(of) => Value::Object(self.typed_fields(of.get(), depth + 1)),
             wire => self.value(wire, depth),
         }
     }
@@ -111,7 +111,7 @@ impl Maker {
         Value::Object(fields)
     }
 
-    /// A value that is there; it may be empty.
+    /// Generates a present value, which may be empty.
     fn value(&mut self, wire: Wire, depth: u64) -> Value {
         let texts = ["", "a", "ünïcode ✓", "quote \" and \\", "line\nend", "true", "0"];
         let text = texts[usize::try_from(self.below(7)).unwrap()];

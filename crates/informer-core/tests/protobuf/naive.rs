@@ -1,20 +1,21 @@
-//! The readers' twin: parses a whole body, slowly and simply, and takes out what the readers take out.
+//! Reference model of the readers: parses a whole body slowly and simply, and extracts the same objects.
 
 use super::bytes::data;
 use informer_core::wire::TypeMeta;
 use informer_core::{Key, ResourceVersion};
 
-/// What is wrong with bytes; the readers have words for it, the twin only knows how far it reaches.
+/// Result for one object. The readers describe errors; the model only knows how far they reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Naive {
-    /// The object's key and version, and what is kept of its bytes.
+    /// Key and version of the object, and the bytes that are cached.
     Object(Key, ResourceVersion, Vec<u8>),
     Unreadable,
-    /// Nothing can be read from here on.
+    /// Nothing can be read after this point.
     End,
 }
 
-/// The fields of a message: number, layout, the bytes of the value, and all of the field's bytes. `None` if it is no message.
+/// Fields of a message: number, wire type, bytes of the value, and all bytes of the field. `None` if it is
+/// not a message.
 type Fields<'a> = Vec<(u64, u64, &'a [u8], &'a [u8])>;
 
 fn fields(bytes: &[u8]) -> Option<Fields<'_>> {
@@ -58,9 +59,9 @@ fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
     None
 }
 
-/// What an object's message is.
+/// Parses the message of an object.
 pub(crate) fn object(bytes: &[u8]) -> Naive {
-    readable(bytes).map_or(Naive::Unreadable, |(key, version, kept)| Naive::Object(key, version, kept))
+    readable(bytes).map_or(Naive::Unreadable, |(key, version, cached)| Naive::Object(key, version, cached))
 }
 
 fn readable(bytes: &[u8]) -> Option<(Key, ResourceVersion, Vec<u8>)> {
@@ -77,19 +78,19 @@ fn readable(bytes: &[u8]) -> Option<(Key, ResourceVersion, Vec<u8>)> {
     if name.is_empty() || version.is_empty() || bad(name) || bad(namespace) {
         return None;
     }
-    let mut kept = Vec::new();
+    let mut cached = Vec::new();
     for (number, layout, _, whole) in &all {
         if (*number, *layout) == (1, 2) {
             let left: Vec<u8> = inner.iter().filter(|f| f.0 != 17).flat_map(|f| minimal(f.3)).collect();
-            kept.extend(data(1, &left));
+            cached.extend(data(1, &left));
         } else {
-            kept.extend(minimal(whole));
+            cached.extend(minimal(whole));
         }
     }
-    Some((Key::new(namespace, name), ResourceVersion::new(version), kept))
+    Some((Key::new(namespace, name), ResourceVersion::new(version), cached))
 }
 
-/// A field with numbers as short as they can be.
+/// The field with all varints in their shortest form.
 fn minimal(field: &[u8]) -> Vec<u8> {
     let mut at = 0;
     let tag = varint(field, &mut at).unwrap();
@@ -109,7 +110,7 @@ fn minimal(field: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What an envelope says its object is, and the object.
+/// Type and bytes of the object in an envelope.
 fn opened(body: &[u8]) -> Option<(String, String, &[u8])> {
     let (mut api_version, mut kind, mut object) = (String::new(), String::new(), None);
     for (number, layout, value, _) in fields(body.strip_prefix(b"k8s\0")?)? {
@@ -133,7 +134,7 @@ fn opened(body: &[u8]) -> Option<(String, String, &[u8])> {
     Some((api_version, kind, object.unwrap_or_default()))
 }
 
-/// The items of a list; ends with [`Naive::End`] if the body does not read to its end.
+/// Items of a list; ends with [`Naive::End`] if the body is malformed at some point.
 pub(crate) fn list(types: &TypeMeta, body: &[u8]) -> Option<Vec<Naive>> {
     let (api_version, kind, list) = opened(body)?;
     if api_version != types.api_version || kind != format!("{}List", types.kind) {
@@ -150,7 +151,7 @@ pub(crate) fn list(types: &TypeMeta, body: &[u8]) -> Option<Vec<Naive>> {
     Some(found)
 }
 
-/// The objects of a watch's frames, other than bookmarks and errors.
+/// Objects of a watch's frames, without bookmarks and errors.
 pub(crate) fn watch(types: &TypeMeta, mut body: &[u8]) -> Vec<Naive> {
     let mut found = Vec::new();
     while let Some((length, rest)) = body.split_first_chunk::<4>() {
@@ -173,7 +174,7 @@ pub(crate) fn watch(types: &TypeMeta, mut body: &[u8]) -> Vec<Naive> {
     found
 }
 
-/// The frame's object, if that is asked for; `None` if it is no frame.
+/// The frame's object, if it has one to return; `None` if it is not a frame.
 fn frame(types: &TypeMeta, event: &Fields<'_>) -> Option<Vec<Naive>> {
     let (mut kind, mut raw) = (&[][..], None);
     for (number, layout, value, _) in event {
@@ -193,9 +194,9 @@ fn frame(types: &TypeMeta, event: &Fields<'_>) -> Option<Vec<Naive>> {
         return Some(Vec::new());
     }
     let read = || {
-        let (api_version, said, object_bytes) = opened(raw?)?;
-        let fits = |said: &str, own: &str| said.is_empty() || said == own;
-        let of = fits(&api_version, &types.api_version) && fits(&said, &types.kind);
+        let (api_version, found_kind, object_bytes) = opened(raw?)?;
+        let fits = |found_kind: &str, own: &str| found_kind.is_empty() || found_kind == own;
+        let of = fits(&api_version, &types.api_version) && fits(&found_kind, &types.kind);
         (of && matches!(kind, b"ADDED" | b"MODIFIED" | b"DELETED")).then(|| object(object_bytes))
     };
     Some(vec![read().unwrap_or(Naive::Unreadable)])

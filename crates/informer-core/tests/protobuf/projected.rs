@@ -1,17 +1,17 @@
-//! Projections cut the same out of protobuf as out of JSON.
+//! Projections drop the same fields from protobuf as from JSON.
 //!
-//! Protobuf has no empty lists and maps, and what JSON always has is `null` where it was cut out; both say nothing. And what is not in the bytes
-//! cannot be cut out of them: the type of a claim's template.
+//! Protobuf has no empty lists and maps, and required fields are `null` in JSON when dropped; both are equal
+//! to missing. The type of a claim template is not part of the protobuf bytes and cannot be dropped.
 
 use super::bytes::{frame, object, read_watch_by};
-use super::twins::{json_object, twins, type_of};
+use super::twins::{json_object, recordings, type_of};
 use informer_core::Projection;
 use informer_core::wire::{Frame, Limits, Scanned, TypeMeta, WatchReader};
 use serde_json::{Map, Value};
 
-/// Without what says nothing, and without the types of templates.
-fn lean(value: Value) -> Value {
-    let says = |value: &Value| match value {
+/// The value without empty parts and without the types of templates.
+fn normalized(value: Value) -> Value {
+    let is_present = |value: &Value| match value {
         Value::Null => false,
         Value::Array(items) => !items.is_empty(),
         Value::Object(fields) => !fields.is_empty(),
@@ -23,15 +23,15 @@ fn lean(value: Value) -> Value {
             for template in templates.into_iter().flatten().filter_map(Value::as_object_mut) {
                 template.retain(|name, _| name != "kind" && name != "apiVersion");
             }
-            let fields = fields.into_iter().map(|(name, value)| (name, lean(value)));
-            Value::Object(fields.filter(|(_, value)| says(value)).collect::<Map<_, _>>())
+            let fields = fields.into_iter().map(|(name, value)| (name, normalized(value)));
+            Value::Object(fields.filter(|(_, value)| is_present(value)).collect::<Map<_, _>>())
         }
-        Value::Array(items) => items.into_iter().map(lean).filter(says).collect(),
+        Value::Array(items) => items.into_iter().map(normalized).filter(is_present).collect(),
         other => other,
     }
 }
 
-/// The first place where two values differ.
+/// Path of the first difference between two values.
 fn difference(left: &Value, right: &Value) -> String {
     match (left, right) {
         (Value::Object(one), Value::Object(other)) => {
@@ -42,7 +42,7 @@ fn difference(left: &Value, right: &Value) -> String {
     }
 }
 
-fn only(frames: Vec<Frame>) -> Scanned {
+fn single_object(frames: Vec<Frame>) -> Scanned {
     match <[Frame; 1]>::try_from(frames) {
         Ok([Frame::Added(scanned)]) => scanned,
         other => panic!("{other:?}"),
@@ -54,10 +54,10 @@ fn from_json(types: &TypeMeta, by: &Projection, json: &str) -> Scanned {
     let (mut reader, mut frames) = (reader.projecting(Some(by.clone())), Vec::new());
     let body = format!(r#"{{"type":"ADDED","object":{json}}}"#);
     reader.read(body.as_bytes(), |frame| frames.push(frame)).unwrap();
-    only(frames)
+    single_object(frames)
 }
 
-/// Every path in a value, lists gone into, some of them with stars.
+/// Every path in a value, through lists, some of them with wildcards.
 fn paths(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -81,25 +81,25 @@ fn paths(value: &Value, at: &str, found: &mut Vec<String>) {
 }
 
 #[test]
-fn what_goes_from_json_goes_from_protobuf() {
+fn projection_is_equal_for_json_and_protobuf() {
     let mut count = 0;
-    for twin in twins().iter().filter(|twin| twin.is_object()) {
-        let (value, types) = (twin.value(), type_of(&twin.value()));
+    for recording in recordings().iter().filter(|recording| recording.is_object()) {
+        let (value, types) = (recording.value(), type_of(&recording.value()));
         let mut all = Vec::new();
         paths(&value, "", &mut all);
         all.retain(|path| !path.contains("managedFields") && !path.contains("[*][*]"));
-        // One path at a time, and some together.
+        // Single paths, and some sets of paths.
         let sets = all.chunks(1).chain(all.chunks(5).step_by(3)).chain(all.chunks(40));
         for set in sets {
             for by in [Projection::drop(set), Projection::keep(set)].into_iter().flatten() {
-                let json = json_object::<Value>(from_json(&types, &by, &twin.json));
-                let body = frame("ADDED", &twin.protobuf);
+                let json = json_object::<Value>(from_json(&types, &by, &recording.json));
+                let body = frame("ADDED", &recording.protobuf);
                 let (frames, end) = read_watch_by(&types, Some(&by), usize::MAX, &[&body]);
                 assert_eq!(end, Ok(()));
-                let protobuf = object::<Value>(&types, only(frames));
+                let protobuf = object::<Value>(&types, single_object(frames));
                 let (json, protobuf) = (json.typed().unwrap(), protobuf.typed().unwrap());
-                let [protobuf, json] = [protobuf, json].map(|view| lean((*view).clone()));
-                assert!(protobuf == json, "{} {by:?}: {}", twin.name, difference(&protobuf, &json));
+                let [protobuf, json] = [protobuf, json].map(|view| normalized((*view).clone()));
+                assert!(protobuf == json, "{} {by:?}: {}", recording.name, difference(&protobuf, &json));
                 count += 1;
             }
         }

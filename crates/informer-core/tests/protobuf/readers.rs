@@ -1,8 +1,8 @@
-//! The readers against their twin: any body in any pieces, whole or damaged.
+//! The readers against their reference model: any body in any pieces, complete or damaged.
 
 use super::bytes::{Read, data, frame, list, object, opened, read_list, read_watch, scanned};
 use super::naive::{self, Naive};
-use super::twins::{Twin, twins, type_of};
+use super::twins::{Recording, recordings, type_of};
 use informer_core::wire::{Frame, FrameKind, ListItem, Scanned, TypeMeta};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -14,9 +14,10 @@ fn config() -> ProptestConfig {
     ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
 }
 
-static OBJECTS: LazyLock<Vec<Twin>> = LazyLock::new(|| twins().into_iter().filter(Twin::is_object).collect());
+static OBJECTS: LazyLock<Vec<Recording>> =
+    LazyLock::new(|| recordings().into_iter().filter(Recording::is_object).collect());
 
-/// `body` in pieces, cut at each of `cuts`.
+/// Splits `body` at each of `cuts`.
 fn cut<'a>(body: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
     let mut ends: Vec<usize> =
         cuts.iter().map(|cut| cut.index(body.len() + 1)).chain([0, body.len()]).collect();
@@ -24,53 +25,53 @@ fn cut<'a>(body: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
     ends.windows(2).map(|ends| &body[ends[0]..ends[1]]).collect()
 }
 
-/// Reads `body` whole, cut at `cuts`, and byte by byte: all must give the same.
+/// Reads `body` whole, split at `cuts`, and byte by byte: the results must be equal.
 #[track_caller]
-fn however_cut<T: PartialEq + std::fmt::Debug>(
+fn read_in_all_splits<T: PartialEq + std::fmt::Debug>(
     body: &[u8],
     cuts: &[Index],
     read: impl Fn(&[&[u8]]) -> Read<T>,
 ) -> Read<T> {
     let whole = read(&[body]);
-    assert_eq!(read(&cut(body, cuts)), whole, "cut");
+    assert_eq!(read(&cut(body, cuts)), whole, "split");
     assert_eq!(read(&body.chunks(1).collect::<Vec<_>>()), whole, "byte by byte");
     whole
 }
 
-fn told(scanned: &Scanned) -> Naive {
+fn as_model(scanned: &Scanned) -> Naive {
     Naive::Object(scanned.head.key.clone(), scanned.head.version.clone(), scanned.bytes.to_vec())
 }
 
-/// What the twin would say of a list that the reader read.
-fn list_as_told((items, end): &Read<ListItem>) -> Option<Vec<Naive>> {
+/// Result of the reader in the form of the model.
+fn list_as_model((items, end): &Read<ListItem>) -> Option<Vec<Naive>> {
     let found = items.iter().filter_map(|item| match item {
         ListItem::Meta(_) => None,
-        ListItem::Object(scanned) => Some(told(scanned)),
+        ListItem::Object(scanned) => Some(as_model(scanned)),
         ListItem::Unreadable(_) => Some(Naive::Unreadable),
     });
     end.is_ok().then(|| found.collect())
 }
 
-fn watch_as_told((frames, end): &Read<Frame>) -> Vec<Naive> {
+fn watch_as_model((frames, end): &Read<Frame>) -> Vec<Naive> {
     let found = frames.iter().filter_map(|frame| match frame {
         Frame::Bookmark { .. } | Frame::Error(_) => None,
-        Frame::Added(scanned) | Frame::Modified(scanned) | Frame::Deleted(scanned) => Some(told(scanned)),
+        Frame::Added(scanned) | Frame::Modified(scanned) | Frame::Deleted(scanned) => Some(as_model(scanned)),
         Frame::Unreadable(..) => Some(Naive::Unreadable),
     });
     found.chain(end.is_err().then_some(Naive::End)).collect()
 }
 
-/// Heads are stricter than the twin: labels, owners and times have to read, too.
-fn agrees(reader: &[Naive], twin: &[Naive]) -> bool {
-    let same = |(reader, twin): (&Naive, &Naive)| reader == twin || *reader == Naive::Unreadable;
-    reader.len() == twin.len() && reader.iter().zip(twin).all(same)
+/// Heads are stricter than the model: labels, owners and times must be valid too.
+fn agrees(reader: &[Naive], model: &[Naive]) -> bool {
+    let same = |(reader, model): (&Naive, &Naive)| reader == model || *reader == Naive::Unreadable;
+    reader.len() == model.len() && reader.iter().zip(model).all(same)
 }
 
-/// Some recorded objects of one kind, the same one several times.
+/// Recorded objects of one kind, the same one several times.
 fn objects() -> impl Strategy<Value = (TypeMeta, Vec<Vec<u8>>)> {
     (0..OBJECTS.len(), 1..4_usize).prop_map(|(which, count)| {
-        let twin = &OBJECTS[which];
-        (type_of(&twin.value()), vec![opened(&twin.protobuf); count])
+        let model = &OBJECTS[which];
+        (type_of(&model.value()), vec![opened(&model.protobuf); count])
     })
 }
 
@@ -79,9 +80,9 @@ fn changes() -> impl Strategy<Value = Vec<(Index, u8)>> {
 }
 
 fn damage(body: &mut Vec<u8>, changes: &[(Index, u8)], end: Option<Index>) {
-    for (place, byte) in changes {
-        let place = place.index(body.len());
-        body[place] = *byte;
+    for (position, byte) in changes {
+        let position = position.index(body.len());
+        body[position] = *byte;
     }
     if let Some(end) = end {
         body.truncate(end.index(body.len()));
@@ -97,39 +98,39 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn lists_read_as_the_twin_says(
+    fn lists_are_read_as_the_model_does(
         (types, objects) in objects(), changes in changes(), end in proptest::option::weighted(0.2, any::<Index>()),
         cuts in proptest::collection::vec(any::<Index>(), 0..8),
     ) {
         let mut body = list(&types, &objects);
         damage(&mut body, &changes, end);
-        let read = however_cut(&body, &cuts, |pieces| read_list(&types, LIMIT, pieces));
-        let (reader, twin) = (list_as_told(&read), naive::list(&types, &body));
-        match (reader, twin) {
-            (Some(reader), Some(twin)) => prop_assert!(agrees(&reader, &twin), "{reader:?} {twin:?}"),
-            // Of the list's metadata the twin knows nothing.
+        let read = read_in_all_splits(&body, &cuts, |pieces| read_list(&types, LIMIT, pieces));
+        let (reader, model) = (list_as_model(&read), naive::list(&types, &body));
+        match (reader, model) {
+            (Some(reader), Some(model)) => prop_assert!(agrees(&reader, &model), "{reader:?} {model:?}"),
+            // The model does not know the list's metadata.
             (None, _) => prop_assert!(!changes.is_empty() || end.is_some()),
             (Some(reader), None) => prop_assert!(false, "{reader:?}"),
         }
     }
 
     #[test]
-    fn watches_read_as_the_twin_says(
+    fn watches_are_read_as_the_model_does(
         (types, objects) in objects(), changes in changes(), end in proptest::option::weighted(0.2, any::<Index>()),
         cuts in proptest::collection::vec(any::<Index>(), 0..8),
         kinds in proptest::collection::vec(select(vec!["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR", "OTHER"]), 3),
     ) {
         let mut body = stream(&types, &objects, &kinds);
         damage(&mut body, &changes, end);
-        let read = however_cut(&body, &cuts, |pieces| read_watch(&types, LIMIT, pieces));
-        let (reader, twin) = (watch_as_told(&read), naive::watch(&types, &body));
-        // Behind the first frame that is none, only the reader goes on to the frame's own end.
-        prop_assert!(agrees(&reader, &twin), "{reader:?} {twin:?}");
+        let read = read_in_all_splits(&body, &cuts, |pieces| read_watch(&types, LIMIT, pieces));
+        let (reader, model) = (watch_as_model(&read), naive::watch(&types, &body));
+        // After the first malformed frame, only the reader continues to the end of that frame.
+        prop_assert!(agrees(&reader, &model), "{reader:?} {model:?}");
     }
 
-    /// Whatever is handed out can be looked at: it decodes or says why not.
+    /// Whatever is returned can be decoded or returns an error.
     #[test]
-    fn damaged_objects_do_no_harm((types, objects) in objects(), changes in changes()) {
+    fn damaged_objects_do_not_panic((types, objects) in objects(), changes in changes()) {
         let mut bytes = objects[0].clone();
         damage(&mut bytes, &changes, None);
         let body = list(&types, &[bytes]);
@@ -143,23 +144,23 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_do_no_harm(
+    fn arbitrary_bytes_do_not_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..300), cuts in proptest::collection::vec(any::<Index>(), 0..4),
     ) {
         let types = TypeMeta::new("v1", "Pod");
         for body in [bytes.clone(), [b"k8s\0".to_vec(), bytes.clone()].concat(), list(&types, std::slice::from_ref(&bytes))] {
-            let _ = however_cut(&body, &cuts, |pieces| read_list(&types, LIMIT, pieces));
+            let _ = read_in_all_splits(&body, &cuts, |pieces| read_list(&types, LIMIT, pieces));
         }
         for body in [bytes.clone(), frame("ADDED", &bytes), stream(&types, std::slice::from_ref(&bytes), &["ADDED"])] {
-            let _ = however_cut(&body, &cuts, |pieces| read_watch(&types, LIMIT, pieces));
+            let _ = read_in_all_splits(&body, &cuts, |pieces| read_watch(&types, LIMIT, pieces));
         }
     }
 
-    /// An object over the limit is reported with what is known of it, and the next one is read.
+    /// An object over the limit is reported with the known parts of its head, and the next one is read.
     #[test]
-    fn limits_hold((types, objects) in objects(), limit in 1..4000_usize, cuts in proptest::collection::vec(any::<Index>(), 0..8)) {
+    fn size_limit_is_enforced((types, objects) in objects(), limit in 1..4000_usize, cuts in proptest::collection::vec(any::<Index>(), 0..8)) {
         let body = list(&types, &objects);
-        let (items, end) = however_cut(&body, &cuts, |pieces| read_list(&types, limit, pieces));
+        let (items, end) = read_in_all_splits(&body, &cuts, |pieces| read_list(&types, limit, pieces));
         prop_assert!(end.is_ok());
         let whole = scanned(&types, &objects[0]);
         for item in &items[1..] {
@@ -176,7 +177,7 @@ proptest! {
     }
 }
 
-/// Fields that nobody knows stay in the bytes, and the views do not mind.
+/// Unknown fields stay in the bytes and do not affect decoding.
 #[test]
 fn unknown_fields_are_kept() {
     let types = TypeMeta::new("v1", "ConfigMap");
@@ -193,7 +194,7 @@ fn unknown_fields_are_kept() {
     assert_eq!(*view.typed().unwrap(), expected);
 }
 
-/// Enumerations travel as text, so a value that is younger than everybody here is text like any other.
+/// Enumerations are transferred as text, so a value added in a newer version is an ordinary text.
 #[test]
 fn unknown_values_of_enumerations_are_kept() {
     let types = TypeMeta::new("v1", "Pod");
@@ -207,7 +208,7 @@ fn unknown_values_of_enumerations_are_kept() {
 }
 
 #[test]
-fn a_frame_of_another_type_says_which() {
+fn frame_of_another_type_is_reported() {
     let types = TypeMeta::new("v1", "Pod");
     let other = super::bytes::envelope(&TypeMeta::new("v1", "ConfigMap"), &[]);
     let (frames, end) =

@@ -1,7 +1,7 @@
-//! What a real server sent in both forms reads alike.
+//! Recordings of a real server decode equally in both encodings.
 
 use super::bytes::{data, envelope, frame, list, number, object, opened, read_list, read_watch, scanned};
-use super::twins::{json_object, json_watch, twins, type_of};
+use super::twins::{json_object, json_watch, recordings, type_of};
 use informer_core::wire::{Frame, Head, Limits, ListItem, ListReader, Scanned, Status, TypeMeta};
 use informer_core::{FieldPath, Object};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 const LIMIT: usize = 8 << 20;
 
-/// Everything but where the metadata lies.
+/// Compares everything but the position of the metadata.
 #[track_caller]
 fn assert_same_head(name: &str, left: &Head, right: &Head) {
     let shown = |head: &Head| {
@@ -29,7 +29,7 @@ fn assert_same(name: &str, types: &TypeMeta, protobuf: &Scanned, json: &Scanned)
     let written: Value = serde_json::from_slice(&protobuf.json().unwrap()).unwrap();
     assert_eq!(written, *json.typed().unwrap(), "{name}");
     assert_same_values(name, &protobuf, &json);
-    // A relist in the other form finds nothing changed.
+    // A relist in the other encoding finds no change.
     assert!(
         protobuf.entry().is_identical(json.entry()) && json.entry().is_identical(protobuf.entry()),
         "{name}"
@@ -48,7 +48,7 @@ fn assert_same_values(name: &str, protobuf: &Object<Value>, json: &Object<Value>
     }
 }
 
-/// The paths of an object's fields, and some beside them.
+/// Paths of an object's fields, and some that do not exist.
 fn each_path(value: &Value, path: &str, paths: &mut BTreeSet<String>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| each_path(item, path, paths)),
@@ -85,16 +85,16 @@ fn check_frames(name: &str, types: &TypeMeta, protobuf: &[Frame], json: &[Frame]
 }
 
 #[test]
-fn every_recorded_object_reads_alike() {
+fn every_recorded_object_decodes_equally() {
     let mut count = 0;
-    for twin in twins().iter().filter(|twin| twin.is_object()) {
-        let types = type_of(&twin.value());
-        let json = json_watch(&types, &format!(r#"{{"type":"ADDED","object":{}}}"#, twin.json));
-        let (frames, end) = read_watch(&types, LIMIT, &[&frame("ADDED", &twin.protobuf)]);
+    for recording in recordings().iter().filter(|recording| recording.is_object()) {
+        let types = type_of(&recording.value());
+        let json = json_watch(&types, &format!(r#"{{"type":"ADDED","object":{}}}"#, recording.json));
+        let (frames, end) = read_watch(&types, LIMIT, &[&frame("ADDED", &recording.protobuf)]);
         assert_eq!(end, Ok(()));
-        check_frames(&twin.name, &types, &frames, &json);
-        // The same bytes, however it arrived.
-        let (items, end) = read_list(&types, LIMIT, &[&list(&types, &[opened(&twin.protobuf)])]);
+        check_frames(&recording.name, &types, &frames, &json);
+        // The bytes are equal whichever request returned the object.
+        let (items, end) = read_list(&types, LIMIT, &[&list(&types, &[opened(&recording.protobuf)])]);
         assert_eq!(end, Ok(()));
         let [ListItem::Meta(_), ListItem::Object(item)] = &items[..] else { panic!("{items:?}") };
         assert_eq!(frames, [Frame::Added(item.clone())]);
@@ -104,20 +104,21 @@ fn every_recorded_object_reads_alike() {
 }
 
 #[test]
-fn every_recorded_list_reads_alike() {
+fn every_recorded_list_decodes_equally() {
     let mut count = 0;
-    for twin in
-        twins().iter().filter(|twin| !twin.name.contains(".watch") && twin.value().get("items").is_some())
+    for recording in recordings()
+        .iter()
+        .filter(|recording| !recording.name.contains(".watch") && recording.value().get("items").is_some())
     {
-        let types = type_of(&twin.value());
-        let (items, end) = read_list(&types, LIMIT, &[&twin.protobuf]);
-        assert_eq!(end, Ok(()), "{}", twin.name);
-        let json = json_list(&types, &twin.json);
+        let types = type_of(&recording.value());
+        let (items, end) = read_list(&types, LIMIT, &[&recording.protobuf]);
+        assert_eq!(end, Ok(()), "{}", recording.name);
+        let json = json_list(&types, &recording.json);
         assert_eq!(items.len(), json.len());
         for pair in items.iter().zip(&json) {
             match pair {
                 (ListItem::Object(left), ListItem::Object(right)) => {
-                    assert_same(&twin.name, &types, left, right);
+                    assert_same(&recording.name, &types, left, right);
                 }
                 (left, right) => assert_eq!(left, right),
             }
@@ -128,26 +129,27 @@ fn every_recorded_list_reads_alike() {
 }
 
 #[test]
-fn every_recorded_watch_reads_alike() {
+fn every_recorded_watch_decodes_equally() {
     let mut count = 0;
-    for twin in twins().iter().filter(|twin| twin.name.contains(".watch")) {
-        let kind = twin.name.split('.').next().unwrap().rsplit('_').next().unwrap();
+    for recording in recordings().iter().filter(|recording| recording.name.contains(".watch")) {
+        let kind = recording.name.split('.').next().unwrap().rsplit('_').next().unwrap();
         let types = TypeMeta::new("v1", kind.strip_suffix("List").unwrap_or(kind));
-        let (frames, end) = read_watch(&types, LIMIT, &[&twin.protobuf]);
-        assert_eq!(end, Ok(()), "{}", twin.name);
-        check_frames(&twin.name, &types, &frames, &json_watch(&types, &twin.json));
+        let (frames, end) = read_watch(&types, LIMIT, &[&recording.protobuf]);
+        assert_eq!(end, Ok(()), "{}", recording.name);
+        check_frames(&recording.name, &types, &frames, &json_watch(&types, &recording.json));
         count += frames.len();
     }
     assert_eq!(count, 17);
 }
 
 #[test]
-fn every_recorded_status_reads_alike() {
+fn every_recorded_status_decodes_equally() {
     let mut count = 0;
-    for twin in twins().iter().filter(|twin| twin.name.starts_with("core_v1_Status")) {
-        let expected = Status::from_json(twin.json.as_bytes()).unwrap();
-        assert_eq!(Status::from_protobuf(&twin.protobuf), Some(expected.clone()), "{}", twin.name);
-        let (frames, _) = read_watch(&TypeMeta::new("v1", "Pod"), LIMIT, &[&frame("ERROR", &twin.protobuf)]);
+    for recording in recordings().iter().filter(|recording| recording.name.starts_with("core_v1_Status")) {
+        let expected = Status::from_json(recording.json.as_bytes()).unwrap();
+        assert_eq!(Status::from_protobuf(&recording.protobuf), Some(expected.clone()), "{}", recording.name);
+        let (frames, _) =
+            read_watch(&TypeMeta::new("v1", "Pod"), LIMIT, &[&frame("ERROR", &recording.protobuf)]);
         assert_eq!(frames, [Frame::Error(expected)]);
         count += 1;
     }
@@ -156,17 +158,17 @@ fn every_recorded_status_reads_alike() {
     assert_eq!(Status::from_protobuf(&envelope(&TypeMeta::new("v1", "Pod"), b"")), None);
 }
 
-/// A server one version newer writes a field more, empty, into the same state of an object. A relist after the upgrade told every object as
-/// changed, and an audit reported all of them as drift.
+/// Regression: a server one version newer adds an empty field to an unchanged object. A relist after the
+/// upgrade delivered every object as changed, and an audit reported all of them as drift.
 #[test]
-fn servers_of_two_versions_write_one_state() {
-    let twin = twins().into_iter().find(|twin| twin.name == "core_v1_Pod").unwrap();
-    let types = type_of(&twin.value());
+fn servers_of_two_versions_encode_an_identical_state() {
+    let recording = recordings().into_iter().find(|recording| recording.name == "core_v1_Pod").unwrap();
+    let types = type_of(&recording.value());
     let entry = |message: &[u8]| object::<Value>(&types, scanned(&types, message)).entry().clone();
-    let message = opened(&twin.protobuf);
+    let message = opened(&recording.protobuf);
     let newer = entry(&[message.clone(), number(200, 0)].concat());
     let (older, other) = (entry(&message), entry(&[message, data(2, &data(10, b"elsewhere"))].concat()));
     assert_ne!(older.bytes(), newer.bytes());
     assert!(older.is_identical(&newer) && newer.is_identical(&older));
-    assert!(!older.is_identical(&other), "another node is another state");
+    assert!(!older.is_identical(&other), "another node is a change");
 }

@@ -1,5 +1,6 @@
-//! What a real server sent in both forms, from `testdata/recordings/kinds`, and reading its JSON.
-#![allow(dead_code, reason = "each test uses its part")]
+//! Responses of a real server recorded in both encodings, from `testdata/recordings/kinds`, and readers of
+//! their JSON.
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use informer_core::wire::{Frame, Limits, Scanned, TypeMeta, WatchReader};
 use informer_core::{Encoding, Entry, Object, Retention};
@@ -7,19 +8,19 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A recorded answer in both forms.
-pub(crate) struct Twin {
+/// A response recorded in both encodings.
+pub(crate) struct Recording {
     pub(crate) name: String,
     pub(crate) json: String,
     pub(crate) protobuf: Vec<u8>,
 }
 
-impl Twin {
+impl Recording {
     pub(crate) fn value(&self) -> Value {
         serde_json::from_str(&self.json).unwrap()
     }
 
-    /// One object, with metadata; no list, no stream.
+    /// Whether it is a single object with metadata, not a list or stream.
     pub(crate) fn is_object(&self) -> bool {
         let value = || self.value();
         !self.name.contains(".watch")
@@ -28,19 +29,19 @@ impl Twin {
     }
 }
 
-/// All of them, by name, without documents of discovery.
-pub(crate) fn twins() -> Vec<Twin> {
+/// All recordings by name, without discovery documents.
+pub(crate) fn recordings() -> Vec<Recording> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/recordings/kinds");
-    let mut found: Vec<Twin> = std::fs::read_dir(folder)
+    let mut found: Vec<Recording> = std::fs::read_dir(folder)
         .unwrap()
         .map(|file| file.unwrap().path())
         .filter(|path| path.extension().is_some_and(|ending| ending == "pb"))
-        .map(|path| Twin {
+        .map(|path| Recording {
             name: path.file_stem().unwrap().to_string_lossy().into_owned(),
             json: std::fs::read_to_string(path.with_extension("json")).unwrap(),
             protobuf: std::fs::read(&path).unwrap(),
         })
-        .filter(|twin| !twin.name.starts_with("core_v1_API"))
+        .filter(|recording| !recording.name.starts_with("core_v1_API"))
         .collect();
     found.sort_by(|one, other| one.name.cmp(&other.name));
     found
@@ -52,7 +53,7 @@ pub(crate) fn type_of(value: &Value) -> TypeMeta {
     TypeMeta::new(value["apiVersion"].as_str().unwrap(), kind.strip_suffix("List").unwrap_or(kind))
 }
 
-/// An object as a cache would hold it that got it as JSON.
+/// The object as a cache stores it when received as JSON.
 pub(crate) fn json_object<K>(scanned: Scanned) -> Object<K> {
     Object::new(Arc::new(Entry::new(scanned, Encoding::Json, Retention::Bytes)))
 }

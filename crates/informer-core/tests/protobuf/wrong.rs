@@ -1,4 +1,4 @@
-//! Bytes that are wrong in one way each, and what is said of them.
+//! Malformed bytes of every kind, and the errors they cause.
 
 use super::bytes::{data, envelope, frame, list, number, object, read_list, read_watch, scanned, varint};
 use informer_core::wire::{Frame, Limits, ListItem, ProtobufWatchReader, TypeMeta};
@@ -15,7 +15,7 @@ fn metadata(name: &str) -> Vec<u8> {
     data(1, &[data(1, name.as_bytes()), data(3, b"ns"), data(6, b"7")].concat())
 }
 
-/// What comes out of a list, a line each.
+/// Reads a list; one line per result.
 fn read(body: &[u8]) -> Vec<String> {
     let (items, end) = read_list(&types(), LIMIT, &[body]);
     let items = items.iter().map(|item| match item {
@@ -32,7 +32,7 @@ fn check_body(body: &[u8], expected: &str) {
 }
 
 #[test]
-fn what_is_no_list_is_said() {
+fn body_that_is_not_a_list_is_an_error() {
     check_body(b"", "item #0 at byte 0: the body ends too early");
     check_body(b"k8s", "item #0 at byte 3: the body ends too early");
     check_body(
@@ -72,7 +72,7 @@ fn what_is_no_list_is_said() {
 }
 
 #[test]
-fn what_is_around_a_list_is_checked() {
+fn envelope_of_a_list_is_checked() {
     let twice = |tail: Vec<u8>| [list(&types(), &[metadata("a")]), tail].concat();
     let expected = ["list 9", "object ns/a"];
     assert_eq!(read(&twice(Vec::new())), expected);
@@ -98,7 +98,7 @@ fn what_is_around_a_list_is_checked() {
 }
 
 #[test]
-fn a_broken_item_is_passed_over() {
+fn malformed_item_is_skipped() {
     let broken = |tail: &[u8]| [&metadata("a")[..], tail].concat();
     for (item, problem) in [
         (broken(&[0x12, 0x7f]), "it is broken: a length goes beyond what is around it"),
@@ -116,7 +116,7 @@ fn a_broken_item_is_passed_over() {
 }
 
 #[test]
-fn a_head_that_does_not_read_is_said() {
+fn unreadable_head_is_reported() {
     let meta = |fields: &[Vec<u8>]| data(1, &fields.concat());
     let (name, version) = (data(1, b"a"), data(6, b"7"));
     for (item, problem) in [
@@ -149,7 +149,7 @@ fn a_head_that_does_not_read_is_said() {
     assert!(found[1].ends_with("it is no object"), "{found:?}");
 }
 
-/// What comes out of a watch, a line each.
+/// Reads a watch; one line per result.
 fn watch(body: &[u8]) -> Vec<String> {
     let (frames, end) = read_watch(&types(), LIMIT, &[body]);
     let frames = frames.iter().map(|frame| match frame {
@@ -161,10 +161,10 @@ fn watch(body: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn a_broken_frame_is_passed_over() {
+fn malformed_frame_is_skipped() {
     let good = frame("ADDED", &envelope(&types(), &metadata("b")));
     let status = envelope(&TypeMeta::new("v1", "Status"), &number(6, 410));
-    for (bad, expected) in [
+    for (malformed, expected) in [
         (frame("ADDED", b"{}"), "Added it is broken: it does not begin as Kubernetes begins protobuf"),
         (frame("ADDED", b""), "Added it is broken: it does not begin as Kubernetes begins protobuf"),
         (frame("ADDED", b"k8s\0\x12\x05"), "Added it is broken: a length goes beyond what is around it"),
@@ -178,14 +178,14 @@ fn a_broken_frame_is_passed_over() {
         (vec![0, 0, 0, 0], "Unknown(\"\") it is no object"),
         ([&[0, 0, 0, 7][..], &data(1, b"ADDED")].concat(), "Added it is no object"),
     ] {
-        assert_eq!(watch(&[bad, good.clone()].concat()), [expected, "added ns/b"]);
+        assert_eq!(watch(&[malformed, good.clone()].concat()), [expected, "added ns/b"]);
     }
 }
 
 #[test]
-fn what_is_no_frame_ends_the_stream() {
+fn body_without_frame_ends_the_stream() {
     let good = frame("ADDED", &envelope(&types(), &metadata("a")));
-    for (bad, problem) in [
+    for (malformed, problem) in [
         (b"{\"type\":\"ADDED\"}".to_vec(), "not protobuf: a frame says that it has 2065855609 bytes"),
         (vec![0, 0, 0, 2, 0x0a, 0x7f], "not protobuf: a length goes beyond what is around it"),
         (vec![0, 0, 0, 1, 0], "not protobuf: a field has a number that cannot be"),
@@ -193,15 +193,15 @@ fn what_is_no_frame_ends_the_stream() {
         (good[..good.len() - 1].to_vec(), "the body ends too early"),
         (vec![0, 0], "the body ends too early"),
     ] {
-        let found = watch(&[good.clone(), bad].concat());
+        let found = watch(&[good.clone(), malformed].concat());
         assert_eq!((found.len(), &*found[0]), (2, "added ns/a"), "{found:?}");
         assert!(found[1].starts_with("frame #1 at byte ") && found[1].ends_with(problem), "{found:?}");
     }
 }
 
-/// The type may come behind the object.
+/// The type may follow the object.
 #[test]
-fn parts_of_a_frame_come_in_any_order() {
+fn parts_of_a_frame_may_have_any_order() {
     let event = [data(2, &data(1, &envelope(&types(), &metadata("a")))), data(1, b"ADDED")].concat();
     let body = [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat();
     assert_eq!(watch(&body), ["added ns/a"]);
@@ -213,15 +213,15 @@ struct Wrong {
     data: std::collections::BTreeMap<String, u8>,
 }
 
-/// An error says where, as that of JSON does, and does not quote more.
+/// A decode error names the field, as for JSON, and does not contain more of the object.
 #[test]
-fn what_does_not_decode_says_where() {
+fn decode_error_names_the_field() {
     let entry = [data(1, b"key"), data(2, b"text")].concat();
     let message = [metadata("a"), data(2, &entry)].concat();
     let read = object::<Wrong>(&types(), scanned(&types(), &message));
     let error = read.typed().unwrap_err();
     assert_eq!((&*error.place, &*error.reason), ("data.key", "invalid type: string \"text\", expected u8"));
-    // A value that is laid out in another way: a number where there is a map.
+    // A value with another wire type: a varint where a map is expected.
     let message = [metadata("a"), number(2, 7)].concat();
     let error = object::<Value>(&types(), scanned(&types(), &message)).typed().unwrap_err();
     assert_eq!(
@@ -235,11 +235,12 @@ fn what_does_not_decode_says_where() {
     assert_eq!(&*error.place, "spec.containers[1].name");
 }
 
-/// The fuzzer found objects that were larger than the limit by some bytes. A field was let in if its value fitted into what was left, and where
-/// nothing was left an empty one did: so did every number, which has no length, and an object of numbers alone was held whole, however large.
-/// The tests of the limit had only fields with something in them.
+/// Regression, found by fuzzing: objects exceeded the size limit by some bytes. A field was accepted if its
+/// value fitted into the remaining size, and an empty field fitted into zero bytes: so did every varint,
+/// which has no length, and an object of varints was accepted at any size. The tests of the limit used only
+/// fields with contents.
 #[test]
-fn fields_without_a_length_count_too() {
+fn varint_fields_count_towards_the_size_limit() {
     for field in [number(9, 1), data(9, b"")] {
         let item = [metadata("a"), field.repeat(1000)].concat();
         let (items, end) = read_list(&types(), 64, &[&list(&types(), &[item, metadata("b")])]);
@@ -253,9 +254,10 @@ fn fields_without_a_length_count_too() {
     }
 }
 
-/// The object of an earlier part of the frame was taken for one of the kind that the later part did not name.
+/// Regression: the object of an earlier part of the frame was assigned to the kind that a later part did not
+/// name.
 #[test]
-fn of_an_object_that_comes_twice_in_a_frame_nothing_is_left() {
+fn repeated_object_in_a_frame_discards_the_first() {
     let other = envelope(&TypeMeta::new("v1", "Secret"), &metadata("a"));
     let parts = [data(1, &other), data(1, b"k8s\0")].concat();
     let event = [data(1, b"ADDED"), data(2, &parts)].concat();
@@ -266,9 +268,10 @@ fn of_an_object_that_comes_twice_in_a_frame_nothing_is_left() {
     assert_eq!(unreadable.key, None);
 }
 
-/// A reader that was handed more after it had failed went beyond the four bytes of a length, and later told of the frame before once again.
+/// Regression: a reader that received bytes after an error read beyond the four bytes of a length and later
+/// returned the previous frame again.
 #[test]
-fn a_reader_that_failed_tells_nothing_more() {
+fn failed_reader_returns_nothing_more() {
     let good = frame("ADDED", &envelope(&types(), &metadata("a")));
     let mut reader = ProtobufWatchReader::new(types(), Limits::new(LIMIT));
     let mut frames = 0;

@@ -1,28 +1,28 @@
-//! Runs a delta queue and its twin through the same random operations.
+//! Applies the same random operations to a delta queue and its model.
 
 use crate::objects::{Plain, listed, version, watched};
 use informer_core::reflector::Random;
 use informer_core::{Batch, Closed, Deleted, Delta, DeltaFifo, FifoLimits, Key, Replaced, Scope};
 use std::collections::VecDeque;
 
-/// A delta as the twin keeps it.
+/// A delta in the model's queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Waiting {
-    /// Tells it from every other delta.
+    /// Distinguishes it from every other delta.
     label: String,
     cost: usize,
     alone: bool,
     /// Whether it is the first complete list.
-    first_set: bool,
+    first_list: bool,
 }
 
 #[derive(Debug, Default)]
 struct Naive {
     queue: VecDeque<Waiting>,
-    /// Batches that were popped and not applied yet, with whether the first complete list is in them.
+    /// Popped batches that are not applied yet, and whether each contains the first complete list.
     popped: VecDeque<(Batch, bool)>,
     closed: bool,
-    saw_set: bool,
+    saw_list: bool,
     synced: bool,
 }
 
@@ -47,19 +47,19 @@ pub(crate) fn run(seed: u64) {
 
 fn check(fifo: &DeltaFifo, naive: &Naive, limits: FifoLimits) {
     let (count, bytes) = (naive.queue.len(), naive.queue.iter().map(|delta| delta.cost).sum::<usize>());
-    assert_eq!((fifo.len(), fifo.bytes(), fifo.is_empty()), (count, bytes, count == 0), "what waits");
-    assert_eq!(fifo.has_room(), count < limits.count && bytes < limits.bytes, "room");
+    assert_eq!((fifo.len(), fifo.bytes(), fifo.is_empty()), (count, bytes, count == 0), "queued deltas");
+    assert_eq!(fifo.has_room(), count < limits.count && bytes < limits.bytes, "has_room");
     assert_eq!(fifo.is_closed(), naive.closed, "closed");
     assert_eq!(fifo.has_synced(), naive.synced, "synced");
     fifo.check_invariants();
 }
 
-/// Pushes even when there is no room: that is the caller's business.
+/// Pushes even without space, which the caller is responsible for.
 fn push(fifo: &mut DeltaFifo, naive: &mut Naive, random: &mut Random, serial: u64) {
     let delta = delta(random, serial);
     let alone = matches!(delta, Delta::Replaced(_));
-    let first_set = matches!(delta, Delta::Replaced(_)) && !naive.saw_set;
-    let waiting = Waiting { label: label(&delta), cost: delta.cost(), alone, first_set };
+    let first_list = matches!(delta, Delta::Replaced(_)) && !naive.saw_list;
+    let waiting = Waiting { label: label(&delta), cost: delta.cost(), alone, first_list };
     let pushed = match delta {
         Delta::Replaced(replaced) if random.below(2) == 0 => fifo.replace(replaced),
         delta => fifo.push(delta),
@@ -69,36 +69,36 @@ fn push(fifo: &mut DeltaFifo, naive: &mut Naive, random: &mut Random, serial: u6
         return;
     }
     assert_eq!(pushed, Ok(()));
-    naive.saw_set |= first_set;
+    naive.saw_list |= first_list;
     naive.queue.push_back(waiting);
 }
 
-/// Whatever was pushed comes out once, in order: never merged, relists alone.
+/// Every pushed delta is popped once, in order: never merged, relists alone.
 fn pop(fifo: &mut DeltaFifo, naive: &mut Naive, random: &mut Random) {
-    let most = index(random, 6);
+    let max_deltas = index(random, 6);
     let mut expected: Vec<Waiting> = Vec::new();
     while let Some(next) = naive.queue.front() {
-        let full = expected.len() == most.max(1);
+        let full = expected.len() == max_deltas.max(1);
         if full || expected.iter().any(|delta| delta.alone) || (next.alone && !expected.is_empty()) {
             break;
         }
         expected.extend(naive.queue.pop_front());
     }
-    let batch = fifo.pop(most);
+    let batch = fifo.pop(max_deltas);
     let labels = batch.as_ref().map(|batch| batch.deltas.iter().map(label).collect::<Vec<_>>());
     let wanted = (!expected.is_empty()).then(|| expected.iter().map(|delta| delta.label.clone()).collect());
-    assert_eq!(labels, wanted, "popped at most {most}");
+    assert_eq!(labels, wanted, "popped at most {max_deltas}");
     if let Some(batch) = batch {
         assert_eq!(batch.initial, !naive.synced, "initial");
-        naive.popped.push_back((batch, expected.iter().any(|delta| delta.first_set)));
+        naive.popped.push_back((batch, expected.iter().any(|delta| delta.first_list)));
     }
 }
 
 /// Batches are applied in order, some later than others.
 fn apply(fifo: &mut DeltaFifo, naive: &mut Naive) {
-    let Some((batch, has_first_set)) = naive.popped.pop_front() else { return };
+    let Some((batch, has_first_list)) = naive.popped.pop_front() else { return };
     fifo.applied(batch.end());
-    naive.synced |= has_first_set;
+    naive.synced |= has_first_list;
 }
 
 fn delta(random: &mut Random, serial: u64) -> Delta {

@@ -1,6 +1,6 @@
-//! The store's twin: a sorted map of plain objects, every answer computed anew.
+//! Reference model of the store: a sorted map of plain objects, every result computed from scratch.
 //!
-//! It states the promises C1 to C3 and C5 a second time, in the simplest way there is.
+//! It states the guarantees C1 to C3 and C5 a second time, in the simplest way.
 
 use crate::objects::{Broken, Name, Plain, key};
 use informer_core::{Change, Entry, Index, IndexHandle, Object, Scope, Snapshot};
@@ -9,27 +9,27 @@ use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
-/// An object, and the very entry that the cache must hold for it.
+/// An object, and the entry that the cache must contain for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
     pub(crate) plain: Plain,
     pub(crate) entry: Arc<Entry>,
 }
 
-/// A state of the twin; a clone of it stays as it is, like a snapshot.
+/// A state of the model; a clone does not change, like a snapshot.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Naive {
     pub(crate) objects: BTreeMap<Name, Held>,
     pub(crate) versions: BTreeMap<Scope, Option<String>>,
-    /// The version of each object whose newest state does not read.
+    /// Version of each object whose newest state is unreadable.
     pub(crate) unreadable: BTreeMap<Name, Option<String>>,
-    /// Which of the indexes are installed.
+    /// Which indexes are installed.
     pub(crate) installed: Vec<bool>,
 }
 
-/// What the store should report of a batch.
+/// Expected report of a batch.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
     pub(crate) changes: Vec<Change>,
     pub(crate) outdated: u64,
     pub(crate) unknown_deletes: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Told {
     pub(crate) rewound: bool,
 }
 
-/// Whether two versions are known to be in this order.
+/// Order of two versions, if they are comparable.
 fn ordered(left: &str, right: &str) -> Option<Ordering> {
     let comparable = |text: &str| text.parse::<u64>().ok().filter(|_| !text.starts_with('0'));
     Some(comparable(left)?.cmp(&comparable(right)?))
@@ -48,7 +48,7 @@ fn is_before(left: &str, right: &str) -> bool {
     ordered(left, right).is_some_and(Ordering::is_lt)
 }
 
-fn is_other_life(left: &Plain, right: &Plain) -> bool {
+fn is_other_incarnation(left: &Plain, right: &Plain) -> bool {
     !left.uid.is_empty() && !right.uid.is_empty() && left.uid != right.uid
 }
 
@@ -67,7 +67,7 @@ impl Naive {
         }
     }
 
-    /// C1: a watch tells nothing that is not newer, where that can be told.
+    /// C1: a watch event must be newer than the cached state, if comparable.
     fn is_outdated(&self, name: &Name, version: &str) -> bool {
         self.newest(name).and_then(|newest| ordered(version, newest)).is_some_and(Ordering::is_le)
     }
@@ -79,21 +79,21 @@ impl Naive {
         }
     }
 
-    pub(crate) fn upsert(&mut self, scope: &Scope, new: Held, told: &mut Told) {
+    pub(crate) fn upsert(&mut self, scope: &Scope, new: Held, reported: &mut Reported) {
         let (name, version) = (new.plain.name.clone(), new.plain.version.clone());
         if self.is_outdated(&name, &version) {
-            told.outdated += 1;
+            reported.outdated += 1;
             return;
         }
         self.unreadable.remove(&name);
         let entry = Arc::clone(&new.entry);
         match self.objects.get(&name).cloned() {
-            None => told.changes.push(Change::Added(entry)),
-            Some(old) if is_other_life(&old.plain, &new.plain) => {
-                told.changes.push(Change::Deleted { last: old.entry, observed: false });
-                told.changes.push(Change::Added(entry));
+            None => reported.changes.push(Change::Added(entry)),
+            Some(old) if is_other_incarnation(&old.plain, &new.plain) => {
+                reported.changes.push(Change::Deleted { last: old.entry, observed: false });
+                reported.changes.push(Change::Added(entry));
             }
-            Some(old) => told.changes.push(Change::Updated { old: old.entry, new: entry }),
+            Some(old) => reported.changes.push(Change::Updated { old: old.entry, new: entry }),
         }
         self.objects.insert(name, new);
         self.advance(scope, &version);
@@ -105,12 +105,12 @@ impl Naive {
         name: &Name,
         version: Option<&str>,
         last: Option<Arc<Entry>>,
-        told: &mut Told,
+        reported: &mut Reported,
     ) {
         if let (Some(version), Some(newest)) = (version, self.newest(name))
             && is_before(version, newest)
         {
-            told.outdated += 1;
+            reported.outdated += 1;
             return;
         }
         self.unreadable.remove(name);
@@ -121,21 +121,21 @@ impl Naive {
                     old.is_empty() || last.is_empty() || old == last
                 });
                 let last = last.filter(|_| observed).unwrap_or(old.entry);
-                told.changes.push(Change::Deleted { last, observed });
+                reported.changes.push(Change::Deleted { last, observed });
             }
-            None => told.unknown_deletes += 1,
+            None => reported.unknown_deletes += 1,
         }
         if let Some(version) = version {
             self.advance(scope, version);
         }
     }
 
-    pub(crate) fn mark(&mut self, scope: &Scope, broken: &Broken, told: &mut Told) {
-        told.unreadable += 1;
+    pub(crate) fn mark(&mut self, scope: &Scope, broken: &Broken, reported: &mut Reported) {
+        reported.unreadable += 1;
         if let (Some(name), Some(version)) = (&broken.name, &broken.version)
             && self.is_outdated(name, version)
         {
-            told.outdated += 1;
+            reported.outdated += 1;
             return;
         }
         if let Some(name) = &broken.name {
@@ -146,22 +146,22 @@ impl Naive {
         }
     }
 
-    /// C5: the list is the truth of its scope; deletions first, then the rest in key order.
+    /// C5: the list replaces the whole scope; deletions first, then the rest in key order.
     pub(crate) fn replace(
         &mut self,
         scope: &Scope,
         version: &str,
         list: Vec<Held>,
         broken: &[Broken],
-        told: &mut Told,
+        reported: &mut Reported,
     ) {
         let known = self.versions.insert(scope.clone(), Some(version.to_owned())).flatten();
-        told.rewound |= known.is_some_and(|known| is_before(version, &known));
-        told.unreadable += broken.len() as u64;
-        told.duplicates += list.len() as u64;
+        reported.rewound |= known.is_some_and(|known| is_before(version, &known));
+        reported.unreadable += broken.len() as u64;
+        reported.duplicates += list.len() as u64;
         let list: BTreeMap<Name, Held> =
             list.into_iter().map(|held| (held.plain.name.clone(), held)).collect();
-        told.duplicates -= list.len() as u64;
+        reported.duplicates -= list.len() as u64;
         self.unreadable.retain(|name, _| !is_in(scope, name));
         for broken in broken {
             if let Some(name) = &broken.name {
@@ -172,12 +172,12 @@ impl Naive {
         let before = self.objects.clone();
         for (name, old) in before.iter().filter(|(name, _)| is_in(scope, name)) {
             let gone = match list.get(name) {
-                Some(new) => is_other_life(&old.plain, &new.plain),
+                Some(new) => is_other_incarnation(&old.plain, &new.plain),
                 None => !self.unreadable.contains_key(name),
             };
             if gone {
                 self.objects.remove(name);
-                told.changes.push(Change::Deleted { last: Arc::clone(&old.entry), observed: false });
+                reported.changes.push(Change::Deleted { last: Arc::clone(&old.entry), observed: false });
             }
         }
         for (name, new) in list {
@@ -185,15 +185,15 @@ impl Naive {
             match self.objects.get(&name) {
                 Some(old) if old.plain == new.plain => continue,
                 Some(old) => {
-                    told.changes.push(Change::Updated { old: Arc::clone(&old.entry), new: entry });
+                    reported.changes.push(Change::Updated { old: Arc::clone(&old.entry), new: entry });
                 }
-                None => told.changes.push(Change::Added(entry)),
+                None => reported.changes.push(Change::Added(entry)),
             }
             self.objects.insert(name, new);
         }
     }
 
-    /// Compares a snapshot with this state: every question, every answer.
+    /// Compares all results of a snapshot with this state.
     pub(crate) fn check(&self, snapshot: &Snapshot, rules: &[Rule]) {
         let all: Vec<&Arc<Entry>> = self.objects.values().map(|held| &held.entry).collect();
         same(snapshot.list(), &all, "list");
@@ -211,14 +211,14 @@ impl Naive {
             assert_eq!(held.entry.key(), &key);
             assert!(snapshot.get(&key).is_some_and(|entry| Arc::ptr_eq(entry, &held.entry)), "get {key}");
         }
-        assert!(snapshot.get(&key(&("a", "nobody".to_owned()))).is_none());
+        assert!(snapshot.get(&key(&("a", "missing".to_owned()))).is_none());
         self.check_versions(snapshot);
         for (rule, installed) in rules.iter().zip(&self.installed) {
             self.check_index(snapshot, rule, *installed);
         }
     }
 
-    /// What only the newest state says: an entry learns later that it has become stale.
+    /// Staleness is checked for the newest state only, since an entry can become stale later.
     pub(crate) fn check_stale(&self) {
         for (name, held) in &self.objects {
             assert_eq!(held.entry.is_stale(), self.unreadable.contains_key(name), "{name:?} is stale");
@@ -256,7 +256,7 @@ impl Naive {
         }
         let values: Vec<_> = snapshot.index_values(&rule.handle).iter().map(ToString::to_string).collect();
         assert!(values.iter().eq(expected.keys()), "values of {:?}: {values:?} {expected:?}", rule.handle);
-        // Without the index every look-up walks all objects: two of them are enough.
+        // Without the index every lookup scans all objects, so few lookups are enough.
         let looked_up = if installed { expected.len() } else { 1 };
         for (value, entries) in expected.iter().take(looked_up) {
             same(snapshot.by(&rule.handle, value), entries, value);
@@ -271,7 +271,7 @@ impl Naive {
     }
 }
 
-/// Whether a walk gives exactly these entries, the very same, in this order.
+/// Whether an iteration returns exactly these entries in this order.
 #[track_caller]
 fn same<'a>(walk: impl Iterator<Item = &'a Arc<Entry>>, expected: &[&Arc<Entry>], what: &str) {
     let walked: Vec<_> = walk.collect();
@@ -280,20 +280,21 @@ fn same<'a>(walk: impl Iterator<Item = &'a Arc<Entry>>, expected: &[&Arc<Entry>]
     assert!(equal, "{what}: {walked:?} instead of {expected:?}");
 }
 
-/// An index, and what it should say of a plain object.
+/// An index, and its expected values for a plain object.
 pub(crate) struct Rule {
     pub(crate) handle: IndexHandle,
     pub(crate) values: fn(&Plain) -> Vec<String>,
 }
 
-/// All kinds of indexes: fields, a list of values, labels, closures, one that panics, and a second one by the same field.
+/// All kinds of indexes: fields, a list of values, labels, closures, one that panics, and a second one on the
+/// same field.
 pub(crate) fn rules() -> Vec<Rule> {
     fn node(plain: &Plain) -> Vec<String> {
         plain.node.iter().map(ToString::to_string).collect()
     }
     let initial = |object: &Object<()>| object.name().chars().take(1).map(String::from).collect::<Vec<_>>();
     let picky = |object: &Object<()>| match object.labels().get("app") {
-        // A panic without the noise: this one does not call the hook.
+        // Unwinds without calling the panic hook, so that nothing is printed.
         None if object.name() == "x0" => resume_unwind(Box::new("no label")),
         None => Vec::new(),
         Some(app) => vec![app.to_owned(), object.namespace().unwrap_or("-").to_owned()],

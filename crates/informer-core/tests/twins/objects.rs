@@ -1,18 +1,18 @@
-//! Plain objects, and the way they take into the cache: as JSON through the wire readers.
+//! Plain objects, and how they get into the cache: as JSON through the wire readers.
 
 use informer_core::wire::{Frame, Limits, ListItem, ListReader, Unreadable, WatchReader};
 use informer_core::{Encoding, Entry, Key, ResourceVersion, Retention, TypeMeta};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Namespace and name. Orders as the cache should, by itself.
+/// Namespace and name, ordered as the cache orders keys.
 pub(crate) type Name = (&'static str, String);
 
-/// What the twin knows of an object.
+/// An object as the model knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plain {
     pub(crate) name: Name,
-    /// Empty for an object that was sent without one.
+    /// Empty for an object without uid.
     pub(crate) uid: String,
     pub(crate) version: String,
     pub(crate) node: Option<&'static str>,
@@ -20,10 +20,10 @@ pub(crate) struct Plain {
     pub(crate) tags: Vec<&'static str>,
 }
 
-/// Something sent that does not read.
+/// An unreadable object.
 #[derive(Debug, Clone)]
 pub(crate) struct Broken {
-    /// Without it, not even the key reads.
+    /// `None` if even the key is unreadable.
     pub(crate) name: Option<Name>,
     pub(crate) version: Option<String>,
 }
@@ -75,7 +75,7 @@ fn frame(kind: &str, object: &Value) -> Frame {
     frames.pop().unwrap()
 }
 
-/// The object as a watch brings it.
+/// The object as a watch delivers it.
 pub(crate) fn watched(plain: &Plain) -> Arc<Entry> {
     match frame("MODIFIED", &plain.to_json()) {
         Frame::Modified(scanned) => Arc::new(Entry::new(scanned, Encoding::Json, Retention::Bytes)),
@@ -83,7 +83,7 @@ pub(crate) fn watched(plain: &Plain) -> Arc<Entry> {
     }
 }
 
-/// The broken object as a watch brings it.
+/// The unreadable object as a watch delivers it.
 pub(crate) fn watched_broken(broken: &Broken) -> Unreadable {
     match frame("MODIFIED", &broken.to_json()) {
         Frame::Unreadable(_, unreadable) => unreadable,
@@ -91,7 +91,7 @@ pub(crate) fn watched_broken(broken: &Broken) -> Unreadable {
     }
 }
 
-/// The objects as a list brings them, with managed fields that the cache leaves out.
+/// The objects as a list delivers them, with `managedFields`, which the cache drops.
 pub(crate) fn listed(plains: &[Plain], broken: &[Broken]) -> (Vec<Arc<Entry>>, Vec<Unreadable>) {
     let with_managed_fields = |plain: &Plain| {
         let mut object = plain.to_json();

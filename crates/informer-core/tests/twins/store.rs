@@ -1,6 +1,6 @@
-//! Runs a store and its twin through the same random batches.
+//! Applies the same random batches to a store and its model.
 
-use crate::naive::{Held, Naive, Rule, Told, rules};
+use crate::naive::{Held, Naive, Reported, Rule, rules};
 use crate::objects::{Broken, Name, Plain, key, listed, version, watched, watched_broken};
 use informer_core::reflector::Random;
 use informer_core::{
@@ -8,7 +8,7 @@ use informer_core::{
 };
 use std::sync::Arc;
 
-/// The two indexes that go by the same field: one serves both.
+/// Two indexes on the same field, which share one index in the store.
 const SAME_RULE: [usize; 2] = [0, 5];
 
 pub(crate) fn run(seed: u64) {
@@ -17,7 +17,7 @@ pub(crate) fn run(seed: u64) {
     Run::new(random, names).go(16);
 }
 
-/// More objects than any one node of a tree holds.
+/// More objects than one node of a tree contains.
 pub(crate) fn run_large(seed: u64) {
     Run::new(Random::new(seed), 300).go(24);
 }
@@ -29,12 +29,12 @@ struct Run {
     naive: Naive,
     rules: Vec<Rule>,
     building: Vec<(usize, BuiltIndex)>,
-    /// Snapshots from before, each with what it was then.
-    held: Vec<(Snapshot, Naive)>,
+    /// Earlier snapshots, each with the model's state at that time.
+    snapshots: Vec<(Snapshot, Naive)>,
     scopes: Vec<Scope>,
-    /// How many names there are in a namespace.
+    /// Number of names per namespace.
     names: u64,
-    /// The server's version; a restored server goes back.
+    /// The server's version; a restore decreases it.
     clock: u64,
 }
 
@@ -49,8 +49,8 @@ impl Run {
         let rules = rules();
         let versions = scopes.iter().map(|scope| (scope.clone(), None)).collect();
         let naive = Naive { versions, installed: vec![false; rules.len()], ..Naive::default() };
-        let (building, held) = (Vec::new(), Vec::new());
-        Self { random, writer, reader, naive, rules, building, held, scopes, names, clock: 95 }
+        let (building, snapshots) = (Vec::new(), Vec::new());
+        Self { random, writer, reader, naive, rules, building, snapshots, scopes, names, clock: 95 }
     }
 
     fn go(mut self, batches: u64) {
@@ -63,13 +63,13 @@ impl Run {
         for _ in 0..batches {
             self.batch();
             self.indexes();
-            self.hold();
+            self.take_snapshot();
         }
         for (index, built) in std::mem::take(&mut self.building) {
             self.install(index, built);
         }
         self.check();
-        for (snapshot, then) in &self.held {
+        for (snapshot, then) in &self.snapshots {
             then.check(snapshot, &self.rules);
         }
     }
@@ -80,23 +80,23 @@ impl Run {
         self.writer.check_invariants();
     }
 
-    /// One batch, for one scope, as the pump applies it.
+    /// Applies one batch for one scope, as the pump does.
     fn batch(&mut self) {
         let scope = self.pick_scope();
-        let (mut deltas, mut told) = (Vec::new(), Told::default());
+        let (mut deltas, mut reported) = (Vec::new(), Reported::default());
         for _ in 0..=self.random.below(5) {
-            deltas.push(self.operation(&scope, &mut told));
+            deltas.push(self.operation(&scope, &mut reported));
         }
         let applied = self.writer.apply(&scope, deltas);
-        compare(&applied, &told);
+        compare(&applied, &reported);
         self.check();
     }
 
-    fn operation(&mut self, scope: &Scope, told: &mut Told) -> Delta {
+    fn operation(&mut self, scope: &Scope, reported: &mut Reported) -> Delta {
         match self.random.below(19) {
-            0..10 => self.upsert(scope, told),
-            10..14 => self.delete(scope, told),
-            14..16 => self.replace(told),
+            0..10 => self.upsert(scope, reported),
+            10..14 => self.delete(scope, reported),
+            14..16 => self.replace(reported),
             16 => {
                 let text = self.version();
                 self.naive.advance(scope, &text);
@@ -104,32 +104,32 @@ impl Run {
             }
             _ => {
                 let broken = self.broken(scope);
-                self.naive.mark(scope, &broken, told);
+                self.naive.mark(scope, &broken, reported);
                 Delta::Unreadable(watched_broken(&broken))
             }
         }
     }
 
-    fn upsert(&mut self, scope: &Scope, told: &mut Told) -> Delta {
+    fn upsert(&mut self, scope: &Scope, reported: &mut Reported) -> Delta {
         let name = self.pick_name(scope);
         let plain = self.plain(name);
         let held = Held { entry: watched(&plain), plain };
         let entry = Arc::clone(&held.entry);
-        self.naive.upsert(scope, held, told);
+        self.naive.upsert(scope, held, reported);
         if self.random.below(2) == 0 { Delta::Added(entry) } else { Delta::Updated(entry) }
     }
 
-    fn delete(&mut self, scope: &Scope, told: &mut Told) -> Delta {
+    fn delete(&mut self, scope: &Scope, reported: &mut Reported) -> Delta {
         let name = self.pick_name(scope);
         let plain = self.plain(name.clone());
         let text = (self.random.below(8) > 0).then_some(plain.version.as_str());
         let last = (self.random.below(3) > 0).then(|| watched(&plain));
-        self.naive.delete(scope, &name, text, last.clone(), told);
+        self.naive.delete(scope, &name, text, last.clone(), reported);
         Delta::Deleted(Deleted { key: key(&name), version: text.map(version), last })
     }
 
-    /// A relist: most of what there is, some of it changed, some gone, some new, some twice; now and then from a restored server.
-    fn replace(&mut self, told: &mut Told) -> Delta {
+    /// A relist: most objects, some changed, deleted, new or repeated; sometimes from a restored server.
+    fn replace(&mut self, reported: &mut Reported) -> Delta {
         let scope = self.pick_scope();
         if self.random.below(4) == 0 {
             self.clock = self.clock.saturating_sub(20).max(1);
@@ -153,11 +153,11 @@ impl Run {
         let held = plains.into_iter().zip(&entries);
         let list = held.map(|(plain, entry)| Held { plain, entry: Arc::clone(entry) }).collect();
         let text = self.version();
-        self.naive.replace(&scope, &text, list, &broken, told);
+        self.naive.replace(&scope, &text, list, &broken, reported);
         Delta::Replaced(Replaced { scope, version: version(&text), entries, unreadable, audit: false })
     }
 
-    /// Indexes are begun from some snapshot and come in some batches later.
+    /// Index builds start from some snapshot and are installed some batches later.
     fn indexes(&mut self) {
         let index = self.pick(self.rules.len());
         if self.random.below(4) == 0 {
@@ -183,17 +183,17 @@ impl Run {
         }
     }
 
-    /// C5: what is held never changes, however long.
-    fn hold(&mut self) {
+    /// C5: snapshots never change.
+    fn take_snapshot(&mut self) {
         if self.random.below(6) == 0 {
-            self.held.push((self.reader.snapshot(), self.naive.clone()));
+            self.snapshots.push((self.reader.snapshot(), self.naive.clone()));
         }
-        if !self.held.is_empty() && self.random.below(4) == 0 {
-            let index = self.pick(self.held.len());
-            let (snapshot, then) = &self.held[index];
+        if !self.snapshots.is_empty() && self.random.below(4) == 0 {
+            let index = self.pick(self.snapshots.len());
+            let (snapshot, then) = &self.snapshots[index];
             then.check(snapshot, &self.rules);
             if self.random.below(2) == 0 {
-                self.held.swap_remove(index);
+                self.snapshots.swap_remove(index);
                 self.writer.release();
             }
         }
@@ -222,7 +222,7 @@ impl Run {
         (namespace, format!("{}{number}", if number.is_multiple_of(3) { "x" } else { "y" }))
     }
 
-    /// Mostly the next one; sometimes one from before, now and then one that does not compare.
+    /// Usually the next version; sometimes an older one, rarely one that is not comparable.
     fn version(&mut self) -> String {
         match self.random.below(12) {
             0 => self.clock.saturating_sub(self.random.below(12)).max(1).to_string(),
@@ -261,11 +261,15 @@ impl Run {
     }
 }
 
-/// Compares what was reported with what should be: the very same entries, in the same order.
-fn compare(applied: &Applied, told: &Told) {
+/// Compares reported and expected changes: the same entries in the same order.
+fn compare(applied: &Applied, reported: &Reported) {
     let counts = (applied.outdated, applied.unknown_deletes, applied.duplicates, applied.unreadable);
-    assert_eq!(counts, (told.outdated, told.unknown_deletes, told.duplicates, told.unreadable), "counts");
-    assert_eq!(applied.rewound, told.rewound, "rewound");
+    assert_eq!(
+        counts,
+        (reported.outdated, reported.unknown_deletes, reported.duplicates, reported.unreadable),
+        "counts"
+    );
+    assert_eq!(applied.rewound, reported.rewound, "rewound");
     let same = |left: &Change, right: &Change| match (left, right) {
         (Change::Added(left), Change::Added(right)) => Arc::ptr_eq(left, right),
         (Change::Updated { old, new }, Change::Updated { old: from, new: to }) => {
@@ -276,7 +280,7 @@ fn compare(applied: &Applied, told: &Told) {
         }
         _ => false,
     };
-    let equal = applied.changes.len() == told.changes.len()
-        && applied.changes.iter().zip(&told.changes).all(|(left, right)| same(left, right));
-    assert!(equal, "changes: {:?} instead of {:?}", applied.changes, told.changes);
+    let equal = applied.changes.len() == reported.changes.len()
+        && applied.changes.iter().zip(&reported.changes).all(|(left, right)| same(left, right));
+    assert!(equal, "changes: {:?} instead of {:?}", applied.changes, reported.changes);
 }
