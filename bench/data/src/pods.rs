@@ -1,4 +1,5 @@
-//! Pods as a production cluster has them, from a seed: about 10 KB of JSON each, half of it `managedFields`.
+//! Pods as in a production cluster, generated from a seed: about 10 KB of JSON each, half of it
+//! `managedFields`.
 //!
 //! Two containers with env, probes, resources and mounts, an owner reference, five labels, a full status and the fields of two
 //! managers. Pods come from 40 templates, which differ in env, images, labels and annotations; values vary from pod to pod. It knows
@@ -31,7 +32,7 @@ impl Random {
     }
 }
 
-/// Which pod, and what the benches care about in it.
+/// Identity of a pod and the fields that the benchmarks use.
 #[derive(Debug, Clone, Copy)]
 pub struct Pod {
     /// Its number; namespace (of 200) and name follow from it. The key is 40 bytes long.
@@ -44,7 +45,7 @@ pub struct Pod {
     pub app: usize,
 }
 
-/// How many templates there are.
+/// Number of templates.
 const TEMPLATES: usize = 40;
 
 const SERVICES: [&str; 8] =
@@ -64,7 +65,7 @@ const ENV: [&str; 10] = [
     "RATE_LIMITS",
 ];
 
-/// What the pods of one deployment share.
+/// What the pods of one deployment have in common.
 #[derive(Debug, Clone, Copy)]
 struct Template(usize);
 
@@ -77,7 +78,7 @@ impl Template {
         TEAMS[self.0 / SERVICES.len() % TEAMS.len()]
     }
 
-    /// Two to six variables, besides the pod's name.
+    /// Two to six variables, in addition to the pod's name.
     fn env(self) -> impl Iterator<Item = &'static str> {
         ENV.iter().copied().cycle().skip(self.0 * 3 % ENV.len()).take(2 + self.0 % 5)
     }
@@ -263,7 +264,7 @@ fn container_status(name: &str, template: Template, random: &mut Random) -> Stri
     )
 }
 
-/// What two managers say they own: names of fields, and keys of list elements with quotes in them.
+/// Fields owned by two managers: field names, and keys of list elements that contain quotes.
 fn managed_fields(template: Template, random: &mut Random) -> String {
     let mut env = String::new();
     for variable in template.env() {

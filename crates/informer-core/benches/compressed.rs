@@ -1,4 +1,4 @@
-//! Rows of the bench `scan` for objects that are kept compressed: what is kept, and what compressing and looking take.
+//! Rows of the benchmark `scan` for compressed objects: size, and time of compression and decoding.
 
 use informer_core::wire::Scanned;
 use informer_core::{Compressor, Encoding, Entry, Object, Retention, Scope, StoreWriter};
@@ -8,45 +8,48 @@ use std::sync::Arc;
 use std::time::Instant;
 
 const RUNS: usize = 5;
-/// Microseconds for `typed()`.
-const BAR: f64 = 60.0;
+/// Target of `typed()` in microseconds.
+const TYPED_TARGET: f64 = 60.0;
 
-/// What one form of the pods comes to.
-struct Figures {
+/// Results for one encoding of the pods.
+struct Results {
     plain: usize,
-    kept: usize,
-    learn: f64,
+    stored: usize,
+    train: f64,
     compress: f64,
     typed: f64,
 }
 
 pub(crate) fn rows(json: &[Scanned], protobuf: &[Scanned], encoding: Encoding) {
     let [json, protobuf] = [measure(json, Encoding::Json), measure(protobuf, encoding)];
-    let row = |what: &str, of: fn(&Figures) -> f64, digits: usize, bar: Option<f64>| {
-        let bar = bar.map_or(String::new(), |bar| {
-            format!("{bar:>17.0} {}", if of(&json).max(of(&protobuf)) <= bar { "met" } else { "MISSED" })
+    let row = |what: &str, of: fn(&Results) -> f64, digits: usize, target: Option<f64>| {
+        let target = target.map_or(String::new(), |target| {
+            format!(
+                "{target:>17.0} {}",
+                if of(&json).max(of(&protobuf)) <= target { "met" } else { "MISSED" }
+            )
         });
-        println!("{what:<30} {:>9.digits$} {:>9.digits$}{bar}", of(&json), of(&protobuf));
+        println!("{what:<30} {:>9.digits$} {:>9.digits$}{target}", of(&json), of(&protobuf));
     };
-    println!("{:<30} {:>9} {:>9} {:>16}", "compressed", "JSON", "protobuf", "bar");
-    row("bytes kept, plain", |of| of.plain as f64, 0, None);
-    row("bytes kept, compressed", |of| of.kept as f64, 0, None);
-    row("learning, ms", |of| of.learn * 1e3, 0, None);
+    println!("{:<30} {:>9} {:>9} {:>16}", "compressed", "JSON", "protobuf", "target");
+    row("bytes stored, plain", |of| of.plain as f64, 0, None);
+    row("bytes stored, compressed", |of| of.stored as f64, 0, None);
+    row("training, ms", |of| of.train * 1e3, 0, None);
     row("compressing, us", |of| of.compress * 1e6, 1, None);
-    row("typed(): compressed Pod, us", |of| of.typed * 1e6, 1, Some(BAR));
+    row("typed(): compressed Pod, us", |of| of.typed * 1e6, 1, Some(TYPED_TARGET));
 }
 
-fn measure(pods: &[Scanned], encoding: Encoding) -> Figures {
+fn measure(pods: &[Scanned], encoding: Encoding) -> Results {
     let (_, reader) = StoreWriter::new([Scope::All]);
     let (compressor, cached) = (Compressor::learning(), reader.snapshot());
     let entry = |pod: &Scanned| Entry::new(pod.clone(), encoding, Retention::Compressed);
-    let mut seen = pods.iter();
+    let mut samples = pods.iter();
     while !compressor.is_due(&cached) {
-        compressor.compress(entry(seen.next().expect("there are enough pods to learn from")));
+        compressor.compress(entry(samples.next().expect("enough pods to train on")));
     }
     let begun = Instant::now();
     compressor.learn(&cached);
-    let learn = begun.elapsed().as_secs_f64();
+    let train = begun.elapsed().as_secs_f64();
     let (mut compress, mut typed) = (f64::INFINITY, f64::INFINITY);
     let mut objects = Vec::new();
     for _ in 0..RUNS {
@@ -65,5 +68,5 @@ fn measure(pods: &[Scanned], encoding: Encoding) -> Figures {
     let plain = cost(&mut pods.iter().map(|pod| pod.bytes.len()));
     let saved = cost(&mut pods.iter().map(|pod| entry(pod).cost()))
         - cost(&mut objects.iter().map(|object| object.entry().cost()));
-    Figures { plain, kept: plain - saved, learn, compress, typed }
+    Results { plain, stored: plain - saved, train, compress, typed }
 }

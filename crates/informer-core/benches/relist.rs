@@ -1,6 +1,8 @@
-//! A relist that finds nothing changed: replacing 50,000 objects by an equal set keeps every entry, and takes no memory for keeps.
+//! A relist without changes: replacing 50,000 objects by equal ones keeps every entry and allocates nothing
+//! permanently.
 //!
-//! `cargo bench -p informer-core --bench relist`. Apart from `store`, whose numbers a counting allocator would touch.
+//! `cargo bench -p informer-core --bench relist`. Separate from `store`, whose results a counting allocator
+//! would affect.
 #![allow(clippy::unwrap_used)]
 
 use bench_data::pods::{Pod, Random};
@@ -29,36 +31,36 @@ fn main() {
     let before = reader.snapshot();
 
     let again = list();
-    let held = MEMORY.current_usage();
+    let memory_before = MEMORY.current_usage();
     MEMORY.reset_peak_usage();
     let start = Instant::now();
     let applied = writer.apply(&Scope::All, [again]);
     let took = start.elapsed();
-    let peak = MEMORY.peak_usage() - held;
+    let peak = MEMORY.peak_usage() - memory_before;
     let after = reader.snapshot();
 
-    assert!(applied.changes.is_empty(), "nothing to tell");
+    assert!(applied.changes.is_empty(), "no change is reported");
     assert_eq!(after.len(), OBJECTS);
     let same = before.list().zip(after.list()).filter(|(old, new)| Arc::ptr_eq(old, new)).count();
     drop((applied, before, after));
     writer.release();
-    let kept = MEMORY.current_usage().saturating_sub(empty + stored);
+    let growth = MEMORY.current_usage().saturating_sub(empty + stored);
 
     println!(
         "{OBJECTS} objects, {} KB of entries, {} KB with store and two indexes",
         listed / 1024,
         stored / 1024
     );
-    println!("an equal list: {same} entries are the very same, {took:.1?}");
-    println!("memory while it is applied: {} KB more; afterwards: {kept} bytes more", peak / 1024);
-    let met = same == OBJECTS && kept < 1024 && peak < listed / 20;
+    println!("an equal list: {same} entries are reused, {took:.1?}");
+    println!("memory while applying: +{} KB; afterwards: +{growth} bytes", peak / 1024);
+    let is_met = same == OBJECTS && growth < 1024 && peak < listed / 20;
     println!(
-        "bar: no new entries (all the same, nothing kept, under 5 % in passing): {}",
-        if met { "met" } else { "MISSED" }
+        "target: no new entries (all reused, nothing allocated permanently, less than 5 % temporarily): {}",
+        if is_met { "met" } else { "MISSED" }
     );
 }
 
-/// All objects, read anew.
+/// Reads all objects again.
 fn list() -> Delta {
     let mut random = Random::new(1);
     let mut entries = Vec::with_capacity(OBJECTS);

@@ -1,6 +1,7 @@
-//! How fast objects are scanned: megabytes of 10 KB pods per second on one core, through the list and the watch reader, beside two
-//! floors (the same bytes parsed and ignored by `serde_json`, and merely copied). The same pods in protobuf, and how long a typed view
-//! takes from each of the two. With the feature `compressed`, what the same pods come to when they are kept compressed.
+//! Throughput of scanning objects: megabytes of 10 KB pods per second on one core, through the list and the
+//! watch reader, compared with two baselines (the bytes parsed and ignored by `serde_json`, and only copied).
+//! The same pods as protobuf, and the time of decoding typed objects from both encodings. With the feature
+//! `compressed`, results for compressed objects too.
 //!
 //! `cargo bench -p informer-core --bench scan --features compressed`
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss)]
@@ -23,12 +24,12 @@ use std::time::Instant;
 
 const PODS: usize = 4000;
 const RUNS: usize = 15;
-/// What a socket hands over at a time.
-const CHUNK: usize = 16 * 1024;
-/// Megabytes per second.
-const BAR: f64 = 800.0;
+/// Bytes that a socket returns per read.
+const CHUNK_BYTES: usize = 16 * 1024;
+/// Target in megabytes per second.
+const TARGET: f64 = 800.0;
 
-type Arm<'a> = (&'static str, Option<f64>, &'a [u8], Box<dyn Fn(&[u8]) + 'a>);
+type Row<'a> = (&'static str, Option<f64>, &'a [u8], Box<dyn Fn(&[u8]) + 'a>);
 
 fn main() {
     let mut random = Random::new(1);
@@ -43,49 +44,54 @@ fn main() {
     let fields = items.iter().map(|item| managed_bytes(item)).sum::<usize>();
     println!("{PODS} pods of {} bytes, managedFields {} of them", list.len() / PODS, fields / PODS);
 
-    let lean = Projection::drop(["status", "metadata.annotations", "spec.containers[*].env"]).unwrap();
-    let placed = Projection::keep(["spec.nodeName", "status.phase"]).unwrap();
+    let dropped = Projection::drop(["status", "metadata.annotations", "spec.containers[*].env"]).unwrap();
+    let two_fields = Projection::keep(["spec.nodeName", "status.phase"]).unwrap();
     let (pb_list, pb_watch) = (protobuf_list(&items), protobuf_watch(&items));
     println!("as protobuf {} bytes", pb_list.len() / PODS);
-    let mut arms: [Arm<'_>; 10] = [
-        ("list, 16 KiB chunks", Some(BAR), list.as_bytes(), Box::new(|body| read_list(body, None))),
-        ("list, parts dropped", None, list.as_bytes(), Box::new(|body| read_list(body, Some(&lean)))),
-        ("list, two fields kept", None, list.as_bytes(), Box::new(|body| read_list(body, Some(&placed)))),
-        ("watch, 16 KiB chunks", Some(BAR), watch.as_bytes(), Box::new(read_watch)),
+    let mut rows: [Row<'_>; 10] = [
+        ("list, 16 KiB chunks", Some(TARGET), list.as_bytes(), Box::new(|body| read_list(body, None))),
+        ("list, fields dropped", None, list.as_bytes(), Box::new(|body| read_list(body, Some(&dropped)))),
+        ("list, two fields kept", None, list.as_bytes(), Box::new(|body| read_list(body, Some(&two_fields)))),
+        ("watch, 16 KiB chunks", Some(TARGET), watch.as_bytes(), Box::new(read_watch)),
         ("protobuf list", None, &pb_list, Box::new(|body| read_protobuf_list(body, None))),
         (
-            "protobuf list, parts dropped",
+            "protobuf list, fields dropped",
             None,
             &pb_list,
-            Box::new(|body| read_protobuf_list(body, Some(&lean))),
+            Box::new(|body| read_protobuf_list(body, Some(&dropped))),
         ),
-        ("protobuf list, two kept", None, &pb_list, Box::new(|body| read_protobuf_list(body, Some(&placed)))),
+        (
+            "protobuf list, two kept",
+            None,
+            &pb_list,
+            Box::new(|body| read_protobuf_list(body, Some(&two_fields))),
+        ),
         ("protobuf watch", None, &pb_watch, Box::new(read_protobuf_watch)),
-        ("floor: serde_json IgnoredAny", None, list.as_bytes(), Box::new(ignore)),
-        ("floor: memcpy", None, list.as_bytes(), Box::new(copy)),
+        ("baseline: serde_json IgnoredAny", None, list.as_bytes(), Box::new(ignore)),
+        ("baseline: memcpy", None, list.as_bytes(), Box::new(copy)),
     ];
-    let mut speeds = vec![Vec::new(); arms.len()];
+    let mut speeds = vec![Vec::new(); rows.len()];
     for _ in 0..RUNS {
-        // Interleaved, so that a noisy moment hurts all arms alike.
-        for ((_, _, bytes, run), speeds) in arms.iter_mut().zip(&mut speeds) {
+        // Interleaved, so that noise affects all rows equally.
+        for ((_, _, bytes, run), speeds) in rows.iter_mut().zip(&mut speeds) {
             let start = Instant::now();
             run(black_box(bytes));
             speeds.push(bytes.len() as f64 / 1e6 / start.elapsed().as_secs_f64());
         }
     }
-    println!("{:<30} {:>9} {:>9} {:>9} {:>7}", "MB/s, one core", "median", "min", "max", "bar");
-    for ((name, bar, ..), speeds) in arms.iter().zip(&mut speeds) {
+    println!("{:<30} {:>9} {:>9} {:>9} {:>7}", "MB/s, one core", "median", "min", "max", "target");
+    for ((name, target, ..), speeds) in rows.iter().zip(&mut speeds) {
         speeds.sort_by(f64::total_cmp);
         let median = speeds[RUNS / 2];
-        let verdict = bar.map_or(String::new(), |bar| {
-            format!("{bar:>7.0} {}", if median >= bar { "met" } else { "MISSED" })
+        let verdict = target.map_or(String::new(), |target| {
+            format!("{target:>7.0} {}", if median >= target { "met" } else { "MISSED" })
         });
         println!("{name:<30} {median:>9.0} {:>9.0} {:>9.0} {verdict}", speeds[0], speeds[RUNS - 1]);
     }
     typed_views(list.as_bytes(), &pb_list);
 }
 
-/// How long `typed()` takes, and dropping what it gives.
+/// Time of `typed()` and of dropping its result.
 fn typed_views(json: &[u8], protobuf: &[u8]) {
     let types = TypeMeta::new("v1", "Pod");
     let mut from_json = Vec::new();
@@ -95,11 +101,14 @@ fn typed_views(json: &[u8], protobuf: &[u8]) {
     let mut reader = ProtobufListReader::new(types.clone(), Limits::default());
     reader.read(protobuf, |item| from_protobuf.extend(object_of(item))).unwrap();
     let encoding = Encoding::Protobuf(message_of(&types).unwrap());
-    println!("{:<30} {:>9} {:>9} {:>9} {:>7}", "us each, quickest run", "JSON", "protobuf", "ratio", "bar");
+    println!(
+        "{:<30} {:>9} {:>9} {:>9} {:>7}",
+        "us each, quickest run", "JSON", "protobuf", "ratio", "target"
+    );
     let bytes = |all: &[Scanned]| all.iter().map(|one| one.bytes.len()).sum::<usize>() / all.len();
-    println!("{:<30} {:>9} {:>9}", "bytes kept", bytes(&from_json), bytes(&from_protobuf));
+    println!("{:<30} {:>9} {:>9}", "bytes stored", bytes(&from_json), bytes(&from_protobuf));
     view::<k8s_openapi::api::core::v1::Pod>("typed(): Pod", &from_json, &from_protobuf, encoding, Some(3.0));
-    clone_floor(&from_protobuf, encoding);
+    clone_baseline(&from_protobuf, encoding);
     view::<serde_json::Value>("typed(): Value", &from_json, &from_protobuf, encoding, None);
     view::<IgnoredAny>("typed(): IgnoredAny", &from_json, &from_protobuf, encoding, None);
     #[cfg(feature = "compressed")]
@@ -111,13 +120,13 @@ fn view<K: DeserializeOwned + Send + Sync + 'static>(
     json: &[Scanned],
     protobuf: &[Scanned],
     encoding: Encoding,
-    bar: Option<f64>,
+    target: Option<f64>,
 ) {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..RUNS {
         for ((all, encoding), times) in [(json, Encoding::Json), (protobuf, encoding)].iter().zip(&mut times)
         {
-            // Some at a time, and a new entry each, which has no view yet.
+            // Several at a time, each a new entry without a decoded value.
             let objects: Vec<Object<K>> = all
                 .iter()
                 .take(500)
@@ -132,13 +141,14 @@ fn view<K: DeserializeOwned + Send + Sync + 'static>(
     }
     let [json, protobuf] = times.map(quickest);
     let ratio = json / protobuf;
-    let verdict = bar
-        .map_or(String::new(), |bar| format!("{bar:>7.1} {}", if ratio >= bar { "met" } else { "MISSED" }));
+    let verdict = target.map_or(String::new(), |target| {
+        format!("{target:>7.1} {}", if ratio >= target { "met" } else { "MISSED" })
+    });
     println!("{name:<30} {json:>9.1} {protobuf:>9.1} {ratio:>9.1} {verdict}");
 }
 
-/// What no decoder can be faster than by much: a pod that is there, copied and dropped.
-fn clone_floor(all: &[Scanned], encoding: Encoding) {
+/// Baseline for decoders: cloning and dropping a decoded pod.
+fn clone_baseline(all: &[Scanned], encoding: Encoding) {
     let pods: Vec<_> = all
         .iter()
         .take(500)
@@ -154,10 +164,10 @@ fn clone_floor(all: &[Scanned], encoding: Encoding) {
             start.elapsed().as_secs_f64() * 1e6 / pods.len() as f64
         })
         .collect();
-    println!("{:<30} {:>9} {:>9.1}", "floor: Pod::clone", "", quickest(times));
+    println!("{:<30} {:>9} {:>9.1}", "baseline: Pod::clone", "", quickest(times));
 }
 
-/// Noise only adds.
+/// The smallest time, since noise only adds.
 fn quickest(times: Vec<f64>) -> f64 {
     times.into_iter().fold(f64::INFINITY, f64::min)
 }
@@ -169,7 +179,7 @@ fn object_of(item: ListItem) -> Option<Scanned> {
     }
 }
 
-/// The items in protobuf, each in its message.
+/// Encodes the items as protobuf messages.
 fn messages(items: &[String]) -> Vec<Vec<u8>> {
     let of = message_of(&TypeMeta::new("v1", "Pod")).unwrap().get();
     items.iter().map(|item| encode::message(of, &serde_json::from_str(item).unwrap())).collect()
@@ -209,7 +219,7 @@ fn protobuf_watch(items: &[String]) -> Vec<u8> {
     out
 }
 
-/// How many objects an item of a list is.
+/// Number of objects in a list item.
 fn objects_in(item: ListItem) -> usize {
     match item {
         ListItem::Object(object) => {
@@ -221,7 +231,7 @@ fn objects_in(item: ListItem) -> usize {
     }
 }
 
-/// How many objects a frame has.
+/// Number of objects in a frame.
 fn objects_of(frame: Frame) -> usize {
     match frame {
         Frame::Modified(object) => {
@@ -235,22 +245,22 @@ fn objects_of(frame: Frame) -> usize {
 fn read_protobuf_list(body: &[u8], by: Option<&Projection>) {
     let types = TypeMeta::new("v1", "Pod");
     let mut reader = ProtobufListReader::new(types, Limits::default()).projecting(by.cloned());
-    let mut seen = 0;
-    for chunk in body.chunks(CHUNK) {
-        reader.read(chunk, |item| seen += objects_in(item)).unwrap();
+    let mut objects = 0;
+    for chunk in body.chunks(CHUNK_BYTES) {
+        reader.read(chunk, |item| objects += objects_in(item)).unwrap();
     }
     reader.finish().unwrap();
-    assert_eq!(seen, PODS);
+    assert_eq!(objects, PODS);
 }
 
 fn read_protobuf_watch(body: &[u8]) {
     let mut reader = ProtobufWatchReader::new(TypeMeta::new("v1", "Pod"), Limits::default());
-    let mut seen = 0;
-    for chunk in body.chunks(CHUNK) {
-        reader.read(chunk, |frame| seen += objects_of(frame)).unwrap();
+    let mut objects = 0;
+    for chunk in body.chunks(CHUNK_BYTES) {
+        reader.read(chunk, |frame| objects += objects_of(frame)).unwrap();
     }
     reader.finish().unwrap();
-    assert_eq!(seen, PODS);
+    assert_eq!(objects, PODS);
 }
 
 fn managed_bytes(item: &str) -> usize {
@@ -260,32 +270,32 @@ fn managed_bytes(item: &str) -> usize {
 
 fn read_list(body: &[u8], by: Option<&Projection>) {
     let mut reader = ListReader::new(TypeMeta::new("v1", "Pod"), Limits::default()).projecting(by.cloned());
-    let mut seen = 0;
-    for chunk in body.chunks(CHUNK) {
-        reader.read(chunk, |item| seen += objects_in(item)).unwrap();
+    let mut objects = 0;
+    for chunk in body.chunks(CHUNK_BYTES) {
+        reader.read(chunk, |item| objects += objects_in(item)).unwrap();
     }
     reader.finish().unwrap();
-    assert_eq!(seen, PODS);
+    assert_eq!(objects, PODS);
 }
 
 fn read_watch(body: &[u8]) {
     let mut reader = WatchReader::new(TypeMeta::new("v1", "Pod"), Limits::default());
-    let mut seen = 0;
-    for chunk in body.chunks(CHUNK) {
-        reader.read(chunk, |frame| seen += objects_of(frame)).unwrap();
+    let mut objects = 0;
+    for chunk in body.chunks(CHUNK_BYTES) {
+        reader.read(chunk, |frame| objects += objects_of(frame)).unwrap();
     }
     reader.finish().unwrap();
-    assert_eq!(seen, PODS);
+    assert_eq!(objects, PODS);
 }
 
 fn ignore(body: &[u8]) {
     serde_json::from_slice::<IgnoredAny>(body).unwrap();
 }
 
-/// Each chunk to a buffer that is used again.
+/// Copies each chunk to a reused buffer.
 fn copy(body: &[u8]) {
-    let mut buffer = Vec::with_capacity(CHUNK);
-    for chunk in body.chunks(CHUNK) {
+    let mut buffer = Vec::with_capacity(CHUNK_BYTES);
+    for chunk in body.chunks(CHUNK_BYTES) {
         buffer.clear();
         buffer.extend_from_slice(black_box(chunk));
         black_box(&buffer);

@@ -1,7 +1,8 @@
-//! How fast the store takes upserts and answers look-ups: one writer thread and one reader thread on 50,000 objects in 200
-//! namespaces with two indexes, and whether a look-up ever waits for the writer (C5).
+//! Throughput of upserts and lookups of the store: one writer thread and one reader thread on 50,000 objects
+//! in 200 namespaces with two indexes, and whether a lookup ever waits for the writer (C5).
 //!
-//! Entries are built before the clock starts, and freed after it stops. `cargo bench -p informer-core --bench store`
+//! Entries are created before the measurement and freed after it. `cargo bench -p informer-core --bench
+//! store`
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss)]
 
 use bench_data::pods::{Pod, Random};
@@ -20,11 +21,11 @@ const OBJECTS: usize = 50_000;
 const UPDATES: usize = 64_000;
 const RUNS: usize = 9;
 const BATCHES: [usize; 4] = [1, 16, 64, 256];
-/// At a batch of 64, per second.
-const UPSERT_BAR: f64 = 300_000.0;
-const GET_BAR: f64 = 3_000_000.0;
+/// Target per second at a batch size of 64.
+const UPSERTS_TARGET: f64 = 300_000.0;
+const GETS_TARGET: f64 = 3_000_000.0;
 
-/// How an object is written.
+/// How an object is encoded.
 type Write = fn(&Pod, &mut Random) -> String;
 
 fn main() {
@@ -34,14 +35,14 @@ fn main() {
         let set = Set::new(write);
         let bytes: usize = set.base.iter().map(|entry| entry.bytes().len()).sum();
         println!(
-            "\n{OBJECTS} {name} of {} bytes; a label and a field index; writer beside reader",
+            "\n{OBJECTS} {name} of {} bytes; a label and a field index; writer and reader in parallel",
             bytes / OBJECTS
         );
         println!("{:<36}{:>19}{:>21}", "thousands per second: median (best)", "upserts", "gets");
-        for (variant, updates) in [("values stay", &set.same), ("10 % change both values", &set.moved)] {
+        for (variant, updates) in [("values unchanged", &set.same), ("10 % change both values", &set.moved)] {
             report(&set, variant, updates);
         }
-        waits(&set);
+        lookup_latency(&set);
     }
 }
 
@@ -61,7 +62,7 @@ fn report(set: &Set, variant: &str, updates: &[Arc<Entry>]) {
     }
 }
 
-/// Of several runs; the best one says what a quiet machine would give.
+/// Rates of several runs; the best one is closest to an idle machine.
 struct Rates {
     median: f64,
     best: f64,
@@ -80,43 +81,43 @@ impl std::fmt::Display for Rates {
     }
 }
 
-/// Measures a thread by the time it ran, where the system says so: other programs share the cores.
+/// Measures a thread by its CPU time where the system provides it, since other programs use the cores too.
 struct Clock {
     start: Instant,
-    ran: Option<Duration>,
+    cpu_time: Option<Duration>,
 }
 
 impl Clock {
     fn start() -> Self {
-        Self { start: Instant::now(), ran: ran() }
+        Self { start: Instant::now(), cpu_time: cpu_time() }
     }
 
-    /// How many a second.
+    /// Operations per second.
     fn rate(&self, count: usize) -> f64 {
         let wall = self.start.elapsed();
-        let cpu = ran().zip(self.ran).map_or(wall, |(now, then)| now.saturating_sub(then));
+        let cpu = cpu_time().zip(self.cpu_time).map_or(wall, |(now, then)| now.saturating_sub(then));
         count as f64 / cpu.as_secs_f64()
     }
 }
 
-/// How long this thread has run, where the system says so.
-fn ran() -> Option<Duration> {
+/// CPU time of this thread, where the system provides it.
+fn cpu_time() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
 fn verdict(upserts: f64, gets: f64) -> String {
-    let word = |met| if met { "met" } else { "MISSED" };
+    let result = |met| if met { "met" } else { "MISSED" };
     format!(
-        "bars {:.0} {}, {:.0} {}",
-        UPSERT_BAR / 1e3,
-        word(upserts >= UPSERT_BAR),
-        GET_BAR / 1e3,
-        word(gets >= GET_BAR)
+        "targets {:.0} {}, {:.0} {}",
+        UPSERTS_TARGET / 1e3,
+        result(upserts >= UPSERTS_TARGET),
+        GETS_TARGET / 1e3,
+        result(gets >= GETS_TARGET)
     )
 }
 
-/// The objects, and two series of newer states of random ones of them.
+/// The objects, and two series of newer states of random ones.
 struct Set {
     base: Vec<Arc<Entry>>,
     same: Vec<Arc<Entry>>,
@@ -144,13 +145,13 @@ impl Set {
         let (same, moved) = (updates(&mut random, 0), updates(&mut random, 10));
         let mut build = |pods: &[Pod]| entries(pods.iter().map(|pod| write(pod, &mut random)));
         let (base, same, moved) = (build(&base), build(&same), build(&moved));
-        // Made one after the other, as a caller makes its keys: not the cache's own.
+        // New keys, as a caller creates them, not those of the cache.
         let key = |entry: &Arc<Entry>| Key::new(entry.key().namespace().unwrap(), entry.key().name());
         let keys: Vec<Key> = (0..OBJECTS).map(|_| key(&base[random.below(OBJECTS)])).collect();
         Self { base, same, moved, keys }
     }
 
-    /// A store that holds the objects, with its indexes.
+    /// Creates a store with the objects and its indexes.
     fn store(&self) -> (StoreWriter, StoreReader) {
         let (mut writer, reader) = StoreWriter::new([Scope::All]);
         writer.add_index(Index::label("app").into_handle().unwrap());
@@ -182,7 +183,7 @@ fn entries(items: impl Iterator<Item = String>) -> Vec<Arc<Entry>> {
     entries
 }
 
-/// Applies all updates; returns how many a second.
+/// Applies all updates and returns the rate per second.
 fn write(writer: &mut StoreWriter, updates: &[Arc<Entry>], batch: usize) -> f64 {
     let clock = Clock::start();
     for batch in updates.chunks(batch) {
@@ -191,7 +192,7 @@ fn write(writer: &mut StoreWriter, updates: &[Arc<Entry>], batch: usize) -> f64 
     clock.rate(updates.len())
 }
 
-/// Writes on this thread while another reads; upserts and gets a second.
+/// Writes on this thread while another one reads. Returns upserts and lookups per second.
 fn write_and_read(set: &Set, updates: &[Arc<Entry>], batch: usize) -> (f64, f64) {
     let (mut writer, reader) = set.store();
     let (go, stop) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -219,13 +220,13 @@ fn write_and_read(set: &Set, updates: &[Arc<Entry>], batch: usize) -> (f64, f64)
     result
 }
 
-/// The longest look-ups beside a writer in batches of 64, and without one.
-fn waits(set: &Set) {
+/// The slowest lookups with a writer in batches of 64, and without one.
+fn lookup_latency(set: &Set) {
     println!(
         "{:<44} {:>12} {:>12} {:>12}",
         "single gets, each timed (median run)", "p99.99 µs", "max µs", "over 1 ms"
     );
-    let mut rows = [("beside a writer, batch 64", true, Vec::new()), ("no writer", false, Vec::new())];
+    let mut rows = [("with a writer, batch 64", true, Vec::new()), ("without a writer", false, Vec::new())];
     for _ in 0..RUNS {
         for (_, with_writer, runs) in &mut rows {
             runs.push(timed_gets(set, *with_writer));
@@ -239,7 +240,7 @@ fn waits(set: &Set) {
     }
 }
 
-/// The 99.99th percentile, the longest, and how many took over a millisecond.
+/// The 99.99th percentile, the maximum, and the number of lookups over a millisecond.
 fn timed_gets(set: &Set, with_writer: bool) -> (Duration, Duration, usize) {
     let (mut writer, reader) = set.store();
     let stop = AtomicBool::new(false);
