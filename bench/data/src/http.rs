@@ -6,18 +6,18 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::ops::Range;
 
-/// What matters of a request's head.
+/// The relevant parts of the head of a request.
 #[derive(Debug)]
 pub struct Request {
     /// Without the query.
     pub path: String,
     query: Vec<(String, String)>,
-    /// Whether protobuf would do.
+    /// Whether the client accepts protobuf.
     pub protobuf: bool,
 }
 
 impl Request {
-    /// The next request; `None` when the client has hung up.
+    /// Reads the next request; `None` if the client closed the connection.
     pub fn read(input: &mut BufReader<TcpStream>) -> io::Result<Option<Self>> {
         let mut first = String::new();
         if input.read_line(&mut first)? == 0 {
@@ -30,13 +30,13 @@ impl Request {
         }
         let target = first.split(' ').nth(1).unwrap_or_default();
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        // Values are numbers and words: nothing in them is escaped.
+        // Values are numbers and words, so nothing is escaped.
         let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let query = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         Ok(Some(Self { path: path.to_owned(), query, protobuf }))
     }
 
-    /// Whether it says so; `false` is not said.
+    /// Whether a parameter is present and not `false`.
     pub fn has(&self, name: &str) -> bool {
         self.query.iter().any(|(known, value)| known == name && value != "false" && value != "0")
     }
@@ -46,7 +46,7 @@ impl Request {
         self.query.iter().find(|(known, _)| known == name)?.1.parse().ok()
     }
 
-    /// Which of so many objects are asked for, if a list comes in pages of as many as `limit`.
+    /// The requested range of `all` objects, for pages of `limit`.
     pub fn page(&self, limit: Option<usize>, all: usize) -> Range<usize> {
         let start = self.number("continue").unwrap_or(0).min(all);
         start..limit.filter(|limit| *limit > 0).map_or(all, |limit| (start + limit).min(all))
@@ -57,7 +57,7 @@ impl Request {
 #[derive(Debug)]
 pub struct Chunked {
     stream: TcpStream,
-    /// What comes next.
+    /// Bytes of the next chunk.
     pub buffer: Vec<u8>,
 }
 
@@ -74,12 +74,12 @@ impl Chunked {
         self.stream.write_all(head.as_bytes())
     }
 
-    /// Sends what there is as one chunk, if it is that much.
+    /// Sends the buffer as one chunk if it has at least this size.
     pub fn send_from(&mut self, least: usize) -> io::Result<()> {
         if self.buffer.len() < least.max(1) {
             return Ok(());
         }
-        // One write for each chunk: its size goes in front of it, its end behind it.
+        // One write per chunk, including its size and end.
         let size = format!("{:x}\r\n", self.buffer.len());
         self.buffer.splice(..0, size.bytes());
         self.buffer.extend_from_slice(b"\r\n");

@@ -1,9 +1,11 @@
-//! A hundred handlers on one informer, on one thread: what it costs, and that one that sleeps costs the others nothing.
+//! A hundred handlers on one informer, on one thread: the cost, and that a sleeping handler does not slow
+//! down the others.
 //!
-//! `cargo bench -p informer --bench fanout`. 200,000 events of 1,000 pods; each round is written, then waited for until the handlers that
-//! do not sleep have been told. Once with a hundred such handlers, once with ninety-nine and a `blocking` one that is always in
-//! `std::thread::sleep`; both in turn, so that a busy machine disturbs them alike. The embedded server runs in the same process and keeps
-//! a history of constant length.
+//! `cargo bench -p informer --bench fanout`. 200,000 events of 1,000 pods; each round is written, then
+//! awaited until the handlers that do not sleep have received it. Once with a hundred such handlers, once
+//! with ninety-nine and a `blocking` one that always sleeps in `std::thread::sleep`; both alternate, so that
+//! noise affects them equally. The embedded server runs in the same process and keeps a history of constant
+//! length.
 #![allow(clippy::unwrap_used)]
 
 use informer::{Event, Registration, SharedInformer};
@@ -28,17 +30,17 @@ fn main() {
     let events = if quick { EVENTS / 10 } else { EVENTS };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let met = runtime.block_on(measure(events));
-    // The sleeper sleeps on, on a thread that nobody waits for.
+    // The sleeping handler continues on a thread that is not joined.
     runtime.shutdown_background();
-    assert!(met, "a bar was missed");
+    assert!(met, "a target was missed");
 }
 
 /// One server and one informer with its handlers.
-struct Arm {
+struct Setup {
     server: ApiServer,
     pods: SharedInformer<Pod>,
-    /// How many events the handlers that do not sleep were told, together.
-    told: Arc<AtomicU64>,
+    /// Number of events delivered to the handlers that do not sleep, in total.
+    delivered: Arc<AtomicU64>,
     free: u64,
     handlers: Vec<Registration>,
     sleeper: Option<Registration>,
@@ -46,7 +48,7 @@ struct Arm {
     revision: usize,
 }
 
-impl Arm {
+impl Setup {
     async fn new(with_sleeper: bool) -> Self {
         let server = ApiServer::builder().history(2 * ROUND).build();
         for number in 0..OBJECTS {
@@ -55,16 +57,16 @@ impl Arm {
         let pods = SharedInformer::<Pod>::new(server.client());
         pods.start();
         pods.wait_for_sync(Duration::from_mins(1)).await.unwrap();
-        let told = Arc::new(AtomicU64::new(0));
+        let delivered = Arc::new(AtomicU64::new(0));
         let sleeper = with_sleeper.then(|| {
             pods.handler().name("sleeper").blocking().on(|_| std::thread::sleep(Duration::from_hours(1)))
         });
         let free = HANDLERS - usize::from(with_sleeper);
         let handler = |_| {
-            let told = Arc::clone(&told);
+            let delivered = Arc::clone(&delivered);
             pods.on(move |event| {
                 if let Event::Updated { .. } = event {
-                    told.fetch_add(1, Ordering::Relaxed);
+                    delivered.fetch_add(1, Ordering::Relaxed);
                 }
             })
         };
@@ -73,10 +75,11 @@ impl Arm {
             assert!(registration.synced().await);
         }
         let free = free as u64;
-        Self { server, pods, told, free, handlers, sleeper, took: Duration::ZERO, revision: 0 }
+        Self { server, pods, delivered, free, handlers, sleeper, took: Duration::ZERO, revision: 0 }
     }
 
-    /// Writes a round of updates, each to another pod, and waits until every handler that does not sleep has been told all of them.
+    /// Writes a round of updates, each of another pod, and waits until every handler that does not sleep has
+    /// received all of them.
     async fn round(&mut self) {
         self.revision += 1;
         let start = Instant::now();
@@ -84,12 +87,12 @@ impl Arm {
             self.server.update(&pod((self.revision * ROUND + number) % OBJECTS, self.revision)).unwrap();
         }
         let wanted = (self.revision * ROUND) as u64 * self.free;
-        let told = async {
-            while self.told.load(Ordering::Relaxed) < wanted {
+        let delivered = async {
+            while self.delivered.load(Ordering::Relaxed) < wanted {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_mins(2), told).await.expect("the handlers stand still");
+        tokio::time::timeout(Duration::from_mins(2), delivered).await.expect("the handlers make no progress");
         self.took += start.elapsed();
     }
 }
@@ -106,9 +109,9 @@ fn pod(number: usize, revision: usize) -> Value {
 }
 
 async fn measure(events: usize) -> bool {
-    let (mut all, mut one_sleeps) = (Arm::new(false).await, Arm::new(true).await);
+    let (mut all, mut one_sleeps) = (Setup::new(false).await, Setup::new(true).await);
     let rounds = events / ROUND;
-    // The sleeper has one pending step for each pod after two rounds; from then on memory must stand still.
+    // The sleeping handler has one pending event per pod after two rounds; from then on memory must not grow.
     let warm = 4;
     for _ in 0..warm {
         all.round().await;
@@ -116,36 +119,38 @@ async fn measure(events: usize) -> bool {
     }
     (all.took, one_sleeps.took) = (Duration::ZERO, Duration::ZERO);
     let before = MEMORY.current_usage();
-    let mut most = before;
+    let mut peak = before;
     for done in warm..rounds {
         all.round().await;
         one_sleeps.round().await;
-        most = most.max(MEMORY.current_usage());
+        peak = peak.max(MEMORY.current_usage());
         if done % (rounds / 10).max(1) == 0 {
             eprintln!("{} of {events} events", done * ROUND);
         }
     }
-    report(&all, &one_sleeps, (before, most), (rounds - warm) * ROUND)
+    report(&all, &one_sleeps, (before, peak), (rounds - warm) * ROUND)
 }
 
-fn report(all: &Arm, one_sleeps: &Arm, (before, most): (usize, usize), events: usize) -> bool {
-    let rate = |arm: &Arm| events as u128 * u128::from(arm.free) * 1000 / arm.took.as_millis().max(1);
-    println!("{events} events of {OBJECTS} pods, one thread, the server on it too");
+fn report(all: &Setup, one_sleeps: &Setup, (before, peak): (usize, usize), events: usize) -> bool {
+    let rate = |arm: &Setup| events as u128 * u128::from(arm.free) * 1000 / arm.took.as_millis().max(1);
+    println!("{events} events of {OBJECTS} pods, one thread, including the server");
     println!("100 handlers:                       {:>9} calls/s, {:.2?}", rate(all), all.took);
-    println!("99 handlers beside one that sleeps: {:>9} calls/s, {:.2?}", rate(one_sleeps), one_sleeps.took);
+    println!("99 handlers and one that sleeps:   {:>9} calls/s, {:.2?}", rate(one_sleeps), one_sleeps.took);
     let pending = one_sleeps.sleeper.as_ref().map_or(0, Registration::pending);
     let lag: usize = one_sleeps.handlers.iter().map(Registration::pending).sum();
-    println!("the sleeper has {pending} pending steps for {OBJECTS} objects; the others have {lag}");
-    println!("live memory: {} KB after warming up, at most {} KB later", before / 1024, most / 1024);
-    let bars = [
-        ("one sleeper costs the others at most 10 %", 10 * one_sleeps.took <= 11 * all.took),
-        ("memory is flat: at most 3 % more", most <= before + before / 33),
-        ("one pending step per object", pending <= OBJECTS),
-        ("nobody else lags", lag == 0),
+    println!(
+        "the sleeping handler has {pending} pending events for {OBJECTS} objects; the others have {lag}"
+    );
+    println!("live memory: {} KB after warm-up, at most {} KB later", before / 1024, peak / 1024);
+    let targets = [
+        ("a sleeping handler costs the others at most 10 %", 10 * one_sleeps.took <= 11 * all.took),
+        ("memory is flat: at most 3 % more", peak <= before + before / 33),
+        ("at most one pending event per object", pending <= OBJECTS),
+        ("no other handler lags", lag == 0),
         ("every pod is in the cache", one_sleeps.pods.lister().len() == OBJECTS),
     ];
-    for (bar, met) in bars {
-        println!("bar: {bar}: {}", if met { "met" } else { "MISSED" });
+    for (target, met) in targets {
+        println!("target: {target}: {}", if met { "met" } else { "MISSED" });
     }
-    bars.iter().all(|(_, met)| *met)
+    targets.iter().all(|(_, met)| *met)
 }

@@ -1,11 +1,12 @@
-//! How much memory an informer of 50,000 pods takes, settled and at its peaks: while it syncs, and when it has to list again with
-//! 1 % or with all of the pods changed; by list and by watch-list.
+//! Memory of an informer of 50,000 pods, settled and at its peaks: during the initial sync, and during
+//! relists with 1 % or all of the pods changed; with lists and with watch-lists.
 //!
-//! Server and client are processes of their own, so that neither is measured with the other: the server makes each pod while
-//! it sends it. Live bytes are what the allocator has handed out, RSS is what the kernel has handed out. The counting
-//! allocator grows a block by allocating the larger one first, so growing buffers weigh more here than with the system's own.
+//! Server and client are separate processes, so that each is measured alone: the server generates each pod
+//! while sending it. Live bytes are counted by the allocator, RSS by the kernel. The counting allocator grows
+//! a block by allocating the larger one first, so growing buffers cost more here than with the system
+//! allocator.
 //!
-//! `cargo bench -p informer --bench memory`, for a short run with `-- --objects 5000`.
+//! `cargo bench -p informer --bench memory`; `-- --objects 5000` for a short run.
 #![allow(clippy::cast_precision_loss, reason = "counts and bytes stay far below 2^52")]
 
 #[path = "memory/client.rs"]
@@ -27,27 +28,27 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
 
-/// Whatever went wrong; it ends the program.
+/// Any error; it ends the program.
 type Failure = Box<dyn Error + Send + Sync>;
 
 const HELP: &str = "\
-Measures the memory of an informer that syncs pods from a server of its own, and lists them again.
+Measures the memory of an informer that syncs pods from its own server and relists them.
 
     cargo bench -p informer --bench memory [-- OPTIONS]
 
-    --objects N         how many pods [50000]
-    --handlers N        how many handlers, each of which counts [1]
+    --objects N         number of pods [50000]
+    --handlers N        number of handlers, which count events [1]
     --mode MODE         list or watch-list only [both]
-    --compressed        the cache keeps its pods compressed; needs `--features compressed`
-    --paged             the server answers lists in pages, as one without a watch cache does
+    --compressed        compress the cached pods; needs `--features compressed`
+    --paged             the server pages lists, as one without a watch cache does
     --help              this text
 
-Prints one table; every row has its bar and whether it was met. Bars are meant for 50,000 pods; with fewer than some
-thousands, what the process needs besides pods weighs too much. Rows without a bar are for information: RSS that stays
-behind after a peak is memory that the system's allocator keeps for later. Progress goes to stderr. The exit code
-says whether it ran, not whether the bars were met.";
+Prints one table; rows show their target and whether it was met. Targets are for 50,000 pods; with fewer than some
+thousands, the fixed costs of the process dominate. Rows without a target are for information: RSS that remains
+after a peak is memory that the system allocator retains. Progress is printed to stderr. The exit code
+tells whether the benchmark ran, not whether the targets were met.";
 
-/// How the first set is asked for.
+/// How the initial list is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     List,
@@ -66,7 +67,7 @@ impl Mode {
 
     fn parse(text: &str) -> Result<Self, Failure> {
         let named = Self::BOTH.into_iter().find(|mode| mode.name() == text);
-        named.ok_or_else(|| format!("`{text}` is no mode, take list or watch-list").into())
+        named.ok_or_else(|| format!("unknown mode `{text}` (list or watch-list)").into())
     }
 }
 
@@ -114,13 +115,13 @@ fn plan(words: &[&str]) -> Result<Plan, Failure> {
             "--mode" => plan.modes = vec![Mode::parse(value()?)?],
             "--paged" => plan.paged = true,
             "--compressed" if cfg!(feature = "compressed") => plan.compressed = true,
-            "--compressed" => return Err("build it with `--features compressed`".into()),
-            "--bench" => {} // cargo says so to every bench
+            "--compressed" => return Err("--compressed needs `--features compressed`".into()),
+            "--bench" => {} // passed by cargo to every benchmark
             _ => return Err(format!("unknown argument `{word}`, see --help").into()),
         }
     }
-    if !(100..=world::MOST).contains(&plan.objects) {
-        return Err(format!("--objects must be between 100 and {}", world::MOST).into());
+    if !(100..=world::MAX_OBJECTS).contains(&plan.objects) {
+        return Err(format!("--objects must be between 100 and {}", world::MAX_OBJECTS).into());
     }
     Ok(plan)
 }
@@ -134,5 +135,5 @@ fn measure(port: &str, objects: &str, handlers: &str, mode: &str, compressed: bo
 }
 
 fn count(text: &str) -> Result<usize, Failure> {
-    text.replace(['_', ','], "").parse().map_err(|_| format!("`{text}` is no count").into())
+    text.replace(['_', ','], "").parse().map_err(|_| format!("`{text}` is not a count").into())
 }

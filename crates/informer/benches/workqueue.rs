@@ -1,9 +1,10 @@
-//! What a work queue costs: add, get and done by one, four and sixteen workers, and a million keys that come later.
+//! Cost of a work queue: add, get and done with one, four and sixteen workers, and a million delayed keys.
 //!
-//! `cargo bench -p informer --bench workqueue`, `-- --quick` for a tenth of it, `-- one`, `workers` or `delays` for a part. Every figure is the best of five rounds; a round measures each row
-//! once. Keys are those of objects, and shared texts for comparison. A thread of its own adds beside the workers, who are tasks on one thread, and on
-//! two; the time is from the first add until the last key is done. Delays are set by the real clock's rules, under tokio's paused
-//! clock, so that all of them can come due at once.
+//! `cargo bench -p informer --bench workqueue`, `-- --quick` for a tenth of the keys, `-- one`, `workers` or
+//! `delays` for a part. Every result is the best of five rounds; a round measures each row once. Keys are
+//! those of objects, and shared strings for comparison. A separate thread adds keys while the workers, tasks
+//! on one or two threads, process them; the time is from the first add until the last key is done. Delays run
+//! under tokio's paused clock, so that all of them expire at the same time.
 #![allow(clippy::unwrap_used)]
 
 use informer::{Exponential, Key, WorkQueue};
@@ -15,26 +16,26 @@ use std::time::{Duration, Instant};
 const KEYS: usize = 1_000_000;
 const ROUNDS: usize = 5;
 
-/// What is asked of a key.
+/// Bounds of a key.
 trait Name: Eq + Hash + Clone + Debug + Send + Sync + 'static {}
 impl<T: Eq + Hash + Clone + Debug + Send + Sync + 'static> Name for T {}
 
 fn main() {
-    let asked: Vec<String> = std::env::args().skip(1).collect();
-    let keys = if asked.iter().any(|argument| argument == "--quick") { KEYS / 10 } else { KEYS };
-    println!("{keys} keys, best of {ROUNDS} rounds, ns a key");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let keys = if arguments.iter().any(|argument| argument == "--quick") { KEYS / 10 } else { KEYS };
+    println!("{keys} keys, best of {ROUNDS} rounds, ns per key");
     let names: Vec<Key> = (0..keys).map(|number| Key::new("default", &format!("pod-{number:07}"))).collect();
-    rows("keys of objects", names, &asked);
+    rows("keys of objects", names, &arguments);
     let names: Vec<Arc<str>> =
         (0..keys).map(|number| format!("default/pod-{number:07}").as_str().into()).collect();
-    rows("shared texts", names, &asked);
+    rows("shared strings", names, &arguments);
 }
 
-fn rows<T: Name>(what: &str, names: Vec<T>, asked: &[String]) {
+fn rows<T: Name>(what: &str, names: Vec<T>, arguments: &[String]) {
     let names: Arc<[T]> = names.into();
     let mut best: Vec<(String, Duration)> = Vec::new();
     for _ in 0..ROUNDS {
-        for (place, (row, took)) in round(&names, asked).into_iter().enumerate() {
+        for (place, (row, took)) in round(&names, arguments).into_iter().enumerate() {
             match best.get_mut(place) {
                 Some(known) => known.1 = known.1.min(took),
                 None => best.push((row, took)),
@@ -47,23 +48,23 @@ fn rows<T: Name>(what: &str, names: Vec<T>, asked: &[String]) {
     }
 }
 
-fn round<T: Name>(names: &Arc<[T]>, asked: &[String]) -> Vec<(String, Duration)> {
+fn round<T: Name>(names: &Arc<[T]>, arguments: &[String]) -> Vec<(String, Duration)> {
     let mut rows = Vec::new();
-    let is_asked = |part: &str| asked.iter().all(|word| word.starts_with("--") || word == part);
-    if is_asked("one") {
-        rows.push(("add, take and end, one thread".to_owned(), one_thread(names)));
+    let is_selected = |part: &str| arguments.iter().all(|word| word.starts_with("--") || word == part);
+    if is_selected("one") {
+        rows.push(("add, get and done, one thread".to_owned(), one_thread(names)));
     }
-    for workers in [1, 4, 16].into_iter().filter(|_| is_asked("workers")) {
+    for workers in [1, 4, 16].into_iter().filter(|_| is_selected("workers")) {
         for threads in [1, 2] {
-            let row = format!("add beside {workers} workers on {threads} threads");
+            let row = format!("add with {workers} workers on {threads} threads");
             rows.push((row, with_workers(names, workers, threads)));
         }
     }
-    if is_asked("delays") {
+    if is_selected("delays") {
         let [set, shortened, due] = delay(names);
-        rows.push(("delay, all of them pending".to_owned(), set));
-        rows.push(("delay the same keys again, to come sooner".to_owned(), shortened));
-        rows.push(("come due, take and end".to_owned(), due));
+        rows.push(("delay new keys".to_owned(), set));
+        rows.push(("shorten the delay of the same keys".to_owned(), shortened));
+        rows.push(("expire, get and done".to_owned(), due));
     }
     rows
 }
@@ -91,12 +92,12 @@ fn with_workers<T: Name>(names: &[T], workers: usize, threads: usize) -> Duratio
         .map(|_| {
             let queue = queue.clone();
             runtime.spawn(async move {
-                let mut turns = 0;
-                while let Some(lease) = queue.get().await {
-                    lease.done();
-                    turns += 1;
+                let mut processed = 0;
+                while let Some(item) = queue.get().await {
+                    item.done();
+                    processed += 1;
                 }
-                turns
+                processed
             })
         })
         .collect();
@@ -105,16 +106,16 @@ fn with_workers<T: Name>(names: &[T], workers: usize, threads: usize) -> Duratio
     }
     queue.shut_down();
     runtime.block_on(async {
-        let mut turns = 0;
+        let mut processed = 0;
         for task in tasks {
-            turns += task.await.unwrap();
+            processed += task.await.unwrap();
         }
-        assert_eq!(turns, names.len());
+        assert_eq!(processed, names.len());
     });
     begun.elapsed()
 }
 
-/// How long delays take to set, to shorten, and to come due.
+/// Time to set delays, to shorten them, and until all keys are processed after they expired.
 fn delay<T: Name>(names: &[T]) -> [Duration; 3] {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -133,8 +134,8 @@ fn delay<T: Name>(names: &[T]) -> [Duration; 3] {
         let shortened = begun.elapsed();
         tokio::time::advance(Duration::from_secs(10_000)).await;
         let begun = Instant::now();
-        while let Some(lease) = queue.try_get() {
-            lease.done();
+        while let Some(item) = queue.try_get() {
+            item.done();
         }
         [set, shortened, begun.elapsed()]
     })

@@ -1,7 +1,7 @@
-//! The process that is measured: one informer of pods with handlers that count.
+//! The measured process: one informer of pods with handlers that count events.
 //!
-//! It goes through the phases of [`Phase`] and prints a reading after each. It tells the server itself when to lose the
-//! informer's position, over a connection of its own.
+//! It runs the phases of [`Phase`] and prints a reading after each. Over a separate connection it makes the
+//! server expire the informer's position.
 
 use crate::gauge::{self, Reading};
 use crate::{Failure, Mode};
@@ -13,23 +13,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How this program is told to be the client: `measure PORT OBJECTS HANDLERS MODE COMPRESSED`.
+/// Command line that starts this program as the client: `measure PORT OBJECTS HANDLERS MODE COMPRESSED`.
 pub(crate) const COMMAND: &str = "measure";
 
-/// So long without any progress means that something is broken.
-const STALLED: Duration = Duration::from_mins(1);
+/// Time without progress after which the measurement fails.
+const STALL_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What is measured, in this order.
+/// The measured phases, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Client and informer exist, nothing was asked yet.
+    /// Client and informer exist; no request was sent yet.
     Before,
     Sync,
-    /// The position is lost, and one pod in a hundred has changed.
+    /// The position expires, and one pod in a hundred has changed.
     RelistFew,
-    /// The position is lost, and every pod has changed.
+    /// The position expires, and every pod has changed.
     RelistAll,
-    /// The same once more: does memory creep?
+    /// The previous phase again, to find memory growth.
     RelistAgain,
 }
 
@@ -37,7 +37,7 @@ impl Phase {
     pub(crate) const ALL: [Self; 5] =
         [Self::Before, Self::Sync, Self::RelistFew, Self::RelistAll, Self::RelistAgain];
 
-    /// How many pods change in it.
+    /// Number of pods that change.
     fn changed(self, objects: usize) -> usize {
         match self {
             Self::Before | Self::Sync => 0,
@@ -46,20 +46,20 @@ impl Phase {
         }
     }
 
-    fn doing(self) -> &'static str {
+    fn description(self) -> &'static str {
         match self {
             Self::Before => "starting",
             Self::Sync => "syncing",
-            Self::RelistFew => "listing again, 1 % changed",
-            Self::RelistAll => "listing again, all changed",
-            Self::RelistAgain => "listing again, all changed once more",
+            Self::RelistFew => "relisting, 1 % changed",
+            Self::RelistAll => "relisting, all changed",
+            Self::RelistAgain => "relisting, all changed again",
         }
     }
 }
 
-/// How many events the handlers were told.
+/// Number of events delivered to the handlers.
 #[derive(Default)]
-struct Told {
+struct EventCounts {
     added: AtomicU64,
     updated: AtomicU64,
     deleted: AtomicU64,
@@ -71,10 +71,10 @@ struct Client {
     handlers: usize,
     mode: Mode,
     informer: SharedInformer<Pod>,
-    told: Arc<Told>,
+    delivered: Arc<EventCounts>,
 }
 
-/// Measures, and prints a line for each phase.
+/// Runs the measurement and prints a line for each phase.
 pub(crate) fn run(
     port: u16,
     objects: usize,
@@ -86,8 +86,8 @@ pub(crate) fn run(
     runtime.block_on(async {
         let client = Client::new(port, objects, handlers, mode, compressed)?;
         let count = || {
-            let told = Arc::clone(&client.told);
-            client.informer.on(move |event| told.count(&event))
+            let delivered = Arc::clone(&client.delivered);
+            client.informer.on(move |event| delivered.count(&event))
         };
         let _counting: Vec<_> = (0..handlers).map(|_| count()).collect();
         for phase in Phase::ALL {
@@ -97,7 +97,7 @@ pub(crate) fn run(
     })
 }
 
-impl Told {
+impl EventCounts {
     fn count(&self, event: &Event<Pod>) {
         let counter = match event {
             Event::Added { .. } => &self.added,
@@ -120,7 +120,7 @@ fn compressed_retention() -> Retention {
     Retention::Compressed
 }
 
-/// Not asked for: without the feature the argument is refused.
+/// Unreachable: without the feature the argument is rejected.
 #[cfg(not(feature = "compressed"))]
 fn compressed_retention() -> Retention {
     Retention::Bytes
@@ -139,17 +139,17 @@ impl Client {
             Mode::List => WatchListPolicy::Never,
             Mode::WatchList => WatchListPolicy::Auto,
         };
-        // The second lost position within seconds takes the back-off; it need not take long here.
+        // The second expired position within seconds causes a backoff, which is kept short here.
         let options = Options::default()
             .watch_list(policy)
             .backoff(Duration::from_millis(10), Duration::from_millis(100));
         let options = if compressed { options.retention(compressed_retention()) } else { options };
         let informer = SharedInformer::with_options(informer::client(config)?, options);
-        Ok(Self { port, objects, handlers, mode, informer, told: Arc::default() })
+        Ok(Self { port, objects, handlers, mode, informer, delivered: Arc::default() })
     }
 
     async fn measure(&self, phase: Phase) -> Result<Reading, Failure> {
-        let sets = self.informer.status().counters.replaces;
+        let lists = self.informer.status().counters.replaces;
         gauge::begin();
         let start = Instant::now();
         match phase {
@@ -160,49 +160,63 @@ impl Client {
             Phase::Sync => self.informer.start(),
             _ => self.expire(phase.changed(self.objects))?,
         }
-        let events = self.told.all() + self.expected(phase);
-        self.wait(phase, sets + 1, events).await?;
+        let events = self.delivered.all() + self.expected(phase);
+        self.wait(phase, lists + 1, events).await?;
         let seconds = start.elapsed().as_secs_f64();
         gauge::settle().await;
         self.check()?;
         Ok(gauge::read(seconds))
     }
 
-    /// How many events a phase brings.
+    /// Number of events of a phase.
     fn expected(&self, phase: Phase) -> u64 {
         let pods = if phase == Phase::Sync { self.objects } else { phase.changed(self.objects) };
         (pods * self.handlers) as u64
     }
 
-    /// Waits until the informer has had so many complete sets, watches again, and has told so many events.
-    async fn wait(&self, phase: Phase, sets: u64, events: u64) -> Result<(), Failure> {
-        let (mut last, mut moved, mut said) = ((0, State::Connecting), Instant::now(), Instant::now());
+    /// Waits until the informer has received this many complete lists, is live, and has delivered this many
+    /// events.
+    async fn wait(&self, phase: Phase, lists: u64, events: u64) -> Result<(), Failure> {
+        let (mut last, mut moved, mut printed) = ((0, State::Connecting), Instant::now(), Instant::now());
         loop {
             let status = self.informer.status();
-            if status.counters.replaces >= sets && status.state == State::Live && self.told.all() >= events {
+            if status.counters.replaces >= lists
+                && status.state == State::Live
+                && self.delivered.all() >= events
+            {
                 return Ok(());
             }
-            let seen = (self.told.all() + status.counters.frames, status.state);
-            if said.elapsed() >= Duration::from_secs(1) {
-                let left = events.saturating_sub(self.told.all());
-                eprintln!("{}: {}: {}, {left} events to come", self.mode.name(), phase.doing(), seen.1);
-                said = Instant::now();
+            let progress = (self.delivered.all() + status.counters.frames, status.state);
+            if printed.elapsed() >= Duration::from_secs(1) {
+                let left = events.saturating_sub(self.delivered.all());
+                eprintln!(
+                    "{}: {}: {}, {left} events missing",
+                    self.mode.name(),
+                    phase.description(),
+                    progress.1
+                );
+                printed = Instant::now();
             }
-            if seen != last {
-                (last, moved) = (seen, Instant::now());
-            } else if moved.elapsed() > STALLED {
-                return Err(format!("no progress for {STALLED:?} while {}: {}", phase.doing(), last.1).into());
+            if progress != last {
+                (last, moved) = (progress, Instant::now());
+            } else if moved.elapsed() > STALL_TIMEOUT {
+                return Err(format!(
+                    "no progress for {STALL_TIMEOUT:?} while {}: {}",
+                    phase.description(),
+                    last.1
+                )
+                .into());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// What is measured must be what was meant: every pod, each told once, by the way that was asked for.
+    /// Checks that the intended case was measured: every pod, each delivered once, with the requested mode.
     fn check(&self) -> Result<(), Failure> {
         let counters = self.informer.status().counters;
         let by_stream = counters.watch_lists > 0 && counters.lists == 0;
-        let (cached, added) = (self.informer.lister().len(), self.told.added.load(Ordering::Relaxed));
-        let deleted = self.told.deleted.load(Ordering::Relaxed);
+        let (cached, added) = (self.informer.lister().len(), self.delivered.added.load(Ordering::Relaxed));
+        let deleted = self.delivered.deleted.load(Ordering::Relaxed);
         if by_stream == (self.mode == Mode::WatchList)
             && cached == self.objects
             && added == (self.objects * self.handlers) as u64
@@ -210,8 +224,10 @@ impl Client {
         {
             return Ok(());
         }
-        Err(format!("not as meant: {cached} in the cache, {added} added, {deleted} deleted, {counters:?}")
-            .into())
+        Err(format!(
+            "unexpected result: {cached} in the cache, {added} added, {deleted} deleted, {counters:?}"
+        )
+        .into())
     }
 
     /// Makes the server change pods and end the watch with a 410.
@@ -220,6 +236,10 @@ impl Client {
         write!(stream, "POST /control?changed={changed} HTTP/1.1\r\nhost: server\r\n\r\n")?;
         let mut status = [0; 12];
         stream.read_exact(&mut status)?;
-        if status == *b"HTTP/1.1 204" { Ok(()) } else { Err("the server refuses to be controlled".into()) }
+        if status == *b"HTTP/1.1 204" {
+            Ok(())
+        } else {
+            Err("the server rejected the control request".into())
+        }
     }
 }

@@ -1,50 +1,50 @@
-//! How much memory this process has, now and at most: as the allocator counts it, and as the kernel does.
+//! Memory of this process, current and peak, as counted by the allocator and by the kernel.
 
 use crate::ALLOCATOR;
 use std::fs;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A number of bytes now, and the most it was since [`begin`].
+/// A number of bytes now, and its peak since [`begin`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Level {
     pub(crate) now: u64,
     pub(crate) peak: u64,
 }
 
-/// What a process says about itself at the end of a phase.
+/// Measurements at the end of a phase.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Reading {
-    /// Bytes that the allocator has handed out.
+    /// Bytes counted by the allocator.
     pub(crate) live: Level,
-    /// Bytes that the kernel has handed out, where it says so.
+    /// Bytes counted by the kernel, where available.
     pub(crate) rss: Option<Level>,
-    /// How long the phase took, without the wait for memory to settle.
+    /// Duration of the phase, without the wait for memory to settle.
     pub(crate) seconds: f64,
 }
 
-/// Begins a phase: from here on peaks are counted anew.
+/// Begins a phase: resets the peaks.
 pub(crate) fn begin() {
-    // Where the kernel does not know this file, its readings are left out anyway.
+    // Where the kernel does not have this file, its measurements are omitted anyway.
     let _ = fs::write("/proc/self/clear_refs", "5");
     ALLOCATOR.reset_peak_usage();
 }
 
-/// Reads what there is now. Call it when the process has settled: see [`settle`].
+/// Reads the current values. Call it when the process has settled: see [`settle`].
 pub(crate) fn read(seconds: f64) -> Reading {
     let live = Level { now: ALLOCATOR.current_usage() as u64, peak: ALLOCATOR.peak_usage() as u64 };
     Reading { live, rss: rss(), seconds }
 }
 
-/// Waits until no memory has come or gone for a while.
+/// Waits until memory has been constant for a while.
 pub(crate) async fn settle() {
-    const STILL: u32 = 8;
-    const SLACK: usize = 64 * 1024;
+    const STABLE_SAMPLES: u32 = 8;
+    const TOLERANCE_BYTES: usize = 64 * 1024;
     let (mut level, mut still) = (ALLOCATOR.current_usage(), 0);
-    while still < STILL {
+    while still < STABLE_SAMPLES {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let now = ALLOCATOR.current_usage();
-        still = if now.abs_diff(level) <= SLACK { still + 1 } else { 0 };
+        still = if now.abs_diff(level) <= TOLERANCE_BYTES { still + 1 } else { 0 };
         level = now;
     }
 }
@@ -60,13 +60,13 @@ fn rss() -> Option<Level> {
 }
 
 impl Reading {
-    /// One line, for the process that asked.
+    /// Formats the measurements as one line for the parent process.
     pub(crate) fn line(&self) -> String {
         let rss = self.rss.map(|rss| format!(" {} {}", rss.now, rss.peak)).unwrap_or_default();
         format!("{} {} {}{rss}", self.seconds, self.live.now, self.live.peak)
     }
 
-    /// Reads what [`Reading::line`] wrote.
+    /// Parses the output of [`Reading::line`].
     pub(crate) fn parse(text: &str) -> Option<Self> {
         fn next<'a, T: FromStr>(words: &mut impl Iterator<Item = &'a str>) -> Option<T> {
             words.next()?.parse().ok()

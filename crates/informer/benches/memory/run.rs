@@ -1,4 +1,4 @@
-//! The process that the user started: starts a server and a client for each mode, and prints what they found.
+//! The main process: starts a server and a client for each mode and prints the results.
 
 use crate::client::{self, Phase};
 use crate::gauge::Reading;
@@ -27,13 +27,13 @@ fn measure(plan: &Plan, mode: Mode) -> Result<Vec<Reading>, Failure> {
         Process::start(&[client::COMMAND, &port, &objects, &handlers, mode.name(), &compressed])?;
     let mut readings = Vec::new();
     for phase in Phase::ALL {
-        let line = client.line()?.ok_or_else(|| format!("the client gave up in phase {phase:?}"))?;
-        readings.push(Reading::parse(&line).ok_or_else(|| format!("`{line}` is no reading"))?);
+        let line = client.line()?.ok_or_else(|| format!("the client failed in phase {phase:?}"))?;
+        readings.push(Reading::parse(&line).ok_or_else(|| format!("`{line}` is not a reading"))?);
     }
     Ok(readings)
 }
 
-/// This program in another role; ends with this handle.
+/// This program in another role; killed when dropped.
 struct Process {
     child: Child,
     output: Lines<BufReader<ChildStdout>>,
@@ -43,14 +43,14 @@ impl Process {
     fn start(args: &[&str]) -> Result<Self, Failure> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(args)
-            .stdin(Stdio::piped()) // its end tells the server that nobody is left
+            .stdin(Stdio::piped()) // closed when this process ends, which stops the server
             .stdout(Stdio::piped())
             .spawn()?;
-        let output = child.stdout.take().ok_or("a child without output")?;
+        let output = child.stdout.take().ok_or("no stdout of the child process")?;
         Ok(Self { child, output: BufReader::new(output).lines() })
     }
 
-    /// The next line it prints; `None` when it has ended.
+    /// Reads the next line of its output. Returns `None` if it has ended.
     fn line(&mut self) -> Result<Option<String>, Failure> {
         Ok(self.output.next().transpose()?)
     }

@@ -1,7 +1,9 @@
-//! A server of one collection of pods: lists, watch-lists and watches over plain HTTP/1.1, a thread for each connection.
+//! A server of one collection of pods: lists, watch-lists and watches over plain HTTP/1.1, one thread per
+//! connection.
 //!
-//! Invariant: it holds one pod at a time; each is made when it is sent. `POST /control?changed=N` changes that many pods and ends every
-//! open watch with an ERROR frame of code 410. It knows only what the informer asks; paths are not looked at.
+//! Invariant: it keeps one pod in memory at a time; each is generated when sent. `POST /control?changed=N`
+//! changes that many pods and ends every open watch with an ERROR frame of code 410. It supports only the
+//! informer's requests and ignores paths.
 
 use crate::Failure;
 use crate::world::World;
@@ -11,18 +13,18 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::{io, thread};
 
-/// How this program is told to be the server: `serve OBJECTS PAGED`.
+/// Command line that starts this program as the server: `serve OBJECTS PAGED`.
 pub(crate) const COMMAND: &str = "serve";
 
-/// How much of a list is sent at a time.
-const CHUNK: usize = 32 * 1024;
+/// Bytes of a list per chunk.
+const CHUNK_BYTES: usize = 32 * 1024;
 
 const EXPIRED: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;
 
 struct Shared {
     world: Mutex<World>,
     changed: Condvar,
-    /// Whether a list at version 0 comes in pages too.
+    /// Whether a list at version 0 is paged too.
     paged: bool,
 }
 
@@ -34,7 +36,7 @@ pub(crate) fn run(world: World, paged: bool) -> Result<(), Failure> {
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let shared = Arc::clone(&shared);
-            // A client that hangs up is no trouble of the server.
+            // A client that closes its connection is no error.
             thread::spawn(move || drop(shared.serve(&stream)));
         }
     });
@@ -43,7 +45,7 @@ pub(crate) fn run(world: World, paged: bool) -> Result<(), Failure> {
 }
 
 impl Shared {
-    /// Answers one request after the other.
+    /// Responds to requests one after the other.
     fn serve(&self, mut stream: &TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let mut input = BufReader::new(stream.try_clone()?);
@@ -68,7 +70,7 @@ impl Shared {
 
     fn list(&self, request: &Request, mut out: Chunked) -> io::Result<()> {
         let world = self.lock().clone();
-        // A server with a watch cache answers version 0 from there, whole.
+        // A server with a watch cache returns the full list at version 0.
         let cached = request.number("resourceVersion") == Some(0) && !self.paged;
         let page = request.page(request.number("limit").filter(|_| !cached), world.len());
         let (version, left) = (world.version(), world.len() - page.end);
@@ -124,10 +126,10 @@ impl Shared {
     }
 }
 
-/// Sends when there is enough.
+/// Sends the buffer once it is large enough.
 fn put(out: &mut Chunked, text: &str) -> io::Result<()> {
     out.buffer.extend_from_slice(text.as_bytes());
-    out.send_from(CHUNK)
+    out.send_from(CHUNK_BYTES)
 }
 
 fn initial_events_end(version: u64) -> String {
