@@ -1,5 +1,5 @@
-//! A kind of your own. Its definition may be missing: the informer waits for it, comes alive when it appears, and goes back to waiting
-//! when it is deleted.
+//! A custom kind. Its definition may be missing: the informer waits for it, follows the kind once it is
+//! served, and waits again when the definition is deleted.
 //!
 //!     cargo run --example custom_resource -- [--kubeconfig PATH] [--namespace NAME]
 //!     cargo run --example custom_resource -- --crd | kubectl apply -f -     # meanwhile, in another terminal
@@ -18,13 +18,13 @@ const USAGE: &str = "usage: custom_resource [--kubeconfig PATH] [--namespace NAM
 Prints what happens to objects of kind Backup (informer.example), and whether the server has that kind, until Ctrl-C.
 With --crd it prints the kind's definition, for kubectl, and ends.";
 
-/// What a backup should be. The derive makes the kind `Backup` of it, with metadata and this as its `spec`.
+/// The spec of a backup. The derive creates the kind `Backup` with metadata and this `spec`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(group = "informer.example", version = "v1", kind = "Backup", namespaced)]
 pub(crate) struct BackupSpec {
-    /// When, as cron has it.
+    /// Schedule in cron format.
     pub(crate) schedule: String,
-    /// How many are kept.
+    /// Number of backups to keep.
     pub(crate) keep: u32,
 }
 
@@ -42,17 +42,17 @@ async fn main() -> ExitCode {
     .await
 }
 
-/// Prints what happens to backups, and to their kind, until `done`.
+/// Prints changes of backups and of their kind until `done`.
 pub(crate) async fn run(
     backups: &SharedInformer<Backup>,
     print: impl Fn(String) + Clone + Send + 'static,
     done: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
-    let say = print.clone();
+    let print_event = print.clone();
     let _printing = backups.on(move |event| match event {
-        Event::Added { object, .. } => say(format!("+ {}: {}", object.key(), plan(&object))),
-        Event::Updated { new, .. } => say(format!("~ {}: {}", new.key(), plan(&new))),
-        Event::Deleted { last, .. } => say(format!("- {}", last.key())),
+        Event::Added { object, .. } => print_event(format!("+ {}: {}", object.key(), plan(&object))),
+        Event::Updated { new, .. } => print_event(format!("~ {}: {}", new.key(), plan(&new))),
+        Event::Deleted { last, .. } => print_event(format!("- {}", last.key())),
     });
     backups.start();
     tokio::select! {
@@ -63,7 +63,8 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// `wait_for_sync` would give up at once, since a kind that is missing rarely appears. Who expects it to looks at the state.
+/// `wait_for_sync` would return an error immediately, since a missing kind rarely appears. This program
+/// expects it to, so it watches the state.
 async fn follow_state(backups: &SharedInformer<Backup>, print: impl Fn(String)) {
     let mut status = backups.watch_status();
     let mut served = None;
@@ -79,17 +80,17 @@ async fn follow_state(backups: &SharedInformer<Backup>, print: impl Fn(String)) 
                 served = Some(true);
                 print("following the kind Backup".to_owned());
             }
-            // On the way from one to the other.
+            // Transitional states.
             _ => {}
         }
-        // An error means that the informer is gone, and so is what there was to follow.
+        // An error means that the informer was dropped.
         if status.changed().await.is_err() {
             return;
         }
     }
 }
 
-/// The contents of a backup. Whoever wrote the object may have ignored the schema; that is said, and nothing else suffers.
+/// The contents of a backup. An object may violate the schema; that is printed and affects nothing else.
 fn plan(backup: &Object<Backup>) -> String {
     match backup.typed() {
         Ok(backup) => format!("at {}, keep {}", backup.spec.schedule, backup.spec.keep),

@@ -1,4 +1,5 @@
-//! A kind that is known only at run time, by its name on the command line: what happens to its objects, and which parts of them change.
+//! A kind known only at run time, named on the command line: prints changes of its objects and which parts
+//! changed.
 //!
 //!     cargo run --example dynamic -- deployments
 //!     cargo run --example dynamic -- apps/v1/deployments/Deployment
@@ -14,8 +15,8 @@ use std::time::Duration;
 
 const USAGE: &str = "usage: dynamic KIND [--kubeconfig PATH] [--namespace NAME]
 
-Prints what happens to the objects of a kind, until Ctrl-C. KIND is a plural (deployments), with its group where that is
-not enough (deployments.apps), or all there is to know, if the server is not to be asked: apps/v1/deployments/Deployment,
+Prints changes of the objects of a kind until Ctrl-C. KIND is a plural (deployments), with its group if that is
+ambiguous (deployments.apps), or the full name, which needs no discovery: apps/v1/deployments/Deployment,
 and for the core group v1/pods/Pod.";
 
 #[tokio::main]
@@ -31,30 +32,29 @@ async fn main() -> ExitCode {
     .await
 }
 
-/// The kind that a text means: spelled out, or as the server knows it.
+/// Resolves the name of a kind: written in full, or looked up on the server.
 pub(crate) async fn find(client: &kube::Client, text: &str) -> Result<ApiResource, Box<dyn Error>> {
     match text.split('/').collect::<Vec<_>>()[..] {
         [name] => {
             let (plural, group) =
                 name.split_once('.').map_or((name, None), |(plural, group)| (plural, Some(group)));
             discover(client, plural, group).await?.ok_or_else(|| {
-                format!(
-                    "the server has no {name} that can be watched (kubectl api-resources lists what it has)"
-                )
-                .into()
+                format!("the server has no watchable kind {name} (run kubectl api-resources for a list)")
+                    .into()
             })
         }
-        [version, plural, kind] => Ok(spelled_out("", version, plural, kind)),
-        [group, version, plural, kind] => Ok(spelled_out(group, version, plural, kind)),
-        _ => Err(format!("{text} is no kind (a plural, or group/version/plural/kind)").into()),
+        [version, plural, kind] => Ok(api_resource("", version, plural, kind)),
+        [group, version, plural, kind] => Ok(api_resource(group, version, plural, kind)),
+        _ => Err(format!("{text} is not a kind (expected a plural, or group/version/plural/kind)").into()),
     }
 }
 
-fn spelled_out(group: &str, version: &str, plural: &str, kind: &str) -> ApiResource {
+fn api_resource(group: &str, version: &str, plural: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
-/// The kind with this plural, of this group or of the first that has it, in the version that its group recommends.
+/// Finds the kind with this plural, in this group or the first that has it, in the preferred version of its
+/// group.
 async fn discover(
     client: &kube::Client,
     plural: &str,
@@ -70,7 +70,7 @@ async fn discover(
     Ok(found.map(|(resource, _)| resource))
 }
 
-/// Prints what happens to the objects of a kind until `done`.
+/// Prints changes of the objects of a kind until `done`.
 pub(crate) async fn run(
     factory: &SharedInformerFactory,
     resource: &ApiResource,
@@ -91,7 +91,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Which parts of an object differ: `spec, status`. Decoding happens here, for updates only.
+/// The parts of an object that differ: `spec, status`. Only updates are decoded.
 fn changes(old: &Object<DynamicObject>, new: &Object<DynamicObject>) -> String {
     let (old, new) = match (old.typed(), new.typed()) {
         (Ok(old), Ok(new)) => (old, new),

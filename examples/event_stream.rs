@@ -1,5 +1,5 @@
-//! Events as a stream, taken one by one by a task that may wait between them, until it is told to stop. It wants every state, and is
-//! told when it was too slow for that.
+//! Events as a stream, read one by one by a task that may wait in between, until it is stopped. It receives
+//! every state, and a notice if it was too slow for that.
 //!
 //!     cargo run --example event_stream -- [--kubeconfig PATH] [--namespace NAME]
 
@@ -13,11 +13,11 @@ use tokio::sync::{mpsc, oneshot};
 
 const USAGE: &str = "usage: event_stream [--kubeconfig PATH] [--namespace NAME]
 
-Prints every version of every pod, until Ctrl-C. Whatever reads this program's output may be slow: it is then told what it
-missed, and the program's memory does not grow.";
+Prints every version of every pod until Ctrl-C. If the reader of the output is slow, the number of missed versions is
+printed, and the memory of the program does not grow.";
 
-/// So many states may wait for whoever reads them.
-const BOUND: usize = 100;
+/// Maximum number of pending states.
+const CAPACITY: usize = 100;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -25,7 +25,7 @@ async fn main() -> ExitCode {
         let options = arguments.options()?;
         let pods = SharedInformer::with_options(arguments.client().await?, options);
         let (out, mut lines) = mpsc::channel(1);
-        // Printing may block, when the output is a pipe.
+        // Printing may block if the output is a pipe.
         let printing = tokio::task::spawn_blocking(move || {
             while let Some(line) = lines.blocking_recv() {
                 println!("{line}");
@@ -43,8 +43,8 @@ pub(crate) async fn run(
     out: mpsc::Sender<String>,
     done: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
-    // `pods.events()` would be the same without versions in between: however slow, one pending step per pod.
-    let stream = pods.handler().every_state_up_to(BOUND).events();
+    // `pods.events()` would coalesce: at most one pending event per pod, however slow the reader is.
+    let stream = pods.handler().every_state_up_to(CAPACITY).events();
     let (stop, stopped) = oneshot::channel();
     let following = tokio::spawn(follow(stream, out, stopped));
     pods.start();
@@ -57,7 +57,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Takes one event after the other until told to stop, which is when the other end of `stopped` is dropped.
+/// Reads events until the other end of `stopped` is dropped.
 async fn follow(
     mut stream: EventStream<Pod, Delivery<Pod>>,
     out: mpsc::Sender<String>,
@@ -65,16 +65,16 @@ async fn follow(
 ) {
     loop {
         let delivery = tokio::select! {
-            // Waiting for the next event can be broken off: none is lost.
+            // Waiting for the next event is cancel safe: no event is lost.
             delivery = stream.next() => delivery,
             _ = &mut stopped => return,
         };
         let line = match delivery {
             Some(Delivery::Event(event)) => describe(&event),
-            Some(Delivery::Lagged { skipped, .. }) => format!("… too slow: {skipped} states were left out"),
-            // More kinds of delivery may come to be.
+            Some(Delivery::Lagged { skipped, .. }) => format!("… lagged: {skipped} states were coalesced"),
+            // Further kinds of delivery may be added.
             Some(_) => continue,
-            // The informer has ended.
+            // The informer has stopped.
             None => return,
         };
         tokio::select! {

@@ -1,5 +1,5 @@
-//! Looking things up in the cache: indexes on a field, on a label, and on whatever a closure finds, and several
-//! answers from one state.
+//! Lookups in the cache: indexes on a field, on a label, and on the result of a closure, and several lookups
+//! in one snapshot.
 //!
 //!     cargo run --example lister_index -- [--kubeconfig PATH] [--namespace NAME]
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const USAGE: &str = "usage: lister_index [--kubeconfig PATH] [--namespace NAME]
 
-Prints the pods of each node, and how many pods each app (by the label app) and each image has.";
+Prints the pods of each node, and the number of pods of each app (label app) and of each image.";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -24,20 +24,21 @@ async fn main() -> ExitCode {
     .await
 }
 
-/// Prints what runs where, once.
+/// Prints the pods by node, app and image, once.
 pub(crate) async fn run(
     factory: &SharedInformerFactory,
     print: impl Fn(String),
 ) -> Result<(), Box<dyn Error>> {
     let informer = factory.informer::<Pod>();
-    // Neither a field nor a label is decoded for its index; a closure may decode, once for each state of an object.
+    // Field and label indexes decode nothing; a closure may decode, once per state of an object.
     let by_node = informer.add_index(Index::field("spec.nodeName"))?;
     let by_app = informer.add_index(Index::label("app"))?;
     let by_image = informer.add_index(Index::by("image", images))?;
     factory.start();
     factory.wait_for_sync(Duration::from_secs(30)).await?;
 
-    // Every answer from one state. The lister itself answers from the newest, so two of its answers may not fit together.
+    // All results from one snapshot. The lister itself uses the newest state, so two of its results may be
+    // inconsistent.
     let pods = informer.lister().snapshot();
     let mut assigned = 0;
     for node in pods.values_of(&by_node) {
@@ -45,10 +46,10 @@ pub(crate) async fn run(
         assigned += names.len();
         print(format!("node {node}: {}", names.join(" ")));
     }
-    // What lacks the field is not in the index.
+    // Objects without the field are not in the index.
     print(format!("without a node: {}", pods.len() - assigned));
     for app in pods.values_of(&by_app) {
-        // Nobody asked for more than the number, so no object is touched.
+        // Counting needs only the keys.
         print(format!("app {app}: {}", pods.keys_by(&by_app, &app).len()));
     }
     for image in pods.values_of(&by_image) {
@@ -58,7 +59,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// The images of a pod's containers. What does not decode has none.
+/// The images of a pod's containers. An undecodable pod has none.
 fn images(pod: &Object<Pod>) -> Vec<String> {
     let Ok(pod) = pod.typed() else { return Vec::new() };
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);

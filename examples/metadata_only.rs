@@ -1,4 +1,5 @@
-//! Only the metadata of a kind: the server sends nothing else, so this program knows whose secrets there are and never holds one.
+//! Only the metadata of a kind: the server sends nothing else, so this program knows the owners of secrets
+//! without ever receiving their data.
 //!
 //!     cargo run --example metadata_only -- [--kubeconfig PATH] [--namespace NAME]
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 const USAGE: &str = "usage: metadata_only [--kubeconfig PATH] [--namespace NAME]
 
-Prints the owners and labels of secrets as they come and change, until Ctrl-C. Their contents are never asked for.";
+Prints the owners and labels of secrets that are added or changed until Ctrl-C. Their data is never requested.";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -24,13 +25,13 @@ async fn main() -> ExitCode {
     .await
 }
 
-/// Prints what happens to the metadata of secrets until `done`.
+/// Prints changes of the metadata of secrets until `done`.
 pub(crate) async fn run(
     factory: &SharedInformerFactory,
     print: impl Fn(String) + Send + 'static,
     done: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
-    // A cache of its own: `factory.informer::<Secret>()` would be another one, with whole secrets in it.
+    // A separate cache: `factory.informer::<Secret>()` would be another one, with full secrets.
     let secrets = factory.metadata::<Secret>();
     let _printing = secrets.on(move |event| match event {
         Event::Added { object, .. } => print(format!("+ {}", describe(&object))),
@@ -45,7 +46,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Whose it is, and how it is labelled. Nothing is decoded: labels and owners are known of every object.
+/// Owner and labels. Nothing is decoded: the head of every object contains them.
 fn describe(secret: &Object<PartialObjectMeta<Secret>>) -> String {
     let key = secret.key().to_string();
     let owners = secret.owners().iter().map(|owner| format!("of {} {}", owner.kind, owner.name));

@@ -1,4 +1,5 @@
-//! An operator: for every `Website` a deployment and a service, a status that says how far they are, and a finalizer that tidies up.
+//! An operator: for every `Website` a deployment and a service, a status with the ready replicas, and a
+//! finalizer for cleanup.
 //!
 //!     cargo run --example operator -- --crd | kubectl apply -f -
 //!     cargo run --example operator -- [--kubeconfig PATH] [--port PORT]
@@ -16,8 +17,8 @@ use std::{fmt::Debug, process::ExitCode};
 
 const USAGE: &str = "usage: operator [--kubeconfig PATH] [--port PORT] | --crd
 
-Runs websites until Ctrl-C: each has a deployment and a service. /healthz, /readyz and /metrics are on this port of localhost, 8080 unless set.
-With --crd it prints the definition of the kind Website, for kubectl, and ends.";
+Manages a deployment and a service for each website until Ctrl-C. Serves /healthz, /readyz and /metrics on this port of localhost (default 8080).
+With --crd, prints the definition of the kind Website for kubectl and exits.";
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(group = "informer.example", version = "v1", kind = "Website", namespaced, status = "WebsiteStatus")]
@@ -43,20 +44,20 @@ async fn main() -> ExitCode {
         let port = arguments.parsed("--port")?.unwrap_or(8080);
         let client = arguments.client().await?;
         let elector = LeaderElector::new(client.clone(), "default", "website-operator");
-        tracing_subscriber::fmt().with_writer(std::io::stderr).init(); // what the library says
+        tracing_subscriber::fmt().with_writer(std::io::stderr).init(); // logs of the library
         eprintln!("press Ctrl-C to stop");
         Ok(manager(client).elect(elector).serve(port).run().await?)
     })
     .await
 }
 
-/// The operator: what it follows, and what it does about it.
+/// Creates the operator with its controller, event sources and endpoints.
 pub(crate) fn manager(client: kube::Client) -> Manager {
     let recorder = Recorder::new(client.clone(), "website-operator");
     let finalizer = Finalizer::new(client.clone(), "informer.example/website");
     let state = State { client: client.clone(), finalizer, recorder: recorder.clone() };
     let controller = Controller::new::<Website>(&SharedInformerFactory::new(client))
-        .when(changed::generation) // its own status is no news
+        .when(changed::generation) // ignores its own status updates
         .owns::<Deployment>()
         .owns::<Service>()
         .concurrency(8)
@@ -71,23 +72,23 @@ struct State {
     recorder: Recorder,
 }
 
-/// Brings one website to what it should be. An error, a conflict too, is tried again after a wait that grows.
+/// Reconciles one website. Errors, including conflicts, are retried with backoff.
 async fn reconcile(key: Key, ctx: Context<State>) -> Result<Outcome, Error> {
     let Some(website) = ctx.lister::<Website>().get_by_key(&key) else { return Ok(Outcome::Done) };
     let recorder = &ctx.state().recorder;
     let website = match ctx.state().finalizer.step(&website).await? {
         Step::Apply(website) => website,
         Step::CleanUp(clean_up) => {
-            // Here is the place for what the cluster does not tidy up by itself: names, buckets, certificates.
-            recorder.event(&website, EventType::Normal, "Stopped", "TidyUp", "the website is no more");
+            // Release external resources here: DNS names, buckets, certificates.
+            recorder.event(&website, EventType::Normal, "Stopped", "TidyUp", "the website was deleted");
             if let Some(left) = clean_up.done().await? {
-                ctx.wrote(&left); // it waits for others
+                ctx.wrote(&left); // other finalizers are left
             }
             return Ok(Outcome::Done);
         }
         Step::Gone => return Ok(Outcome::Done),
     };
-    ctx.wrote(&website); // if only just now, with the finalizer
+    ctx.wrote(&website); // the finalizer may have been added just now
     let site = website.typed()?;
     if site.spec.replicas > 100 {
         recorder.event(&website, EventType::Warning, "TooMany", "Scale", "at most 100 replicas");
@@ -98,7 +99,7 @@ async fn reconcile(key: Key, ctx: Context<State>) -> Result<Outcome, Error> {
     let is = deployment.as_ref().map(|is| (is.spec.replicas, image(is)));
     if is != Some((Some(site.spec.replicas), Some(site.spec.image.clone()))) {
         apply::<Deployment>(&ctx, &site, deployment_of(&key, &site.spec)).await?;
-        recorder.event(&website, EventType::Normal, "Applied", "Apply", "brought the deployment up to date");
+        recorder.event(&website, EventType::Normal, "Applied", "Apply", "updated the deployment");
     }
     if ctx.lister::<Service>().get_by_key(&key).is_none() {
         apply::<Service>(&ctx, &site, service_of(&key)).await?;
@@ -106,14 +107,15 @@ async fn reconcile(key: Key, ctx: Context<State>) -> Result<Outcome, Error> {
     let ready = deployment.and_then(|is| is.status.as_ref()?.ready_replicas).unwrap_or_default();
     let status = Some(WebsiteStatus { ready });
     if site.status != status {
-        // With the version that it was decided on: if somebody was faster, this fails, and the next try sees what they wrote.
+        // Contains the version that was read: if the website has changed since, this fails, and the retry
+        // reads the change.
         let changed = Website { status, ..(*site).clone() };
         ctx.wrote(&api(&ctx).replace_status(key.name(), &PostParams::default(), &changed).await?);
     }
     Ok(Outcome::Done)
 }
 
-/// Has the server make an object like this, owned by the website; the next turn begins when the cache has seen it.
+/// Applies an object owned by the website; the next reconcile waits until the cache shows it.
 async fn apply<K>(ctx: &Context<State>, owner: &Website, object: Value) -> Result<(), Error>
 where
     K: Resource<DynamicType = (), Scope = Namespaced>

@@ -1,4 +1,4 @@
-//! The classic first program: prints what happens to the pods of a cluster, until Ctrl-C.
+//! The classic first program: prints changes of the pods of a cluster until Ctrl-C.
 //!
 //!     cargo run --example pod_informer -- [--kubeconfig PATH] [--namespace NAME]
 
@@ -53,7 +53,7 @@ async fn start(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dy
     run(&pods, |line| println!("{line}"), ctrl_c).await
 }
 
-/// Prints what happens to pods until `done`.
+/// Prints changes of pods until `done`.
 pub(crate) async fn run(
     pods: &SharedInformer<Pod>,
     print: impl Fn(String) + Send + 'static,
@@ -73,7 +73,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Says how the first sync goes, then waits for ever. Only what cannot pass by itself is an error.
+/// Reports the progress of the initial sync, then waits forever. Only permanent failures are errors.
 async fn report_sync(pods: &SharedInformer<Pod>) -> Result<(), Box<dyn Error>> {
     while let Err(error) = pods.wait_for_sync(Duration::from_secs(2)).await {
         match error.after {

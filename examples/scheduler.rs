@@ -1,4 +1,5 @@
-//! What a scheduler does with informers: handlers for pods that wait and pods that are placed, a queue with priorities, an election.
+//! A scheduler built with informers: handlers for pending and placed pods, a queue with priorities, leader
+//! election.
 //!
 //!     cargo run --example scheduler -- [--kubeconfig PATH]
 
@@ -14,7 +15,7 @@ use std::{collections::BTreeMap, error::Error, process::ExitCode, time::Duration
 const USAGE: &str = "usage: scheduler [--kubeconfig PATH]
 
 Places every pod with `schedulerName: example` on the node that has the fewest pods, the highest priority first, until Ctrl-C or SIGTERM. Start it
-twice: one works, and when it is gone the other takes over.";
+twice: one works, and the other takes over when it ends.";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -22,7 +23,7 @@ async fn main() -> ExitCode {
     program(USAGE, async |arguments| run(arguments.client().await?, print, stop_signal()).await).await
 }
 
-/// Places pods until `done`, whenever it leads.
+/// Places pods while leading, until `done`.
 pub(crate) async fn run(
     client: kube::Client,
     print: impl Fn(String) + Clone + Send + Sync + 'static,
@@ -52,15 +53,15 @@ impl Scheduler {
     /// Places pods until the term ends.
     async fn run(self, term: Term, print: impl Fn(String)) {
         let queue = WorkQueue::new();
-        let (waiting, placed, pods) = (queue.clone(), self.placed.clone(), self.pods.lister());
+        let (adding, placed, pods) = (queue.clone(), self.placed.clone(), self.pods.lister());
         let unassigned = self.pods.handler().filter(is_waiting).on(move |event| match event {
-            Event::Deleted { last, .. } => placed.look(last.key(), &pods), // placed, or gone
-            event => waiting.add_with(event.object().key().clone(), priority_of(event.object())),
+            Event::Deleted { last, .. } => placed.update(last.key(), &pods), // placed or deleted
+            event => adding.add_with(event.object().key().clone(), priority_of(event.object())),
         });
         let (placed, pods) = (self.placed.clone(), self.pods.lister());
         let assigned = self.pods.handler().filter(|pod| node_of(pod).is_some());
-        let assigned = assigned.on(move |event| placed.look(event.object().key(), &pods));
-        // Until both have seen everything, nobody can tell which node has the fewest.
+        let assigned = assigned.on(move |event| placed.update(event.object().key(), &pods));
+        // The emptiest node is unknown until both handlers have received their initial lists.
         if !(unassigned.synced().await && assigned.synced().await) {
             return;
         }
@@ -82,13 +83,13 @@ impl Scheduler {
         }
     }
 
-    /// Places one pod, and says where; nothing, if it is placed, gone, or not ours any more.
+    /// Places one pod and returns its node; `None` if it is placed, deleted, or belongs to another scheduler.
     async fn place(&self, key: &Key) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
         let Some(pod) = self.pods.lister().get_by_key(key).filter(is_waiting) else { return Ok(None) };
         let node = self.placed.emptiest(&self.nodes).ok_or("there is no node")?;
-        // Taken as done, so that the next pod sees it. The informer will say the same.
-        self.placed.guess(key, &node);
-        // With the uid: the server does not take it for another pod that has the name meanwhile.
+        // Assumed to succeed, so that the next pod counts it. The informer will deliver the same.
+        self.placed.assume(key, &node);
+        // Contains the uid, so that the server does not bind a re-created pod with the same name.
         let (name, uid) = (Some(key.name().to_owned()), Some(pod.uid().to_owned()));
         let metadata = ObjectMeta { name, uid, ..ObjectMeta::default() };
         let target =
@@ -97,26 +98,27 @@ impl Scheduler {
         let (params, binding) = (PostParams::default(), Binding { metadata, target });
         let bound: Result<Value, _> = pods.create_subresource("binding", key.name(), &params, &binding).await;
         let Err(error) = bound else { return Ok(Some(node)) };
-        self.placed.look(key, &self.pods.lister());
+        self.placed.update(key, &self.pods.lister());
         match error {
-            // Somebody was faster, or it is gone; the informer tells which.
+            // It was placed by another scheduler or deleted; the informer will deliver which.
             kube::Error::Api(status) if matches!(status.code, 404 | 409) => Ok(None),
             error => Err(error.into()),
         }
     }
 }
 
-/// Which pod is on which node: what the server said, and what it was told.
+/// Node of each pod: delivered by the informer, or assumed after a binding was sent.
 #[derive(Clone, Default)]
 struct Placed(Arc<Mutex<BTreeMap<Key, String>>>);
 
 impl Placed {
-    fn guess(&self, pod: &Key, node: &str) {
+    fn assume(&self, pod: &Key, node: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(pod.clone(), node.to_owned());
     }
 
-    /// What the informer says, whatever was guessed. It is asked under the lock: what it says later is told later.
-    fn look(&self, pod: &Key, pods: &Lister<Pod>) {
+    /// Replaces an assumed placement by the cached one. The cache is read under the lock, so later changes
+    /// are applied later.
+    fn update(&self, pod: &Key, pods: &Lister<Pod>) {
         let mut placed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match pods.get_by_key(pod).as_ref().and_then(node_of) {
             Some(node) => placed.insert(pod.clone(), node),
@@ -137,7 +139,7 @@ fn node_of(pod: &Object<Pod>) -> Option<String> {
     pod.typed().ok()?.spec.as_ref()?.node_name.clone()
 }
 
-/// Whether it is ours to place.
+/// Whether this scheduler has to place the pod.
 fn is_waiting(pod: &Object<Pod>) -> bool {
     let name = |pod: &Pod| pod.spec.as_ref()?.scheduler_name.clone();
     let is_ours = pod.typed().is_ok_and(|pod| name(&pod).as_deref() == Some("example"));

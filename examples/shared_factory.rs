@@ -1,4 +1,4 @@
-//! Two parts of a program that know nothing of each other ask one factory for pods, and share one watch and one cache.
+//! Two independent parts of a program get pods from one factory and share one watch and one cache.
 //!
 //!     cargo run --example shared_factory -- [--kubeconfig PATH] [--namespace NAME]
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const USAGE: &str = "usage: shared_factory [--kubeconfig PATH] [--namespace NAME]
 
-Prints what happens to pods, and how many each namespace then has, until Ctrl-C: two handlers, one watch.";
+Prints changes of pods and the number of pods per namespace until Ctrl-C: two handlers, one watch.";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -29,9 +29,9 @@ pub(crate) async fn run(
     print: impl Fn(String) + Clone + Send + 'static,
     done: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
-    let _diary = diary(factory, print.clone());
-    let _census = census(factory, print);
-    // Only now, so that handlers and indexes are there before the first object is.
+    let _diary = print_changes(factory, print.clone());
+    let _census = print_counts(factory, print);
+    // Started only now, so that handlers and indexes exist before the first object arrives.
     factory.start();
     factory.wait_for_sync(Duration::from_secs(30)).await?;
     eprintln!("synced: {} pods", factory.lister::<Pod>().len());
@@ -40,8 +40,8 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// The first part: says what comes and goes.
-fn diary(factory: &SharedInformerFactory, print: impl Fn(String) + Send + 'static) -> Registration {
+/// The first part: prints added and deleted pods.
+fn print_changes(factory: &SharedInformerFactory, print: impl Fn(String) + Send + 'static) -> Registration {
     let pods = factory.informer::<Pod>();
     pods.on(move |event| match event {
         Event::Added { object, .. } => print(format!("+ {}", object.key())),
@@ -50,16 +50,16 @@ fn diary(factory: &SharedInformerFactory, print: impl Fn(String) + Send + 'stati
     })
 }
 
-/// The second part: counts the pods of each namespace in which something happens.
-fn census(factory: &SharedInformerFactory, print: impl Fn(String) + Send + 'static) -> Registration {
-    // The same kind by name, and so the same informer.
+/// The second part: counts the pods of each namespace that changes.
+fn print_counts(factory: &SharedInformerFactory, print: impl Fn(String) + Send + 'static) -> Registration {
+    // The same kind by its accessor, and so the same informer.
     let pods = factory.core().v1().pods().informer();
     let lister = pods.lister();
     pods.on(move |event| {
         // An update changes no count.
         if !matches!(event, Event::Updated { .. }) {
             let namespace = event.object().namespace().unwrap_or_default();
-            // The cache holds what a handler is told, or something newer.
+            // The cache contains a delivered change or a newer one.
             print(format!("pods in {namespace}: {}", lister.namespace(namespace).list().len()));
         }
     })

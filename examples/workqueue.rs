@@ -1,5 +1,5 @@
-//! A work queue between an informer and workers: changes are merged per key, a key is in one pair of hands, failures come again after waits that
-//! grow, and work can be put off.
+//! A work queue between an informer and workers: changes are coalesced per key, each key is processed by one
+//! worker at a time, failures are retried with backoff, and keys can be delayed.
 //!
 //!     cargo run --example workqueue -- [--kubeconfig PATH] [--namespace NAME]
 
@@ -15,13 +15,13 @@ use tokio::sync::mpsc;
 
 const USAGE: &str = "usage: workqueue [--kubeconfig PATH] [--namespace NAME]
 
-Works on every config map that changes, two at a time, until Ctrl-C. One with the annotation `example.com/fail: N` fails N times before it
-succeeds; one with `example.com/again: S` is looked at again S seconds later; one with `example.com/take: S` takes S seconds. In the end it says
-how many changes there were and how many turns that took: changes that come while a key waits or is worked on are one turn.";
+Processes every changed config map, two at a time, until Ctrl-C. One with the annotation `example.com/fail: N` fails N times before it
+succeeds; one with `example.com/again: S` is processed again S seconds later; one with `example.com/take: S` takes S seconds. At the end, the
+numbers of changes and of processed keys are printed: changes of a key that is queued or processing are coalesced.";
 
 const WORKERS: usize = 2;
 
-/// What the queue does not count: what was told to it, and what went wrong.
+/// Counters in addition to those of the queue: changes and failures.
 #[derive(Default)]
 struct Counts {
     changes: AtomicU64,
@@ -45,20 +45,20 @@ async fn main() -> ExitCode {
     .await
 }
 
-/// Works on config maps until `done`, then finishes what is queued.
+/// Processes config maps until `done`, then finishes the queued keys.
 pub(crate) async fn run(
     maps: &SharedInformer<ConfigMap>,
     out: mpsc::UnboundedSender<String>,
     done: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
-    // From 100 ms on, doubling, each key for itself; nothing waits longer than ten seconds.
+    // Backoff per key from 100 ms, doubling up to ten seconds.
     let limiter = Exponential::new(Duration::from_millis(100), Duration::from_mins(1));
     let queue = WorkQueue::with_limiter(MaxWait::new(limiter, Duration::from_secs(10)));
     let counts = Arc::new(Counts::default());
-    let (adding, told) = (queue.clone(), Arc::clone(&counts));
+    let (adding, counted) = (queue.clone(), Arc::clone(&counts));
     let _on = maps.on(move |event| {
-        told.changes.fetch_add(1, Ordering::Relaxed);
-        // What was there at the start may wait for what happens now.
+        counted.changes.fetch_add(1, Ordering::Relaxed);
+        // Initial objects are processed after changes.
         let initial = matches!(event, Event::Added { initial: true, .. });
         let priority = if initial { Priority::INITIAL } else { Priority::NORMAL };
         adding.add_with(event.object().key().clone(), priority);
@@ -73,37 +73,37 @@ pub(crate) async fn run(
         worker.await?;
     }
     let [changes, failures] = [&counts.changes, &counts.failures].map(|count| count.load(Ordering::Relaxed));
-    let turns = queue.metrics().work_duration.count();
-    out.send(format!("changes: {changes}, turns: {turns}, failures: {failures}"))?;
+    let processed = queue.metrics().work_duration.count();
+    out.send(format!("changes: {changes}, processed: {processed}, failures: {failures}"))?;
     maps.shutdown(Duration::from_secs(5)).await?;
     Ok(())
 }
 
-/// Takes one key after the other until the queue is shut down. The lease says how it went; if this task were ended in the middle, the
-/// key would come again.
+/// Processes keys until the queue is shut down. Each work item is finished with its result; if this task were
+/// aborted, the key would be requeued.
 async fn work(
     queue: WorkQueue<Key>,
     maps: Lister<ConfigMap>,
     counts: Arc<Counts>,
     out: mpsc::UnboundedSender<String>,
 ) {
-    while let Some(lease) = queue.get().await {
-        let line = match attempt(&maps, lease.key(), lease.retries()).await {
+    while let Some(item) = queue.get().await {
+        let line = match attempt(&maps, item.key(), item.retries()).await {
             Ok(None) => {
-                let line = format!("{}: done", *lease);
-                lease.done();
+                let line = format!("{}: done", *item);
+                item.done();
                 line
             }
             Ok(Some(delay)) => {
-                let line = format!("{}: again in {delay:?}", *lease);
-                queue.forget(&lease);
-                lease.retry_after(delay);
+                let line = format!("{}: again in {delay:?}", *item);
+                queue.forget(&item);
+                item.retry_after(delay);
                 line
             }
             Err(error) => {
                 counts.failures.fetch_add(1, Ordering::Relaxed);
-                let key = lease.key().clone();
-                format!("{key}: {error}, retry in {:?}", lease.retry())
+                let key = item.key().clone();
+                format!("{key}: {error}, retry in {:?}", item.retry())
             }
         };
         if out.send(line).is_err() {
@@ -112,7 +112,8 @@ async fn work(
     }
 }
 
-/// One turn: fails as often as the object says, and may want to be looked at again.
+/// Processes a key once: fails as often as the object's annotation says, and may request to be processed
+/// again.
 async fn attempt(
     maps: &Lister<ConfigMap>,
     key: &Key,

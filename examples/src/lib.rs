@@ -1,21 +1,22 @@
-//! What the examples share: the command line that leads to a cluster, and how a failure is said. What they show is in the files beside
-//! this package's manifest, each complete in its `run`; `pod_informer` does without this and shows a whole program.
+//! Shared parts of the examples: command line, cluster configuration, error messages. Each example is
+//! complete in its `run`, in the files next to the package's manifest; `pod_informer` does not use this crate
+//! and shows a whole program.
 
 use informer::{FactorySyncError, Options, State, SyncError};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use std::error::Error;
 use std::process::ExitCode;
 
-/// What an example was called with.
+/// Command line arguments of an example.
 #[derive(Debug)]
 pub struct Arguments {
     usage: &'static str,
     kubeconfig: Option<String>,
-    /// What nobody has asked for yet.
+    /// Arguments that were not read yet.
     rest: Vec<String>,
 }
 
-/// Runs an example: prints its usage if that is asked for, and the reason, with what can be done about it, if it fails.
+/// Runs an example: prints its usage if requested, and the error with a hint if it fails.
 pub async fn program(
     usage: &'static str,
     run: impl AsyncFnOnce(Arguments) -> Result<(), Box<dyn Error>>,
@@ -38,10 +39,11 @@ pub async fn program(
     }
 }
 
-/// Ends with Ctrl-C, or with SIGTERM, by which a cluster ends what runs in it. Until it is waited for, they end the program in the usual way.
+/// Completes on Ctrl-C or SIGTERM, which a cluster sends to stop a pod. Until it is polled, both end the
+/// program as usual.
 pub async fn stop_signal() {
     eprintln!("press Ctrl-C to stop");
-    // Without signals there is nothing to wait for, and nothing else to do.
+    // If a signal handler cannot be installed, there is nothing to wait for.
     tokio::select! {
         ended = tokio::signal::ctrl_c() => drop(ended),
         () = terminated() => {}
@@ -69,44 +71,45 @@ impl Arguments {
         Ok(arguments)
     }
 
-    /// Whether this flag is there.
+    /// Whether this flag is present.
     pub fn flag(&mut self, name: &str) -> bool {
         let found = self.rest.iter().position(|argument| argument == name);
         found.map(|at| self.rest.remove(at)).is_some()
     }
 
-    /// The value behind this option, if it is there.
+    /// The value of this option, if present.
     pub fn option(&mut self, name: &str) -> Result<Option<String>, Box<dyn Error>> {
         let Some(at) = self.rest.iter().position(|argument| argument == name) else { return Ok(None) };
         let taken: Vec<String> = self.rest.drain(at..self.rest.len().min(at + 2)).collect();
-        taken.into_iter().nth(1).map(Some).ok_or_else(|| self.refuse(&format!("{name} needs a value")))
+        taken.into_iter().nth(1).map(Some).ok_or_else(|| self.usage_error(&format!("{name} needs a value")))
     }
 
-    /// The value behind this option, read as what it has to be.
+    /// The parsed value of this option, if present.
     pub fn parsed<T: std::str::FromStr<Err: Error>>(
         &mut self,
         name: &str,
     ) -> Result<Option<T>, Box<dyn Error>> {
         let Some(value) = self.option(name)? else { return Ok(None) };
-        value.parse().map(Some).map_err(|error| self.refuse(&format!("{name} {value}: {error}")))
+        value.parse().map(Some).map_err(|error| self.usage_error(&format!("{name} {value}: {error}")))
     }
 
-    /// The settings that `--namespace` asks for.
+    /// The informer options set by `--namespace`.
     pub fn options(&mut self) -> Result<Options, Box<dyn Error>> {
         let namespace = self.option("--namespace")?;
         Ok(namespace.map_or_else(Options::default, |namespace| Options::default().namespace(namespace)))
     }
 
-    /// The first argument that belongs to no option; to be asked for after those.
+    /// The first positional argument; read the options before.
     pub fn value(&mut self, name: &str) -> Result<String, Box<dyn Error>> {
         let found = self.rest.iter().position(|argument| !argument.starts_with('-'));
-        found.map(|at| self.rest.remove(at)).ok_or_else(|| self.refuse(&format!("{name} is missing")))
+        found.map(|at| self.rest.remove(at)).ok_or_else(|| self.usage_error(&format!("{name} is missing")))
     }
 
-    /// The client for the cluster that `--kubeconfig` says, or the environment; to be asked for last, since it refuses what is left.
+    /// The client for the cluster of `--kubeconfig` or of the environment. Call it last: it rejects arguments
+    /// that were not read.
     pub async fn client(self) -> Result<kube::Client, Box<dyn Error>> {
         if let Some(unknown) = self.rest.first() {
-            return Err(self.refuse(&format!("unknown argument {unknown}")));
+            return Err(self.usage_error(&format!("unknown argument {unknown}")));
         }
         let config = match self.kubeconfig {
             Some(path) => {
@@ -120,21 +123,21 @@ impl Arguments {
         Ok(informer::client(config)?)
     }
 
-    fn refuse(&self, why: &str) -> Box<dyn Error> {
-        format!("{why}\n\n{}", self.usage).into()
+    fn usage_error(&self, message: &str) -> Box<dyn Error> {
+        format!("{message}\n\n{}", self.usage).into()
     }
 }
 
-/// What can be done about an error, as far as an informer's state tells.
+/// A hint for an error, derived from the informer's state.
 fn hint(error: &(dyn Error + 'static)) -> &'static str {
     let one = error.downcast_ref::<SyncError>();
     let all = error.downcast_ref::<FactorySyncError>();
     match one.or_else(|| all?.failed().next()).map(|error| &error.state) {
         Some(State::Forbidden { .. }) => {
-            " (the user needs the verbs list and watch; --namespace NAME asks for less)"
+            " (the user needs the verbs list and watch; --namespace NAME needs fewer rights)"
         }
-        Some(State::NotServed { .. }) => " (is its definition installed, and the version right?)",
-        Some(State::Connecting | State::BackingOff { .. }) => " (is the server up, and reachable from here?)",
+        Some(State::NotServed { .. }) => " (is its definition installed with this version?)",
+        Some(State::Connecting | State::BackingOff { .. }) => " (is the server running and reachable?)",
         _ => "",
     }
 }
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn options_come_before_or_after_the_value() {
+    fn options_may_precede_or_follow_the_positional_argument() {
         for line in ["pods --namespace shop --crd", "--crd --kubeconfig file --namespace shop pods"] {
             let mut arguments = arguments(line);
             assert!(arguments.flag("--crd"));
@@ -159,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_missing_or_unknown_is_said_with_the_usage() {
+    async fn missing_or_unknown_arguments_are_errors_with_the_usage() {
         let missing = arguments("--namespace").options().err().unwrap();
         assert_eq!(missing.to_string(), "--namespace needs a value\n\nusage: test");
         let wrong = arguments("--port x").parsed::<u16>("--port").unwrap_err();
@@ -170,13 +173,13 @@ mod tests {
         assert_eq!(unknown.to_string(), "unknown argument --nope\n\nusage: test");
     }
 
-    /// Seen in review: a scheduler that led was ended by SIGTERM, as every pod is, and kept its lease; the next one waited until it had run out. Only
-    /// Ctrl-C was listened to.
+    /// Regression: a leading scheduler was stopped by SIGTERM, as every pod is, and did not release its
+    /// lease; the next one waited until it had expired. Only Ctrl-C was handled.
     #[cfg(unix)]
     #[tokio::test]
-    async fn sigterm_asks_to_stop() {
+    async fn sigterm_completes_the_stop_signal() {
         let mut stopped = std::pin::pin!(stop_signal());
-        // Polled once, it listens.
+        // The first poll installs the signal handler.
         assert!(tokio::time::timeout(std::time::Duration::ZERO, &mut stopped).await.is_err());
         let kill = format!("kill -TERM {}", std::process::id());
         assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());

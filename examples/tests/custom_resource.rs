@@ -1,4 +1,4 @@
-//! The custom resource example against an embedded server whose definitions come and go.
+//! The custom resource example against an embedded server whose definitions are created and deleted.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -24,7 +24,7 @@ fn undefine(server: &ApiServer) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_waits_for_the_kind_comes_alive_and_goes_back_to_waiting() {
+async fn waits_for_the_kind_follows_it_and_waits_again() {
     let server = server();
     let backups = SharedInformer::<Backup>::new(server.client());
     let (print, mut lines) = output();
@@ -42,13 +42,13 @@ async fn it_waits_for_the_kind_comes_alive_and_goes_back_to_waiting() {
     server.update(&changed).unwrap();
     lines.expect(&["~ shop/db: at 0 3 * * *, keep 9"]).await;
 
-    // With a definition go its objects.
+    // A definition is deleted with its objects.
     undefine(&server);
     lines.expect(&["- shop/db", "waiting for the kind Backup to be defined"]).await;
 
     server.create(&Backup::crd()).unwrap();
     server.create(&backup("db", 1)).unwrap();
-    // Which comes first is a matter of which task does.
+    // The order depends on which task runs first.
     let mut again = [lines.0.recv().await.unwrap(), lines.0.recv().await.unwrap()];
     again.sort();
     assert_eq!(again, ["+ shop/db: at 0 3 * * *, keep 1", "following the kind Backup"]);
@@ -57,7 +57,7 @@ async fn it_waits_for_the_kind_comes_alive_and_goes_back_to_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_does_not_fit_the_type_is_said_to_and_hurts_no_other() {
+async fn undecodable_object_is_reported_and_affects_no_other() {
     let server = server();
     server.create(&Backup::crd()).unwrap();
     let odd = json!({

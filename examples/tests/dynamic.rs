@@ -12,7 +12,7 @@ use informer::SharedInformerFactory;
 use serde_json::json;
 
 #[tokio::test(start_paused = true)]
-async fn it_prints_names_and_what_changes_of_a_kind_that_is_named_on_the_command_line() {
+async fn prints_changes_of_the_kind_named_on_the_command_line() {
     let server = server();
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}, "spec": {}});
     server.create(&node).unwrap();
@@ -37,7 +37,7 @@ async fn it_prints_names_and_what_changes_of_a_kind_that_is_named_on_the_command
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_is_found_by_plural_by_group_or_spelled_out() {
+async fn kind_is_found_by_plural_group_or_full_name() {
     let server = server();
     let client = server.client();
     for (text, api_version, kind) in [
@@ -54,16 +54,16 @@ async fn a_kind_is_found_by_plural_by_group_or_spelled_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_kind_is_an_error_that_says_what_to_do() {
+async fn unknown_kind_is_an_error_with_a_hint() {
     let server = server();
     server.create(&pod("shop", "web")).unwrap();
     let error = dynamic::find(&server.client(), "pod").await.unwrap_err().to_string();
-    let hint = "(kubectl api-resources lists what it has)";
-    assert_eq!(error, format!("the server has no pod that can be watched {hint}"));
+    let hint = "(run kubectl api-resources for a list)";
+    assert_eq!(error, format!("the server has no watchable kind pod {hint}"));
     let error = dynamic::find(&server.client(), "a/b").await.unwrap_err().to_string();
-    assert_eq!(error, "a/b is no kind (a plural, or group/version/plural/kind)");
+    assert_eq!(error, "a/b is not a kind (expected a plural, or group/version/plural/kind)");
 
-    // Spelled out, the server is not asked until the informer does.
+    // With the full name, no request is sent before the informer's.
     let resource = dynamic::find(&server.client(), "example.org/v2/things/Thing").await.unwrap();
     let factory = SharedInformerFactory::new(server.client());
     let error =

@@ -12,7 +12,7 @@ use informer::SharedInformer;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::mpsc;
 
-/// The program, and its output, of which it can have only one line unread.
+/// Starts the program with an output that buffers one line.
 fn start(pods: &SharedInformer<Pod>) -> (Program, mpsc::Receiver<String>) {
     let (out, lines) = mpsc::channel(1);
     let pods = pods.clone();
@@ -29,7 +29,7 @@ async fn every_state_is_printed_in_order() {
     let pods = SharedInformer::new(server.client());
     let (program, mut lines) = start(&pods);
     assert_eq!(lines.recv().await.unwrap(), format!("+ shop/web {}", versions[0]));
-    // Faster than they are read, but within the bound.
+    // Faster than they are read, but within the capacity.
     for number in 0..50 {
         let changed = with(pod("shop", "web"), "/metadata/labels/app", number.to_string());
         versions.push(version(&server.update(&changed).unwrap()));
@@ -37,7 +37,7 @@ async fn every_state_is_printed_in_order() {
     for step in versions.windows(2) {
         assert_eq!(lines.recv().await.unwrap(), format!("~ shop/web {} -> {}", step[0], step[1]));
     }
-    // A pod is marked before it goes, and this one wants to know everything.
+    // A pod is marked as deleted first, which is a separate state.
     server.delete("v1", "pods", Some("shop"), "web").unwrap();
     assert!(lines.recv().await.unwrap().starts_with("~ shop/web"));
     assert_eq!(lines.recv().await.unwrap(), "- shop/web");
@@ -47,7 +47,7 @@ async fn every_state_is_printed_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_is_too_slow_is_told_so_and_still_ends_at_the_newest_state() {
+async fn slow_reader_is_notified_and_ends_at_the_newest_state() {
     let server = server();
     let mut newest = version(&server.create(&pod("shop", "web")).unwrap());
     let pods = SharedInformer::new(server.client());
@@ -58,25 +58,25 @@ async fn a_reader_that_is_too_slow_is_told_so_and_still_ends_at_the_newest_state
         newest = version(&server.update(&changed).unwrap());
     }
     until(|| pods.last_version().is_some_and(|version| version.as_str() == newest)).await;
-    let (mut told, mut skipped) = (0, 0);
+    let (mut delivered, mut skipped) = (0, 0);
     loop {
         let line = lines.recv().await.unwrap();
-        if let Some(lagged) = line.strip_prefix("… too slow: ") {
+        if let Some(lagged) = line.strip_prefix("… lagged: ") {
             skipped += lagged.split_once(' ').unwrap().0.parse::<u64>().unwrap();
         } else {
-            told += 1;
+            delivered += 1;
         }
         if line.ends_with(&format!("-> {newest}")) {
             break;
         }
     }
-    assert!(told < 200, "{told}");
-    assert_eq!(told + skipped, 1001);
+    assert!(delivered < 200, "{delivered}");
+    assert_eq!(delivered + skipped, 1001);
     program.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_stops_although_nobody_reads_what_it_prints() {
+async fn stops_although_its_output_is_not_read() {
     let server = server();
     for number in 0..10 {
         server.create(&pod("shop", &format!("web-{number}"))).unwrap();

@@ -16,7 +16,7 @@ fn on(node: &str, name: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn beginning_to_match_is_an_add_and_ceasing_to_is_a_delete() {
+async fn starting_to_match_is_an_add_and_ceasing_to_match_a_delete() {
     let server = server();
     server.create(&on("node-a", "web")).unwrap();
     server.create(&pod("shop", "job")).unwrap();
@@ -26,7 +26,7 @@ async fn beginning_to_match_is_an_add_and_ceasing_to_is_a_delete() {
         filtering_handler::run(&pods, print, async { drop(stopped.await) }).await
     });
     lines.expect(&["node-a: + shop/web (1 pods)"]).await;
-    // Nobody hears of a pod without a node, and of updates that leave it so.
+    // Events of a pod without a node are not delivered.
     server.update(&with(pod("shop", "job"), "/metadata/labels/app", "job")).unwrap();
     server.plant(&on("node-a", "job")).unwrap();
     lines.expect(&["node-a: + shop/job (2 pods)"]).await;
@@ -34,7 +34,7 @@ async fn beginning_to_match_is_an_add_and_ceasing_to_is_a_delete() {
     server.plant(&phase("Running")).unwrap();
     server.plant(&phase("Succeeded")).unwrap();
     lines.expect(&["node-a: - shop/job (1 pods)"]).await;
-    // It was told as gone already, and is not again.
+    // It was delivered as deleted already.
     server.delete("v1", "pods", Some("shop"), "job").unwrap();
     server.delete("v1", "pods", Some("shop"), "web").unwrap();
     lines.expect(&["node-a: - shop/web (0 pods)"]).await;

@@ -12,7 +12,7 @@ use informer::SharedInformerFactory;
 use serde_json::json;
 
 #[tokio::test(start_paused = true)]
-async fn it_prints_the_pods_of_each_node_app_and_image() {
+async fn prints_pods_by_node_app_and_image() {
     let server = server();
     let on = |name: &str, node: &str| with(pod("shop", name), "/spec/nodeName", node);
     server.create(&on("web-1", "node-b")).unwrap();
@@ -36,7 +36,7 @@ async fn it_prints_the_pods_of_each_node_app_and_image() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_without_pods_is_no_error() {
+async fn cluster_without_pods_is_no_error() {
     let (print, lines) = output();
     lister_index::run(&SharedInformerFactory::new(server().client()), print).await.unwrap();
     assert_eq!(rest(lines).await, ["without a node: 0"]);

@@ -24,7 +24,7 @@ fn secret() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn owners_and_labels_are_printed_and_the_data_never_comes() {
+async fn owners_and_labels_are_printed_and_no_data_is_received() {
     let server = server();
     server.create(&secret()).unwrap();
     let factory = SharedInformerFactory::new(server.client());
@@ -37,7 +37,7 @@ async fn owners_and_labels_are_printed_and_the_data_never_comes() {
     server.update(&with(secret(), "/metadata/labels", json!({"app": "cart"}))).unwrap();
     lines.expect(&["~ shop/tls of Certificate web app=cart"]).await;
 
-    // The example's own cache: asked for again, it is shared.
+    // The cache of the example, shared by the factory.
     let cached = factory.metadata::<Secret>().lister().get("shop", "tls").unwrap();
     let raw: Value = serde_json::from_slice(&cached.json().unwrap()).unwrap();
     let parts: Vec<&String> = raw.as_object().unwrap().keys().collect();

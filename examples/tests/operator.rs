@@ -1,4 +1,5 @@
-//! The operator example against an embedded server: what it makes, mends and tidies up, in good weather and in bad.
+//! The operator example against an embedded server: what it creates, repairs and cleans up, with and without
+//! faults.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -6,7 +7,7 @@ mod common;
 #[allow(dead_code)]
 mod operator;
 
-use common::cluster::{asked, cut, pass, until};
+use common::cluster::{advance_time, break_watches, requests_for, until};
 use common::server;
 use informer::ManagerHandle;
 use informer_apiserver::{ApiServer, Verb, faults};
@@ -44,7 +45,7 @@ fn site(server: &ApiServer, name: &str) -> Option<Value> {
     get(server, "informer.example/v1", "websites", name)
 }
 
-/// Says of the pods of a deployment that they are ready, as its controller would.
+/// Marks the pods of a deployment as ready, as its controller would.
 fn make_ready(server: &ApiServer, name: &str, ready: i64) {
     let mut deployment = deployment(server, name).unwrap();
     deployment["status"] = json!({"replicas": ready, "readyReplicas": ready});
@@ -61,7 +62,7 @@ fn events(server: &ApiServer) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_makes_what_a_website_needs_keeps_it_so_and_tidies_up() {
+async fn creates_repairs_and_cleans_up_a_website() {
     let server = server();
     server.create(&Website::crd()).unwrap();
     let (handle, task) = start(&server);
@@ -88,94 +89,95 @@ async fn it_makes_what_a_website_needs_keeps_it_so_and_tidies_up() {
     until(|| site(&server, "blog").is_none()).await;
     handle.stop();
     task.await.unwrap();
-    // What was recorded in the last turn is written before the end.
-    for event in
-        ["Normal Applied: brought the deployment up to date", "Normal Stopped: the website is no more"]
-    {
+    // Events recorded in the last reconcile are written before the end.
+    for event in ["Normal Applied: updated the deployment", "Normal Stopped: the website was deleted"] {
         assert!(events(&server).contains(&event.to_owned()), "{event}: {:?}", events(&server));
     }
 }
 
-/// The statuses of websites that were written, or tried.
+/// Number of attempted status writes of websites.
 fn status_writes(server: &ApiServer) -> usize {
-    asked(server, Verb::Update, "websites").len()
+    requests_for(server, Verb::Update, "websites").len()
 }
 
-/// Seen in review: with the errors of status writes swallowed every test passed. No write of a status ever failed while somebody waited for it.
+/// Regression: every test passed with errors of status writes ignored, because no status write ever failed in
+/// a test.
 #[tokio::test(start_paused = true)]
-async fn a_status_that_was_not_written_is_tried_again() {
+async fn failed_status_write_is_retried() {
     let server = server();
     server.create(&Website::crd()).unwrap();
     let (handle, task) = start(&server);
     server.create(&website("blog", 2)).unwrap();
     until(|| site(&server, "blog").unwrap()["status"]["ready"] == 0).await;
-    pass(Duration::from_secs(1)).await;
+    advance_time(Duration::from_secs(1)).await;
     let conflicts = server.fault(faults::status(409).on(Verb::Update).times(3));
     make_ready(&server, "blog", 2);
     until(|| site(&server, "blog").unwrap()["status"]["ready"] == 2).await;
     assert_eq!(conflicts.hits(), 3);
 
-    // A true one: somebody changes the website between the read and the write. Its generation stays, so nothing but the error brings another turn.
-    let (held, before) = (server.fault(faults::hold().on(Verb::Update)), status_writes(&server));
+    // A real conflict: the website is changed between read and write. Its generation stays the same, so only
+    // the error causes another reconcile.
+    let (stalled, before) = (server.fault(faults::hold().on(Verb::Update)), status_writes(&server));
     make_ready(&server, "blog", 1);
-    until(|| held.hits() == 1).await;
+    until(|| stalled.hits() == 1).await;
     let mut annotated = site(&server, "blog").unwrap();
-    annotated["metadata"]["annotations"] = json!({"by": "somebody"});
+    annotated["metadata"]["annotations"] = json!({"by": "another-writer"});
     server.update(&annotated).unwrap();
-    drop(held);
+    drop(stalled);
     until(|| site(&server, "blog").unwrap()["status"]["ready"] == 1).await;
-    assert_eq!(site(&server, "blog").unwrap()["metadata"]["annotations"]["by"], "somebody");
-    assert_eq!(status_writes(&server) - before, 2, "the first was refused");
+    assert_eq!(site(&server, "blog").unwrap()["metadata"]["annotations"]["by"], "another-writer");
+    assert_eq!(status_writes(&server) - before, 2, "the first write was rejected");
     handle.stop();
     task.await.unwrap();
 }
 
-/// Seen in review: without `ctx.wrote` every test passed. A turn that does not see its own deployment yet makes it again.
+/// Regression: every test passed without `ctx.wrote`. A reconcile that does not see its own deployment yet
+/// applies it again.
 #[tokio::test(start_paused = true)]
-async fn what_it_wrote_itself_it_waits_for() {
+async fn waits_for_its_own_writes() {
     let server = server();
     server.create(&Website::crd()).unwrap();
     let (handle, task) = start(&server);
     server.create(&website("first", 1)).unwrap();
     until(|| site(&server, "first").unwrap()["status"]["ready"] == 0).await;
-    let applies = || asked(&server, Verb::Patch, "deployments").len();
+    let applies = || requests_for(&server, Verb::Patch, "deployments").len();
     let before = applies();
-    let silent = server.fault(faults::stall_watch().of("deployments"));
-    until(|| silent.reached_watches() == 1).await;
+    let silent_watch = server.fault(faults::stall_watch().of("deployments"));
+    until(|| silent_watch.reached_watches() == 1).await;
     server.create(&website("blog", 2)).unwrap();
     until(|| deployment(&server, "blog").is_some()).await;
-    // Its service, its status and this are reasons for turns.
+    // Its service, its status and this change cause reconciles.
     let mut changed = site(&server, "blog").unwrap();
     changed["spec"]["replicas"] = json!(3);
     server.update(&changed).unwrap();
-    pass(Duration::from_secs(2)).await;
-    assert_eq!(applies() - before, 1, "nobody has seen the first yet");
-    drop(silent);
+    advance_time(Duration::from_secs(2)).await;
+    assert_eq!(applies() - before, 1, "the first write is not visible yet");
+    drop(silent_watch);
     until(|| replicas(&server, "blog") == Some(3)).await;
-    pass(Duration::from_secs(30)).await;
+    advance_time(Duration::from_secs(30)).await;
     assert_eq!(applies() - before, 2);
     handle.stop();
     task.await.unwrap();
 }
 
-/// What cannot be mended by trying again is not tried again, and the user is told.
+/// An error that a retry cannot fix is reported and not retried.
 #[tokio::test(start_paused = true)]
-async fn what_makes_no_sense_is_said_once() {
+async fn invalid_website_is_reported_once() {
     let server = server();
     server.create(&Website::crd()).unwrap();
     server.create(&website("huge", 1_000)).unwrap();
     let (handle, task) = start(&server);
     until(|| events(&server) == ["Warning TooMany: at most 100 replicas"]).await;
-    pass(Duration::from_mins(10)).await;
+    advance_time(Duration::from_mins(10)).await;
     assert!(deployment(&server, "huge").is_none());
     assert_eq!(events(&server).len(), 1);
     handle.stop();
     task.await.unwrap();
 }
 
-/// Watches that are lost, writes that fail or meet others, a server that is away: in the end everything is as it should be.
+/// Broken watches, failing and conflicting writes, an unavailable server: everything converges in the end.
 #[tokio::test(start_paused = true)]
-async fn it_survives_bad_weather() {
+async fn converges_after_faults() {
     let server = server();
     server.create(&Website::crd()).unwrap();
     let (handle, task) = start(&server);
@@ -185,23 +187,23 @@ async fn it_survives_bad_weather() {
         faults::drop_connection().chance(5, 2),
         faults::cut_watch().chance(10, 3),
     ];
-    let weather: Vec<_> = rules.into_iter().map(|rule| server.fault(rule)).collect();
+    let injected: Vec<_> = rules.into_iter().map(|rule| server.fault(rule)).collect();
     for number in 0..20 {
         server.create(&website(&format!("site-{number}"), 1)).unwrap();
     }
     for round in 2..6 {
-        pass(Duration::from_secs(5)).await;
-        cut(&server);
+        advance_time(Duration::from_secs(5)).await;
+        break_watches(&server);
         for number in 0..20 {
             let mut site = site(&server, &format!("site-{number}")).unwrap();
             site["spec"]["replicas"] = json!(round);
             server.update(&site).unwrap();
         }
-        let away = server.fault(faults::drop_connection());
-        pass(Duration::from_secs(20)).await;
-        drop(away);
+        let unavailable = server.fault(faults::drop_connection());
+        advance_time(Duration::from_secs(20)).await;
+        drop(unavailable);
     }
-    drop(weather);
+    drop(injected);
     let all = |holds: &dyn Fn(&str) -> bool| (0..20).all(|number| holds(&format!("site-{number}")));
     until(|| all(&|name| replicas(&server, name) == Some(5))).await;
     for number in 0..20 {

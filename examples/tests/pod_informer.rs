@@ -1,4 +1,4 @@
-//! The pod informer example, talking to a server that the test plays.
+//! The pod informer example against a server played by the test.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../pod_informer.rs"]
@@ -12,7 +12,7 @@ use script::{pod, script};
 use tokio::sync::{mpsc, oneshot};
 
 #[tokio::test(start_paused = true)]
-async fn it_prints_what_happens_to_pods_until_it_is_told_to_stop() {
+async fn prints_changes_of_pods_until_stopped() {
     let (source, mut server) = script();
     let pods = SharedInformer::with_source(source, Options::default());
     let (sender, mut lines) = mpsc::unbounded_channel();
@@ -33,7 +33,7 @@ async fn it_prints_what_happens_to_pods_until_it_is_told_to_stop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_ends_with_the_reason_when_pods_are_forbidden() {
+async fn fails_with_the_reason_if_pods_are_forbidden() {
     let (source, mut server) = script();
     let pods = SharedInformer::with_source(source, Options::default());
     let answers = async {

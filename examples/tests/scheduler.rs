@@ -1,4 +1,5 @@
-//! The scheduler example against an embedded server: a thousand pods, a hundred nodes, and a leader that is killed half-way.
+//! The scheduler example against an embedded server: a thousand pods, a hundred nodes, and a leader that is
+//! killed half-way.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -29,22 +30,22 @@ fn nodes(server: &ApiServer, count: usize) {
     }
 }
 
-fn start(server: &ApiServer) -> (Program, cluster::Notes) {
+fn start(server: &ApiServer) -> (Program, cluster::EventLog) {
     start_with(server.client())
 }
 
-fn start_with(client: kube::Client) -> (Program, cluster::Notes) {
+fn start_with(client: kube::Client) -> (Program, cluster::EventLog) {
     let (print, lines) = output();
     let program = Program::start(|stopped| scheduler::run(client, print, async { drop(stopped.await) }));
     (program, lines)
 }
 
-/// How often a binding of each pod was accepted, by its path.
+/// Number of accepted bindings of each pod, by path.
 #[derive(Clone, Default)]
 struct Accepted(Arc<Mutex<BTreeMap<String, usize>>>);
 
 impl Accepted {
-    /// A client that writes down how its requests were answered, also if nobody waits for the answer any more.
+    /// A client that records the responses to its requests, even if the request was cancelled.
     fn client(&self, server: &ApiServer) -> kube::Client {
         let (service, accepted) = (server.service(), self.clone());
         let counting = tower::service_fn(move |request: http::Request<kube::client::Body>| {
@@ -70,7 +71,7 @@ fn delete(server: &ApiServer, name: &str) {
     server.delete("v1", "pods", Some("shop"), name).unwrap();
 }
 
-/// How many pods there are on each node, and how many on none.
+/// Number of pods per node, and of pods without a node.
 fn placed(server: &ApiServer) -> (BTreeMap<String, usize>, usize) {
     let mut counts = BTreeMap::new();
     let mut waiting = 0;
@@ -83,7 +84,7 @@ fn placed(server: &ApiServer) -> (BTreeMap<String, usize>, usize) {
     (counts, waiting)
 }
 
-/// The bindings that were asked for, each pod's.
+/// Number of requested bindings per pod.
 fn bindings(server: &ApiServer) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for seen in server.requests() {
@@ -95,7 +96,7 @@ fn bindings(server: &ApiServer) -> BTreeMap<String, usize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_pods_are_each_bound_once_though_the_leader_is_killed_half_way() {
+async fn thousand_pods_are_bound_once_although_the_leader_is_killed() {
     let server = server();
     nodes(&server, 100);
     for number in 0..1_000 {
@@ -112,29 +113,34 @@ async fn a_thousand_pods_are_each_bound_once_though_the_leader_is_killed_half_wa
     first.task.abort();
     let died = tokio::time::Instant::now();
     assert!(others.0.recv().await.unwrap().starts_with("leading since"));
-    assert!(died.elapsed() > Duration::from_secs(10), "nobody takes a lease that has not run out");
+    assert!(died.elapsed() > Duration::from_secs(10), "a lease is not taken before it expires");
     cluster::until(|| placed(&server).1 == 1).await;
     let (counts, _) = placed(&server);
     assert_eq!((counts.len(), counts.values().sum()), (100, 1_000));
     assert!(counts.values().all(|count| *count == 10), "{counts:?}");
-    let asked = bindings(&server);
-    assert_eq!(asked.len(), 1_000);
-    // One may have been under way when the leader died, and been asked for again.
-    assert!(asked.values().sum::<usize>() <= 1_001, "{:?}", asked.iter().max_by_key(|(_, count)| **count));
+    let requested = bindings(&server);
+    assert_eq!(requested.len(), 1_000);
+    // One binding may have been in progress when the leader was killed, and been requested again.
+    assert!(
+        requested.values().sum::<usize>() <= 1_001,
+        "{:?}",
+        requested.iter().max_by_key(|(_, count)| **count)
+    );
     second.stop().await;
     let accepted = accepted.0.lock().unwrap();
     assert!(accepted.values().all(|count| *count == 1), "{accepted:?}");
-    // The answer to the one that was under way may never have come.
+    // The response to that binding may not have been received.
     assert!((999..=1_000).contains(&accepted.len()), "{}", accepted.len());
 }
 
-/// Seen in review: a pod waited for a node, was deleted, and another of its name came that is another scheduler's. It was bound: the turn looked
-/// only whether there was a pod of that name without a node.
+/// Regression: a pod waited for a node, was deleted, and another one with the same name but another scheduler
+/// was created. It was bound, because only the existence of a pod with that name and without a node was
+/// checked.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_not_ours_any_more_is_left_alone() {
+async fn pod_of_another_scheduler_is_not_bound() {
     let server = server();
     server.create(&pod("x", "example", None)).unwrap();
-    // One that is being deleted needs no node.
+    // A pod being deleted needs no node.
     server
         .create(&cluster::with(
             pod("going", "example", None),
@@ -151,71 +157,77 @@ async fn a_pod_that_is_not_ours_any_more_is_left_alone() {
     nodes(&server, 1);
     server.create(&pod("y", "example", None)).unwrap();
     cluster::until(|| node_of(&server, "y").is_some()).await;
-    cluster::pass(Duration::from_mins(1)).await;
+    cluster::advance_time(Duration::from_mins(1)).await;
     assert_eq!(bindings(&server), BTreeMap::from([("y".to_owned(), 1)]));
     assert_eq!(node_of(&server, "x"), None);
     program.stop().await;
 }
 
-/// Seen in review: the binding said only a name. One that was on its way while the pod was deleted and another of its name came was
-/// accepted for the other.
+/// Regression: the binding contained only a name. If the pod was deleted and re-created while the request was
+/// in progress, the new pod was bound.
 #[tokio::test(start_paused = true)]
-async fn a_binding_is_for_one_pod_and_not_for_the_next_of_its_name() {
+async fn binding_applies_to_one_incarnation_of_a_pod() {
     let server = server();
     nodes(&server, 2);
     server.create(&pod("x", "example", None)).unwrap();
-    let held = server.fault(faults::hold().on(Verb::Create).of("pods"));
+    let stalled = server.fault(faults::hold().on(Verb::Create).of("pods"));
     let (program, _lines) = start(&server);
-    cluster::until(|| held.hits() == 1).await;
+    cluster::until(|| stalled.hits() == 1).await;
     delete(&server, "x");
     server.create(&pod("x", "another", None)).unwrap();
-    drop(held);
+    drop(stalled);
     server.create(&pod("y", "example", None)).unwrap();
     cluster::until(|| node_of(&server, "y").is_some()).await;
-    cluster::pass(Duration::from_mins(1)).await;
+    cluster::advance_time(Duration::from_mins(1)).await;
     assert_eq!(node_of(&server, "x"), None);
-    assert_eq!(node_of(&server, "y").as_deref(), Some("node-000"), "nothing is left of the first");
+    assert_eq!(
+        node_of(&server, "y").as_deref(),
+        Some("node-000"),
+        "the assumed placement of the first pod was undone"
+    );
     program.stop().await;
 }
 
-/// Seen in review: while a binding was on its way, somebody else placed the pod, and the informer said so. The binding was refused (409),
-/// and what was undone was not our guess but the informer's word: the node counted one pod less for ever.
+/// Regression: while a binding was in progress, the pod was placed by another scheduler, and the informer
+/// delivered that. The binding was rejected (409), and the delivered placement was undone instead of the
+/// assumed one: the node counted one pod too few forever.
 #[tokio::test(start_paused = true)]
-async fn what_is_undone_is_the_guess_and_nothing_else() {
+async fn failed_binding_undoes_only_the_assumed_placement() {
     let server = server();
     nodes(&server, 2);
     let (program, _lines) = start(&server);
-    // A write that failed leaves nothing behind: the second try finds the same node as empty as the first did.
+    // A failed write leaves nothing behind: the second attempt finds the node as empty as the first.
     let broken = server.fault(faults::status(500).on(Verb::Create).of("pods").times(1));
     server.create(&pod("a", "example", None)).unwrap();
     cluster::until(|| node_of(&server, "a").is_some()).await;
     assert_eq!((node_of(&server, "a").as_deref(), broken.hits()), (Some("node-000"), 1));
     delete(&server, "a");
-    cluster::pass(Duration::from_secs(1)).await;
+    cluster::advance_time(Duration::from_secs(1)).await;
 
-    let held = server.fault(faults::hold().on(Verb::Create).of("pods"));
+    let stalled = server.fault(faults::hold().on(Verb::Create).of("pods"));
     server.create(&pod("x", "example", None)).unwrap();
-    cluster::until(|| held.hits() == 1).await;
+    cluster::until(|| stalled.hits() == 1).await;
     let theirs = server.get("v1", "pods", Some("shop"), "x").unwrap();
     server.plant(&cluster::with(theirs, "/spec/nodeName", "node-001")).unwrap();
-    cluster::pass(Duration::from_secs(1)).await;
-    drop(held);
+    cluster::advance_time(Duration::from_secs(1)).await;
+    drop(stalled);
     for (name, node) in [("y", "node-000"), ("z", "node-000"), ("w", "node-001")] {
         server.create(&pod(name, "example", None)).unwrap();
         cluster::until(|| node_of(&server, name).is_some()).await;
         assert_eq!(node_of(&server, name).as_deref(), Some(node), "{name}");
-        cluster::pass(Duration::from_secs(1)).await;
+        cluster::advance_time(Duration::from_secs(1)).await;
     }
     program.stop().await;
 }
 
-/// Pods that are placed already count from the first turn on, however many they are. Two threads, so that those who listen go on beside each other: who
-/// follows the placed pods has more to do with each, and is half-way through when the other is at its end.
+/// Pods that are already placed count from the first decision on. With two threads the handlers run
+/// concurrently: the handler of placed pods needs longer and is half-way through its initial list when the
+/// other has finished.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_placed_before_what_is_placed_is_known() {
+async fn nothing_is_placed_before_existing_placements_are_known() {
     let server = server();
     nodes(&server, 2);
-    // They are told in the order of their names: whoever knows the first half takes node-000 for the emptier.
+    // Events are delivered in the order of names: after half of them, node-000 seems to be the emptier one.
     for number in 0..600 {
         let node = if number < 240 { "node-001" } else { "node-000" };
         let taken = pod(&format!("taken-{number:03}"), "another", None);
@@ -233,7 +245,7 @@ async fn nothing_is_placed_before_what_is_placed_is_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_highest_priority_goes_first_and_failures_come_again() {
+async fn highest_priority_is_placed_first_and_failures_are_retried() {
     let server = server();
     for (name, value) in [("low", -10), ("high", 100)] {
         let class = json!({
@@ -243,7 +255,7 @@ async fn the_highest_priority_goes_first_and_failures_come_again() {
         server.create(&pod(name, "example", Some(name))).unwrap();
     }
     server.create(&pod("usual", "example", None)).unwrap();
-    // Each is tried once before there is a node, in the order of their priorities.
+    // Each pod is attempted once before there is a node, in the order of priority.
     let (program, mut lines) = start(&server);
     assert!(lines.0.recv().await.unwrap().starts_with("leading since"));
     for name in ["high", "usual", "low"] {

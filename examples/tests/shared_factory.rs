@@ -12,7 +12,7 @@ use informer::SharedInformerFactory;
 use informer_apiserver::{Verb, faults};
 
 #[tokio::test(start_paused = true)]
-async fn both_parts_are_told_and_there_is_one_watch() {
+async fn both_handlers_receive_events_of_one_watch() {
     let server = server();
     server.create(&pod("shop", "web-0")).unwrap();
     let factory = SharedInformerFactory::new(server.client());
@@ -28,20 +28,20 @@ async fn both_parts_are_told_and_there_is_one_watch() {
     until(|| lines.0.len() >= 6).await;
     program.stop().await;
 
-    // Two handlers run side by side: only the lines of each have an order.
-    let (census, mut diary): (Vec<_>, Vec<_>) =
+    // The handlers run concurrently: only the lines of each are ordered.
+    let (counts, mut changes): (Vec<_>, Vec<_>) =
         rest(lines).await.into_iter().partition(|line| line.starts_with("pods in"));
-    // A pod is marked before it goes; whether that is a step of its own depends on how fast the handler is.
-    diary.retain(|line| !line.starts_with('~'));
-    assert_eq!(diary, ["+ shop/web-0", "+ shop/web-1", "- shop/web-0"]);
-    assert_eq!(census, ["pods in shop: 1", "pods in shop: 2", "pods in shop: 1"]);
+    // A pod is marked as deleted first; whether that is a separate event depends on the speed of the handler.
+    changes.retain(|line| !line.starts_with('~'));
+    assert_eq!(changes, ["+ shop/web-0", "+ shop/web-1", "- shop/web-0"]);
+    assert_eq!(counts, ["pods in shop: 1", "pods in shop: 2", "pods in shop: 1"]);
     let watches = server.requests().iter().filter(|seen| seen.verb == Verb::Watch).count();
     assert_eq!(watches, 1, "{:?}", server.requests());
     until(|| server.open_watches() == 0).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_ends_with_the_reason_when_pods_are_forbidden() {
+async fn fails_with_the_reason_if_pods_are_forbidden() {
     let server = server();
     let _forbidden = server.fault(faults::forbid("pods"));
     let factory = SharedInformerFactory::new(server.client());

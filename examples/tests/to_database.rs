@@ -15,17 +15,17 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, mpsc};
 use to_database::Table;
 
-/// A database file that is not there yet.
-fn fresh(name: &str) -> String {
+/// Path of a new database file.
+fn new_file(name: &str) -> String {
     let file = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
     for suffix in ["", "-wal", "-shm"] {
-        // An earlier run may have left it.
+        // A previous run may have left it.
         let _ = std::fs::remove_file(format!("{file}{suffix}"));
     }
     file
 }
 
-/// The program, and what it prints.
+/// Starts the program.
 fn start(server: &ApiServer, file: &str, print: impl Fn(String) + Clone + Send + 'static) -> Program {
     let (client, file) = (server.client(), file.to_owned());
     Program::start(|stopped| async move {
@@ -34,7 +34,7 @@ fn start(server: &ApiServer, file: &str, print: impl Fn(String) + Clone + Send +
     })
 }
 
-/// Lines that were printed.
+/// Printed lines.
 #[derive(Clone, Default)]
 struct Printed(Arc<Mutex<Vec<String>>>);
 
@@ -44,7 +44,7 @@ impl Printed {
         move |line| lines.lock().unwrap().push(line)
     }
 
-    /// In order of name: sweeping is a task of its own.
+    /// Sorted, because deleted rows are reported by another task.
     fn sorted(&self) -> Vec<String> {
         let mut lines = self.0.lock().unwrap().clone();
         lines.sort();
@@ -54,7 +54,7 @@ impl Printed {
 
 type Row = (String, String, String, String, Option<String>, Option<String>);
 
-/// What the table says, by uid.
+/// Rows of the table by uid.
 fn table(file: &str) -> Vec<Row> {
     let connection = Connection::open(file).unwrap();
     let rows = "SELECT uid, namespace, name, version, node, phase FROM pods ORDER BY uid";
@@ -65,7 +65,7 @@ fn table(file: &str) -> Vec<Row> {
     rows.query_map((), row).unwrap().map(Result::unwrap).collect()
 }
 
-/// What the table should say.
+/// Expected rows of the table.
 fn expected(server: &ApiServer) -> Vec<Row> {
     let text = |pod: &Value, pointer: &str| pod.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let row = |pod: &Value| {
@@ -78,7 +78,7 @@ fn expected(server: &ApiServer) -> Vec<Row> {
     rows
 }
 
-/// Runs the program until the table is right, and stops it.
+/// Runs the program until the table is correct, then stops it.
 async fn catch_up(server: &ApiServer, file: &str) -> Vec<String> {
     let printed = Printed::default();
     let program = start(server, file, printed.printer());
@@ -97,8 +97,8 @@ fn delete(server: &ApiServer, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_follows_and_is_right_again_after_a_restart() {
-    let (server, file) = (server(), fresh("restart.db"));
+async fn table_is_correct_after_a_restart() {
+    let (server, file) = (server(), new_file("restart.db"));
     for name in ["stays", "changes", "goes", "comes-back"] {
         server.create(&pod("shop", name)).unwrap();
     }
@@ -114,7 +114,7 @@ async fn it_follows_and_is_right_again_after_a_restart() {
     program.stop().await;
     assert_eq!(table(&file), expected(&server));
 
-    // Nobody watches: one goes, one goes and comes back as another, one changes, one comes.
+    // While the program is stopped, one pod is deleted, one is re-created, one changes, and one is created.
     delete(&server, "goes");
     delete(&server, "comes-back");
     server.create(&pod("shop", "comes-back")).unwrap();
@@ -127,24 +127,24 @@ async fn it_follows_and_is_right_again_after_a_restart() {
         "+ shop/comes-back",
         "+ shop/new",
         "+ shop/stays",
-        "- shop/comes-back (while away)",
-        "- shop/goes (while away)",
+        "- shop/comes-back (while stopped)",
+        "- shop/goes (while stopped)",
     ];
     assert_eq!(lines, expected);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_every_pod_went_meanwhile_the_table_is_empty() {
-    let (server, file) = (server(), fresh("empty.db"));
+async fn table_is_empty_after_all_pods_were_deleted_while_stopped() {
+    let (server, file) = (server(), new_file("empty.db"));
     server.create(&pod("shop", "only")).unwrap();
     assert_eq!(catch_up(&server, &file).await, ["+ shop/only"]);
     delete(&server, "only");
-    assert_eq!(catch_up(&server, &file).await, ["- shop/only (while away)"]);
+    assert_eq!(catch_up(&server, &file).await, ["- shop/only (while stopped)"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_in_the_middle_of_the_initial_set_it_is_put_right_by_the_next_start() {
-    let (server, file) = (server(), fresh("killed.db"));
+async fn start_after_a_kill_during_the_initial_list_corrects_the_table() {
+    let (server, file) = (server(), new_file("killed.db"));
     for number in 0..20 {
         server.create(&pod("shop", &format!("old-{number:02}"))).unwrap();
     }
@@ -154,7 +154,7 @@ async fn killed_in_the_middle_of_the_initial_set_it_is_put_right_by_the_next_sta
         server.create(&pod("shop", &format!("new-{number:02}"))).unwrap();
     }
 
-    // The handler stops after its fifth row, and the program is killed there.
+    // The handler blocks after its fifth row, and the program is killed then.
     let (printed, lines) = mpsc::sync_channel(0);
     let program = start(&server, &file, move |line| drop(printed.send(line)));
     let lines = tokio::task::spawn_blocking(move || {
@@ -168,7 +168,7 @@ async fn killed_in_the_middle_of_the_initial_set_it_is_put_right_by_the_next_sta
     assert!(program.task.await.unwrap_err().is_cancelled());
     drop(lines);
     let half = table(&file);
-    assert!(half.len() > 20, "nothing is removed before the whole set is known: {half:?}");
+    assert!(half.len() > 20, "no row is deleted before the initial list is complete: {half:?}");
     assert_ne!(half, expected(&server));
 
     delete(&server, "new-00");
@@ -177,8 +177,8 @@ async fn killed_in_the_middle_of_the_initial_set_it_is_put_right_by_the_next_sta
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_table_that_cannot_be_written_ends_the_program() {
-    let (server, file) = (server(), fresh("readonly.db"));
+async fn write_error_ends_the_program() {
+    let (server, file) = (server(), new_file("readonly.db"));
     server.create(&pod("shop", "web")).unwrap();
     drop(Table::open(&file).unwrap());
     Connection::open(&file)

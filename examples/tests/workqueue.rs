@@ -6,7 +6,7 @@ mod common;
 #[allow(dead_code)]
 mod workqueue;
 
-use common::cluster::{pass, with};
+use common::cluster::{advance_time, with};
 use common::{Program, server};
 use informer::SharedInformer;
 use informer_apiserver::ApiServer;
@@ -33,7 +33,7 @@ fn start(server: &ApiServer) -> (Program, UnboundedReceiver<String>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_come_again_after_waits_that_grow() {
+async fn failures_are_retried_with_growing_delays() {
     let server = server();
     server.create(&map("a", &json!({"example.com/fail": "3"}))).unwrap();
     let (program, mut lines) = start(&server);
@@ -45,11 +45,11 @@ async fn failures_come_again_after_waits_that_grow() {
     }
     assert!(begun.elapsed().as_millis() >= 700, "{:?}", begun.elapsed());
     program.stop().await;
-    assert_eq!(lines.recv().await.unwrap(), "changes: 1, turns: 4, failures: 3");
+    assert_eq!(lines.recv().await.unwrap(), "changes: 1, processed: 4, failures: 3");
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_and_work_that_is_put_off_are_two_things() {
+async fn retries_and_delayed_keys_are_independent() {
     let server = server();
     server.create(&map("busy", &json!({"example.com/fail": "1"}))).unwrap();
     server.create(&map("later", &json!({"example.com/again": "60"}))).unwrap();
@@ -62,27 +62,28 @@ async fn failures_and_work_that_is_put_off_are_two_things() {
     assert_eq!(lines.recv().await.unwrap(), "shop/later: again in 60s");
     assert!(before.elapsed().as_secs() >= 59);
     program.stop().await;
-    assert_eq!(lines.recv().await.unwrap(), "changes: 2, turns: 4, failures: 1");
+    assert_eq!(lines.recv().await.unwrap(), "changes: 2, processed: 4, failures: 1");
 }
 
-/// Seen in review: the test of merging changed nothing while a key was worked on, and the program showed nothing of it.
+/// Regression: the test of coalescing changed nothing while a key was processing, and the program did not
+/// show it.
 #[tokio::test(start_paused = true)]
-async fn changes_while_a_key_is_worked_on_are_one_more_turn() {
+async fn changes_of_a_processing_key_are_coalesced() {
     let server = server();
     let slow = map("slow", &json!({"example.com/take": "10"}));
     server.create(&slow).unwrap();
     let (program, mut lines) = start(&server);
     let begun = tokio::time::Instant::now();
-    pass(Duration::from_secs(1)).await;
+    advance_time(Duration::from_secs(1)).await;
     for version in 0..5 {
         server.update(&with(slow.clone(), "/data", json!({"version": version.to_string()}))).unwrap();
-        pass(Duration::from_secs(1)).await;
+        advance_time(Duration::from_secs(1)).await;
     }
     assert_eq!(lines.recv().await.unwrap(), "shop/slow: done");
     assert_eq!(begun.elapsed().as_secs(), 10);
     assert_eq!(lines.recv().await.unwrap(), "shop/slow: done");
-    assert_eq!(begun.elapsed().as_secs(), 20, "never in two pairs of hands");
-    pass(Duration::from_mins(1)).await;
+    assert_eq!(begun.elapsed().as_secs(), 20, "never processed twice at the same time");
+    advance_time(Duration::from_mins(1)).await;
     program.stop().await;
-    assert_eq!(lines.recv().await.unwrap(), "changes: 6, turns: 2, failures: 0");
+    assert_eq!(lines.recv().await.unwrap(), "changes: 6, processed: 2, failures: 0");
 }

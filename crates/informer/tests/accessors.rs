@@ -1,4 +1,4 @@
-//! Paths of client-go lead to the kinds they name. That they compile is most of the test.
+//! The accessors named as in client-go lead to the right kinds. Most of the test is that this compiles.
 #![cfg(feature = "accessors")]
 
 use informer::accessors::Accessor;
@@ -6,14 +6,14 @@ use informer::{Lister, SharedInformer, SharedInformerFactory};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 
-/// Nobody listens there, and nobody asks.
+/// A factory whose server does not exist; no request is sent.
 fn factory() -> SharedInformerFactory {
     let config = kube::Config::new("http://127.0.0.1:1".parse().expect("a URL"));
     SharedInformerFactory::new(informer::client(config).expect("a client"))
 }
 
 #[tokio::test]
-async fn a_path_ends_in_an_informer_or_a_lister_of_its_kind() {
+async fn accessor_returns_informer_and_lister_of_its_kind() {
     let factory = factory();
     let pods: SharedInformer<Pod> = factory.core().v1().pods().informer();
     assert!(format!("{pods:?}").starts_with("informer for pods in all namespaces"));
@@ -22,7 +22,7 @@ async fn a_path_ends_in_an_informer_or_a_lister_of_its_kind() {
 }
 
 #[tokio::test]
-async fn each_step_can_be_kept() {
+async fn group_version_accessor_can_be_stored() {
     let factory = factory();
     let apps = factory.apps().v1();
     let (one, other) = (apps.replica_sets(), apps.stateful_sets());
@@ -33,7 +33,7 @@ async fn each_step_can_be_kept() {
 }
 
 #[tokio::test]
-async fn names_are_those_of_the_kinds() {
+async fn accessor_names_match_the_kinds() {
     fn check<K: kube::Resource<DynamicType = ()> + 'static>(accessor: Accessor<'_, K>, expected: &str) {
         assert_eq!(format!("{}/{}", K::group(&()), K::plural(&())), expected);
         assert!(format!("{accessor:?}").contains(&*K::plural(&())));
@@ -54,7 +54,7 @@ async fn names_are_those_of_the_kinds() {
 
 k8s_openapi::k8s_if_ge_1_34! {
     #[tokio::test]
-    async fn kinds_of_some_versions_are_there_in_those() {
+    async fn kinds_of_newer_versions_have_accessors() {
         let factory = factory();
         let claims = factory.resource().v1().resource_claims();
         assert_eq!(format!("{claims:?}"), "accessor of resourceclaims in resource.k8s.io/v1");

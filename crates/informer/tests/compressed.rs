@@ -1,11 +1,11 @@
-//! Objects that are kept compressed: for everybody everything is as without, but for the memory it takes.
+//! Compressed caches behave as uncompressed ones and use less memory.
 #![cfg(feature = "compressed")]
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/cluster.rs"]
 mod cluster;
 
-use cluster::{Heard, LONG, gap_without_change, live, notes, pod, until, with};
+use cluster::{Diagnostics, TIMEOUT, gap_without_change, log_events, pod, synced_informer, until, with};
 use informer::{Index, Options, Retention, SharedInformer, WatchListPolicy};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::{Pod, Secret};
@@ -15,10 +15,12 @@ fn compressed() -> Options {
     Options::default().retention(Retention::Compressed)
 }
 
-/// A pod with something in it that all of them have.
+/// A pod with contents that all pods share.
 fn large(number: usize) -> Value {
     let env: Vec<Value> = (0..25)
-        .map(|variable| json!({"name": format!("VARIABLE_{variable}"), "value": "the same in all of these pods"}))
+        .map(
+            |variable| json!({"name": format!("VARIABLE_{variable}"), "value": "equal in all of these pods"}),
+        )
         .collect();
     let pod = with(pod("default", &format!("pod-{number:04}")), "/spec/containers/0/env", env);
     with(pod, "/spec/nodeName", format!("node-{}", number % 3))
@@ -30,23 +32,23 @@ fn create(server: &ApiServer, numbers: std::ops::Range<usize>) {
     }
 }
 
-/// How many bytes are cached, and how many there are in all.
+/// Bytes in the cache, and the uncompressed size of all objects.
 fn bytes(pods: &SharedInformer<Pod>) -> (usize, usize) {
     let objects = pods.lister().list();
     (pods.metrics().bytes, objects.iter().map(|object| object.raw().len()).sum())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_is_compressed_is_as_one_that_is_not() {
+async fn compressed_cache_equals_uncompressed_cache() {
     let server = ApiServer::new();
     create(&server, 0..100);
-    let plain = live::<Pod>(&server, Options::default()).await;
+    let plain = synced_informer::<Pod>(&server, Options::default()).await;
     for policy in [WatchListPolicy::Auto, WatchListPolicy::Never] {
-        let packed = live::<Pod>(&server, compressed().watch_list(policy)).await;
-        let by_node = packed.add_index(Index::field("spec.nodeName")).unwrap();
-        until(|| packed.metrics().bytes < plain.metrics().bytes / 2).await;
-        assert_eq!(packed.lister().by(&by_node, "node-1").len(), 33);
-        for (left, right) in plain.lister().list().iter().zip(packed.lister().list()) {
+        let compressed_pods = synced_informer::<Pod>(&server, compressed().watch_list(policy)).await;
+        let by_node = compressed_pods.add_index(Index::field("spec.nodeName")).unwrap();
+        until(|| compressed_pods.metrics().bytes < plain.metrics().bytes / 2).await;
+        assert_eq!(compressed_pods.lister().by(&by_node, "node-1").len(), 33);
+        for (left, right) in plain.lister().list().iter().zip(compressed_pods.lister().list()) {
             assert_eq!((left.raw(), left.labels()), (right.raw(), right.labels()));
             assert_eq!(*left.typed().unwrap(), *right.typed().unwrap());
         }
@@ -54,17 +56,17 @@ async fn a_cache_that_is_compressed_is_as_one_that_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn compression_is_no_event() {
+async fn compression_causes_no_event() {
     let server = ApiServer::new();
     create(&server, 0..100);
     let pods = SharedInformer::<Pod>::with_options(server.client(), compressed());
-    let (_registration, mut notes) = notes(&pods);
+    let (_registration, mut notes) = log_events(&pods);
     pods.start();
-    pods.wait_for_sync(LONG).await.unwrap();
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
     until(|| bytes(&pods).0 < bytes(&pods).1 / 2).await;
-    let told: Vec<String> = (0..100).map(|number| format!("+pod-{number:04} initial")).collect();
-    notes.expect(&told.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    // A relist finds everything as it was.
+    let log: Vec<String> = (0..100).map(|number| format!("+pod-{number:04} initial")).collect();
+    notes.expect(&log.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    // A relist finds all objects unchanged.
     gap_without_change(&server).await;
     until(|| pods.status().counters.replaces == 2).await;
     server.create(&large(500)).unwrap();
@@ -74,9 +76,9 @@ async fn compression_is_no_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_later_is_compressed_as_it_comes() {
+async fn objects_received_later_are_compressed_immediately() {
     let server = ApiServer::new();
-    let pods = live::<Pod>(&server, compressed()).await;
+    let pods = synced_informer::<Pod>(&server, compressed()).await;
     create(&server, 0..300);
     until(|| pods.lister().len() == 300 && bytes(&pods).0 < bytes(&pods).1 / 2).await;
     let metrics = pods.metrics();
@@ -84,7 +86,7 @@ async fn what_comes_later_is_compressed_as_it_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn secrets_are_compressed_and_nothing_goes_wrong() {
+async fn secrets_are_compressed_without_failures() {
     let server = ApiServer::new();
     for number in 0..100 {
         let data = json!({"password": "aHVudGVy".repeat(100)});
@@ -94,13 +96,13 @@ async fn secrets_are_compressed_and_nothing_goes_wrong() {
         });
         server.create(&secret).unwrap();
     }
-    let heard = Heard::default();
-    let secrets = live::<Secret>(&server, heard.hook(compressed())).await;
-    // At once: there is no dictionary to wait for.
+    let diagnostics = Diagnostics::default();
+    let secrets = synced_informer::<Secret>(&server, diagnostics.hook(compressed())).await;
+    // Immediately, since there is no dictionary to wait for.
     let plain: usize = secrets.lister().list().iter().map(|secret| secret.raw().len()).sum();
     assert!(secrets.metrics().bytes < plain);
     for secret in secrets.lister().list() {
         assert_eq!(secret.typed().unwrap().data.as_ref().unwrap()["password"].0.len(), 600);
     }
-    assert_eq!(heard.texts(), Vec::<String>::new());
+    assert_eq!(diagnostics.texts(), Vec::<String>::new());
 }

@@ -1,10 +1,10 @@
-//! Factories: what is shared, what is configured, who keeps an informer alive, kinds that come and go.
+//! Factories: sharing, configuration, lifetime of informers, kinds that appear and disappear.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/cluster.rs"]
 mod cluster;
 
-use cluster::{LONG, config_map, names, notes, pod, until, with};
+use cluster::{TIMEOUT, config_map, log_events, names, pod, until, with};
 use informer::{Options, Retention, SharedInformer, SharedInformerFactory, State, WatchListPolicy};
 use informer_apiserver::{ApiServer, Verb, faults};
 use informer_core::Encoding;
@@ -30,7 +30,7 @@ fn is_live<K>(informer: &SharedInformer<K>) -> bool {
     informer.status().state == State::Live
 }
 
-// What is shared.
+// Sharing.
 
 #[tokio::test(start_paused = true)]
 async fn c11_typed_dynamic_and_lister_views_share_one_watch_and_one_cache() {
@@ -41,7 +41,7 @@ async fn c11_typed_dynamic_and_lister_views_share_one_watch_and_one_cache() {
     let dynamic = factory.dynamic(&ApiResource::erase::<Pod>(&()));
     let lister = factory.lister::<Pod>();
     factory.start();
-    factory.wait_for_sync(LONG).await.unwrap();
+    factory.wait_for_sync(TIMEOUT).await.unwrap();
 
     let (one, other) = (typed.lister().list(), dynamic.lister().list());
     assert_eq!((names(&one), names(&other)), (vec!["a".to_owned()], vec!["a".to_owned()]));
@@ -52,7 +52,7 @@ async fn c11_typed_dynamic_and_lister_views_share_one_watch_and_one_cache() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_choice_of_objects_is_another_watch_and_the_same_choice_is_not() {
+async fn another_selection_opens_another_watch_and_an_equal_one_does_not() {
     let server = ApiServer::new();
     server.create(&pod("default", "a")).unwrap();
     server.create(&pod("kube-system", "b")).unwrap();
@@ -61,7 +61,7 @@ async fn another_choice_of_objects_is_another_watch_and_the_same_choice_is_not()
     let everywhere = system.select(Options::default().all_namespaces());
     let (all, some, again) =
         (factory.informer::<Pod>(), system.informer::<Pod>(), everywhere.informer::<Pod>());
-    factory.wait_for_sync(LONG).await.unwrap();
+    factory.wait_for_sync(TIMEOUT).await.unwrap();
     assert_eq!(names(&all.lister().list()), ["a", "b"]);
     assert_eq!(names(&some.lister().list()), ["b"]);
     assert_eq!(names(&again.lister().list()), ["a", "b"]);
@@ -69,21 +69,22 @@ async fn another_choice_of_objects_is_another_watch_and_the_same_choice_is_not()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_configured_kind_is_so_in_every_choice_of_objects() {
-    // A kind whose data was to be left out kept it in a selected view: configure was looked up in one view only.
+async fn configuration_of_a_kind_applies_to_every_selection() {
+    // Regression: the data of a kind configured to drop it was cached in a selected view, because the
+    // configuration was looked up in one view only.
     let server = ApiServer::new();
     server.create(&config_map("default", "a", "secret")).unwrap();
     let factory = started(&server);
     factory.configure::<ConfigMap>(Options::default().drop_fields(["data"]).unwrap()).unwrap();
     let here = factory.select(Options::default().namespace("default"));
     let maps = here.informer::<ConfigMap>();
-    maps.wait_for_sync(LONG).await.unwrap();
+    maps.wait_for_sync(TIMEOUT).await.unwrap();
     assert_eq!(maps.lister().list()[0].typed().unwrap().data, None);
     assert_eq!(maps.resource(), "configmaps in namespace default");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_informers_are_called_tells_them_apart() {
+async fn informer_descriptions_are_distinct() {
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
     let web = factory.select(Options::default().labels("app=web".parse().unwrap()).namespaces(["b", "a"]));
@@ -97,21 +98,21 @@ async fn what_informers_are_called_tells_them_apart() {
     );
 }
 
-// What is configured.
+// Configuration.
 
 #[tokio::test(start_paused = true)]
-async fn configure_fixes_what_every_later_call_gets() {
+async fn configure_applies_to_every_later_call() {
     let server = ApiServer::new();
     server.create(&pod("default", "a")).unwrap();
     server.create(&pod("kube-system", "b")).unwrap();
     let factory = SharedInformerFactory::new(server.client());
     let paged = Options::default().namespace("default").watch_list(WatchListPolicy::Never).page_size(7);
     factory.configure::<Pod>(paged.clone()).unwrap();
-    factory.configure::<Pod>(paged).expect("the same again is no conflict");
+    factory.configure::<Pod>(paged).expect("equal options are no conflict");
     let lister = factory.lister::<Pod>();
     let accessed = factory.dynamic(&ApiResource::erase::<Pod>(&()));
     factory.start();
-    factory.wait_for_sync(LONG).await.unwrap();
+    factory.wait_for_sync(TIMEOUT).await.unwrap();
     assert_eq!(
         (names(&lister.list()), names(&accessed.lister().list())),
         (vec!["a".into()], vec!["a".into()])
@@ -122,7 +123,7 @@ async fn configure_fixes_what_every_later_call_gets() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_names_the_option_and_opens_no_second_watch() {
+async fn conflict_names_the_option_and_opens_no_second_watch() {
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
     factory.configure::<Pod>(Options::default().page_size(7)).unwrap();
@@ -134,8 +135,8 @@ async fn a_conflict_names_the_option_and_opens_no_second_watch() {
     );
     let nodes = factory.informer::<Node>();
     let late = factory.configure::<Node>(Options::default().retention(Retention::Decoded));
-    assert_eq!(late.unwrap_err().option, "retention", "the kind was asked for with the defaults");
-    // Another view that means the same objects is no way around it.
+    assert_eq!(late.unwrap_err().option, "retention", "the informer exists with the defaults");
+    // Another view that selects the same objects reports the conflict too.
     let other = factory.select(Options::default().all_namespaces());
     assert_eq!(other.configure::<Pod>(Options::default().page_size(9)).unwrap_err().option, "page_size");
     let transform = || Options::default().transform(|_: &mut ConfigMap| Ok(()));
@@ -145,7 +146,7 @@ async fn a_conflict_names_the_option_and_opens_no_second_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_configure_leaves_open_is_the_factorys() {
+async fn unset_options_are_inherited_from_the_factory() {
     let server = ApiServer::new();
     server.create(&pod("default", "a")).unwrap();
     server.create(&pod("kube-system", "b")).unwrap();
@@ -157,23 +158,23 @@ async fn what_configure_leaves_open_is_the_factorys() {
     let (pods, maps, nodes) =
         (factory.lister::<Pod>(), factory.lister::<ConfigMap>(), factory.lister::<Namespace>());
     factory.start();
-    factory.wait_for_sync(LONG).await.unwrap();
-    assert_eq!(names(&pods.list()), ["a"], "a namespaced factory stays so");
+    factory.wait_for_sync(TIMEOUT).await.unwrap();
+    assert_eq!(names(&pods.list()), ["a"], "the namespace of the factory applies");
     assert_eq!(names(&maps.list()), ["c"]);
-    assert_eq!(nodes.len(), 4, "what has no namespace is not looked for in one");
+    assert_eq!(nodes.len(), 4, "a cluster-scoped kind is not listed in a namespace");
 }
 
-// Who keeps an informer alive.
+// Lifetime of informers.
 
 #[tokio::test(start_paused = true)]
-async fn until_the_start_the_factory_keeps_and_then_each_handle_does() {
+async fn factory_keeps_informers_until_start_then_each_handle_does() {
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
     factory.informer::<Pod>().on(|_| {}).detach();
     let (lister, maps, stream) =
         (factory.lister::<Secret>(), factory.informer::<ConfigMap>(), factory.informer::<Service>().events());
-    let on = factory.informer::<Node>().on(|_| {});
-    drop(factory.informer::<Namespace>()); // nobody wants it, but nobody has said so before the start
+    let registration = factory.informer::<Node>().on(|_| {});
+    drop(factory.informer::<Namespace>()); // unused, but kept by the factory until the start
     factory.start();
     factory.start();
     until(|| server.open_watches() == 5).await;
@@ -183,20 +184,20 @@ async fn until_the_start_the_factory_keeps_and_then_each_handle_does() {
     until(|| server.open_watches() == 3).await;
     drop(stream);
     until(|| server.open_watches() == 2).await;
-    drop(on);
+    drop(registration);
     until(|| server.open_watches() == 1).await;
     drop(factory);
     until(|| server.open_watches() == 0).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_for_after_the_start_starts_at_once_and_again_after_it_has_gone() {
+async fn informer_requested_after_start_starts_immediately_and_again_after_its_end() {
     let server = ApiServer::new();
     server.create(&pod("default", "a")).unwrap();
     let factory = started(&server);
     for round in 1..=3 {
         let pods = factory.informer::<Pod>();
-        pods.wait_for_sync(LONG).await.unwrap();
+        pods.wait_for_sync(TIMEOUT).await.unwrap();
         assert_eq!(names(&pods.lister().list()), ["a"]);
         assert_eq!(watches(&server, "pods"), round);
         drop(pods);
@@ -205,30 +206,30 @@ async fn what_is_asked_for_after_the_start_starts_at_once_and_again_after_it_has
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_detached_handler_that_holds_its_own_lister_ends_with_the_factory() {
-    // A handler that holds a handle of its own informer keeps it alive, and the informer keeps the handler: without the factory's word
-    // neither would ever end.
+async fn detached_handler_owning_its_lister_ends_with_the_factory() {
+    // The handler owns a handle of its own informer, and the informer owns the handler: unless the factory
+    // ends the informer, neither is ever dropped.
     let server = ApiServer::new();
     let factory = started(&server);
     let dropped = Arc::new(());
-    let (lister, held) = (factory.lister::<Pod>(), Arc::clone(&dropped));
-    let told = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&told);
+    let (lister, owned) = (factory.lister::<Pod>(), Arc::clone(&dropped));
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&calls);
     factory
         .informer::<Pod>()
         .on(move |_| {
-            let _ = (&held, lister.len());
+            let _ = (&owned, lister.len());
             count.fetch_add(1, Ordering::Relaxed);
         })
         .detach();
     server.create(&pod("default", "a")).unwrap();
-    until(|| told.load(Ordering::Relaxed) == 1).await;
+    until(|| calls.load(Ordering::Relaxed) == 1).await;
     drop(factory);
     until(|| server.open_watches() == 0).await;
     until(|| Arc::strong_count(&dropped) == 1).await;
 }
 
-// Kinds that are forbidden, missing, or come and go.
+// Kinds that are forbidden or not served, and kinds that appear and disappear.
 
 #[tokio::test(start_paused = true)]
 async fn c7_c9_one_forbidden_kind_among_ten_never_delays_the_other_nine() {
@@ -243,8 +244,8 @@ async fn c7_c9_one_forbidden_kind_among_ten_never_delays_the_other_nine() {
     );
     factory.start();
     let before = tokio::time::Instant::now();
-    let error = factory.wait_for_sync(LONG).await.unwrap_err();
-    assert!(before.elapsed() < Duration::from_secs(5), "it failed at once");
+    let error = factory.wait_for_sync(TIMEOUT).await.unwrap_err();
+    assert!(before.elapsed() < Duration::from_secs(5), "it failed immediately");
     assert_eq!(error.kinds.len(), 10);
     let failed: Vec<_> =
         error.failed().filter(|error| matches!(error.state, State::Forbidden { .. })).collect();
@@ -252,14 +253,14 @@ async fn c7_c9_one_forbidden_kind_among_ten_never_delays_the_other_nine() {
     assert_eq!(&*failed[0].resource, "secrets in all namespaces");
     assert!(error.to_string().contains("secrets in all namespaces: forbidden: "), "{error}");
 
-    others.0.0.wait_for_sync(LONG).await.unwrap();
-    others.2.2.wait_for_sync(LONG).await.unwrap();
+    others.0.0.wait_for_sync(TIMEOUT).await.unwrap();
+    others.2.2.wait_for_sync(TIMEOUT).await.unwrap();
     until(|| server.open_watches() == 9).await;
     assert!(is_live(&others.2.0) && !is_live(&secrets));
     drop(fault);
     secrets.wait_for_sync(Duration::ZERO).await.unwrap_err();
     until(|| is_live(&secrets)).await;
-    factory.wait_for_sync(LONG).await.unwrap();
+    factory.wait_for_sync(TIMEOUT).await.unwrap();
 }
 
 fn definition() -> Value {
@@ -280,40 +281,41 @@ fn website(name: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c7_a_kind_whose_definition_comes_and_goes_is_followed_and_others_are_untouched() {
+async fn c7_kind_follows_its_definition_and_others_are_unaffected() {
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
     let gvk = GroupVersionKind::gvk("example.com", "v1", "Website");
     let websites = factory.dynamic(&ApiResource::from_gvk(&gvk));
     let pods = factory.informer::<Pod>();
-    let (_on, mut told) = notes(&websites);
+    let (_registration, mut log) = log_events(&websites);
     factory.start();
-    let error = websites.wait_for_sync(LONG).await.unwrap_err();
+    let error = websites.wait_for_sync(TIMEOUT).await.unwrap_err();
     assert!(matches!(error.state, State::NotServed { .. }), "{error}");
-    pods.wait_for_sync(LONG).await.unwrap();
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
 
     server.create(&definition()).unwrap();
     server.create(&website("a")).unwrap();
-    told.expect(&["+a initial"]).await;
+    log.expect(&["+a initial"]).await;
     until(|| is_live(&websites)).await;
 
     server
         .delete("apiextensions.k8s.io/v1", "customresourcedefinitions", None, "websites.example.com")
         .unwrap();
-    told.expect(&["-a"]).await;
+    log.expect(&["-a"]).await;
     until(|| matches!(websites.status().state, State::NotServed { .. })).await;
 
     server.create(&definition()).unwrap();
     server.create(&website("b")).unwrap();
-    told.expect(&["+b"]).await;
+    log.expect(&["+b"]).await;
     until(|| is_live(&websites)).await;
-    assert_eq!(watches(&server, "pods"), 1, "the other kind noticed nothing");
+    assert_eq!(watches(&server, "pods"), 1, "the other kind is unaffected");
     assert!(is_live(&pods));
 }
 
-/// The server knows the definition, and no table knows the kind: whole objects come as JSON, metadata as protobuf.
+/// The server knows the definition, but the message table does not contain the kind: full objects are sent as
+/// JSON, metadata as protobuf.
 #[tokio::test(start_paused = true)]
-async fn metadata_of_a_custom_kind_comes_as_protobuf() {
+async fn metadata_of_a_custom_kind_is_sent_as_protobuf() {
     let server = ApiServer::new();
     server.create(&definition()).unwrap();
     server.create(&with(website("a"), "/metadata/labels", json!({"app": "web"}))).unwrap();
@@ -323,63 +325,64 @@ async fn metadata_of_a_custom_kind_comes_as_protobuf() {
         let factory = SharedInformerFactory::with_options(server.client(), options);
         let (whole, websites) = (factory.dynamic(&kind), factory.dynamic_metadata(&kind));
         factory.start();
-        factory.wait_for_sync(LONG).await.unwrap();
-        let form =
+        factory.wait_for_sync(TIMEOUT).await.unwrap();
+        let encoding =
             |name: &str| websites.lister().get("default", name).map(|object| object.entry().encoding());
-        assert!(matches!(form("a"), Some(Encoding::Protobuf(_))), "{:?}", form("a"));
+        assert!(matches!(encoding("a"), Some(Encoding::Protobuf(_))), "{:?}", encoding("a"));
         let found = websites.lister().get("default", "a").unwrap();
         assert_eq!(found.labels().get("app"), Some("web"));
         assert_eq!(found.typed().unwrap().metadata.name.as_deref(), Some("a"));
         assert_eq!(whole.lister().get("default", "a").unwrap().entry().encoding(), Encoding::Json);
-        // And what the watch brings.
+        // Objects of the watch too.
         server.create(&website("b")).unwrap();
-        until(|| matches!(form("b"), Some(Encoding::Protobuf(_)))).await;
-        factory.shutdown(LONG).await.unwrap();
+        until(|| matches!(encoding("b"), Some(Encoding::Protobuf(_)))).await;
+        factory.shutdown(TIMEOUT).await.unwrap();
         server.delete("example.com/v1", "websites", Some("default"), "b").unwrap();
     }
 }
 
-// The end.
+// Shutdown.
 
 #[tokio::test(start_paused = true)]
-async fn c10_shutdown_tells_what_was_received_ends_everything_and_is_final() {
+async fn c10_shutdown_delivers_received_events_and_is_final() {
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
     let pods = factory.informer::<Pod>();
-    let (on, mut told) = notes(&pods);
+    let (registration, mut log) = log_events(&pods);
     factory.start();
-    factory.wait_for_sync(LONG).await.unwrap();
+    factory.wait_for_sync(TIMEOUT).await.unwrap();
     server.create(&pod("default", "a")).unwrap();
     until(|| pods.lister().len() == 1).await;
-    factory.shutdown(LONG).await.unwrap();
-    told.expect(&["+a"]).await;
+    factory.shutdown(TIMEOUT).await.unwrap();
+    log.expect(&["+a"]).await;
     assert_eq!(server.open_watches(), 0);
     assert_eq!(pods.status().state, State::Stopped);
     assert_eq!(names(&pods.lister().list()), ["a"], "the last state stays readable");
 
-    // A start after the end does nothing, and what is asked for now is stopped from the beginning: no hang.
+    // Starting after the shutdown does nothing, and new informers are stopped from the beginning, so nothing
+    // hangs.
     factory.start();
     pods.start();
     let late = factory.informer::<Node>();
-    assert_eq!(late.wait_for_sync(LONG).await.unwrap_err().state, State::Stopped);
+    assert_eq!(late.wait_for_sync(TIMEOUT).await.unwrap_err().state, State::Stopped);
     assert!(!late.on(|_| {}).synced().await);
     assert!(late.events().next().await.is_none());
-    factory.wait_for_sync(LONG).await.unwrap_err();
-    factory.shutdown(LONG).await.unwrap();
-    assert!(told.is_empty());
-    on.remove().await;
+    factory.wait_for_sync(TIMEOUT).await.unwrap_err();
+    factory.shutdown(TIMEOUT).await.unwrap();
+    assert!(log.is_empty());
+    registration.remove().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_factory_that_was_never_started_ends_at_once() {
+async fn factory_never_started_shuts_down_immediately() {
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
     let pods = factory.informer::<Pod>();
-    let on = pods.on(|_| {});
+    let registration = pods.on(|_| {});
     assert_eq!(pods.wait_for_sync(Duration::from_secs(1)).await.unwrap_err().state, State::NotStarted);
-    factory.shutdown(LONG).await.unwrap();
-    assert!(!on.synced().await);
-    assert_eq!(pods.wait_for_sync(LONG).await.unwrap_err().state, State::Stopped);
+    factory.shutdown(TIMEOUT).await.unwrap();
+    assert!(!registration.synced().await);
+    assert_eq!(pods.wait_for_sync(TIMEOUT).await.unwrap_err().state, State::Stopped);
 }
 
 #[tokio::test(start_paused = true)]
@@ -388,15 +391,15 @@ async fn c6_handlers_of_two_views_see_the_same_events() {
     let factory = started(&server);
     let typed = factory.informer::<Pod>();
     let dynamic: SharedInformer<DynamicObject> = factory.dynamic(&ApiResource::erase::<Pod>(&()));
-    let (_one, mut one) = notes(&typed);
-    let (_two, mut two) = notes(&dynamic);
-    factory.wait_for_sync(LONG).await.unwrap();
+    let (_one, mut one) = log_events(&typed);
+    let (_two, mut two) = log_events(&dynamic);
+    factory.wait_for_sync(TIMEOUT).await.unwrap();
     server.create(&pod("default", "a")).unwrap();
     one.expect(&["+a"]).await;
     two.expect(&["+a"]).await;
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let late = Arc::clone(&seen);
-    let on = dynamic.on(move |event| late.lock().unwrap().push(cluster::describe(&event)));
-    assert!(on.synced().await);
+    let registration = dynamic.on(move |event| late.lock().unwrap().push(cluster::describe(&event)));
+    assert!(registration.synced().await);
     assert_eq!(*seen.lock().unwrap(), ["+a initial"]);
 }

@@ -1,10 +1,10 @@
-//! Finalizers against the embedded server: when one is put in and taken out, and what others may do meanwhile.
+//! Finalizers against the embedded server: when one is added and removed, with concurrent writers.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/cluster.rs"]
 mod cluster;
 
-use cluster::{LONG, config_map, with};
+use cluster::{TIMEOUT, config_map, with};
 use informer::{
     Finalizer, FinalizerError, Lister, Object, Options, ResourceVersion, SharedInformer,
     SharedInformerFactory, Step,
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 const OURS: &str = "example.com/cleanup";
 
-/// A server with one object `default/a` that has these finalizers, and an informer of it.
+/// A server with one object `default/a` that has these finalizers, and an informer for it.
 struct Cluster {
     server: ApiServer,
     _factory: SharedInformerFactory,
@@ -26,31 +26,31 @@ struct Cluster {
 
 impl Cluster {
     async fn with(finalizers: &[&str]) -> Self {
-        Self::seen_by(finalizers, Options::default()).await
+        Self::with_options(finalizers, Options::default()).await
     }
 
-    /// With a cache of these options.
-    async fn seen_by(finalizers: &[&str], options: Options) -> Self {
+    /// Uses an informer with these options.
+    async fn with_options(finalizers: &[&str], options: Options) -> Self {
         let server = ApiServer::new();
         server.create(&map(finalizers)).unwrap();
         let factory = SharedInformerFactory::new(server.client());
         factory.configure::<ConfigMap>(options).unwrap();
         let maps = factory.informer::<ConfigMap>();
         factory.start();
-        factory.wait_for_sync(LONG).await.unwrap();
+        factory.wait_for_sync(TIMEOUT).await.unwrap();
         let finalizer = Finalizer::new(server.client(), OURS);
         Cluster { server, _factory: factory, maps, finalizer }
     }
 
-    /// The object as the cache has it.
+    /// The cached object.
     fn cached(&self) -> Object<ConfigMap> {
         lister(&self.maps).get("default", "a").unwrap()
     }
 
-    /// The object once the cache has seen everything.
+    /// The object once the cache has reached the server's version.
     async fn fresh(&self) -> Object<ConfigMap> {
         let newest = self.stored().unwrap()["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
-        self.maps.wait_for_version(&ResourceVersion::new(&newest), LONG).await.unwrap();
+        self.maps.wait_for_version(&ResourceVersion::new(&newest), TIMEOUT).await.unwrap();
         self.cached()
     }
 
@@ -62,7 +62,7 @@ impl Cluster {
         self.stored().unwrap()["metadata"]["finalizers"].clone()
     }
 
-    /// Somebody else sets the finalizers.
+    /// Sets the finalizers, as another writer.
     fn set(&self, finalizers: &[&str]) {
         self.server.update(&with(self.stored().unwrap(), "/metadata/finalizers", json!(finalizers))).unwrap();
     }
@@ -71,7 +71,7 @@ impl Cluster {
         self.server.delete("v1", "configmaps", Some("default"), "a").unwrap();
     }
 
-    /// Writes, and reads of one object.
+    /// Number of requests other than lists and watches.
     fn requests(&self) -> usize {
         self.server.requests().iter().filter(|seen| !matches!(seen.verb, Verb::List | Verb::Watch)).count()
     }
@@ -85,7 +85,7 @@ fn lister(maps: &SharedInformer<ConfigMap>) -> Lister<ConfigMap> {
     maps.lister()
 }
 
-fn said<K>(step: &Step<'_, K>) -> &'static str {
+fn step_name<K>(step: &Step<'_, K>) -> &'static str {
     match step {
         Step::Apply(_) => "apply",
         Step::CleanUp(_) => "clean up",
@@ -94,7 +94,7 @@ fn said<K>(step: &Step<'_, K>) -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_life_from_the_first_reconcile_to_the_last() {
+async fn finalizer_is_added_and_removed_over_the_life_of_an_object() {
     let cluster = Cluster::with(&[]).await;
     let Step::Apply(written) = cluster.finalizer.step(&cluster.cached()).await.unwrap() else { panic!() };
     assert_eq!(cluster.finalizers(), json!([OURS]));
@@ -102,13 +102,19 @@ async fn a_life_from_the_first_reconcile_to_the_last() {
     assert_eq!(
         written.typed().unwrap().data.as_ref().unwrap()["v"],
         "1",
-        "it is the object, and can be looked at"
+        "the written object can be decoded"
     );
-    cluster.maps.wait_for_version(written.version(), LONG).await.unwrap();
-    assert!(cluster.cached().entry().is_identical(written.entry()), "as the cache has it, in whichever form");
+    cluster.maps.wait_for_version(written.version(), TIMEOUT).await.unwrap();
+    assert!(
+        cluster.cached().entry().is_identical(written.entry()),
+        "equal to the cached object in either encoding"
+    );
 
-    // It is there: nothing is asked.
-    assert_eq!((said(&cluster.finalizer.step(&written).await.unwrap()), cluster.requests()), ("apply", 1));
+    // The finalizer is present: no request is sent.
+    assert_eq!(
+        (step_name(&cluster.finalizer.step(&written).await.unwrap()), cluster.requests()),
+        ("apply", 1)
+    );
 
     cluster.delete();
     let deleted = cluster.fresh().await;
@@ -116,23 +122,23 @@ async fn a_life_from_the_first_reconcile_to_the_last() {
     assert_eq!(format!("{step:?}"), format!("CleanUp(default/a@{})", deleted.version()));
     let Step::CleanUp(clean_up) = step else { panic!() };
     assert_eq!((clean_up.object().version(), cluster.requests()), (deleted.version(), 1));
-    assert!(cluster.stored().is_some(), "the server waits");
+    assert!(cluster.stored().is_some(), "the object still exists");
     assert!(clean_up.done().await.unwrap().is_none(), "it was the last finalizer");
     assert_eq!((cluster.stored(), cluster.requests()), (None, 2));
 }
 
-/// The server answers a write that deletes the object with its state before, under the version before. Who waits for the cache to see that
-/// version would go on at once, with the object still in it.
+/// The server responds to a write that deletes the object with the previous state and version. Waiting until
+/// the cache shows that version would return immediately, with the object still cached.
 #[tokio::test(start_paused = true)]
-async fn what_was_written_is_told_only_if_it_stays() {
+async fn written_object_is_returned_only_if_it_still_exists() {
     let cluster = Cluster::with(&[OURS, "example.com/other"]).await;
     cluster.delete();
     let deleted = cluster.fresh().await;
-    let left = cluster.finalizer.remove(&deleted).await.unwrap().expect("it waits for another");
+    let left = cluster.finalizer.remove(&deleted).await.unwrap().expect("another finalizer is left");
     assert_eq!(cluster.stored().unwrap()["metadata"]["resourceVersion"], left.version().to_string());
     let other: Finalizer<ConfigMap> = Finalizer::new(cluster.server.client(), "example.com/other");
     assert!(other.remove(&left).await.unwrap().is_none());
-    // A pod has time to end: it is there for as long as that takes, whoever has nothing against it.
+    // A pod has a grace period: it exists until that is over, even without finalizers.
     let pod = with(cluster::pod("default", "p"), "/metadata/finalizers", json!([OURS]));
     let pod = with(pod, "/spec/nodeName", "node-1");
     cluster.server.create(&pod).unwrap();
@@ -141,7 +147,7 @@ async fn what_was_written_is_told_only_if_it_stays() {
     let factory = SharedInformerFactory::new(cluster.server.client());
     let informer = factory.informer::<Pod>();
     factory.start();
-    factory.wait_for_sync(LONG).await.unwrap();
+    factory.wait_for_sync(TIMEOUT).await.unwrap();
     let finalizer = Finalizer::new(cluster.server.client(), OURS);
     let Step::CleanUp(clean_up) =
         finalizer.step(&informer.lister().get("default", "p").unwrap()).await.unwrap()
@@ -152,11 +158,12 @@ async fn what_was_written_is_told_only_if_it_stays() {
     assert!(cluster.server.get("v1", "pods", Some("default"), "p").is_some());
 }
 
-/// Seen in review: a cache that kept only `data` had left the finalizers out. For an object that was being deleted and had ours, the step was
-/// `Gone`, and it waited for ever, in silence. Every test had a cache with everything in it. Now no projection leaves out what
-/// controllers go by, and a transform that takes it away is an error.
+/// Regression: a cache that kept only `data` had dropped the finalizers. For an object that was being deleted
+/// and had our finalizer, the step was `Gone`, and it was never deleted. All tests used a cache of full
+/// objects. Now no projection drops fields that controllers need, and a transform that removes them is an
+/// error.
 #[tokio::test(start_paused = true)]
-async fn a_lean_cache_knows_who_waits() {
+async fn projected_cache_keeps_finalizers() {
     let stripping = Options::default().transform(|map: &mut ConfigMap| {
         map.metadata.finalizers = None;
         Ok(())
@@ -168,12 +175,12 @@ async fn a_lean_cache_knows_who_waits() {
         stripping,
     ];
     for options in lean {
-        let cluster = Cluster::seen_by(&[OURS], options).await;
-        assert_eq!(said(&cluster.finalizer.step(&cluster.cached()).await.unwrap()), "apply");
-        assert_eq!(cluster.requests(), 0, "it is there already");
+        let cluster = Cluster::with_options(&[OURS], options).await;
+        assert_eq!(step_name(&cluster.finalizer.step(&cluster.cached()).await.unwrap()), "apply");
+        assert_eq!(cluster.requests(), 0, "the finalizer is present already");
         cluster.delete();
         let Step::CleanUp(clean_up) = cluster.finalizer.step(&cluster.fresh().await).await.unwrap() else {
-            panic!("it waits for us")
+            panic!("expected CleanUp")
         };
         assert!(clean_up.done().await.unwrap().is_none());
         assert_eq!(cluster.stored(), None);
@@ -183,84 +190,87 @@ async fn a_lean_cache_knows_who_waits() {
     assert_eq!(error.to_string(), text);
 }
 
-/// Seen in review: a step of a kind without `Debug` could not be printed, and so not unwrapped in a test either.
+/// Regression: a step of a kind without `Debug` could not be printed, so a test could not unwrap it.
 #[test]
-fn a_step_is_printed_without_its_contents() {
-    struct Silent;
-    assert_eq!(format!("{:?}", Step::<Silent>::Gone), "Gone");
+fn debug_of_a_step_omits_the_object() {
+    struct NotDebug;
+    assert_eq!(format!("{:?}", Step::<NotDebug>::Gone), "Gone");
 }
 
 #[tokio::test(start_paused = true)]
-async fn clean_up_that_does_not_come_to_its_end_keeps_the_object() {
+async fn unfinished_cleanup_keeps_the_object() {
     let cluster = Cluster::with(&[OURS]).await;
     cluster.delete();
     let deleted = cluster.fresh().await;
     for _ in 0..2 {
-        assert_eq!(said(&cluster.finalizer.step(&deleted).await.unwrap()), "clean up");
+        assert_eq!(step_name(&cluster.finalizer.step(&deleted).await.unwrap()), "clean up");
     }
     assert_eq!((cluster.finalizers(), cluster.requests()), (json!([OURS]), 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_goes_without_us_is_none_of_our_business() {
+async fn deleted_object_without_our_finalizer_is_gone() {
     let cluster = Cluster::with(&["example.com/other"]).await;
     let wanted = cluster.cached();
     cluster.delete();
-    assert_eq!(said(&cluster.finalizer.step(&cluster.fresh().await).await.unwrap()), "gone");
-    assert_eq!(cluster.requests(), 0, "a finalizer is never added to what is being deleted");
-    // A cache that has not seen the deletion: the server refuses, and that is no error.
-    assert_eq!(said(&cluster.finalizer.step(&wanted).await.unwrap()), "gone");
+    assert_eq!(step_name(&cluster.finalizer.step(&cluster.fresh().await).await.unwrap()), "gone");
+    assert_eq!(cluster.requests(), 0, "a finalizer is never added to an object being deleted");
+    // The cache has not seen the deletion: the server rejects the write, which is not an error.
+    assert_eq!(step_name(&cluster.finalizer.step(&wanted).await.unwrap()), "gone");
     assert_eq!(cluster.finalizers(), json!(["example.com/other"]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn finalizers_of_others_stay_and_in_their_order() {
+async fn foreign_finalizers_keep_their_order() {
     let others = ["example.com/z", "example.com/a"];
     let cluster = Cluster::with(&others).await;
     let Step::Apply(written) = cluster.finalizer.step(&cluster.cached()).await.unwrap() else { panic!() };
     assert_eq!(cluster.finalizers(), json!([others[0], others[1], OURS]));
     cluster.set(&[others[0], OURS, others[1]]);
-    // What we hold says that ours is the last, and another would be taken out.
+    // The cached list says that ours is the last finalizer, so removal by index would remove another one.
     let left = cluster.finalizer.remove(&written).await.unwrap().unwrap();
     assert_eq!(cluster.finalizers(), json!(others));
-    // It has none of ours any more: nothing is asked.
+    // The object does not have our finalizer any more: no request is sent.
     let before = cluster.requests();
     assert_eq!(cluster.finalizer.remove(&left).await.unwrap().unwrap().version(), left.version());
     assert_eq!(cluster.requests(), before);
 }
 
-/// Others write between our look at the cache and our write.
+/// Other writers write between the read of the cache and the write.
 #[tokio::test(start_paused = true)]
-async fn a_stale_view_loses_nothing_and_adds_nothing_twice() {
+async fn stale_object_loses_and_duplicates_no_finalizer() {
     let cluster = Cluster::with(&[]).await;
     let stale = cluster.cached();
     cluster.set(&["example.com/other"]);
     let Step::Apply(written) = cluster.finalizer.step(&stale).await.unwrap() else { panic!() };
     assert_eq!(cluster.finalizers(), json!(["example.com/other", OURS]));
-    // Once more from the same view: it is there already.
+    // Again from the same stale object: the finalizer is present already.
     let Step::Apply(again) = cluster.finalizer.step(&stale).await.unwrap() else { panic!() };
     assert_eq!(
         (again.version(), cluster.finalizers()),
         (written.version(), json!(["example.com/other", OURS]))
     );
-    // A change of anything else is no conflict: one request.
+    // A change of any other field is no conflict: one request.
     cluster.set(&[]);
     let stale = cluster.fresh().await;
     cluster.server.update(&with(cluster.stored().unwrap(), "/data/v", "2")).unwrap();
     let before = cluster.requests();
-    assert_eq!(said(&cluster.finalizer.step(&stale).await.unwrap()), "apply");
+    assert_eq!(step_name(&cluster.finalizer.step(&stale).await.unwrap()), "apply");
     assert_eq!(cluster.requests() - before, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_object_of_the_same_name_is_left_alone() {
+async fn object_with_another_uid_is_left_unchanged() {
     let cluster = Cluster::with(&[]).await;
     let first = cluster.cached();
     cluster.delete();
-    assert_eq!(said(&cluster.finalizer.step(&first).await.unwrap()), "gone", "404");
-    assert!(cluster.finalizer.remove(&first).await.unwrap().is_some(), "it never had one: nothing is asked");
+    assert_eq!(step_name(&cluster.finalizer.step(&first).await.unwrap()), "gone", "404");
+    assert!(
+        cluster.finalizer.remove(&first).await.unwrap().is_some(),
+        "it had no finalizer: no request is sent"
+    );
     cluster.server.create(&map(&[])).unwrap();
-    assert_eq!(said(&cluster.finalizer.step(&first).await.unwrap()), "gone", "another uid");
+    assert_eq!(step_name(&cluster.finalizer.step(&first).await.unwrap()), "gone", "another uid");
     assert_eq!(cluster.finalizers(), Value::Null);
 
     let Step::Apply(second) = cluster.finalizer.step(&cluster.fresh().await).await.unwrap() else { panic!() };
@@ -269,11 +279,11 @@ async fn another_object_of_the_same_name_is_left_alone() {
     assert!(cluster.finalizer.remove(&second).await.unwrap().is_none(), "404");
     cluster.server.create(&map(&[OURS])).unwrap();
     assert!(cluster.finalizer.remove(&second).await.unwrap().is_none(), "another uid");
-    assert_eq!(cluster.finalizers(), json!([OURS]), "it is the other's");
+    assert_eq!(cluster.finalizers(), json!([OURS]), "it belongs to the other object");
 }
 
 #[tokio::test(start_paused = true)]
-async fn endless_races_are_a_conflict_that_says_so() {
+async fn endless_races_end_in_a_conflict_error() {
     let cluster = Cluster::with(&[]).await;
     let busy = cluster.server.fault(faults::status(409).on(Verb::Patch));
     let error = cluster.finalizer.step(&cluster.cached()).await.unwrap_err();
@@ -282,7 +292,7 @@ async fn endless_races_are_a_conflict_that_says_so() {
     assert_eq!((error.to_string().as_str(), busy.hits()), (text, 4));
     drop(busy);
     let _once = cluster.server.fault(faults::status(409).on(Verb::Patch).times(1));
-    assert_eq!(said(&cluster.finalizer.step(&cluster.cached()).await.unwrap()), "apply");
+    assert_eq!(step_name(&cluster.finalizer.step(&cluster.cached()).await.unwrap()), "apply");
 }
 
 #[tokio::test(start_paused = true)]
@@ -295,9 +305,9 @@ async fn errors_name_phase_and_object() {
     assert!(error.to_string().starts_with(start), "{error}");
     drop(forbidden);
 
-    // A name that no server takes: that is said, after one look whether it was a race.
-    let nameless: Finalizer<ConfigMap> = Finalizer::new(cluster.server.client(), "not a name");
-    let error = nameless.step(&cluster.cached()).await.unwrap_err();
+    // A name that every server rejects: the error is returned after one read that rules out a race.
+    let invalid_name: Finalizer<ConfigMap> = Finalizer::new(cluster.server.client(), "not a name");
+    let error = invalid_name.step(&cluster.cached()).await.unwrap_err();
     assert!(matches!(error, FinalizerError::Add { .. }), "{error}");
     assert!(error.to_string().ends_with("nor is it fully qualified] (422)"), "{error}");
     assert_eq!(cluster.finalizers(), Value::Null);
@@ -309,9 +319,9 @@ async fn errors_name_phase_and_object() {
     assert_eq!(cluster.finalizers(), json!([OURS]));
 }
 
-/// Two controllers clean up behind one object at the same time, and a third watches: none has to try again.
+/// Two controllers finish their cleanup at the same time, and a third one waits: none has to retry.
 #[tokio::test(start_paused = true)]
-async fn controllers_that_finish_together_do_not_disturb_each_other() {
+async fn concurrent_removals_do_not_conflict() {
     let names = ["example.com/a", "example.com/b", "example.com/c"];
     let cluster = Cluster::with(&names).await;
     cluster.delete();
@@ -326,7 +336,7 @@ async fn controllers_that_finish_together_do_not_disturb_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kinds_at_run_time_metadata_alone_and_objects_outside_namespaces() {
+async fn dynamic_kinds_metadata_and_cluster_scoped_objects_are_supported() {
     let cluster = Cluster::with(&[]).await;
     let server = &cluster.server;
     server.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})).unwrap();
@@ -335,7 +345,7 @@ async fn kinds_at_run_time_metadata_alone_and_objects_outside_namespaces() {
     let (dynamic, heads, nodes) =
         (factory.dynamic(&resource), factory.metadata::<ConfigMap>(), factory.informer::<Node>());
     factory.start();
-    factory.wait_for_sync(LONG).await.unwrap();
+    factory.wait_for_sync(TIMEOUT).await.unwrap();
 
     let finalizer = Finalizer::dynamic(server.client(), &resource, "example.com/dynamic");
     let step: Step<'_, DynamicObject> =
@@ -344,7 +354,7 @@ async fn kinds_at_run_time_metadata_alone_and_objects_outside_namespaces() {
     assert_eq!(object.typed().unwrap().data["data"]["v"], "1");
     let head = heads.lister().get("default", "a").unwrap();
     let finalizer = Finalizer::new(server.client(), "example.com/head");
-    assert_eq!(said(&finalizer.step(&head).await.unwrap()), "apply");
+    assert_eq!(step_name(&finalizer.step(&head).await.unwrap()), "apply");
     assert_eq!(cluster.finalizers(), json!(["example.com/dynamic", "example.com/head"]));
     let finalizer = Finalizer::new(server.client(), OURS);
     let Step::Apply(node) = finalizer.step(&nodes.lister().get("", "n").unwrap()).await.unwrap() else {

@@ -1,5 +1,5 @@
-//! One informer, end to end, against a server that the test plays: what handlers are told, what readers see, how waits end.
-//! Each test quotes the promise it is about.
+//! One informer end to end against a server played by the test: delivered events, reads, ends of waits. Test
+//! names contain the number of the guarantee.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/script.rs"]
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-const LONG: Duration = Duration::from_mins(10);
+const TIMEOUT: Duration = Duration::from_mins(10);
 
 fn informer() -> (SharedInformer<Pod>, Server) {
     informer_with(&Options::default())
@@ -24,22 +24,22 @@ fn informer_with(options: &Options) -> (SharedInformer<Pod>, Server) {
     (SharedInformer::with_source(source, options.clone()), server)
 }
 
-/// A handler that writes down what it is told, and the notes.
-fn notes(pods: &SharedInformer<Pod>) -> (Registration, Notes) {
+/// Adds a handler that logs its events.
+fn log_events(pods: &SharedInformer<Pod>) -> (Registration, EventLog) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let registration = pods.on(move |event| {
         let _ = sender.send(describe(&event));
     });
-    (registration, Notes(receiver))
+    (registration, EventLog(receiver))
 }
 
-struct Notes(mpsc::UnboundedReceiver<String>);
+struct EventLog(mpsc::UnboundedReceiver<String>);
 
-impl Notes {
+impl EventLog {
     async fn expect(&mut self, expected: &[&str]) {
         for line in expected {
-            let note = tokio::time::timeout(LONG, self.0.recv()).await.expect("nothing was told");
-            assert_eq!(note.as_deref(), Some(*line));
+            let event = tokio::time::timeout(TIMEOUT, self.0.recv()).await.expect("no event was delivered");
+            assert_eq!(event.as_deref(), Some(*line));
         }
     }
 
@@ -66,29 +66,27 @@ fn describe(event: &Event<Pod>) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c2_everything_at_sync_is_added_and_every_later_change_is_told() {
+async fn c2_initial_list_is_added_and_every_later_change_is_delivered() {
     let (pods, mut server) = informer();
-    let (_on, mut notes) = notes(&pods);
+    let (_on, mut log) = log_events(&pods);
     pods.start();
     let watch = server.sync(&[pod("a", 1), pod("b", 2)], 5).await;
-    pods.wait_for_sync(LONG).await.unwrap();
-    notes.expect(&["+ a@1 initial", "+ b@2 initial"]).await;
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
+    log.expect(&["+ a@1 initial", "+ b@2 initial"]).await;
     watch.frame("ADDED", &pod("c", 6));
     watch.frame("MODIFIED", &pod("a", 7));
     watch.frame("DELETED", &pod("b", 8));
-    notes.expect(&["+ c@6", "~ a@1->7", "- b@8 observed"]).await;
+    log.expect(&["+ c@6", "~ a@1->7", "- b@8 observed"]).await;
     assert_eq!(pods.lister().version().unwrap().as_str(), "8");
 }
 
 #[tokio::test(start_paused = true)]
-async fn c2_c3_what_happened_in_a_gap_is_told_as_if_it_had_been_seen() {
+async fn c2_c3_changes_of_a_gap_are_delivered_as_if_observed() {
     let (pods, mut server) = informer();
-    let (_on, mut notes) = notes(&pods);
+    let (_on, mut log) = log_events(&pods);
     pods.start();
     let watch = server.sync(&[pod("gone", 1), pod("same", 2), pod("changed", 3), pod("reborn", 4)], 5).await;
-    notes
-        .expect(&["+ changed@3 initial", "+ gone@1 initial", "+ reborn@4 initial", "+ same@2 initial"])
-        .await;
+    log.expect(&["+ changed@3 initial", "+ gone@1 initial", "+ reborn@4 initial", "+ same@2 initial"]).await;
     watch.expire();
     let relist = server.expect("watch sendInitialEvents=true&resourceVersion=5").await.open();
     let now = [pod("same", 2), pod("changed", 8), pod_with_uid("reborn", 7, "another"), pod("new", 9)];
@@ -96,22 +94,22 @@ async fn c2_c3_what_happened_in_a_gap_is_told_as_if_it_had_been_seen() {
         relist.frame("ADDED", pod);
     }
     relist.end_initial(9);
-    // Deletions first, then the rest in key order (C5); what did not change is not told.
-    notes.expect(&["- gone@1 inferred", "- reborn@4 inferred"]).await;
-    notes.expect(&["~ changed@3->8", "+ new@9", "+ reborn@7"]).await;
+    // Deletions first, then the rest in key order (C5); unchanged objects are not delivered.
+    log.expect(&["- gone@1 inferred", "- reborn@4 inferred"]).await;
+    log.expect(&["~ changed@3->8", "+ new@9", "+ reborn@7"]).await;
     assert_eq!(pods.status().counters.expired, 1);
 }
 
-/// Real threads: the cache and the handlers race with the reader.
+/// Uses real threads: the cache and the handlers race with the reader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c4_the_cache_holds_a_change_before_its_handler_runs() {
+async fn c4_change_is_cached_before_its_handler_runs() {
     let (pods, mut server) = informer();
     let lister = pods.lister();
     let (sender, mut behind) = mpsc::unbounded_channel();
     let _on = pods.on(move |event| {
         let cached = lister.get_by_key(event.object().key());
         let fine = match &event {
-            // Deleted, or there again in a later life.
+            // Deleted, or present again as a later incarnation.
             Event::Deleted { last, .. } => {
                 cached.is_none_or(|cached| !cached.version().is_before(last.version()))
             }
@@ -134,56 +132,56 @@ async fn c4_the_cache_holds_a_change_before_its_handler_runs() {
         }
     }
     watch.frame("ADDED", &pod("last", 500));
-    pods.shutdown(LONG).await.unwrap();
+    pods.shutdown(TIMEOUT).await.unwrap();
     while let Some(fine) = behind.recv().await {
         assert!(fine);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn c5_a_snapshot_does_not_move() {
+async fn c5_snapshot_does_not_change() {
     let (pods, mut server) = informer();
     pods.start();
     let watch = server.sync(&[pod("a", 1)], 5).await;
-    pods.wait_for_sync(LONG).await.unwrap();
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
     let before = pods.lister().snapshot();
-    let (_on, mut notes) = notes(&pods);
+    let (_on, mut log) = log_events(&pods);
     watch.frame("ADDED", &pod("b", 6));
-    notes.expect(&["+ a@1 initial", "+ b@6"]).await;
+    log.expect(&["+ a@1 initial", "+ b@6"]).await;
     assert_eq!((before.len(), before.version().unwrap().as_str()), (1, "5"));
     assert_eq!((pods.lister().len(), pods.lister().version().unwrap().as_str()), (2, "6"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn c6_a_late_handler_gets_the_set_then_what_follows() {
+async fn c6_late_handler_receives_the_initial_list_then_changes() {
     let (pods, mut server) = informer();
     pods.start();
     let watch = server.sync(&[pod("a", 1), pod("b", 2)], 5).await;
-    pods.wait_for_sync(LONG).await.unwrap();
-    let (late, mut told) = notes(&pods);
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
+    let (late, mut delivered) = log_events(&pods);
     watch.frame("MODIFIED", &pod("b", 6));
     assert!(late.synced().await);
-    told.expect(&["+ a@1 initial", "+ b@2 initial", "~ b@2->6"]).await;
+    delivered.expect(&["+ a@1 initial", "+ b@2 initial", "~ b@2->6"]).await;
     late.remove().await;
     watch.frame("MODIFIED", &pod("b", 7));
-    let (_other, mut other) = notes(&pods);
+    let (_other, mut other) = log_events(&pods);
     other.expect(&["+ a@1 initial", "+ b@7 initial"]).await;
-    assert!(told.is_empty(), "no call after removal returned");
+    assert!(delivered.is_empty(), "no call after removal returned");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_can_be_removed_before_the_start() {
+async fn handler_can_be_removed_before_start() {
     let (pods, mut server) = informer();
-    let (early, mut told) = notes(&pods);
+    let (early, mut delivered) = log_events(&pods);
     early.remove().await;
     pods.start();
     let _watch = server.sync(&[pod("a", 1)], 5).await;
-    pods.wait_for_sync(LONG).await.unwrap();
-    assert!(told.is_empty());
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
+    assert!(delivered.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn c7_waiting_ends_at_once_where_it_is_useless() {
+async fn c7_wait_for_sync_fails_immediately_if_forbidden_or_not_served() {
     let not_served = |state: &State| matches!(state, State::NotServed { .. });
     let forbidden = |state: &State| matches!(state, State::Forbidden { .. });
     let status = r#"{"kind":"Status","reason":"Forbidden","message":"pods is forbidden","code":403}"#;
@@ -197,17 +195,17 @@ async fn c7_waiting_ends_at_once_where_it_is_useless() {
         server.next().await.reply(code, body);
         server.expect("list limit=500&resourceVersion=0").await.reply(code, body);
         let begun = tokio::time::Instant::now();
-        let error = pods.wait_for_sync(LONG).await.unwrap_err();
+        let error = pods.wait_for_sync(TIMEOUT).await.unwrap_err();
         assert!(expected(&error.state), "{error}");
         assert!(begun.elapsed() < Duration::from_secs(1));
-        // It goes on regardless, and comes alive.
+        // The informer retries and becomes live.
         let _watch = server.sync(&[], 5).await;
-        pods.wait_for_sync(LONG).await.unwrap();
+        pods.wait_for_sync(TIMEOUT).await.unwrap();
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn c7_at_the_deadline_the_state_says_why() {
+async fn c7_timeout_error_contains_the_state() {
     let (pods, mut server) = informer();
     pods.start();
     let errors = tokio::spawn(async move {
@@ -225,64 +223,64 @@ async fn c7_at_the_deadline_the_state_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c7_what_is_transient_is_waited_through() {
+async fn c7_wait_for_sync_outlasts_transient_failures() {
     let (pods, mut server) = informer_with(&Options::default().watch_list(WatchListPolicy::Never));
     pods.start();
     server.next().await.reply(503, "");
     server.next().await.reply(200, "<html>proxy</html>");
     server.expect("list limit=500&resourceVersion=0").await.list(&[pod("a", 1)], 5);
-    pods.wait_for_sync(LONG).await.unwrap();
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
     let _watch = server.expect("watch resourceVersion=5").await.open();
     assert_eq!(pods.lister().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn c9_a_panicking_handler_goes_on_and_hurts_nobody_else() {
+async fn c9_panicking_handler_continues_and_affects_no_other() {
     let (pods, mut server) = informer();
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let note = Arc::clone(&seen);
+    let record = Arc::clone(&seen);
     let shaky = pods.on(move |event| {
-        note.lock().unwrap().push(event.object().name().to_owned());
-        assert_ne!(event.object().name(), "a", "panics on a");
+        record.lock().unwrap().push(event.object().name().to_owned());
+        assert_ne!(event.object().name(), "a", "intended panic for a");
     });
-    let (_on, mut notes) = notes(&pods);
+    let (_on, mut log) = log_events(&pods);
     pods.start();
     let _watch = server.sync(&[pod("a", 1), pod("b", 2)], 5).await;
-    notes.expect(&["+ a@1 initial", "+ b@2 initial"]).await;
+    log.expect(&["+ a@1 initial", "+ b@2 initial"]).await;
     assert!(shaky.synced().await);
     assert_eq!(*seen.lock().unwrap(), ["a", "b"]);
     assert_eq!(shaky.panics(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn c9_a_bad_object_is_an_error_for_whoever_reads_it() {
+async fn c9_invalid_object_is_an_error_on_decoding() {
     let (pods, mut server) = informer();
-    let (_on, mut notes) = notes(&pods);
+    let (_on, mut log) = log_events(&pods);
     pods.start();
-    let mut bad = pod("bad", 1);
-    bad["spec"]["containers"] = "none".into();
-    let watch = server.sync(&[bad, pod("good", 2)], 5).await;
-    notes.expect(&["+ bad@1 initial", "+ good@2 initial"]).await;
+    let mut invalid = pod("bad", 1);
+    invalid["spec"]["containers"] = "none".into();
+    let watch = server.sync(&[invalid, pod("good", 2)], 5).await;
+    log.expect(&["+ bad@1 initial", "+ good@2 initial"]).await;
     let error = pods.lister().get_by_key(&Key::new("ns", "bad")).unwrap().typed().unwrap_err();
     assert_eq!((error.key.to_string().as_str(), &*error.place), ("ns/bad", "spec.containers"));
 
-    // A newer state without a version cannot be kept: the older one stays, and says that it is stale.
-    let mut worse = pod("good", 6);
-    worse["metadata"]["resourceVersion"] = serde_json::Value::Null;
-    watch.frame("MODIFIED", &worse);
+    // A newer state without a version cannot be cached: the older one stays and is marked as stale.
+    let mut without_version = pod("good", 6);
+    without_version["metadata"]["resourceVersion"] = serde_json::Value::Null;
+    watch.frame("MODIFIED", &without_version);
     watch.frame("ADDED", &pod("next", 7));
-    notes.expect(&["+ next@7"]).await;
+    log.expect(&["+ next@7"]).await;
     let good = pods.lister().get_by_key(&Key::new("ns", "good")).unwrap();
     assert!(good.is_stale());
     assert_eq!(pods.status().unreadable[0].0, Key::new("ns", "good"));
     watch.frame("MODIFIED", &pod("good", 8));
-    notes.expect(&["~ good@2->8"]).await;
+    log.expect(&["~ good@2->8"]).await;
     assert!(!pods.lister().get_by_key(&Key::new("ns", "good")).unwrap().is_stale());
     assert!(pods.status().unreadable.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn c9_a_source_that_panics_has_failed_once_and_is_asked_again() {
+async fn c9_panicking_source_is_a_failure_and_is_retried() {
     struct Broken;
     impl informer::source::Source for Broken {
         fn list(&self, _: informer::ListRequest) -> informer::source::Answer {
@@ -294,22 +292,22 @@ async fn c9_a_source_that_panics_has_failed_once_and_is_asked_again() {
     }
     let pods = SharedInformer::<Pod>::with_source(Broken, Options::default());
     pods.start();
-    let error = pods.wait_for_sync(LONG).await.unwrap_err();
+    let error = pods.wait_for_sync(TIMEOUT).await.unwrap_err();
     assert!(
         matches!(&error.state, State::BackingOff { because, .. } if because.contains("panicked")),
         "{error}"
     );
     assert!(pods.status().counters.failures > 3);
-    pods.shutdown(LONG).await.unwrap();
+    pods.shutdown(TIMEOUT).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn indexes_answer_before_and_after_the_start() {
+async fn indexes_work_before_and_after_start() {
     let (pods, mut server) = informer();
     let by_node = pods.add_index(Index::field("spec.nodeName")).unwrap();
     pods.start();
     let watch = server.sync(&[pod("a", 1), pod("b", 2)], 5).await;
-    pods.wait_for_sync(LONG).await.unwrap();
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
     let by_app = pods.add_index(Index::label("app")).unwrap();
     let by_volumes = pods
         .add_index(Index::by("containers", |pod: &informer::Object<Pod>| {
@@ -323,55 +321,55 @@ async fn indexes_answer_before_and_after_the_start() {
     assert_eq!(names(lister.by(&by_node, "node-2")), ["b"]);
     assert_eq!(names(lister.by(&by_app, "a")), ["a"]);
     assert_eq!(names(lister.by(&by_volumes, "0")), ["a", "b"]);
-    let (_on, mut notes) = notes(&pods);
+    let (_on, mut log) = log_events(&pods);
     watch.frame("MODIFIED", &pod("a", 7));
-    notes.expect(&["+ a@1 initial", "+ b@2 initial", "~ a@1->7"]).await;
+    log.expect(&["+ a@1 initial", "+ b@2 initial", "~ a@1->7"]).await;
     assert_eq!(lister.keys_by(&by_node, "node-7"), [Key::new("ns", "a")]);
     assert_eq!(lister.values_of(&by_node).iter().map(|v| &**v).collect::<Vec<_>>(), ["node-2", "node-7"]);
     assert!(pods.add_index(Index::field("spec..nodeName")).is_err());
 }
 
 #[tokio::test(start_paused = true)]
-async fn c1_a_restored_server_is_believed_and_counted() {
+async fn c1_restored_server_is_followed_and_counted() {
     let (pods, mut server) = informer();
-    let (_on, mut notes) = notes(&pods);
+    let (_on, mut log) = log_events(&pods);
     pods.start();
     let watch = server.sync(&[pod("a", 40)], 50).await;
-    notes.expect(&["+ a@40 initial"]).await;
+    log.expect(&["+ a@40 initial"]).await;
     watch.expire();
     let too_large = r#"{"kind":"Status","code":504,"reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge"}]}}"#;
     server.expect("watch sendInitialEvents=true&resourceVersion=50").await.reply(504, too_large);
     let watch = server.sync(&[pod("a", 20)], 30).await;
-    notes.expect(&["~ a@40->20"]).await;
+    log.expect(&["~ a@40->20"]).await;
     watch.frame("MODIFIED", &pod("a", 31));
-    notes.expect(&["~ a@20->31"]).await;
+    log.expect(&["~ a@20->31"]).await;
     assert_eq!(pods.status().counters.rewinds, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn c10_shutdown_tells_what_was_received_and_then_nothing() {
+async fn c10_shutdown_delivers_received_events_and_then_nothing() {
     let (pods, mut server) = informer();
-    let (_on, mut notes) = notes(&pods);
+    let (_on, mut log) = log_events(&pods);
     pods.start();
     let watch = server.sync(&[pod("a", 1)], 5).await;
-    notes.expect(&["+ a@1 initial"]).await;
-    pods.shutdown(LONG).await.unwrap();
+    log.expect(&["+ a@1 initial"]).await;
+    pods.shutdown(TIMEOUT).await.unwrap();
     assert!(watch.is_abandoned());
     watch.frame("ADDED", &pod("b", 6));
-    assert_eq!(notes.0.recv().await, None, "the handler is gone");
+    assert_eq!(log.0.recv().await, None, "the handler was dropped");
     assert_eq!(pods.status().state, State::Stopped);
     assert_eq!(pods.lister().len(), 1, "the last state can still be read");
-    let state = pods.wait_for_sync(LONG).await.unwrap_err().state;
-    assert_eq!(state, State::Stopped, "nobody keeps it current any more");
+    let state = pods.wait_for_sync(TIMEOUT).await.unwrap_err().state;
+    assert_eq!(state, State::Stopped, "the cache is not updated any more");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_handle_that_goes_ends_the_informer() {
+async fn dropping_the_last_handle_ends_the_informer() {
     let (pods, mut server) = informer();
     pods.on(|_| {}).detach();
     pods.start();
     let watch = server.sync(&[pod("a", 1)], 5).await;
-    pods.wait_for_sync(LONG).await.unwrap();
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
     let lister = pods.lister();
     let snapshot = lister.snapshot();
     drop(pods);
@@ -383,15 +381,15 @@ async fn the_last_handle_that_goes_ends_the_informer() {
     while !watch.is_abandoned() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(snapshot.len(), 1, "a snapshot needs nobody");
+    assert_eq!(snapshot.len(), 1, "a snapshot needs no informer");
 }
 
 #[tokio::test(start_paused = true)]
-async fn typed_raw_and_dynamic_views_are_one_object() {
+async fn typed_raw_and_dynamic_views_share_one_object() {
     let (pods, mut server) = informer();
     pods.start();
     let _watch = server.sync(&[pod("a", 1)], 5).await;
-    pods.wait_for_sync(LONG).await.unwrap();
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
     let object = pods.lister().namespace("ns").get("a").unwrap();
     let typed = object.typed().unwrap();
     let dynamic = object.view::<serde_json::Value>().typed().unwrap();
@@ -405,11 +403,11 @@ async fn typed_raw_and_dynamic_views_are_one_object() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c6_removal_is_final_whatever_is_going_on() {
+async fn c6_removal_is_final_during_deliveries() {
     let (pods, mut server) = informer();
     pods.start();
     let watch = server.sync(&[pod("a", 1)], 5).await;
-    pods.wait_for_sync(LONG).await.unwrap();
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
     for round in 0..50 {
         let removed = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let late = Arc::clone(&removed);
@@ -424,14 +422,14 @@ async fn c6_removal_is_final_whatever_is_going_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c7_everybody_who_waits_is_woken() {
-    // P3: of eight tasks that wait for one store, a peer wakes one.
+async fn c7_all_waiters_are_woken() {
+    // P3: of eight tasks waiting for one store, kube-runtime woke one.
     let (pods, mut server) = informer();
     pods.start();
     let waiting: Vec<_> = (0..8)
         .map(|_| {
             let pods = pods.clone();
-            tokio::spawn(async move { pods.wait_for_sync(LONG).await })
+            tokio::spawn(async move { pods.wait_for_sync(TIMEOUT).await })
         })
         .collect();
     let _watch = server.sync(&[pod("a", 1)], 5).await;
@@ -441,86 +439,87 @@ async fn c7_everybody_who_waits_is_woken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c7_a_forgotten_start_is_named() {
+async fn c7_missing_start_is_reported() {
     let (pods, _server) = informer();
     let error = pods.wait_for_sync(Duration::from_secs(3)).await.unwrap_err();
     assert_eq!(error.to_string(), "pods in all namespaces: not synced after 3s: not started (call start)");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c8_a_stuck_handler_delays_nobody_and_costs_one_step_per_key() {
-    // P9: one subscriber that is not polled stops a peer's whole store.
+async fn c8_stuck_handler_delays_no_other_and_costs_one_event_per_key() {
+    // P9: one subscriber that was not polled stopped kube-runtime's whole store.
     let (pods, mut server) = informer();
     let (release, stuck) = std::sync::mpsc::channel::<()>();
-    let (sender, mut told) = mpsc::unbounded_channel();
+    let (sender, mut delivered) = mpsc::unbounded_channel();
     let slow = pods.on(move |event| {
         let _ = sender.send(describe(&event));
         let _ = stuck.recv();
     });
-    let (_on, mut notes) = notes(&pods);
+    let (_on, mut log) = log_events(&pods);
     pods.start();
     let watch = server.sync(&[pod("a", 1)], 5).await;
-    notes.expect(&["+ a@1 initial"]).await;
-    assert_eq!(told.recv().await.unwrap(), "+ a@1 initial");
+    log.expect(&["+ a@1 initial"]).await;
+    assert_eq!(delivered.recv().await.unwrap(), "+ a@1 initial");
     let mut last = 1;
     for version in 6..60 {
         watch.frame("MODIFIED", &pod("a", version));
-        notes.expect(&[&format!("~ a@{last}->{version}")]).await;
+        log.expect(&[&format!("~ a@{last}->{version}")]).await;
         last = version;
     }
     assert_eq!(slow.pending(), 1);
     release.send(()).unwrap();
-    assert_eq!(told.recv().await.unwrap(), "~ a@1->59");
+    assert_eq!(delivered.recv().await.unwrap(), "~ a@1->59");
     drop(release);
-    pods.shutdown(LONG).await.unwrap();
+    pods.shutdown(TIMEOUT).await.unwrap();
 }
 
-/// The pump obeyed as many commands as the runtime allows in one go. It was then put aside with its thread, which one of the new handlers blocked next: the
-/// others were told nothing until that was over.
+/// Regression: the pump processed as many commands as the runtime allows before yielding. It was then queued
+/// on the thread that one of the new handlers blocked next: the other handlers received nothing until that
+/// call returned.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c8_of_many_new_handlers_one_that_blocks_delays_nobody() {
+async fn c8_blocking_new_handler_delays_no_other_new_handler() {
     let (pods, mut server) = informer();
     pods.start();
     let _watch = server.sync(&[pod("a", 1)], 5).await;
-    pods.wait_for_sync(LONG).await.unwrap();
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
 
-    let deadline = Duration::from_secs(30);
-    // One thread is taken until a handler has blocked the other.
+    let timeout = Duration::from_secs(30);
+    // One thread is occupied until a handler has blocked the other one.
     let ((taken, is_taken), (blocked, is_blocked)) = (channel(), channel());
     let first = tokio::spawn(async move {
         taken.send(()).unwrap();
-        is_blocked.recv_timeout(deadline)
+        is_blocked.recv_timeout(timeout)
     });
     is_taken.recv().unwrap();
-    let ((last_told, wait), (sender, mut waited)) = (channel(), mpsc::unbounded_channel());
+    let ((last_delivered, wait), (sender, mut waited)) = (channel(), mpsc::unbounded_channel());
     let (wait, adding) = (Arc::new(Mutex::new(Some(wait))), pods.clone());
     tokio::spawn(async move {
         for number in 0..200 {
             let (wait, blocked, sender) = (wait.clone(), blocked.clone(), sender.clone());
-            let last_told = (number == 199).then(|| last_told.clone());
-            let told = move |_| {
-                // Only the first that is called waits.
+            let last_delivered = (number == 199).then(|| last_delivered.clone());
+            let delivered = move |_| {
+                // Only the first call waits.
                 let wait = wait.lock().unwrap().take();
                 if let Some(wait) = wait {
                     blocked.send(()).unwrap();
-                    sender.send(wait.recv_timeout(deadline)).unwrap();
+                    sender.send(wait.recv_timeout(timeout)).unwrap();
                 }
-                if let Some(last_told) = &last_told {
-                    last_told.send(()).unwrap();
+                if let Some(last_delivered) = &last_delivered {
+                    last_delivered.send(()).unwrap();
                 }
             };
-            adding.on(told).detach();
+            adding.on(delivered).detach();
         }
     });
-    assert_eq!(waited.recv().await, Some(Ok(())), "the last one was told meanwhile");
+    assert_eq!(waited.recv().await, Some(Ok(())), "the last handler received its event meanwhile");
     assert_eq!(first.await.unwrap(), Ok(()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c10_shutdown_says_when_a_handler_does_not_return_and_may_be_asked_again() {
+async fn c10_shutdown_times_out_with_a_stuck_handler_and_can_be_repeated() {
     let (pods, mut server) = informer();
     let (release, stuck) = std::sync::mpsc::channel::<()>();
-    let (sender, mut told) = mpsc::unbounded_channel();
+    let (sender, mut delivered) = mpsc::unbounded_channel();
     pods.on(move |event| {
         let _ = sender.send(describe(&event));
         let _ = stuck.recv();
@@ -528,33 +527,33 @@ async fn c10_shutdown_says_when_a_handler_does_not_return_and_may_be_asked_again
     .detach();
     pods.start();
     let _watch = server.sync(&[pod("a", 1), pod("b", 2)], 5).await;
-    assert_eq!(told.recv().await.unwrap(), "+ a@1 initial");
+    assert_eq!(delivered.recv().await.unwrap(), "+ a@1 initial");
     for _ in 0..2 {
         let error = pods.shutdown(Duration::from_millis(20)).await.unwrap_err();
         assert!(error.to_string().contains("a handler is still running"), "{error}");
     }
     drop(release);
     pods.shutdown(Duration::MAX).await.unwrap();
-    assert_eq!(told.recv().await, None, "what was pending when time was up is dropped");
+    assert_eq!(delivered.recv().await, None, "events pending at the timeout are dropped");
 }
 
 #[tokio::test(start_paused = true)]
-async fn c10_what_is_pending_at_shutdown_is_told() {
+async fn c10_pending_events_are_delivered_at_shutdown() {
     let (pods, mut server) = informer();
-    let (_on, mut notes) = notes(&pods);
+    let (_on, mut log) = log_events(&pods);
     pods.start();
     let _watch = server.sync(&[pod("a", 1), pod("b", 2)], 5).await;
-    pods.wait_for_sync(LONG).await.unwrap();
-    pods.shutdown(LONG).await.unwrap();
-    notes.expect(&["+ a@1 initial", "+ b@2 initial"]).await;
-    assert_eq!(notes.0.recv().await, None);
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
+    pods.shutdown(TIMEOUT).await.unwrap();
+    log.expect(&["+ a@1 initial", "+ b@2 initial"]).await;
+    assert_eq!(log.0.recv().await, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_is_never_called_is_never_synced_and_says_so() {
+async fn handler_without_initial_list_never_syncs() {
     let (pods, _server) = informer();
     let early = pods.on(|_| {});
-    pods.shutdown(LONG).await.unwrap();
+    pods.shutdown(TIMEOUT).await.unwrap();
     assert!(!early.synced().await);
     let late = pods.on(|_| {});
     assert!(!late.synced().await);
@@ -562,7 +561,7 @@ async fn a_handler_that_is_never_called_is_never_synced_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c9_a_handler_that_panics_when_dropped_hurts_nobody() {
+async fn c9_handler_panicking_on_drop_affects_nothing_else() {
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
@@ -575,26 +574,26 @@ async fn c9_a_handler_that_panics_when_dropped_hurts_nobody() {
         let _held = &bomb;
     });
     never.remove().await;
-    let (_on, mut notes) = notes(&pods);
+    let (_on, mut log) = log_events(&pods);
     pods.start();
     let watch = server.sync(&[pod("a", 1)], 5).await;
     watch.frame("ADDED", &pod("b", 6));
-    notes.expect(&["+ a@1 initial", "+ b@6"]).await;
+    log.expect(&["+ a@1 initial", "+ b@6"]).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn c9_a_broken_index_function_hurts_only_its_index() {
+async fn c9_panicking_index_function_affects_only_its_index() {
     let (pods, mut server) = informer();
     let shaky = pods
         .add_index(Index::by("shaky", |pod: &informer::Object<Pod>| {
-            assert_ne!(pod.name(), "a", "panics on a");
+            assert_ne!(pod.name(), "a", "intended panic for a");
             Some(pod.name().to_owned())
         }))
         .unwrap();
     let by_app = pods.add_index(Index::label("app")).unwrap();
     pods.start();
     let _watch = server.sync(&[pod("a", 1), pod("b", 2)], 5).await;
-    pods.wait_for_sync(LONG).await.unwrap();
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
     assert_eq!(pods.lister().keys_by(&by_app, "a"), [Key::new("ns", "a")]);
     assert_eq!(pods.lister().keys_by(&shaky, "b"), [Key::new("ns", "b")]);
     assert!(pods.lister().keys_by(&shaky, "a").is_empty());
@@ -602,13 +601,13 @@ async fn c9_a_broken_index_function_hurts_only_its_index() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_was_synced_stays_so() {
+async fn synced_handler_stays_synced() {
     let (pods, mut server) = informer();
-    let (on, mut notes) = notes(&pods);
+    let (on, mut log) = log_events(&pods);
     pods.start();
     let _watch = server.sync(&[pod("a", 1)], 5).await;
-    notes.expect(&["+ a@1 initial"]).await;
+    log.expect(&["+ a@1 initial"]).await;
     assert!(on.synced().await);
-    pods.shutdown(LONG).await.unwrap();
+    pods.shutdown(TIMEOUT).await.unwrap();
     assert!(on.synced().await);
 }

@@ -1,10 +1,11 @@
-//! How sets are asked for follows from how fast the last ones came: as streams, or as compressed lists where the connection is slow.
+//! Lists are requested depending on the speed of the previous ones: as streams, or as gzip lists over a slow
+//! connection.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/cluster.rs"]
 mod cluster;
 
-use cluster::{LONG, pod, with};
+use cluster::{TIMEOUT, pod, with};
 use futures::stream::StreamExt as _;
 use http_body_util::{BodyDataStream, StreamBody};
 use informer::{Options, SharedInformerFactory, WatchListPolicy};
@@ -16,33 +17,33 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tower::ServiceExt as _;
 
-const PIECE: usize = 16 << 10;
+const PIECE_BYTES: usize = 16 << 10;
 
-/// The resource, whether its set is asked for as a stream, and which compression is allowed.
-type Asked = (String, bool, String);
+/// The resource, whether its list is requested as a stream, and the accepted content encoding.
+type RequestedList = (String, bool, String);
 
-/// A client over a connection that brings a kilobyte in so much time, and what it asked for.
-fn connected(server: &ApiServer, kilobyte: Duration) -> (kube::Client, Arc<Mutex<Vec<Asked>>>) {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let notes = Arc::clone(&asked);
+/// A client over a connection that takes this long per kilobyte, and the requests it sent.
+fn connected(server: &ApiServer, kilobyte: Duration) -> (kube::Client, Arc<Mutex<Vec<RequestedList>>>) {
+    let requested = Arc::new(Mutex::new(Vec::new()));
+    let recorded = Arc::clone(&requested);
     let service = server.service().map_request(move |request: http::Request<Body>| {
         let query = request.uri().query().unwrap_or_default();
         let stream = query.contains("sendInitialEvents=true");
         if stream || !query.contains("watch=1") {
             let resource = request.uri().path().rsplit('/').next().unwrap().to_owned();
             let compression = request.headers()["accept-encoding"].to_str().unwrap().to_owned();
-            notes.lock().unwrap().push((resource, stream, compression));
+            recorded.lock().unwrap().push((resource, stream, compression));
         }
         request
     });
     let service = service.map_response(move |response: http::Response<_>| {
         response.map(|body| {
-            // As they come over a network: in small pieces.
+            // Small pieces, as over a network.
             let pieces = BodyDataStream::new(body).flat_map(|chunk| {
                 let pieces: Vec<_> = match chunk {
                     Ok(chunk) => (0..chunk.len())
-                        .step_by(PIECE)
-                        .map(|at| Ok(chunk.slice(at..chunk.len().min(at + PIECE))))
+                        .step_by(PIECE_BYTES)
+                        .map(|at| Ok(chunk.slice(at..chunk.len().min(at + PIECE_BYTES))))
                         .collect(),
                     Err(error) => vec![Err(error)],
                 };
@@ -52,7 +53,7 @@ fn connected(server: &ApiServer, kilobyte: Duration) -> (kube::Client, Arc<Mutex
                 let size = piece.as_ref().map_or(0, bytes::Bytes::len);
                 let takes = kilobyte * u32::try_from(size / 1024).unwrap();
                 if !takes.is_zero() {
-                    let mut clock = tokio::time::interval_at(tokio::time::Instant::now() + takes, LONG);
+                    let mut clock = tokio::time::interval_at(tokio::time::Instant::now() + takes, TIMEOUT);
                     clock.tick().await;
                 }
                 piece.map(hyper::body::Frame::data)
@@ -60,53 +61,53 @@ fn connected(server: &ApiServer, kilobyte: Duration) -> (kube::Client, Arc<Mutex
             StreamBody::new(pieces)
         })
     });
-    (kube::Client::new(service, "default"), asked)
+    (kube::Client::new(service, "default"), requested)
 }
 
-/// How the second kind of a factory is asked for, after the first brought two megabytes.
-async fn second_set(kilobyte: Duration, options: Options) -> Asked {
+/// How the second kind of a factory is requested after the first one transferred two megabytes.
+async fn second_list(kilobyte: Duration, options: Options) -> RequestedList {
     let server = ApiServer::new();
     for number in 0..250 {
         let pod = pod("default", &format!("p{number}"));
         server.create(&with(pod, "/metadata/annotations", json!({"big": "x".repeat(8192)}))).unwrap();
     }
-    let (client, asked) = connected(&server, kilobyte);
+    let (client, requested) = connected(&server, kilobyte);
     let factory = SharedInformerFactory::with_options(client, options);
     let pods = factory.informer::<Pod>();
     pods.start();
-    pods.wait_for_sync(LONG).await.unwrap();
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
     assert_eq!(pods.lister().len(), 250);
     let maps = factory.informer::<ConfigMap>();
     maps.start();
-    maps.wait_for_sync(LONG).await.unwrap();
-    let asked = asked.lock().unwrap();
-    asked.iter().find(|(resource, ..)| resource == "configmaps").unwrap().clone()
+    maps.wait_for_sync(TIMEOUT).await.unwrap();
+    let requested = requested.lock().unwrap();
+    requested.iter().find(|(resource, ..)| resource == "configmaps").unwrap().clone()
 }
 
 #[track_caller]
-fn check((_, stream, compression): &Asked, expected: (bool, &str)) {
+fn check((_, stream, compression): &RequestedList, expected: (bool, &str)) {
     assert_eq!((*stream, &**compression), expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn over_a_fast_connection_sets_are_streams() {
-    check(&second_set(Duration::ZERO, Options::default()).await, (true, "identity"));
+async fn lists_over_a_fast_connection_are_streams() {
+    check(&second_list(Duration::ZERO, Options::default()).await, (true, "identity"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn over_a_slow_connection_sets_are_compressed_lists() {
-    check(&second_set(Duration::from_millis(1), Options::default()).await, (false, "gzip"));
+async fn lists_over_a_slow_connection_are_gzip_lists() {
+    check(&second_list(Duration::from_millis(1), Options::default()).await, (false, "gzip"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_says_how_has_it_so() {
+async fn explicit_options_override_the_measured_speed() {
     let slow = Duration::from_millis(1);
     let options = Options::default();
-    check(&second_set(slow, options.clone().compress_lists(false)).await, (true, "identity"));
-    check(&second_set(slow, options.clone().watch_list(WatchListPolicy::Always)).await, (true, "identity"));
-    check(&second_set(slow, options.clone().watch_list(WatchListPolicy::Never)).await, (false, "gzip"));
+    check(&second_list(slow, options.clone().compress_lists(false)).await, (true, "identity"));
+    check(&second_list(slow, options.clone().watch_list(WatchListPolicy::Always)).await, (true, "identity"));
+    check(&second_list(slow, options.clone().watch_list(WatchListPolicy::Never)).await, (false, "gzip"));
     let never = options.watch_list(WatchListPolicy::Never);
-    check(&second_set(slow, never.clone().compress_lists(false)).await, (false, "identity"));
+    check(&second_list(slow, never.clone().compress_lists(false)).await, (false, "identity"));
     let fast = Duration::ZERO;
-    check(&second_set(fast, never.compress_lists(true)).await, (false, "gzip"));
+    check(&second_list(fast, never.compress_lists(true)).await, (false, "gzip"));
 }

@@ -1,10 +1,10 @@
-//! Managers against the embedded server: what begins and ends when, who acts, what the pages say, what signals do.
+//! Managers against the embedded server: start and stop order, leadership, HTTP endpoints, signals.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/cluster.rs"]
 mod cluster;
 
-use cluster::{LONG, asked, create_pods, pass, until};
+use cluster::{TIMEOUT, advance_time, create_pods, requests_for, until};
 use informer::{
     Caches, Controller, LeaderElector, Manager, ManagerError, ManagerHandle, Outcome, Reconciler,
     SharedInformerFactory,
@@ -31,11 +31,11 @@ fn start(manager: Manager) -> (ManagerHandle, JoinHandle<Result<(), ManagerError
 }
 
 async fn end(task: JoinHandle<Result<(), ManagerError>>) -> Result<(), ManagerError> {
-    tokio::time::timeout(LONG, task).await.expect("it ends").unwrap()
+    tokio::time::timeout(TIMEOUT, task).await.expect("the manager ends").unwrap()
 }
 
-/// What a page says.
-async fn page(address: std::net::SocketAddr, request: &str) -> (u16, String) {
+/// Status code and body of an endpoint.
+async fn get_endpoint(address: std::net::SocketAddr, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(format!("{request} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
     let mut text = String::new();
@@ -44,7 +44,7 @@ async fn page(address: std::net::SocketAddr, request: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-/// A controller of pods that owns secrets, and config maps where there are any.
+/// A controller of pods that owns secrets and, optionally, config maps.
 fn owner(server: &ApiServer) -> Reconciler {
     Controller::new::<Pod>(&SharedInformerFactory::new(server.client()))
         .owns::<Secret>()
@@ -54,7 +54,7 @@ fn owner(server: &ApiServer) -> Reconciler {
 }
 
 #[tokio::test]
-async fn the_pages_say_why_it_is_not_ready() {
+async fn readyz_reports_the_reasons() {
     let server = ApiServer::new();
     let _forbidden = server.fault(faults::forbid("secrets"));
     let _absent = server.fault(faults::forbid("configmaps"));
@@ -68,27 +68,27 @@ async fn the_pages_say_why_it_is_not_ready() {
     assert!(address.ip().is_loopback());
     let waiting = |reasons: &[String]| reasons.len() == 3 && reasons[1].contains("forbidden");
     until(|| waiting(&handle.not_ready())).await;
-    let (code, text) = page(address, "GET /readyz").await;
+    let (code, text) = get_endpoint(address, "GET /readyz").await;
     assert_eq!(code, 503);
-    let said = "model: is loading\n\
+    let expected = "model: is loading\n\
         informer: secrets in all namespaces: forbidden: 403 Forbidden: secrets is forbidden: User";
-    assert!(text.starts_with(said), "{text}");
+    assert!(text.starts_with(expected), "{text}");
     assert!(text.contains("\ncontroller pods: waits for secrets in all namespaces: forbidden"), "{text}");
-    assert!(!text.contains("configmaps"), "nobody waits for what is optional: {text}");
-    assert_eq!(page(address, "GET /healthz").await, (200, "ok\n".to_owned()));
+    assert!(!text.contains("configmaps"), "optional informers are not required: {text}");
+    assert_eq!(get_endpoint(address, "GET /healthz").await, (200, "ok\n".to_owned()));
     *warmed_up.lock().unwrap() = Ok(());
-    assert!(page(address, "GET /readyz").await.1.starts_with("informer: secrets"));
+    assert!(get_endpoint(address, "GET /readyz").await.1.starts_with("informer: secrets"));
     task.abort();
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_ready_when_everything_that_it_needs_is_there() {
+async fn ready_once_all_required_caches_are_synced() {
     let server = ApiServer::new();
     let forbidden = server.fault(faults::forbid("secrets"));
     let _absent = server.fault(faults::forbid("configmaps"));
     let controller = owner(&server);
     let (handle, task) = start(Manager::new().controller(controller.clone()));
-    pass(Duration::from_mins(5)).await;
+    advance_time(Duration::from_mins(5)).await;
     assert_eq!(handle.not_ready().len(), 2);
     drop(forbidden);
     controller.running().await;
@@ -98,58 +98,59 @@ async fn it_is_ready_when_everything_that_it_needs_is_there() {
 }
 
 #[tokio::test]
-async fn the_pages_say_that_it_is_well_and_what_it_does() {
+async fn healthz_and_metrics_are_served() {
     let server = ApiServer::new();
     let manager = Manager::new().controller(owner(&server)).metrics(|| "mine 1\n".to_owned()).serve(0);
     let (handle, task) = start(manager);
     let address = handle.address().await.unwrap();
     until(|| handle.not_ready().is_empty()).await;
-    assert_eq!(page(address, "GET /readyz?verbose").await, (200, "ok\n".to_owned()));
-    let (code, text) = page(address, "GET /metrics").await;
+    assert_eq!(get_endpoint(address, "GET /readyz?verbose").await, (200, "ok\n".to_owned()));
+    let (code, text) = get_endpoint(address, "GET /metrics").await;
     assert_eq!(code, 200);
     for line in ["informer_objects{", "controller_runtime_reconcile_total{controller=\"pods\"", "\nmine 1\n"]
     {
         assert!(text.contains(line), "{line}: {text}");
     }
-    assert_eq!(page(address, "GET /other").await.0, 404);
-    assert_eq!(page(address, "POST /healthz").await.0, 405);
+    assert_eq!(get_endpoint(address, "GET /other").await.0, 404);
+    assert_eq!(get_endpoint(address, "POST /healthz").await.0, 405);
     handle.stop();
     end(task).await.unwrap();
     assert_eq!((handle.not_ready(), handle.address().await), (vec!["ended".to_owned()], None));
-    assert!(TcpStream::connect(address).await.is_err(), "nothing is served any more");
+    assert!(TcpStream::connect(address).await.is_err(), "the server has stopped");
 }
 
-/// A check that panics is an answer, and the next request is answered too.
+/// A panicking check results in a response, and the next request is answered too.
 #[tokio::test]
-async fn a_check_that_fails_or_panics_is_told() {
+async fn failing_and_panicking_checks_are_reported() {
     let manager = Manager::new()
         .healthy_when("disk", || Err("is full".to_owned()))
-        .ready_when("bad", || panic!("on purpose"))
+        .ready_when("bad", || panic!("intended panic"))
         .serve(0);
     let (handle, task) = start(manager);
     let address = handle.address().await.unwrap();
-    assert_eq!(page(address, "GET /readyz").await, (500, "a check panicked\n".to_owned()));
-    assert_eq!(page(address, "GET /healthz").await, (503, "disk: is full\n".to_owned()));
-    // Those who connect and say nothing keep nobody from being answered, or the manager from ending: a probe waits for a second.
+    assert_eq!(get_endpoint(address, "GET /readyz").await, (500, "a check panicked\n".to_owned()));
+    assert_eq!(get_endpoint(address, "GET /healthz").await, (503, "disk: is full\n".to_owned()));
+    // Clients that connect and send nothing block neither other requests nor the end of the manager: each is
+    // limited to a second.
     let mut silent = Vec::new();
     for _ in 0..200 {
         silent.push(TcpStream::connect(address).await.unwrap());
     }
-    let asked = std::time::Instant::now();
-    assert_eq!(page(address, "GET /livez").await.0, 503);
-    assert!(asked.elapsed() < Duration::from_secs(5), "answered after {:?}", asked.elapsed());
-    // And they are not kept: the first of them was let go for others, the last because it said nothing.
+    let requested = std::time::Instant::now();
+    assert_eq!(get_endpoint(address, "GET /livez").await.0, 503);
+    assert!(requested.elapsed() < Duration::from_secs(5), "answered after {:?}", requested.elapsed());
+    // The silent connections are closed: the first to make space for others, the last because it timed out.
     let mut nothing = Vec::new();
     silent[0].read_to_end(&mut nothing).await.ok();
     silent[199].read_to_end(&mut nothing).await.ok();
     handle.stop();
     let began = std::time::Instant::now();
     end(task).await.unwrap();
-    assert!(began.elapsed() < Duration::from_secs(8), "it waited for somebody who says nothing");
+    assert!(began.elapsed() < Duration::from_secs(8), "shutdown waited for a silent client");
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_an_error_before_anything_begins() {
+async fn invalid_setup_is_an_error_before_anything_starts() {
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -157,22 +158,22 @@ async fn what_cannot_be_is_an_error_before_anything_begins() {
     let manager = Manager::new().factory(&factory).serve_on(address);
     let error = manager.run_until(std::future::pending()).await.unwrap_err();
     assert!(error.to_string().starts_with(&format!("cannot serve on {address}: ")), "{error}");
-    let twins = Manager::new().controller(idle(&factory)).controller(idle(&factory));
-    let error = twins.run_until(std::future::pending()).await.unwrap_err();
+    let duplicates = Manager::new().controller(idle(&factory)).controller(idle(&factory));
+    let error = duplicates.run_until(std::future::pending()).await.unwrap_err();
     assert_eq!(error.to_string(), "two controllers are called pods (give one another name)");
     assert!(server.requests().is_empty());
 }
 
-/// Whoever holds a handle of a manager that is gone was told that it is ready, and kept its informers alive.
+/// Regression: a handle of a dropped manager reported it as ready and kept its informers alive.
 #[tokio::test(start_paused = true)]
-async fn a_manager_that_was_dropped_has_ended() {
+async fn dropped_manager_has_ended() {
     let server = ApiServer::new();
     let (handle, task) = {
         let factory = SharedInformerFactory::new(server.client());
         start(Manager::new().controller(idle(&factory)))
     };
     until(|| handle.not_ready().is_empty()).await;
-    assert_eq!(handle.address().await, None, "nothing is served");
+    assert_eq!(handle.address().await, None, "no server");
     task.abort();
     until(|| handle.not_ready() == ["ended"]).await;
     until(|| server.open_watches() == 0).await;
@@ -180,53 +181,54 @@ async fn a_manager_that_was_dropped_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_fails_ends_everything_with_its_error() {
+async fn failing_controller_stops_the_manager_with_its_error() {
     let server = ApiServer::new();
-    let (bad, good) =
+    let (failing, healthy) =
         (SharedInformerFactory::new(server.client()), SharedInformerFactory::new(server.client()));
     let other =
-        Controller::new::<ConfigMap>(&good).reconcile(|_, _| async { Ok::<_, Infallible>(Outcome::Done) });
-    let (_, task) = start(Manager::new().controller(idle(&bad)).controller(other.clone()));
+        Controller::new::<ConfigMap>(&healthy).reconcile(|_, _| async { Ok::<_, Infallible>(Outcome::Done) });
+    let (_, task) = start(Manager::new().controller(idle(&failing)).controller(other.clone()));
     other.running().await;
-    bad.shutdown(Duration::from_secs(1)).await.unwrap();
+    failing.shutdown(Duration::from_secs(1)).await.unwrap();
     let error = end(task).await.unwrap_err();
     assert!(error.to_string().contains("the informer for pods in all namespaces has stopped"), "{error}");
     assert_eq!(server.open_watches(), 0);
 }
 
-/// Who acts, checked whenever somebody begins to.
+/// Names of the managers whose controllers are reconciling; fails if two managers reconcile at the same time.
 #[derive(Clone, Default)]
-struct Stage(Arc<Mutex<Vec<String>>>);
+struct Exclusive(Arc<Mutex<Vec<String>>>);
 
-struct Acting(Stage, String);
+struct ActiveGuard(Exclusive, String);
 
-impl Stage {
-    fn enter(&self, who: &str) -> Acting {
-        let mut acting = self.0.lock().unwrap();
-        assert!(acting.iter().all(|other| other == who), "{who} acts beside {acting:?}");
-        acting.push(who.to_owned());
-        Acting(self.clone(), who.to_owned())
+impl Exclusive {
+    fn enter(&self, name: &str) -> ActiveGuard {
+        let mut active = self.0.lock().unwrap();
+        assert!(active.iter().all(|other| other == name), "{name} reconciles at the same time as {active:?}");
+        active.push(name.to_owned());
+        ActiveGuard(self.clone(), name.to_owned())
     }
 }
 
-impl Drop for Acting {
+impl Drop for ActiveGuard {
     fn drop(&mut self) {
-        let mut acting = self.0.0.lock().unwrap();
-        let place = acting.iter().position(|name| *name == self.1).unwrap();
-        acting.remove(place);
+        let mut active = self.0.0.lock().unwrap();
+        let place = active.iter().position(|name| *name == self.1).unwrap();
+        active.remove(place);
     }
 }
 
-/// One of several that elect a leader, all with the same identity: its controller acts all the time.
-fn candidate(server: &ApiServer, stage: &Stage, who: &'static str) -> (Manager, Reconciler) {
+/// One of several managers that elect a leader, all with the same identity; its controller reconciles
+/// continuously.
+fn candidate(server: &ApiServer, exclusive: &Exclusive, name: &'static str) -> (Manager, Reconciler) {
     let factory = SharedInformerFactory::new(server.client());
-    let stage = stage.clone();
+    let exclusive = exclusive.clone();
     let controller = Controller::new::<Pod>(&factory).concurrency(2).reconcile(move |_, ctx| {
-        let stage = stage.clone();
+        let exclusive = exclusive.clone();
         async move {
-            let _acting = stage.enter(who);
+            let _acting = exclusive.enter(name);
             assert!(ctx.fence().is_some());
-            pass(Duration::from_millis(700)).await;
+            advance_time(Duration::from_millis(700)).await;
             Ok::<_, Infallible>(Outcome::RequeueAfter(Duration::from_millis(300)))
         }
     });
@@ -239,59 +241,61 @@ fn holder(server: &ApiServer) -> String {
     lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Two managers with the same identity, one of which is stopped, another killed, and one cut off from the server: never two act, and there is always a
-/// next one.
+/// Of several managers with the same identity, one is stopped, one is killed and one is disconnected from the
+/// server: at most one reconciles at any time, and another always takes over.
 #[tokio::test(start_paused = true)]
-async fn only_the_leader_acts_and_another_takes_over() {
+async fn only_the_leader_reconciles_and_another_takes_over() {
     let server = ApiServer::new();
     create_pods(&server, &["a", "b", "c"]);
-    let stage = Stage::default();
-    let (first, controller) = candidate(&server, &stage, "first");
+    let exclusive = Exclusive::default();
+    let (first, controller) = candidate(&server, &exclusive, "first");
     let (handle, task) = start(first);
     until(|| controller.metrics().requeued > 3).await;
-    let (second, next) = candidate(&server, &stage, "second");
+    let (second, next) = candidate(&server, &exclusive, "second");
     let (_, second) = start(second);
-    let (third, last) = candidate(&server, &stage, "third");
+    let (third, last) = candidate(&server, &exclusive, "third");
     let (_, third) = start(third);
-    pass(Duration::from_mins(1)).await;
+    advance_time(Duration::from_mins(1)).await;
     assert_eq!((next.metrics().requeued, last.metrics().requeued), (0, 0));
-    // Gently: the last turn ends, then the lease is given back, and nobody waits for it to run out.
+    // Clean stop: the last reconcile finishes, then the lease is released, and the next manager does not wait
+    // for it to expire.
     handle.stop();
     end(task).await.unwrap();
     until(|| next.metrics().requeued + last.metrics().requeued > 3).await;
-    // Killed: the next one waits until the lease has run out.
-    let (leads, stands_by, task, waits) =
+    // Killed: the next manager waits until the lease has expired.
+    let (leads, standby, task, waiting) =
         if next.metrics().requeued > 0 { (next, last, second, third) } else { (last, next, third, second) };
     task.abort();
-    until(|| stands_by.metrics().requeued > 3).await;
+    until(|| standby.metrics().requeued > 3).await;
     let done = leads.metrics().requeued;
-    // Cut off: it stops acting by itself, and goes on when it leads again.
-    let gone = server.fault(faults::drop_connection());
-    pass(Duration::from_mins(1)).await;
-    assert!(stage.0.lock().unwrap().is_empty());
-    let before = stands_by.metrics().requeued;
-    drop(gone);
-    until(|| stands_by.metrics().requeued > before + 3).await;
+    // Disconnected: the manager stops reconciling by itself and continues when it leads again.
+    let disconnected = server.fault(faults::drop_connection());
+    advance_time(Duration::from_mins(1)).await;
+    assert!(exclusive.0.lock().unwrap().is_empty());
+    let before = standby.metrics().requeued;
+    drop(disconnected);
+    until(|| standby.metrics().requeued > before + 3).await;
     assert_eq!(leads.metrics().requeued, done);
-    waits.abort();
+    waiting.abort();
 }
 
-/// The order of the end: no turn after the stop, the lease is held until the last turn has ended, and informers outlive both.
+/// Order of the shutdown: no reconcile starts after the stop, the lease is held until the last reconcile has
+/// finished, and informers outlive both.
 #[tokio::test(start_paused = true)]
-async fn it_ends_in_the_reverse_order() {
+async fn manager_stops_in_reverse_order() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
     let factory = SharedInformerFactory::new(server.client());
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (notes, leases) = (Arc::clone(&seen), server.clone());
+    let (observed, leases) = (Arc::clone(&seen), server.clone());
     let controller = Controller::new::<Pod>(&factory).reconcile(move |_, ctx| {
-        let (notes, leases) = (Arc::clone(&notes), leases.clone());
+        let (observed, leases) = (Arc::clone(&observed), leases.clone());
         async move {
             ctx.stopping().await;
-            pass(Duration::from_secs(20)).await;
+            advance_time(Duration::from_secs(20)).await;
             let held = !holder(&leases).is_empty();
             let live = ctx.lister::<Pod>().has_synced() && leases.open_watches() == 1;
-            notes.lock().unwrap().push(format!("held: {held}, live: {live}"));
+            observed.lock().unwrap().push(format!("held: {held}, live: {live}"));
             Ok::<_, Infallible>(Outcome::Done)
         }
     });
@@ -299,7 +303,7 @@ async fn it_ends_in_the_reverse_order() {
     let (handle, task) = start(Manager::new().controller(controller.clone()).elect(elector));
     until(|| controller.metrics().active == 1).await;
     handle.stop();
-    // From the first moment on nobody should send it anything.
+    // The manager is not ready from the moment it stops.
     until(|| handle.not_ready() == ["stopping"]).await;
     assert!(!task.is_finished());
     end(task).await.unwrap();
@@ -308,31 +312,31 @@ async fn it_ends_in_the_reverse_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn caches_are_warm_or_filled_when_it_leads() {
+async fn caches_start_immediately_or_once_leading() {
     for (caches, warm) in [(Caches::Warm, true), (Caches::WhenLeading, false)] {
         let server = ApiServer::new();
         create_pods(&server, &["a"]);
-        let stage = Stage::default();
-        let (leader, leading) = candidate(&server, &stage, "leader");
+        let exclusive = Exclusive::default();
+        let (leader, leading) = candidate(&server, &exclusive, "leader");
         let (handle, task) = start(leader);
         until(|| leading.metrics().requeued > 0).await;
-        let watches = asked(&server, Verb::Watch, "pods").len();
-        let (standby, standing_by) = candidate(&server, &stage, "standby");
-        let (ready, second) = start(standby.caches(caches));
-        pass(Duration::from_secs(30)).await;
-        assert_eq!(ready.not_ready(), <[&str; 0]>::default(), "whoever stands by is ready to");
-        assert_eq!(asked(&server, Verb::Watch, "pods").len() > watches, warm, "{caches:?}");
+        let watches = requests_for(&server, Verb::Watch, "pods").len();
+        let (standby_manager, standby) = candidate(&server, &exclusive, "standby");
+        let (ready, second) = start(standby_manager.caches(caches));
+        advance_time(Duration::from_secs(30)).await;
+        assert_eq!(ready.not_ready(), <[&str; 0]>::default(), "a standby is ready");
+        assert_eq!(requests_for(&server, Verb::Watch, "pods").len() > watches, warm, "{caches:?}");
         handle.stop();
         end(task).await.unwrap();
-        until(|| standing_by.metrics().requeued > 0).await;
+        until(|| standby.metrics().requeued > 0).await;
         ready.stop();
         end(second).await.unwrap();
     }
 }
 
-/// Without a controller, too, the informers begin when it leads.
+/// Informers start with leadership even without a controller.
 #[tokio::test(start_paused = true)]
-async fn caches_that_wait_for_leadership_need_no_controller() {
+async fn caches_started_once_leading_need_no_controller() {
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
     let pods = factory.lister::<Pod>();
@@ -343,9 +347,10 @@ async fn caches_that_wait_for_leadership_need_no_controller() {
     end(task).await.unwrap();
 }
 
-/// A turn blocks its thread and cannot be ended. Whoever takes the lease would act beside it, so it is not given back.
+/// A reconcile blocks its thread and cannot be aborted. Another manager would reconcile at the same time, so
+/// the lease is not released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn the_lease_is_not_given_back_while_a_turn_goes_on() {
+async fn lease_is_not_released_while_a_reconcile_runs() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
     let factory = SharedInformerFactory::new(server.client());
@@ -368,9 +373,9 @@ async fn the_lease_is_not_given_back_while_a_turn_goes_on() {
     drop(let_go);
 }
 
-/// LE-19: the figures of elections, by client-go's names.
+/// LE-19: metrics of elections have the names of client-go.
 #[tokio::test]
-async fn le_19_the_figures_of_an_election() {
+async fn le_19_election_metrics_have_client_go_names() {
     let server = ApiServer::new();
     let elector = LeaderElector::new(server.client(), "default", "shop");
     let mut leadership = elector.leadership();
@@ -378,7 +383,7 @@ async fn le_19_the_figures_of_an_election() {
     while !leadership.is_leader() {
         assert!(leadership.changed().await);
     }
-    let (_, text) = page(handle.address().await.unwrap(), "GET /metrics").await;
+    let (_, text) = get_endpoint(handle.address().await.unwrap(), "GET /metrics").await;
     assert!(text.contains("\nleader_election_master_status{name=\"default/shop\"} 1\n"), "{text}");
     assert!(text.contains("\nleader_election_slowpath_total{name=\"default/shop\"} 0\n"), "{text}");
     handle.stop();
@@ -386,9 +391,9 @@ async fn le_19_the_figures_of_an_election() {
     assert!(!leadership.is_leader());
 }
 
-/// LE-18: a leader whose time is over and who does not notice, because nothing of it runs any more, is not well.
+/// LE-18: a leader whose term has expired without noticing, because its task does not run, is unhealthy.
 #[tokio::test(start_paused = true)]
-async fn le_18_a_leader_that_does_not_notice_its_end_is_not_healthy() {
+async fn le_18_leader_with_unnoticed_expiry_is_unhealthy() {
     let server = ApiServer::new();
     let elector = LeaderElector::new(server.client(), "default", "shop");
     let leadership = elector.leadership();
@@ -396,11 +401,12 @@ async fn le_18_a_leader_that_does_not_notice_its_end_is_not_healthy() {
     let handle = manager.handle();
     let mut running = Box::pin(manager.run_until(std::future::pending()));
     tokio::select! {
-        _ = &mut running => panic!("it ends"),
+        _ = &mut running => panic!("the manager ended"),
         () = until(|| leadership.is_leader()) => {}
     }
     assert_eq!(handle.not_healthy(), <[&str; 0]>::default());
-    // From here on it does not run. It leads no more after ten seconds, and twenty later somebody should do something.
+    // From here on the election task does not run. Its term is over after ten seconds; twenty seconds later
+    // it is unhealthy.
     tokio::time::advance(Duration::from_secs(25)).await;
     assert!(!leadership.is_leader() && handle.not_healthy().is_empty());
     tokio::time::advance(Duration::from_secs(10)).await;
@@ -409,17 +415,17 @@ async fn le_18_a_leader_that_does_not_notice_its_end_is_not_healthy() {
         matches!(&reasons[..], [one] if one.starts_with("election default/shop: its end was due 2")),
         "{reasons:?}"
     );
-    // As soon as it runs again, it notices, and leads again.
+    // Once the task runs again, it notices the end of its term and leads again.
     tokio::select! {
-        _ = &mut running => panic!("it ends"),
+        _ = &mut running => panic!("the manager ended"),
         () = until(|| leadership.is_leader()) => {}
     }
     assert_eq!(handle.not_healthy(), <[&str; 0]>::default());
 }
 
-/// The program that the tests of signals run: a manager with a turn that takes as long as the test says.
+/// The program that the signal tests run: a manager with a reconcile of a given duration.
 #[tokio::test(flavor = "current_thread")]
-async fn a_program_for_the_tests_of_signals() {
+async fn signal_test_program() {
     let Ok(way) = std::env::var("INFORMER_TEST_SIGNALS") else { return };
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
@@ -429,7 +435,7 @@ async fn a_program_for_the_tests_of_signals() {
         async move {
             println!("working");
             if way == "blocks" {
-                // The one thread there is does nothing else any more.
+                // Blocks the only thread of the program.
                 std::thread::park();
             }
             ctx.stopping().await;
@@ -438,7 +444,7 @@ async fn a_program_for_the_tests_of_signals() {
         }
     });
     if std::env::var("INFORMER_TEST_SIGNALS").unwrap() == "second" {
-        // One that has ended by itself leaves the signals to the next.
+        // A manager that ended by itself leaves the signals to the next one.
         let first = Manager::new();
         first.handle().stop();
         first.run().await.unwrap();
@@ -447,7 +453,7 @@ async fn a_program_for_the_tests_of_signals() {
     println!("ended");
 }
 
-/// Runs that program and sends it signals; what it wrote, and its code.
+/// Runs that program and sends it signals. Returns its output and exit code.
 fn signalled(way: &str, signals: &[&str]) -> (String, Option<i32>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_program_for_the_tests_of_signals", "--nocapture", "--test-threads=1"])
@@ -460,7 +466,7 @@ fn signalled(way: &str, signals: &[&str]) -> (String, Option<i32>) {
     let mut line = String::new();
     while !line.contains("working") {
         line.clear();
-        assert!(lines.read_line(&mut line).unwrap() > 0, "it ended without working");
+        assert!(lines.read_line(&mut line).unwrap() > 0, "the program ended before its first reconcile");
     }
     for signal in signals {
         let sent = Command::new("kill").args([*signal, &child.id().to_string()]).status().unwrap();
@@ -473,26 +479,27 @@ fn signalled(way: &str, signals: &[&str]) -> (String, Option<i32>) {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_stops_it_gently() {
+fn signal_stops_the_manager_cleanly() {
     for signal in ["-TERM", "-INT"] {
         let (text, code) = signalled("ends", &[signal]);
         assert!(text.contains("stopping\nended\n") && code == Some(0), "{signal}: {code:?} {text}");
     }
 }
 
-/// The second manager of a process died of its first signal: the one before it still listened.
+/// Regression: the second manager of a process was killed by its first signal, because the previous manager
+/// still handled signals.
 #[cfg(unix)]
 #[test]
-fn a_signal_stops_the_second_manager_of_a_process_gently() {
+fn signal_stops_the_second_manager_of_a_process_cleanly() {
     let (text, code) = signalled("second", &["-TERM"]);
     assert!(text.contains("stopping\nended\n") && code == Some(0), "{code:?} {text}");
 }
 
-/// The only thread of the program is blocked; the second signal ends it all the same.
+/// The only thread of the program is blocked; the second signal ends it nevertheless.
 #[cfg(unix)]
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn second_signal_ends_the_process_immediately() {
     let (text, code) = signalled("blocks", &["-TERM", "-INT"]);
-    // Which of the two it heard first is the system's affair.
+    // The system decides which of the two signals arrives first.
     assert!(!text.contains("stopping") && matches!(code, Some(130 | 143)), "{code:?} {text}");
 }

@@ -1,12 +1,12 @@
-//! What an informer selects: several namespaces in one cache, selectors, parameters.
+//! What an informer selects: several namespaces in one cache, selectors, query parameters.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/cluster.rs"]
 mod cluster;
 
 use cluster::{
-    LONG, asked, config_map, create_namespace, create_pods, cut_and, gap_for, live, names, notes, pass, pod,
-    until, with,
+    TIMEOUT, advance_time, break_watches_with, config_map, create_namespace, create_pods, gap_for,
+    log_events, names, pod, requests_for, synced_informer, until, with,
 };
 use informer::{
     FieldSelector, LabelSelector, Options, ResourceVersion, Scope, SharedInformer, SharedInformerFactory,
@@ -18,7 +18,7 @@ use serde_json::json;
 use std::time::Duration;
 
 /// A server with the namespaces `a`, `b` and `c`, and a pod in each.
-fn three() -> ApiServer {
+fn three_namespaces() -> ApiServer {
     let server = ApiServer::new();
     for name in ["a", "b", "c"] {
         create_namespace(&server, name);
@@ -33,163 +33,170 @@ fn in_namespace(namespace: &str) -> faults::Rule {
 
 #[tokio::test(start_paused = true)]
 async fn each_namespace_has_one_watch_and_all_have_one_cache() {
-    let server = three();
-    let pods = live::<Pod>(&server, Options::default().namespaces(["b", "a", "b"])).await;
+    let server = three_namespaces();
+    let pods = synced_informer::<Pod>(&server, Options::default().namespaces(["b", "a", "b"])).await;
     assert_eq!(pods.resource(), "pods in namespaces a, b");
     assert_eq!(names(&pods.lister().list()), ["in-a", "in-b"]);
     let mut watched: Vec<_> =
-        asked(&server, Verb::Watch, "pods").into_iter().filter_map(|seen| seen.namespace).collect();
+        requests_for(&server, Verb::Watch, "pods").into_iter().filter_map(|seen| seen.namespace).collect();
     watched.sort();
     assert_eq!((watched, server.open_watches()), (vec!["a".to_owned(), "b".to_owned()], 2));
-    let (_on, mut told) = notes(&pods);
-    told.expect(&["+in-a initial", "+in-b initial"]).await;
+    let (_registration, mut log) = log_events(&pods);
+    log.expect(&["+in-a initial", "+in-b initial"]).await;
     server.create(&pod("c", "elsewhere")).unwrap();
     server.create(&pod("b", "new")).unwrap();
-    told.expect(&["+new"]).await;
+    log.expect(&["+new"]).await;
     assert_eq!(names(&pods.lister().namespace("b").list()), ["in-b", "new"]);
     assert_eq!(pods.status().scopes.len(), 2);
-    pods.shutdown(LONG).await.unwrap();
+    pods.shutdown(TIMEOUT).await.unwrap();
     assert_eq!(server.open_watches(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn c5_there_is_no_version_until_all_have_synced() {
-    let server = three();
+async fn c5_version_is_none_until_all_namespaces_have_synced() {
+    let server = three_namespaces();
     let pods =
         SharedInformer::<Pod>::with_options(server.client(), Options::default().namespaces(["a", "b"]));
-    let (on, mut told) = notes(&pods);
-    let held = server.fault(in_namespace("b"));
+    let (registration, mut log) = log_events(&pods);
+    let stalled = server.fault(in_namespace("b"));
     pods.start();
-    told.expect(&["+in-a initial"]).await;
+    log.expect(&["+in-a initial"]).await;
     assert_eq!((pods.last_version(), pods.lister().has_synced()), (None, false));
-    assert_eq!(names(&pods.lister().list()), ["in-a"], "what is there can be read");
+    assert_eq!(names(&pods.lister().list()), ["in-a"], "synced namespaces can be read");
     server.create(&pod("a", "later")).unwrap();
-    told.expect(&["+later"]).await;
+    log.expect(&["+later"]).await;
     assert_eq!((pods.last_version(), pods.status().version, pods.status().synced), (None, None, false));
-    drop(held);
-    pods.wait_for_sync(LONG).await.unwrap();
-    told.expect(&["+in-b initial"]).await;
-    assert!(on.synced().await && pods.lister().has_synced());
+    drop(stalled);
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
+    log.expect(&["+in-b initial"]).await;
+    assert!(registration.synced().await && pods.lister().has_synced());
     assert!(pods.last_version().is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn c5_the_version_is_the_smallest() {
-    let server = three();
-    let pods = live::<Pod>(&server, Options::default().namespaces(["a", "b"])).await;
+async fn c5_version_is_the_smallest_of_all_namespaces() {
+    let server = three_namespaces();
+    let pods = synced_informer::<Pod>(&server, Options::default().namespaces(["a", "b"])).await;
     let before = pods.last_version().unwrap();
     assert_eq!(before.as_str(), server.version().to_string());
     let written = server.create(&pod("a", "new")).unwrap();
     let written = ResourceVersion::new(written["metadata"]["resourceVersion"].as_str().unwrap());
     until(|| pods.lister().len() == 3).await;
-    assert_eq!(pods.last_version().unwrap(), before, "nothing was heard of b yet");
-    // A bookmark says that b has come as far.
+    assert_eq!(pods.last_version().unwrap(), before, "b has not advanced yet");
+    // A bookmark advances the version of b.
     pods.wait_for_version(&written, Duration::from_secs(70)).await.unwrap();
     assert!(!pods.last_version().unwrap().is_before(&written));
 }
 
 #[tokio::test(start_paused = true)]
 async fn c5_a_relist_of_one_namespace_does_not_touch_another() {
-    let server = three();
-    let pods = live::<Pod>(&server, Options::default().namespaces(["a", "b"])).await;
-    let (_on, mut told) = notes(&pods);
-    told.expect(&["+in-a initial", "+in-b initial"]).await;
+    let server = three_namespaces();
+    let pods = synced_informer::<Pod>(&server, Options::default().namespaces(["a", "b"])).await;
+    let (_registration, mut log) = log_events(&pods);
+    log.expect(&["+in-a initial", "+in-b initial"]).await;
     gap_for(&server, in_namespace("a").on(Verb::Watch), || {
         server.delete("v1", "pods", Some("a"), "in-a").unwrap();
         server.create(&pod("a", "next")).unwrap();
     })
     .await;
-    told.expect(&["-in-a inferred", "+next"]).await;
+    log.expect(&["-in-a inferred", "+next"]).await;
     let status = pods.status();
     let replaces: Vec<_> = status.scopes.iter().map(|scope| scope.counters.replaces).collect();
     assert_eq!((replaces, status.counters.replaces), (vec![2, 1], 3));
     assert_eq!(names(&pods.lister().list()), ["next", "in-b"]);
-    assert!(told.is_empty());
+    assert!(log.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn c7_a_forbidden_namespace_is_named_and_the_others_live() {
-    let server = three();
+async fn c7_forbidden_namespace_is_named_and_others_are_live() {
+    let server = three_namespaces();
     let forbidden = server.fault(faults::forbid("pods").in_namespace("b"));
     let pods =
         SharedInformer::<Pod>::with_options(server.client(), Options::default().namespaces(["a", "b", "c"]));
-    let (_on, mut told) = notes(&pods);
+    let (_registration, mut log) = log_events(&pods);
     pods.start();
     let begun = tokio::time::Instant::now();
-    let error = pods.wait_for_sync(LONG).await.unwrap_err();
-    assert!(begun.elapsed() < Duration::from_secs(5), "at once: {:?}", begun.elapsed());
+    let error = pods.wait_for_sync(TIMEOUT).await.unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(5), "immediately: {:?}", begun.elapsed());
     assert!(error.to_string().contains("namespace \"b\""), "{error}");
     let status = pods.status();
-    assert!(matches!(status.state, State::Forbidden { .. }), "the worst is told: {:?}", status.state);
+    assert!(
+        matches!(status.state, State::Forbidden { .. }),
+        "the worst state is reported: {:?}",
+        status.state
+    );
     let of = |name: &str| {
         let scope = Scope::namespace(name);
         pods.status().scopes.into_iter().find(|status| status.scope == scope).unwrap().state
     };
     assert!(matches!(of("b"), State::Forbidden { .. }));
     until(|| of("a") == State::Live && of("c") == State::Live).await;
-    told.expect(&["+in-a initial", "+in-c initial"]).await;
+    log.expect(&["+in-a initial", "+in-c initial"]).await;
     server.create(&pod("c", "new")).unwrap();
-    told.expect(&["+new"]).await;
+    log.expect(&["+new"]).await;
     assert_eq!(
         (names(&pods.lister().list()), pods.last_version()),
         (vec!["in-a".into(), "in-c".into(), "new".into()], None)
     );
     drop(forbidden);
     until(|| pods.status().synced && pods.status().state == State::Live).await;
-    told.expect(&["+in-b initial"]).await;
-    pods.wait_for_sync(LONG).await.unwrap();
+    log.expect(&["+in-b initial"]).await;
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn c7_a_namespace_that_is_lost_later_is_told_and_its_objects_stay() {
-    let server = three();
-    let pods = live::<Pod>(&server, Options::default().namespaces(["a", "b"])).await;
-    let _forbidden = cut_and(&server, faults::forbid("pods").in_namespace("b"));
+async fn c7_namespace_forbidden_later_is_reported_and_its_objects_stay() {
+    let server = three_namespaces();
+    let pods = synced_informer::<Pod>(&server, Options::default().namespaces(["a", "b"])).await;
+    let _forbidden = break_watches_with(&server, faults::forbid("pods").in_namespace("b"));
     until(|| matches!(pods.status().state, State::Forbidden { .. })).await;
     assert_eq!(names(&pods.lister().list()), ["in-a", "in-b"]);
     server.create(&pod("a", "new")).unwrap();
     until(|| pods.lister().len() == 3).await;
-    pods.wait_for_sync(LONG).await.unwrap();
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn staleness_is_that_of_the_namespace_furthest_behind() {
-    // Of two states that are equally bad the last was told, whichever had been so for longer.
+    // Regression: of two states of equal severity the last one was reported, whichever had lasted longer.
     for (first, second) in [("a", "b"), ("b", "a")] {
-        let server = three();
-        let pods = live::<Pod>(&server, Options::default().namespaces(["a", "b"])).await;
-        pass(Duration::from_secs(15)).await;
-        let _held = cut_and(&server, in_namespace(first));
-        pass(Duration::from_secs(20)).await;
-        server.create(&pod(second, "sign-of-life")).unwrap();
-        until(|| pods.lister().get(second, "sign-of-life").is_some()).await;
-        let _also = cut_and(&server, in_namespace(second));
-        pass(Duration::from_secs(1)).await;
+        let server = three_namespaces();
+        let pods = synced_informer::<Pod>(&server, Options::default().namespaces(["a", "b"])).await;
+        advance_time(Duration::from_secs(15)).await;
+        let _held = break_watches_with(&server, in_namespace(first));
+        advance_time(Duration::from_secs(20)).await;
+        server.create(&pod(second, "heartbeat")).unwrap();
+        until(|| pods.lister().get(second, "heartbeat").is_some()).await;
+        let _also = break_watches_with(&server, in_namespace(second));
+        advance_time(Duration::from_secs(1)).await;
         let status = pods.status();
         assert!(status.scopes.iter().all(|scope| matches!(scope.state, State::Stale { .. })), "{status:?}");
         let staleness = status.staleness().unwrap();
-        assert!(staleness >= Duration::from_secs(20), "{first} is 21 s behind, and it says {staleness:?}");
+        assert!(
+            staleness >= Duration::from_secs(20),
+            "{first} is 21 s behind, but the staleness is {staleness:?}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn cluster_scoped_kinds_ignore_the_factorys_namespaces() {
-    let server = three();
+    let server = three_namespaces();
     server.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}})).unwrap();
     let factory =
         SharedInformerFactory::with_options(server.client(), Options::default().namespaces(["a", "b"]));
     let (nodes, spaces, pods) =
         (factory.informer::<Node>(), factory.metadata::<Namespace>(), factory.informer::<Pod>());
     factory.start();
-    factory.wait_for_sync(LONG).await.unwrap();
+    factory.wait_for_sync(TIMEOUT).await.unwrap();
     assert_eq!(names(&nodes.lister().list()), ["node-1"]);
     assert!(spaces.lister().get("", "c").is_some());
     assert_eq!(names(&pods.lister().list()), ["in-a", "in-b"]);
     let all = factory.select(Options::default().all_namespaces()).informer::<Pod>();
-    all.wait_for_sync(LONG).await.unwrap();
+    all.wait_for_sync(TIMEOUT).await.unwrap();
     assert_eq!(names(&all.lister().list()), ["in-a", "in-b", "in-c"]);
     for plural in ["nodes", "namespaces"] {
-        let watches = asked(&server, Verb::Watch, plural);
+        let watches = requests_for(&server, Verb::Watch, plural);
         assert_eq!((watches.len(), &watches[0].namespace), (1, &None));
     }
 }
@@ -204,21 +211,22 @@ async fn the_server_selects_by_labels_and_fields() {
         ("app in (web),tier!=cache".parse().unwrap(), "spec.nodeName=node-1".parse().unwrap());
     for policy in [WatchListPolicy::Auto, WatchListPolicy::Never] {
         let options = Options::default().watch_list(policy);
-        let by_label = live::<Pod>(&server, options.clone().labels(web.clone())).await;
+        let by_label = synced_informer::<Pod>(&server, options.clone().labels(web.clone())).await;
         assert_eq!(names(&by_label.lister().list()), ["placed", "web-1", "web-2"]);
-        let by_field = live::<Pod>(&server, options.clone().fields(placed.clone())).await;
+        let by_field = synced_informer::<Pod>(&server, options.clone().fields(placed.clone())).await;
         assert_eq!(names(&by_field.lister().list()), ["placed"]);
         let by_both =
-            live::<Pod>(&server, options.labels("app=db".parse().unwrap()).fields(placed.clone())).await;
+            synced_informer::<Pod>(&server, options.labels("app=db".parse().unwrap()).fields(placed.clone()))
+                .await;
         assert!(by_both.lister().is_empty());
     }
-    let pods = live::<Pod>(&server, Options::default().labels(web)).await;
-    let (_on, mut told) = notes(&pods);
-    told.expect(&["+placed initial", "+web-1 initial", "+web-2 initial"]).await;
-    // What begins to match comes, what ceases to match goes.
+    let pods = synced_informer::<Pod>(&server, Options::default().labels(web)).await;
+    let (_registration, mut log) = log_events(&pods);
+    log.expect(&["+placed initial", "+web-1 initial", "+web-2 initial"]).await;
+    // An object that starts to match is added, one that stops matching is deleted.
     server.update(&with(pod("default", "web-1"), "/metadata/labels/tier", "cache")).unwrap();
     server.update(&pod("default", "db")).unwrap();
-    told.expect(&["-web-1", "+db"]).await;
+    log.expect(&["-web-1", "+db"]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,7 +242,7 @@ async fn parameters_can_be_added_and_selectors_changed() {
             parameters.set("fieldSelector", "metadata.name!=b");
             parameters.set("extra", "a b&c");
         });
-    let pods = live::<Pod>(&server, options).await;
+    let pods = synced_informer::<Pod>(&server, options).await;
     until(|| server.open_watches() == 1).await;
     assert_eq!(names(&pods.lister().list()), ["a"]);
     let requests = server.requests();
@@ -247,7 +255,7 @@ async fn parameters_can_be_added_and_selectors_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_informer_depends_on_cannot_be_overridden() {
+async fn required_query_parameters_cannot_be_overridden() {
     let reserved = [
         "allowWatchBookmarks",
         "continue",
@@ -262,9 +270,9 @@ async fn what_the_informer_depends_on_cannot_be_overridden() {
         let server = ApiServer::new();
         create_pods(&server, &["a"]);
         let options = Options::default().watch_list(policy);
-        let _plain = live::<Pod>(&server, options.clone()).await;
+        let _plain = synced_informer::<Pod>(&server, options.clone()).await;
         let plain = server.requests();
-        let _forged = live::<Pod>(
+        let _forged = synced_informer::<Pod>(
             &server,
             options.parameters(move |parameters| {
                 for name in reserved {
@@ -288,14 +296,14 @@ async fn what_the_informer_depends_on_cannot_be_overridden() {
 
 #[tokio::test(start_paused = true)]
 async fn an_empty_name_means_all_namespaces() {
-    let server = three();
+    let server = three_namespaces();
     server.create(&config_map("b", "map", "1")).unwrap();
-    let maps = live::<ConfigMap>(&server, Options::default().namespaces(["a", ""])).await;
+    let maps = synced_informer::<ConfigMap>(&server, Options::default().namespaces(["a", ""])).await;
     assert_eq!(
         (names(&maps.lister().list()), maps.resource()),
         (vec!["map".into()], "configmaps in all namespaces")
     );
-    assert_eq!(asked(&server, Verb::Watch, "configmaps")[0].namespace, None);
-    pass(Duration::from_secs(1)).await;
+    assert_eq!(requests_for(&server, Verb::Watch, "configmaps")[0].namespace, None);
+    advance_time(Duration::from_secs(1)).await;
     assert_eq!(server.open_watches(), 1);
 }

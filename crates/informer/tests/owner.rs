@@ -1,10 +1,11 @@
-//! Owners: what is written into a child, what is refused, and what cached and typed objects say of their owners.
+//! Owners: what is written into a child, what is rejected, and how owners of cached and typed objects are
+//! found.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/cluster.rs"]
 mod cluster;
 
-use cluster::{LONG, config_map};
+use cluster::{TIMEOUT, config_map};
 use informer::{
     Object, Options, OwnerError, Reference, Referent, SharedInformerFactory, controller_of, is_controlled_by,
     is_owned_by, set_controller,
@@ -38,7 +39,7 @@ fn references(pod: &Pod) -> Value {
 }
 
 #[test]
-fn the_reference_is_that_of_a_controller() {
+fn set_controller_writes_a_controller_reference() {
     let mut pod = pod("shop");
     set_controller(&site(), &mut pod).unwrap();
     let expected = json!([{
@@ -46,11 +47,11 @@ fn the_reference_is_that_of_a_controller() {
     }]);
     assert_eq!(references(&pod), expected);
     set_controller(&site(), &mut pod).unwrap();
-    assert_eq!(references(&pod), expected, "once more is the same");
+    assert_eq!(references(&pod), expected, "a second call changes nothing");
 }
 
 #[test]
-fn other_owners_stay_and_our_own_reference_is_brought_up_to_date() {
+fn other_owners_stay_and_our_reference_is_updated() {
     let mut pod = pod("shop");
     let other = json!({"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "u-9"});
     let old = json!({"apiVersion": "v1beta1", "kind": "ConfigMap", "name": "site", "uid": "u-1"});
@@ -64,7 +65,7 @@ fn other_owners_stay_and_our_own_reference_is_brought_up_to_date() {
 }
 
 #[test]
-fn what_another_controls_is_refused_and_left_as_it_is() {
+fn object_with_another_controller_is_rejected_and_unchanged() {
     let mut pod = pod("shop");
     set_controller(&node(), &mut pod).unwrap();
     let before = pod.clone();
@@ -73,7 +74,7 @@ fn what_another_controls_is_refused_and_left_as_it_is() {
     assert_eq!(error.to_string(), text);
     assert!(matches!(error, OwnerError::Controlled { by, .. } if &*by.uid == "u-2"));
     assert_eq!(pod, before);
-    // The owner of the same name that was there before is another one.
+    // An owner with the same name but another uid is another object.
     let mut again = site();
     again.metadata.uid = Some("u-3".to_owned());
     let mut pod: Pod = self::pod("shop");
@@ -83,7 +84,7 @@ fn what_another_controls_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn an_owner_is_in_the_same_namespace_or_in_none() {
+fn owner_must_be_in_the_same_namespace_or_cluster_scoped() {
     let error = set_controller(&site(), &mut pod("other")).unwrap_err();
     let text =
         "Pod other/p cannot be owned by ConfigMap shop/site: an owner is in the same namespace, or in none";
@@ -92,7 +93,7 @@ fn an_owner_is_in_the_same_namespace_or_in_none() {
     let error = set_controller(&site(), &mut volume).unwrap_err();
     assert!(matches!(error, OwnerError::ClusterScopedChild { .. }), "{error}");
     assert_eq!(volume, PersistentVolume::default());
-    // A namespace that it says it has is none.
+    // A namespace set on a cluster-scoped object is ignored.
     volume.metadata.namespace = Some("shop".to_owned());
     let error = set_controller(&site(), &mut volume).unwrap_err();
     assert!(matches!(error, OwnerError::ClusterScopedChild { .. }), "{error}");
@@ -101,14 +102,14 @@ fn an_owner_is_in_the_same_namespace_or_in_none() {
 }
 
 #[test]
-fn a_child_without_a_namespace_is_put_into_its_owners() {
+fn child_without_namespace_gets_that_of_its_owner() {
     let mut deployment = Deployment::default();
     set_controller(&site(), &mut deployment).unwrap();
     assert_eq!(deployment.metadata.namespace.as_deref(), Some("shop"));
     let mut deployment = Deployment::default();
     set_controller(&node(), &mut deployment).unwrap();
-    assert_eq!(deployment.metadata.namespace, None, "the owner has none to give");
-    // Of a kind that is known only at run time nobody knows whether it is in a namespace at all.
+    assert_eq!(deployment.metadata.namespace, None, "the owner is cluster-scoped");
+    // Whether a kind known only at run time is namespaced is unknown.
     let resource = ApiResource::erase::<Deployment>(&());
     let mut dynamic = DynamicObject::new("d", &resource);
     let error = set_controller(&site(), &mut dynamic).unwrap_err();
@@ -119,19 +120,20 @@ fn a_child_without_a_namespace_is_put_into_its_owners() {
 }
 
 #[test]
-fn an_owner_that_is_on_no_server_is_refused() {
+fn owner_without_uid_is_rejected() {
     let mut made = site();
     made.metadata.uid = None;
     let error = set_controller(&made, &mut pod("shop")).unwrap_err();
     let text = "ConfigMap shop/site cannot own anything: it has no uid; take it as the server has it";
     assert_eq!(error.to_string(), text);
-    assert!(!is_owned_by(&pod("shop"), &made), "two that are unknown are not the same");
+    assert!(!is_owned_by(&pod("shop"), &made), "two objects without uid are not equal");
 }
 
-/// Seen in review: `drop_fields(["metadata.ownerReferences"])` took the owners out of the heads, and a controller that `owns` the kind never heard of
-/// a change. Heads know their owners, whatever is left out of the rest.
+/// Regression: `drop_fields(["metadata.ownerReferences"])` removed the owners from the heads, and a
+/// controller that `owns` the kind received no events. Heads keep the owners, whatever is dropped from the
+/// rest.
 #[tokio::test(start_paused = true)]
-async fn owners_are_known_in_a_lean_cache() {
+async fn owners_are_kept_in_a_projected_cache() {
     assert!(Options::default().drop_fields(["metadata.ownerReferences"]).is_err());
     let server = ApiServer::new();
     let mut child: ConfigMap = typed(config_map("shop", "child", "1"));
@@ -142,13 +144,13 @@ async fn owners_are_known_in_a_lean_cache() {
     factory.configure::<ConfigMap>(Options::default().keep_fields::<&str>([]).unwrap()).unwrap();
     let maps = factory.informer::<ConfigMap>();
     factory.start();
-    factory.wait_for_sync(LONG).await.unwrap();
+    factory.wait_for_sync(TIMEOUT).await.unwrap();
     assert!(is_controlled_by(&maps.lister().get("shop", "child").unwrap(), &site()));
 }
 
-/// Heads know their owners; of dynamic objects the bytes know the kind, of metadata alone the type does.
+/// The head contains the owners; the kind of dynamic objects is in the bytes, that of metadata in the type.
 #[tokio::test(start_paused = true)]
-async fn cached_objects_own_and_are_owned() {
+async fn cached_objects_can_be_owners_and_owned() {
     let server = ApiServer::new();
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "default", "name": "d"},
@@ -163,7 +165,7 @@ async fn cached_objects_own_and_are_owned() {
         (factory.informer::<Deployment>(), factory.metadata::<Deployment>(), factory.informer::<ConfigMap>());
     let dynamic = factory.dynamic(&ApiResource::erase::<Deployment>(&()));
     factory.start();
-    factory.wait_for_sync(LONG).await.unwrap();
+    factory.wait_for_sync(TIMEOUT).await.unwrap();
     let cached: Object<Deployment> = deployments.lister().get("default", "d").unwrap();
     let head = heads.lister().get("default", "d").unwrap();
     let dynamic = dynamic.lister().get("default", "d").unwrap();
@@ -176,8 +178,8 @@ async fn cached_objects_own_and_are_owned() {
         uid: cached.uid().to_owned(),
     };
     let views = (cached.typed().unwrap(), dynamic.typed().unwrap());
-    let said = [cached.reference(), head.reference(), dynamic.reference(), deployment.reference()];
-    assert_eq!(said, [(); 4].map(|()| reference.clone()));
+    let references = [cached.reference(), head.reference(), dynamic.reference(), deployment.reference()];
+    assert_eq!(references, [(); 4].map(|()| reference.clone()));
     assert_eq!([views.0.reference(), views.1.reference()], [(); 2].map(|()| reference.clone()));
     assert_eq!(
         [Referent::version(&views.0), Referent::version(&views.1)],
@@ -194,7 +196,7 @@ async fn cached_objects_own_and_are_owned() {
     assert_eq!(child.metadata.owner_references.as_ref().unwrap().len(), 1);
     let written = server.create(&child).unwrap();
     let version = informer::ResourceVersion::new(written["metadata"]["resourceVersion"].as_str().unwrap());
-    maps.wait_for_version(&version, LONG).await.unwrap();
+    maps.wait_for_version(&version, TIMEOUT).await.unwrap();
     let child = maps.lister().get("default", "child").unwrap();
     assert!(
         is_controlled_by(&child, &cached) && is_controlled_by(&child, &dynamic) && is_owned_by(&child, &head)
@@ -203,11 +205,11 @@ async fn cached_objects_own_and_are_owned() {
     let namespace = Namespace::default();
     assert!(!is_controlled_by(&child, &namespace) && controller_of(&cached).is_none());
     // Another version of the group is the same kind; another group is not.
-    let elsewhere =
+    let with_api_version =
         |api_version: &str| Reference { api_version: api_version.to_owned(), ..reference.clone() };
-    assert!(is_controlled_by(&child, &elsewhere("apps/v1beta2")));
-    assert!(!is_controlled_by(&child, &elsewhere("example.com/v1")));
-    // A uid alone is not enough: whoever says another kind or name of it means something else.
+    assert!(is_controlled_by(&child, &with_api_version("apps/v1beta2")));
+    assert!(!is_controlled_by(&child, &with_api_version("example.com/v1")));
+    // A uid alone is not enough: kind and name must match too.
     assert!(!is_controlled_by(&child, &Reference { kind: "StatefulSet".to_owned(), ..reference.clone() }));
     assert!(!is_owned_by(&child, &Reference { name: "e".to_owned(), ..reference.clone() }));
     assert!(!is_owned_by(&child, &Reference { uid: "another".to_owned(), ..reference.clone() }));

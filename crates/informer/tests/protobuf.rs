@@ -1,7 +1,7 @@
-//! The types that users have, of every built-in kind: what a real server sent as JSON and as protobuf decodes to equal values, and so do objects that
-//! are made from the table.
+//! Types of users for every built-in kind: JSON and protobuf recorded from a real server decode to equal
+//! values, and so do objects generated from the message table.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 #[path = "../../informer-core/tests/protobuf/bytes.rs"]
 mod bytes;
@@ -23,16 +23,16 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
-use twins::{json_object, json_watch, twins, type_of};
+use twins::{json_object, json_watch, recordings, type_of};
 use types::{Visit, with_type};
 
-/// Metadata alone.
+/// Metadata only.
 #[derive(Debug, PartialEq, Deserialize)]
 struct PartialObjectMetadata {
     metadata: ObjectMeta,
 }
 
-/// An object in both forms.
+/// An object in both encodings.
 #[derive(Clone, Copy)]
 struct Both<'a> {
     name: &'a str,
@@ -41,7 +41,8 @@ struct Both<'a> {
     protobuf: &'a [u8],
 }
 
-/// Reads it as a `K`: the two are equal, or neither is a `K`. Whether they are.
+/// Decodes the object as a `K` from both encodings. Returns whether both are a `K`; fails if the values
+/// differ.
 impl Visit for Both<'_> {
     type Found = bool;
 
@@ -68,25 +69,31 @@ impl Visit for Both<'_> {
 }
 
 #[test]
-fn every_type_is_the_same_from_both_forms() {
+fn every_type_decodes_equally_from_both_encodings() {
     let mut count = 0;
-    for twin in twins().iter().filter(|twin| twin.is_object()) {
-        let types = type_of(&twin.value());
-        let both = Both { name: &twin.name, types: &types, json: &twin.json, protobuf: &twin.protobuf };
+    for recording in recordings().iter().filter(|recording| recording.is_object()) {
+        let types = type_of(&recording.value());
+        let both = Both {
+            name: &recording.name,
+            types: &types,
+            json: &recording.json,
+            protobuf: &recording.protobuf,
+        };
         let read = if &*types.kind == "PartialObjectMetadata" {
             Some(both.visit::<PartialObjectMetadata>())
         } else {
             with_type(&types.api_version, &types.kind, both)
         };
-        assert_eq!(read, Some(true), "{} has no type, or is none: {types:?}", twin.name);
-        assert!(both.visit::<DynamicObject>(), "{}", twin.name);
+        assert_eq!(read, Some(true), "{} has no type or does not decode as one: {types:?}", recording.name);
+        assert!(both.visit::<DynamicObject>(), "{}", recording.name);
         count += 1;
     }
     assert_eq!(count, 75);
 }
 
-/// Makes an object of a kind and reads it in both forms as the type there is for it, if there is one. Whether it is one.
-fn check_made(which: usize, seed: u64) -> Option<bool> {
+/// Generates an object of a kind and decodes both encodings as its type. Returns `None` if there is no type
+/// for the kind.
+fn check_generated(which: usize, seed: u64) -> Option<bool> {
     let of = KINDS[which];
     let (made, types) = (Maker::new(seed).object(of), types_of(of));
     let (json, protobuf) = (made.to_string(), envelope(&types, &encode::message(of, &made)));
@@ -96,13 +103,13 @@ fn check_made(which: usize, seed: u64) -> Option<bool> {
 }
 
 #[test]
-fn made_objects_of_every_type_are_the_same_from_both_forms() {
+fn generated_objects_of_every_type_decode_equally() {
     let mut known = 0;
     for which in 0..KINDS.len() {
         let rounds: Option<Vec<bool>> =
-            (0..8).map(|round| check_made(which, which as u64 * 11 + round)).collect();
+            (0..8).map(|round| check_generated(which, which as u64 * 11 + round)).collect();
         let Some(rounds) = rounds else { continue };
-        assert!(rounds.contains(&true), "nothing that was made is a {}", KINDS[which].name);
+        assert!(rounds.contains(&true), "no generated object decodes as {}", KINDS[which].name);
         known += 1;
     }
     assert_eq!(known, 61);
@@ -112,7 +119,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn made_objects_are_the_same_from_both_forms(which in any::<prop::sample::Index>(), seed in any::<u64>()) {
-        check_made(which.index(KINDS.len()), seed);
+    fn random_generated_objects_decode_equally(which in any::<prop::sample::Index>(), seed in any::<u64>()) {
+        check_generated(which.index(KINDS.len()), seed);
     }
 }

@@ -1,4 +1,5 @@
-//! Recorded events on the embedded server: what is there, how often it was asked, and what is counted when it does not work.
+//! Recorded events against the embedded server: what is stored, how many requests are sent, and what is
+//! counted on failure.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/cluster.rs"]
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cluster::{LONG, config_map, create_namespace};
+use cluster::{TIMEOUT, config_map, create_namespace};
 use informer::{EventType, Recorder, Reference, SharedInformerFactory};
 use informer_apiserver::{ApiServer, ApiService, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::Service;
 
-/// An object of this name in the namespace `default`.
+/// Reference to an object with this name in the namespace `default`.
 fn object(name: &str) -> Reference {
     let text = |text: &str| text.to_owned();
     let namespace = Some(text("default"));
@@ -38,20 +39,20 @@ fn events(server: &ApiServer) -> Vec<Value> {
     server.list("events.k8s.io/v1", "events", None)
 }
 
-/// The writes that the server saw.
-fn asked(server: &ApiServer) -> Vec<Verb> {
+/// Verbs of the requests that the server received.
+fn verbs(server: &ApiServer) -> Vec<Verb> {
     server.requests().iter().map(|seen| seen.verb).collect()
 }
 
-/// Lets the recorder do what is due.
+/// Runs the recorder until it has done everything that is due.
 async fn settle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
 }
 
-/// So much time goes by, in steps in which everything happens.
-async fn pass(time: Duration) {
+/// Advances the time in small steps, so that tasks run in between.
+async fn advance_time(time: Duration) {
     let end = Instant::now() + time;
     settle().await;
     while Instant::now() < end {
@@ -61,23 +62,23 @@ async fn pass(time: Duration) {
 }
 
 async fn end(recorder: &Recorder) {
-    recorder.shutdown(LONG).await.unwrap();
+    recorder.shutdown(TIMEOUT).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_says_everything_the_api_asks_for() {
+async fn event_has_all_fields_required_by_the_api() {
     let server = ApiServer::new();
     server.create(&config_map("default", "a", "1")).unwrap();
     let factory = SharedInformerFactory::new(server.client());
     let maps = factory.informer::<ConfigMap>();
     factory.start();
-    factory.wait_for_sync(LONG).await.unwrap();
+    factory.wait_for_sync(TIMEOUT).await.unwrap();
     let map = maps.lister().get("default", "a").unwrap();
     let mut node = Node::default();
     node.metadata.name = Some("node-1".to_owned());
 
     let recorder = Recorder::new(server.client(), "website-controller");
-    // A typed view of a cached object is pointed at as it is.
+    // The typed object refers to the same object.
     let map = map.typed().unwrap();
     recorder.event_with(&map, &node, EventType::Warning, "Created", "CreateDeployment", "created it");
     end(&recorder).await;
@@ -95,18 +96,18 @@ async fn an_event_says_everything_the_api_asks_for() {
     assert!(event["metadata"]["name"].as_str().unwrap().starts_with("a."), "{event}");
     assert_eq!(event["eventTime"].as_str().unwrap().len(), "2026-01-01T00:00:00.000000Z".len());
     assert_eq!(event["series"], Value::Null);
-    // In the old form that `kubectl describe` reads, too.
+    // The legacy API that `kubectl describe` reads shows it too.
     assert_eq!(server.list("v1", "events", None)[0]["message"], "created it");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_outside_namespaces_has_its_events_in_default() {
+async fn events_of_cluster_scoped_objects_are_in_default() {
     let server = ApiServer::new();
     let recorder = Recorder::new(server.client(), "c");
     let mut node = Node::default();
     node.metadata.name = Some("node-1".to_owned());
     recorder.event(&node, EventType::Normal, "Ready", "Probe", "");
-    // Some kinds have names that no event can have, or such that nothing fits behind them.
+    // Names that an event name cannot contain, or that leave no space for a suffix.
     for name in ["system:node", &"x".repeat(253), "UPPER", "-", ""] {
         let regarding = Reference { namespace: None, ..object(name) };
         recorder.event(&regarding, EventType::Normal, "Ready", "Probe", "");
@@ -117,27 +118,32 @@ async fn what_is_outside_namespaces_has_its_events_in_default() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_again_is_a_series() {
+async fn repeated_event_becomes_a_series() {
     let server = ApiServer::new();
     let recorder = Recorder::new(server.client(), "c");
     note(&recorder, "a", "same");
-    pass(Duration::from_secs(1)).await;
+    advance_time(Duration::from_secs(1)).await;
     for _ in 0..5 {
         note(&recorder, "a", "same");
-        pass(Duration::from_secs(1)).await;
+        advance_time(Duration::from_secs(1)).await;
     }
-    assert_eq!(asked(&server), [Verb::Create, Verb::Patch], "the first repeat is told, the others wait");
+    assert_eq!(
+        verbs(&server),
+        [Verb::Create, Verb::Patch],
+        "the first repetition is written, the others are delayed"
+    );
     assert_eq!(events(&server)[0]["series"]["count"], 2);
-    // The end of the series is six minutes after its last.
-    pass(Duration::from_mins(5)).await;
-    assert_eq!(asked(&server).len(), 2);
-    pass(Duration::from_mins(2)).await;
+    // A series ends six minutes after its last repetition.
+    advance_time(Duration::from_mins(5)).await;
+    assert_eq!(verbs(&server).len(), 2);
+    advance_time(Duration::from_mins(2)).await;
     let all = events(&server);
-    assert_eq!((all.len(), &all[0]["series"]["count"], asked(&server).len()), (1, &json!(6), 3));
+    assert_eq!((all.len(), &all[0]["series"]["count"], verbs(&server).len()), (1, &json!(6), 3));
     let last = all[0]["series"]["lastObservedTime"].as_str().unwrap();
     assert!(last > all[0]["eventTime"].as_str().unwrap(), "{}", all[0]);
 
-    // Anything else is another event: note, type, reason, action, the objects, and the same after the end.
+    // Anything else is a different event: other note, type, reason, action or objects, and the same again
+    // after the end of the series.
     let (a, b) = (object("a"), object("b"));
     recorder.event(&a, EventType::Normal, "Done", "DoIt", "same");
     recorder.event(&a, EventType::Warning, "Done", "DoIt", "same");
@@ -152,23 +158,23 @@ async fn the_same_again_is_a_series() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_series_that_goes_on_is_told_every_half_hour() {
+async fn ongoing_series_is_written_every_half_hour() {
     let server = ApiServer::new();
     let recorder = Recorder::new(server.client(), "c");
     for _ in 0..70 {
         note(&recorder, "a", "same");
-        pass(Duration::from_mins(1)).await;
+        advance_time(Duration::from_mins(1)).await;
     }
-    assert_eq!(asked(&server), [Verb::Create, Verb::Patch, Verb::Patch, Verb::Patch]);
-    let told = events(&server)[0]["series"]["count"].as_u64().unwrap();
-    assert!((60..64).contains(&told), "{told}");
+    assert_eq!(verbs(&server), [Verb::Create, Verb::Patch, Verb::Patch, Verb::Patch]);
+    let written = events(&server)[0]["series"]["count"].as_u64().unwrap();
+    assert!((60..64).contains(&written), "{written}");
     end(&recorder).await;
-    assert_eq!(events(&server)[0]["series"]["count"], 70, "the last word is said at the end");
+    assert_eq!(events(&server)[0]["series"]["count"], 70, "the final count is written at shutdown");
 }
 
-/// Events live for an hour on a server. One that is gone is made again, as the series that it is.
+/// Servers delete events after an hour. A deleted event is created again, with its series.
 #[tokio::test(start_paused = true)]
-async fn an_event_that_is_gone_comes_back_with_its_series() {
+async fn deleted_event_is_recreated_with_its_series() {
     let server = ApiServer::new();
     let recorder = Recorder::new(server.client(), "c");
     note(&recorder, "a", "same");
@@ -185,16 +191,16 @@ async fn an_event_that_is_gone_comes_back_with_its_series() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_object_cannot_flood_the_server() {
+async fn events_of_one_object_are_rate_limited() {
     let server = ApiServer::new();
     let recorder = Recorder::new(server.client(), "c");
     for number in 0..100 {
         note(&recorder, "a", &number.to_string());
     }
-    note(&recorder, "b", "not its fault");
+    note(&recorder, "b", "unrelated");
     settle().await;
     assert_eq!((events(&server).len(), recorder.metrics().limited), (26, 75));
-    pass(Duration::from_mins(5)).await;
+    advance_time(Duration::from_mins(5)).await;
     note(&recorder, "a", "one more");
     note(&recorder, "a", "and not two");
     end(&recorder).await;
@@ -202,27 +208,28 @@ async fn one_object_cannot_flood_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_costs_a_bounded_buffer_and_few_requests() {
+async fn unavailable_server_costs_bounded_buffer_and_few_requests() {
     let server = ApiServer::new();
     let recorder = Recorder::new(server.client(), "c");
-    let away = server.fault(faults::status(503));
+    let unavailable = server.fault(faults::status(503));
     for number in 0..1_500 {
         note(&recorder, &format!("o-{number}"), "x");
     }
     let m = recorder.metrics();
-    assert_eq!((m.waiting, m.dropped, m.sent), (1_000, 500, 0), "nobody waited, nothing grew");
-    pass(Duration::from_mins(1)).await;
-    assert!(away.hits() >= 3 && away.hits() < 10, "{} requests", away.hits());
-    drop(away);
-    pass(Duration::from_mins(1)).await;
+    assert_eq!((m.waiting, m.dropped, m.sent), (1_000, 500, 0), "no caller waited and the buffer is bounded");
+    advance_time(Duration::from_mins(1)).await;
+    assert!(unavailable.hits() >= 3 && unavailable.hits() < 10, "{} requests", unavailable.hits());
+    drop(unavailable);
+    advance_time(Duration::from_mins(1)).await;
     let m = recorder.metrics();
     assert_eq!((m.waiting, m.sent, events(&server).len()), (0, 1_000, 1_000));
 }
 
-/// Seen in review: in the namespace `bad` every write was answered with 500, as where a webhook is broken. An event in `default` was written 355 seconds
-/// later, after the twelve tries of the one before it: what failed stayed the first, and everything waited with it.
+/// Regression: every write in the namespace `bad` was answered with 500, as with a broken webhook. An event
+/// in `default` was written 355 seconds later, after the twelve attempts of the event before it: a failed
+/// write stayed first in the queue and blocked all others.
 #[tokio::test(start_paused = true)]
-async fn a_namespace_in_which_nothing_works_holds_up_no_other() {
+async fn failing_namespace_does_not_delay_others() {
     let server = ApiServer::new();
     create_namespace(&server, "bad");
     let recorder = Recorder::new(server.client(), "c");
@@ -233,39 +240,44 @@ async fn a_namespace_in_which_nothing_works_holds_up_no_other() {
     }
     note(&recorder, "a", "x");
     settle().await;
-    assert_eq!(events(&server).len(), 1, "it did not wait");
-    pass(Duration::from_mins(1)).await;
+    assert_eq!(events(&server).len(), 1, "the other namespace was not delayed");
+    advance_time(Duration::from_mins(1)).await;
     note(&recorder, "b", "x");
     settle().await;
     assert_eq!(events(&server).len(), 2);
-    assert!(broken.hits() >= 3 && broken.hits() < 10, "nor is the server asked for each: {}", broken.hits());
+    assert!(
+        broken.hits() >= 3 && broken.hits() < 10,
+        "and not every event sends a request: {}",
+        broken.hits()
+    );
     drop(broken);
-    pass(Duration::from_mins(1)).await;
+    advance_time(Duration::from_mins(1)).await;
     let m = recorder.metrics();
     assert_eq!((m.sent, m.failed, m.dropped, events(&server).len()), (102, 0, 0, 102));
 }
 
-/// A token that has run out is renewed, and others who write the same are done sometime: neither is a reason to lose an event.
+/// An expired token is renewed and a conflicting writer finishes eventually: neither is a reason to drop an
+/// event.
 #[tokio::test(start_paused = true)]
-async fn a_token_that_ran_out_and_a_conflict_are_tried_again() {
+async fn expired_token_and_conflict_are_retried() {
     for code in [401, 409] {
         let server = ApiServer::new();
         let recorder = Recorder::new(server.client(), "c");
         let fault = server.fault(faults::status(code).on(Verb::Create).times(2));
         note(&recorder, "a", "x");
-        pass(Duration::from_secs(30)).await;
+        advance_time(Duration::from_secs(30)).await;
         note(&recorder, "a", "x");
         let conflict = server.fault(faults::status(code).on(Verb::Patch).times(2));
-        pass(Duration::from_secs(30)).await;
+        advance_time(Duration::from_secs(30)).await;
         let m = recorder.metrics();
         assert_eq!((fault.hits(), conflict.hits(), m.sent, m.updated, m.failed), (2, 2, 1, 1, 0), "{code}");
         assert_eq!((events(&server).len(), &events(&server)[0]["series"]["count"]), (1, &json!(2)));
     }
 }
 
-/// Two processes record the same of the same object: neither takes the other's event for its own.
+/// Two processes record the same event for the same object: neither reuses the event of the other.
 #[tokio::test(start_paused = true)]
-async fn two_recorders_have_events_of_their_own() {
+async fn two_recorders_use_separate_events() {
     let server = ApiServer::new();
     let recorders = [(); 2].map(|()| Recorder::new(server.client(), "c"));
     for recorder in &recorders {
@@ -280,9 +292,9 @@ async fn two_recorders_have_events_of_their_own() {
     assert_ne!(recorders[0].instance(), recorders[1].instance());
 }
 
-/// What a server refuses for as long as it is asked is given up after twelve tries, and the next has its turn.
+/// A write that the server keeps rejecting is dropped after twelve attempts, and the next one is sent.
 #[tokio::test(start_paused = true)]
-async fn a_write_is_not_tried_for_ever() {
+async fn failing_write_is_dropped_after_twelve_attempts() {
     let server = ApiServer::new();
     let recorder = Recorder::new(server.client(), "c");
     let _away = server.fault(faults::drop_connection().times(24));
@@ -290,17 +302,17 @@ async fn a_write_is_not_tried_for_ever() {
         note(&recorder, name, "x");
         settle().await;
     }
-    // In turn: each has been asked for eight times before the others are written.
-    pass(Duration::from_mins(30)).await;
+    // Attempts are interleaved: each write is attempted eight times before the others are written.
+    advance_time(Duration::from_mins(30)).await;
     let m = recorder.metrics();
-    assert_eq!((m.failed, m.sent, asked(&server).len()), (0, 3, 27));
+    assert_eq!((m.failed, m.sent, verbs(&server).len()), (0, 3, 27));
     let _away = server.fault(faults::drop_connection().times(12));
     note(&recorder, "d", "x");
-    pass(Duration::from_mins(15)).await;
+    advance_time(Duration::from_mins(15)).await;
     note(&recorder, "e", "x");
-    pass(Duration::from_mins(1)).await;
+    advance_time(Duration::from_mins(1)).await;
     let m = recorder.metrics();
-    assert_eq!((m.failed, m.sent, asked(&server).len()), (1, 4, 40));
+    assert_eq!((m.failed, m.sent, verbs(&server).len()), (1, 4, 40));
 }
 
 #[tokio::test(start_paused = true)]
@@ -309,15 +321,15 @@ async fn retry_after_is_honoured() {
     let recorder = Recorder::new(server.client(), "c");
     let _busy = server.fault(faults::too_many_requests(120).times(1));
     note(&recorder, "a", "x");
-    pass(Duration::from_secs(119)).await;
-    assert_eq!(asked(&server).len(), 1);
-    pass(Duration::from_mins(2)).await;
+    advance_time(Duration::from_secs(119)).await;
+    assert_eq!(verbs(&server).len(), 1);
+    advance_time(Duration::from_mins(2)).await;
     assert_eq!(recorder.metrics().sent, 1);
 }
 
-/// The answer to a create is lost: the next try finds it there, and there are not two.
+/// The response to a create is lost: the next attempt finds the event, and there are not two.
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_makes_no_second_event() {
+async fn lost_response_creates_no_second_event() {
     let server = ApiServer::new();
     let (mut service, mut first) = (server.service(), true);
     let lossy = tower::service_fn(move |request: http::Request<kube::client::Body>| {
@@ -332,22 +344,22 @@ async fn a_lost_answer_makes_no_second_event() {
     });
     let recorder = Recorder::new(kube::Client::new(lossy, "default"), "c");
     note(&recorder, "a", "x");
-    pass(Duration::from_secs(10)).await;
+    advance_time(Duration::from_secs(10)).await;
     let m = recorder.metrics();
-    assert_eq!((events(&server).len(), m.sent, m.failed, asked(&server).len()), (1, 1, 0, 2));
+    assert_eq!((events(&server).len(), m.sent, m.failed, verbs(&server).len()), (1, 1, 0, 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_answer_is_asked_again() {
+async fn unanswered_request_is_retried() {
     let server = ApiServer::new();
     let recorder = Recorder::new(server.client(), "c");
     let _mute = server.fault(faults::hold().on(Verb::Create).times(1));
     note(&recorder, "a", "x");
-    pass(Duration::from_secs(40)).await;
-    assert_eq!((recorder.metrics().sent, asked(&server).len()), (1, 2));
+    advance_time(Duration::from_secs(40)).await;
+    assert_eq!((recorder.metrics().sent, verbs(&server).len()), (1, 2));
 }
 
-/// Counts what is said loudly.
+/// Counts log events of level WARN and above.
 #[derive(Clone, Default)]
 struct Warnings(Arc<AtomicUsize>);
 
@@ -374,7 +386,7 @@ impl tracing::Subscriber for Warnings {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_forbidden_is_said_once() {
+async fn forbidden_namespace_is_logged_once() {
     let warnings = Warnings::default();
     let _log = tracing::subscriber::set_default(warnings.clone());
     let server = ApiServer::new();
@@ -388,36 +400,36 @@ async fn what_is_forbidden_is_said_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_forbidden_is_counted_and_not_asked_again_and_again() {
+async fn forbidden_events_are_counted_and_rarely_retried() {
     let server = ApiServer::new();
     let recorder = Recorder::new(server.client(), "c");
     let forbidden = server.fault(faults::forbid("events"));
     for _ in 0..50 {
         note(&recorder, "a", "same");
-        pass(Duration::from_secs(1)).await;
+        advance_time(Duration::from_secs(1)).await;
     }
     let m = recorder.metrics();
     assert_eq!((forbidden.hits(), m.failed, m.sent), (1, 50, 0));
     drop(forbidden);
     note(&recorder, "b", "x");
-    pass(Duration::from_mins(7)).await;
+    advance_time(Duration::from_mins(7)).await;
     note(&recorder, "a", "same");
     end(&recorder).await;
     assert_eq!(events(&server).len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_is_not_there_is_no_reason_to_try_again() {
+async fn missing_namespace_is_not_retried() {
     let server = ApiServer::new();
     let recorder = Recorder::new(server.client(), "c");
     let lost = Reference { namespace: Some("nowhere".to_owned()), ..object("a") };
     recorder.event(&lost, EventType::Normal, "Done", "DoIt", "x");
     end(&recorder).await;
-    assert_eq!((recorder.metrics().failed, asked(&server).len()), (1, 1));
+    assert_eq!((recorder.metrics().failed, verbs(&server).len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn words_have_their_lengths() {
+async fn reason_and_action_lengths_are_validated() {
     let server = ApiServer::new();
     let recorder = Recorder::new(server.client(), "c");
     let (a, long) = (object("a"), "x".repeat(129));
@@ -435,42 +447,38 @@ async fn words_have_their_lengths() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_has_a_deadline_and_says_what_is_lost() {
+async fn shutdown_timeout_reports_lost_writes() {
     let server = ApiServer::new();
     let recorder = Recorder::new(server.client(), "c");
-    let away = server.fault(faults::status(503));
+    let unavailable = server.fault(faults::status(503));
     note(&recorder, "a", "x");
     note(&recorder, "b", "x");
     let begun = Instant::now();
     let error = recorder.shutdown(Duration::from_secs(5)).await.unwrap_err();
     assert_eq!(error.to_string(), "2 writes of events were not done within 5s and are lost");
     assert_eq!((begun.elapsed(), recorder.metrics().dropped), (Duration::from_secs(5), 2));
-    drop(away);
-    let before = asked(&server).len();
+    drop(unavailable);
+    let before = verbs(&server).len();
     note(&recorder, "c", "too late");
-    pass(Duration::from_mins(1)).await;
-    assert_eq!(
-        (recorder.metrics().dropped, asked(&server).len()),
-        (3, before),
-        "nothing is asked after the end"
-    );
-    assert_eq!(recorder.clone().shutdown(LONG).await, Ok(()), "there is nothing left to lose");
+    advance_time(Duration::from_mins(1)).await;
+    assert_eq!((recorder.metrics().dropped, verbs(&server).len()), (3, before), "no request after shutdown");
+    assert_eq!(recorder.clone().shutdown(TIMEOUT).await, Ok(()), "nothing is pending any more");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_task_ends_with_the_last_handle() {
+async fn task_ends_with_the_last_handle() {
     let server = ApiServer::new();
     let recorder = Recorder::new(server.client(), "c");
-    let away = server.fault(faults::status(503));
+    let unavailable = server.fault(faults::status(503));
     note(&recorder, "a", "x");
     settle().await;
     let other = recorder.clone();
     drop(recorder);
-    let before = asked(&server).len();
-    pass(Duration::from_secs(5)).await;
-    assert!(asked(&server).len() > before, "another handle keeps it");
-    drop((other, away));
-    let before = asked(&server).len();
-    pass(Duration::from_mins(1)).await;
-    assert_eq!(asked(&server).len(), before);
+    let before = verbs(&server).len();
+    advance_time(Duration::from_secs(5)).await;
+    assert!(verbs(&server).len() > before, "another handle keeps the task alive");
+    drop((other, unavailable));
+    let before = verbs(&server).len();
+    advance_time(Duration::from_mins(1)).await;
+    assert_eq!(verbs(&server).len(), before);
 }

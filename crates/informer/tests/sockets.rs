@@ -1,4 +1,5 @@
-//! An informer over real loopback sockets, through clients as users have them: every failure becomes a named state.
+//! An informer over real loopback sockets with the clients that users have: every failure becomes a named
+//! state.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/loopback.rs"]
@@ -25,7 +26,7 @@ fn options() -> Options {
         .backoff(Duration::from_millis(20), Duration::from_millis(50))
 }
 
-/// Waits for the first state of an unsynced informer that says `expected`.
+/// Waits until the state of an unsynced informer contains `expected`.
 async fn wait_for_state(pods: &SharedInformer<Pod>, expected: &str) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     while !pods.status().state.to_string().contains(expected) {
@@ -35,7 +36,7 @@ async fn wait_for_state(pods: &SharedInformer<Pod>, expected: &str) {
 }
 
 #[tokio::test]
-async fn c7_throttling_that_the_default_client_hides_is_still_a_named_state() {
+async fn c7_throttling_hidden_by_the_default_client_is_a_named_state() {
     for status in ["429 Too Many Requests", "503 Service Unavailable", "504 Gateway Timeout"] {
         let server = Loopback::start([Reply::new(status, &[("retry-after", "1")], "")]).await;
         let client = Client::try_from(config(&server)).unwrap();
@@ -48,7 +49,7 @@ async fn c7_throttling_that_the_default_client_hides_is_still_a_named_state() {
 }
 
 #[tokio::test]
-async fn c7_c11_throttling_is_seen_and_waited_out_with_the_recommended_client() {
+async fn c7_c11_throttling_is_reported_and_retried_with_the_recommended_client() {
     let list = Reply::new("200 OK", &[("content-type", "application/json")], LIST);
     let watch = Reply::endless("200 OK", &[("content-type", "application/json")], [""; 0]);
     for status in ["429 Too Many Requests", "503 Service Unavailable", "504 Gateway Timeout"] {
@@ -59,13 +60,13 @@ async fn c7_c11_throttling_is_seen_and_waited_out_with_the_recommended_client() 
         pods.start();
         pods.wait_for_sync(Duration::from_secs(30)).await.unwrap();
         let counters = pods.status().counters;
-        assert_eq!((counters.lists, counters.failures), (3, 2), "each refusal was seen");
+        assert_eq!((counters.lists, counters.failures), (3, 2), "each rejection was counted");
         pods.shutdown(Duration::from_secs(5)).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_compressed_list_is_read_through_the_default_client() {
+async fn gzip_list_is_read_through_the_default_client() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     gzip.write_all(LIST.as_bytes()).unwrap();
     let headers = [("content-type", "application/json"), ("content-encoding", "gzip")];

@@ -1,5 +1,5 @@
-//! `KubeSource` over real sockets, with the client that the client crate builds by default and with the recommended
-//! one: what is sent, what comes back, and how each failure is told.
+//! `KubeSource` over real sockets, with the client that `kube` builds by default and with the recommended
+//! one: what is sent, what is received, and how each failure is reported.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/loopback.rs"]
@@ -18,10 +18,10 @@ use tokio::io::AsyncWriteExt as _;
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 const GZIP: (&str, &str) = ("content-encoding", "gzip");
-/// Long enough for a loopback answer on a busy machine, short enough to be waited for.
-const SHORT: Duration = Duration::from_millis(300);
+/// Long enough for a loopback response on a busy machine, short enough for a test.
+const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// A client as users have it, with the hidden retry.
+/// A client built by `kube` itself, with its built-in retries.
 fn default_client(server: &Loopback) -> Client {
     Client::try_from(Config::new(server.url("http"))).unwrap()
 }
@@ -57,14 +57,14 @@ fn member(plain: &str) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// The whole chain of an error in one line.
-fn told(error: &SourceError) -> String {
+/// The error and its causes in one line.
+fn error_chain(error: &SourceError) -> String {
     let causes = std::iter::successors(Some(error as &dyn std::error::Error), |&cause| cause.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 #[tokio::test]
-async fn a_list_is_sent_exactly_so() {
+async fn list_request_has_expected_line_and_headers() {
     let mut server = Loopback::start([Reply::new("200 OK", &[JSON], "{}")]).await;
     for client in both_clients(&server) {
         let source =
@@ -86,12 +86,12 @@ async fn a_list_is_sent_exactly_so() {
 }
 
 #[tokio::test]
-async fn a_watch_is_sent_exactly_so() {
+async fn watch_request_has_expected_line_and_headers() {
     let mut server = Loopback::start([Reply::endless("200 OK", &[JSON], ["{}\n"])]).await;
     for client in both_clients(&server) {
         let source = pods(client).labels("tier in (web,db)").fields("").compress_lists(true);
         let mut response = source.watch(watch_request()).await.unwrap();
-        // The stream is open, and what has arrived is there.
+        // The stream is open and returns what has arrived.
         assert_eq!(response.body.next().await.unwrap().unwrap(), "{}\n");
         let request = server.request().await;
         assert_eq!(
@@ -105,18 +105,18 @@ async fn a_watch_is_sent_exactly_so() {
 }
 
 #[tokio::test]
-async fn the_default_client_hides_throttling_until_the_deadline() {
-    // The trap this guards against: a reflector that waits inside the client for minutes, without an error to report.
+async fn default_client_hides_throttling_until_the_timeout() {
+    // Guards against a reflector that waits inside the client for minutes without an error to report.
     for (status, headers, attempts) in [
         ("429 Too Many Requests", [JSON, ("retry-after", "2")].as_slice(), 1),
         ("503 Service Unavailable", &[JSON], 2),
         ("504 Gateway Timeout", &[JSON], 2),
     ] {
         let server = Loopback::start([Reply::new(status, headers, "{}")]).await;
-        let source = pods(default_client(&server)).headers_deadline(SHORT);
+        let source = pods(default_client(&server)).headers_deadline(SHORT_TIMEOUT);
         let error = source.watch(watch_request()).await.unwrap_err();
         assert!(
-            matches!(error, SourceError::HeadersDeadline { after } if after == SHORT),
+            matches!(error, SourceError::HeadersDeadline { after } if after == SHORT_TIMEOUT),
             "{status}: {error:?}"
         );
         assert!(server.pending() >= attempts, "{status}: {} attempts", server.pending());
@@ -124,7 +124,7 @@ async fn the_default_client_hides_throttling_until_the_deadline() {
 }
 
 #[tokio::test]
-async fn the_recommended_client_shows_throttling() {
+async fn recommended_client_reports_throttling() {
     for (status, headers, code, delay) in [
         ("429 Too Many Requests", [JSON, ("retry-after", "2")].as_slice(), 429, Some(2)),
         ("503 Service Unavailable", &[JSON, ("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT")], 503, None),
@@ -139,7 +139,7 @@ async fn the_recommended_client_shows_throttling() {
 }
 
 #[tokio::test]
-async fn compressed_lists_are_asked_for_and_decoded() {
+async fn gzip_lists_are_requested_and_decoded() {
     let single = member("{\"items\":[]}");
     let several = [member("{\"items\":"), member(""), member("[]}")].concat();
     for body in [single, several] {
@@ -153,7 +153,7 @@ async fn compressed_lists_are_asked_for_and_decoded() {
 }
 
 #[tokio::test]
-async fn a_watch_compressed_unasked_is_decoded_member_by_member() {
+async fn unrequested_gzip_watch_is_decoded_member_by_member() {
     let frames = [member("{\"type\":1}\n"), member("{\"type\":2}\n")];
     let mut server = Loopback::start([Reply::endless("200 OK", &[JSON, GZIP], &frames)]).await;
     for client in both_clients(&server) {
@@ -165,38 +165,43 @@ async fn a_watch_compressed_unasked_is_decoded_member_by_member() {
 }
 
 #[tokio::test]
-async fn a_gzip_body_that_stops_short_says_so() {
+async fn truncated_gzip_body_is_an_error() {
     let whole = member("{\"items\":[]}");
     let server = Loopback::start([Reply::new("200 OK", &[JSON, GZIP], &whole[..whole.len() - 3])]).await;
     let response = pods(default_client(&server)).list(list_request()).await.unwrap();
     let error = text(response).await.unwrap_err();
-    assert_eq!(told(&error), "the gzip body is truncated: it ended inside a member");
+    assert_eq!(error_chain(&error), "the gzip body is truncated: it ended inside a member");
 }
 
 #[tokio::test]
 async fn an_unknown_encoding_is_an_error_before_the_body() {
     let server = Loopback::start([Reply::new("200 OK", &[("content-encoding", "Br")], "?")]).await;
     let error = pods(default_client(&server)).list(list_request()).await.unwrap_err();
-    assert_eq!(told(&error), "the body has the unknown content-encoding \"br\" (is a proxy compressing?)");
+    assert_eq!(
+        error_chain(&error),
+        "the body has the unknown content-encoding \"br\" (is a proxy compressing?)"
+    );
     let server = Loopback::start([Reply::new("200 OK", &[("content-encoding", "identity")], "plain")]).await;
     let response = pods(default_client(&server)).list(list_request()).await.unwrap();
     assert_eq!(text(response).await.unwrap(), "plain");
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_told_as_one() {
+async fn refused_connection_is_reported_as_refused() {
     let server = Loopback::start([Reply::silence()]).await;
     let clients = both_clients(&server);
     server.stop().await;
     for client in clients {
         let error = pods(client).list(list_request()).await.unwrap_err();
-        assert!(matches!(error, SourceError::Connect { refused: true, .. }), "{}", told(&error));
-        assert!(told(&error).starts_with("no connection to the API server (refused: is it running?): "));
+        assert!(matches!(error, SourceError::Connect { refused: true, .. }), "{}", error_chain(&error));
+        assert!(
+            error_chain(&error).starts_with("no connection to the API server (refused: is it running?): ")
+        );
     }
 }
 
 #[tokio::test]
-async fn a_connection_cut_inside_the_body_is_an_error_after_what_came() {
+async fn connection_broken_in_body_is_an_error_after_the_received_bytes() {
     let short = Reply::new("200 OK", &[JSON], "0123456789").without_last(4).then_close();
     let chunked = Reply::endless("200 OK", &[JSON], ["012345"]).then_close();
     for reply in [short, chunked] {
@@ -205,45 +210,45 @@ async fn a_connection_cut_inside_the_body_is_an_error_after_what_came() {
             let mut response = pods(client).watch(watch_request()).await.unwrap();
             assert_eq!(response.body.next().await.unwrap().unwrap(), "012345");
             let error = response.body.next().await.unwrap().unwrap_err();
-            assert!(matches!(error, SourceError::Body { .. }), "{}", told(&error));
+            assert!(matches!(error, SourceError::Body { .. }), "{}", error_chain(&error));
             assert!(response.body.next().await.is_none());
         }
     }
 }
 
 #[tokio::test]
-async fn a_connection_cut_before_the_headers_is_an_error() {
+async fn connection_broken_before_headers_is_an_error() {
     let server = Loopback::start([Reply::new("200 OK", &[], "").without_last(4).then_close()]).await;
     for client in both_clients(&server) {
         let error = pods(client).list(list_request()).await.unwrap_err();
-        assert!(matches!(error, SourceError::Send { .. }), "{}", told(&error));
+        assert!(matches!(error, SourceError::Send { .. }), "{}", error_chain(&error));
     }
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_meets_the_deadline() {
+async fn unanswered_request_times_out() {
     let server = Loopback::start([Reply::silence()]).await;
     for client in both_clients(&server) {
-        let error = pods(client).headers_deadline(SHORT).list(list_request()).await.unwrap_err();
-        assert!(matches!(error, SourceError::HeadersDeadline { .. }), "{}", told(&error));
+        let error = pods(client).headers_deadline(SHORT_TIMEOUT).list(list_request()).await.unwrap_err();
+        assert!(matches!(error, SourceError::HeadersDeadline { .. }), "{}", error_chain(&error));
         assert!(error.to_string().starts_with("no response headers within 300ms (the server may be slow"));
     }
 }
 
 #[tokio::test]
-async fn a_path_that_would_address_something_else_is_refused() {
+async fn path_with_reserved_characters_is_rejected() {
     let server = Loopback::start([Reply::silence()]).await;
     for namespace in ["a?watch=1&", "a#", "a b"] {
         let path = format!("/api/v1/namespaces/{namespace}/pods");
         let source = KubeSource::new(default_client(&server), path);
         let error = source.list(list_request()).await.unwrap_err();
-        assert!(matches!(error, SourceError::Request { .. }), "{}", told(&error));
+        assert!(matches!(error, SourceError::Request { .. }), "{}", error_chain(&error));
     }
     assert_eq!(server.pending(), 0);
 }
 
 #[tokio::test]
-async fn the_recommended_client_sends_credentials_and_extra_headers() {
+async fn recommended_client_sends_credentials_and_extra_headers() {
     let mut server = Loopback::start([Reply::new("200 OK", &[JSON], "{}")]).await;
     let mut config = Config::new(server.url("http"));
     config.auth_info.token = Some("let-me-in".into());
@@ -255,23 +260,24 @@ async fn the_recommended_client_sends_credentials_and_extra_headers() {
 }
 
 #[tokio::test]
-async fn an_unreadable_token_file_is_an_error_of_credentials() {
+async fn unreadable_token_file_is_a_credentials_error() {
     let server = Loopback::start([Reply::silence()]).await;
     let mut config = Config::new(server.url("http"));
     config.auth_info.token_file = Some("/nonexistent/token".to_owned());
-    let told = match informer::client(config) {
-        Ok(client) => told(&pods(client).list(list_request()).await.unwrap_err()),
+    let message = match informer::client(config) {
+        Ok(client) => error_chain(&pods(client).list(list_request()).await.unwrap_err()),
         Err(error) => error.to_string(),
     };
-    assert!(told.contains("/nonexistent/token"), "{told}");
+    assert!(message.contains("/nonexistent/token"), "{message}");
     assert_eq!(server.pending(), 0);
 }
 
-/// A token with a line break, as a block of YAML leaves one, went unchecked into a header, and the program panicked.
+/// Regression: a token with a line break, as a YAML block leaves one, was put into a header unchecked, and
+/// the program panicked.
 #[tokio::test]
-async fn a_token_that_fits_no_header_is_an_error() {
+async fn token_with_control_characters_is_an_error() {
     let config = || Config::new("http://127.0.0.1:1".parse().unwrap());
-    let told = |config: Config| informer::client(config).err().expect("an error").to_string();
+    let message_of = |config: Config| informer::client(config).err().expect("an error").to_string();
     for token in ["line\nbreak", "at the end\n", "a\u{7f}b"] {
         let mut inline = config();
         inline.auth_info.token = Some(token.into());
@@ -288,16 +294,16 @@ async fn a_token_that_fits_no_header_is_an_error() {
         });
         plugin.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
         for config in [inline, provided, plugin] {
-            let told = told(config);
-            assert!(told.contains("token") && !told.contains(token), "{told}");
+            let message = message_of(config);
+            assert!(message.contains("token") && !message.contains(token), "{message}");
         }
     }
 }
 
-/// The kernel's table of connections names the timer that each has running; 02 is keep-alive.
+/// The kernel's connection table names the timer that each connection has running; 02 is keep-alive.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn the_recommended_client_keeps_connections_alive() {
+async fn recommended_client_enables_keep_alive() {
     let mut server = Loopback::start([Reply::endless("200 OK", &[JSON], ["{}\n"])]).await;
     let address = |port| format!("0100007F:{port:04X}");
     let mut timers = Vec::new();
@@ -314,7 +320,7 @@ async fn the_recommended_client_keeps_connections_alive() {
     assert_eq!(timers, ["00", "02"]);
 }
 
-/// Without a TLS feature the client crate says what is missing; with ours, the handshake is what fails here.
+/// Without a TLS feature the client crate reports what is missing; with one, the handshake fails here.
 #[tokio::test]
 async fn https_needs_a_tls_feature() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -329,10 +335,10 @@ async fn https_needs_a_tls_feature() {
             let source = pods(client);
             let answer = tokio::select! {
                 answer = source.list(list_request()) => answer,
-                () = no_tls => unreachable!("it waits forever"),
+                () = no_tls => unreachable!("pending forever"),
             };
             let error = answer.unwrap_err();
-            assert!(matches!(error, SourceError::Connect { refused: false, .. }), "{}", told(&error));
+            assert!(matches!(error, SourceError::Connect { refused: false, .. }), "{}", error_chain(&error));
         }
         Err(error) => assert!(matches!(error, kube::Error::TlsRequired), "{error}"),
     }

@@ -1,10 +1,10 @@
-//! Bugs that were found, each with its story.
+//! Regression tests; each starts with a description of the bug.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/cluster.rs"]
 mod cluster;
 
-use cluster::{LONG, config_map, names, pod, until};
+use cluster::{TIMEOUT, config_map, names, pod, until};
 use futures::StreamExt as _;
 use informer::source::{Answer, Response, Source};
 use informer::{
@@ -19,27 +19,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 #[tokio::test(start_paused = true)]
-async fn c7_a_stopped_informer_is_not_synced_and_its_factory_makes_a_new_one() {
-    // `synced` never goes back, and it alone was asked: whoever waited for an informer that somebody else had shut down was told that all
-    // was well, and got a cache that nobody ever brought up to date.
+async fn c7_stopped_informer_is_not_synced_and_its_factory_creates_a_new_one() {
+    // `synced` never becomes false, and only that was checked: waiting for an informer that was already shut
+    // down succeeded and returned a cache that was never updated again.
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
     factory.start();
-    let (one, held) = (factory.informer::<Pod>(), factory.lister::<Pod>());
-    one.wait_for_sync(LONG).await.unwrap();
-    one.shutdown(LONG).await.unwrap();
-    assert_eq!(one.wait_for_sync(LONG).await.unwrap_err().state, State::Stopped);
+    let (one, kept) = (factory.informer::<Pod>(), factory.lister::<Pod>());
+    one.wait_for_sync(TIMEOUT).await.unwrap();
+    one.shutdown(TIMEOUT).await.unwrap();
+    assert_eq!(one.wait_for_sync(TIMEOUT).await.unwrap_err().state, State::Stopped);
     let other = factory.informer::<Pod>();
-    other.wait_for_sync(LONG).await.unwrap();
+    other.wait_for_sync(TIMEOUT).await.unwrap();
     server.create(&pod("default", "a")).unwrap();
     until(|| other.lister().len() == 1).await;
-    assert_eq!(held.len(), 0, "what was stopped stays so");
+    assert_eq!(kept.len(), 0, "a stopped informer is not updated");
 }
 
 #[tokio::test]
-async fn c10_what_somebody_is_stopping_is_replaced_and_still_waited_for_at_the_end() {
-    // While it told what it still had it looked alive, was handed out, and was dead a moment later; once replaced it was forgotten, and
-    // the factory's shutdown returned while its handler was still being called.
+async fn c10_stopping_informer_is_replaced_and_awaited_by_the_factory_shutdown() {
+    // An informer that was still delivering its last events looked alive, was returned by the factory, and
+    // had stopped a moment later. Once replaced it was forgotten, and the factory's shutdown returned while
+    // its handler was still being called.
     let server = ApiServer::new();
     for name in ["a", "b", "c"] {
         server.create(&pod("default", name)).unwrap();
@@ -49,23 +50,23 @@ async fn c10_what_somebody_is_stopping_is_replaced_and_still_waited_for_at_the_e
     let pods = factory.informer::<Pod>();
     let (calls, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(std::sync::Barrier::new(2)));
     let (count, at_gate) = (Arc::clone(&calls), Arc::clone(&gate));
-    let _on = pods.handler().blocking().on(move |_| {
+    let _registration = pods.handler().blocking().on(move |_| {
         if count.fetch_add(1, Ordering::SeqCst) == 0 {
             at_gate.wait();
         }
     });
     until(|| calls.load(Ordering::SeqCst) == 1).await;
     let stopping = pods.clone();
-    let stop = tokio::spawn(async move { stopping.shutdown(LONG).await });
+    let stop = tokio::spawn(async move { stopping.shutdown(TIMEOUT).await });
     let fresh = || {
         let again = factory.informer::<Pod>();
         again.status().state != State::Stopped && again.metrics().handlers.is_empty()
     };
     until(fresh).await;
     let again = factory.informer::<Pod>();
-    again.wait_for_sync(LONG).await.unwrap();
+    again.wait_for_sync(TIMEOUT).await.unwrap();
     let ending = factory.clone();
-    let end = tokio::spawn(async move { ending.shutdown(LONG).await });
+    let end = tokio::spawn(async move { ending.shutdown(TIMEOUT).await });
     tokio::task::yield_now().await;
     assert!(!end.is_finished(), "a handler is still being called");
     gate.wait();
@@ -75,33 +76,33 @@ async fn c10_what_somebody_is_stopping_is_replaced_and_still_waited_for_at_the_e
 }
 
 #[tokio::test(start_paused = true)]
-async fn c7_an_informer_that_nobody_wants_any_more_spoils_no_wait() {
+async fn c7_dropped_informer_does_not_fail_the_wait_for_sync() {
     let server = ApiServer::new();
-    let held = server.fault(informer_apiserver::faults::hold().of("pods"));
+    let kept = server.fault(informer_apiserver::faults::hold().of("pods"));
     let factory = SharedInformerFactory::new(server.client());
     factory.start();
     let (pods, nodes) = (factory.informer::<Pod>(), factory.informer::<Node>());
     let waiting = factory.clone();
-    let wait = tokio::spawn(async move { waiting.wait_for_sync(LONG).await });
+    let wait = tokio::spawn(async move { waiting.wait_for_sync(TIMEOUT).await });
     until(|| nodes.status().synced).await;
     drop(nodes);
     until(|| server.open_watches() == 0).await;
     assert!(!wait.is_finished());
-    drop(held);
+    drop(kept);
     wait.await.unwrap().unwrap();
     drop(pods);
 }
 
 #[tokio::test]
-async fn a_stream_of_which_nothing_passes_lets_others_run() {
-    // One poll took the whole backlog.
+async fn stream_that_filters_everything_yields_to_other_tasks() {
+    // One poll processed the whole backlog.
     let server = ApiServer::new();
     for number in 0..2000 {
         server.create(&pod("default", &format!("pod-{number}"))).unwrap();
     }
     let pods = SharedInformer::<Pod>::new(server.client());
     pods.start();
-    pods.wait_for_sync(LONG).await.unwrap();
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
     let seen = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&seen);
     let mut stream = pods
@@ -118,26 +119,27 @@ async fn a_stream_of_which_nothing_passes_lets_others_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_is_removed_before_the_start_is_let_go() {
-    // The handler waited in the queue of an informer that had not started, and held a lister of it: each kept the other for ever.
+async fn handler_removed_before_start_is_dropped() {
+    // The handler waited in the queue of an informer that had not started and owned a lister of it: neither
+    // was ever dropped.
     let server = ApiServer::new();
     let token = Arc::new(());
     let pods = SharedInformer::<Pod>::new(server.client());
-    let (lister, held) = (pods.lister(), Arc::clone(&token));
-    let on = pods.on(move |_| drop((lister.len(), Arc::clone(&held))));
-    on.remove().await;
+    let (lister, kept) = (pods.lister(), Arc::clone(&token));
+    let registration = pods.on(move |_| drop((lister.len(), Arc::clone(&kept))));
+    registration.remove().await;
     assert_eq!(Arc::strong_count(&token), 1);
 
     let factory = SharedInformerFactory::new(server.client());
-    let (lister, held) = (factory.lister::<Pod>(), Arc::clone(&token));
-    factory.informer::<Pod>().on(move |_| drop((lister.len(), Arc::clone(&held)))).detach();
+    let (lister, kept) = (factory.lister::<Pod>(), Arc::clone(&token));
+    factory.informer::<Pod>().on(move |_| drop((lister.len(), Arc::clone(&kept)))).detach();
     drop(factory);
     assert_eq!(Arc::strong_count(&token), 1);
 }
 
 #[test]
-fn an_event_stream_ends_when_its_runtime_does() {
-    // A handler's task says that it ends; a stream has none, and waited for ever.
+fn event_stream_ends_with_its_runtime() {
+    // A handler's task notices the end of its runtime; a stream has no task and waited forever.
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = ApiServer::new();
     server.create(&pod("default", "a")).unwrap();
@@ -145,21 +147,21 @@ fn an_event_stream_ends_when_its_runtime_does() {
     let (pods, mut stream) = first.block_on(async {
         let pods = SharedInformer::<Pod>::new(server.client());
         pods.start();
-        pods.wait_for_sync(LONG).await.unwrap();
+        pods.wait_for_sync(TIMEOUT).await.unwrap();
         let mut stream = pods.events();
         assert!(stream.next().await.is_some());
         (pods, stream)
     });
     drop(first);
     assert_eq!(pods.status().state, State::Stopped);
-    let end = runtime().block_on(async { tokio::time::timeout(LONG, stream.next()).await });
+    let end = runtime().block_on(async { tokio::time::timeout(TIMEOUT, stream.next()).await });
     assert!(end.unwrap().is_none());
 }
 
-/// A server that has never heard of metadata-only forms.
-struct Deaf;
+/// A server that ignores the request for metadata only.
+struct FullObjectServer;
 
-impl Source for Deaf {
+impl Source for FullObjectServer {
     fn list(&self, _: ListRequest) -> Answer {
         let list = r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[
             {"metadata":{"namespace":"d","name":"a","uid":"u","resourceVersion":"4"},"spec":{"hush":1}}]}"#;
@@ -175,19 +177,20 @@ impl Source for Deaf {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_from_a_server_that_sends_whole_objects_is_still_metadata_and_current() {
-    // List items carry no kind, so whole objects were kept as metadata; watch frames do, and were all thrown away as another kind's.
+async fn metadata_is_extracted_from_a_server_that_sends_full_objects() {
+    // List items have no kind, so full objects were cached as metadata; watch frames have one and were all
+    // dropped as objects of another kind.
     for options in [
         Options::default(),
         Options::default().drop_fields(["metadata.annotations"]).unwrap(),
         Options::default().keep_fields(["spec", "metadata.annotations"]).unwrap(),
     ] {
-        check_deaf(options.watch_list(WatchListPolicy::Never)).await;
+        check_full_objects(options.watch_list(WatchListPolicy::Never)).await;
     }
 }
 
-async fn check_deaf(options: Options) {
-    let pods = SharedInformer::<PartialObjectMeta<Pod>>::with_source(Deaf, options);
+async fn check_full_objects(options: Options) {
+    let pods = SharedInformer::<PartialObjectMeta<Pod>>::with_source(FullObjectServer, options);
     pods.start();
     let version = || pods.lister().get("d", "a").map(|object| object.version().to_string());
     until(|| version().as_deref() == Some("6")).await;
@@ -197,22 +200,24 @@ async fn check_deaf(options: Options) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dynamic_call_does_not_spoil_a_cluster_scoped_kind() {
-    // It settled the kind with the factory's namespaces, and the typed call after it looked for nodes in a namespace.
+async fn dynamic_call_does_not_namespace_a_cluster_scoped_kind() {
+    // The dynamic call fixed the kind to the factory's namespaces, and the typed call after it requested
+    // nodes in a namespace.
     let server = ApiServer::new();
     let options = Options::default().namespace("default");
     let factory = SharedInformerFactory::with_options(server.client(), options);
     let _dynamic = factory.dynamic(&ApiResource::erase::<Node>(&()));
     let typed = factory.informer::<Node>();
     factory.start();
-    typed.wait_for_sync(LONG).await.unwrap();
-    // From then on the dynamic view knows better too.
-    factory.dynamic(&ApiResource::erase::<Node>(&())).wait_for_sync(LONG).await.unwrap();
+    typed.wait_for_sync(TIMEOUT).await.unwrap();
+    // From then on the dynamic view is cluster-scoped too.
+    factory.dynamic(&ApiResource::erase::<Node>(&())).wait_for_sync(TIMEOUT).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_configuration_changes_nothing() {
-    // The refused options were kept by the view that had asked, so the right ones were refused from then on.
+async fn rejected_configuration_changes_nothing() {
+    // The rejected options were stored in the view that had passed them, so correct ones were rejected from
+    // then on.
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
     factory.configure::<Pod>(Options::default().page_size(7)).unwrap();
@@ -222,12 +227,12 @@ async fn a_refused_configuration_changes_nothing() {
     let _nodes = factory.informer::<Node>();
     factory
         .configure::<Node>(Options::default().watch_list(WatchListPolicy::Auto))
-        .expect("it is the default");
+        .expect("the default is no conflict");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_factorys_transform_leaves_other_kinds_alone() {
-    // A transform of pods decoded config maps as pods, and encoded what it had understood: nothing.
+async fn transform_of_a_factory_ignores_other_kinds() {
+    // A transform of pods decoded config maps as pods and encoded the result, which was empty.
     let server = ApiServer::new();
     server.create(&config_map("default", "a", "1")).unwrap();
     server.create(&pod("default", "a")).unwrap();
@@ -239,62 +244,64 @@ async fn a_factorys_transform_leaves_other_kinds_alone() {
     let (maps, pods) = (factory.informer::<ConfigMap>(), factory.informer::<Pod>());
     let metadata = factory.metadata::<Pod>();
     factory.start();
-    factory.wait_for_sync(LONG).await.unwrap();
+    factory.wait_for_sync(TIMEOUT).await.unwrap();
     assert_eq!(metadata.metrics().wire.transform_errors, 0);
     assert!(maps.lister().list()[0].typed().unwrap().data.is_some());
     assert!(pods.lister().list()[0].typed().unwrap().spec.is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn reading_your_own_write_does_not_wait_for_another_namespace() {
-    // The smallest version of all namespaces was waited for: that of a quiet one moves once a minute.
+async fn wait_for_version_ignores_other_namespaces() {
+    // The wait used the smallest version of all namespaces, and that of an idle namespace advances once a
+    // minute.
     let server = ApiServer::new();
     let options = Options::default().namespaces(["default", "kube-system"]);
     let pods = SharedInformer::<Pod>::with_options(server.client(), options);
     pods.start();
-    pods.wait_for_sync(LONG).await.unwrap();
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
     let written = server.create(&pod("default", "a")).unwrap();
     let version = ResourceVersion::new(written["metadata"]["resourceVersion"].as_str().unwrap());
     let before = tokio::time::Instant::now();
-    pods.wait_for_version_in("default", &version, LONG).await.unwrap();
+    pods.wait_for_version_in("default", &version, TIMEOUT).await.unwrap();
     assert!(before.elapsed() < Duration::from_secs(5));
     assert_eq!(names(&pods.lister().list()), ["a"]);
-    let error = pods.wait_for_version_in("elsewhere", &version, LONG).await.unwrap_err();
+    let error = pods.wait_for_version_in("elsewhere", &version, TIMEOUT).await.unwrap_err();
     assert!(error.to_string().ends_with("the informer does not watch this namespace"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_factory_may_be_asked_from_any_thread_and_started_again_where_there_is_a_runtime() {
-    // After the start a call from a plain thread panicked, and a start outside a runtime panicked half-way: the next one did nothing.
+async fn factory_works_from_any_thread_and_starts_again_inside_a_runtime() {
+    // After the start a call from a plain thread panicked, and a start outside of a runtime panicked
+    // half-way: the next start did nothing.
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
     let pods = factory.informer::<Pod>();
     let outside = factory.clone();
-    assert!(std::thread::spawn(move || outside.start()).join().is_err(), "there is no runtime");
+    assert!(std::thread::spawn(move || outside.start()).join().is_err(), "start needs a runtime");
     factory.start();
-    pods.wait_for_sync(LONG).await.unwrap();
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
     let outside = factory.clone();
     let nodes = std::thread::spawn(move || outside.informer::<Node>()).join().unwrap();
-    nodes.wait_for_sync(LONG).await.unwrap();
+    nodes.wait_for_sync(TIMEOUT).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn c9_an_index_function_that_panics_is_reported() {
-    // It was counted in its handle, where nobody looks.
+async fn c9_panicking_index_function_is_reported() {
+    // Panics were counted only in the index handle.
     let server = ApiServer::new();
     server.create(&pod("default", "a")).unwrap();
-    let heard = Arc::new(AtomicUsize::new(0));
-    let hook = Arc::clone(&heard);
+    let diagnostics = Arc::new(AtomicUsize::new(0));
+    let hook = Arc::clone(&diagnostics);
     let options = Options::default().on_error(move |_, problem| {
         hook.fetch_add(usize::from(matches!(problem, Problem::IndexPanicked { .. })), Ordering::Relaxed);
     });
     let pods = SharedInformer::<Pod>::with_options(server.client(), options);
-    let broken = |_: &Object<Pod>| -> Vec<String> { panic!("on purpose") };
+    let broken = |_: &Object<Pod>| -> Vec<String> { panic!("intended panic") };
     let _index = pods.add_index(Index::by("broken", broken)).unwrap();
     pods.start();
-    pods.wait_for_sync(LONG).await.unwrap();
-    assert_eq!((heard.load(Ordering::Relaxed), pods.metrics().index_panics), (1, 1));
-    // Also those of an index that is built later, from what is there.
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
+    assert_eq!((diagnostics.load(Ordering::Relaxed), pods.metrics().index_panics), (1, 1));
+    // Panics of an index that is built later from cached objects are reported too.
     let _late = pods.add_index(Index::by("late", broken)).unwrap();
     server.create(&config_map("default", "other", "1")).unwrap();
     server.create(&pod("default", "b")).unwrap();
@@ -302,8 +309,9 @@ async fn c9_an_index_function_that_panics_is_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c7_live_means_that_the_set_is_in_the_cache() {
-    // The reflector was live as soon as it had handed the set on; for a moment an informer said so over an empty cache.
+async fn c7_live_informer_has_its_list_in_the_cache() {
+    // The reflector was live as soon as it had handed over the list; for a short time the informer was live
+    // with an empty cache.
     let server = ApiServer::new();
     for number in 0..300 {
         server.create(&pod("default", &format!("pod-{number}"))).unwrap();
@@ -313,14 +321,15 @@ async fn c7_live_means_that_the_set_is_in_the_cache() {
         let mut status = pods.watch_status();
         pods.start();
         let live = status.wait_for(|status| status.state == State::Live);
-        tokio::time::timeout(LONG, live).await.unwrap().unwrap();
+        tokio::time::timeout(TIMEOUT, live).await.unwrap().unwrap();
         assert_eq!(pods.lister().len(), 300);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_figures_of_a_handler_stay_its_own_when_another_goes() {
-    // Handlers of one name were told apart by their place in a list, so the figures of one became those of another.
+async fn handler_metrics_stay_separate_when_another_handler_is_removed() {
+    // Handlers with the same name were distinguished by their position in a list, so the metrics of one
+    // became those of another.
     let server = ApiServer::new();
     let pods = SharedInformer::<Pod>::new(server.client());
     let (one, two) = (pods.handler().name("same").on(drop), pods.handler().name("same").on(drop));
@@ -333,7 +342,7 @@ async fn the_figures_of_a_handler_stay_its_own_when_another_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn asking_starting_and_ending_at_once_never_hangs() {
+async fn concurrent_calls_start_and_shutdown_never_hang() {
     for _ in 0..30 {
         let server = ApiServer::new();
         server.create(&pod("default", "a")).unwrap();
@@ -342,15 +351,16 @@ async fn asking_starting_and_ending_at_once_never_hangs() {
         for _ in 0..3 {
             let factory = factory.clone();
             tasks.spawn(async move {
-                for turn in 0..20 {
+                for round in 0..20 {
                     let pods = factory.informer::<Pod>();
                     let handler = pods.handler();
-                    let on = if turn % 2 == 0 { handler.blocking().on(drop) } else { handler.on(drop) };
+                    let registration =
+                        if round % 2 == 0 { handler.blocking().on(drop) } else { handler.on(drop) };
                     let _stream = pods.events();
-                    match turn % 3 {
-                        0 => on.remove().await,
-                        1 => drop(on),
-                        _ => on.detach(),
+                    match round % 3 {
+                        0 => registration.remove().await,
+                        1 => drop(registration),
+                        _ => registration.detach(),
                     }
                     tokio::task::yield_now().await;
                 }
@@ -360,11 +370,11 @@ async fn asking_starting_and_ending_at_once_never_hangs() {
         tasks.spawn(async move { starting.start() });
         tasks.spawn(async move {
             tokio::task::yield_now().await;
-            ending.shutdown(LONG).await.unwrap();
+            ending.shutdown(TIMEOUT).await.unwrap();
         });
         let all = async { while tasks.join_next().await.transpose().unwrap().is_some() {} };
-        tokio::time::timeout(LONG, all).await.expect("it hangs");
-        factory.shutdown(LONG).await.unwrap();
+        tokio::time::timeout(TIMEOUT, all).await.expect("shutdown hangs");
+        factory.shutdown(TIMEOUT).await.unwrap();
         assert_eq!(server.open_watches(), 0);
     }
 }

@@ -1,10 +1,13 @@
-//! What is cached of an object: parts left out while reading, functions that change it, metadata alone.
+//! What is cached of an object: dropped fields, kept fields, transforms, metadata only.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/cluster.rs"]
 mod cluster;
 
-use cluster::{Heard, LONG, create_pods, gap, gap_without_change, live, names, notes, pod, until, with};
+use cluster::{
+    Diagnostics, TIMEOUT, create_pods, gap, gap_without_change, log_events, names, pod, synced_informer,
+    until, with,
+};
 use informer::{
     Index, Object, OnTransformError, Options, Problem, Report, SharedInformer, SharedInformerFactory,
     WatchListPolicy,
@@ -17,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tower::ServiceExt as _;
 
-/// A pod with something in every corner.
+/// A pod with a value in every section.
 fn rich(name: &str) -> Value {
     let pod = with(pod("default", name), "/spec/nodeName", "node-1");
     let pod = with(pod, "/spec/containers/0/env", json!([{"name": "A", "value": "1"}]));
@@ -28,20 +31,21 @@ fn value<K>(object: &Object<K>) -> Value {
     serde_json::from_slice(&object.json().unwrap()).unwrap()
 }
 
-/// The pod `a` as it is cached with these options, having come by list, by watch-list and by watch: equal bytes each time.
-async fn however_it_came(options: Options) -> Object<Pod> {
+/// The pod `a` as cached with these options after a list, a watch-list and a watch: the bytes are equal each
+/// time.
+async fn cached_by_every_request_type(options: Options) -> Object<Pod> {
     let server = ApiServer::new();
-    let watched = live::<Pod>(&server, options.clone()).await;
+    let watched = synced_informer::<Pod>(&server, options.clone()).await;
     server.create(&rich("a")).unwrap();
     until(|| watched.lister().len() == 1).await;
-    let streamed = live::<Pod>(&server, options.clone()).await;
-    let listed = live::<Pod>(&server, options.watch_list(WatchListPolicy::Never)).await;
+    let streamed = synced_informer::<Pod>(&server, options.clone()).await;
+    let listed = synced_informer::<Pod>(&server, options.watch_list(WatchListPolicy::Never)).await;
     let objects = [&watched, &streamed, &listed].map(|pods| pods.lister().get("default", "a").unwrap());
     for object in &objects {
         assert_eq!(value(object), value(&objects[0]));
-        assert_eq!(object.raw(), objects[0].raw(), "equal to the last byte, however it came");
+        assert_eq!(object.raw(), objects[0].raw(), "equal bytes whichever request returned it");
     }
-    // A relist that brings the same bytes is no change.
+    // A relist with the same bytes causes no change.
     gap_without_change(&server).await;
     until(|| [&watched, &streamed, &listed].iter().all(|pods| pods.status().counters.replaces == 2)).await;
     until(|| [&watched, &streamed, &listed].iter().all(|pods| pods.metrics().wire.relists.forgotten == 1))
@@ -51,9 +55,9 @@ async fn however_it_came(options: Options) -> Object<Pod> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_fields_are_gone_for_everybody() {
+async fn dropped_fields_are_missing_everywhere() {
     let paths = ["status", "spec.containers[*].env", "metadata.annotations['big']"];
-    let object = however_it_came(Options::default().drop_fields(paths).unwrap()).await;
+    let object = cached_by_every_request_type(Options::default().drop_fields(paths).unwrap()).await;
     let raw = value(&object);
     assert_eq!((raw.get("status"), raw["spec"]["containers"][0].get("env")), (None, None));
     assert_eq!(raw["metadata"]["annotations"], json!({"small": "y"}));
@@ -63,14 +67,14 @@ async fn dropped_fields_are_gone_for_everybody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kept_fields_are_all_there_is_beside_the_identity() {
+async fn only_kept_fields_and_identity_are_cached() {
     for (protobuf, spec) in [
         (false, json!({"nodeName": "node-1"})),
-        // An empty list is none in protobuf, and Go's JSON says `null` for it.
+        // Protobuf has no empty lists; Go encodes them in JSON as `null`.
         (true, json!({"nodeName": "node-1", "containers": null})),
     ] {
         let options = Options::default().keep_fields(["spec.nodeName"]).unwrap().protobuf(protobuf);
-        let object = however_it_came(options).await;
+        let object = cached_by_every_request_type(options).await;
         let raw = value(&object);
         assert_eq!(raw["spec"], spec);
         assert_eq!((raw.get("status"), raw["metadata"].get("annotations")), (None, None));
@@ -91,7 +95,7 @@ async fn an_index_on_kept_fields_works_and_one_on_dropped_fields_is_empty() {
     let by_node = pods.add_index(Index::field("spec.nodeName")).unwrap();
     let by_phase = pods.add_index(Index::field("status.phase")).unwrap();
     pods.start();
-    pods.wait_for_sync(LONG).await.unwrap();
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
     assert_eq!(names(&pods.lister().by(&by_node, "node-1")), ["a"]);
     assert!(pods.lister().by(&by_phase, "Pending").is_empty());
     server.plant(&with(rich("a"), "/spec/nodeName", "node-2")).unwrap();
@@ -100,20 +104,20 @@ async fn an_index_on_kept_fields_works_and_one_on_dropped_fields_is_empty() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_dropped_does_not_come_back_with_an_update() {
-    // The version differs, so it is told, although all that changed is what was dropped.
+async fn dropped_fields_stay_dropped_after_an_update() {
+    // The version differs, so an update is delivered although only dropped fields changed.
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
-    let pods = live::<Pod>(&server, Options::default().drop_fields(["status"]).unwrap()).await;
-    let (_on, mut told) = notes(&pods);
+    let pods = synced_informer::<Pod>(&server, Options::default().drop_fields(["status"]).unwrap()).await;
+    let (_registration, mut log) = log_events(&pods);
     server.update_status(&with(pod("default", "a"), "/status", json!({"phase": "Running"}))).unwrap();
-    told.expect(&["+a initial", "~a"]).await;
+    log.expect(&["+a initial", "~a"]).await;
     assert_eq!(value(&pods.lister().get("default", "a").unwrap()).get("status"), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transform_changes_what_is_cached_and_told() {
-    let object = however_it_came(Options::default().transform(|pod: &mut Pod| {
+async fn transform_changes_cached_and_delivered_objects() {
+    let object = cached_by_every_request_type(Options::default().transform(|pod: &mut Pod| {
         pod.status = None;
         pod.metadata.labels.get_or_insert_default().insert("seen".to_owned(), "yes".to_owned());
         Ok(())
@@ -125,13 +129,13 @@ async fn a_transform_changes_what_is_cached_and_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transform_sees_what_is_left_after_dropping() {
+async fn transform_runs_after_fields_are_dropped() {
     let options = Options::default().drop_fields(["status"]).unwrap().transform(|pod: &mut Pod| {
         let had = if pod.status.is_some() { "status" } else { "none" };
         pod.metadata.labels.get_or_insert_default().insert("had".to_owned(), had.to_owned());
         Ok(())
     });
-    assert_eq!(however_it_came(options).await.labels().get("had"), Some("none"));
+    assert_eq!(cached_by_every_request_type(options).await.labels().get("had"), Some("none"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,10 +148,10 @@ async fn a_transform_is_called_once_for_each_object_received() {
         count.fetch_add(1, Ordering::SeqCst);
         Ok(())
     });
-    let pods = live::<Pod>(&server, options).await;
-    // Reading, handlers, indexes and snapshots call it no more.
-    let (_one, mut one) = notes(&pods);
-    let (_two, mut two) = notes(&pods);
+    let pods = synced_informer::<Pod>(&server, options).await;
+    // Reads, handlers, indexes and snapshots do not call it again.
+    let (_one, mut one) = log_events(&pods);
+    let (_two, mut two) = log_events(&pods);
     pods.add_index(Index::label("app")).unwrap();
     assert!(pods.lister().snapshot().list().iter().all(|pod| pod.typed().is_ok()));
     let initial = ["+a initial", "+b initial", "+c initial"];
@@ -159,56 +163,61 @@ async fn a_transform_is_called_once_for_each_object_received() {
     assert_eq!(calls.load(Ordering::SeqCst), 4);
     server.delete("v1", "pods", Some("default"), "a").unwrap();
     one.expect(&["-a"]).await;
-    assert_eq!(calls.load(Ordering::SeqCst), 6, "the deletion of a pod is told to be near, then done");
+    assert_eq!(calls.load(Ordering::SeqCst), 6, "a pod is first marked as deleted, then deleted");
     gap(&server, "pods", || create_pods(&server, &["d"])).await;
     one.expect(&["+d"]).await;
     assert_eq!(calls.load(Ordering::SeqCst), 9, "b, c and d were received");
 }
 
-/// A pod through a transform, the reports, and how often it failed.
-async fn through(options: Options) -> (Object<Pod>, Vec<String>) {
+/// A pod that passed through a transform, and the reported diagnostics.
+async fn through_transform(options: Options) -> (Object<Pod>, Vec<String>) {
     let server = ApiServer::new();
-    let heard = Heard::default();
+    let diagnostics = Diagnostics::default();
     server.create(&rich("a")).unwrap();
     create_pods(&server, &["b"]);
-    let pods = live::<Pod>(&server, heard.hook(options)).await;
-    assert_eq!(names(&pods.lister().list()), ["a", "b"], "nothing else is hurt (C9)");
+    let pods = synced_informer::<Pod>(&server, diagnostics.hook(options)).await;
+    assert_eq!(names(&pods.lister().list()), ["a", "b"], "other objects are unaffected (C9)");
     let failed = |problem: &Problem| matches!(problem, Problem::Server(Report::TransformFailed { .. }));
-    assert_eq!(heard.any(failed), pods.metrics().wire.transform_errors > 0);
-    (pods.lister().get("default", "a").unwrap(), heard.texts())
+    assert_eq!(diagnostics.any(failed), pods.metrics().wire.transform_errors > 0);
+    (pods.lister().get("default", "a").unwrap(), diagnostics.texts())
 }
 
 #[tokio::test(start_paused = true)]
-async fn c9_an_object_whose_transform_fails_is_kept_as_received() {
+async fn c9_object_with_failing_transform_is_cached_unmodified() {
     let fails = |pod: &mut Pod| {
         pod.status = None;
         if pod.metadata.name.as_deref() == Some("a") { Err("no".into()) } else { Ok(()) }
     };
-    let (object, told) = through(Options::default().transform(fails)).await;
-    assert_eq!(told, ["object default/a is not transformed: no"]);
-    assert_eq!(value(&object)["status"]["phase"], "Pending", "also what the transform had done by then");
+    let (object, reported) = through_transform(Options::default().transform(fails)).await;
+    assert_eq!(reported, ["object default/a is not transformed: no"]);
+    assert_eq!(
+        value(&object)["status"]["phase"],
+        "Pending",
+        "partial changes of the transform are discarded"
+    );
     assert_eq!(object.typed().unwrap().spec.as_ref().unwrap().node_name.as_deref(), Some("node-1"));
 
-    let cautious = Options::default().transform(fails).on_transform_error(OnTransformError::MetadataOnly);
-    let (object, _) = through(cautious).await;
+    let metadata_only =
+        Options::default().transform(fails).on_transform_error(OnTransformError::MetadataOnly);
+    let (object, _) = through_transform(metadata_only).await;
     let raw = value(&object);
     assert_eq!((raw.get("spec"), raw.get("status"), raw["metadata"].get("annotations")), (None, None, None));
     assert_eq!((raw["kind"].as_str(), object.labels().get("app")), (Some("Pod"), Some("web")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn c9_a_transform_that_panics_is_caught() {
-    let (object, told) = through(Options::default().transform(|pod: &mut Pod| {
-        assert_ne!(pod.metadata.name.as_deref(), Some("a"), "on purpose");
+async fn c9_panicking_transform_is_caught() {
+    let (object, reported) = through_transform(Options::default().transform(|pod: &mut Pod| {
+        assert_ne!(pod.metadata.name.as_deref(), Some("a"), "intended panic");
         Ok(())
     }))
     .await;
-    assert_eq!(told, ["object default/a is not transformed: the transform panicked"]);
+    assert_eq!(reported, ["object default/a is not transformed: the transform panicked"]);
     assert_eq!(value(&object)["spec"]["nodeName"], "node-1");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transform_that_changes_an_identity_is_refused() {
+async fn transform_that_changes_the_identity_is_rejected() {
     type Change = (&'static str, fn(&mut Pod));
     let changes: [Change; 4] = [
         ("key", |pod| pod.metadata.name = Some("other".to_owned())),
@@ -217,7 +226,7 @@ async fn a_transform_that_changes_an_identity_is_refused() {
         ("version", |pod| pod.metadata.resource_version = Some("1".to_owned())),
     ];
     for (what, change) in changes {
-        let (object, told) = through(Options::default().transform(move |pod: &mut Pod| {
+        let (object, reported) = through_transform(Options::default().transform(move |pod: &mut Pod| {
             if pod.metadata.name.as_deref() == Some("a") {
                 change(pod);
             }
@@ -225,7 +234,7 @@ async fn a_transform_that_changes_an_identity_is_refused() {
         }))
         .await;
         assert_eq!(
-            told,
+            reported,
             [format!("object default/a is not transformed: the transform changed the object's {what}")]
         );
         assert_eq!((object.name(), object.namespace()), ("a", Some("default")));
@@ -233,56 +242,57 @@ async fn a_transform_that_changes_an_identity_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_secret_whose_transform_fails_only_the_metadata_is_kept() {
+async fn secret_with_failing_transform_is_cached_as_metadata_only() {
     let server = ApiServer::new();
     let copy = json!({"kubectl.kubernetes.io/last-applied-configuration": "{\"data\":{\"k\":\"aHVzaA==\"}}"});
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": {"k": "aHVzaA=="}, "metadata":
         {"name": "s", "namespace": "default", "labels": {"app": "web"}, "annotations": copy}});
     server.create(&secret).unwrap();
-    let heard = Heard::default();
+    let diagnostics = Diagnostics::default();
     let fails = Options::default().transform(|_: &mut Secret| Err("no".into()));
-    let secrets = live::<Secret>(&server, heard.hook(fails)).await;
+    let secrets = synced_informer::<Secret>(&server, diagnostics.hook(fails)).await;
     server.update(&with(secret, "/metadata/labels/app", "db")).unwrap();
     until(|| secrets.metrics().updated == 1).await;
-    let kept = secrets.lister().get("default", "s").unwrap();
-    let raw = kept.raw();
+    let cached = secrets.lister().get("default", "s").unwrap();
+    let raw = cached.raw();
     let text = String::from_utf8_lossy(&raw);
     assert!(!text.contains("aHVzaA"), "{text}");
-    assert_eq!((kept.labels().get("app"), secrets.metrics().wire.transform_errors), (Some("db"), 2));
-    assert!(kept.typed().unwrap().data.is_none());
-    assert!(!heard.texts().concat().contains("aHVzaA"));
-    // Who wants it otherwise says so.
+    assert_eq!((cached.labels().get("app"), secrets.metrics().wire.transform_errors), (Some("db"), 2));
+    assert!(cached.typed().unwrap().data.is_none());
+    assert!(!diagnostics.texts().concat().contains("aHVzaA"));
+    // Secrets can be cached unmodified if configured explicitly.
     let fails = Options::default().transform(|_: &mut Secret| Err("no".into()));
-    let secrets = live::<Secret>(&server, fails.on_transform_error(OnTransformError::AsReceived)).await;
+    let secrets =
+        synced_informer::<Secret>(&server, fails.on_transform_error(OnTransformError::AsReceived)).await;
     assert!(secrets.lister().get("default", "s").unwrap().typed().unwrap().data.is_some());
 }
 
 /// Whether a request is a watch, and its `Accept` header.
-type Form = (bool, String);
+type AcceptHeader = (bool, String);
 
-/// A client that writes down in which forms objects are asked for.
-fn noting(server: &ApiServer) -> (kube::Client, Arc<Mutex<Vec<Form>>>) {
-    let forms = Arc::new(Mutex::new(Vec::new()));
-    let notes = Arc::clone(&forms);
+/// A client that records the `Accept` header of each request.
+fn recording_client(server: &ApiServer) -> (kube::Client, Arc<Mutex<Vec<AcceptHeader>>>) {
+    let headers = Arc::new(Mutex::new(Vec::new()));
+    let recorded = Arc::clone(&headers);
     let service = server.service().map_request(move |request: http::Request<kube::client::Body>| {
         let watch = request.uri().query().unwrap_or_default().contains("watch=");
         let accept = request.headers()["accept"].to_str().unwrap().to_owned();
-        notes.lock().unwrap().push((watch, accept));
+        recorded.lock().unwrap().push((watch, accept));
         request
     });
-    (kube::Client::new(service, "default"), forms)
+    (kube::Client::new(service, "default"), headers)
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_alone_is_asked_for_and_cached() {
+async fn metadata_informer_requests_and_caches_metadata_only() {
     for policy in [WatchListPolicy::Auto, WatchListPolicy::Never] {
         let server = ApiServer::new();
         server.create(&rich("a")).unwrap();
-        let (client, forms) = noting(&server);
+        let (client, headers) = recording_client(&server);
         let factory = SharedInformerFactory::with_options(client, Options::default().watch_list(policy));
         let pods = factory.metadata::<Pod>();
         factory.start();
-        factory.wait_for_sync(LONG).await.unwrap();
+        factory.wait_for_sync(TIMEOUT).await.unwrap();
         server.create(&rich("b")).unwrap();
         until(|| pods.lister().len() == 2).await;
         for object in pods.lister().list() {
@@ -299,17 +309,17 @@ async fn metadata_alone_is_asked_for_and_cached() {
                 (typed.metadata.name.as_deref().unwrap(), Some("web"))
             );
         }
-        until(|| forms.lock().unwrap().iter().any(|(watch, _)| *watch)).await;
-        for (watch, accept) in &*forms.lock().unwrap() {
+        until(|| headers.lock().unwrap().iter().any(|(watch, _)| *watch)).await;
+        for (watch, accept) in &*headers.lock().unwrap() {
             let form = if *watch { "PartialObjectMetadata" } else { "PartialObjectMetadataList" };
-            let forms = ["application/vnd.kubernetes.protobuf", "application/json"];
-            assert_eq!(*accept, forms.map(|name| format!("{name};as={form};g=meta.k8s.io;v=v1")).join(","));
+            let headers = ["application/vnd.kubernetes.protobuf", "application/json"];
+            assert_eq!(*accept, headers.map(|name| format!("{name};as={form};g=meta.k8s.io;v=v1")).join(","));
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn typed_and_dynamic_metadata_share_a_cache_and_whole_objects_have_another() {
+async fn typed_and_dynamic_metadata_share_a_cache_apart_from_full_objects() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
     let factory = SharedInformerFactory::new(server.client());
@@ -317,8 +327,8 @@ async fn typed_and_dynamic_metadata_share_a_cache_and_whole_objects_have_another
     let (typed, dynamic) = (factory.metadata::<Pod>(), factory.dynamic_metadata(&resource));
     let whole = factory.informer::<Pod>();
     factory.start();
-    factory.wait_for_sync(LONG).await.unwrap();
-    assert_eq!(cluster::asked(&server, Verb::Watch, "pods").len(), 2);
+    factory.wait_for_sync(TIMEOUT).await.unwrap();
+    assert_eq!(cluster::requests_for(&server, Verb::Watch, "pods").len(), 2);
     let (one, other) =
         (typed.lister().get("default", "a").unwrap(), dynamic.lister().get("default", "a").unwrap());
     assert!(Arc::ptr_eq(one.entry(), other.entry()), "one cache");
@@ -328,8 +338,8 @@ async fn typed_and_dynamic_metadata_share_a_cache_and_whole_objects_have_another
         (typed.resource(), whole.resource()),
         ("pods (metadata) in all namespaces", "pods in all namespaces")
     );
-    let (_on, mut told) = notes(&dynamic);
-    told.expect(&["+a initial"]).await;
+    let (_registration, mut log) = log_events(&dynamic);
+    log.expect(&["+a initial"]).await;
     server.delete("v1", "pods", Some("default"), "a").unwrap();
-    told.expect(&["-a"]).await;
+    log.expect(&["-a"]).await;
 }

@@ -1,4 +1,4 @@
-//! The work queue as workers meet it (C14): waiting, waking, leases, delays, drains.
+//! The work queue as seen by workers (C14): waiting, waking, work items, delays, drains.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -10,17 +10,17 @@ use informer_core::reflector::Random;
 use tokio::time::{Instant, timeout};
 
 const MILLI: Duration = Duration::from_millis(1);
-const LONG: Duration = Duration::from_hours(1);
+const TIMEOUT: Duration = Duration::from_hours(1);
 
 fn queue() -> WorkQueue<&'static str> {
     WorkQueue::with_limiter(Exponential::new(10 * MILLI, Duration::from_secs(1)))
 }
 
 async fn get(queue: &WorkQueue<&'static str>) -> Lease<&'static str> {
-    timeout(LONG, queue.get()).await.expect("a key comes").expect("the queue is open")
+    timeout(TIMEOUT, queue.get()).await.expect("a key is returned").expect("the queue is open")
 }
 
-/// Lets every task that is ready run.
+/// Runs every ready task.
 async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -28,7 +28,7 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_is_given_what_comes() {
+async fn waiting_worker_receives_an_added_key() {
     let queue = queue();
     let waiting = tokio::spawn({
         let queue = queue.clone();
@@ -41,20 +41,20 @@ async fn whoever_waits_is_given_what_comes() {
 
 // C14
 #[tokio::test(start_paused = true)]
-async fn wq_5_a_key_is_in_one_pair_of_hands() {
+async fn wq_5_key_is_processed_by_one_worker_at_a_time() {
     let queue = queue();
     queue.add("a");
-    let held = get(&queue).await;
+    let processing = get(&queue).await;
     queue.add("a");
     assert!(queue.try_get().is_none());
     assert_eq!((queue.len(), queue.metrics().depth), (0, 1));
-    held.done();
+    processing.done();
     assert_eq!(*get(&queue).await, "a");
 }
 
-// C14: a worker that is cancelled, or that panics, does not take its key along.
+// C14: a worker that is cancelled or panics does not lose its key.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_lost_gives_its_key_back_and_is_counted() {
+async fn dropped_work_item_requeues_its_key_and_is_counted() {
     let queue = queue();
     queue.add("a");
     drop(get(&queue).await);
@@ -63,41 +63,41 @@ async fn a_lease_that_is_lost_gives_its_key_back_and_is_counted() {
     let worker = tokio::spawn({
         let queue = queue.clone();
         async move {
-            let _lease = get(&queue).await;
-            panic!("a reconciler's bug");
+            let _item = get(&queue).await;
+            panic!("a bug in the reconcile function");
         }
     });
     assert!(worker.await.unwrap_err().is_panic());
     let cancelled = async {
-        let _lease = get(&queue).await;
+        let _item = get(&queue).await;
         std::future::pending::<()>().await;
     };
     assert!(timeout(Duration::from_secs(5), cancelled).await.is_err());
     assert_eq!((queue.retries(&"a"), queue.metrics().abandoned), (3, 3));
-    let lease = get(&queue).await;
-    assert_eq!((lease.retries(), lease.priority()), (3, Priority::NORMAL));
-    lease.done();
-    assert_eq!(queue.retries(&"a"), 0, "what is done is forgotten");
+    let item = get(&queue).await;
+    assert_eq!((item.retries(), item.priority()), (3, Priority::NORMAL));
+    item.done();
+    assert_eq!(queue.retries(&"a"), 0, "done() resets the failures");
 }
 
 #[tokio::test(start_paused = true)]
-async fn rl_1_failures_wait_longer_each_time() {
+async fn rl_1_delay_grows_with_each_failure() {
     let queue = queue();
     queue.add("a");
     let begun = Instant::now();
     for expected in [0, 10, 30, 70, 150] {
-        let lease = get(&queue).await;
+        let item = get(&queue).await;
         assert_eq!(begun.elapsed().as_millis(), expected);
-        lease.retry();
+        item.retry();
     }
     get(&queue).await.retry_after(Duration::from_mins(1));
     let begun = Instant::now();
-    let lease = get(&queue).await;
-    assert_eq!((begun.elapsed(), lease.retries()), (Duration::from_mins(1), 5));
+    let item = get(&queue).await;
+    assert_eq!((begun.elapsed(), item.retries()), (Duration::from_mins(1), 5));
 }
 
 #[tokio::test(start_paused = true)]
-async fn dq_2_a_shorter_delay_is_noticed_by_whoever_minds_the_clock() {
+async fn dq_2_shorter_delay_wakes_the_worker_that_runs_the_timer() {
     let queue = queue();
     queue.add_after("late", Duration::from_mins(1));
     let begun = Instant::now();
@@ -110,36 +110,36 @@ async fn dq_2_a_shorter_delay_is_noticed_by_whoever_minds_the_clock() {
     let (first, ()) = tokio::join!(waiting, sooner);
     assert_eq!((first, begun.elapsed()), ("soon", Duration::from_secs(1)));
     let again = ("soon", Duration::from_millis(10));
-    assert_eq!(queue.delayed(), [again, ("late", Duration::from_secs(29))], "its lease was dropped");
+    assert_eq!(queue.delayed(), [again, ("late", Duration::from_secs(29))], "the work item was dropped");
 }
 
-/// Only one of those who wait minds the clock. When it goes away, somebody else has to.
+/// Only one waiting worker runs the timer. When it is cancelled, another one has to take over.
 #[tokio::test(start_paused = true)]
-async fn the_clock_is_minded_whoever_goes_away() {
+async fn timer_is_taken_over_when_its_worker_is_cancelled() {
     let queue = queue();
     queue.add_after("a", Duration::from_secs(10));
     let begun = Instant::now();
-    let keeper = timeout(Duration::from_secs(3), queue.get());
+    let timer_worker = timeout(Duration::from_secs(3), queue.get());
     let other = async {
         settle().await;
         *get(&queue).await
     };
-    let (gone, got) = tokio::join!(keeper, other);
-    assert!(gone.is_err());
+    let (cancelled, got) = tokio::join!(timer_worker, other);
+    assert!(cancelled.is_err());
     assert_eq!((got, begun.elapsed()), ("a", Duration::from_secs(10)));
 }
 
-/// Where keys come fast, a worker that finds none looks again before it waits, and nobody else is woken meanwhile. When it goes away
-/// instead, somebody else has to be.
+/// When keys arrive quickly, a worker that finds none polls again before it waits, and no other worker is
+/// woken meanwhile. If it is cancelled instead, another one must be woken.
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_was_about_to_look_again_does_not_take_the_news_along() {
+async fn cancelled_worker_passes_its_wakeup_on() {
     let queue = queue();
     for _ in 0..100 {
         queue.add("warm");
         queue.try_get().unwrap().done();
     }
-    let mut about_to_look = Box::pin(queue.get());
-    assert!(futures::poll!(about_to_look.as_mut()).is_pending());
+    let mut about_to_poll = Box::pin(queue.get());
+    assert!(futures::poll!(about_to_poll.as_mut()).is_pending());
     let waiting = tokio::spawn({
         let queue = queue.clone();
         async move { *get(&queue).await }
@@ -147,17 +147,18 @@ async fn a_worker_that_was_about_to_look_again_does_not_take_the_news_along() {
     settle().await;
     queue.add("a");
     settle().await;
-    assert!(!waiting.is_finished(), "one that looks anyway is enough for one key");
-    drop(about_to_look);
+    assert!(!waiting.is_finished(), "the worker that polls anyway is enough for one key");
+    drop(about_to_poll);
     assert_eq!(waiting.await.unwrap(), "a");
 }
 
-/// A task that was woken may be held up by the thread it is to run on: the more keys lie there, the more are woken.
+/// A woken task may be delayed by the thread it is to run on: the more keys are queued, the more workers are
+/// woken.
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_is_held_up_on_its_way_does_not_hold_up_the_others() {
+async fn delayed_worker_does_not_delay_others() {
     let queue = queue();
-    let mut held_up = Box::pin(queue.get());
-    assert!(futures::poll!(held_up.as_mut()).is_pending());
+    let mut delayed_worker = Box::pin(queue.get());
+    assert!(futures::poll!(delayed_worker.as_mut()).is_pending());
     let mut others: Vec<_> = (0..2).map(|_| Box::pin(queue.get())).collect();
     for other in &mut others {
         assert!(futures::poll!(other.as_mut()).is_pending());
@@ -170,27 +171,27 @@ async fn a_worker_that_is_held_up_on_its_way_does_not_hold_up_the_others() {
     for key in ["a", "b", "c", "d", "e", "f", "g", "h"] {
         queue.add(key);
     }
-    assert_eq!(timeout(LONG, waiting).await.unwrap().unwrap(), "a", "three of four were not polled");
+    assert_eq!(timeout(TIMEOUT, waiting).await.unwrap().unwrap(), "a", "three of four were not polled");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_to_come_can_be_seen_and_taken_back() {
+async fn delayed_keys_are_visible_and_can_be_removed() {
     let queue = queue();
     queue.add_after("a", Duration::from_secs(1));
     queue.add_after("b", Duration::from_secs(2));
     assert_eq!(queue.delayed(), [("a", Duration::from_secs(1)), ("b", Duration::from_secs(2))]);
     assert!(queue.cancel(&"a"));
     let begun = Instant::now();
-    let lease = get(&queue).await;
-    assert_eq!((*lease, begun.elapsed()), ("b", Duration::from_secs(2)));
+    let item = get(&queue).await;
+    assert_eq!((*item, begun.elapsed()), ("b", Duration::from_secs(2)));
     tokio::time::advance(Duration::from_secs(5)).await;
     assert_eq!(queue.held(), [("b", Duration::from_secs(5))]);
     assert_eq!(queue.metrics().longest_running, Duration::from_secs(5));
 }
 
-// A restart's initial list never starves fresh changes.
+// The initial list after a restart never starves new changes.
 #[tokio::test(start_paused = true)]
-async fn wq_9_fresh_changes_come_before_what_was_there() {
+async fn wq_9_new_changes_are_processed_before_the_initial_list() {
     let queue = WorkQueue::new();
     for number in 0..1_000 {
         queue.add_with(number, Priority::INITIAL);
@@ -199,9 +200,9 @@ async fn wq_9_fresh_changes_come_before_what_was_there() {
     queue.add(7);
     let first: Vec<i32> = std::iter::from_fn(|| queue.try_get())
         .take(4)
-        .map(|lease| {
-            let key = *lease;
-            lease.done();
+        .map(|item| {
+            let key = *item;
+            item.done();
             key
         })
         .collect();
@@ -209,7 +210,7 @@ async fn wq_9_fresh_changes_come_before_what_was_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wq_7_a_shutdown_ends_those_who_wait() {
+async fn wq_7_shutdown_wakes_waiting_workers() {
     let queue = queue();
     let waiting: Vec<_> = (0..3)
         .map(|_| {
@@ -226,116 +227,117 @@ async fn wq_7_a_shutdown_ends_those_who_wait() {
     assert!(queue.get().await.is_none());
 }
 
-/// client-go's drain ignores what is queued, and of two who wait for it one may wait for ever (W-34).
+/// client-go's drain ignores queued keys, and of two concurrent drains one may wait forever (W-34).
 #[tokio::test(start_paused = true)]
-async fn wq_8_a_drain_waits_for_all_and_wakes_all_who_wait_for_it() {
+async fn wq_8_drain_waits_for_all_keys_and_wakes_all_callers() {
     let queue = queue();
     for key in ["a", "b", "c"] {
         queue.add(key);
     }
     queue.add_after("later", Duration::from_secs(1));
-    let held = get(&queue).await;
+    let processing = get(&queue).await;
     let drains: Vec<_> = (0..2)
         .map(|_| {
             let queue = queue.clone();
-            tokio::spawn(async move { queue.drain(LONG).await })
+            tokio::spawn(async move { queue.drain(TIMEOUT).await })
         })
         .collect();
     settle().await;
     assert!(drains.iter().all(|drain| !drain.is_finished()));
-    held.retry();
-    while let Some(lease) = queue.get().await {
-        assert!(drains.iter().all(|drain| !drain.is_finished()), "{} is still being worked on", *lease);
+    processing.retry();
+    while let Some(item) = queue.get().await {
+        assert!(drains.iter().all(|drain| !drain.is_finished()), "{} is still processing", *item);
         settle().await;
-        lease.done();
+        item.done();
     }
     for drain in drains {
         assert_eq!(drain.await.unwrap(), Ok(()));
     }
-    assert_eq!(queue.metrics().dropped, 2, "what failed and what was to come later");
+    assert_eq!(queue.metrics().dropped, 2, "the failed key and the delayed key");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_may_wait_for_delays_too_and_says_what_is_left_at_its_deadline() {
+async fn drain_can_include_delayed_keys_and_reports_the_rest_on_timeout() {
     let queue = queue();
     queue.add("a");
     queue.add("b");
     queue.add_after("later", Duration::from_mins(1));
-    let held = get(&queue).await;
+    let processing = get(&queue).await;
     let error = queue.drain_with_delays(Duration::from_secs(5)).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "the work queue is not drained after 5s: 1 queued, 1 being worked on, 1 to come"
     );
-    held.retry();
+    processing.retry();
     let worker = async {
         let mut keys = Vec::new();
-        while let Some(lease) = queue.get().await {
-            keys.push(*lease);
-            lease.done();
+        while let Some(item) = queue.get().await {
+            keys.push(*item);
+            item.done();
         }
         keys
     };
-    let (drained, keys) = tokio::join!(queue.drain_with_delays(LONG), worker);
+    let (drained, keys) = tokio::join!(queue.drain_with_delays(TIMEOUT), worker);
     assert_eq!((drained, keys), (Ok(()), vec!["b", "a", "later"]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_at_once_leaves_the_rest() {
+async fn immediate_shutdown_drops_queued_keys() {
     let queue = queue();
     queue.add("a");
     queue.add("b");
-    let held = get(&queue).await;
+    let processing = get(&queue).await;
     queue.shut_down_now();
     assert!(queue.get().await.is_none());
     assert_eq!(queue.drain(Duration::ZERO).await.unwrap_err().held, 1);
-    held.done();
+    processing.done();
     assert_eq!(queue.drain(Duration::ZERO).await, Ok(()));
 }
 
-/// What every key went through: how often it was added when its last turn began, and who holds it.
+/// State of one key: its adds when its last reconcile began, and whether a worker is processing it.
 #[derive(Debug, Default, Clone)]
-struct Seen {
+struct KeyState {
     adds: u64,
     begun_at: u64,
-    held: bool,
+    processing: bool,
 }
 
-// C14: random workers that finish, fail, are cancelled and hang for a while; random adds and delays. Nobody shares a key, and after the
-// last add of each key there is a turn.
+// C14: random workers that finish, fail, are cancelled and hang for a while; random adds and delays. No key
+// is processed twice at the same time, and each key is processed after its last add.
 #[tokio::test(start_paused = true)]
-async fn random_workers_lose_no_key_and_share_none() {
+async fn random_workers_lose_no_key_and_process_each_exclusively() {
     for seed in 0..60 {
         let queue: WorkQueue<u64> = WorkQueue::with_limiter(Exponential::new(MILLI, 20 * MILLI));
-        let seen: Arc<Mutex<BTreeMap<u64, Seen>>> = Arc::default();
+        let seen: Arc<Mutex<BTreeMap<u64, KeyState>>> = Arc::default();
         let workers: Vec<_> = (0..4)
             .map(|worker| {
                 let (queue, seen) = (queue.clone(), seen.clone());
                 let mut random = Random::new(seed * 10 + worker);
                 tokio::spawn(async move {
                     loop {
-                        // Waiting is given up at random: a key that was on its way must not be lost.
-                        let patience = MILLI * u32::try_from(random.below(5)).unwrap();
-                        let lease = match timeout(patience, queue.get()).await {
+                        // Waiting is cancelled at random: a key that was about to be returned must not be
+                        // lost.
+                        let wait = MILLI * u32::try_from(random.below(5)).unwrap();
+                        let item = match timeout(wait, queue.get()).await {
                             Err(_) => continue,
                             Ok(None) => return,
-                            Ok(Some(lease)) => lease,
+                            Ok(Some(item)) => item,
                         };
                         {
                             let mut seen = seen.lock().unwrap();
-                            let seen = seen.entry(*lease).or_default();
-                            assert!(!seen.held, "seed {seed}: two hold {}", *lease);
-                            (seen.held, seen.begun_at) = (true, seen.adds);
+                            let seen = seen.entry(*item).or_default();
+                            assert!(!seen.processing, "seed {seed}: two workers process {}", *item);
+                            (seen.processing, seen.begun_at) = (true, seen.adds);
                         }
                         tokio::time::advance(MILLI * u32::try_from(random.below(4)).unwrap()).await;
-                        seen.lock().unwrap().entry(*lease).or_default().held = false;
+                        seen.lock().unwrap().entry(*item).or_default().processing = false;
                         match random.below(6) {
-                            0 => drop(lease),
+                            0 => drop(item),
                             1 => {
-                                lease.retry();
+                                item.retry();
                             }
-                            2 => lease.retry_after(MILLI),
-                            _ => lease.done(),
+                            2 => item.retry_after(MILLI),
+                            _ => item.done(),
                         }
                     }
                 })
@@ -355,15 +357,15 @@ async fn random_workers_lose_no_key_and_share_none() {
             }
             tokio::task::yield_now().await;
         }
-        queue.drain_with_delays(LONG).await.unwrap();
+        queue.drain_with_delays(TIMEOUT).await.unwrap();
         for worker in workers {
             worker.await.unwrap();
         }
         for (key, seen) in seen.lock().unwrap().iter() {
             assert_eq!(
-                (seen.begun_at, seen.held),
+                (seen.begun_at, seen.processing),
                 (seen.adds, false),
-                "seed {seed}: no turn after the last add of {key}"
+                "seed {seed}: {key} not processed after its last add"
             );
         }
     }

@@ -1,5 +1,5 @@
-//! The work queue under a model checker: many interleavings of workers that wait, give up, and are given keys.
-//! Run with `cargo test -p informer --features shuttle --test workqueue_shuttle`.
+//! The work queue under a model checker: many interleavings of workers that wait, are cancelled, and receive
+//! keys. Run with `cargo test -p informer --features shuttle --test workqueue_shuttle`.
 #![cfg(feature = "shuttle")]
 #![allow(clippy::unwrap_used)]
 
@@ -11,9 +11,9 @@ use shuttle::{future, thread};
 
 const RUNS: usize = 3_000;
 
-// C14: every key that is added is worked on, by one worker at a time, and every worker ends.
+// C14: every added key is processed, by one worker at a time, and every worker ends.
 #[test]
-fn two_workers_and_two_adders_lose_nothing() {
+fn two_workers_and_two_adders_lose_no_key() {
     shuttle::check_random(
         || {
             let queue: WorkQueue<usize> = WorkQueue::new();
@@ -23,9 +23,9 @@ fn two_workers_and_two_adders_lose_nothing() {
                     let (queue, done) = (queue.clone(), done.clone());
                     thread::spawn(move || {
                         future::block_on(async {
-                            while let Some(lease) = queue.get().await {
-                                done.fetch_or(1 << *lease, Ordering::SeqCst);
-                                lease.done();
+                            while let Some(item) = queue.get().await {
+                                done.fetch_or(1 << *item, Ordering::SeqCst);
+                                item.done();
                             }
                         });
                     })
@@ -49,9 +49,9 @@ fn two_workers_and_two_adders_lose_nothing() {
     );
 }
 
-/// A worker that was woken for a key and gives up has to pass the news on.
+/// A worker that was woken for a key and is cancelled has to wake another one.
 #[test]
-fn a_worker_that_gives_up_does_not_take_the_news_along() {
+fn cancelled_worker_passes_its_wakeup_on() {
     shuttle::check_random(
         || {
             let queue: WorkQueue<usize> = WorkQueue::new();
@@ -60,32 +60,32 @@ fn a_worker_that_gives_up_does_not_take_the_news_along() {
                 thread::spawn(move || {
                     future::block_on(async {
                         let mut getting = std::pin::pin!(queue.get());
-                        // Looks once, is woken perhaps, and goes.
-                        let looked = std::future::poll_fn(|context| {
+                        // Polls once, may be woken, and is dropped.
+                        let polled = std::future::poll_fn(|context| {
                             std::task::Poll::Ready(getting.as_mut().poll(context))
                         });
-                        if let std::task::Poll::Ready(Some(lease)) = looked.await {
-                            lease.retry_after(std::time::Duration::ZERO);
+                        if let std::task::Poll::Ready(Some(item)) = polled.await {
+                            item.retry_after(std::time::Duration::ZERO);
                         }
                     });
                 })
             };
-            let patient = {
+            let waiting = {
                 let queue = queue.clone();
                 thread::spawn(move || future::block_on(async { queue.get().await.unwrap().done() }))
             };
             queue.add(1);
             fickle.join().unwrap();
-            patient.join().unwrap();
+            waiting.join().unwrap();
             assert!(queue.is_empty());
         },
         RUNS,
     );
 }
 
-/// Both who wait for the end hear of it.
+/// Both concurrent drains return.
 #[test]
-fn two_drains_end() {
+fn concurrent_drains_both_return() {
     shuttle::check_random(
         || {
             let queue: WorkQueue<usize> = WorkQueue::new();
@@ -94,8 +94,8 @@ fn two_drains_end() {
                 let queue = queue.clone();
                 thread::spawn(move || {
                     future::block_on(async {
-                        while let Some(lease) = queue.get().await {
-                            lease.done();
+                        while let Some(item) = queue.get().await {
+                            item.done();
                         }
                     });
                 })

@@ -1,10 +1,11 @@
-//! Every example on a real kube-apiserver: the one that `INFORMER_REAL_KUBECONFIG` names (`cargo xtask real test`). Without one, nothing is
-//! checked.
+//! Every example against the kube-apiserver that `INFORMER_REAL_KUBECONFIG` names (`cargo xtask real test`).
+//! Without one, nothing is checked.
 //!
-//! Each statement runs one example as its `main` does, in a namespace of its own, and holds what it prints or does against what was done to the
-//! server. In bad weather and in every corner the examples are tried beside this folder, on the embedded server.
+//! Each test runs one example as its `main` does, in a namespace of its own, and compares its output with the
+//! changes made on the server. Faults and special cases are tested on the embedded server, in the files next
+//! to this folder.
 
-#![allow(clippy::unwrap_used, reason = "a statement says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 #[path = "../../../crates/informer/tests/real/apart.rs"]
 mod apart;

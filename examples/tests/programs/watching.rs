@@ -1,4 +1,4 @@
-//! The examples that say what happens.
+//! The examples that print changes.
 
 #[path = "../../custom_resource.rs"]
 #[allow(dead_code)]
@@ -32,20 +32,20 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-use crate::apart::{apart, slow_wait};
+use crate::apart::{run_on_own_thread, slow_wait};
 use crate::arm::{Arm, until};
-use crate::common::cluster::Notes;
+use crate::common::cluster::EventLog;
 use crate::common::{Program, output, rest};
 use crate::runner::statements;
 
 statements![
-    pod_informer_prints_what_happens_to_pods,
-    shared_factory_prints_and_counts,
+    pod_informer_prints_changes_of_pods,
+    shared_factory_prints_changes_and_counts,
     lister_index_finds_by_node_app_and_image,
-    custom_resource_waits_for_its_kind,
+    custom_resource_waits_for_its_definition,
     dynamic_follows_a_kind_by_its_name,
     metadata_only_knows_labels_and_owners,
-    filtering_handler_counts_what_is_on_nodes,
+    filtering_handler_counts_pods_on_nodes,
     event_stream_prints_every_version,
 ];
 
@@ -57,18 +57,18 @@ fn factory(arm: &Arm) -> SharedInformerFactory {
     SharedInformerFactory::with_options(arm.client.clone(), options(arm))
 }
 
-/// A pod that nobody runs, on a node that is not there, if any.
+/// A pod that no scheduler or kubelet handles, on a nonexistent node if given.
 pub(crate) fn pod(name: &str, node: Option<&str>) -> Value {
     json!({
         "metadata": {"name": name, "labels": {"app": "web"}},
         "spec": {
-            "schedulerName": "nobody.example", "nodeName": node, "automountServiceAccountToken": false,
+            "schedulerName": "none.example", "nodeName": node, "automountServiceAccountToken": false,
             "containers": [{"name": "app", "image": "registry.example/app:1"}],
         },
     })
 }
 
-/// Nobody waits for a kubelet.
+/// Deletes a pod immediately, since there is no kubelet.
 pub(crate) async fn delete_pod(arm: &Arm, name: &str) {
     let at_once = json!({"gracePeriodSeconds": 0});
     arm.request("DELETE", &format!("$ns/pods/{name}"), Some(&at_once)).await.unwrap();
@@ -78,7 +78,7 @@ fn label(value: &str) -> Value {
     json!({"metadata": {"labels": {"changed": value}}})
 }
 
-async fn pod_informer_prints_what_happens_to_pods(arm: &Arm) {
+async fn pod_informer_prints_changes_of_pods(arm: &Arm) {
     let pods = SharedInformer::with_options(arm.client.clone(), options(arm));
     let (print, mut lines) = output();
     let program = Program::start(|stopped| async move {
@@ -89,15 +89,15 @@ async fn pod_informer_prints_what_happens_to_pods(arm: &Arm) {
     arm.merge("$ns/pods/web", &label("yes")).await;
     lines.expect(&["web Pod Updated to web"]).await;
     delete_pod(arm, "web").await;
-    // A pod is marked before it goes.
-    let is_mark = |line: &str| line == "web Pod Updated to web";
-    assert_eq!(next_but(&mut lines, is_mark).await, "Pod Deleted from Store: web");
+    // A pod is marked as deleted before it is deleted.
+    let is_marked = |line: &str| line == "web Pod Updated to web";
+    assert_eq!(next_except(&mut lines, is_marked).await, "Pod Deleted from Store: web");
     program.stop().await;
     assert_eq!(rest(lines).await, [""; 0]);
 }
 
 /// The next line that is not one of these.
-async fn next_but(lines: &mut Notes, these: impl Fn(&str) -> bool) -> String {
+async fn next_except(lines: &mut EventLog, these: impl Fn(&str) -> bool) -> String {
     loop {
         let line = lines.0.recv().await.unwrap();
         if !these(&line) {
@@ -106,25 +106,25 @@ async fn next_but(lines: &mut Notes, these: impl Fn(&str) -> bool) -> String {
     }
 }
 
-async fn shared_factory_prints_and_counts(arm: &Arm) {
+async fn shared_factory_prints_changes_and_counts(arm: &Arm) {
     let (factory, (print, lines)) = (factory(arm), output());
     let program = Program::start(|stopped| async move {
         shared_factory::run(&factory, print, async { drop(stopped.await) }).await
     });
     arm.post("$ns/pods", &pod("a", None)).await;
-    until("both have heard of a", async || lines.0.len() == 2).await;
+    until("both handlers received a", async || lines.0.len() == 2).await;
     arm.post("$ns/pods", &pod("b", None)).await;
-    until("both have heard of b", async || lines.0.len() == 4).await;
+    until("both handlers received b", async || lines.0.len() == 4).await;
     delete_pod(arm, "a").await;
-    until("both have heard of the end", async || lines.0.len() >= 6).await;
+    until("both handlers received the deletion", async || lines.0.len() >= 6).await;
     program.stop().await;
-    let (census, mut diary): (Vec<_>, Vec<_>) =
+    let (counts, mut changes): (Vec<_>, Vec<_>) =
         rest(lines).await.into_iter().partition(|line| line.starts_with("pods in"));
-    // A pod is marked before it goes; whether that is a step of its own depends on how fast the handler is.
-    diary.retain(|line| !line.starts_with('~'));
+    // A pod is marked as deleted first; whether that is a separate event depends on the speed of the handler.
+    changes.retain(|line| !line.starts_with('~'));
     let name = &arm.namespace;
-    assert_eq!(diary, [format!("+ {name}/a"), format!("+ {name}/b"), format!("- {name}/a")]);
-    assert_eq!(census, ["1", "2", "1"].map(|count| format!("pods in {name}: {count}")));
+    assert_eq!(changes, [format!("+ {name}/a"), format!("+ {name}/b"), format!("- {name}/a")]);
+    assert_eq!(counts, ["1", "2", "1"].map(|count| format!("pods in {name}: {count}")));
 }
 
 async fn lister_index_finds_by_node_app_and_image(arm: &Arm) {
@@ -143,11 +143,11 @@ async fn lister_index_finds_by_node_app_and_image(arm: &Arm) {
     assert_eq!(rest(lines).await, expected);
 }
 
-async fn custom_resource_waits_for_its_kind(arm: &Arm) {
-    apart(arm, comes_and_goes).await;
+async fn custom_resource_waits_for_its_definition(arm: &Arm) {
+    run_on_own_thread(arm, define_and_delete).await;
 }
 
-async fn comes_and_goes(arm: Arm) {
+async fn define_and_delete(arm: Arm) {
     const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let backups = SharedInformer::<Backup>::with_options(arm.client.clone(), options(&arm));
     let (path, definition) = (
@@ -160,7 +160,7 @@ async fn comes_and_goes(arm: Arm) {
     });
     lines.expect(&["waiting for the kind Backup to be defined"]).await;
     arm.post_outside(DEFINITIONS, &serde_json::to_value(Backup::crd()).unwrap()).await;
-    until("it is served", async || arm.request("GET", path, None).await.is_ok()).await;
+    until("the kind is served", async || arm.request("GET", path, None).await.is_ok()).await;
     slow_wait().await;
     lines.expect(&["following the kind Backup"]).await;
     let backup = json!({
@@ -172,7 +172,7 @@ async fn comes_and_goes(arm: Arm) {
     arm.merge(&format!("{path}/db"), &json!({"spec": {"keep": 9}})).await;
     lines.expect(&[&format!("~ {}/db: at 0 3 * * *, keep 9", arm.namespace)]).await;
     arm.delete(&definition).await;
-    // A definition that goes marks its objects first.
+    // The deletion of a definition marks its objects first.
     let lines = async {
         let mut seen = Vec::new();
         while seen.len() < 2 {
@@ -226,7 +226,7 @@ async fn metadata_only_knows_labels_and_owners(arm: &Arm) {
     program.stop().await;
 }
 
-async fn filtering_handler_counts_what_is_on_nodes(arm: &Arm) {
+async fn filtering_handler_counts_pods_on_nodes(arm: &Arm) {
     let pods = SharedInformer::with_options(arm.client.clone(), options(arm));
     let (print, mut lines) = output();
     let program = Program::start(|stopped| async move {
@@ -252,7 +252,7 @@ async fn event_stream_prints_every_version(arm: &Arm) {
     let program = Program::start(|stopped| async move {
         event_stream::run(&watched, out, async { drop(stopped.await) }).await
     });
-    // A busy machine wrote four versions before the first set was there, which then began with the fourth.
+    // A busy machine wrote four versions before the initial list, which then contained only the fourth.
     pods.wait_for_sync(Duration::from_secs(30)).await.unwrap();
     let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
     let mut last = version(&arm.post("$ns/pods", &pod("web", None)).await);
@@ -267,9 +267,9 @@ async fn event_stream_prints_every_version(arm: &Arm) {
         assert_eq!(lines.recv().await.unwrap(), line);
     }
     delete_pod(arm, "web").await;
-    // It is marked, and goes.
-    let mark = lines.recv().await.unwrap();
-    assert!(mark.starts_with(&format!("~ {key} {last} -> ")), "{mark}");
+    // Marked as deleted, then deleted.
+    let marked = lines.recv().await.unwrap();
+    assert!(marked.starts_with(&format!("~ {key} {last} -> ")), "{marked}");
     assert_eq!(lines.recv().await.unwrap(), format!("- {key}"));
     program.stop().await;
 }

@@ -1,4 +1,4 @@
-//! The examples that do something.
+//! The examples that write.
 
 #[path = "../../operator.rs"]
 #[allow(dead_code)]
@@ -26,30 +26,30 @@ use to_database::Table;
 use tokio::sync::mpsc;
 
 use crate::arm::{Arm, until};
-use crate::common::cluster::Notes;
+use crate::common::cluster::EventLog;
 use crate::common::{Program, output};
 use crate::runner::statements;
 use crate::watching::{delete_pod, pod};
 
 statements![
-    scheduler_places_a_thousand_pods_though_its_leader_is_killed,
-    operator_makes_mends_and_tidies_up,
-    workqueue_tries_again,
-    to_database_is_right_again_after_a_restart,
+    scheduler_places_a_thousand_pods_although_its_leader_is_killed,
+    operator_creates_repairs_and_cleans_up,
+    workqueue_retries_failures,
+    to_database_is_correct_after_a_restart,
 ];
 
-/// How many requests are under way when many objects are made.
-const AT_ONCE: usize = 8;
+/// Number of concurrent requests when many objects are created.
+const MAX_CONCURRENT_REQUESTS: usize = 8;
 
 const PODS: usize = 1_000;
 const NODES: usize = 100;
 
-fn scheduler_of(arm: &Arm) -> (Program, Notes) {
+fn scheduler_of(arm: &Arm) -> (Program, EventLog) {
     let (client, (print, lines)) = (arm.again().client, output());
     (Program::start(|stopped| scheduler::run(client, print, async { drop(stopped.await) })), lines)
 }
 
-/// How many of the pods each node has.
+/// Number of pods per node.
 async fn placed(arm: &Arm) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for pod in arm.list::<Pod>().await {
@@ -60,17 +60,17 @@ async fn placed(arm: &Arm) -> BTreeMap<String, usize> {
     counts
 }
 
-async fn scheduler_places_a_thousand_pods_though_its_leader_is_killed(arm: &Arm) {
+async fn scheduler_places_a_thousand_pods_although_its_leader_is_killed(arm: &Arm) {
     let nodes = arm.request("GET", "/api/v1/nodes", None).await.unwrap();
-    let strangers = nodes["items"].as_array().unwrap().len();
+    let foreign_nodes = nodes["items"].as_array().unwrap().len();
     let node = |number| json!({"metadata": {"name": format!("{}-{number}", arm.namespace)}});
     futures::stream::iter(0..NODES)
-        .for_each_concurrent(AT_ONCE, async |number| {
+        .for_each_concurrent(MAX_CONCURRENT_REQUESTS, async |number| {
             arm.post_outside("/api/v1/nodes", &node(number)).await;
         })
         .await;
     futures::stream::iter(0..PODS)
-        .for_each_concurrent(AT_ONCE, async |number| {
+        .for_each_concurrent(MAX_CONCURRENT_REQUESTS, async |number| {
             let mut pod = pod(&format!("pod-{number:04}"), None);
             pod["spec"]["schedulerName"] = json!("example");
             arm.post("$ns/pods", &pod).await;
@@ -85,28 +85,29 @@ async fn scheduler_places_a_thousand_pods_though_its_leader_is_killed(arm: &Arm)
     }
     first.task.abort();
     assert!(others.0.recv().await.unwrap().starts_with("leading since"));
-    // However slow it is. One may have been under way when the leader died, and is not placed again.
+    // Independent of the speed. One binding may have been in progress when the leader was killed, and is not
+    // repeated.
     let left = PODS - placed(arm).await.values().sum::<usize>();
     for _ in 1..left {
         others.0.recv().await.unwrap();
     }
     until("every pod is placed", async || placed(arm).await.values().sum::<usize>() == PODS).await;
     let counts = placed(arm).await;
-    // Elsewhere other pods count too.
-    if strangers == 0 {
+    // With foreign nodes, other pods count too.
+    if foreign_nodes == 0 {
         assert_eq!(counts.len(), NODES);
         assert!(counts.values().all(|count| *count == PODS / NODES), "{counts:?}");
     }
     second.stop().await;
 }
 
-async fn operator_makes_mends_and_tidies_up(arm: &Arm) {
+async fn operator_creates_repairs_and_cleans_up(arm: &Arm) {
     const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let sites = "/apis/informer.example/v1/namespaces/$name/websites";
     let deployments = "/apis/apps/v1/namespaces/$name/deployments";
     let get = async |path: &str| arm.request("GET", path, None).await.ok();
     arm.post_outside(DEFINITIONS, &serde_json::to_value(Website::crd()).unwrap()).await;
-    until("it is served", async || get(sites).await.is_some()).await;
+    until("the kind is served", async || get(sites).await.is_some()).await;
     let manager = operator::manager(arm.client.clone());
     let handle = manager.handle();
     let task = tokio::spawn(async { manager.run_until(std::future::pending()).await });
@@ -117,30 +118,30 @@ async fn operator_makes_mends_and_tidies_up(arm: &Arm) {
     });
     arm.post(sites, &site).await;
     let (site, deployment) = (format!("{sites}/blog"), format!("{deployments}/blog"));
-    until("it has a deployment", async || get(&deployment).await.is_some()).await;
-    until("it has a service", async || get("$ns/services/blog").await.is_some()).await;
+    until("the deployment exists", async || get(&deployment).await.is_some()).await;
+    until("the service exists", async || get("$ns/services/blog").await.is_some()).await;
     let made = get(&deployment).await.unwrap();
     let owner = &made["metadata"]["ownerReferences"][0];
     assert_eq!((&owner["kind"], &owner["controller"]), (&json!("Website"), &json!(true)), "{made}");
     let ready = json!({"status": {"replicas": 2, "readyReplicas": 2}});
     arm.merge(&format!("{deployment}/status"), &ready).await;
     let status = async |ready: Value| get(&site).await.is_some_and(|site| site["status"]["ready"] == ready);
-    until("it says how far they are", async || status(json!(2)).await).await;
+    until("the status shows the ready replicas", async || status(json!(2)).await).await;
 
     let replicas = async |count: Value| {
         get(&deployment).await.is_some_and(|deployment| deployment["spec"]["replicas"] == count)
     };
     arm.merge(&site, &json!({"spec": {"replicas": 5}})).await;
-    until("it follows the website", async || replicas(json!(5)).await).await;
-    // As somebody with a heavy hand does.
+    until("the deployment follows the website", async || replicas(json!(5)).await).await;
+    // A deletion by another user.
     let at_once = json!({"propagationPolicy": "Background"});
     arm.request("DELETE", &deployment, Some(&at_once)).await.unwrap();
-    until("it is made anew", async || replicas(json!(5)).await).await;
+    until("the deployment is re-created", async || replicas(json!(5)).await).await;
     arm.merge(&deployment, &json!({"spec": {"replicas": 1}})).await;
-    until("it is mended", async || replicas(json!(5)).await).await;
+    until("the deployment is repaired", async || replicas(json!(5)).await).await;
 
     arm.delete(&site).await;
-    until("it is tidied up", async || get(&site).await.is_none()).await;
+    until("the website is deleted", async || get(&site).await.is_none()).await;
     handle.stop();
     task.await.unwrap().unwrap();
     let events = get("/apis/events.k8s.io/v1/namespaces/$name/events").await.unwrap();
@@ -150,7 +151,7 @@ async fn operator_makes_mends_and_tidies_up(arm: &Arm) {
     }
 }
 
-async fn workqueue_tries_again(arm: &Arm) {
+async fn workqueue_retries_failures(arm: &Arm) {
     let options = Options::default().namespace(arm.namespace.clone());
     let maps = SharedInformer::with_options(arm.client.clone(), options);
     let (out, mut lines) = mpsc::unbounded_channel();
@@ -163,7 +164,7 @@ async fn workqueue_tries_again(arm: &Arm) {
     for expected in ["it failed, retry in 100ms", "it failed, retry in 200ms", "done"] {
         let mine = format!("{}/a: {expected}", arm.namespace);
         let mut line = lines.recv().await.unwrap();
-        // Where controllers run, one of them makes a config map in every namespace.
+        // With a controller manager, every namespace contains another config map.
         while !line.starts_with(&format!("{}/a:", arm.namespace)) {
             line = lines.recv().await.unwrap();
         }
@@ -184,8 +185,8 @@ fn table(file: &str) -> Option<Vec<Row>> {
     rows.query_map((), row).unwrap().collect::<Result<_, _>>().ok()
 }
 
-/// The same of every pod.
-async fn truth(arm: &Arm) -> Vec<Row> {
+/// Uid, name and version of every pod.
+async fn expected_rows(arm: &Arm) -> Vec<Row> {
     let text = |text: Option<String>| text.unwrap_or_default();
     let row = |pod: kube::core::DynamicObject| {
         (text(pod.metadata.uid), text(pod.metadata.name), text(pod.metadata.resource_version))
@@ -195,7 +196,7 @@ async fn truth(arm: &Arm) -> Vec<Row> {
     rows
 }
 
-/// Runs the program until the table is right, and `meanwhile` while it runs.
+/// Runs the program and `meanwhile` until the table is correct.
 async fn follow(arm: &Arm, file: &str, meanwhile: impl Future<Output = ()>) {
     let options = Options::default().namespace(arm.namespace.clone());
     let (pods, table_file) = (SharedInformer::with_options(arm.client.clone(), options), file.to_owned());
@@ -204,13 +205,13 @@ async fn follow(arm: &Arm, file: &str, meanwhile: impl Future<Output = ()>) {
         to_database::run(&pods, table, drop, async { drop(stopped.await) }).await
     });
     meanwhile.await;
-    until("the table is right", async || table(file) == Some(truth(arm).await)).await;
+    until("the table is correct", async || table(file) == Some(expected_rows(arm).await)).await;
     program.stop().await;
-    assert_eq!(table(file), Some(truth(arm).await));
+    assert_eq!(table(file), Some(expected_rows(arm).await));
 }
 
-async fn to_database_is_right_again_after_a_restart(arm: &Arm) {
-    // The namespace is nobody else's, and so is the file.
+async fn to_database_is_correct_after_a_restart(arm: &Arm) {
+    // Namespace and file are used by this test only.
     let file = format!("{}/{}.db", env!("CARGO_TARGET_TMPDIR"), arm.namespace);
     for name in ["again", "goes", "stays"] {
         arm.post("$ns/pods", &pod(name, None)).await;
@@ -224,7 +225,7 @@ async fn to_database_is_right_again_after_a_restart(arm: &Arm) {
     arm.post("$ns/pods", &pod("again", None)).await;
     follow(arm, &file, async {}).await;
     for suffix in ["", "-wal", "-shm"] {
-        // The last two are there only while somebody has it open.
+        // The last two exist only while the database is open.
         let _ = std::fs::remove_file(format!("{file}{suffix}"));
     }
 }

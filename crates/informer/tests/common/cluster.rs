@@ -1,5 +1,6 @@
-//! What the tests against the embedded server share: objects in short, notes of what a handler was told, waits with a deadline.
-#![allow(dead_code, reason = "each test uses its part")]
+//! Shared parts of the tests against the embedded server: objects, logs of delivered events, waiting with a
+//! timeout.
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use informer::{Event, HandlerBuilder, Object, Options, Problem, Registration, SharedInformer};
 use informer_apiserver::faults::{Fault, Rule};
@@ -10,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Longer than anything takes; a test that waits so long has failed.
-pub(crate) const LONG: Duration = Duration::from_mins(10);
+/// Longer than any operation takes; a test that waits this long has failed.
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(10);
 
-/// A pod. `web` is its label `app`, and its node says nothing unless it is set.
+/// A pod with the label `app=web` and no node.
 pub(crate) fn pod(namespace: &str, name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -22,7 +23,7 @@ pub(crate) fn pod(namespace: &str, name: &str) -> Value {
     })
 }
 
-/// The pod with something set in it, by JSON pointer.
+/// The object with the value at this JSON pointer replaced.
 pub(crate) fn with(mut object: Value, pointer: &str, value: impl Into<Value>) -> Value {
     let (parent, name) = pointer.rsplit_once('/').unwrap();
     let parent = object.pointer_mut(parent).unwrap();
@@ -39,7 +40,7 @@ pub(crate) fn config_map(namespace: &str, name: &str, value: &str) -> Value {
     })
 }
 
-/// What an event says, in short: `+name initial`, `~name`, `=name` for a resync, `-name`, `-name inferred`.
+/// Short form of an event: `+name initial`, `~name`, `=name` for a resync, `-name`, `-name inferred`.
 pub(crate) fn describe<K>(event: &Event<K>) -> String {
     match event {
         Event::Added { object, initial: true, .. } => format!("+{} initial", object.name()),
@@ -51,19 +52,19 @@ pub(crate) fn describe<K>(event: &Event<K>) -> String {
     }
 }
 
-/// What a handler was told.
-pub(crate) struct Notes(pub(crate) mpsc::UnboundedReceiver<String>);
+/// Events delivered to a handler, in short form.
+pub(crate) struct EventLog(pub(crate) mpsc::UnboundedReceiver<String>);
 
-impl Notes {
-    /// The next notes are these.
+impl EventLog {
+    /// Fails unless the next events are these.
     #[track_caller]
     pub(crate) fn expect(&mut self, expected: &[&str]) -> impl Future<Output = ()> {
-        let place = std::panic::Location::caller();
+        let location = std::panic::Location::caller();
         let expected: Vec<String> = expected.iter().map(ToString::to_string).collect();
         async move {
             for line in expected {
-                let note = tokio::time::timeout(LONG, self.0.recv()).await;
-                assert_eq!(note.expect("nothing was told"), Some(line), "at {place}");
+                let event = tokio::time::timeout(TIMEOUT, self.0.recv()).await;
+                assert_eq!(event.expect("no event was delivered"), Some(line), "at {location}");
             }
         }
     }
@@ -72,59 +73,62 @@ impl Notes {
         self.0.try_recv().is_err()
     }
 
-    /// What was told and not looked at yet.
+    /// Delivered events that were not read yet.
     pub(crate) fn take(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.0.try_recv().ok()).collect()
     }
 }
 
-/// A handler that writes down what it is told.
-pub(crate) fn notes<K: 'static>(informer: &SharedInformer<K>) -> (Registration, Notes) {
-    notes_of(informer.handler())
+/// Adds a handler that logs its events.
+pub(crate) fn log_events<K: 'static>(informer: &SharedInformer<K>) -> (Registration, EventLog) {
+    log_events_with(informer.handler())
 }
 
-/// The same for a handler with options.
-pub(crate) fn notes_of<K: 'static>(handler: HandlerBuilder<K>) -> (Registration, Notes) {
+/// Adds a handler with options that logs its events.
+pub(crate) fn log_events_with<K: 'static>(handler: HandlerBuilder<K>) -> (Registration, EventLog) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let registration = handler.on(move |event| {
         let _ = sender.send(describe(&event));
     });
-    (registration, Notes(receiver))
+    (registration, EventLog(receiver))
 }
 
-/// The names of some objects.
+/// Names of the objects.
 pub(crate) fn names<K>(objects: &[Object<K>]) -> Vec<String> {
     objects.iter().map(|object| object.name().to_owned()).collect()
 }
 
-/// Waits until something holds, looking again whenever other tasks have run.
+/// Waits until a condition holds, checking it again every 5 ms.
 #[track_caller]
-pub(crate) fn until(mut holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
-    let place = std::panic::Location::caller();
+pub(crate) fn until(mut condition: impl FnMut() -> bool) -> impl Future<Output = ()> {
+    let location = std::panic::Location::caller();
     async move {
-        let look = async {
-            let mut looks = tokio::time::interval(Duration::from_millis(5));
-            while !holds() {
-                looks.tick().await;
+        let poll = async {
+            let mut interval = tokio::time::interval(Duration::from_millis(5));
+            while !condition() {
+                interval.tick().await;
             }
         };
-        assert!(tokio::time::timeout(LONG, look).await.is_ok(), "never came true, at {place}");
+        assert!(
+            tokio::time::timeout(TIMEOUT, poll).await.is_ok(),
+            "condition not met in time, at {location}"
+        );
     }
 }
 
-/// Lets time pass, everything that is due meanwhile in its turn. For paused time, where it takes none.
-pub(crate) async fn pass(time: Duration) {
+/// Advances the paused clock and runs everything that becomes due.
+pub(crate) async fn advance_time(time: Duration) {
     let _ = tokio::time::timeout(time, std::future::pending::<()>()).await;
 }
 
-/// An informer that is started and synced.
-pub(crate) async fn live<K>(server: &ApiServer, options: Options) -> SharedInformer<K>
+/// Creates an informer, starts it and waits until it has synced.
+pub(crate) async fn synced_informer<K>(server: &ApiServer, options: Options) -> SharedInformer<K>
 where
     K: Resource<DynamicType = ()>,
 {
     let informer = SharedInformer::with_options(server.client(), options);
     informer.start();
-    informer.wait_for_sync(LONG).await.unwrap();
+    informer.wait_for_sync(TIMEOUT).await.unwrap();
     informer
 }
 
@@ -140,42 +144,43 @@ pub(crate) fn create_namespace(server: &ApiServer, name: &str) {
     server.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).unwrap();
 }
 
-/// Breaks every open watch; nothing else happens.
-pub(crate) fn cut(server: &ApiServer) {
+/// Breaks every open watch without other effects.
+pub(crate) fn break_watches(server: &ApiServer) {
     server.restore(&server.backup());
 }
 
-/// Breaks every open watch, and has this rule for those who come back.
-pub(crate) fn cut_and(server: &ApiServer, rule: Rule) -> Fault {
+/// Breaks every open watch and injects this rule for the watches that are reopened.
+pub(crate) fn break_watches_with(server: &ApiServer, rule: Rule) -> Fault {
     let fault = server.fault(rule);
-    cut(server);
+    break_watches(server);
     fault
 }
 
-/// A rule that disturbs streams, for all of them from their first frame on: open ones are opened anew for it.
-pub(crate) async fn disturb(server: &ApiServer, rule: Rule) -> Fault {
+/// Reopens all watches and injects a stream rule that applies to each from its first frame.
+pub(crate) async fn inject_from_first_frame(server: &ApiServer, rule: Rule) -> Fault {
     let open = server.open_watches();
-    let waiting = cut_and(server, faults::hold().on(Verb::Watch));
-    until(|| waiting.hits() == open as u64).await;
+    let stalled = break_watches_with(server, faults::hold().on(Verb::Watch));
+    until(|| stalled.hits() == open as u64).await;
     server.fault(rule)
 }
 
-/// Changes that the watches of a resource do not see: they break, and when they come back their position is lost (410).
+/// Applies changes that the watches of a resource miss: the watches break, and their position has expired
+/// (410) when they reconnect.
 pub(crate) async fn gap(server: &ApiServer, plural: &str, changes: impl FnOnce()) {
     gap_for(server, faults::hold().on(Verb::Watch).of(plural), changes).await;
 }
 
-/// The same for the watches that a rule holds up.
+/// Applies changes that the watches stalled by this rule miss.
 pub(crate) async fn gap_for(server: &ApiServer, rule: Rule, changes: impl FnOnce()) {
-    let held = cut_and(server, rule);
-    until(|| held.hits() > 0).await;
+    let stalled = break_watches_with(server, rule);
+    until(|| stalled.hits() > 0).await;
     changes();
-    // Whoever is not held up sees the changes before they are forgotten.
-    pass(Duration::from_millis(5)).await;
+    // Watches that are not stalled receive the changes before the server compacts them.
+    advance_time(Duration::from_millis(5)).await;
     server.compact();
 }
 
-/// A gap in which a pod came and went, so that nothing is different afterwards.
+/// A gap in which a pod was created and deleted, so that nothing differs afterwards.
 pub(crate) async fn gap_without_change(server: &ApiServer) {
     gap(server, "pods", || {
         create_pods(server, &["brief"]);
@@ -184,33 +189,33 @@ pub(crate) async fn gap_without_change(server: &ApiServer) {
     .await;
 }
 
-/// The requests of one verb for one resource.
-pub(crate) fn asked(server: &ApiServer, verb: Verb, plural: &str) -> Vec<Seen> {
+/// Requests with this verb for this resource.
+pub(crate) fn requests_for(server: &ApiServer, verb: Verb, plural: &str) -> Vec<Seen> {
     server.requests().into_iter().filter(|seen| seen.verb == verb && seen.plural == plural).collect()
 }
 
-/// A frame of a watch.
+/// A watch frame as JSON.
 pub(crate) fn frame(kind: &str, object: &Value) -> String {
     json!({"type": kind, "object": object}).to_string() + "\n"
 }
 
-/// What an error hook heard.
+/// Diagnostics that an error hook received.
 #[derive(Clone, Default)]
-pub(crate) struct Heard(Arc<Mutex<Vec<Problem>>>);
+pub(crate) struct Diagnostics(Arc<Mutex<Vec<Problem>>>);
 
-impl Heard {
-    /// The options with a hook that listens.
+impl Diagnostics {
+    /// Adds a hook to the options that records diagnostics.
     pub(crate) fn hook(&self, options: Options) -> Options {
-        let heard = self.clone();
-        options.on_error(move |_, problem| heard.lock().push(problem.clone()))
+        let diagnostics = self.clone();
+        options.on_error(move |_, problem| diagnostics.lock().push(problem.clone()))
     }
 
-    /// Whether there was such a problem.
+    /// Whether a matching diagnostic was reported.
     pub(crate) fn any(&self, which: impl Fn(&Problem) -> bool) -> bool {
         self.lock().iter().any(which)
     }
 
-    /// How the problems read.
+    /// Texts of the diagnostics.
     pub(crate) fn texts(&self) -> Vec<String> {
         self.lock().iter().map(ToString::to_string).collect()
     }

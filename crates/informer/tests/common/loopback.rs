@@ -1,7 +1,8 @@
 //! A scripted HTTP/1.1 server on a loopback port: each request gets the next reply of the script, byte for byte.
 //!
-//! Invariant: the server does exactly what the script says, on a real socket, and nothing after it is dropped. The last
-//! reply answers every further request. It knows requests without bodies only, and nothing of Kubernetes.
+//! Invariant: the server does exactly what the script says, on a real socket, until it is dropped. The last
+//! reply is repeated for all further requests. It supports requests without bodies only and knows nothing
+//! about Kubernetes.
 #![allow(dead_code, unreachable_pub)]
 
 use std::net::SocketAddr;
@@ -11,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// What the server sends for one request, and what it does with the connection then.
+/// What the server sends for one request, and whether it closes the connection afterwards.
 #[derive(Clone)]
 pub struct Reply {
     bytes: Vec<u8>,
@@ -25,7 +26,7 @@ impl Reply {
         Self::head(status, headers, ("content-length", &length)).and(body.as_ref())
     }
 
-    /// A response that goes on: a chunked body with these chunks so far and no end.
+    /// A response without end: a chunked body with these chunks and no terminating chunk.
     pub fn endless<B: AsRef<[u8]>>(
         status: &str,
         headers: &[(&str, &str)],
@@ -40,17 +41,17 @@ impl Reply {
         )
     }
 
-    /// No answer at all, on an open connection.
+    /// No response; the connection stays open.
     pub fn silence() -> Self {
         Self { bytes: Vec::new(), close: false }
     }
 
-    /// The same, but the connection closes when the bytes are out.
+    /// Closes the connection after the bytes are sent.
     pub fn then_close(self) -> Self {
         Self { close: true, ..self }
     }
 
-    /// The same without its last `count` bytes.
+    /// Leaves out the last `count` bytes.
     pub fn without_last(mut self, count: usize) -> Self {
         self.bytes.truncate(self.bytes.len() - count);
         self
@@ -68,7 +69,7 @@ impl Reply {
     }
 }
 
-/// A request as it came over the wire.
+/// A request as received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The client's end of the connection.
@@ -98,7 +99,7 @@ impl Loopback {
     pub async fn start(script: impl IntoIterator<Item = Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port");
         let address = listener.local_addr().expect("a bound address");
-        let (told, requests) = mpsc::unbounded_channel();
+        let (received, requests) = mpsc::unbounded_channel();
         let mut script: Vec<Reply> = script.into_iter().collect();
         assert!(!script.is_empty(), "a script needs a reply");
         script.reverse();
@@ -106,7 +107,7 @@ impl Loopback {
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, peer)) = listener.accept().await {
-                connections.spawn(serve(stream, peer, Arc::clone(&script), told.clone()));
+                connections.spawn(serve(stream, peer, Arc::clone(&script), received.clone()));
             }
         });
         Self { address, requests, task }
@@ -117,7 +118,7 @@ impl Loopback {
         format!("{scheme}://{}", self.address).parse().expect("a valid url")
     }
 
-    /// The next request that came in.
+    /// Returns the next received request.
     pub async fn request(&mut self) -> Request {
         self.requests.recv().await.expect("the server runs as long as this handle")
     }
@@ -128,7 +129,7 @@ impl Loopback {
         let _ = (&mut self.task).await;
     }
 
-    /// How many requests came in and were not taken yet.
+    /// Number of received requests that were not taken yet.
     pub fn pending(&self) -> usize {
         self.requests.len()
     }
@@ -144,7 +145,7 @@ async fn serve(
     mut stream: TcpStream,
     peer: SocketAddr,
     script: Arc<Mutex<Vec<Reply>>>,
-    told: mpsc::UnboundedSender<Request>,
+    received: mpsc::UnboundedSender<Request>,
 ) {
     let mut input = Vec::new();
     while let Some(head) = read_head(&mut stream, &mut input).await {
@@ -153,14 +154,15 @@ async fn serve(
         let line = lines.next().unwrap_or_default();
         let mut headers: Vec<String> = lines.map(lower_name).collect();
         headers.sort();
-        let _ = told.send(Request { peer, line, headers });
+        let _ = received.send(Request { peer, line, headers });
         if stream.write_all(&reply.bytes).await.is_err() || reply.close {
             return;
         }
     }
 }
 
-/// The next request's head without its empty line, or nothing when the client hung up.
+/// Reads the head of the next request without its empty line. Returns `None` if the client closed the
+/// connection.
 async fn read_head(stream: &mut TcpStream, input: &mut Vec<u8>) -> Option<String> {
     loop {
         if let Some(end) = input.windows(4).position(|window| window == b"\r\n\r\n") {

@@ -1,6 +1,6 @@
-//! A source that a test plays by hand: each request waits until the test answers it.
+//! A source controlled by the test: each request waits until the test responds to it.
 //!
-//! Requests come out as short texts, so that a test reads like a conversation.
+//! Requests are returned as short texts, so that a test reads like a protocol.
 #![allow(dead_code, unreachable_pub)]
 
 use bytes::Bytes;
@@ -12,71 +12,71 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// The informer's end.
+/// The informer's end of the script.
 pub struct Script {
     requests: UnboundedSender<Request>,
 }
 
-/// The test's end.
+/// The test's end of the script.
 pub struct Server {
     requests: UnboundedReceiver<Request>,
 }
 
-/// A request that waits for its answer.
+/// A request waiting for its response.
 pub struct Request {
     pub text: String,
     answer: oneshot::Sender<Result<Response, SourceError>>,
 }
 
-/// The body of an answer, to be written bit by bit. Dropping it ends the body.
+/// The body of a response, written piece by piece. Dropping it ends the body.
 pub struct Body(UnboundedSender<Result<Bytes, SourceError>>);
 
-/// A source, and the server that answers it.
+/// Creates a source and the server that responds to it.
 pub fn script() -> (Script, Server) {
     let (sender, receiver) = mpsc::unbounded();
     (Script { requests: sender }, Server { requests: receiver })
 }
 
 impl Script {
-    fn ask(&self, verb: &str, query: Vec<(&'static str, String)>) -> Answer {
+    fn send_request(&self, verb: &str, query: Vec<(&'static str, String)>) -> Answer {
         let noise = ["watch", "allowWatchBookmarks", "timeoutSeconds", "resourceVersionMatch"];
         let query = query.into_iter().filter(|(name, _)| !noise.contains(name));
         let text = query.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&");
-        let (answer, answered) = oneshot::channel();
+        let (answer, response) = oneshot::channel();
         let request = Request { text: format!("{verb} {text}"), answer };
         let _ = self.requests.unbounded_send(request);
         Box::pin(async move {
-            let gone = || SourceError::Connect { refused: true, source: "the test is over".into() };
-            answered.await.unwrap_or_else(|_| Err(gone()))
+            let test_over = || SourceError::Connect { refused: true, source: "the test is over".into() };
+            response.await.unwrap_or_else(|_| Err(test_over()))
         })
     }
 }
 
 impl Source for Script {
     fn list(&self, request: ListRequest) -> Answer {
-        self.ask("list", request.query())
+        self.send_request("list", request.query())
     }
 
     fn watch(&self, request: WatchRequest) -> Answer {
-        self.ask("watch", request.query())
+        self.send_request("watch", request.query())
     }
 }
 
 impl Server {
-    /// The next request. Fails if none comes for an hour of (virtual) time.
+    /// Returns the next request. Fails if there is none for an hour of virtual time.
     pub async fn next(&mut self) -> Request {
         let request = tokio::time::timeout(Duration::from_hours(1), self.requests.next()).await;
-        request.expect("no request came").expect("the source is gone")
+        request.expect("no request was sent").expect("the source was dropped")
     }
 
-    /// The next request, which must be this one.
+    /// Returns the next request. Fails unless it is this one.
     pub async fn expect(&mut self, text: &str) -> Request {
         let request = self.next().await;
         assert_eq!(request.text, text);
         request
     }
 
-    /// Answers the first request with these objects, as a watch-list, and returns the stream that goes on.
+    /// Responds to the first request with these objects as a watch-list and returns the open stream.
     pub async fn sync(&mut self, objects: &[Value], version: u64) -> Body {
         let body = self.expect("watch sendInitialEvents=true&resourceVersion=").await.open();
         for object in objects {
@@ -88,7 +88,7 @@ impl Server {
 }
 
 impl Request {
-    /// Answers 200 with a body that is still to be written.
+    /// Responds with status 200 and a body to be written later.
     pub fn open(self) -> Body {
         let (sender, receiver) = mpsc::unbounded();
         let response = Response::new(200, receiver).with_content_type("application/json");
@@ -96,19 +96,19 @@ impl Request {
         Body(sender)
     }
 
-    /// Answers with a complete body.
+    /// Responds with a complete body.
     pub fn reply(self, status: u16, body: impl Into<Bytes>) {
         let _ = self.answer.send(Ok(Response::from_chunks(status, [body.into()])));
     }
 
-    /// Answers 200 with a list.
+    /// Responds with status 200 and a list.
     pub fn list(self, objects: &[Value], version: u64) {
         let list = json!({"kind": "PodList", "apiVersion": "v1",
             "metadata": {"resourceVersion": version.to_string()}, "items": objects});
         self.reply(200, list.to_string());
     }
 
-    /// Lets the request fail.
+    /// Fails the request.
     pub fn fail(self, error: SourceError) {
         let _ = self.answer.send(Err(error));
     }
@@ -125,7 +125,7 @@ impl Body {
         self.send(json!({"type": kind, "object": object}).to_string() + "\n");
     }
 
-    /// Sends the bookmark that closes the initial events.
+    /// Sends the bookmark that ends the initial events.
     pub fn end_initial(&self, version: u64) {
         let annotations = json!({"k8s.io/initial-events-end": "true"});
         self.frame(
@@ -135,7 +135,7 @@ impl Body {
         );
     }
 
-    /// Sends the frame that says that the position is lost.
+    /// Sends the ERROR frame for an expired position.
     pub fn expire(&self) {
         self.frame(
             "ERROR",
@@ -143,7 +143,7 @@ impl Body {
         );
     }
 
-    /// Whether the informer has let go of the body.
+    /// Whether the informer has dropped the body.
     pub fn is_abandoned(&self) -> bool {
         self.0.is_closed()
     }
@@ -154,7 +154,7 @@ pub fn pod(name: &str, version: u64) -> Value {
     pod_with_uid(name, version, &format!("uid-{name}"))
 }
 
-/// A pod of a certain life.
+/// A pod of a certain incarnation.
 pub fn pod_with_uid(name: &str, version: u64, uid: &str) -> Value {
     json!({"kind": "Pod", "apiVersion": "v1",
         "metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version.to_string(),

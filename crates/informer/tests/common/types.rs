@@ -1,4 +1,4 @@
-//! The type that users have for each built-in kind.
+//! The Rust type of each built-in kind.
 
 use k8s_openapi::api::{
     admissionregistration::v1 as admission, apps::v1 as apps, autoscaling::v1 as autoscaling,
@@ -12,14 +12,14 @@ use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1 as apiregistrat
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
-/// What is done with a type.
+/// An operation that is generic over the type of a kind.
 pub(crate) trait Visit {
     type Found;
 
     fn visit<K: DeserializeOwned + PartialEq + Debug + Send + Sync + 'static>(self) -> Self::Found;
 }
 
-/// Does it with the type of a kind, if there is one.
+/// Runs the operation with the type of a kind. Returns `None` if there is no type for it.
 pub(crate) fn with_type<V: Visit>(api_version: &str, kind: &str, visit: V) -> Option<V::Found> {
     macro_rules! visit_of {
         ($($group:literal: $($module:ident::$kind:ident),+;)+) => {

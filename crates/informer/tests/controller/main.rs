@@ -1,4 +1,4 @@
-//! Controllers against the embedded server: where keys come from, what their turns may do, how it all begins and ends.
+//! Controllers against the embedded server: event sources, reconciles, start and stop.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../common/cluster.rs"]
@@ -10,12 +10,12 @@ mod start;
 mod turns;
 mod writes;
 
-use cluster::LONG;
+use cluster::TIMEOUT;
 use informer::{ControllerError, Reconciler};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// A controller that runs.
+/// A running controller.
 struct Running {
     reconciler: Reconciler,
     stop: Option<oneshot::Sender<()>>,
@@ -36,12 +36,12 @@ impl Running {
     }
 
     async fn end(self) -> Result<(), ControllerError> {
-        tokio::time::timeout(LONG, self.task).await.expect("it ends").unwrap()
+        tokio::time::timeout(TIMEOUT, self.task).await.expect("the controller ends").unwrap()
     }
 }
 
-/// Where turns are written down.
-fn diary() -> (mpsc::UnboundedSender<String>, cluster::Notes) {
+/// A sender for reconciles, and the log that receives them.
+fn event_log() -> (mpsc::UnboundedSender<String>, cluster::EventLog) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    (sender, cluster::Notes(receiver))
+    (sender, cluster::EventLog(receiver))
 }

@@ -1,7 +1,7 @@
-//! Which changes become turns of which keys.
+//! Which changes enqueue which keys.
 
-use crate::cluster::{config_map, create_pods, pass, pod, with};
-use crate::{Running, diary};
+use crate::cluster::{advance_time, config_map, create_pods, pod, with};
+use crate::{Running, event_log};
 use futures::StreamExt as _;
 use informer::{Context, Controller, Key, Outcome, SharedInformerFactory, changed};
 use informer_apiserver::ApiServer;
@@ -14,12 +14,12 @@ use std::future::Ready;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// A reconcile function that writes its keys down.
-fn note(
-    turns: mpsc::UnboundedSender<String>,
+/// A reconcile function that logs its keys.
+fn log_key(
+    reconciles: mpsc::UnboundedSender<String>,
 ) -> impl Fn(Key, Context) -> Ready<Result<Outcome, Infallible>> + Send + Sync + 'static {
     move |key, _| {
-        let _ = turns.send(key.to_string());
+        let _ = reconciles.send(key.to_string());
         std::future::ready(Ok(Outcome::Done))
     }
 }
@@ -30,109 +30,110 @@ fn owned(mut object: Value, api_version: &str, kind: &str, name: &str, controlle
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_there_comes_goes_or_changes_gets_a_turn() {
+async fn existing_added_changed_and_deleted_objects_are_reconciled() {
     let server = ApiServer::new();
     create_pods(&server, &["a", "b"]);
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
-    let running = Running::start(Controller::new::<Pod>(&factory).reconcile(note(sender)));
-    turns.expect(&["default/a", "default/b"]).await;
+    let running = Running::start(Controller::new::<Pod>(&factory).reconcile(log_key(sender)));
+    reconciles.expect(&["default/a", "default/b"]).await;
     create_pods(&server, &["c"]);
-    turns.expect(&["default/c"]).await;
+    reconciles.expect(&["default/c"]).await;
     server.update(&with(pod("default", "a"), "/spec/containers/0/image", "other")).unwrap();
-    turns.expect(&["default/a"]).await;
+    reconciles.expect(&["default/a"]).await;
     server.delete("v1", "pods", Some("default"), "b").unwrap();
-    turns.expect(&["default/b"]).await;
+    reconciles.expect(&["default/b"]).await;
     running.stop().await.unwrap();
-    assert!(turns.is_empty());
+    assert!(reconciles.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_it_owns_concerns_the_owner_that_is_its_controller() {
+async fn owned_object_enqueues_its_controlling_owner() {
     let server = ApiServer::new();
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let controller = Controller::new::<Deployment>(&factory).owns::<PartialObjectMeta<ConfigMap>>();
-    let running = Running::start(controller.reconcile(note(sender)));
+    let running = Running::start(controller.reconcile(log_key(sender)));
     running.reconciler.running().await;
     let child = |name: &str| config_map("default", name, "1");
     server.create(&owned(child("mine"), "apps/v1", "Deployment", "web", true)).unwrap();
-    turns.expect(&["default/web"]).await;
-    // Another version of the kind is the same kind; another group is not, and neither is an owner that does not control.
+    reconciles.expect(&["default/web"]).await;
+    // Another version of the kind is the same kind; another group is not, and neither is an owner that is not
+    // the controller.
     server.create(&owned(child("older"), "apps/v1beta1", "Deployment", "old", true)).unwrap();
-    turns.expect(&["default/old"]).await;
+    reconciles.expect(&["default/old"]).await;
     server.create(&owned(child("foreign"), "shops/v1", "Deployment", "shop", true)).unwrap();
     server.create(&owned(child("shared"), "apps/v1", "Deployment", "web", false)).unwrap();
     server.create(&owned(child("kindred"), "apps/v1", "ReplicaSet", "web", true)).unwrap();
-    pass(Duration::from_secs(1)).await;
-    assert_eq!(turns.take(), <[&str; 0]>::default());
-    // Who lost it learns of it, and so does who got it.
-    server.update(&owned(child("mine"), "apps/v1", "Deployment", "heir", true)).unwrap();
-    turns.expect(&["default/web", "default/heir"]).await;
+    advance_time(Duration::from_secs(1)).await;
+    assert_eq!(reconciles.take(), <[&str; 0]>::default());
+    // The previous owner and the new one are both reconciled.
+    server.update(&owned(child("mine"), "apps/v1", "Deployment", "new-owner", true)).unwrap();
+    reconciles.expect(&["default/web", "default/new-owner"]).await;
     server.delete("v1", "configmaps", Some("default"), "mine").unwrap();
-    turns.expect(&["default/heir"]).await;
+    reconciles.expect(&["default/new-owner"]).await;
     running.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn owners_without_a_namespace_are_found() {
+async fn cluster_scoped_owners_are_enqueued() {
     let server = ApiServer::new();
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let resource = ApiResource::erase::<Node>(&());
     let controller = Controller::dynamic(&factory, &resource, &kube::discovery::Scope::Cluster)
         .owns_informer(factory.dynamic(&ApiResource::erase::<ConfigMap>(&())));
-    let running = Running::start(controller.reconcile(note(sender)));
+    let running = Running::start(controller.reconcile(log_key(sender)));
     running.reconciler.running().await;
     server.create(&owned(config_map("default", "c", "1"), "v1", "Node", "n1", true)).unwrap();
-    turns.expect(&["n1"]).await;
+    reconciles.expect(&["n1"]).await;
     running.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_it_watches_concerns_whom_the_map_says_before_and_after() {
+async fn watched_object_enqueues_mapped_keys_of_old_and_new_state() {
     let server = ApiServer::new();
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let users = |map: &informer::Object<ConfigMap>| -> Vec<Key> {
         let data = map.typed().ok().and_then(|map| map.data.clone()).unwrap_or_default();
         data.values().map(|name| Key::new("default", name)).collect()
     };
     let controller = Controller::new::<Pod>(&factory).watches::<ConfigMap>(users);
-    let running = Running::start(controller.reconcile(note(sender)));
+    let running = Running::start(controller.reconcile(log_key(sender)));
     running.reconciler.running().await;
     server.create(&config_map("default", "c", "a")).unwrap();
-    turns.expect(&["default/a"]).await;
+    reconciles.expect(&["default/a"]).await;
     server.update(&config_map("default", "c", "b")).unwrap();
-    turns.expect(&["default/a", "default/b"]).await;
+    reconciles.expect(&["default/a", "default/b"]).await;
     running.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_from_elsewhere_count_and_their_end_does_not_matter() {
+async fn keys_of_streams_are_reconciled_and_ended_streams_are_ignored() {
     let server = ApiServer::new();
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let (keys, receiver) = mpsc::unbounded_channel();
     let stream = futures::stream::unfold(receiver, async |mut receiver: mpsc::UnboundedReceiver<Key>| {
         receiver.recv().await.map(|key| (key, receiver))
     });
-    // One that is over at once, and one that never is: neither keeps the other from coming.
+    // A stream that ends immediately and one that never ends do not block each other.
     let busy = futures::stream::repeat_with(|| Key::new("default", "busy"));
     let controller =
         Controller::new::<Pod>(&factory).on(futures::stream::empty()).on(stream.boxed()).on(busy.take(1_000));
-    let running = Running::start(controller.reconcile(note(sender)));
+    let running = Running::start(controller.reconcile(log_key(sender)));
     running.reconciler.running().await;
     keys.send(Key::new("default", "x")).unwrap();
-    while turns.0.recv().await.unwrap() != "default/x" {}
+    while reconciles.0.recv().await.unwrap() != "default/x" {}
     drop(keys);
     create_pods(&server, &["a"]);
-    while turns.0.recv().await.unwrap() != "default/a" {}
+    while reconciles.0.recv().await.unwrap() != "default/a" {}
     running.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn predicates_speak_of_the_source_named_last() {
+async fn predicate_applies_to_the_last_added_source() {
     let server = ApiServer::new();
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "default", "name": "web"},
@@ -141,24 +142,24 @@ async fn predicates_speak_of_the_source_named_last() {
                 "spec": {"containers": [{"name": "main", "image": "nginx"}]}}},
     });
     let stored = server.create(&deployment).unwrap();
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let controller = Controller::new::<Deployment>(&factory)
         .when(|event| changed::generation(event) || changed::annotations(event))
         .watches::<Secret>(|secret| vec![secret.key().clone()])
         .when(changed::labels)
         .when(|event| !event.object().name().starts_with("ignored"));
-    let running = Running::start(controller.reconcile(note(sender)));
-    turns.expect(&["default/web"]).await;
+    let running = Running::start(controller.reconcile(log_key(sender)));
+    reconciles.expect(&["default/web"]).await;
 
-    // A status is no new generation.
+    // A status update does not change the generation.
     server.update_status(&with(stored.clone(), "/status", json!({"replicas": 1}))).unwrap();
-    pass(Duration::from_secs(1)).await;
-    assert!(turns.is_empty());
+    advance_time(Duration::from_secs(1)).await;
+    assert!(reconciles.is_empty());
     let stored = server.update(&with(deployment.clone(), "/spec/replicas", 2)).unwrap();
-    turns.expect(&["default/web"]).await;
+    reconciles.expect(&["default/web"]).await;
     server.update(&with(stored, "/metadata/annotations", json!({"a": "b"}))).unwrap();
-    turns.expect(&["default/web"]).await;
+    reconciles.expect(&["default/web"]).await;
 
     let secret = |name: &str, label: &str, data: &str| {
         json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"d": data},
@@ -166,139 +167,145 @@ async fn predicates_speak_of_the_source_named_last() {
     };
     server.create(&secret("ignored", "1", "1")).unwrap();
     server.create(&secret("s", "1", "1")).unwrap();
-    turns.expect(&["default/s"]).await;
+    reconciles.expect(&["default/s"]).await;
     server.update(&secret("s", "1", "2")).unwrap();
-    pass(Duration::from_secs(1)).await;
-    assert!(turns.is_empty());
+    advance_time(Duration::from_secs(1)).await;
+    assert!(reconciles.is_empty());
     server.update(&secret("s", "2", "2")).unwrap();
-    turns.expect(&["default/s"]).await;
+    reconciles.expect(&["default/s"]).await;
     running.stop().await.unwrap();
 }
 
-/// C2, C14: a label that was changed and changed back before the handler looked: merged, the two are no change at all. But a turn that another source asked for
-/// may have acted on what was there in between, and nobody would have taken that back.
+/// C2, C14: a label was changed and changed back before the handler ran; coalesced, that is no change. But a
+/// reconcile triggered by another source may have acted on the state in between, so the key must be
+/// reconciled again.
 #[tokio::test(start_paused = true)]
-async fn what_changed_and_changed_back_gets_a_turn() {
+async fn change_that_was_reverted_is_reconciled() {
     let server = ApiServer::new();
     let labelled =
         |label: &str| with(config_map("default", "c", "1"), "/metadata/labels", json!({"l": label}));
     server.create(&labelled("1")).unwrap();
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let controller = Controller::new::<ConfigMap>(&factory).when(changed::labels);
-    let running = Running::start(controller.reconcile(note(sender)));
-    turns.expect(&["default/c"]).await;
-    // Nothing else runs between these.
+    let running = Running::start(controller.reconcile(log_key(sender)));
+    reconciles.expect(&["default/c"]).await;
+    // No other task runs between these writes.
     server.update(&labelled("2")).unwrap();
     server.update(&labelled("1")).unwrap();
-    turns.expect(&["default/c"]).await;
-    // Nor between these: it came and went.
+    reconciles.expect(&["default/c"]).await;
+    // Created and deleted without a task running in between.
     server.create(&config_map("default", "brief", "1")).unwrap();
     server.delete("v1", "configmaps", Some("default"), "brief").unwrap();
-    turns.expect(&["default/brief"]).await;
+    reconciles.expect(&["default/brief"]).await;
     running.stop().await.unwrap();
 }
 
-/// Whom a state concerned that was there only briefly learns of it too.
+/// The keys of a state that existed only briefly are reconciled too.
 #[tokio::test(start_paused = true)]
-async fn a_map_is_asked_about_every_state() {
+async fn map_function_is_called_for_every_state() {
     let server = ApiServer::new();
     server.create(&config_map("default", "c", "a")).unwrap();
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let users = |map: &informer::Object<ConfigMap>| -> Vec<Key> {
         let data = map.typed().ok().and_then(|map| map.data.clone()).unwrap_or_default();
         data.values().map(|name| Key::new("default", name)).collect()
     };
-    let running =
-        Running::start(Controller::new::<Pod>(&factory).watches::<ConfigMap>(users).reconcile(note(sender)));
-    turns.expect(&["default/a"]).await;
+    let running = Running::start(
+        Controller::new::<Pod>(&factory).watches::<ConfigMap>(users).reconcile(log_key(sender)),
+    );
+    reconciles.expect(&["default/a"]).await;
     server.update(&config_map("default", "c", "b")).unwrap();
     server.update(&config_map("default", "c", "c")).unwrap();
-    turns.expect(&["default/a", "default/b", "default/c"]).await;
+    reconciles.expect(&["default/a", "default/b", "default/c"]).await;
     running.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_panics_has_ended_and_harms_nobody() {
+async fn panicking_stream_ends_and_affects_nothing_else() {
     let server = ApiServer::new();
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
-    let bad = futures::stream::iter(0..2).map(|number| {
-        assert_eq!(number, 0, "on purpose");
+    let panicking = futures::stream::iter(0..2).map(|number| {
+        assert_eq!(number, 0, "intended panic");
         Key::new("default", "first")
     });
-    let running = Running::start(Controller::new::<Pod>(&factory).on(bad).reconcile(note(sender.clone())));
-    turns.expect(&["default/first"]).await;
+    let running =
+        Running::start(Controller::new::<Pod>(&factory).on(panicking).reconcile(log_key(sender.clone())));
+    reconciles.expect(&["default/first"]).await;
     create_pods(&server, &["a"]);
-    turns.expect(&["default/a"]).await;
+    reconciles.expect(&["default/a"]).await;
     let reconciler = running.reconciler.clone();
     running.stop().await.unwrap();
-    // The next run does without it.
+    // The next run continues without the stream.
     let again = Running::start(reconciler);
-    turns.expect(&["default/a"]).await;
+    reconciles.expect(&["default/a"]).await;
     again.stop().await.unwrap();
 }
 
-/// A config map has no generation: a controller that waits for a new one never heard of a change.
+/// Regression: a config map has no generation, so a controller that waited for a new generation never
+/// received a change.
 #[tokio::test(start_paused = true)]
-async fn kinds_without_a_generation_pass_the_generation() {
+async fn kinds_without_generation_pass_the_generation_predicate() {
     let server = ApiServer::new();
     server.create(&config_map("default", "c", "1")).unwrap();
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let controller = Controller::new::<ConfigMap>(&factory).when(changed::generation);
-    let running = Running::start(controller.reconcile(note(sender)));
-    turns.expect(&["default/c"]).await;
+    let running = Running::start(controller.reconcile(log_key(sender)));
+    reconciles.expect(&["default/c"]).await;
     server.update(&config_map("default", "c", "2")).unwrap();
-    turns.expect(&["default/c"]).await;
+    reconciles.expect(&["default/c"]).await;
     running.stop().await.unwrap();
 }
 
-/// A predicate that panics hides nothing.
+/// An event is delivered if its predicate panics.
 #[tokio::test(start_paused = true)]
-async fn a_predicate_that_panics_counts_as_true() {
+async fn panicking_predicate_counts_as_true() {
     let server = ApiServer::new();
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let pods = factory.informer::<Pod>();
     let controller = Controller::new::<Pod>(&factory).when(|event| {
-        assert_ne!(event.object().name(), "bad", "on purpose");
+        assert_ne!(event.object().name(), "bad", "intended panic");
         event.object().name() != "ignored"
     });
-    let running = Running::start(controller.reconcile(note(sender)));
+    let running = Running::start(controller.reconcile(log_key(sender)));
     running.reconciler.running().await;
     create_pods(&server, &["bad", "good", "ignored"]);
-    turns.expect(&["default/bad", "default/good"]).await;
+    reconciles.expect(&["default/bad", "default/good"]).await;
     assert_eq!(pods.metrics().handlers[0].panics, 1);
     running.stop().await.unwrap();
-    assert!(turns.is_empty());
+    assert!(reconciles.is_empty());
 }
 
-/// The old state of an object was one that the map panicked at; so nobody learned of the new one that was right.
+/// Regression: the map function panicked for the old state of an object, so the keys of its valid new state
+/// were not enqueued.
 #[tokio::test(start_paused = true)]
-async fn a_map_that_panics_at_the_old_state_is_asked_about_the_new_one() {
+async fn map_function_panicking_for_the_old_state_is_called_for_the_new_one() {
     let server = ApiServer::new();
     server.create(&config_map("default", "c", "bad")).unwrap();
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let controller = Controller::new::<Pod>(&factory).watches::<ConfigMap>(|map| {
         let value = map.typed().unwrap().data.clone().unwrap()["v"].clone();
-        assert_ne!(value, "bad", "on purpose");
+        assert_ne!(value, "bad", "intended panic");
         vec![Key::new("default", &value)]
     });
-    let running = Running::start(controller.reconcile(note(sender)));
+    let running = Running::start(controller.reconcile(log_key(sender)));
     running.reconciler.running().await;
     server.update(&config_map("default", "c", "good")).unwrap();
-    turns.expect(&["default/good"]).await;
+    reconciles.expect(&["default/good"]).await;
     running.stop().await.unwrap();
 }
 
-/// Keys of a stream that had no turn when the run ended were lost: nobody tells them again.
+/// Regression: keys of a stream that were not reconciled when the run ended were lost, because the stream
+/// does not repeat them.
 #[tokio::test(start_paused = true)]
-async fn keys_from_elsewhere_are_owed_until_a_turn_went_well() {
+async fn stream_keys_are_pending_until_reconciled_successfully() {
     let server = ApiServer::new();
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let keys = futures::stream::iter(["a", "fails", "b", "c"]).map(|name| Key::new("default", name));
     let controller = Controller::new::<Pod>(&factory).on(keys).reconcile(move |key, ctx| {
@@ -307,34 +314,34 @@ async fn keys_from_elsewhere_are_owed_until_a_turn_went_well() {
             let _ = sender.send(key.name().to_owned());
             if key.name() == "b" {
                 ctx.stopping().await;
-                pass(Duration::from_mins(1)).await;
+                advance_time(Duration::from_mins(1)).await;
             }
             if key.name() == "fails" { Err("always") } else { Ok(Outcome::Done) }
         }
     });
     let first = Running::start(controller.clone());
-    turns.expect(&["a", "fails", "b"]).await;
+    reconciles.expect(&["a", "fails", "b"]).await;
     first.task.abort();
-    pass(Duration::from_secs(1)).await;
-    turns.take();
+    advance_time(Duration::from_secs(1)).await;
+    reconciles.take();
     let again = Running::start(controller);
-    let mut owed = Vec::new();
-    while owed.len() < 3 {
-        let name = turns.0.recv().await.unwrap();
-        if !owed.contains(&name) {
-            owed.push(name);
+    let mut pending = Vec::new();
+    while pending.len() < 3 {
+        let name = reconciles.0.recv().await.unwrap();
+        if !pending.contains(&name) {
+            pending.push(name);
         }
     }
-    owed.sort();
-    assert_eq!(owed, ["b", "c", "fails"]);
+    pending.sort();
+    assert_eq!(pending, ["b", "c", "fails"]);
     again.task.abort();
 }
 
-/// A stream that always has another key leaves room for everybody else.
+/// A stream that always has another key lets other tasks run.
 #[tokio::test]
-async fn a_stream_without_end_keeps_no_thread() {
+async fn endless_stream_does_not_block_its_thread() {
     let server = ApiServer::new();
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let busy = futures::stream::repeat_with(|| Key::new("default", "busy"));
     let running = Running::start(Controller::new::<Pod>(&factory).on(busy).reconcile(move |key, _| {
@@ -345,26 +352,26 @@ async fn a_stream_without_end_keeps_no_thread() {
     }));
     running.reconciler.running().await;
     create_pods(&server, &["a"]);
-    turns.expect(&["default/a"]).await;
+    reconciles.expect(&["default/a"]).await;
     running.stop().await.unwrap();
 }
 
-/// A map that panics hurts its own source, and that once (C9).
+/// A panicking map function affects only its own source, and only for that event (C9).
 #[tokio::test(start_paused = true)]
-async fn a_map_that_panics_hurts_only_itself() {
+async fn panicking_map_function_affects_only_itself() {
     let server = ApiServer::new();
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let controller = Controller::new::<Pod>(&factory).watches::<ConfigMap>(|map| {
-        assert_ne!(map.name(), "bad", "on purpose");
+        assert_ne!(map.name(), "bad", "intended panic");
         vec![map.key().clone()]
     });
-    let running = Running::start(controller.reconcile(note(sender)));
+    let running = Running::start(controller.reconcile(log_key(sender)));
     running.reconciler.running().await;
     server.create(&config_map("default", "bad", "1")).unwrap();
     server.create(&config_map("default", "good", "1")).unwrap();
-    turns.expect(&["default/good"]).await;
+    reconciles.expect(&["default/good"]).await;
     create_pods(&server, &["a"]);
-    turns.expect(&["default/a"]).await;
+    reconciles.expect(&["default/a"]).await;
     running.stop().await.unwrap();
 }

@@ -1,7 +1,8 @@
-//! When turns begin: not before everything that was there has been seen, and then whatever happens to a source.
+//! When reconciles start: after all event sources have delivered their initial lists, whatever happens to a
+//! source later.
 
-use crate::cluster::{config_map, create_pods, cut_and, pass, until};
-use crate::{Running, diary};
+use crate::cluster::{advance_time, break_watches_with, config_map, create_pods, until};
+use crate::{Running, event_log};
 use informer::{Controller, ControllerState, Key, Outcome, SharedInformerFactory};
 use informer_apiserver::{ApiServer, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
@@ -11,12 +12,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 #[tokio::test(start_paused = true)]
-async fn no_turn_begins_before_every_source_has_told_what_is_there() {
+async fn no_reconcile_starts_before_every_source_has_synced() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
     server.create(&config_map("default", "c", "1")).unwrap();
     let slow = server.fault(faults::hold().of("secrets"));
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let controller = Controller::new::<Pod>(&factory)
         .watches::<ConfigMap>(|_| vec![Key::new("default", "a")])
@@ -26,28 +27,30 @@ async fn no_turn_begins_before_every_source_has_told_what_is_there() {
         let _ = sender.send(format!("{key} {seen:?} {}", ctx.lister::<Secret>().has_synced()));
         async { Ok::<_, Infallible>(Outcome::Done) }
     }));
-    // Long enough for everything else, and shorter than anybody waits for an answer.
-    pass(Duration::from_secs(5)).await;
-    assert!(turns.is_empty());
-    let ControllerState::Waiting { reasons, .. } = running.reconciler.state() else { panic!("it runs") };
+    // Long enough for everything else, and shorter than any request timeout.
+    advance_time(Duration::from_secs(5)).await;
+    assert!(reconciles.is_empty());
+    let ControllerState::Waiting { reasons, .. } = running.reconciler.state() else {
+        panic!("expected Waiting")
+    };
     assert_eq!(reasons, ["secrets in all namespaces: connecting"]);
     drop(slow);
-    turns.expect(&["default/a (1, 1) true"]).await;
+    reconciles.expect(&["default/a (1, 1) true"]).await;
     assert_eq!(running.reconciler.state(), ControllerState::Running);
     running.stop().await.unwrap();
-    assert!(turns.is_empty(), "two events before the first turn are one turn");
+    assert!(reconciles.is_empty(), "two events before the first reconcile are one reconcile");
 }
 
-/// That an informer is synced does not say that its handlers have seen everything.
+/// A synced informer does not imply that its handlers have received the whole initial list.
 #[tokio::test(start_paused = true)]
-async fn no_turn_begins_before_the_handlers_have_seen_what_is_there() {
+async fn no_reconcile_starts_before_handlers_received_the_initial_lists() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
     for number in 0..2_000 {
         server.create(&config_map("default", &format!("c{number}"), "1")).unwrap();
     }
     let mapped = Arc::new(AtomicUsize::new(0));
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let (maps, seen) = (Arc::clone(&mapped), Arc::clone(&mapped));
     let controller = Controller::new::<Pod>(&factory).watches::<ConfigMap>(move |_| {
@@ -58,17 +61,17 @@ async fn no_turn_begins_before_the_handlers_have_seen_what_is_there() {
         let _ = sender.send(format!("{key} {}", seen.load(Ordering::Relaxed)));
         async { Ok::<_, Infallible>(Outcome::Done) }
     }));
-    turns.expect(&["default/a 2000"]).await;
+    reconciles.expect(&["default/a 2000"]).await;
     running.stop().await.unwrap();
 }
 
-/// Optional means that it may be missing, not that it may be late.
+/// Optional means that a kind may be missing, not that it may be late.
 #[tokio::test(start_paused = true)]
-async fn an_optional_source_that_is_only_slow_is_waited_for() {
+async fn slow_optional_source_is_awaited() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
     let slow = server.fault(faults::hold().of("secrets"));
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let running = Running::start(Controller::new::<Pod>(&factory).reads::<Secret>().optional().reconcile(
         move |key, _| {
@@ -76,45 +79,47 @@ async fn an_optional_source_that_is_only_slow_is_waited_for() {
             async { Ok::<_, Infallible>(Outcome::Done) }
         },
     ));
-    pass(Duration::from_secs(5)).await;
-    assert!(turns.is_empty());
+    advance_time(Duration::from_secs(5)).await;
+    assert!(reconciles.is_empty());
     drop(slow);
-    turns.expect(&["default/a"]).await;
+    reconciles.expect(&["default/a"]).await;
     running.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forbidden_source_holds_the_start_and_says_so() {
+async fn forbidden_source_delays_the_start_and_is_reported() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
     let forbidden = server.fault(faults::forbid("secrets"));
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let running =
         Running::start(Controller::new::<Pod>(&factory).owns::<Secret>().reconcile(move |key, _| {
             let _ = sender.send(key.to_string());
             async { Ok::<_, Infallible>(Outcome::Done) }
         }));
-    pass(Duration::from_mins(2)).await;
-    assert!(turns.is_empty());
-    let ControllerState::Waiting { reasons, .. } = running.reconciler.state() else { panic!("it runs") };
+    advance_time(Duration::from_mins(2)).await;
+    assert!(reconciles.is_empty());
+    let ControllerState::Waiting { reasons, .. } = running.reconciler.state() else {
+        panic!("expected Waiting")
+    };
     assert!(
         matches!(&reasons[..], [one] if one.starts_with("secrets in all namespaces: forbidden")),
         "{reasons:?}"
     );
-    // As soon as it is allowed, it goes on by itself.
+    // Once allowed, the controller starts by itself.
     drop(forbidden);
-    turns.expect(&["default/a"]).await;
+    reconciles.expect(&["default/a"]).await;
     running.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_optional_source_may_be_forbidden_or_not_there_and_come_later() {
+async fn optional_source_may_be_forbidden_or_missing_at_first() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
     let forbidden = server.fault(faults::forbid("secrets"));
     let _missing = server.fault(faults::status(404).of("configmaps"));
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let controller = Controller::new::<Pod>(&factory)
         .watches::<Secret>(|secret| vec![secret.key().clone()])
@@ -125,89 +130,90 @@ async fn an_optional_source_may_be_forbidden_or_not_there_and_come_later() {
         let _ = sender.send(key.to_string());
         async { Ok::<_, Infallible>(Outcome::Done) }
     }));
-    turns.expect(&["default/a"]).await;
+    reconciles.expect(&["default/a"]).await;
     drop(forbidden);
     let secret = serde_json::json!(
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "default", "name": "s"}});
     server.create(&secret).unwrap();
-    turns.expect(&["default/s"]).await;
+    reconciles.expect(&["default/s"]).await;
     running.stop().await.unwrap();
 }
 
-/// P2: all sources of a controller shared one back-off, so that one forbidden kind let 6 of 429 changes through.
+/// P2: all sources of a controller shared one backoff, so one forbidden kind let only 6 of 429 changes
+/// through.
 #[tokio::test(start_paused = true)]
-async fn p2_once_it_runs_no_source_delays_another() {
+async fn p2_sources_do_not_delay_each_other_once_running() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
-    let turns = Arc::new(AtomicUsize::new(0));
+    let reconciles = Arc::new(AtomicUsize::new(0));
     let factory = SharedInformerFactory::new(server.client());
-    let counted = Arc::clone(&turns);
+    let counted = Arc::clone(&reconciles);
     let running = Running::start(Controller::new::<Pod>(&factory).owns::<Secret>().reconcile(move |_, _| {
         counted.fetch_add(1, Ordering::Relaxed);
         async { Ok::<_, Infallible>(Outcome::Done) }
     }));
     running.reconciler.running().await;
-    let forbidden = cut_and(&server, faults::forbid("secrets"));
+    let forbidden = break_watches_with(&server, faults::forbid("secrets"));
     until(|| forbidden.hits() > 0).await;
-    let (before, began) = (turns.load(Ordering::Relaxed), tokio::time::Instant::now());
+    let (before, began) = (reconciles.load(Ordering::Relaxed), tokio::time::Instant::now());
     for change in 0..500 {
         let image = format!("image-{change}");
         let pod =
             crate::cluster::with(crate::cluster::pod("default", "a"), "/spec/containers/0/image", image);
         server.update(&pod).unwrap();
         let wanted = before + change + 1;
-        until(|| turns.load(Ordering::Relaxed) >= wanted).await;
+        until(|| reconciles.load(Ordering::Relaxed) >= wanted).await;
     }
-    // Looking takes up to 5 ms of this clock each time; waiting for the forbidden kind would take minutes.
+    // Each poll advances the clock by up to 5 ms; waiting for the forbidden kind would take minutes.
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     running.stop().await.unwrap();
 }
 
-/// A restart finds ten thousand objects; a change that comes then does not wait for all of them.
+/// A restart finds ten thousand objects; a change does not wait for all of them.
 #[tokio::test(start_paused = true)]
-async fn what_was_there_does_not_keep_changes_waiting() {
+async fn changes_do_not_wait_for_the_initial_list() {
     let server = ApiServer::new();
     for number in 0..100 {
         server.create(&config_map("default", &format!("c{number:03}"), "1")).unwrap();
     }
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let running = Running::start(Controller::new::<ConfigMap>(&factory).reconcile(move |key, _| {
         let _ = sender.send(key.to_string());
         async {
-            pass(Duration::from_secs(1)).await;
+            advance_time(Duration::from_secs(1)).await;
             Ok::<_, Infallible>(Outcome::Done)
         }
     }));
-    turns.expect(&["default/c000", "default/c001"]).await;
+    reconciles.expect(&["default/c000", "default/c001"]).await;
     server.update(&config_map("default", "c090", "2")).unwrap();
     server.update(&config_map("default", "c080", "2")).unwrap();
-    turns.expect(&["default/c090", "default/c080", "default/c002", "default/c003"]).await;
+    reconciles.expect(&["default/c090", "default/c080", "default/c002", "default/c003"]).await;
     running.stop().await.unwrap();
 }
 
-/// The server is gone for a minute: what changes meanwhile gets its turn.
+/// The server is unavailable for a minute: objects changed meanwhile are reconciled.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_gone_for_a_minute_costs_no_key() {
+async fn outage_of_a_minute_loses_no_key() {
     let server = ApiServer::new();
     create_pods(&server, &["a", "b"]);
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let running = Running::start(Controller::new::<Pod>(&factory).reconcile(move |key, _| {
         let _ = sender.send(key.to_string());
         async { Ok::<_, Infallible>(Outcome::Done) }
     }));
-    turns.expect(&["default/a", "default/b"]).await;
-    let gone = cut_and(&server, faults::drop_connection());
+    reconciles.expect(&["default/a", "default/b"]).await;
+    let unavailable = break_watches_with(&server, faults::drop_connection());
     create_pods(&server, &["c"]);
     server.delete("v1", "pods", Some("default"), "b").unwrap();
     server.compact();
-    pass(Duration::from_mins(1)).await;
-    assert!(turns.is_empty());
-    drop(gone);
-    let mut late = vec![turns.0.recv().await.unwrap(), turns.0.recv().await.unwrap()];
+    advance_time(Duration::from_mins(1)).await;
+    assert!(reconciles.is_empty());
+    drop(unavailable);
+    let mut late = vec![reconciles.0.recv().await.unwrap(), reconciles.0.recv().await.unwrap()];
     late.sort();
     assert_eq!(late, ["default/b", "default/c"]);
     running.stop().await.unwrap();
-    assert!(turns.is_empty());
+    assert!(reconciles.is_empty());
 }

@@ -1,7 +1,7 @@
-//! What a turn may do, and what becomes of its key.
+//! What a reconcile may do, and what happens to its key.
 
-use crate::cluster::{config_map, create_pods, pass, pod, until, with};
-use crate::{Running, diary};
+use crate::cluster::{advance_time, config_map, create_pods, pod, until, with};
+use crate::{Running, event_log};
 use informer::{Controller, Outcome, SharedInformerFactory};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -13,32 +13,33 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// C14: with sixteen at a time, no key has two turns at once, and every change is followed by one.
+/// C14: with a concurrency of sixteen, no key is reconciled twice at the same time, and every change is
+/// followed by a reconcile.
 #[tokio::test(start_paused = true)]
-async fn one_turn_per_key_at_a_time_and_one_after_every_change() {
+async fn one_reconcile_per_key_at_a_time_and_one_after_every_change() {
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
-    // How many turns go on, and the newest value that one has seen, by key.
-    let going: Arc<Mutex<BTreeMap<String, (usize, String)>>> = Arc::default();
-    let most = Arc::new(AtomicUsize::new(0));
-    let (noted, peak) = (Arc::clone(&going), Arc::clone(&most));
+    // Number of active reconciles and newest value read, by key.
+    let active: Arc<Mutex<BTreeMap<String, (usize, String)>>> = Arc::default();
+    let peak_active = Arc::new(AtomicUsize::new(0));
+    let (recorded, peak) = (Arc::clone(&active), Arc::clone(&peak_active));
     let controller = Controller::new::<ConfigMap>(&factory).concurrency(16);
     let running = Running::start(controller.reconcile(move |key, ctx| {
-        let (noted, peak) = (Arc::clone(&noted), Arc::clone(&peak));
+        let (recorded, peak) = (Arc::clone(&recorded), Arc::clone(&peak));
         async move {
             let name = key.name().to_owned();
             let all: usize = {
-                let mut going = noted.lock().unwrap();
-                let of_key = going.entry(name.clone()).or_default();
+                let mut active = recorded.lock().unwrap();
+                let of_key = active.entry(name.clone()).or_default();
                 of_key.0 += 1;
-                assert_eq!(of_key.0, 1, "two turns of {name}");
-                going.values().map(|of_key| of_key.0).sum()
+                assert_eq!(of_key.0, 1, "two reconciles of {name} at the same time");
+                active.values().map(|of_key| of_key.0).sum()
             };
             peak.fetch_max(all, Ordering::Relaxed);
             let seen = ctx.lister::<ConfigMap>().get_by_key(&key).unwrap().typed().unwrap().data.clone();
-            pass(Duration::from_millis(7)).await;
-            let mut going = noted.lock().unwrap();
-            going.insert(name, (0, seen.unwrap()["v"].clone()));
+            advance_time(Duration::from_millis(7)).await;
+            let mut active = recorded.lock().unwrap();
+            active.insert(name, (0, seen.unwrap()["v"].clone()));
             Ok::<_, Infallible>(Outcome::Done)
         }
     }));
@@ -52,27 +53,27 @@ async fn one_turn_per_key_at_a_time_and_one_after_every_change() {
                 server.update(&map).unwrap()
             };
         }
-        pass(Duration::from_millis(3)).await;
+        advance_time(Duration::from_millis(3)).await;
     }
     let all_seen = || {
-        let going = going.lock().unwrap();
-        going.len() == 40 && going.values().all(|of_key| *of_key == (0, "19".to_owned()))
+        let active = active.lock().unwrap();
+        active.len() == 40 && active.values().all(|of_key| *of_key == (0, "19".to_owned()))
     };
     until(all_seen).await;
-    assert_eq!(most.load(Ordering::Relaxed), 16);
+    assert_eq!(peak_active.load(Ordering::Relaxed), 16);
     assert_eq!(running.reconciler.metrics().concurrency, 16);
     running.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_is_tried_again_after_waits_that_grow() {
+async fn error_is_retried_with_growing_delays() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
     let factory = SharedInformerFactory::new(server.client());
     let tries: Arc<Mutex<Vec<(Instant, u32)>>> = Arc::default();
-    let noted = Arc::clone(&tries);
+    let recorded = Arc::clone(&tries);
     let running = Running::start(Controller::new::<Pod>(&factory).reconcile(move |_, ctx| {
-        let mut tries = noted.lock().unwrap();
+        let mut tries = recorded.lock().unwrap();
         tries.push((Instant::now(), ctx.retries()));
         let ended = if tries.len() <= 8 { Err("not yet") } else { Ok(Outcome::Done) };
         async move { ended }
@@ -82,7 +83,7 @@ async fn an_error_is_tried_again_after_waits_that_grow() {
     assert_eq!(times.iter().map(|(_, retries)| *retries).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
     let waits: Vec<Duration> = times.windows(2).map(|two| two[1].0 - two[0].0).collect();
     assert!(waits.is_sorted() && waits[7] > 50 * waits[0], "{waits:?}");
-    // Having gone well, it begins anew.
+    // After a success the backoff starts again.
     server.update(&with(pod("default", "a"), "/spec/containers/0/image", "other")).unwrap();
     until(|| tries.lock().unwrap().len() == 10).await;
     assert_eq!(tries.lock().unwrap()[9].1, 0);
@@ -90,26 +91,26 @@ async fn an_error_is_tried_again_after_waits_that_grow() {
     running.stop().await.unwrap();
 }
 
-/// P13: a reconciler that panicked took the whole controller down.
+/// P13: a panicking reconcile function stopped the whole controller.
 #[tokio::test(start_paused = true)]
-async fn p13_a_panic_hurts_its_own_key_alone() {
+async fn p13_panic_affects_only_its_own_key() {
     let server = ApiServer::new();
     create_pods(&server, &["bad", "early", "good"]);
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let running = Running::start(Controller::new::<Pod>(&factory).reconcile(move |key, ctx| {
         let _ = sender.send(format!("{} {}", key.name(), ctx.retries()));
-        // Before there is a future, and inside of it.
-        assert!(key.name() != "early" || ctx.retries() > 0, "on purpose");
+        // Panics before the future is created, and inside of it.
+        assert!(key.name() != "early" || ctx.retries() > 0, "intended panic");
         async move {
-            assert!(key.name() != "bad" || ctx.retries() > 1, "on purpose");
+            assert!(key.name() != "bad" || ctx.retries() > 1, "intended panic");
             Ok::<_, Infallible>(Outcome::Done)
         }
     }));
-    turns.expect(&["bad 0", "early 0", "good 0"]).await;
+    reconciles.expect(&["bad 0", "early 0", "good 0"]).await;
     let mut again = vec![];
     while again.len() < 3 {
-        again.push(turns.0.recv().await.unwrap());
+        again.push(reconciles.0.recv().await.unwrap());
     }
     again.sort();
     assert_eq!(again, ["bad 1", "bad 2", "early 1"]);
@@ -119,10 +120,10 @@ async fn p13_a_panic_hurts_its_own_key_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_hangs_ends_in_time_and_is_tried_again() {
+async fn hanging_reconcile_times_out_and_is_retried() {
     let server = ApiServer::new();
     create_pods(&server, &["hangs", "other"]);
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let controller = Controller::new::<Pod>(&factory).timeout(Duration::from_secs(10)).concurrency(2);
     let running = Running::start(controller.reconcile(move |key, ctx| {
@@ -134,37 +135,37 @@ async fn a_turn_that_hangs_ends_in_time_and_is_tried_again() {
             Ok::<_, Infallible>(Outcome::Done)
         }
     }));
-    turns.expect(&["hangs 0", "other 0"]).await;
-    pass(Duration::from_secs(5)).await;
-    let (held, since) = running.reconciler.turns().remove(0);
-    assert_eq!(held.name(), "hangs");
+    reconciles.expect(&["hangs 0", "other 0"]).await;
+    advance_time(Duration::from_secs(5)).await;
+    let (key, since) = running.reconciler.turns().remove(0);
+    assert_eq!(key.name(), "hangs");
     assert!(since >= Duration::from_secs(5));
-    turns.expect(&["hangs 1"]).await;
+    reconciles.expect(&["hangs 1"]).await;
     assert_eq!(running.reconciler.metrics().timed_out, 1);
     running.stop().await.unwrap();
 }
 
-/// A key that always fails costs less and less, and nobody else anything.
+/// A key that always fails is retried less and less often and affects no other key.
 #[tokio::test(start_paused = true)]
-async fn a_key_that_always_fails_is_tried_ever_more_seldom() {
+async fn failing_key_is_retried_less_and_less_often() {
     let server = ApiServer::new();
     create_pods(&server, &["fails"]);
     let factory = SharedInformerFactory::new(server.client());
     let running = Running::start(
         Controller::new::<Pod>(&factory).reconcile(|_, _| async { Err::<Outcome, _>("always") }),
     );
-    pass(Duration::from_hours(24)).await;
+    advance_time(Duration::from_hours(24)).await;
     let failed = running.reconciler.metrics().failed;
-    // Eighteen doublings from 5 ms to 1,000 s, then one in 1,000 s; waits are up to a fifth shorter or longer.
-    assert!((80..=150).contains(&failed), "{failed} tries in a day");
+    // Eighteen doublings from 5 ms to 1,000 s, then one per 1,000 s; delays vary by up to a fifth.
+    assert!((80..=150).contains(&failed), "{failed} attempts in a day");
     running.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_turn_says_when_the_next_one_comes() {
+async fn last_outcome_decides_the_next_reconcile() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let began = Instant::now();
     let running = Running::start(Controller::new::<Pod>(&factory).reconcile(move |_, ctx| {
@@ -182,29 +183,29 @@ async fn the_last_turn_says_when_the_next_one_comes() {
     let update = |image: &str| {
         server.update(&with(pod("default", "a"), "/spec/containers/0/image", image)).unwrap();
     };
-    turns.expect(&["nginx 0", "nginx 60"]).await;
-    pass(Duration::from_secs(30)).await;
-    // Half-way to the next turn there is one, and the minute begins anew.
+    reconciles.expect(&["nginx 0", "nginx 60"]).await;
+    advance_time(Duration::from_secs(30)).await;
+    // A reconcile half-way to the next one restarts the minute.
     update("other");
-    turns.expect(&["other 90", "other 150"]).await;
-    pass(Duration::from_secs(10)).await;
+    reconciles.expect(&["other 90", "other 150"]).await;
+    advance_time(Duration::from_secs(10)).await;
     update("done");
-    turns.expect(&["done 160"]).await;
-    pass(Duration::from_hours(1)).await;
+    reconciles.expect(&["done 160"]).await;
+    advance_time(Duration::from_hours(1)).await;
     update("bad");
-    turns.expect(&["bad 3760"]).await;
-    pass(Duration::from_hours(1)).await;
-    assert!(turns.is_empty());
+    reconciles.expect(&["bad 3760"]).await;
+    advance_time(Duration::from_hours(1)).await;
+    assert!(reconciles.is_empty());
     let metrics = running.reconciler.metrics();
     assert_eq!((metrics.done, metrics.requeued, metrics.terminal, metrics.failed), (1, 4, 1, 0));
     running.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_goes_well_at_last_has_no_failures_left() {
+async fn success_resets_the_failures() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
-    let (sender, mut turns) = diary();
+    let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let count = AtomicUsize::new(0);
     let running = Running::start(Controller::new::<Pod>(&factory).reconcile(move |_, ctx| {
@@ -213,12 +214,12 @@ async fn what_goes_well_at_last_has_no_failures_left() {
         let again = Outcome::RequeueAfter(Duration::from_mins(1));
         async move { if failed { Err("not yet") } else { Ok(again) } }
     }));
-    turns.expect(&["0", "1", "2", "3", "0", "0"]).await;
+    reconciles.expect(&["0", "1", "2", "3", "0", "0"]).await;
     running.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn figures_have_the_names_that_dashboards_know() {
+async fn metrics_have_controller_runtime_names() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
     let factory = SharedInformerFactory::new(server.client());

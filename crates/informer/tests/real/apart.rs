@@ -1,30 +1,34 @@
-//! A story on a thread of its own, whose clock can be moved on: what is forbidden or not served is asked for again only after half a minute.
+//! A test on its own thread with a clock that can be advanced: forbidden or missing kinds are requested again
+//! only after half a minute.
 
 use std::panic::resume_unwind;
 use std::time::Duration;
 
 use crate::arm::Arm;
 
-/// Runs it there. The server and its clock are as real as ever.
-pub(crate) async fn apart<F: Future<Output = ()>>(arm: &Arm, story: impl FnOnce(Arm) -> F + Send + 'static) {
+/// Runs a test on its own thread. The server and its clock are real.
+pub(crate) async fn run_on_own_thread<F: Future<Output = ()>>(
+    arm: &Arm,
+    test: impl FnOnce(Arm) -> F + Send + 'static,
+) {
     let arm = arm.again();
     let thread = tokio::task::spawn_blocking(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        // Its clients live where their clock is.
-        runtime.block_on(async { story(arm.again()).await });
+        // Clients must be created on the runtime whose clock they use.
+        runtime.block_on(async { test(arm.again()).await });
     });
     if let Err(error) = thread.await {
         let panic = error.into_panic();
-        let said = panic.downcast_ref::<String>().cloned();
-        let said = said.or(panic.downcast_ref::<&str>().map(|said| (*said).to_owned()));
-        match said {
-            Some(said) => panic!("{said}"),
+        let message = panic.downcast_ref::<String>().cloned();
+        let message = message.or(panic.downcast_ref::<&str>().map(|message| (*message).to_owned()));
+        match message {
+            Some(message) => panic!("{message}"),
             None => resume_unwind(panic),
         }
     }
 }
 
-/// Moves the clock on by as much as the longest slow wait takes.
+/// Advances the clock by the longest slow retry delay.
 pub(crate) async fn slow_wait() {
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(61)).await;

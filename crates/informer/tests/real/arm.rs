@@ -1,8 +1,9 @@
-//! The real server as a story sees it: clients, a namespace nobody else uses, requests in the raw, and waiting.
+//! The control plane as a test sees it: clients, a namespace of its own, raw requests, and waiting.
 //!
-//! It knows nothing of informers, and serves the suite of the examples too. Namespaces stay behind, since no controller empties them; what lies outside of them is removed.
+//! Knows nothing about informers; also used by the tests of the examples. Namespaces are left behind because
+//! no controller empties them; cluster-scoped objects are removed.
 
-#![allow(dead_code, reason = "each suite uses its part")]
+#![allow(dead_code, reason = "each suite uses a part of it")]
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,38 +19,38 @@ use serde_json::{Value, json};
 
 use crate::runner::{self, Needs};
 
-/// Names the kubeconfig of a real server.
-const REAL: &str = "INFORMER_REAL_KUBECONFIG";
-/// Says where the etcd behind it listens.
-const REAL_ETCD: &str = "INFORMER_REAL_ETCD";
-/// Says whom to ask for what harms it.
-const REAL_CONTROL: &str = "INFORMER_REAL_CONTROL";
+/// Environment variable with the path of the kubeconfig.
+const KUBECONFIG_VARIABLE: &str = "INFORMER_REAL_KUBECONFIG";
+/// Environment variable with the address of etcd.
+const ETCD_VARIABLE: &str = "INFORMER_REAL_ETCD";
+/// Environment variable with the path of the control socket.
+const CONTROL_VARIABLE: &str = "INFORMER_REAL_CONTROL";
 
-/// How long anything may take that does not wait for servers to start, also on a machine that is busy.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+/// Timeout of every wait except for starting servers, long enough for a busy machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(40);
 
-/// The server, if there is one.
+/// The control plane, if there is one.
 pub(crate) struct Arms {
     config: Option<Config>,
     etcd: Option<String>,
     control: Option<PathBuf>,
-    /// What makes names differ from those of other runs.
+    /// Makes names differ from those of other runs.
     run: String,
     count: AtomicUsize,
 }
 
 impl Arms {
     pub(crate) async fn open() -> Self {
-        let config = match std::env::var_os(REAL).filter(|path| !path.is_empty()) {
+        let config = match std::env::var_os(KUBECONFIG_VARIABLE).filter(|path| !path.is_empty()) {
             Some(path) => {
-                let kubeconfig = Kubeconfig::read_from(path).expect(REAL);
+                let kubeconfig = Kubeconfig::read_from(path).expect(KUBECONFIG_VARIABLE);
                 let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
                 Some(config.unwrap())
             }
             None => None,
         };
-        let etcd = std::env::var(REAL_ETCD).ok();
-        let control = std::env::var_os(REAL_CONTROL).map(PathBuf::from);
+        let etcd = std::env::var(ETCD_VARIABLE).ok();
+        let control = std::env::var_os(CONTROL_VARIABLE).map(PathBuf::from);
         let nanos = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
         Self { config, etcd, control, run: format!("{:x}", nanos & 0xffff_ffff), count: AtomicUsize::new(0) }
     }
@@ -63,16 +64,17 @@ impl runner::Arms for Arms {
     }
 
     fn left_out(&self) -> Option<String> {
-        let why = format!("everything is left out: {REAL} names no kubeconfig (see `cargo xtask real test`)");
+        let why =
+            format!("all tests skipped: {KUBECONFIG_VARIABLE} is not set (see `cargo xtask real test`)");
         self.config.is_none().then_some(why)
     }
 
     fn lacks(&self, _arm: &str, needs: Needs) -> Option<String> {
         match needs {
-            Needs::Compaction if self.etcd.is_none() => {
-                Some(format!("{REAL_ETCD} does not say where its etcd is"))
+            Needs::Compaction if self.etcd.is_none() => Some(format!("{ETCD_VARIABLE} is not set")),
+            Needs::Control if self.control.is_none() => {
+                Some("the control plane must not be damaged".to_owned())
             }
-            Needs::Control if self.control.is_none() => Some("the server is not ours to harm".to_owned()),
             _ => None,
         }
     }
@@ -80,39 +82,39 @@ impl runner::Arms for Arms {
     async fn arm(&self, _name: &'static str) -> Arm {
         let config = self.config.clone().unwrap();
         let count = self.count.fetch_add(1, Ordering::Relaxed);
-        let namespace = format!("stories-{}-{count}", self.run);
+        let namespace = format!("tests-{}-{count}", self.run);
         let (etcd, control) = (self.etcd.clone(), self.control.clone());
         let client = informer::client(config.clone()).unwrap();
-        let arm = Arm { client, config, namespace, etcd, control, outside: Arc::default() };
+        let arm = Arm { client, config, namespace, etcd, control, cluster_scoped: Arc::default() };
         arm.post("/api/v1/namespaces", &json!({"metadata": {"name": arm.namespace}})).await;
         arm
     }
 
     async fn clean(&self, arm: Arm) {
-        let outside = arm.outside.lock().unwrap().split_off(0);
-        for path in outside.iter().rev().map(String::as_str).chain(["$ns"]) {
-            // It may be gone, and what is in the way of others will be told by them.
+        let cluster_scoped = arm.cluster_scoped.lock().unwrap().split_off(0);
+        for path in cluster_scoped.iter().rev().map(String::as_str).chain(["$ns"]) {
+            // It may be deleted already, and a failure shows in the next test.
             let _ = arm.request("DELETE", path, None).await;
         }
     }
 }
 
-/// The server, for one story.
+/// The control plane, for one test.
 pub(crate) struct Arm {
-    /// May everything.
+    /// Client with all rights.
     pub(crate) client: Client,
     pub(crate) config: Config,
-    /// Nobody else's.
+    /// Namespace used by this test only.
     pub(crate) namespace: String,
-    /// Where its storage is, and whom to ask for what harms it, if that is known.
+    /// Address of etcd and path of the control socket, if known.
     pub(crate) etcd: Option<String>,
     pub(crate) control: Option<PathBuf>,
-    /// What was made outside the namespace.
-    outside: Arc<Mutex<Vec<String>>>,
+    /// Paths of cluster-scoped objects that the test created.
+    cluster_scoped: Arc<Mutex<Vec<String>>>,
 }
 
 impl Arm {
-    /// The same with a client of its own, for what runs on another runtime or beside the story.
+    /// A copy with its own client, for another runtime or a concurrent task.
     pub(crate) fn again(&self) -> Self {
         Self {
             client: informer::client(self.config.clone()).unwrap(),
@@ -120,25 +122,25 @@ impl Arm {
             namespace: self.namespace.clone(),
             etcd: self.etcd.clone(),
             control: self.control.clone(),
-            outside: Arc::clone(&self.outside),
+            cluster_scoped: Arc::clone(&self.cluster_scoped),
         }
     }
 
-    /// A client for whoever has a token.
+    /// A client that authenticates with a token.
     pub(crate) fn client_of(&self, token: &str) -> Client {
         let mut config = self.config.clone();
         config.auth_info = serde_json::from_value(json!({"token": token})).unwrap();
         informer::client(config).unwrap()
     }
 
-    /// A client that goes by another way.
+    /// A client that connects through another address.
     pub(crate) fn client_by(&self, address: std::net::SocketAddr) -> Client {
         let mut config = self.config.clone();
         config.cluster_url = format!("https://{address}").parse().unwrap();
         informer::client(config).unwrap()
     }
 
-    /// Sends a request. In paths, `$ns` stands for that of the namespace, and `$name` for its name.
+    /// Sends a request. In paths, `$ns` is replaced by the path of the namespace, and `$name` by its name.
     pub(crate) async fn request(
         &self,
         method: &str,
@@ -155,47 +157,47 @@ impl Arm {
 
     #[track_caller]
     pub(crate) fn post(&self, path: &str, body: &Value) -> impl Future<Output = Value> {
-        self.must("POST", path, Some(body))
+        self.request_ok("POST", path, Some(body))
     }
 
     #[track_caller]
     pub(crate) fn merge(&self, path: &str, change: &Value) -> impl Future<Output = Value> {
-        self.must("PATCH", path, Some(change))
+        self.request_ok("PATCH", path, Some(change))
     }
 
-    /// Nothing waits for a kubelet.
+    /// Deletes immediately, since there is no kubelet to wait for.
     #[track_caller]
     pub(crate) fn delete(&self, path: &str) -> impl Future<Output = Value> {
-        self.must("DELETE", path, None)
+        self.request_ok("DELETE", path, None)
     }
 
     #[track_caller]
-    fn must(&self, method: &str, path: &str, body: Option<&Value>) -> impl Future<Output = Value> {
-        let place = std::panic::Location::caller();
+    fn request_ok(&self, method: &str, path: &str, body: Option<&Value>) -> impl Future<Output = Value> {
+        let location = std::panic::Location::caller();
         async move {
             let answer = self.request(method, path, body).await;
-            answer.unwrap_or_else(|error| panic!("{method} {path} at {place}: {error}"))
+            answer.unwrap_or_else(|error| panic!("{method} {path} at {location}: {error}"))
         }
     }
 
-    /// Makes an object outside the namespace, and remembers to remove it.
+    /// Creates a cluster-scoped object and registers it for removal.
     pub(crate) async fn post_outside(&self, path: &str, object: &Value) -> Value {
-        let made = self.post(path, object).await;
-        self.keep(&format!("{path}/{}", made["metadata"]["name"].as_str().unwrap()));
-        made
+        let created = self.post(path, object).await;
+        self.keep(&format!("{path}/{}", created["metadata"]["name"].as_str().unwrap()));
+        created
     }
 
-    /// Remembers to remove what is at a path.
+    /// Registers the object at this path for removal.
     pub(crate) fn keep(&self, path: &str) {
-        self.outside.lock().unwrap().push(path.to_owned());
+        self.cluster_scoped.lock().unwrap().push(path.to_owned());
     }
 
-    /// Everything of a kind in the namespace, read consistently.
+    /// Lists all objects of a kind in the namespace, consistently.
     pub(crate) async fn list<K: Resource<DynamicType = ()>>(&self) -> Vec<DynamicObject> {
         self.list_of(&ApiResource::erase::<K>(&()), true).await
     }
 
-    /// The same for a kind that is known only at run time.
+    /// Lists all objects of a kind known only at run time.
     pub(crate) async fn list_of(&self, resource: &ApiResource, in_namespace: bool) -> Vec<DynamicObject> {
         let api: Api<DynamicObject> = if in_namespace {
             Api::namespaced_with(self.client.clone(), &self.namespace, resource)
@@ -206,18 +208,24 @@ impl Arm {
     }
 }
 
-/// Asks again until it holds. What does not hold in time is said by `what`.
+/// Polls until the condition holds. Fails with `what` if it does not in time.
 #[track_caller]
-pub(crate) fn until<H: AsyncFnMut() -> bool>(what: &str, mut holds: H) -> impl Future<Output = ()> + use<H> {
-    let (what, place) = (what.to_owned(), std::panic::Location::caller());
+pub(crate) fn until<H: AsyncFnMut() -> bool>(
+    what: &str,
+    mut condition: H,
+) -> impl Future<Output = ()> + use<H> {
+    let (what, location) = (what.to_owned(), std::panic::Location::caller());
     async move {
-        let mut looks = tokio::time::interval(Duration::from_millis(20));
-        let look = async {
-            while !holds().await {
-                looks.tick().await;
+        let mut interval = tokio::time::interval(Duration::from_millis(20));
+        let poll = async {
+            while !condition().await {
+                interval.tick().await;
             }
         };
-        assert!(tokio::time::timeout(PATIENCE, look).await.is_ok(), "{what}: never came true, at {place}");
+        assert!(
+            tokio::time::timeout(TIMEOUT, poll).await.is_ok(),
+            "{what}: condition not met in time, at {location}"
+        );
     }
 }
 
@@ -226,7 +234,7 @@ pub(crate) fn map(name: &str, value: &str) -> Value {
     json!({"metadata": {"name": name}, "data": {"v": value}})
 }
 
-/// The change of a config map's value.
+/// A merge patch that changes the value of a config map.
 pub(crate) fn value(value: &str) -> Value {
     json!({"data": {"v": value}})
 }

@@ -1,17 +1,18 @@
-//! Definitions that come and go under a running factory: an informer of a kind that is not there waits for it, follows it while it is there,
-//! tells that its objects are gone with it, and follows again when it comes back. Nobody else is disturbed.
+//! Definitions that are created and deleted while a factory runs: an informer of a missing kind waits for it,
+//! follows it once it is served, delivers the deletion of its objects with the kind, and follows it again
+//! when it returns. Other kinds are unaffected.
 
 use informer::{SharedInformerFactory, State};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use crate::apart::{apart, slow_wait};
-use crate::arm::{Arm, PATIENCE, map, until};
+use crate::apart::{run_on_own_thread, slow_wait};
+use crate::arm::{Arm, TIMEOUT, map, until};
 use crate::model::Model;
 use crate::runner::statements;
 
-statements![an_informer_follows_a_kind_whose_definition_comes_and_goes];
+statements![informer_follows_a_kind_through_deletion_of_its_definition];
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -19,20 +20,21 @@ fn group(arm: &Arm) -> String {
     format!("{}.example.com", arm.namespace)
 }
 
-/// Stores the definition, and waits until the kind can be watched.
+/// Creates the definition and waits until the kind can be watched.
 async fn define(arm: &Arm, path: &str) {
-    let (group, keep) = (group(arm), json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}));
+    let (group, any_object) =
+        (group(arm), json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}));
     let definition = json!({
         "metadata": {"name": format!("gadgets.{group}")},
         "spec": {
             "group": group, "scope": "Namespaced", "names": {"plural": "gadgets", "kind": "Gadget"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": keep}}],
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": any_object}}],
         },
     });
     arm.post_outside(DEFINITIONS, &definition).await;
     let watch = format!("{path}?watch=1&resourceVersion=0&timeoutSeconds=-1");
     until("the kind is served", async || {
-        // Of an empty stream there is nothing to read.
+        // An empty stream returns nothing to parse.
         !matches!(arm.request("GET", &watch, None).await, Err(kube::Error::Api(_)))
     })
     .await;
@@ -42,56 +44,55 @@ fn gadget(arm: &Arm, name: &str) -> Value {
     json!({"apiVersion": format!("{}/v1", group(arm)), "kind": "Gadget", "metadata": {"name": name}, "spec": {"size": 1}})
 }
 
-async fn an_informer_follows_a_kind_whose_definition_comes_and_goes(arm: &Arm) {
-    apart(arm, comes_and_goes).await;
+async fn informer_follows_a_kind_through_deletion_of_its_definition(arm: &Arm) {
+    run_on_own_thread(arm, define_and_delete).await;
 }
 
-async fn comes_and_goes(arm: Arm) {
+async fn define_and_delete(arm: Arm) {
     let resource =
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(&group(&arm), "v1", "Gadget"), "gadgets");
     let path = format!("/apis/{}/v1/namespaces/{}/gadgets", group(&arm), arm.namespace);
     let definition = format!("{DEFINITIONS}/gadgets.{}", group(&arm));
     let factory = SharedInformerFactory::new(arm.client.clone());
     let (gadgets, maps) = (factory.dynamic(&resource), factory.informer::<ConfigMap>());
-    let (_gadgets, told) = Model::follow(&gadgets);
-    let (_maps, told_of_maps) = Model::follow(&maps);
+    let (_gadgets, model) = Model::follow(&gadgets);
+    let (_maps, maps_model) = Model::follow(&maps);
     factory.start();
-    let error = factory.wait_for_sync(PATIENCE).await.unwrap_err();
+    let error = factory.wait_for_sync(TIMEOUT).await.unwrap_err();
     let failed: Vec<&State> = error.failed().map(|error| &error.state).collect();
     assert!(failed.iter().any(|state| matches!(state, State::NotServed { .. })), "{error}");
-    maps.wait_for_sync(PATIENCE).await.unwrap();
+    maps.wait_for_sync(TIMEOUT).await.unwrap();
     let not_served = || matches!(gadgets.status().state, State::NotServed { .. });
 
     for round in 0..2 {
         assert!(not_served(), "{}", gadgets.status().state);
         define(&arm, &path).await;
         slow_wait().await;
-        until("the kind is followed", async || gadgets.status().state == State::Live).await;
-        gadgets.wait_for_sync(PATIENCE).await.unwrap();
+        until("the informer is live", async || gadgets.status().state == State::Live).await;
+        gadgets.wait_for_sync(TIMEOUT).await.unwrap();
         for name in ["a", "b"] {
             arm.post(&path, &gadget(&arm, name)).await;
         }
         arm.merge(&format!("{path}/a"), &json!({"spec": {"size": 2}})).await;
-        told.settles(&gadgets, async || arm.list_of(&resource, true).await).await;
+        model.settles(&gadgets, async || arm.list_of(&resource, true).await).await;
         assert_eq!(gadgets.lister().len(), 2);
         arm.delete(&format!("{path}/b")).await;
-        // Others are followed meanwhile.
+        // Other kinds are followed at the same time.
         let name = format!("map-{round}");
         arm.post("$ns/configmaps", &map(&name, "1")).await;
-        until("others go on", async || told_of_maps.has(&format!("+{name}"))).await;
+        until("the other kind is followed", async || maps_model.has(&format!("+{name}"))).await;
 
         arm.delete(&definition).await;
-        until("the kind is gone", async || {
+        until("the kind is not served", async || {
             matches!(arm.request("GET", &definition, None).await, Err(kube::Error::Api(status)) if status.code == 404)
         })
         .await;
-        until("it is said that the kind is gone", async || not_served()).await;
-        until("its objects are told to be gone", async || gadgets.lister().is_empty()).await;
-        until("the handler hears it", async || told.version(&format!("{}/a", arm.namespace)).is_none()).await;
+        until("the state is NotServed", async || not_served()).await;
+        until("the cache is empty", async || gadgets.lister().is_empty()).await;
+        until("the deletion is delivered", async || model.version(&format!("{}/a", arm.namespace)).is_none())
+            .await;
     }
     assert_eq!(maps.status().counters.failures, 0);
-    told_of_maps
-        .settles(&maps, async || arm.list_of(&ApiResource::erase::<ConfigMap>(&()), false).await)
-        .await;
-    factory.shutdown(PATIENCE).await.unwrap();
+    maps_model.settles(&maps, async || arm.list_of(&ApiResource::erase::<ConfigMap>(&()), false).await).await;
+    factory.shutdown(TIMEOUT).await.unwrap();
 }

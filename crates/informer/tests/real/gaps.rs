@@ -1,18 +1,19 @@
-//! Positions that the server has forgotten: the informer lists anew and tells exactly what differs, once.
+//! Positions that have expired on the server: the informer relists and delivers exactly the differences,
+//! once.
 
 use informer::{Options, SharedInformer, State};
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use serde_json::{Value, json};
 
-use crate::arm::{Arm, PATIENCE, map, until, value};
+use crate::arm::{Arm, TIMEOUT, map, until, value};
 use crate::model::Model;
 use crate::proxy::Proxy;
 use crate::runner::{Needs, statements};
 
 statements![
     needs: Needs::Compaction;
-    what_happened_before_a_compaction_is_told_as_differences,
-    a_watch_that_was_cut_goes_on_where_it_was,
+    changes_before_a_compaction_are_delivered_as_differences,
+    broken_watch_resumes_at_its_position,
 ];
 
 fn event(arm: &Arm, name: &str) -> Value {
@@ -20,18 +21,18 @@ fn event(arm: &Arm, name: &str) -> Value {
     json!({"metadata": {"name": name}, "involvedObject": about, "reason": "Tested"})
 }
 
-/// Makes etcd forget everything before now.
+/// Compacts etcd up to the current version.
 async fn compact(arm: &Arm) {
-    // Two writes: what is compacted at a version still has that version.
-    arm.post("$ns/secrets", &json!({"metadata": {"name": "compacts-behind-this"}})).await;
+    // Two writes, because the version at which etcd is compacted remains readable.
+    arm.post("$ns/secrets", &json!({"metadata": {"name": "compaction-marker"}})).await;
     let change = json!({"metadata": {"annotations": {"value": "2"}}});
-    let newest = arm.merge("$ns/secrets/compacts-behind-this", &change).await;
+    let newest = arm.merge("$ns/secrets/compaction-marker", &change).await;
     let revision = newest["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
     crate::etcd::compact(arm.etcd.as_ref().unwrap(), revision).await;
 }
 
-/// Events have no cache in front of the storage, so the server forgets them with it: a real 410.
-async fn what_happened_before_a_compaction_is_told_as_differences(arm: &Arm) {
+/// Events are served without a watch cache, so a compaction of etcd causes a real 410.
+async fn changes_before_a_compaction_are_delivered_as_differences(arm: &Arm) {
     let proxy = Proxy::to(&arm.config.cluster_url).await;
     let options = Options::default().namespace(arm.namespace.clone());
     let events = SharedInformer::<Event>::with_options(arm.client_by(proxy.address), options);
@@ -40,12 +41,12 @@ async fn what_happened_before_a_compaction_is_told_as_differences(arm: &Arm) {
         arm.post("$ns/events", &event(arm, name)).await;
     }
     events.start();
-    events.wait_for_sync(PATIENCE).await.unwrap();
+    events.wait_for_sync(TIMEOUT).await.unwrap();
     assert!(on.synced().await);
     assert_eq!(model.lines(), ["+again", "+changes", "+goes", "+stays"]);
 
     proxy.block();
-    until("it is noticed", async || events.status().state != State::Live).await;
+    until("the outage is noticed", async || events.status().state != State::Live).await;
     arm.delete("$ns/events/goes").await;
     arm.delete("$ns/events/again").await;
     arm.post("$ns/events", &event(arm, "again")).await;
@@ -58,17 +59,17 @@ async fn what_happened_before_a_compaction_is_told_as_differences(arm: &Arm) {
     proxy.unblock();
 
     model.settles(&events, async || arm.list::<Event>().await).await;
-    // C5: deletions first, then the rest in the order of keys. C3: another life is two events.
+    // C5: deletions first, then the rest in key order. C3: another incarnation is two events.
     assert_eq!(model.lines(), ["-again inferred", "-goes inferred", "+again", "~changes", "+new"]);
     let counters = events.status().counters;
     assert_eq!((counters.expired, counters.relists.forgotten, counters.rewinds), (1, 1, 0), "{counters:?}");
-    // It follows again.
+    // The informer follows the server again.
     arm.delete("$ns/events/new").await;
-    until("the next change is told", async || model.has("-new")).await;
+    until("the next change is delivered", async || model.has("-new")).await;
 }
 
-/// The server remembers what the informer missed: nothing is listed again.
-async fn a_watch_that_was_cut_goes_on_where_it_was(arm: &Arm) {
+/// The server still has the missed changes: no relist happens.
+async fn broken_watch_resumes_at_its_position(arm: &Arm) {
     let proxy = Proxy::to(&arm.config.cluster_url).await;
     let options = Options::default().namespace(arm.namespace.clone());
     let maps = SharedInformer::<ConfigMap>::with_options(arm.client_by(proxy.address), options);
@@ -77,11 +78,11 @@ async fn a_watch_that_was_cut_goes_on_where_it_was(arm: &Arm) {
         arm.post("$ns/configmaps", &map(name, "1")).await;
     }
     maps.start();
-    maps.wait_for_sync(PATIENCE).await.unwrap();
+    maps.wait_for_sync(TIMEOUT).await.unwrap();
     assert!(on.synced().await);
     for round in 0..3 {
         proxy.block();
-        until("it is noticed", async || maps.status().state != State::Live).await;
+        until("the outage is noticed", async || maps.status().state != State::Live).await;
         arm.merge("$ns/configmaps/a", &value(&format!("round {round}"))).await;
         arm.post("$ns/configmaps", &map(&format!("new-{round}"), "1")).await;
         proxy.unblock();

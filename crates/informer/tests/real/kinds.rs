@@ -1,5 +1,5 @@
-//! Every kind that the server has, at once: all sync on one factory, whole and as metadata alone, and what happens to objects of many of
-//! them is told.
+//! Every kind of the server at the same time: all informers of one factory sync, for full objects and for
+//! metadata, and deliver changes of objects of many kinds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -18,19 +18,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::arm::{Arm, PATIENCE, until};
+use crate::arm::{Arm, TIMEOUT, until};
 use crate::model::Model;
 use crate::runner::statements;
 use crate::types::{Visit, with_type};
 
 statements![
-    informers_of_every_kind_sync_on_one_factory_and_tell_what_happens,
-    objects_of_every_kind_are_the_same_in_both_forms,
-    typed_objects_are_what_the_server_has,
-    a_list_in_pages_and_one_in_a_stream_are_the_same,
+    informers_of_every_kind_sync_and_deliver_changes,
+    objects_of_every_kind_are_equal_in_both_encodings,
+    typed_objects_equal_the_servers,
+    paged_list_and_streaming_list_are_equal,
 ];
 
-/// Every kind that can be listed and watched, in every version, without what other stories define.
+/// Every kind that can be listed and watched, in every version, without those that other tests define.
 async fn every_kind(arm: &Arm) -> Vec<(ApiResource, bool)> {
     let discovery = Discovery::new(arm.client.clone()).run().await.unwrap();
     let mut kinds = Vec::new();
@@ -46,56 +46,57 @@ async fn every_kind(arm: &Arm) -> Vec<(ApiResource, bool)> {
     kinds
 }
 
-async fn informers_of_every_kind_sync_on_one_factory_and_tell_what_happens(arm: &Arm) {
+async fn informers_of_every_kind_sync_and_deliver_changes(arm: &Arm) {
     let kinds = every_kind(arm).await;
     assert!(kinds.len() >= 50, "{}", kinds.len());
     let factory = SharedInformerFactory::new(arm.client.clone());
     let follow = |(resource, _): &(ApiResource, bool)| {
         let (whole, meta) = (factory.dynamic(resource), factory.dynamic_metadata(resource));
-        let followed = (Model::follow(&whole), Model::follow(&meta));
-        (format!("{}/{}", resource.api_version, resource.plural), (whole, meta, followed))
+        let models = (Model::follow(&whole), Model::follow(&meta));
+        (format!("{}/{}", resource.api_version, resource.plural), (whole, meta, models))
     };
     let informers: BTreeMap<String, _> = kinds.iter().map(follow).collect();
     factory.start();
-    // More than a hundred, beside everything else.
-    factory.wait_for_sync(3 * PATIENCE).await.unwrap();
+    // More than a hundred informers, in parallel with other tests.
+    factory.wait_for_sync(3 * TIMEOUT).await.unwrap();
     assert_eq!(factory.metrics().len(), 2 * kinds.len());
 
     let objects = objects(&arm.namespace);
     for object in &objects {
         let (version, plural, namespaced, _) = object;
         let (_, _, ((_on, whole), (_also, meta))) = &informers[&format!("{version}/{plural}")];
-        let (path, made) = make(arm, object).await;
-        let name = made["metadata"]["name"].as_str().unwrap();
-        // Nobody would take out the finalizers that the server puts into some.
-        let change = json!({"metadata": {"labels": {"told": "yes"}, "finalizers": null}});
+        let (path, created) = create(arm, object).await;
+        let name = created["metadata"]["name"].as_str().unwrap();
+        // No controller runs that would remove the finalizers that the server adds to some kinds.
+        let change = json!({"metadata": {"labels": {"changed": "yes"}, "finalizers": null}});
         let changed = arm.merge(&path, &change).await;
-        let (told, version) = (["+", "~", "-"].map(|sign| format!("{sign}{name}")), version_of(&changed));
+        let (expected, version) = (["+", "~", "-"].map(|sign| format!("{sign}{name}")), version_of(&changed));
         let key = if *namespaced { format!("{}/{name}", arm.namespace) } else { name.to_owned() };
-        let at = |model: &Model| model.version(&key).is_some_and(|told| told.parse().ok() >= Some(version));
-        until(&path, async || at(whole) && at(meta)).await;
-        // Nobody collects what would be left to somebody else, so nothing is.
+        let reached =
+            |model: &Model| model.version(&key).is_some_and(|found| found.parse().ok() >= Some(version));
+        until(&path, async || reached(whole) && reached(meta)).await;
+        // No garbage collector runs, so deletion in the background leaves nothing behind.
         let at_once = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
         arm.request("DELETE", &path, Some(&at_once)).await.unwrap();
-        until(&path, async || whole.has(&told[2]) && meta.has(&told[2])).await;
-        assert!(whole.has(&told[0]) && meta.has(&told[0]), "{path}");
+        until(&path, async || whole.has(&expected[2]) && meta.has(&expected[2])).await;
+        assert!(whole.has(&expected[0]) && meta.has(&expected[0]), "{path}");
     }
     for (resource, namespaced) in &kinds {
-        let (whole, meta, ((_on, told), (_also, told_of_meta))) =
+        let (whole, meta, ((_on, model), (_also, meta_model))) =
             &informers[&format!("{}/{}", resource.api_version, resource.plural)];
         let list = async || arm.list_of(resource, *namespaced).await;
-        // Others are at work in their namespaces, so that there all is only ever the same for a moment.
+        // Other tests write in their namespaces, where cache and server are equal only for short times.
         let part = if *namespaced { format!("{}/", arm.namespace) } else { String::new() };
-        told.settles_below(&part, whole, list).await;
-        told_of_meta.settles_below(&part, meta, list).await;
+        model.settles_below(&part, whole, list).await;
+        meta_model.settles_below(&part, meta, list).await;
     }
-    factory.shutdown(PATIENCE).await.unwrap();
+    factory.shutdown(TIMEOUT).await.unwrap();
 }
 
-/// What is cached from protobuf says what is cached from JSON, of whole objects, as the types that users have, and of metadata alone.
-async fn objects_of_every_kind_are_the_same_in_both_forms(arm: &Arm) {
+/// Objects cached from protobuf equal those cached from JSON: full objects, decoded types, and metadata.
+async fn objects_of_every_kind_are_equal_in_both_encodings(arm: &Arm) {
     let kinds = every_kind(arm).await;
-    let recorded = make_recorded(arm).await;
+    let recorded = create_recorded(arm).await;
     assert!(recorded.len() >= 55, "{}", recorded.len());
     let factories = [true, false].map(|protobuf| {
         SharedInformerFactory::with_options(arm.client.clone(), Options::default().protobuf(protobuf))
@@ -108,7 +109,7 @@ async fn objects_of_every_kind_are_the_same_in_both_forms(arm: &Arm) {
         .collect();
     for factory in &factories {
         factory.start();
-        factory.wait_for_sync(3 * PATIENCE).await.unwrap();
+        factory.wait_for_sync(3 * TIMEOUT).await.unwrap();
     }
     for ((kind, _), (whole, meta)) in kinds.iter().zip(whole.iter().zip(&meta)) {
         let (of_objects, of_metadata) = (compare(Some(kind), whole), compare(None, meta));
@@ -120,37 +121,37 @@ async fn objects_of_every_kind_are_the_same_in_both_forms(arm: &Arm) {
         }
     }
     for factory in &factories {
-        factory.shutdown(PATIENCE).await.unwrap();
+        factory.shutdown(TIMEOUT).await.unwrap();
     }
 }
 
-/// Makes the objects that were recorded, one of each kind at least; their types.
-async fn make_recorded(arm: &Arm) -> BTreeSet<(String, String)> {
+/// Creates the recorded objects, at least one of each kind, and returns their types.
+async fn create_recorded(arm: &Arm) -> BTreeSet<(String, String)> {
     let recorded = include_str!("../../../../testdata/recordings/kinds/index.json");
     let recorded: Vec<Value> = serde_json::from_str(recorded).unwrap();
-    let mut made = BTreeSet::new();
+    let mut created = BTreeSet::new();
     for entry in recorded.iter().filter(|entry| entry["sent"].is_object()) {
         let sent = entry["sent"].to_string().replace("rec-kinds", &arm.namespace);
         let sent: Value = serde_json::from_str(&sent).unwrap();
         let types = ["apiVersion", "kind"].map(|name| sent[name].as_str().unwrap().to_owned());
-        // Its group would be there and never answer, in the way of everybody's discovery.
+        // Its API group would be listed but never respond, which delays discovery for other tests.
         if types[1] == "APIService" {
             continue;
         }
         let path = entry["path"].as_str().unwrap().replace("rec-kinds", &arm.namespace);
         let collection = path.rsplit_once('/').unwrap().0;
         match arm.request("POST", collection, Some(&sent)).await {
-            // A story that did not end may have left it.
+            // A previous run that was aborted may have left it.
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             answer => assert!(answer.is_ok(), "POST {collection}: {answer:?}"),
         }
         arm.keep(&path);
-        made.insert(types.into());
+        created.insert(types.into());
     }
-    made
+    created
 }
 
-/// Decodes two entries of one object.
+/// Decodes two entries of one object and compares them.
 impl Visit for [&Arc<Entry>; 2] {
     type Found = ();
 
@@ -160,12 +161,13 @@ impl Visit for [&Arc<Entry>; 2] {
     }
 }
 
-/// How many objects came as protobuf to the one and say the same as the JSON of the other, also as the type of a kind, if it is told.
+/// Compares two informers of the same objects, also decoded as the type of `kind` if given. Returns the
+/// number of objects received as protobuf.
 fn compare<K>(kind: Option<&ApiResource>, [protobuf, json]: &[SharedInformer<K>; 2]) -> usize {
     let mut compared = 0;
     for object in protobuf.lister().list() {
         let Some(other) = json.lister().get_by_key(object.key()) else { continue };
-        // Others are at work, so that one of the two may be ahead for a moment.
+        // Other tests are writing, so one of the two informers may be ahead.
         if other.version() == object.version() {
             assert!(object.entry().is_identical(other.entry()), "{:?}: {:?}", object.key(), object.json());
             if let Some(ApiResource { api_version, kind, .. }) = kind {
@@ -181,26 +183,26 @@ fn version_of(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }
 
-/// An object that no controller is needed for: API version, plural, whether it is in the namespace, and the object.
-type Made = (&'static str, &'static str, bool, Value);
+/// An object that needs no controller: API version, plural, whether it is namespaced, and the object.
+type TestObject = (&'static str, &'static str, bool, Value);
 
-/// Makes an object; its path, and what the server made of it.
-async fn make(arm: &Arm, (version, plural, namespaced, body): &Made) -> (String, Value) {
+/// Creates an object and returns its path and the server's version of it.
+async fn create(arm: &Arm, (version, plural, namespaced, body): &TestObject) -> (String, Value) {
     let group = if version.contains('/') { "/apis" } else { "/api" };
     let path = if *namespaced { format!("/namespaces/{}", arm.namespace) } else { String::new() };
     let path = format!("{group}/{version}{path}/{plural}");
-    let made = if *namespaced { arm.post(&path, body).await } else { arm.post_outside(&path, body).await };
-    let name = made["metadata"]["name"].as_str().unwrap();
-    (format!("{path}/{name}"), made)
+    let created = if *namespaced { arm.post(&path, body).await } else { arm.post_outside(&path, body).await };
+    let name = created["metadata"]["name"].as_str().unwrap();
+    (format!("{path}/{name}"), created)
 }
 
-fn inside(version: &'static str, plural: &'static str, field: &str, value: &Value) -> Made {
+fn namespaced_object(version: &'static str, plural: &'static str, field: &str, value: &Value) -> TestObject {
     (version, plural, true, json!({"metadata": {"name": "a"}, field: value}))
 }
 
-/// One for each of many kinds.
-fn objects(run: &str) -> Vec<Made> {
-    let about = json!({"kind": "ConfigMap", "name": "a", "namespace": run});
+/// One object for each of many kinds.
+fn objects(run: &str) -> Vec<TestObject> {
+    let regarding = json!({"kind": "ConfigMap", "name": "a", "namespace": run});
     let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
     let (selector, backend) = (
         json!({"matchLabels": {"app": "a"}}),
@@ -213,23 +215,23 @@ fn objects(run: &str) -> Vec<Made> {
     let rbac = "rbac.authorization.k8s.io/v1";
     let mut objects = workloads();
     objects.extend([
-        inside("v1", "configmaps", "data", &json!({"a": "b"})),
-        inside("v1", "secrets", "data", &json!({"a": "Yg=="})),
-        inside("v1", "services", "spec", &json!({"ports": [{"port": 80}]})),
-        inside("v1", "serviceaccounts", "secrets", &json!([])),
-        inside("v1", "events", "involvedObject", &about),
-        inside("v1", "persistentvolumeclaims", "spec", &claim),
+        namespaced_object("v1", "configmaps", "data", &json!({"a": "b"})),
+        namespaced_object("v1", "secrets", "data", &json!({"a": "Yg=="})),
+        namespaced_object("v1", "services", "spec", &json!({"ports": [{"port": 80}]})),
+        namespaced_object("v1", "serviceaccounts", "secrets", &json!([])),
+        namespaced_object("v1", "events", "involvedObject", &regarding),
+        namespaced_object("v1", "persistentvolumeclaims", "spec", &claim),
         ("apps/v1", "controllerrevisions", true, revision),
-        inside("coordination.k8s.io/v1", "leases", "spec", &json!({"holderIdentity": "me"})),
+        namespaced_object("coordination.k8s.io/v1", "leases", "spec", &json!({"holderIdentity": "me"})),
         ("discovery.k8s.io/v1", "endpointslices", true, slice),
-        inside("networking.k8s.io/v1", "ingresses", "spec", &backend),
-        inside("networking.k8s.io/v1", "networkpolicies", "spec", &json!({"podSelector": {}})),
-        inside("policy/v1", "poddisruptionbudgets", "spec", &json!({"selector": selector})),
-        inside(rbac, "roles", "rules", &json!([])),
-        inside(rbac, "rolebindings", "roleRef", &role()),
-        inside("autoscaling/v2", "horizontalpodautoscalers", "spec", &scaler),
+        namespaced_object("networking.k8s.io/v1", "ingresses", "spec", &backend),
+        namespaced_object("networking.k8s.io/v1", "networkpolicies", "spec", &json!({"podSelector": {}})),
+        namespaced_object("policy/v1", "poddisruptionbudgets", "spec", &json!({"selector": selector})),
+        namespaced_object(rbac, "roles", "rules", &json!([])),
+        namespaced_object(rbac, "rolebindings", "roleRef", &role()),
+        namespaced_object("autoscaling/v2", "horizontalpodautoscalers", "spec", &scaler),
     ]);
-    objects.extend(outside(run));
+    objects.extend(cluster_scoped(run));
     objects
 }
 
@@ -237,10 +239,10 @@ fn role() -> Value {
     json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"})
 }
 
-/// What would run pods.
-fn workloads() -> Vec<Made> {
+/// Kinds that would run pods.
+fn workloads() -> Vec<TestObject> {
     let pod = json!({"containers": [{"name": "app", "image": "registry.example/app:1"}],
-        "schedulerName": "nobody.example", "automountServiceAccountToken": false});
+        "schedulerName": "none.example", "automountServiceAccountToken": false});
     let labels = json!({"app": "a"});
     let template = json!({"metadata": {"labels": labels}, "spec": pod});
     let mut once = template.clone();
@@ -251,36 +253,46 @@ fn workloads() -> Vec<Made> {
     stateful["serviceName"] = json!("a");
     let later = json!({"schedule": "0 0 1 1 *", "jobTemplate": {"spec": job}});
     vec![
-        inside("v1", "pods", "spec", &pod),
-        inside("v1", "podtemplates", "template", &template),
-        inside("v1", "replicationcontrollers", "spec", &json!({"replicas": 0, "template": template})),
-        inside("apps/v1", "deployments", "spec", &spec),
-        inside("apps/v1", "replicasets", "spec", &spec),
-        inside("apps/v1", "daemonsets", "spec", &spec),
-        inside("apps/v1", "statefulsets", "spec", &stateful),
-        inside("batch/v1", "jobs", "spec", &job),
-        inside("batch/v1", "cronjobs", "spec", &later),
+        namespaced_object("v1", "pods", "spec", &pod),
+        namespaced_object("v1", "podtemplates", "template", &template),
+        namespaced_object(
+            "v1",
+            "replicationcontrollers",
+            "spec",
+            &json!({"replicas": 0, "template": template}),
+        ),
+        namespaced_object("apps/v1", "deployments", "spec", &spec),
+        namespaced_object("apps/v1", "replicasets", "spec", &spec),
+        namespaced_object("apps/v1", "daemonsets", "spec", &spec),
+        namespaced_object("apps/v1", "statefulsets", "spec", &stateful),
+        namespaced_object("batch/v1", "jobs", "spec", &job),
+        namespaced_object("batch/v1", "cronjobs", "spec", &later),
     ]
 }
 
-/// What lies outside of namespaces.
-fn outside(run: &str) -> Vec<Made> {
-    let outside = |version: &'static str, plural: &'static str, field: &str, value: Value| {
+/// Cluster-scoped objects.
+fn cluster_scoped(run: &str) -> Vec<TestObject> {
+    let cluster_scoped = |version: &'static str, plural: &'static str, field: &str, value: Value| {
         (version, plural, false, json!({"metadata": {"name": format!("{run}-a")}, field: value}))
     };
     let rbac = "rbac.authorization.k8s.io/v1";
     vec![
-        outside("v1", "nodes", "spec", json!({"unschedulable": true})),
-        outside(rbac, "clusterroles", "rules", json!([])),
-        outside(rbac, "clusterrolebindings", "roleRef", role()),
-        outside("scheduling.k8s.io/v1", "priorityclasses", "value", json!(7)),
-        outside("storage.k8s.io/v1", "storageclasses", "provisioner", json!("example.com/none")),
-        outside("node.k8s.io/v1", "runtimeclasses", "handler", json!("none")),
-        outside("networking.k8s.io/v1", "ingressclasses", "spec", json!({"controller": "example.com/none"})),
+        cluster_scoped("v1", "nodes", "spec", json!({"unschedulable": true})),
+        cluster_scoped(rbac, "clusterroles", "rules", json!([])),
+        cluster_scoped(rbac, "clusterrolebindings", "roleRef", role()),
+        cluster_scoped("scheduling.k8s.io/v1", "priorityclasses", "value", json!(7)),
+        cluster_scoped("storage.k8s.io/v1", "storageclasses", "provisioner", json!("example.com/none")),
+        cluster_scoped("node.k8s.io/v1", "runtimeclasses", "handler", json!("none")),
+        cluster_scoped(
+            "networking.k8s.io/v1",
+            "ingressclasses",
+            "spec",
+            json!({"controller": "example.com/none"}),
+        ),
     ]
 }
 
-/// Follows a kind of the namespace; what is cached must decode to what the server gives to a typed client.
+/// Checks that the cached objects of a kind decode to what the server returns to a typed client.
 async fn same<K>(arm: &Arm, factory: &SharedInformerFactory)
 where
     K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Send + Sync + 'static,
@@ -294,7 +306,7 @@ where
     assert_eq!(cached.len(), server.len());
     server.sort_by(|left, right| left.metadata.name.cmp(&right.metadata.name));
     for (cached, mut stored) in cached.into_iter().zip(server) {
-        // The cache leaves out who wrote which field.
+        // The cache drops `managedFields`.
         stored.metadata.managed_fields = None;
         let typed: K = serde_json::from_value(serde_json::to_value(&stored).unwrap()).unwrap();
         let is = serde_json::to_value(&*cached.typed().unwrap()).unwrap();
@@ -302,8 +314,10 @@ where
     }
 }
 
-async fn typed_objects_are_what_the_server_has(arm: &Arm) {
-    for (version, plural, _, body) in objects(&arm.namespace).iter().filter(|(_, _, inside, _)| *inside) {
+async fn typed_objects_equal_the_servers(arm: &Arm) {
+    for (version, plural, _, body) in
+        objects(&arm.namespace).iter().filter(|(_, _, namespaced_object, _)| *namespaced_object)
+    {
         let group = if version.contains('/') { "/apis" } else { "/api" };
         arm.post(&format!("{group}/{version}/namespaces/$name/{plural}"), body).await;
     }
@@ -320,7 +334,7 @@ async fn typed_objects_are_what_the_server_has(arm: &Arm) {
     same::<Role>(arm, &factory).await;
 }
 
-async fn a_list_in_pages_and_one_in_a_stream_are_the_same(arm: &Arm) {
+async fn paged_list_and_streaming_list_are_equal(arm: &Arm) {
     for number in 0..25 {
         arm.post("$ns/configmaps", &crate::arm::map(&format!("map-{number}"), "1")).await;
     }
@@ -332,7 +346,7 @@ async fn a_list_in_pages_and_one_in_a_stream_are_the_same(arm: &Arm) {
             SharedInformer::dynamic(arm.client.clone(), &resource, options);
         let (_on, model) = Model::follow(&maps);
         maps.start();
-        maps.wait_for_sync(PATIENCE).await.unwrap();
+        maps.wait_for_sync(TIMEOUT).await.unwrap();
         model.settles(&maps, async || arm.list::<ConfigMap>().await).await;
         assert!(maps.lister().len() >= 25);
         let counters = maps.status().counters;

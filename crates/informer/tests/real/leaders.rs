@@ -1,5 +1,5 @@
-//! Leader election with real leases: one leads, the next takes over from one that stops at once, and from one that dies when its lease has
-//! run out. Never two at a time.
+//! Leader election with leases of a control plane: one candidate leads, the next one takes over immediately
+//! from one that stops, and after the lease has expired from one that is killed. There are never two leaders.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use crate::arm::{Arm, until};
 use crate::runner::statements;
 
-statements![leaders_follow_each_other];
+statements![leadership_is_handed_over];
 
 struct Candidate {
     leadership: Leadership,
@@ -20,27 +20,27 @@ struct Candidate {
     task: JoinHandle<Ended>,
 }
 
-/// Counts who acts.
-struct Acts(Arc<AtomicUsize>);
+/// Counts the candidates that are working.
+struct WorkingGuard(Arc<AtomicUsize>);
 
-impl Drop for Acts {
+impl Drop for WorkingGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// Longer than a busy machine keeps anybody waiting.
+/// Longer than a busy machine delays a renewal.
 const LEASE: Duration = Duration::from_secs(15);
 
-fn start(arm: &Arm, acting: &Arc<AtomicUsize>, name: &str) -> Candidate {
+fn start(arm: &Arm, working: &Arc<AtomicUsize>, name: &str) -> Candidate {
     let times = ElectionConfig::new(LEASE, Duration::from_secs(10), Duration::from_secs(1));
     let elector = LeaderElector::new(arm.client.clone(), &arm.namespace, "election").identity(name);
     let elector = elector.times(times).unwrap();
-    let (leadership, acting) = (elector.leadership(), Arc::clone(acting));
+    let (leadership, working) = (elector.leadership(), Arc::clone(working));
     let (stop, stopped) = oneshot::channel::<()>();
     let work = move |term: Term| {
-        assert_eq!(acting.fetch_add(1, Ordering::SeqCst), 0, "two act");
-        let acts = Acts(Arc::clone(&acting));
+        assert_eq!(working.fetch_add(1, Ordering::SeqCst), 0, "two candidates work at the same time");
+        let acts = WorkingGuard(Arc::clone(&working));
         async move {
             term.stopping().await;
             drop(acts);
@@ -50,11 +50,11 @@ fn start(arm: &Arm, acting: &Arc<AtomicUsize>, name: &str) -> Candidate {
     Candidate { leadership, stop, task }
 }
 
-async fn leaders_follow_each_other(arm: &Arm) {
-    let acting = Arc::new(AtomicUsize::new(0));
-    let one = start(arm, &acting, "one");
+async fn leadership_is_handed_over(arm: &Arm) {
+    let working = Arc::new(AtomicUsize::new(0));
+    let one = start(arm, &working, "one");
     until("one leads", async || one.leadership.is_leader()).await;
-    let two = start(arm, &acting, "two");
+    let two = start(arm, &working, "two");
     until("two knows who leads", async || two.leadership.holder().starts_with("one_")).await;
     let path = "/apis/coordination.k8s.io/v1/namespaces/$name/leases/election";
     let lease = arm.request("GET", path, None).await.unwrap();
@@ -65,10 +65,10 @@ async fn leaders_follow_each_other(arm: &Arm) {
     assert_eq!(one.task.await.unwrap(), Ended::Stopped);
     let begun = Instant::now();
     until("two takes over", async || two.leadership.is_leader()).await;
-    assert!(begun.elapsed() < LEASE, "a lease that was given back is free");
+    assert!(begun.elapsed() < LEASE, "a released lease is free");
     assert!(fence.version < two.leadership.fence().unwrap().version);
 
-    let three = start(arm, &acting, "three");
+    let three = start(arm, &working, "three");
     until("three knows who leads", async || three.leadership.holder().starts_with("two_")).await;
     two.task.abort();
     assert!(two.task.await.unwrap_err().is_cancelled());

@@ -1,10 +1,11 @@
-//! This library on a real kube-apiserver, story by story: the one that `INFORMER_REAL_KUBECONFIG` names (`cargo xtask real test`). Without
-//! one, nothing is checked.
+//! Tests of this library against the kube-apiserver that `INFORMER_REAL_KUBECONFIG` names (`cargo xtask real
+//! test`). Without one, nothing is checked.
 //!
-//! What handlers were told is folded into a map; that map, the cache and a fresh list must be the same in the end: nothing lost, nothing
-//! invented. Stories that harm the control plane run only where `INFORMER_REAL_CONTROL` says whom to ask for it, alone and last.
+//! Delivered events are folded into a map; the map, the cache and a list must be equal in the end. Tests that
+//! damage the control plane run only if `INFORMER_REAL_CONTROL` names the control socket, one at a time and
+//! last.
 
-#![allow(clippy::unwrap_used, reason = "a story says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 mod apart;
 mod arm;
@@ -30,7 +31,7 @@ use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let stories = [
+    let tests = [
         controllers::ALL,
         definitions::ALL,
         gaps::ALL,
@@ -40,5 +41,5 @@ async fn main() -> ExitCode {
         rewind::ALL,
         rights::ALL,
     ];
-    runner::run(arm::Arms::open().await, &stories.concat(), &[]).await
+    runner::run(arm::Arms::open().await, &tests.concat(), &[]).await
 }

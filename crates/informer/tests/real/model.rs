@@ -1,7 +1,8 @@
-//! What a handler was told, folded into a map as a naive program would, and compared with the cache and the server.
+//! Events of a handler folded into a map, compared with the cache and the server.
 //!
-//! Whatever is told out of order is written down as a fault: an object added twice, an update of what is not there or from a state that was
-//! never told, a version that goes back (C1, C3). A rewind alone may take versions back.
+//! Events that violate the guarantees are recorded as faults: an object added twice, an update of an unknown
+//! object or from a state that was not delivered, a version that decreases (C1, C3). Only a rewind may
+//! decrease versions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,57 +15,58 @@ use crate::arm::until;
 /// Uid and version by key.
 type State = BTreeMap<String, (String, String)>;
 
-/// What one handler was told.
+/// Events delivered to one handler.
 #[derive(Clone, Default)]
-pub(crate) struct Model(Arc<Mutex<Told>>);
+pub(crate) struct Model(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
-struct Told {
+struct Inner {
     state: State,
     faults: Vec<String>,
-    /// In short: `+name`, `~name`, `-name`, `-name inferred`.
+    /// Short form: `+name`, `~name`, `-name`, `-name inferred`.
     lines: Vec<String>,
-    may_go_back: bool,
+    may_rewind: bool,
 }
 
 impl Model {
-    /// Registers a handler that keeps the model.
+    /// Adds a handler that updates the model.
     pub(crate) fn follow<K: 'static>(informer: &SharedInformer<K>) -> (Registration, Self) {
         Self::default().following(informer)
     }
 
-    /// The same for a server that will be taken back to an older state.
-    pub(crate) fn follow_back<K: 'static>(informer: &SharedInformer<K>) -> (Registration, Self) {
+    /// Adds a handler that updates the model, for a server that will be restored to an older state.
+    pub(crate) fn follow_rewind<K: 'static>(informer: &SharedInformer<K>) -> (Registration, Self) {
         let model = Self::default();
-        model.lock().may_go_back = true;
+        model.lock().may_rewind = true;
         model.following(informer)
     }
 
     fn following<K: 'static>(self, informer: &SharedInformer<K>) -> (Registration, Self) {
-        let told = self.clone();
-        (informer.on(move |event| told.lock().take(&event)), self)
+        let delivered = self.clone();
+        (informer.on(move |event| delivered.lock().take(&event)), self)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Told> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap()
     }
 
-    /// What was told since the last call, in short.
+    /// Events delivered since the last call, in short form.
     pub(crate) fn lines(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().lines)
     }
 
-    /// Whether something was told.
+    /// Whether this event was delivered.
     pub(crate) fn has(&self, line: &str) -> bool {
-        self.lock().lines.iter().any(|told| told == line)
+        self.lock().lines.iter().any(|delivered| delivered == line)
     }
 
-    /// The version of an object, as it was told.
+    /// The last delivered version of an object.
     pub(crate) fn version(&self, key: &str) -> Option<String> {
         self.lock().state.get(key).map(|(_, version)| version.clone())
     }
 
-    /// Fails unless what was told, what is cached and what the server has come to be the same, and nothing was told out of order.
+    /// Waits until delivered events, cache and server agree. Fails if they do not in time, or if an event
+    /// violated the guarantees.
     #[track_caller]
     pub(crate) fn settles<K>(
         &self,
@@ -74,7 +76,7 @@ impl Model {
         self.settles_below("", informer, list)
     }
 
-    /// The same for those alone whose keys begin with `part`.
+    /// Waits as [`Model::settles`] does, for objects whose keys begin with `part`.
     #[track_caller]
     pub(crate) fn settles_below<K>(
         &self,
@@ -83,13 +85,13 @@ impl Model {
         list: impl AsyncFn() -> Vec<DynamicObject>,
     ) -> impl Future<Output = ()> {
         let (model, informer, part) = (self.clone(), informer.clone(), part.to_owned());
-        let what = format!("{} told and cached as the server has them", informer.resource());
+        let what = format!("{} delivered and cached as the server has them", informer.resource());
         let settled = until(&what, async move || {
             let server: State = list().await.iter().map(listed).collect();
             let below = |(key, _): &(String, _)| key.starts_with(&part);
             let cached: State = informer.lister().list().iter().map(entry).filter(below).collect();
-            let told: State = model.lock().state.clone().into_iter().filter(below).collect();
-            server == cached && server == told
+            let delivered: State = model.lock().state.clone().into_iter().filter(below).collect();
+            server == cached && server == delivered
         });
         let model = self.clone();
         async move {
@@ -99,19 +101,19 @@ impl Model {
     }
 }
 
-impl Told {
+impl Inner {
     fn take<K>(&mut self, event: &Event<K>) {
         let (key, state) = entry(event.object());
         let known = self.state.get(&key).cloned();
         let fault = match (event, &known) {
             (Event::Added { .. }, None) => None,
             (Event::Updated { old, new, .. }, Some(known)) => {
-                let back = new.version().is_before(old.version()) && !self.may_go_back;
+                let back = new.version().is_before(old.version()) && !self.may_rewind;
                 let other = entry(old).1 != *known || new.uid() != old.uid();
                 (back || other).then(|| format!("{event:?} after {known:?}"))
             }
             (Event::Deleted { last, .. }, Some((uid, _))) => {
-                (last.uid() != uid).then(|| format!("{event:?} of another than {uid}"))
+                (last.uid() != uid).then(|| format!("{event:?} has another uid than {uid}"))
             }
             (event, known) => Some(format!("{event:?} after {known:?}")),
         };

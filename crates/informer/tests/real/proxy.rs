@@ -1,18 +1,18 @@
-//! A way to the server that can be blocked: a proxy on a loopback port that passes bytes on and knows nothing of them.
+//! A connection to the server that can be blocked: a TCP proxy on a loopback port that forwards bytes.
 
 use std::net::SocketAddr;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// The proxy; dropping it closes everything.
+/// The proxy; dropping it closes all connections.
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     open: watch::Sender<bool>,
 }
 
 impl Proxy {
-    /// A way to the server of that URL.
+    /// Starts a proxy to the server with this URL.
     pub(crate) async fn to(url: &http::Uri) -> Self {
         let target = (url.host().unwrap().to_owned(), url.port_u16().unwrap_or(443));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -22,9 +22,9 @@ impl Proxy {
             let mut dropped = blocked.clone();
             let serve = async {
                 while let Ok((stream, _)) = listener.accept().await {
-                    // Whoever comes while it is blocked is hung up on.
+                    // Connections are closed immediately while the proxy is blocked.
                     if *blocked.borrow() {
-                        tokio::spawn(pass(stream, target.clone(), blocked.clone()));
+                        tokio::spawn(forward(stream, target.clone(), blocked.clone()));
                     }
                 }
             };
@@ -36,23 +36,23 @@ impl Proxy {
         Self { address, open }
     }
 
-    /// Breaks every connection, and lets nobody in.
+    /// Breaks every connection and accepts no new ones.
     pub(crate) fn block(&self) {
         self.open.send_replace(false);
     }
 
-    /// Lets everybody in again.
+    /// Accepts connections again.
     pub(crate) fn unblock(&self) {
         self.open.send_replace(true);
     }
 }
 
-/// Passes bytes on until one end hangs up or the way is blocked.
-async fn pass(mut near: TcpStream, target: (String, u16), mut open: watch::Receiver<bool>) {
+/// Forwards bytes until one end closes or the proxy is blocked.
+async fn forward(mut near: TcpStream, target: (String, u16), mut open: watch::Receiver<bool>) {
     let Ok(mut far) = TcpStream::connect(target).await else { return };
     tokio::select! {
         _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
-        // An error means that the proxy is gone.
+        // An error means that the proxy was dropped.
         _ = open.wait_for(|open| !open) => {}
     }
 }

@@ -1,4 +1,5 @@
-//! Tokens that may little: what is forbidden is said, with the server's words, and hurts no other kind; what is allowed later is followed then.
+//! Tokens with few rights: a forbidden kind is reported with the server's message and affects no other kind;
+//! once allowed, it is followed.
 
 use informer::{Options, SharedInformerFactory, State};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
@@ -7,19 +8,19 @@ use kube::api::{Api, ListParams};
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
-use crate::apart::{apart, slow_wait};
-use crate::arm::{Arm, PATIENCE, map, until};
+use crate::apart::{run_on_own_thread, slow_wait};
+use crate::arm::{Arm, TIMEOUT, map, until};
 use crate::model::Model;
 use crate::runner::statements;
 
 statements![
-    what_is_forbidden_is_said_and_followed_once_it_is_allowed,
-    rights_in_one_namespace_are_enough_for_a_factory_of_that_namespace,
+    forbidden_kind_is_reported_and_followed_once_allowed,
+    namespaced_rights_suffice_for_a_namespaced_factory,
 ];
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// A service account that may nothing, and its token.
+/// Creates a service account without rights and returns its token.
 async fn account(arm: &Arm) -> String {
     arm.post("$ns/serviceaccounts", &json!({"metadata": {"name": "limited"}})).await;
     let token = arm.post("$ns/serviceaccounts/limited/token", &json!({"spec": {}})).await;
@@ -34,7 +35,7 @@ fn subject(arm: &Arm) -> Value {
     json!([{"kind": "ServiceAccount", "name": "limited", "namespace": arm.namespace}])
 }
 
-/// Lets the account see a kind everywhere, or in its namespace.
+/// Allows the account to read a kind, in all namespaces or in its own.
 async fn grant(arm: &Arm, plural: &str, everywhere: bool) {
     let name = format!("{}-{plural}", arm.namespace);
     let kind = if everywhere { "ClusterRole" } else { "Role" };
@@ -50,84 +51,86 @@ async fn grant(arm: &Arm, plural: &str, everywhere: bool) {
     }
 }
 
-/// Waits until the server has heard of a grant.
-async fn may(client: &Client, resource: &ApiResource, namespace: Option<&str>) {
+/// Waits until the server has applied a grant.
+async fn wait_for_access(client: &Client, resource: &ApiResource, namespace: Option<&str>) {
     let api: Api<kube::core::DynamicObject> = match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
         None => Api::all_with(client.clone(), resource),
     };
-    until("it is allowed", async || api.list(&ListParams::default().limit(1)).await.is_ok()).await;
+    until("access is granted", async || api.list(&ListParams::default().limit(1)).await.is_ok()).await;
 }
 
-async fn what_is_forbidden_is_said_and_followed_once_it_is_allowed(arm: &Arm) {
-    apart(arm, later).await;
+async fn forbidden_kind_is_reported_and_followed_once_allowed(arm: &Arm) {
+    run_on_own_thread(arm, allowed_later).await;
 }
 
-async fn later(arm: Arm) {
+async fn allowed_later(arm: Arm) {
     let client = arm.client_of(&account(&arm).await);
-    let (of_maps, of_secrets) = (ApiResource::erase::<ConfigMap>(&()), ApiResource::erase::<Secret>(&()));
+    let (of_maps, secrets_resource) =
+        (ApiResource::erase::<ConfigMap>(&()), ApiResource::erase::<Secret>(&()));
     grant(&arm, "configmaps", true).await;
-    may(&client, &of_maps, None).await;
+    wait_for_access(&client, &of_maps, None).await;
     let factory = SharedInformerFactory::new(client.clone());
     let (maps, secrets) = (factory.informer::<ConfigMap>(), factory.metadata::<Secret>());
     let services = factory.informer::<Service>();
-    let (_maps, told) = Model::follow(&maps);
-    let (_secrets, told_of_secrets) = Model::follow(&secrets);
+    let (_maps, model) = Model::follow(&maps);
+    let (_secrets, secrets_model) = Model::follow(&secrets);
     factory.start();
-    let error = factory.wait_for_sync(PATIENCE).await.unwrap_err();
+    let error = factory.wait_for_sync(TIMEOUT).await.unwrap_err();
     assert!(error.failed().any(|error| matches!(error.state, State::Forbidden { .. })), "{error}");
     let forbidden = |state: State, plural: &str| match state {
         State::Forbidden { because } => {
             let user = format!("system:serviceaccount:{}:limited", arm.namespace);
-            let whose = format!("{plural} is forbidden: User \"{user}\" cannot ");
-            assert!(because.contains(&whose), "{because}");
+            let expected = format!("{plural} is forbidden: User \"{user}\" cannot ");
+            assert!(because.contains(&expected), "{because}");
             true
         }
         _ => false,
     };
-    until("both are said", async || {
+    until("both states are reported", async || {
         forbidden(secrets.status().state, "secrets") && forbidden(services.status().state, "services")
     })
     .await;
-    maps.wait_for_sync(PATIENCE).await.unwrap();
+    maps.wait_for_sync(TIMEOUT).await.unwrap();
     arm.post("$ns/configmaps", &map("a", "1")).await;
-    until("others go on", async || told.has("+a")).await;
+    until("the other kind is followed", async || model.has("+a")).await;
 
     grant(&arm, "secrets", true).await;
-    may(&client, &of_secrets, None).await;
-    arm.post("$ns/secrets", &json!({"metadata": {"name": "told-later"}})).await;
+    wait_for_access(&client, &secrets_resource, None).await;
+    arm.post("$ns/secrets", &json!({"metadata": {"name": "allowed-later"}})).await;
     assert!(!secrets.status().synced);
     slow_wait().await;
-    until("it is followed", async || secrets.status().state == State::Live).await;
-    until("what was allowed later is told", async || told_of_secrets.has("+told-later")).await;
-    told_of_secrets.settles(&secrets, async || arm.list_of(&of_secrets, false).await).await;
-    assert!(matches!(services.wait_for_sync(PATIENCE).await.unwrap_err().state, State::Forbidden { .. }));
+    until("the informer is live", async || secrets.status().state == State::Live).await;
+    until("objects of the allowed kind are delivered", async || secrets_model.has("+allowed-later")).await;
+    secrets_model.settles(&secrets, async || arm.list_of(&secrets_resource, false).await).await;
+    assert!(matches!(services.wait_for_sync(TIMEOUT).await.unwrap_err().state, State::Forbidden { .. }));
     assert_eq!((maps.status().state, maps.status().counters.failures), (State::Live, 0));
-    factory.shutdown(PATIENCE).await.unwrap();
+    factory.shutdown(TIMEOUT).await.unwrap();
 }
 
-async fn rights_in_one_namespace_are_enough_for_a_factory_of_that_namespace(arm: &Arm) {
+async fn namespaced_rights_suffice_for_a_namespaced_factory(arm: &Arm) {
     let client = arm.client_of(&account(arm).await);
     grant(arm, "configmaps", false).await;
-    may(&client, &ApiResource::erase::<ConfigMap>(&()), Some(&arm.namespace)).await;
+    wait_for_access(&client, &ApiResource::erase::<ConfigMap>(&()), Some(&arm.namespace)).await;
     let options = Options::default().namespace(arm.namespace.clone());
     let inside = SharedInformerFactory::with_options(client.clone(), options);
     let maps = inside.informer::<ConfigMap>();
-    let (_on, told) = Model::follow(&maps);
+    let (_on, model) = Model::follow(&maps);
     inside.start();
-    inside.wait_for_sync(PATIENCE).await.unwrap();
+    inside.wait_for_sync(TIMEOUT).await.unwrap();
     arm.post("$ns/configmaps", &map("a", "1")).await;
     arm.post("$ns/configmaps", &map("b", "1")).await;
     arm.delete("$ns/configmaps/a").await;
-    told.settles(&maps, async || arm.list::<ConfigMap>().await).await;
+    model.settles(&maps, async || arm.list::<ConfigMap>().await).await;
 
-    // Everywhere is more than it may, and so is a namespace of others; its own is not spoilt by that.
+    // All namespaces and a foreign namespace are forbidden; the account's own namespace is unaffected by
+    // that.
     let options = Options::default().namespaces([arm.namespace.as_str(), "default"]);
     for options in [Options::default(), options] {
         let factory = SharedInformerFactory::with_options(client.clone(), options);
         let maps = factory.informer::<ConfigMap>();
         factory.start();
-        let error = factory.wait_for_sync(PATIENCE).await.unwrap_err();
+        let error = factory.wait_for_sync(TIMEOUT).await.unwrap_err();
         assert!(error.to_string().contains("configmaps is forbidden"), "{error}");
         if maps.status().scopes.len() == 2 {
             until("its own namespace is followed", async || {
@@ -136,5 +139,5 @@ async fn rights_in_one_namespace_are_enough_for_a_factory_of_that_namespace(arm:
             .await;
         }
     }
-    inside.shutdown(PATIENCE).await.unwrap();
+    inside.shutdown(TIMEOUT).await.unwrap();
 }

@@ -1,7 +1,6 @@
-//! Informers and their handlers, of several kinds, each writing down what it is told.
+//! Informers and their handlers of several kinds, which record the events delivered to them.
 //!
-//! A handler only notes; whether it was right is looked at elsewhere, since what panics inside a handler is the handler's own
-//! affair.
+//! A handler only records; the checks run elsewhere, since a panic inside a handler is caught by the library.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,49 +15,49 @@ use tokio::task::JoinHandle;
 use crate::log::Log;
 use crate::truth::{State, View};
 
-/// The period of handlers that have a resync.
-pub(crate) const RESYNC: Duration = Duration::from_secs(40);
+/// The resync period of handlers that have one.
+pub(crate) const RESYNC_PERIOD: Duration = Duration::from_secs(40);
 
-/// An informer, whatever the type of its objects.
+/// An informer, independent of its object type.
 pub(crate) struct Informer {
     pub(crate) name: &'static str,
     pub(crate) view: View,
     pub(crate) status: Box<dyn Fn() -> Status>,
-    pub(crate) list: Reading,
-    /// Adds a handler of some kind.
-    pub(crate) add: Box<Adding>,
-    /// A state that is held on to, as somebody reads it.
-    pub(crate) hold: Box<dyn Fn() -> Reading>,
+    pub(crate) list: ListStates,
+    /// Adds a handler of a kind.
+    pub(crate) add: Box<AddHandler>,
+    /// Takes a snapshot and returns a function that reads it.
+    pub(crate) snapshot: Box<dyn Fn() -> ListStates>,
 }
 
-/// Reads one state, or the newest.
-pub(crate) type Reading = Box<dyn Fn() -> Vec<State>>;
+/// Lists the states of a snapshot or of the newest state.
+pub(crate) type ListStates = Box<dyn Fn() -> Vec<State>>;
 
 /// Adds a handler with a name.
-pub(crate) type Adding = dyn Fn(&str, Kind, &Log) -> Member;
+pub(crate) type AddHandler = dyn Fn(&str, Kind, &Log) -> TestHandler;
 
-/// What kind of handler it is.
+/// The kind of a handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    Merged,
-    EveryState,
-    /// Only what has `app=web`.
+    Coalesced,
+    Uncoalesced,
+    /// Only objects with `app=web`.
     Filtered,
     Resynced,
-    /// Panics now and then, after it has noted what it was told.
+    /// Panics now and then, after it has recorded the event.
     Panicking,
     /// A stream that is read with long pauses.
     Slow,
 }
 
-/// One thing that a handler was told.
+/// One event delivered to a handler.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct Delivered {
     pub(crate) what: What,
     pub(crate) state: State,
-    /// What the store had of the object during the call.
+    /// The state in the store during the call.
     pub(crate) store: Option<State>,
-    /// How often the informer had seen the server go back by then.
+    /// Number of rewinds the informer had counted by then.
     pub(crate) rewinds: u64,
 }
 
@@ -69,92 +68,92 @@ pub(crate) enum What {
     Deleted,
 }
 
-/// What a handler was told so far.
+/// Everything delivered to a handler so far.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
-    pub(crate) told: Vec<Told>,
+pub(crate) struct HandlerRecord {
+    pub(crate) delivered: Vec<Delivered>,
     pub(crate) skipped: u64,
     pub(crate) panics: u64,
-    /// How often its informer was synced by then, and yet stood for no version.
-    pub(crate) unripe: u64,
+    /// Number of events delivered while the informer was synced but had no version.
+    pub(crate) synced_without_version: u64,
 }
 
-/// A handler that is registered, or was.
-pub(crate) struct Member {
+/// A handler that is or was registered.
+pub(crate) struct TestHandler {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) informer: usize,
-    pub(crate) notes: Arc<Mutex<Notes>>,
-    pub(crate) place: Place,
-    /// How much it had been told when its removal returned.
+    pub(crate) record: Arc<Mutex<HandlerRecord>>,
+    pub(crate) attachment: Attachment,
+    /// Number of events delivered when its removal returned.
     pub(crate) removed_after: Option<usize>,
 }
 
-pub(crate) enum Place {
+pub(crate) enum Attachment {
     Registered(Registration),
     Stream { pending: watch::Receiver<(usize, bool)>, task: JoinHandle<()> },
-    Gone,
+    Removed,
 }
 
-impl Member {
-    pub(crate) fn notes(&self) -> MutexGuard<'_, Notes> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+impl TestHandler {
+    pub(crate) fn record(&self) -> MutexGuard<'_, HandlerRecord> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How much it was told so far.
-    pub(crate) fn told(&self) -> usize {
-        self.notes().told.len()
+    /// Number of events delivered so far.
+    pub(crate) fn delivered(&self) -> usize {
+        self.record().delivered.len()
     }
 
-    /// Removes it; a stream stays.
+    /// Removes the handler; streams are not removed.
     pub(crate) async fn remove(&mut self) -> bool {
-        match std::mem::replace(&mut self.place, Place::Gone) {
-            Place::Registered(registration) => registration.remove().await,
-            place => {
-                self.place = place;
+        match std::mem::replace(&mut self.attachment, Attachment::Removed) {
+            Attachment::Registered(registration) => registration.remove().await,
+            attachment => {
+                self.attachment = attachment;
                 return false;
             }
         }
-        self.removed_after = Some(self.told());
+        self.removed_after = Some(self.delivered());
         true
     }
 
-    /// Whether it may be told about a state at all.
-    pub(crate) fn hears_of(&self, state: &State) -> bool {
+    /// Whether events about this state may be delivered to the handler.
+    pub(crate) fn selects(&self, state: &State) -> bool {
         self.kind != Kind::Filtered || state.app == "web"
     }
 
     pub(crate) fn is_synced(&self) -> bool {
-        match &self.place {
-            Place::Registered(registration) => registration.is_synced(),
-            Place::Stream { pending, .. } => pending.borrow().1,
-            Place::Gone => false,
+        match &self.attachment {
+            Attachment::Registered(registration) => registration.is_synced(),
+            Attachment::Stream { pending, .. } => pending.borrow().1,
+            Attachment::Removed => false,
         }
     }
 
     pub(crate) fn pending(&self) -> usize {
-        match &self.place {
-            Place::Registered(registration) => registration.pending(),
-            Place::Stream { pending, .. } => pending.borrow().0,
-            Place::Gone => 0,
+        match &self.attachment {
+            Attachment::Registered(registration) => registration.pending(),
+            Attachment::Stream { pending, .. } => pending.borrow().0,
+            Attachment::Removed => 0,
         }
     }
 
-    /// What it believes to be there.
-    pub(crate) fn believes(&self) -> Vec<State> {
+    /// The objects that exist according to the delivered events.
+    pub(crate) fn known_objects(&self) -> Vec<State> {
         let mut objects = BTreeMap::new();
-        for told in &self.notes().told {
-            match told.what {
-                What::Deleted => objects.remove(&told.state.key()),
-                _ => objects.insert(told.state.key(), told.state.clone()),
+        for delivered in &self.record().delivered {
+            match delivered.what {
+                What::Deleted => objects.remove(&delivered.state.key()),
+                _ => objects.insert(delivered.state.key(), delivered.state.clone()),
             };
         }
         objects.into_values().collect()
     }
 }
 
-/// An informer of some type as the run knows it.
-pub(crate) fn recruit<K: Send + Sync + 'static>(
+/// Wraps an informer of any type.
+pub(crate) fn test_informer<K: Send + Sync + 'static>(
     name: &'static str,
     informer: &SharedInformer<K>,
     view: View,
@@ -167,7 +166,7 @@ pub(crate) fn recruit<K: Send + Sync + 'static>(
         status: Box::new(move || status.status()),
         list: Box::new(move || states(&listed)),
         add: Box::new(move |handler, kind, log| add(&added, handler, kind, log)),
-        hold: Box::new(move || {
+        snapshot: Box::new(move || {
             let snapshot = held.snapshot();
             Box::new(move || states(&snapshot))
         }),
@@ -178,26 +177,31 @@ fn states<K>(lister: &Lister<K>) -> Vec<State> {
     lister.list().iter().map(State::of).collect()
 }
 
-fn add<K: Send + Sync + 'static>(informer: &SharedInformer<K>, name: &str, kind: Kind, log: &Log) -> Member {
-    let notes: Arc<Mutex<Notes>> = Arc::default();
-    let mut scribe = Scribe {
+fn add<K: Send + Sync + 'static>(
+    informer: &SharedInformer<K>,
+    name: &str,
+    kind: Kind,
+    log: &Log,
+) -> TestHandler {
+    let record: Arc<Mutex<HandlerRecord>> = Arc::default();
+    let mut recorder = EventRecorder {
         name: name.to_owned(),
-        notes: Arc::clone(&notes),
+        record: Arc::clone(&record),
         lister: informer.lister(),
         status: informer.watch_status(),
         log: log.clone(),
     };
     let handler = informer.handler().name(name.to_owned());
-    let handler = if kind == Kind::Resynced { handler.resync(RESYNC) } else { handler };
-    let place = match kind {
-        Kind::Merged | Kind::Resynced => registered(handler, scribe),
-        Kind::Filtered => registered(handler.filter(|pod| pod.labels().get("app") == Some("web")), scribe),
-        Kind::EveryState => registered(handler.every_state_up_to(8), scribe),
-        Kind::Panicking => Place::Registered(handler.on(move |event| {
-            scribe.note(event.into());
-            if scribe.count() % 5 == 0 {
-                scribe.notes.lock().unwrap_or_else(PoisonError::into_inner).panics += 1;
-                // No hook, no message: it is on purpose.
+    let handler = if kind == Kind::Resynced { handler.resync(RESYNC_PERIOD) } else { handler };
+    let attachment = match kind {
+        Kind::Coalesced | Kind::Resynced => registered(handler, recorder),
+        Kind::Filtered => registered(handler.filter(|pod| pod.labels().get("app") == Some("web")), recorder),
+        Kind::Uncoalesced => registered(handler.every_state_up_to(8), recorder),
+        Kind::Panicking => Attachment::Registered(handler.on(move |event| {
+            recorder.note(event.into());
+            if recorder.count() % 5 == 0 {
+                recorder.record.lock().unwrap_or_else(PoisonError::into_inner).panics += 1;
+                // Resumes the unwind without calling the panic hook, so that nothing is printed.
                 std::panic::resume_unwind(Box::new("on purpose"));
             }
         })),
@@ -209,43 +213,43 @@ fn add<K: Send + Sync + 'static>(informer: &SharedInformer<K>, name: &str, kind:
                     sender.send_replace((events.pending(), events.is_synced()));
                     let next = tokio::time::timeout(Duration::from_secs(10), events.next()).await;
                     match next {
-                        Ok(Some(event)) => scribe.note(event.into()),
+                        Ok(Some(event)) => recorder.note(event.into()),
                         Ok(None) => return,
                         Err(_) => continue,
                     }
-                    super::pass(Duration::from_millis(700)).await;
+                    super::advance_time(Duration::from_millis(700)).await;
                 }
             });
-            Place::Stream { pending, task }
+            Attachment::Stream { pending, task }
         }
     };
-    Member { name: name.to_owned(), kind, informer: 0, notes, place, removed_after: None }
+    TestHandler { name: name.to_owned(), kind, informer: 0, record, attachment, removed_after: None }
 }
 
-fn registered<K: 'static, E>(handler: HandlerBuilder<K, E>, mut scribe: Scribe<K>) -> Place
+fn registered<K: 'static, E>(handler: HandlerBuilder<K, E>, mut recorder: EventRecorder<K>) -> Attachment
 where
     E: Given<K> + Into<Delivery<K>>,
 {
-    Place::Registered(handler.on(move |given| scribe.note(given.into())))
+    Attachment::Registered(handler.on(move |given| recorder.note(given.into())))
 }
 
-/// Writes down what one handler is told.
-struct Scribe<K> {
+/// Records the events of one handler.
+struct EventRecorder<K> {
     name: String,
-    notes: Arc<Mutex<Notes>>,
+    record: Arc<Mutex<HandlerRecord>>,
     lister: Lister<K>,
     status: watch::Receiver<Status>,
     log: Log,
 }
 
-impl<K> Scribe<K> {
+impl<K> EventRecorder<K> {
     fn note(&mut self, delivery: Delivery<K>) {
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         let event = match delivery {
             Delivery::Event(event) => event,
             Delivery::Lagged { skipped, .. } => {
                 self.log.note(format_args!("{} lagged {skipped}", self.name));
-                notes.skipped += skipped;
+                record.skipped += skipped;
                 return;
             }
             _ => return,
@@ -267,14 +271,14 @@ impl<K> Scribe<K> {
         };
         self.log.note(format_args!("{} {sign} {state}", self.name));
         let status = self.status.borrow();
-        notes.unripe += u64::from(status.synced && status.version.is_none());
+        record.synced_without_version += u64::from(status.synced && status.version.is_none());
         let rewinds = status.changes.rewinds;
         drop(status);
         let store = store.as_ref().map(State::of);
-        notes.told.push(Told { what, state, store, rewinds });
+        record.delivered.push(Delivered { what, state, store, rewinds });
     }
 
     fn count(&self) -> usize {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).told.len()
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).delivered.len()
     }
 }

@@ -1,7 +1,7 @@
-//! What happened in a run: virtual time, every request, and a trace in words.
+//! Log of a run: virtual time, all requests, and a textual trace.
 //!
-//! Everything that could differ between two runs of a seed goes into the trace, and nothing else does: no addresses, no
-//! wall-clock times, no contents of objects.
+//! The trace contains everything that could differ between two runs of a seed and nothing else: no addresses,
+//! no wall-clock times, no contents of objects.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use informer_apiserver::{AnswerBody, ApiService, BodyError};
 use kube::client::Body;
 use tokio::time::Instant;
 
-/// What becomes of the trace.
+/// What to do with the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trace {
     Off,
@@ -24,17 +24,17 @@ pub(crate) enum Trace {
 
 /// One request, as the network saw it.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct SentRequest {
     pub(crate) at: Duration,
-    /// Who asked: path, selectors and form.
-    pub(crate) who: String,
-    /// Whether it goes on with a list.
+    /// Sender: path, selectors and encoding.
+    pub(crate) client: String,
+    /// Whether it requests a further page of a list.
     pub(crate) page: bool,
-    /// When headers came, the code, and how long the server asked to wait; nothing if the connection broke.
+    /// Time of the headers, status code and `Retry-After`; `None` if the connection broke.
     pub(crate) answer: Option<(Duration, u16, Option<u64>)>,
 }
 
-/// The log of a run. Clones are the same log.
+/// The log of a run. Clones share the same log.
 #[derive(Clone)]
 pub(crate) struct Log {
     began: Instant,
@@ -45,7 +45,7 @@ pub(crate) struct Log {
 #[derive(Default)]
 struct Inner {
     text: String,
-    asked: Vec<Asked>,
+    requests: Vec<SentRequest>,
 }
 
 impl Log {
@@ -73,8 +73,8 @@ impl Log {
         std::mem::take(&mut self.lock().text)
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.lock().asked.clone()
+    pub(crate) fn requests(&self) -> Vec<SentRequest> {
+        self.lock().requests.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -82,7 +82,7 @@ impl Log {
     }
 }
 
-/// The server behind a network that writes everything down.
+/// The server behind a network that logs every request.
 #[derive(Clone)]
 pub(crate) struct Network {
     pub(crate) server: ApiService,
@@ -102,15 +102,16 @@ impl tower::Service<Request<Body>> for Network {
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
         let of = |name: &str| query.split('&').find(|pair| pair.starts_with(name)).unwrap_or_default();
         let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
-        let form = if accept.is_some_and(|accept| accept.contains("Metadata")) { " metadata" } else { "" };
-        let who = format!("{path} {}{form}", of("labelSelector="));
+        let encoding =
+            if accept.is_some_and(|accept| accept.contains("Metadata")) { " metadata" } else { "" };
+        let client = format!("{path} {}{encoding}", of("labelSelector="));
         let page = !of("continue=").is_empty();
         let number = {
             let mut inner = self.log.lock();
-            inner.asked.push(Asked { at: self.log.now(), who, page, answer: None });
-            inner.asked.len() - 1
+            inner.requests.push(SentRequest { at: self.log.now(), client, page, answer: None });
+            inner.requests.len() - 1
         };
-        self.log.note(format_args!("#{number} {path}?{query}{form}"));
+        self.log.note(format_args!("#{number} {path}?{query}{encoding}"));
         let answer = self.server.call(request);
         let log = self.log.clone();
         Box::pin(async move {
@@ -122,7 +123,7 @@ impl tower::Service<Request<Body>> for Network {
                     let wait = wait.and_then(|seconds| seconds.parse().ok());
                     log.note(format_args!("#{number} = {code}"));
                     let now = log.now();
-                    log.lock().asked[number].answer = Some((now, code, wait));
+                    log.lock().requests[number].answer = Some((now, code, wait));
                 }
                 Err(_) => log.note(format_args!("#{number} = broken")),
             }

@@ -1,11 +1,11 @@
-//! Our informers against the embedded server, under random weather: one thread, virtual time, one seed each.
+//! Informers against the embedded server under random faults: one thread, virtual time, one seed per run.
 //!
-//! Each seed builds a server, informers with handlers of all kinds, a writer, and a schedule of faults from the server's library, with
-//! compactions, restarts and restores in between. Then the faults stop, and everything must become what the server has; and what
-//! every handler was told on the way must keep the promises C1 to C12. `INFORMER_SEEDS=50000` runs more seeds; a failing one
-//! prints the command that replays it with its trace.
+//! Each seed creates a server, informers with handlers of all kinds, a writer, and a schedule of the server's
+//! faults with compactions, restarts and restores. Then the faults end, and every cache must converge to the
+//! server; the events delivered to each handler must satisfy the guarantees C1 to C12. `INFORMER_SEEDS=50000`
+//! runs more seeds; a failing one prints the command that replays it with its trace.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 mod checks;
 mod crew;
@@ -19,24 +19,24 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use log::Trace;
-use run::{Done, run};
+use run::{RunResult, run};
 
-/// What many runs add up to.
+/// Totals of many runs.
 #[derive(Debug, Default)]
 struct Total {
-    told: u64,
+    delivered: u64,
     rewinds: u64,
-    looks: u64,
+    samples: u64,
     hits: BTreeMap<String, u64>,
     longest_recovery: Duration,
     busiest: usize,
 }
 
 impl Total {
-    fn add(&mut self, done: Done) {
-        self.told += done.told;
+    fn add(&mut self, done: RunResult) {
+        self.delivered += done.delivered;
         self.rewinds += done.rewinds;
-        self.looks += done.looks;
+        self.samples += done.samples;
         self.longest_recovery = self.longest_recovery.max(done.recovery);
         self.busiest = self.busiest.max(done.busiest);
         for (fault, hits) in done.hits {
@@ -49,7 +49,7 @@ fn number_from(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap())
 }
 
-/// Every second seed from `first` on.
+/// Runs every second seed from `first` on.
 fn run_some(first: u64, count: u64) -> Total {
     let mut total = Total::default();
     for seed in (first..count).step_by(2) {
@@ -68,7 +68,7 @@ fn run_some(first: u64, count: u64) -> Total {
 }
 
 #[test]
-fn random_weather_ends_well() {
+fn informers_converge_after_random_faults() {
     let count = number_from("INFORMER_SEEDS").unwrap_or(2_000);
     let began = std::time::Instant::now();
     let totals = std::thread::scope(|scope| {
@@ -76,20 +76,28 @@ fn random_weather_ends_well() {
         threads.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let [mut total, other] = totals;
-    let Total { told, rewinds, looks, hits, longest_recovery, busiest } = other;
-    total.add(Done { told, rewinds, looks, hits, recovery: longest_recovery, busiest, ..Done::default() });
+    let Total { delivered, rewinds, samples, hits, longest_recovery, busiest } = other;
+    total.add(RunResult {
+        delivered,
+        rewinds,
+        samples,
+        hits,
+        recovery: longest_recovery,
+        busiest,
+        ..RunResult::default()
+    });
     println!("{count} seeds in {:?}: {total:#?}", began.elapsed());
-    // A check that is never reached proves nothing; few seeds do not reach all.
+    // A check that is never reached proves nothing; few seeds do not reach all of them.
     if count < 1_000 {
         return;
     }
     assert!(
-        total.told >= 50 * count && total.looks >= 10 * count && total.rewinds >= count / 50,
+        total.delivered >= 50 * count && total.samples >= 10 * count && total.rewinds >= count / 50,
         "{total:?}"
     );
     assert!(total.hits.len() >= 20, "{:?}", total.hits);
     for (fault, hits) in &total.hits {
-        assert!(*hits >= count / 50, "{fault} struck only {hits} times in {count} seeds");
+        assert!(*hits >= count / 50, "{fault} was applied only {hits} times in {count} seeds");
     }
 }
 
@@ -110,7 +118,7 @@ fn equal_seeds_give_equal_traces() {
     }
 }
 
-/// Lets virtual time pass, and everybody else run.
-async fn pass(time: std::time::Duration) {
+/// Advances virtual time and runs all other tasks.
+async fn advance_time(time: std::time::Duration) {
     let _ = tokio::time::timeout(time, std::future::pending::<()>()).await;
 }

@@ -1,6 +1,7 @@
-//! One seed: a server, informers, a writer and the weather, on one thread in virtual time.
+//! One seed: a server, informers, a writer and a fault schedule, on one thread in virtual time.
 //!
-//! Chance comes from the seed and nothing else, and one task does everything that is not the library's own: so a seed is a run.
+//! All randomness comes from the seed, and one task does everything outside of the library, so a run is
+//! reproducible.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,50 +12,50 @@ use informer_core::reflector::Random;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::checks::{self, Sampled};
-use crate::crew::{Informer, Kind, Member, Place, RESYNC, recruit};
+use crate::crew::{Attachment, Informer, Kind, RESYNC_PERIOD, TestHandler, test_informer};
 use crate::log::{Log, Network, Trace};
-use crate::truth::{State, Truth, View};
-use crate::weather::Weather;
+use crate::truth::{Oracle, State, View};
+use crate::weather::FaultSchedule;
 
-/// A server that went back is noticed by its silence: twice the longest watch, and some.
-const RECOVERY: Duration = Duration::from_mins(50);
-/// No request that was under way when a server went back is still under way so much later.
-const OUTLIVED: Duration = Duration::from_secs(150);
+/// A rewind may be detected only by the missing bookmarks: after twice the longest watch, with a margin.
+const RECOVERY_TIMEOUT: Duration = Duration::from_mins(50);
+/// Requests that were active during a rewind have ended after this time.
+const MAX_REQUEST_AGE: Duration = Duration::from_secs(150);
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Default)]
-pub(crate) struct Done {
+pub(crate) struct RunResult {
     pub(crate) trace: String,
-    pub(crate) told: u64,
+    pub(crate) delivered: u64,
     pub(crate) rewinds: u64,
     pub(crate) hits: BTreeMap<String, u64>,
-    /// How long it took from the end of all faults until everything was as it should be.
+    /// Time from the end of all faults until all caches had converged.
     pub(crate) recovery: Duration,
-    /// The most requests of one reflector in a minute.
+    /// Highest number of requests of one reflector per minute.
     pub(crate) busiest: usize,
-    /// How often a check looked at something.
-    pub(crate) looks: u64,
+    /// Number of samples that were checked.
+    pub(crate) samples: u64,
 }
 
-pub(crate) fn run(seed: u64, trace: Trace) -> Done {
+pub(crate) fn run(seed: u64, trace: Trace) -> RunResult {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();
     let done = runtime.block_on(async {
         let mut run = Run::new(seed, trace);
-        run.trouble().await;
-        run.calm().await;
+        run.run_with_faults().await;
+        run.run_without_faults().await;
         run.end().await
     });
-    // C10: nothing of it is left.
+    // C10: no task is left.
     assert_eq!(runtime.metrics().num_alive_tasks(), 0, "C10: tasks were left behind");
     done
 }
 
-/// What is the same all through a run.
+/// Settings of a run.
 struct Plan {
-    /// Nothing goes wrong.
-    fair: bool,
-    /// Frames may be lost without a word, and audits are to find out.
+    /// No faults.
+    fault_free: bool,
+    /// Frames may be dropped silently, and audits must find that.
     drops: bool,
     restores: bool,
     ticks: u64,
@@ -64,31 +65,31 @@ struct Run {
     plan: Plan,
     random: Random,
     log: Log,
-    truth: Truth,
-    weather: Weather,
+    oracle: Oracle,
+    fault_schedule: FaultSchedule,
     factory: Option<SharedInformerFactory>,
     informers: Vec<Informer>,
-    members: Vec<Member>,
+    handlers: Vec<TestHandler>,
     sampled: Sampled,
-    /// The server went back, and nobody writes before everybody has noticed: not even a real informer could tell the same versions of
-    /// two histories apart.
-    went_back: Option<Duration>,
-    done: Done,
+    /// Time of a rewind. Nothing is written until all informers have detected it: no informer could
+    /// distinguish the same versions of two histories.
+    rewound_at: Option<Duration>,
+    done: RunResult,
 }
 
 impl Run {
     fn new(seed: u64, trace: Trace) -> Self {
         let mut random = Random::new(seed ^ 0x1f0a_11fe);
         let (random, log) = (&mut random, Log::new(trace));
-        let fair = seed.is_multiple_of(10);
+        let fault_free = seed.is_multiple_of(10);
         let plan = Plan {
-            fair,
-            drops: !fair && random.below(8) == 0,
-            restores: !fair && random.below(4) == 0,
+            fault_free,
+            drops: !fault_free && random.below(8) == 0,
+            restores: !fault_free && random.below(4) == 0,
             ticks: 15 + random.below(45),
         };
         let server = ApiServer::builder().seed(seed);
-        let small = !fair && random.below(3) == 0;
+        let small = !fault_free && random.below(3) == 0;
         let server =
             if small { server.history(3 + usize::try_from(random.below(30)).unwrap()) } else { server };
         let server = server.build();
@@ -98,33 +99,33 @@ impl Run {
             options(seed, &plan, random),
         );
         let mut run = Self {
-            weather: Weather::new(seed, fair, plan.drops, random),
-            truth: Truth::new(server, log.clone()),
+            fault_schedule: FaultSchedule::new(seed, fault_free, plan.drops, random),
+            oracle: Oracle::new(server, log.clone()),
             informers: informers(&factory, random),
             factory: Some(factory),
-            members: Vec::new(),
+            handlers: Vec::new(),
             sampled: Sampled::default(),
-            went_back: None,
-            done: Done::default(),
+            rewound_at: None,
+            done: RunResult::default(),
             random: random.clone(),
             plan,
             log,
         };
         for _ in 0..run.random.below(12) {
-            run.truth.write(&mut run.random);
+            run.oracle.write(&mut run.random);
         }
         for informer in 0..run.informers.len() {
             for _ in 0..=run.random.below(3) {
-                run.add_member(informer);
+                run.add_handler(informer);
             }
         }
         run
     }
 
-    /// Faults, writes, and handlers that come and go.
-    async fn trouble(&mut self) {
+    /// Runs with faults, writes, and handlers that are added and removed.
+    async fn run_with_faults(&mut self) {
         let factory = self.factory.clone().unwrap();
-        // The first set may come in fair weather, or in the middle of trouble.
+        // The initial list may be requested with or without active faults.
         let start = if self.random.below(3) == 0 { 0 } else { self.random.below(10) };
         let mut waiting = None;
         for tick in 0..self.plan.ticks {
@@ -136,55 +137,55 @@ impl Run {
                 waiting = Some(tokio::spawn(wait));
             }
             let pause = if self.random.below(4) == 0 { 0 } else { self.random.below(3_000) };
-            super::pass(Duration::from_millis(pause)).await;
-            self.weather.tick(&self.truth.server, &self.log, &mut self.random);
+            super::advance_time(Duration::from_millis(pause)).await;
+            self.fault_schedule.tick(&self.oracle.server, &self.log, &mut self.random);
             self.tick().await;
         }
         let waiting = waiting.unwrap();
-        self.weather.end(&self.log);
+        self.fault_schedule.end(&self.log);
         if !waiting.is_finished() {
-            super::pass(Duration::from_mins(1)).await;
+            super::advance_time(Duration::from_mins(1)).await;
         }
-        checks::c7_sync::waited(waiting.await.unwrap(), self.plan.fair);
+        checks::c7_sync::waited(waiting.await.unwrap(), self.plan.fault_free);
     }
 
     async fn tick(&mut self) {
         match self.random.below(40) {
-            0 if self.members.len() < 12 => {
+            0 if self.handlers.len() < 12 => {
                 let informer = self.pick(self.informers.len());
-                self.add_member(informer);
+                self.add_handler(informer);
             }
-            1 => self.remove_member().await,
-            2 if !self.plan.fair => {
+            1 => self.remove_handler().await,
+            2 if !self.plan.fault_free => {
                 self.log.note("server: compacted");
-                self.truth.server.compact();
+                self.oracle.server.compact();
             }
-            3 if !self.plan.fair => {
+            3 if !self.plan.fault_free => {
                 self.log.note("server: restarted");
-                self.truth.server.restart();
+                self.oracle.server.restart();
             }
-            4 | 5 if self.plan.restores => self.truth.back_up(),
-            6 if self.plan.restores && self.may_write() && self.truth.restore() => {
-                self.went_back = Some(self.log.now());
+            4 | 5 if self.plan.restores => self.oracle.back_up(),
+            6 if self.plan.restores && self.may_write() && self.oracle.restore() => {
+                self.rewound_at = Some(self.log.now());
             }
             7..=11 => self.sample(),
-            _ if self.may_write() => self.truth.write(&mut self.random),
+            _ if self.may_write() => self.oracle.write(&mut self.random),
             _ => {}
         }
     }
 
-    /// Whether a write can be told apart from one of an earlier history, by everybody.
+    /// Whether all informers can distinguish a write from one of an earlier history.
     fn may_write(&mut self) -> bool {
-        let Some(since) = self.went_back else { return true };
-        if self.log.now() > since + OUTLIVED && self.all_noticed() {
-            self.went_back = None;
+        let Some(since) = self.rewound_at else { return true };
+        if self.log.now() > since + MAX_REQUEST_AGE && self.no_informer_is_ahead() {
+            self.rewound_at = None;
         }
-        self.went_back.is_none()
+        self.rewound_at.is_none()
     }
 
-    /// Whether no informer is further than the server is.
-    fn all_noticed(&self) -> bool {
-        let now = self.truth.server.version();
+    /// Whether no informer is ahead of the server.
+    fn no_informer_is_ahead(&self) -> bool {
+        let now = self.oracle.server.version();
         let number = |version: &informer::ResourceVersion| version.as_str().parse::<u64>().unwrap();
         let behind = |informer: &Informer| {
             (informer.status)()
@@ -198,117 +199,123 @@ impl Run {
 
     fn sample(&mut self) {
         let exact = !self.plan.drops;
-        self.sampled.look(&self.truth, &self.informers, &self.members, exact);
+        self.sampled.sample(&self.oracle, &self.informers, &self.handlers, exact);
         if self.random.below(4) == 0 {
             let informer = self.pick(self.informers.len());
-            self.sampled.hold(&self.informers[informer]);
+            self.sampled.snapshot(&self.informers[informer]);
         }
     }
 
-    /// No faults, no writes: everything becomes as it should be, and stays so.
-    async fn calm(&mut self) {
-        self.log.note("calm");
-        // What was written last and cancels itself out is still on its way.
-        super::pass(Duration::from_secs(5)).await;
+    /// Runs without faults and writes: all caches must converge and stay converged.
+    async fn run_without_faults(&mut self) {
+        self.log.note("faults ended");
+        // Writes that cancel each other out may not have been received yet.
+        super::advance_time(Duration::from_secs(5)).await;
         self.done.recovery = self.recover("the last fault").await;
         self.sample();
-        self.log.note("all is well");
-        self.went_back = None;
-        let before: Vec<usize> = self.members.iter().map(|member| member.notes().told.len()).collect();
-        super::pass(2 * RESYNC + Duration::from_secs(2)).await;
-        checks::c12_resync::quiet(&self.members, &before);
+        self.log.note("converged");
+        self.rewound_at = None;
+        let before: Vec<usize> =
+            self.handlers.iter().map(|handler| handler.record().delivered.len()).collect();
+        super::advance_time(2 * RESYNC_PERIOD + Duration::from_secs(2)).await;
+        checks::c12_resync::idle_periods(&self.handlers, &before);
         self.check_late_handlers().await;
         for _ in 0..5 {
-            self.truth.write(&mut self.random);
+            self.oracle.write(&mut self.random);
         }
-        // A connection may be dead all the while, and is only now missed.
+        // A connection may have been dead all the time, which shows only now.
         self.recover("the last write").await;
     }
 
-    /// Waits until everything is as it should be; how long that took.
+    /// Waits until all caches have converged and returns the time it took.
     async fn recover(&self, since: &str) -> Duration {
         let began = self.log.now();
-        while !self.is_as_it_should_be() {
-            if self.log.now() > began + RECOVERY {
+        while !self.is_converged() {
+            if self.log.now() > began + RECOVERY_TIMEOUT {
                 self.explain();
-                panic!("C2: {RECOVERY:?} after {since} not everything is as it should be");
+                panic!("C2: not converged {RECOVERY_TIMEOUT:?} after {since}");
             }
-            super::pass(Duration::from_secs(2)).await;
+            super::advance_time(Duration::from_secs(2)).await;
         }
         self.log.now().saturating_sub(began)
     }
 
-    /// C6, without anything in between: a handler gets what is there and nothing else; once removed, nothing at all.
+    /// C6: without changes, a new handler receives the initial list and nothing else; after its removal,
+    /// nothing.
     async fn check_late_handlers(&mut self) {
         for number in 0..self.informers.len() {
-            self.add_member(number);
-            let mut member = self.members.pop().unwrap();
-            super::pass(Duration::from_secs(30)).await;
+            self.add_handler(number);
+            let mut handler = self.handlers.pop().unwrap();
+            super::advance_time(Duration::from_secs(30)).await;
             let informer = &self.informers[number];
-            checks::c6_late::initial(&member, &(informer.list)());
-            member.remove().await;
-            self.members.push(member);
+            checks::c6_late::initial(&handler, &(informer.list)());
+            handler.remove().await;
+            self.handlers.push(handler);
         }
     }
 
-    /// Ends everything, then looks at all that was told.
-    async fn end(mut self) -> Done {
+    /// Shuts everything down and checks all delivered events.
+    async fn end(mut self) -> RunResult {
         let factory = self.factory.take().unwrap();
-        factory.shutdown(Duration::from_mins(1)).await.expect("C10: nothing is slow here");
-        assert_eq!(self.truth.server.open_watches(), 0, "C10: watches were left open");
-        let told: Vec<usize> = self.members.iter().map(|member| member.notes().told.len()).collect();
-        self.truth.write(&mut self.random);
-        super::pass(Duration::from_mins(5)).await;
-        for (member, before) in self.members.iter_mut().zip(told) {
-            match &member.place {
-                // A stream still gives what was received before the end, then it ends.
-                Place::Stream { task, .. } => {
-                    assert!(task.is_finished(), "C10: {} has not ended", member.name);
+        factory.shutdown(Duration::from_mins(1)).await.expect("C10: shutdown must not time out");
+        assert_eq!(self.oracle.server.open_watches(), 0, "C10: watches were left open");
+        let delivered: Vec<usize> =
+            self.handlers.iter().map(|handler| handler.record().delivered.len()).collect();
+        self.oracle.write(&mut self.random);
+        super::advance_time(Duration::from_mins(5)).await;
+        for (handler, before) in self.handlers.iter_mut().zip(delivered) {
+            match &handler.attachment {
+                // A stream still returns events received before the shutdown, then it ends.
+                Attachment::Stream { task, .. } => {
+                    assert!(task.is_finished(), "C10: {} has not ended", handler.name);
                 }
-                _ => assert_eq!(member.told(), before, "C10: {} was called after the end", member.name),
+                _ => {
+                    assert_eq!(handler.delivered(), before, "C10: {} was called after the end", handler.name)
+                }
             }
-            member.place = Place::Gone;
+            handler.attachment = Attachment::Removed;
         }
-        self.sampled.check_held();
-        let asked = self.log.asked();
-        self.done.busiest = checks::c11_citizen::pace(&asked);
-        checks::c11_citizen::retry_after(&asked);
-        for member in &self.members {
-            let informer = &self.informers[member.informer];
-            checks::all(&self.truth, informer, member, self.plan.fair);
-            self.done.told += member.notes().told.len() as u64;
+        self.sampled.check_snapshots();
+        let requests = self.log.requests();
+        self.done.busiest = checks::c11_citizen::request_rate(&requests);
+        checks::c11_citizen::retry_after(&requests);
+        for handler in &self.handlers {
+            let informer = &self.informers[handler.informer];
+            checks::all(&self.oracle, informer, handler, self.plan.fault_free);
+            self.done.delivered += handler.record().delivered.len() as u64;
         }
         let rewinds = self.informers.iter().map(|informer| (informer.status)().changes.rewinds);
         self.done.rewinds = rewinds.sum();
-        self.done.looks = self.sampled.looks;
-        self.done.hits = std::mem::take(&mut self.weather.hits);
+        self.done.samples = self.sampled.samples;
+        self.done.hits = std::mem::take(&mut self.fault_schedule.hits);
         self.done.trace = self.log.take_text();
-        // Handles go first, then their tasks have a moment to notice.
-        let Self { done, members, informers, truth, .. } = self;
-        drop((members, informers, factory, truth));
-        super::pass(Duration::from_secs(1)).await;
+        // Handles are dropped first, then their tasks have time to end.
+        let Self { done, handlers, informers, oracle, .. } = self;
+        drop((handlers, informers, factory, oracle));
+        super::advance_time(Duration::from_secs(1)).await;
         done
     }
 
-    fn is_as_it_should_be(&self) -> bool {
+    fn is_converged(&self) -> bool {
         let live = |informer: &Informer| {
             (informer.status)().state == Standing::Live
-                && (informer.list)() == self.truth.seen_by(&informer.view)
+                && (informer.list)() == self.oracle.objects_in(&informer.view)
         };
-        self.all_noticed()
+        self.no_informer_is_ahead()
             && self.informers.iter().all(live)
-            && self.members.iter().all(|member| self.knows_everything(member))
+            && self.handlers.iter().all(|handler| self.is_up_to_date(handler))
     }
 
-    fn knows_everything(&self, member: &Member) -> bool {
-        let mut expected = self.truth.seen_by(&self.informers[member.informer].view);
-        expected.retain(|state| member.hears_of(state));
-        matches!(member.place, Place::Gone) || (member.is_synced() && member.believes() == expected)
+    fn is_up_to_date(&self, handler: &TestHandler) -> bool {
+        let mut expected = self.oracle.objects_in(&self.informers[handler.informer].view);
+        expected.retain(|state| handler.selects(state));
+        matches!(handler.attachment, Attachment::Removed)
+            || (handler.is_synced() && handler.known_objects() == expected)
     }
 
-    /// Says what is not as it should be.
+    /// Prints what has not converged.
     fn explain(&self) {
-        println!("the server is at {}", self.truth.server.version());
+        println!("the server is at {}", self.oracle.server.version());
         let show = |states: Vec<State>| -> Vec<String> { states.iter().map(ToString::to_string).collect() };
         for informer in &self.informers {
             let status = (informer.status)();
@@ -317,29 +324,33 @@ impl Run {
                 println!("  {:?}: {} at {:?}", scope.scope, scope.state, scope.version);
             }
             println!("  has    {:?}", show((informer.list)()));
-            println!("  should {:?}", show(self.truth.seen_by(&informer.view)));
+            println!("  expected {:?}", show(self.oracle.objects_in(&informer.view)));
         }
-        for member in self.members.iter().filter(|member| !self.knows_everything(member)) {
-            let (synced, pending) = (member.is_synced(), member.pending());
-            println!("{}: synced {synced}, {pending} pending: {:?}", member.name, show(member.believes()));
+        for handler in self.handlers.iter().filter(|handler| !self.is_up_to_date(handler)) {
+            let (synced, pending) = (handler.is_synced(), handler.pending());
+            println!(
+                "{}: synced {synced}, {pending} pending: {:?}",
+                handler.name,
+                show(handler.known_objects())
+            );
         }
     }
 
-    fn add_member(&mut self, informer: usize) {
+    fn add_handler(&mut self, informer: usize) {
         const KINDS: [Kind; 6] =
-            [Kind::Merged, Kind::EveryState, Kind::Filtered, Kind::Resynced, Kind::Panicking, Kind::Slow];
+            [Kind::Coalesced, Kind::Uncoalesced, Kind::Filtered, Kind::Resynced, Kind::Panicking, Kind::Slow];
         let kind = KINDS[self.pick(KINDS.len())];
-        let name = format!("{}-{}-{kind:?}", self.informers[informer].name, self.members.len());
-        self.log.note(format_args!("{name} comes"));
-        let member = (self.informers[informer].add)(&name, kind, &self.log);
-        self.members.push(Member { informer, ..member });
+        let name = format!("{}-{}-{kind:?}", self.informers[informer].name, self.handlers.len());
+        self.log.note(format_args!("{name} added"));
+        let handler = (self.informers[informer].add)(&name, kind, &self.log);
+        self.handlers.push(TestHandler { informer, ..handler });
     }
 
-    async fn remove_member(&mut self) {
-        let place = self.pick(self.members.len());
-        let Some(member) = self.members.get_mut(place) else { return };
-        if member.remove().await {
-            self.log.note(format_args!("{} is gone", member.name));
+    async fn remove_handler(&mut self) {
+        let index = self.pick(self.handlers.len());
+        let Some(handler) = self.handlers.get_mut(index) else { return };
+        if handler.remove().await {
+            self.log.note(format_args!("{} removed", handler.name));
         }
     }
 
@@ -363,19 +374,19 @@ fn options(seed: u64, plan: &Plan, random: &mut Random) -> Options {
 }
 
 fn informers(factory: &SharedInformerFactory, random: &mut Random) -> Vec<Informer> {
-    let mut informers = vec![recruit("all", &factory.informer::<Pod>(), View::default())];
+    let mut informers = vec![test_informer("all", &factory.informer::<Pod>(), View::default())];
     if random.below(2) == 0 {
         let web = factory.select(Options::default().labels("app=web".parse().unwrap()));
         let view = View { app: Some("web"), ..View::default() };
-        informers.push(recruit("web", &web.informer::<Pod>(), view));
+        informers.push(test_informer("web", &web.informer::<Pod>(), view));
     }
     if random.below(2) == 0 {
         let some = factory.select(Options::default().namespaces(["a", "b"]));
         let view = View { namespaces: vec!["a", "b"], ..View::default() };
-        informers.push(recruit("some", &some.informer::<Pod>(), view));
+        informers.push(test_informer("some", &some.informer::<Pod>(), view));
     }
     if random.below(4) == 0 {
-        informers.push(recruit("meta", &factory.metadata::<Pod>(), View::default()));
+        informers.push(test_informer("meta", &factory.metadata::<Pod>(), View::default()));
     }
     informers
 }

@@ -1,7 +1,7 @@
-//! What the server really had, at every version, on every branch of its history; and the writer that makes it so.
+//! The history of the server: its state at every version of every branch, and the writer that creates it.
 //!
-//! A restore begins a branch: versions go back, and the same ones are used again for other states. So a state is told apart
-//! by its stamp, a label that no two writes share.
+//! A restore begins a branch: versions decrease and are used again for other states. A state is therefore
+//! identified by its stamp, a label that is unique per write.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -64,22 +64,22 @@ impl fmt::Display for State {
     }
 }
 
-/// Which objects somebody looks at.
+/// Which objects an informer selects.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct View {
-    /// None means all.
+    /// Empty means all.
     pub(crate) namespaces: Vec<&'static str>,
     pub(crate) app: Option<&'static str>,
 }
 
 impl View {
-    pub(crate) fn sees(&self, state: &State) -> bool {
+    pub(crate) fn selects(&self, state: &State) -> bool {
         (self.namespaces.is_empty() || self.namespaces.contains(&&*state.namespace))
             && self.app.is_none_or(|app| app == state.app)
     }
 }
 
-/// One write: what became of an object, or that it went.
+/// One write: the new state of an object, or its deletion.
 #[derive(Debug, Clone)]
 pub(crate) struct Write {
     pub(crate) version: u64,
@@ -92,7 +92,7 @@ pub(crate) type Objects = BTreeMap<String, State>;
 #[derive(Debug, Clone)]
 pub(crate) struct Branch {
     base: Objects,
-    /// The versions at which the base was what there was.
+    /// Range of versions at which the base was the current state.
     base_versions: (u64, u64),
     pub(crate) writes: Vec<Write>,
 }
@@ -102,7 +102,7 @@ impl Branch {
         self.writes.last().map_or(self.base_versions.1, |write| write.version)
     }
 
-    /// What was there at a version; nothing if the branch has never been there.
+    /// The state at a version; `None` if the branch never had that version.
     pub(crate) fn at(&self, version: u64) -> Option<Objects> {
         if version < self.base_versions.0 || version > self.last() {
             return None;
@@ -118,20 +118,20 @@ impl Branch {
     }
 }
 
-/// The server and all that it ever had.
-pub(crate) struct Truth {
+/// The server and its complete history.
+pub(crate) struct Oracle {
     pub(crate) server: ApiServer,
     pub(crate) branches: Vec<Branch>,
-    /// Objects now.
+    /// Current objects.
     pub(crate) now: Objects,
-    /// Every state that ever was, by stamp and version.
+    /// Every state that ever existed, by stamp and version.
     pub(crate) states: BTreeMap<(u64, u64), State>,
     stamps: u64,
     backup: Option<(Backup, Objects, u64)>,
     log: Log,
 }
 
-impl Truth {
+impl Oracle {
     pub(crate) fn new(server: ApiServer, log: Log) -> Self {
         for name in NAMESPACES {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
@@ -149,7 +149,7 @@ impl Truth {
         }
     }
 
-    /// Does something to a random pod.
+    /// Writes a random pod.
     pub(crate) fn write(&mut self, random: &mut Random) {
         let namespace = NAMESPACES[usize::try_from(random.below(3)).unwrap()];
         let name = format!("pod-{}", random.below(NAMES));
@@ -160,7 +160,7 @@ impl Truth {
                 0..=2 => self.delete(namespace, &name),
                 3 => {
                     self.delete(namespace, &name);
-                    // With finalizers it is still there.
+                    // With finalizers it still exists.
                     if !self.now.contains_key(&format!("{namespace}/{name}")) {
                         self.create(namespace, &name, app);
                     }
@@ -181,14 +181,14 @@ impl Truth {
         });
         let before = self.server.version();
         let created = self.server.create(&pod).unwrap();
-        self.wrote(before, namespace, name, Some(app), Some(&created));
+        self.record_write(before, namespace, name, Some(app), Some(&created));
     }
 
     fn delete(&mut self, namespace: &str, name: &str) {
         let before = self.server.version();
         self.server.delete("v1", "pods", Some(namespace), name).unwrap();
         let after = self.server.get("v1", "pods", Some(namespace), name);
-        self.wrote(before, namespace, name, None, after.as_ref());
+        self.record_write(before, namespace, name, None, after.as_ref());
     }
 
     fn update(&mut self, mut pod: Value, app: &str, finalizers: Option<Value>) {
@@ -196,22 +196,29 @@ impl Truth {
         let (namespace, name) = (State::of_json(&pod).namespace, State::of_json(&pod).name);
         pod["metadata"]["labels"] = json!({"app": app, "stamp": self.stamps.to_string()});
         if let Some(finalizers) = finalizers {
-            // What is being deleted takes no new ones.
+            // An object being deleted accepts no new finalizers.
             if pod["metadata"].get("deletionTimestamp").is_none() || finalizers == json!([]) {
                 pod["metadata"]["finalizers"] = finalizers;
             }
         }
         let before = self.server.version();
         let updated = self.server.update(&pod).unwrap();
-        // What was only waiting for its finalizers is gone with the last of them.
+        // An object being deleted is removed with its last finalizer.
         let marked = pod["metadata"].get("deletionTimestamp").is_some();
         let there = !marked || self.server.get("v1", "pods", Some(&namespace), &name).is_some();
-        self.wrote(before, &namespace, &name, Some(app), Some(&updated).filter(|_| there));
+        self.record_write(before, &namespace, &name, Some(app), Some(&updated).filter(|_| there));
     }
 
-    /// Writes down what an operation did that began at a version and, if it says so, gave a pod a stamp and an app. A pod that is
-    /// deleted is marked first, which is a state of its own.
-    fn wrote(&mut self, before: u64, namespace: &str, name: &str, app: Option<&str>, after: Option<&Value>) {
+    /// Records what an operation did that began at version `before` and, if given, set stamp and app of a
+    /// pod. A deleted pod is marked as deleted first, which is a separate state.
+    fn record_write(
+        &mut self,
+        before: u64,
+        namespace: &str,
+        name: &str,
+        app: Option<&str>,
+        after: Option<&Value>,
+    ) {
         let (version, key) = (self.server.version(), format!("{namespace}/{name}"));
         let after = after.map(State::of_json);
         for version in before + 1..version {
@@ -219,21 +226,21 @@ impl Truth {
             if let Some(app) = app {
                 state = State { stamp: self.stamps, app: app.to_owned(), ..state };
             }
-            self.became(key.clone(), version, Some(state));
+            self.record_state(key.clone(), version, Some(state));
         }
         if version > before {
-            self.became(key, version, after);
+            self.record_state(key, version, after);
         }
     }
 
-    fn became(&mut self, key: String, version: u64, after: Option<State>) {
+    fn record_state(&mut self, key: String, version: u64, after: Option<State>) {
         if let Some(state) = &after {
             self.log.note(format_args!("server: {state}"));
             self.states.insert((state.stamp, state.version), state.clone());
             self.now.insert(key.clone(), state.clone());
         } else {
-            self.log.note(format_args!("server: {key} gone v{version}"));
-            // A deletion shows the last state with its own version.
+            self.log.note(format_args!("server: {key} deleted v{version}"));
+            // A deletion carries the last state with the version of the deletion.
             if let Some(last) = self.now.remove(&key) {
                 self.states.insert((last.stamp, version), State { version, ..last });
             }
@@ -245,7 +252,7 @@ impl Truth {
         self.backup = Some((self.server.backup(), self.now.clone(), self.server.version()));
     }
 
-    /// Goes back to the last backup; `false` if there is none.
+    /// Restores the last backup. Returns `false` if there is none.
     pub(crate) fn restore(&mut self) -> bool {
         let Some((backup, objects, version)) = &self.backup else { return false };
         self.log.note(format_args!("server: restored from v{} to v{version}", self.server.version()));
@@ -257,8 +264,8 @@ impl Truth {
         true
     }
 
-    /// What somebody should see now.
-    pub(crate) fn seen_by(&self, view: &View) -> Vec<State> {
-        self.now.values().filter(|state| view.sees(state)).cloned().collect()
+    /// The objects that a view selects now.
+    pub(crate) fn objects_in(&self, view: &View) -> Vec<State> {
+        self.now.values().filter(|state| view.selects(state)).cloned().collect()
     }
 }

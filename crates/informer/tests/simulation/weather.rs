@@ -1,4 +1,4 @@
-//! What goes wrong in a run, and when: the server's own schedule of faults, and what operators do to a server.
+//! The faults of a run: the server's random schedule, and operations such as compactions and restores.
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -11,44 +11,46 @@ use informer_core::reflector::Random;
 use crate::log::Log;
 
 /// The faults of a run.
-pub(crate) struct Weather {
-    turns: Option<Peekable<Schedule>>,
-    in_force: Vec<(Duration, String, Fault)>,
-    /// Frames may be lost without a word.
+pub(crate) struct FaultSchedule {
+    pending: Option<Peekable<Schedule>>,
+    active: Vec<(Duration, String, Fault)>,
+    /// Whether frames may be dropped silently.
     drops: bool,
-    /// How often each fault struck.
+    /// Number of times each fault was applied.
     pub(crate) hits: BTreeMap<String, u64>,
 }
 
-impl Weather {
-    /// Fair weather has no faults at all.
-    pub(crate) fn new(seed: u64, fair: bool, drops: bool, random: &mut Random) -> Self {
+impl FaultSchedule {
+    /// Creates the schedule; a fault-free run has no faults.
+    pub(crate) fn new(seed: u64, fault_free: bool, drops: bool, random: &mut Random) -> Self {
         let pause = Duration::from_millis(500 + random.below(20_000));
         let schedule = Schedule::seeded(seed).of("pods").pause(pause).peekable();
-        Self { turns: (!fair).then_some(schedule), in_force: Vec::new(), drops, hits: BTreeMap::new() }
+        Self { pending: (!fault_free).then_some(schedule), active: Vec::new(), drops, hits: BTreeMap::new() }
     }
 
-    /// Lets the rules come and go that are due.
+    /// Starts and ends the faults that are due.
     pub(crate) fn tick(&mut self, server: &ApiServer, log: &Log, random: &mut Random) {
         let now = log.now();
-        while let Some(place) = self.in_force.iter().position(|(end, ..)| *end <= now) {
-            let (_, rule, fault) = self.in_force.remove(place);
+        while let Some(index) = self.active.iter().position(|(end, ..)| *end <= now) {
+            let (_, rule, fault) = self.active.remove(index);
             self.clear(&rule, &fault, log);
         }
-        while let Some(turn) = self.turns.as_mut().and_then(|turns| turns.next_if(|turn| turn.start <= now)) {
-            self.begin(server, turn.rule, now + turn.lasts, log);
+        while let Some(fault) =
+            self.pending.as_mut().and_then(|pending| pending.next_if(|fault| fault.start <= now))
+        {
+            self.begin(server, fault.rule, now + fault.lasts, log);
         }
-        if self.drops && self.turns.is_some() && random.below(8) == 0 {
+        if self.drops && self.pending.is_some() && random.below(8) == 0 {
             let frames = usize::try_from(random.below(4)).unwrap();
             let rule = faults::drop_frame().of("pods").after_frames(frames);
             self.begin(server, rule, now + Duration::from_secs(5), log);
         }
     }
 
-    /// No more faults.
+    /// Ends all faults.
     pub(crate) fn end(&mut self, log: &Log) {
-        self.turns = None;
-        for (_, rule, fault) in std::mem::take(&mut self.in_force) {
+        self.pending = None;
+        for (_, rule, fault) in std::mem::take(&mut self.active) {
             self.clear(&rule, &fault, log);
         }
     }
@@ -56,12 +58,12 @@ impl Weather {
     fn begin(&mut self, server: &ApiServer, rule: Rule, until: Duration, log: &Log) {
         log.note(format_args!("fault: {rule}"));
         let name = rule.to_string();
-        self.in_force.push((until, name, server.fault(rule)));
+        self.active.push((until, name, server.fault(rule)));
     }
 
     fn clear(&mut self, rule: &str, fault: &Fault, log: &Log) {
-        log.note(format_args!("over after {}: {rule}", fault.hits()));
-        // What it does, without whom it does it to.
+        log.note(format_args!("ended after {} hits: {rule}", fault.hits()));
+        // What the rule does, without the requests it applies to.
         let mut words = rule.split([' ', ',']);
         let name = match (words.next(), words.next()) {
             (Some("status"), Some(code)) => format!("status {code}"),

@@ -1,12 +1,13 @@
-//! C6 and C10: once a removal has returned the handler is not called any more; and a handler that panics goes on (C9).
+//! C6 and C10: a handler is not called after its removal has returned. C9: a panicking handler is called
+//! again.
 
-use crate::crew::{Kind, Member};
+use crate::crew::{Kind, TestHandler};
 
-pub(crate) fn check(member: &Member) {
-    let notes = member.notes();
-    if let Some(before) = member.removed_after {
-        assert_eq!(notes.told.len(), before, "C6: {} was called after its removal", member.name);
+pub(crate) fn check(handler: &TestHandler) {
+    let record = handler.record();
+    if let Some(before) = handler.removed_after {
+        assert_eq!(record.delivered.len(), before, "C6: {} was called after its removal", handler.name);
     }
-    let expected = if member.kind == Kind::Panicking { notes.told.len() as u64 / 5 } else { 0 };
-    assert_eq!(notes.panics, expected, "C9: {}", member.name);
+    let expected = if handler.kind == Kind::Panicking { record.delivered.len() as u64 / 5 } else { 0 };
+    assert_eq!(record.panics, expected, "C9: {}", handler.name);
 }

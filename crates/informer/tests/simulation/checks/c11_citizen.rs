@@ -1,44 +1,47 @@
-//! C11: a good citizen asks seldom, whatever the server does, and waits when it is asked to.
+//! C11: requests are rare, whatever the server does, and `Retry-After` is respected.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::log::Asked;
+use crate::log::SentRequest;
 
-/// The most requests of one reflector in any minute, pages of lists aside.
-const MOST: usize = 30;
+/// Upper bound on the requests of one reflector per minute, without pages of lists.
+const MAX_REQUESTS_PER_MINUTE: usize = 30;
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// Nobody asks too often; returns how often the busiest did.
-pub(crate) fn pace(asked: &[Asked]) -> usize {
-    let mut of_each: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
-    for one in asked.iter().filter(|one| !one.page) {
-        of_each.entry(&one.who).or_default().push(one.at);
+/// Checks the request rate of each reflector and returns the highest one.
+pub(crate) fn request_rate(requests: &[SentRequest]) -> usize {
+    let mut by_client: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
+    for one in requests.iter().filter(|one| !one.page) {
+        by_client.entry(&one.client).or_default().push(one.at);
     }
     let mut busiest = 0;
-    for (who, times) in of_each {
+    for (client, times) in by_client {
         let mut first = 0;
-        for (place, at) in times.iter().enumerate() {
+        for (index, at) in times.iter().enumerate() {
             while *at > times[first] + MINUTE {
                 first += 1;
             }
-            let many = place - first + 1;
-            assert!(many <= MOST, "C11: {who} asked {many} times in the minute before {at:?}");
-            busiest = busiest.max(many);
+            let count = index - first + 1;
+            assert!(
+                count <= MAX_REQUESTS_PER_MINUTE,
+                "C11: {client} sent {count} requests in the minute before {at:?}"
+            );
+            busiest = busiest.max(count);
         }
     }
     busiest
 }
 
-/// Who is told to wait does.
-pub(crate) fn retry_after(asked: &[Asked]) {
+/// Checks that no request is sent before its `Retry-After` has passed.
+pub(crate) fn retry_after(requests: &[SentRequest]) {
     let mut until: BTreeMap<&str, Duration> = BTreeMap::new();
-    for one in asked {
-        if let Some(until) = until.get(&*one.who) {
-            assert!(one.at >= *until, "C11: {} asked at {:?}, before {until:?}", one.who, one.at);
+    for one in requests {
+        if let Some(until) = until.get(&*one.client) {
+            assert!(one.at >= *until, "C11: {} sent a request at {:?}, before {until:?}", one.client, one.at);
         }
         if let Some((at, 429 | 503, Some(seconds))) = one.answer {
-            until.insert(&one.who, at + Duration::from_secs(seconds));
+            until.insert(&one.client, at + Duration::from_secs(seconds));
         }
     }
 }

@@ -1,37 +1,37 @@
-//! C1: a handler sees the states of one object in the server's order; only a server that goes back takes them back. And every
-//! state that is told was one of the server's.
+//! C1: a handler receives the states of one object in the server's order, except after a rewind. Every
+//! delivered state existed on the server.
 
 use std::collections::BTreeMap;
 
-use crate::crew::{Member, What};
-use crate::truth::Truth;
+use crate::crew::{TestHandler, What};
+use crate::truth::Oracle;
 
-pub(crate) fn check(truth: &Truth, member: &Member) {
-    let notes = member.notes();
+pub(crate) fn check(oracle: &Oracle, handler: &TestHandler) {
+    let record = handler.record();
     let mut last = BTreeMap::new();
-    for told in &notes.told {
-        let state = &told.state;
-        let real = match told.what {
-            // A deletion shows the last state with the version of the deletion.
-            What::Deleted => truth
+    for delivered in &record.delivered {
+        let state = &delivered.state;
+        let real = match delivered.what {
+            // A deletion carries the last state with the version of the deletion.
+            What::Deleted => oracle
                 .states
                 .range((state.stamp, 0)..=(state.stamp, u64::MAX))
                 .any(|(_, real)| (&real.uid, &real.app) == (&state.uid, &state.app)),
-            _ => truth.states.get(&(state.stamp, state.version)) == Some(state),
+            _ => oracle.states.get(&(state.stamp, state.version)) == Some(state),
         };
-        assert!(real, "C1: {}: {state} never was", member.name);
+        assert!(real, "C1: {}: {state} never existed", handler.name);
         let before = last.get(&state.key()).copied();
         if let Some((version, rewinds)) = before {
             assert!(
-                state.version >= version || told.rewinds > rewinds,
-                "C1: {}: {state} after v{version}, and the server did not go back",
-                member.name
+                state.version >= version || delivered.rewinds > rewinds,
+                "C1: {}: {state} after v{version} without a rewind",
+                handler.name
             );
         }
-        // A deletion that was found out later says what was known before: its state is as old as that.
+        // An inferred deletion carries the last known state, which may predate a rewind.
         let inferred =
-            told.what == What::Deleted && before.is_some_and(|(version, _)| version == state.version);
-        let rewinds = before.filter(|_| inferred).map_or(told.rewinds, |(_, rewinds)| rewinds);
+            delivered.what == What::Deleted && before.is_some_and(|(version, _)| version == state.version);
+        let rewinds = before.filter(|_| inferred).map_or(delivered.rewinds, |(_, rewinds)| rewinds);
         last.insert(state.key(), (state.version, rewinds));
     }
 }

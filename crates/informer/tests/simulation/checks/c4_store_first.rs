@@ -1,32 +1,32 @@
-//! C4: when a handler runs, the store already holds that change or a newer one. A newer one is told in its turn, unless it is a new
-//! life that is over before its turn comes.
+//! C4: when a handler is called, the store already contains that change or a newer one. A newer one is
+//! delivered later, unless it is a new incarnation that is deleted before.
 
 use std::collections::BTreeSet;
 
-use crate::crew::{Member, What};
-use crate::truth::Truth;
+use crate::crew::{TestHandler, What};
+use crate::truth::Oracle;
 
-pub(crate) fn check(truth: &Truth, member: &Member) {
-    let notes = member.notes();
-    // From the end, so that what comes later is known.
+pub(crate) fn check(oracle: &Oracle, handler: &TestHandler) {
+    let record = handler.record();
+    // In reverse order, so that later events are known.
     let mut later = BTreeSet::new();
-    for told in notes.told.iter().rev() {
-        let same = match (&told.what, &told.store) {
+    for delivered in record.delivered.iter().rev() {
+        let same = match (&delivered.what, &delivered.store) {
             (What::Deleted, Some(store)) => {
-                !member.hears_of(store) || truth.now.get(&store.key()).is_none_or(|now| now.uid != store.uid)
+                !handler.selects(store) || oracle.now.get(&store.key()).is_none_or(|now| now.uid != store.uid)
             }
             (What::Deleted, None) => true,
-            (_, store) => store.as_ref() == Some(&told.state),
+            (_, store) => store.as_ref() == Some(&delivered.state),
         };
-        let newer = later.contains(&told.state.key()) || member.removed_after.is_some();
+        let newer = later.contains(&delivered.state.key()) || handler.removed_after.is_some();
         assert!(
             same || newer,
-            "C4: {} was told {:?} of {}, the store had {:?}",
-            member.name,
-            told.what,
-            told.state,
-            told.store
+            "C4: {} received {:?} of {}, but the store contained {:?}",
+            handler.name,
+            delivered.what,
+            delivered.state,
+            delivered.store
         );
-        later.insert(told.state.key());
+        later.insert(delivered.state.key());
     }
 }

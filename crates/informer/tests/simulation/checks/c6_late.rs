@@ -1,34 +1,37 @@
-//! C6: a handler gets the set that is there, flagged as initial and each object once, then what follows.
+//! C6: a handler receives the initial list, flagged as initial and each object once, then further changes.
 
-use crate::crew::{Member, Told, What};
+use crate::crew::{Delivered, TestHandler, What};
 use crate::truth::State;
 
-/// The initial set comes first.
-pub(crate) fn check(member: &Member) {
-    let notes = member.notes();
-    let last = notes.told.iter().rposition(|told| told.what == What::Added { initial: true });
-    let late =
-        notes.told.iter().take(last.unwrap_or(0)).filter(|told| told.what == What::Added { initial: false });
-    // What was added while the first set was still being told is told among it.
-    let strangers = late.filter(|told| told.rewinds == 0).count();
+/// Checks that the initial list is delivered first.
+pub(crate) fn check(handler: &TestHandler) {
+    let record = handler.record();
+    let last = record.delivered.iter().rposition(|delivered| delivered.what == What::Added { initial: true });
+    let late = record
+        .delivered
+        .iter()
+        .take(last.unwrap_or(0))
+        .filter(|delivered| delivered.what == What::Added { initial: false });
+    // Objects added while the initial list is being delivered are delivered in between.
+    let not_initial = late.filter(|delivered| delivered.rewinds == 0).count();
     assert!(
-        strangers <= notes.told.len() / 2,
-        "C6: {}: {strangers} additions before the initial set",
-        member.name
+        not_initial <= record.delivered.len() / 2,
+        "C6: {}: {not_initial} additions before the end of the initial list",
+        handler.name
     );
 }
 
-/// Where nothing else happens, it gets exactly that.
-pub(crate) fn initial(member: &Member, listed: &[State]) {
-    let mut told: Vec<State> = Vec::new();
-    let again = |one: &&Told| matches!(one.what, What::Updated { resync: true, .. });
-    for one in member.notes().told.iter().filter(|one| !again(one)) {
-        assert_eq!(one.what, What::Added { initial: true }, "C6: {}: {}", member.name, one.state);
-        told.push(one.state.clone());
+/// Checks that exactly the initial list was delivered, for a time without changes.
+pub(crate) fn initial(handler: &TestHandler, listed: &[State]) {
+    let mut delivered: Vec<State> = Vec::new();
+    let again = |one: &&Delivered| matches!(one.what, What::Updated { resync: true, .. });
+    for one in handler.record().delivered.iter().filter(|one| !again(one)) {
+        assert_eq!(one.what, What::Added { initial: true }, "C6: {}: {}", handler.name, one.state);
+        delivered.push(one.state.clone());
     }
-    told.sort();
-    let mut listed: Vec<State> = listed.iter().filter(|state| member.hears_of(state)).cloned().collect();
+    delivered.sort();
+    let mut listed: Vec<State> = listed.iter().filter(|state| handler.selects(state)).cloned().collect();
     listed.sort();
-    assert_eq!(told, listed, "C6: {}", member.name);
-    assert!(member.is_synced(), "C6: {} has everything and is not synced", member.name);
+    assert_eq!(delivered, listed, "C6: {}", handler.name);
+    assert!(handler.is_synced(), "C6: {} received the initial list but is not synced", handler.name);
 }

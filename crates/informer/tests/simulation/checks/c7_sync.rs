@@ -1,33 +1,33 @@
-//! C7: a wait for the first set ends: well, or with the reason. What is synced is complete, and stands for a version.
+//! C7: waiting for sync ends with success or a reason. A synced informer is complete and has a version.
 
 use informer::{FactorySyncError, State};
 
-use crate::crew::{Informer, Member};
+use crate::crew::{Informer, TestHandler};
 
-pub(crate) fn check(member: &Member) {
+pub(crate) fn check(handler: &TestHandler) {
     assert_eq!(
-        member.notes().unripe,
+        handler.record().synced_without_version,
         0,
-        "C7: {} was told things by an informer that was synced too early",
-        member.name
+        "C7: {} received events from an informer that was synced without a version",
+        handler.name
     );
 }
 
-/// Whether an informer is synced now.
+/// Whether an informer is synced, checking that it is complete then.
 pub(crate) fn is_synced(informer: &Informer) -> bool {
     let status = (informer.status)();
     let complete = status.scopes.iter().all(|scope| scope.version.is_some());
-    assert!(!status.synced || complete, "C7: {} is synced and has not seen everything", informer.name);
+    assert!(!status.synced || complete, "C7: {} is synced, but not all scopes have a version", informer.name);
     status.synced
 }
 
-/// What a wait of a minute came to.
-pub(crate) fn waited(outcome: Result<(), FactorySyncError>, fair: bool) {
+/// Checks the result of a wait of one minute.
+pub(crate) fn waited(outcome: Result<(), FactorySyncError>, fault_free: bool) {
     let Err(error) = outcome else { return };
-    assert!(!fair, "C7: {error}");
+    assert!(!fault_free, "C7: {error}");
     let useless = |state: &State| matches!(state, State::Forbidden { .. } | State::NotServed { .. });
     for failed in error.failed() {
         let reason = failed.after.is_some() || error.failed().any(|other| useless(&other.state));
-        assert!(reason, "C7: gave up without a reason: {error}");
+        assert!(reason, "C7: wait ended without a reason: {error}");
     }
 }

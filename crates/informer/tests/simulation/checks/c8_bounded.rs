@@ -1,14 +1,14 @@
-//! C8: what a handler has still to be told is at most one transition per object, or its own bound besides.
+//! C8: at most one event per object is pending for a handler, plus its capacity if uncoalesced.
 
-use crate::crew::{Kind, Member};
+use crate::crew::{Kind, TestHandler};
 
-/// All objects there can be.
-const OBJECTS: usize = 21;
-/// The bound of handlers that want every state.
-const STATES: usize = 8;
+/// Number of objects that can exist.
+const MAX_OBJECTS: usize = 21;
+/// Capacity of uncoalesced handlers.
+const CAPACITY: usize = 8;
 
-pub(crate) fn check(member: &Member) {
-    let bound = if member.kind == Kind::EveryState { OBJECTS + STATES } else { OBJECTS };
-    let pending = member.pending();
-    assert!(pending <= bound || pending == usize::MAX, "C8: {}: {pending} are pending", member.name);
+pub(crate) fn check(handler: &TestHandler) {
+    let bound = if handler.kind == Kind::Uncoalesced { MAX_OBJECTS + CAPACITY } else { MAX_OBJECTS };
+    let pending = handler.pending();
+    assert!(pending <= bound || pending == usize::MAX, "C8: {}: {pending} are pending", handler.name);
 }

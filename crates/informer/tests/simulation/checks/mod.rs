@@ -1,4 +1,4 @@
-//! What must hold: one file for each promise. Each looks at what one handler was told, or at what anybody can read.
+//! The guarantees, one file each. A check examines the events of one handler, or what readers can see.
 
 pub(crate) mod c10_end;
 pub(crate) mod c11_citizen;
@@ -14,16 +14,16 @@ mod sampled;
 
 pub(crate) use sampled::Sampled;
 
-use crate::crew::{Informer, Member};
-use crate::truth::Truth;
+use crate::crew::{Informer, TestHandler};
+use crate::truth::Oracle;
 
-/// Everything that can be said of one handler at the end.
-pub(crate) fn all(truth: &Truth, informer: &Informer, member: &Member, fair: bool) {
-    c1_order::check(truth, member);
-    c2_no_loss::check(truth, informer, member, fair);
-    c3_legal::check(member);
-    c4_store_first::check(truth, member);
-    c6_late::check(member);
-    c7_sync::check(member);
-    c10_end::check(member);
+/// Runs all checks of one handler at the end of a run.
+pub(crate) fn all(oracle: &Oracle, informer: &Informer, handler: &TestHandler, fault_free: bool) {
+    c1_order::check(oracle, handler);
+    c2_no_loss::check(oracle, informer, handler, fault_free);
+    c3_legal::check(handler);
+    c4_store_first::check(oracle, handler);
+    c6_late::check(handler);
+    c7_sync::check(handler);
+    c10_end::check(handler);
 }
