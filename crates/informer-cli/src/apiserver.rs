@@ -1,55 +1,57 @@
 //! `informer apiserver`: the embedded server on a socket, for kubectl and any other client.
 
 use crate::args::Apiserver;
+use crate::cli_error::{CliError, chain};
 use crate::cluster::counted;
 use crate::demo;
-use crate::failure::{Failure, chain};
-use crate::talk::Talk;
+use crate::terminal::Terminal;
 use crate::watch::stop_signal;
 use informer_apiserver::{ApiServer, Listen, ListenError, Listening, Overwrite};
 use std::path::Path;
 
-/// Runs it until Ctrl-C.
-pub(crate) async fn run(args: Apiserver) -> Result<(), Failure> {
-    let talk = Talk::new();
+/// Runs the server until Ctrl-C.
+pub(crate) async fn run(args: Apiserver) -> Result<(), CliError> {
+    let terminal = Terminal::new();
     let server = ApiServer::builder().seed(demo::any_seed()).build();
-    let stop = stop_signal(&talk)?;
+    let stop = stop_signal(&terminal)?;
     let how = Listen::https().address(args.address).port(args.port);
-    let listening = server.listen(how).await.map_err(|error| failure(&error))?;
-    let overwrite = if args.force { Overwrite::Yes } else { Overwrite::No };
-    listening.write_kubeconfig(&args.kubeconfig, overwrite).map_err(|error| failure(&error))?;
+    let listening = server.listen(how).await.map_err(|error| listen_error(&error))?;
+    let overwrite = if args.overwrite { Overwrite::Yes } else { Overwrite::No };
+    listening.write_kubeconfig(&args.kubeconfig, overwrite).map_err(|error| listen_error(&error))?;
     let written = content(&args.kubeconfig);
-    let demo = args.demo.map(|pods| demo::start(&server, pods));
-    greet(&talk, &listening, &args);
+    let demo = args.demo_size().map(|pods| demo::start(&server, pods));
+    greet(&terminal, &listening, &args);
     stop.await;
     drop(demo);
     listening.shutdown().await;
     if written.is_some() && content(&args.kubeconfig) == written {
-        // It leads nowhere any more. What cannot be removed stays; --force replaces it.
+        // It is useless without the server. Errors are ignored; --overwrite replaces a leftover.
         drop(std::fs::remove_file(&args.kubeconfig));
     }
-    talk.say("stopped");
+    terminal.info("stopped");
     Ok(())
 }
 
-/// What a file holds, if it is one: a pipe would be waited for.
+/// Returns the content of a regular file; reading a pipe would block.
 fn content(path: &Path) -> Option<Vec<u8>> {
     std::fs::symlink_metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     std::fs::read(path).ok()
 }
 
-/// Says where it is and how to get there; the token is in the file alone.
-fn greet(talk: &Talk, listening: &Listening, args: &Apiserver) {
-    let cluster =
-        args.demo.map(|pods| format!(" with a demo cluster of about {}", counted(pods))).unwrap_or_default();
-    talk.say(&format!("serving Kubernetes{cluster} at {}; Ctrl-C ends it", listening.url()));
+/// Prints the address and how to connect; the token is only in the file.
+fn greet(terminal: &Terminal, listening: &Listening, args: &Apiserver) {
+    let cluster = args
+        .demo_size()
+        .map(|pods| format!(" with a demo cluster of about {}", counted(pods)))
+        .unwrap_or_default();
+    terminal.info(&format!("serving Kubernetes{cluster} at {}; press Ctrl-C to stop", listening.url()));
     if !args.address.is_loopback() {
-        talk.warn("other machines can reach it; whoever has the kubeconfig is its administrator");
+        terminal.warn("the server is reachable from other machines; the kubeconfig grants full access");
     }
-    talk.say(&format!("try: kubectl --kubeconfig {} get pods -A", quoted(&args.kubeconfig)));
+    terminal.info(&format!("try: kubectl --kubeconfig {} get pods -A", quoted(&args.kubeconfig)));
 }
 
-/// A path as a shell takes it.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let path = path.display().to_string();
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+:@%".contains(letter);
@@ -60,17 +62,17 @@ fn quoted(path: &Path) -> String {
     }
 }
 
-fn failure(error: &ListenError) -> Failure {
+fn listen_error(error: &ListenError) -> CliError {
     match error {
-        ListenError::InUse { address } => Failure::new(
-            format!("{address} is in use"),
-            "choose another with --port; 0 means any that is free",
+        ListenError::InUse { address } => CliError::new(
+            format!("listen on {address}: address in use"),
+            "choose another with --port; 0 selects a free one",
         ),
-        ListenError::KubeconfigExists { path } => Failure::new(
-            format!("the file {} is there already", path.display()),
-            "--force replaces it, --kubeconfig FILE takes another",
+        ListenError::KubeconfigExists { path } => CliError::new(
+            format!("write kubeconfig: {} already exists", path.display()),
+            "use --overwrite, or --kubeconfig FILE for another file",
         ),
-        error => Failure::new(chain(error), ""),
+        error => CliError::new(chain(error), ""),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line arguments.
 
 use crate::show::Format;
 use clap::builder::styling::{AnsiColor, Styles};
@@ -16,14 +16,15 @@ const STYLES: Styles = Styles::styled()
 
 const CODES: &str = "\
 Exit codes:
-  0    done; also after Ctrl-C
-  1    it failed: no cluster, no such resource, not synced in time
-  2    the command line is wrong
-  130  a second Ctrl-C ended it at once";
+  0    success, or stopped with Ctrl-C
+  1    failure: no cluster, unknown resource, not synced in time
+  2    invalid command line
+  130  stopped immediately by a second Ctrl-C";
 
 /// Kubernetes informers on the command line
 ///
-/// Without a command it watches pods: of your cluster, or, where no kubeconfig is found, of a demo cluster that runs inside this program.
+/// Without a command, watches the pods of the current cluster or, if there is no kubeconfig, of a demo cluster inside
+/// this program.
 #[derive(Debug, Parser)]
 #[command(name = "informer", version, styles = STYLES, after_help = CODES, max_term_width = 100)]
 pub(crate) struct Args {
@@ -35,114 +36,135 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     Watch(Watch),
     Apiserver(Apiserver),
-    /// Prints a completion script for a shell
+    /// Prints a shell completion script
     #[command(
-        after_help = "Example:\n  informer completions bash > ~/.local/share/bash-completion/completions/informer"
+        after_help = "Example:\n  informer completions bash \\\n    > ~/.local/share/bash-completion/completions/informer"
     )]
     Completions {
-        /// The shell
+        /// Shell
         shell: clap_complete::Shell,
     },
 }
 
 const WATCH_EXAMPLES: &str = "\
 Examples:
-  informer watch pods                            the pods of the current namespace
-  informer watch deploy,rs,po -A                 three kinds, all namespaces
-  informer watch pods -l app=web -o json | jq    JSON, one object a line
-  informer watch widgets.example.com --once      the custom resources that are there now
-  informer watch nodes leases -A --demo          the same on a demo cluster
+  informer watch pods                          pods of the current namespace
+  informer watch deploy,rs,po -A               three kinds, all namespaces
+  informer watch pods -l app=web -o json | jq  JSON, one object per line
+  informer watch widgets.example.com --once    existing custom resources only
+  informer watch nodes leases -A --demo        resources of a demo cluster
 
-Values of Secrets are never shown: neither in lines, nor in changes, nor in JSON and YAML, where <hidden> stands for them. \
-Control characters in whatever the cluster sends are spelled out.
+Values of Secrets are never printed; JSON and YAML contain <hidden> instead. \
+Control characters in data from the cluster are escaped.
 
 Exit codes:
-  0    done; also after Ctrl-C, and when the reader of the output goes away
-  1    it failed: no cluster, no such resource, or with --once not synced in time
-  2    the command line is wrong
-  130  a second Ctrl-C ended it at once";
+  0    success, stopped with Ctrl-C, or output closed by its reader
+  1    failure: no cluster, unknown resource, with --once not synced in time
+  2    invalid command line
+  130  stopped immediately by a second Ctrl-C";
 
-/// Prints what happens to the objects of some resources
+/// Prints objects and their changes
 ///
-/// One shared informer per resource: first everything that is there, then every change with what it changes. Lost connections are made anew, and what
-/// happened meanwhile is told.
+/// Runs one shared informer per resource: prints the existing objects, then every change with the fields that differ.
+/// Lost connections are restored, and changes made in the meantime are printed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = WATCH_EXAMPLES)]
 pub(crate) struct Watch {
-    /// What to watch: plural, singular, short name or kind, with group or version and group where needed
-    /// (deployments.apps, deployments.v1.apps); several separated by blanks or commas
+    /// Resources: plural, singular, short name or kind, optionally with group or version and group
+    /// (deployments.apps, deployments.v1.apps); separated by spaces or commas
     #[arg(required = true, value_name = "RESOURCE", value_delimiter = ',')]
     pub(crate) resources: Vec<String>,
-    /// The namespace; without it that of the context, and on the demo cluster all
+    /// Namespace; defaults to that of the context, or to all namespaces of the demo cluster
     #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces", value_parser = namespace)]
     pub(crate) namespace: Option<String>,
-    /// All namespaces
+    /// Watch all namespaces
     #[arg(short = 'A', long)]
     pub(crate) all_namespaces: bool,
-    /// Only objects with these labels: app=web,tier!=cache
+    /// Label selector, such as app=web,tier!=cache
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub(crate) selector: Option<LabelSelector>,
-    /// Only objects with these fields, as far as the server can select on them: spec.nodeName=node-1
+    /// Field selector, such as spec.nodeName=node-1; the server must support the field
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) field_selector: Option<FieldSelector>,
-    /// What the output looks like
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     pub(crate) output: Format,
-    /// Tell everything again in such periods, as RESYNC, without asking the server: 60s, 5m
+    /// Print every cached object again at this period (60s, 5m), as RESYNC; sends no request
     #[arg(long, value_name = "PERIOD", value_parser = duration)]
-    pub(crate) resync: Option<Duration>,
-    /// Print what is there, and end
+    pub(crate) resync_period: Option<Duration>,
+    /// Print the existing objects and exit
     #[arg(long)]
     pub(crate) once: bool,
-    /// How long it may take to reach the server and learn what it has, and with --once, everything
+    /// Time limit for connecting and discovery and, with --once, for the whole command
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) timeout: Duration,
-    /// The kubeconfig; without it $KUBECONFIG, ~/.kube/config, or the account of the pod this runs in
+    /// Kubeconfig; defaults to $KUBECONFIG, ~/.kube/config or the service account of the pod
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig
+    /// Context of the kubeconfig
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// Use the demo cluster, with about so many pods
-    #[arg(
-        long, value_name = "PODS", num_args = 0..=1, require_equals = true, default_missing_value = "40",
-        conflicts_with_all = ["kubeconfig", "context"], value_parser = pods()
-    )]
-    pub(crate) demo: Option<u64>,
+    /// Use a simulated cluster inside this program
+    #[arg(long, conflicts_with_all = ["kubeconfig", "context"])]
+    pub(crate) demo: bool,
+    /// Approximate number of pods of the demo cluster (default 40); implies --demo
+    #[arg(long, value_name = "N", conflicts_with_all = ["kubeconfig", "context"], value_parser = pods())]
+    pub(crate) demo_pods: Option<u64>,
+}
+
+impl Watch {
+    /// Returns the size of the demo cluster, if one is requested.
+    pub(crate) fn demo_size(&self) -> Option<u64> {
+        demo_size(self.demo, self.demo_pods)
+    }
 }
 
 const APISERVER_EXAMPLES: &str = "\
 Examples:
-  informer apiserver --demo                         a demo cluster for kubectl and other programs
-  informer apiserver --port 8443 --kubeconfig k     an empty server; kubectl --kubeconfig k get ns
-  informer apiserver --demo 2000 --kubeconfig k     then: informer watch pods -A --kubeconfig k";
+  informer apiserver --demo                      demo cluster for any client
+  informer apiserver --port 8443 --kubeconfig k  empty server on a fixed port
+  informer apiserver --demo-pods 2000            larger demo cluster
+
+Clients connect with the kubeconfig:
+  kubectl --kubeconfig informer.kubeconfig get pods -A
+  informer watch pods -A --kubeconfig informer.kubeconfig";
 
 /// Runs the embedded API server on a socket, with TLS and a token
 ///
-/// Until Ctrl-C. Nothing is stored: what was written is gone when it ends, and so is the kubeconfig.
+/// Runs until Ctrl-C. Nothing is persisted: all objects are lost on exit, and the kubeconfig is removed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = APISERVER_EXAMPLES)]
 pub(crate) struct Apiserver {
-    /// The port; 0 means any that is free
+    /// Port; 0 selects a free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
-    /// The address to listen on
+    /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub(crate) address: IpAddr,
-    /// Where to write the kubeconfig that leads to it
+    /// Where to write the kubeconfig for clients
     #[arg(long, value_name = "FILE", default_value = "informer.kubeconfig")]
     pub(crate) kubeconfig: PathBuf,
-    /// Replace that file if it is there
+    /// Overwrite that file if it exists
     #[arg(long)]
-    pub(crate) force: bool,
-    /// Fill it with a demo cluster of about so many pods, and keep it moving
-    #[arg(long, value_name = "PODS", num_args = 0..=1, default_missing_value = "40", value_parser = pods())]
-    pub(crate) demo: Option<u64>,
+    pub(crate) overwrite: bool,
+    /// Run a simulated cluster on the server
+    #[arg(long)]
+    pub(crate) demo: bool,
+    /// Approximate number of pods of the demo cluster (default 40); implies --demo
+    #[arg(long, value_name = "N", value_parser = pods())]
+    pub(crate) demo_pods: Option<u64>,
+}
+
+impl Apiserver {
+    /// Returns the size of the demo cluster, if one is requested.
+    pub(crate) fn demo_size(&self) -> Option<u64> {
+        demo_size(self.demo, self.demo_pods)
+    }
 }
 
 impl Command {
-    /// What is done if nothing is said.
-    pub(crate) fn first_look() -> Self {
+    /// Returns the command to run without arguments.
+    pub(crate) fn default_command() -> Self {
         match Args::parse_from(["informer", "watch", "pods"]).command {
             Some(command) => command,
             None => Self::Completions { shell: clap_complete::Shell::Bash },
@@ -150,16 +172,23 @@ impl Command {
     }
 }
 
+/// Number of pods of the demo cluster unless `--demo-pods` is given.
+pub(crate) const DEFAULT_DEMO_PODS: u64 = 40;
+
+fn demo_size(demo: bool, pods: Option<u64>) -> Option<u64> {
+    pods.or(demo.then_some(DEFAULT_DEMO_PODS))
+}
+
 fn pods() -> clap::builder::RangedU64ValueParser<u64> {
     clap::value_parser!(u64).range(1..=20_000)
 }
 
-/// Longer than anybody waits, and nothing that is reckoned with it overflows.
-const LONGEST: Duration = Duration::from_hours(365 * 24);
+/// Upper bound on durations, so that computations with them do not overflow.
+const MAX_DURATION: Duration = Duration::from_hours(365 * 24);
 
-/// A span of time as people write it: `90s`, `1m30s`, `2h`, `500ms`.
+/// Parses a duration such as `90s`, `1m30s`, `2h` or `500ms`.
 fn duration(text: &str) -> Result<Duration, String> {
-    let expected = || "expected a time such as 60s, 1m30s or 2h, and a year at most".to_owned();
+    let expected = || "expected a duration such as 60s, 1m30s or 2h, at most a year".to_owned();
     let mut rest = text;
     let mut sum = Duration::ZERO;
     while !rest.is_empty() {
@@ -178,15 +207,16 @@ fn duration(text: &str) -> Result<Duration, String> {
         sum = unit.checked_mul(number).and_then(|part| sum.checked_add(part)).ok_or_else(expected)?;
         rest = after;
     }
-    if sum.is_zero() || sum > LONGEST { Err(expected()) } else { Ok(sum) }
+    if sum.is_zero() || sum > MAX_DURATION { Err(expected()) } else { Ok(sum) }
 }
 
-/// A namespace's name: it becomes a part of a path.
+/// Validates the name of a namespace, which becomes a part of a URL path.
 pub(crate) fn namespace(text: &str) -> Result<String, String> {
     let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     if text.is_empty() || text.len() > 63 || !text.chars().all(fits) {
         return Err(
-            "a namespace has lower-case letters, digits and '-', 63 at most (all of them: -A)".to_owned()
+            "a namespace has at most 63 lower-case letters, digits and '-'; use -A for all namespaces"
+                .to_owned(),
         );
     }
     Ok(text.to_owned())
@@ -198,19 +228,19 @@ mod tests {
     use clap::CommandFactory as _;
 
     #[test]
-    fn the_command_line_is_well_formed() {
+    fn command_line_definition_is_consistent() {
         Args::command().debug_assert();
     }
 
     #[test]
-    fn nothing_said_means_pods() {
-        let Command::Watch(watch) = Command::first_look() else { panic!("not a watch") };
+    fn default_command_watches_pods() {
+        let Command::Watch(watch) = Command::default_command() else { panic!("not a watch") };
         assert_eq!(watch.resources, ["pods"]);
-        assert!(!watch.once && watch.demo.is_none());
+        assert!(!watch.once && watch.demo_size().is_none());
     }
 
     #[test]
-    fn times_are_read_as_people_write_them() {
+    fn durations_are_parsed() {
         for (text, expected) in [("60s", 60_000), ("1m30s", 90_000), ("2h", 7_200_000), ("500ms", 500)] {
             assert_eq!(duration(text), Ok(Duration::from_millis(expected)), "{text}");
         }
@@ -222,19 +252,21 @@ mod tests {
     }
 
     #[test]
-    fn a_demo_takes_its_size_behind_an_equals_sign() {
+    fn demo_pods_sets_size_and_implies_demo() {
         let parse = |line: &str| match Args::try_parse_from(line.split(' ')).map(|args| args.command) {
-            Ok(Some(Command::Watch(watch))) => Ok((watch.resources, watch.demo)),
+            Ok(Some(Command::Watch(watch))) => Ok((watch.demo_size(), watch.resources)),
             Ok(_) => Err("another command".to_owned()),
             Err(error) => Err(error.to_string()),
         };
         assert_eq!(
             parse("informer watch --demo pods,svc"),
-            Ok((vec!["pods".into(), "svc".into()], Some(40)))
+            Ok((Some(40), vec!["pods".into(), "svc".into()]))
         );
-        assert_eq!(parse("informer watch pods --demo=500"), Ok((vec!["pods".into()], Some(500))));
-        assert!(parse("informer watch pods --demo=0").is_err());
+        assert_eq!(parse("informer watch --demo --demo-pods 500 pods"), Ok((Some(500), vec!["pods".into()])));
+        assert_eq!(parse("informer watch pods --demo-pods 500"), Ok((Some(500), vec!["pods".into()])));
+        assert!(parse("informer watch pods --demo-pods 0").is_err());
         assert!(parse("informer watch pods --demo --context a").is_err());
+        assert!(parse("informer watch pods --demo-pods 5 --kubeconfig k").is_err());
         assert!(parse("informer watch pods -A -n a").is_err());
         assert!(parse("informer watch pods -n ../x").is_err());
         assert!(parse("informer watch").is_err());

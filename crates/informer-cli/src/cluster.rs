@@ -1,14 +1,14 @@
-//! Which cluster is meant, and what it serves.
+//! Selects the cluster and discovers its resources.
 //!
-//! A kubeconfig that was named (by flag or environment), or that lies where everybody looks for it, is used or is an error; never is it
-//! silently replaced. Only where there is none, and no account of a pod either, the demo cluster is started. What a kubeconfig holds is never
-//! quoted: it has credentials.
+//! A kubeconfig given by option or environment, or in its default place, is used or causes an error; it is never replaced
+//! silently. The demo cluster is started only if there is neither a kubeconfig nor a service account. Contents of a
+//! kubeconfig are never printed, because it contains credentials.
 
-use crate::args::{self, Watch};
+use crate::args::{self, DEFAULT_DEMO_PODS, Watch};
+use crate::cli_error::{CliError, chain, reach_hint};
 use crate::demo;
-use crate::failure::{Failure, chain, reach_hint};
 use crate::resolve::Served;
-use crate::talk::Talk;
+use crate::terminal::Terminal;
 use futures::stream::{self, StreamExt as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use kube::client::AuthError;
@@ -17,79 +17,77 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How many pods the demo has where nobody says it.
-const DEMO_PODS: u64 = 40;
-/// So many requests for discovery at a time.
-const AT_A_TIME: usize = 8;
-/// How long the demo cluster may take to stand before it is watched.
-const SOON: Duration = Duration::from_secs(1);
-/// Where a pod finds its account.
+/// Upper bound on concurrent discovery requests.
+const MAX_CONCURRENT_REQUESTS: usize = 8;
+/// Time to wait for the demo cluster to be complete before watching it anyway.
+const DEMO_READY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Path of the service account token in a pod.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 /// A cluster to watch.
 pub(crate) struct Cluster {
     pub(crate) client: kube::Client,
-    /// The namespace that counts where none is said; `None` means all.
+    /// Default namespace; `None` means all.
     pub(crate) namespace: Option<String>,
-    /// What it is called in messages.
+    /// Name in messages.
     pub(crate) name: String,
-    /// Keeps the demo cluster moving.
+    /// Keeps the demo cluster running.
     _demo: Option<demo::Running>,
 }
 
-/// Finds the cluster that the command line or the environment means, and what it serves, in the time that the command line gives.
+/// Connects to the cluster of the command line or the environment and discovers its resources, within `--timeout`.
 ///
-/// It can be dropped at any time: nothing that waits does so on this task.
-pub(crate) async fn reach(args: &Watch, talk: &Talk) -> Result<(Cluster, Vec<Served>), Failure> {
+/// # Cancel safety
+///
+/// It can be dropped at any time: blocking calls run on other threads.
+pub(crate) async fn reach(args: &Watch, terminal: &Terminal) -> Result<(Cluster, Vec<Served>), CliError> {
     let deadline = Instant::now() + args.timeout;
     let limit = args.timeout;
-    let cluster =
-        tokio::time::timeout_at(deadline, find(args, talk)).await.map_err(|_| match args.demo {
-            Some(pods) => Failure::new(
-                format!("the demo cluster of {} does not stand within {limit:?}", counted(pods)),
-                "--timeout gives it longer",
-            ),
-            None => Failure::new(
-                format!("no client for the cluster within {limit:?}"),
-                "does the user's credential plugin wait for something?",
-            ),
-        })??;
-    let served = tokio::time::timeout_at(deadline, discover(&cluster, talk)).await.map_err(|_| {
-        Failure::new(
-            format!("{} does not answer within {limit:?}", cluster.name),
-            "is it the right address? --timeout waits longer",
+    let cluster = tokio::time::timeout_at(deadline, find(args, terminal)).await.map_err(|_| match args
+        .demo_size()
+    {
+        Some(pods) => CliError::new(
+            format!("start demo cluster of {}: timed out after {limit:?}", counted(pods)),
+            "increase --timeout",
+        ),
+        None => CliError::new(
+            format!("create client: timed out after {limit:?}"),
+            "does a credential plugin wait for input?",
+        ),
+    })??;
+    let served = tokio::time::timeout_at(deadline, discover(&cluster, terminal)).await.map_err(|_| {
+        CliError::new(
+            format!("{}: no response within {limit:?}", cluster.name),
+            "check the address, or increase --timeout",
         )
     })??;
     Ok((cluster, served))
 }
 
-/// Finds the cluster that the command line or the environment means.
-async fn find(args: &Watch, talk: &Talk) -> Result<Cluster, Failure> {
-    if let Some(pods) = args.demo {
-        return Ok(start_demo(pods, "", args.once, talk).await);
+/// Selects the cluster of the command line or the environment.
+async fn find(args: &Watch, terminal: &Terminal) -> Result<Cluster, CliError> {
+    if let Some(pods) = args.demo_size() {
+        return Ok(start_demo(pods, "", args.once, terminal).await);
     }
     let Some(source) = Source::find(args)? else {
         if args.context.is_some() {
-            return Err(Failure::new(
-                "no kubeconfig was found that could have a context",
-                "pass --kubeconfig FILE",
-            ));
+            return Err(CliError::new("--context given, but no kubeconfig found", "pass --kubeconfig FILE"));
         }
         let why = "no kubeconfig and no service account found: ";
-        return Ok(start_demo(DEMO_PODS, why, args.once, talk).await);
+        return Ok(start_demo(DEFAULT_DEMO_PODS, why, args.once, terminal).await);
     };
-    let config = source.config(args, talk).await?;
+    let config = source.config(args, terminal).await?;
     let name = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let namespace = Some(namespace_of(&config.default_namespace)?);
-    // A credential plugin runs in there, and may wait for somebody to log in.
+    // This may run a credential plugin that waits for a login.
     let client = tokio::task::spawn_blocking(|| informer::client(config)).await;
-    let client = client.map_err(|error| Failure::new(format!("no client for {name}: {error}"), ""))?;
-    let client = client.map_err(|error| without_client(&name, &error))?;
+    let client = client.map_err(|error| CliError::new(format!("create client for {name}: {error}"), ""))?;
+    let client = client.map_err(|error| client_error(&name, &error))?;
     Ok(Cluster { client, namespace, name, _demo: None })
 }
 
-/// Everything that a cluster serves, of each group the preferred version first.
-async fn discover(cluster: &Cluster, talk: &Talk) -> Result<Vec<Served>, Failure> {
+/// Discovers all resources of a cluster, with the preferred version of each group first.
+async fn discover(cluster: &Cluster, terminal: &Terminal) -> Result<Vec<Served>, CliError> {
     let client = &cluster.client;
     let everything = async {
         let (core, groups) =
@@ -99,30 +97,30 @@ async fn discover(cluster: &Cluster, talk: &Talk) -> Result<Vec<Served>, Failure
             let answer = client.list_api_group_resources(&version).await;
             (version, answer)
         });
-        Ok::<_, kube::Error>((core, answers.buffered(AT_A_TIME).collect::<Vec<_>>().await))
+        Ok::<_, kube::Error>((core, answers.buffered(MAX_CONCURRENT_REQUESTS).collect::<Vec<_>>().await))
     };
-    let (core, others) = everything.await.map_err(|error| refused(&cluster.name, &error))?;
+    let (core, others) = everything.await.map_err(|error| discovery_error(&cluster.name, &error))?;
     let mut served: Vec<Served> = resources(core).collect();
     for (version, answer) in others {
         match answer {
             Ok(list) => served.extend(resources(list)),
-            // The server behind an aggregated group may be down; that is no reason not to watch pods.
-            Err(error) => talk.warn(&format!("what {version} serves cannot be told: {}", chain(&error))),
+            // The server of an aggregated group may be down, which does not affect other resources.
+            Err(error) => terminal.warn(&format!("discover {version}: {}", chain(&error))),
         }
     }
     Ok(served)
 }
 
-/// Where the way to the cluster is written.
+/// Source of the client configuration.
 enum Source {
     File(PathBuf),
-    /// What `$KUBECONFIG` names.
+    /// Files of `$KUBECONFIG`.
     Environment,
     Account,
 }
 
 impl Source {
-    fn find(args: &Watch) -> Result<Option<Self>, Failure> {
+    fn find(args: &Watch) -> Result<Option<Self>, CliError> {
         if let Some(path) = &args.kubeconfig {
             return Ok(Some(Self::File(path.clone())));
         }
@@ -139,32 +137,32 @@ impl Source {
         Ok(in_pod.then_some(Self::Account))
     }
 
-    async fn config(&self, args: &Watch, talk: &Talk) -> Result<Config, Failure> {
+    async fn config(&self, args: &Watch, terminal: &Terminal) -> Result<Config, CliError> {
         let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
         let (file, name) = match self {
             Self::Account => {
                 let incluster = Config::incluster();
-                return incluster.map_err(|error| {
-                    Failure::new(format!("the pod's account is of no use: {}", chain(&error)), "")
-                });
+                return incluster
+                    .map_err(|error| CliError::new(format!("read service account: {}", chain(&error)), ""));
             }
             Self::File(path) => (read(path)?, path.display().to_string()),
             Self::Environment => {
-                let file = Kubeconfig::from_env().map_err(|error| broken("$KUBECONFIG", &error))?;
+                let file = Kubeconfig::from_env().map_err(|error| kubeconfig_error("$KUBECONFIG", &error))?;
                 (file.unwrap_or_default(), "$KUBECONFIG".to_owned())
             }
         };
         if let Some(user) = missing_user(&file, args.context.as_deref()) {
-            talk.warn(&format!("the kubeconfig {name} has no user \"{user}\"; asking without credentials"));
+            terminal
+                .warn(&format!("kubeconfig {name} has no user \"{user}\"; connecting without credentials"));
         }
         let contexts: Vec<String> = file.contexts.iter().map(|context| context.name.clone()).collect();
         Config::from_custom_kubeconfig(file, &options)
             .await
-            .map_err(|error| without_context(&name, &contexts, &error))
+            .map_err(|error| context_error(&name, &contexts, &error))
     }
 }
 
-/// The user that a context names and the kubeconfig does not have; such a context works, and is nobody.
+/// Returns the user of the context if the kubeconfig lacks it; such a context works, but is anonymous.
 fn missing_user<'a>(file: &'a Kubeconfig, context: Option<&str>) -> Option<&'a str> {
     let context = context.or(file.current_context.as_deref())?;
     let context = file.contexts.iter().find(|known| known.name == context)?.context.as_ref()?;
@@ -172,99 +170,102 @@ fn missing_user<'a>(file: &'a Kubeconfig, context: Option<&str>) -> Option<&'a s
     file.auth_infos.iter().all(|known| known.name != user).then_some(user)
 }
 
-/// Whether a kubeconfig leads anywhere; tools leave empty ones behind.
-fn has_clusters(path: &Path) -> Result<bool, Failure> {
+/// Whether a kubeconfig has clusters; some tools leave empty ones behind.
+fn has_clusters(path: &Path) -> Result<bool, CliError> {
     Ok(!read(path)?.clusters.is_empty())
 }
 
-fn read(path: &Path) -> Result<Kubeconfig, Failure> {
-    Kubeconfig::read_from(path).map_err(|error| broken(&path.display().to_string(), &error))
+fn read(path: &Path) -> Result<Kubeconfig, CliError> {
+    Kubeconfig::read_from(path).map_err(|error| kubeconfig_error(&path.display().to_string(), &error))
 }
 
-fn broken(name: &str, error: &KubeconfigError) -> Failure {
-    let hint = "pass another with --kubeconfig, or use the demo cluster with --demo";
+fn kubeconfig_error(name: &str, error: &KubeconfigError) -> CliError {
+    let hint = "use another with --kubeconfig, or a demo cluster with --demo";
     match error {
         KubeconfigError::ReadConfig(error, path) => {
-            Failure::new(format!("the kubeconfig {} cannot be read: {error}", path.display()), hint)
+            CliError::new(format!("read kubeconfig {}: {error}", path.display()), hint)
         }
-        // What the parser says quotes the file.
+        // The parser's message quotes the file.
         KubeconfigError::Parse(error) => {
             let place = error.location().map(|at| format!(" at line {}", at.line())).unwrap_or_default();
-            Failure::new(format!("the kubeconfig {name} is not valid{place}"), hint)
+            CliError::new(format!("kubeconfig {name} is invalid{place}"), hint)
         }
-        error => Failure::new(format!("the kubeconfig {name} is of no use: {}", chain(error)), hint),
+        error => CliError::new(format!("kubeconfig {name}: {}", chain(error)), hint),
     }
 }
 
-fn without_context(name: &str, contexts: &[String], error: &KubeconfigError) -> Failure {
+fn context_error(name: &str, contexts: &[String], error: &KubeconfigError) -> CliError {
     let contexts = || match contexts {
-        [] => "it has none".to_owned(),
-        contexts => format!("it has {}", contexts.join(", ")),
+        [] => "it has no contexts".to_owned(),
+        contexts => format!("available: {}", contexts.join(", ")),
     };
     match error {
-        KubeconfigError::CurrentContextNotSet => Failure::new(
-            format!("the kubeconfig {name} has no current context"),
+        KubeconfigError::CurrentContextNotSet => CliError::new(
+            format!("kubeconfig {name} has no current context"),
             format!("choose one with --context; {}", contexts()),
         ),
         KubeconfigError::LoadContext(context) => {
-            Failure::new(format!("the kubeconfig {name} has no context \"{context}\""), contexts())
+            CliError::new(format!("kubeconfig {name} has no context \"{context}\""), contexts())
         }
-        error => broken(name, error),
+        error => kubeconfig_error(name, error),
     }
 }
 
-/// The namespace of a context: as for kubectl, nothing means `default`.
-fn namespace_of(context: &str) -> Result<String, Failure> {
+/// Returns the namespace of a context; as in kubectl, it defaults to `default`.
+fn namespace_of(context: &str) -> Result<String, CliError> {
     if context.is_empty() {
         return Ok("default".to_owned());
     }
     args::namespace(context).map_err(|_| {
-        let hint = "a namespace has lower-case letters, digits and '-', 63 at most";
-        Failure::new(format!("the context's namespace \"{context}\" is none"), hint)
+        let hint = "a namespace has at most 63 lower-case letters, digits and '-'";
+        CliError::new(format!("the context has an invalid namespace \"{context}\""), hint)
     })
 }
 
-/// Why the configuration makes no client.
-fn without_client(name: &str, error: &kube::Error) -> Failure {
+/// Converts an error of the client's creation.
+fn client_error(name: &str, error: &kube::Error) -> CliError {
     let hint = match error {
-        kube::Error::Auth(AuthError::InvalidBearerToken(_)) => "is there a line break in the user's token?",
+        kube::Error::Auth(AuthError::InvalidBearerToken(_)) => "does the user's token contain a line break?",
         kube::Error::Auth(AuthError::AuthExecStart(_)) => "is the user's credential plugin installed?",
-        kube::Error::Auth(_) => "what does the kubeconfig say about the user?",
-        _ => "are its certificates right?",
+        kube::Error::Auth(_) => "check the user in the kubeconfig",
+        _ => "check the certificates in the kubeconfig",
     };
-    Failure::new(format!("no client for {name}: {}", chain(error)), hint)
+    CliError::new(format!("create client for {name}: {}", chain(error)), hint)
 }
 
-/// Why the cluster did not say what it serves.
-fn refused(name: &str, error: &kube::Error) -> Failure {
+/// Converts an error of discovery.
+fn discovery_error(name: &str, error: &kube::Error) -> CliError {
     match error {
         kube::Error::Api(status) if status.code == 401 => {
-            Failure::new(format!("{name} does not accept the credentials"), "have they expired?")
+            CliError::new(format!("{name}: credentials rejected"), "have they expired?")
         }
         kube::Error::Api(status) => {
-            Failure::new(format!("{name} does not say what it serves: {}", status.message), "")
+            CliError::new(format!("discover resources of {name}: {}", status.message), "")
         }
         error => {
             let because = chain(error);
-            Failure::new(format!("{name} cannot be reached: {because}"), reach_hint(&because))
+            CliError::new(format!("connect to {name}: {because}"), reach_hint(&because))
         }
     }
 }
 
-/// `1 pod`, `40 pods`.
+/// Formats a number of pods: `1 pod`, `40 pods`.
 pub(crate) fn counted(pods: u64) -> String {
     if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") }
 }
 
-async fn start_demo(pods: u64, why: &str, once: bool, talk: &Talk) -> Cluster {
-    talk.say(&format!("{why}starting an embedded API server with a demo cluster of about {}", counted(pods)));
+async fn start_demo(pods: u64, why: &str, once: bool, terminal: &Terminal) -> Cluster {
+    terminal.info(&format!(
+        "{why}starting an embedded API server with a demo cluster of about {}",
+        counted(pods)
+    ));
     let server = informer_apiserver::ApiServer::builder().seed(demo::any_seed()).build();
     let running = demo::start(&server, pods);
     if once {
-        running.stands().await;
+        running.wait_until_ready().await;
     } else {
-        // A large one is nice to see growing.
-        drop(tokio::time::timeout(SOON, running.stands()).await);
+        // A large cluster is watched while it is being built.
+        drop(tokio::time::timeout(DEMO_READY_TIMEOUT, running.wait_until_ready()).await);
     }
     Cluster {
         client: server.client(),
@@ -274,7 +275,7 @@ async fn start_demo(pods: u64, why: &str, once: bool, talk: &Talk) -> Cluster {
     }
 }
 
-/// The versions of a group, the preferred one first.
+/// Returns the versions of a group, the preferred one first.
 fn versions(group: &APIGroup) -> Vec<String> {
     let preferred = group.preferred_version.iter().map(|version| version.group_version.clone());
     let mut versions: Vec<String> = preferred.collect();
@@ -291,7 +292,7 @@ fn resources(list: APIResourceList) -> impl Iterator<Item = Served> {
         Some((group, version)) => (group.to_owned(), version.to_owned()),
         None => (String::new(), list.group_version),
     };
-    // With a slash in its name it is a part of a resource.
+    // A slash in the name marks a subresource.
     let whole = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
     whole.map(move |resource| Served {
         group: group.clone(),
@@ -309,9 +310,9 @@ fn resources(list: APIResourceList) -> impl Iterator<Item = Served> {
 mod tests {
     use super::*;
 
-    /// A context with an empty namespace meant all of them, and any text became a part of a path.
+    /// Regression: an empty namespace in a context selected all namespaces, and any text became a part of a URL path.
     #[test]
-    fn the_namespace_of_a_context_is_a_namespace() {
+    fn namespace_of_context_is_validated() {
         assert_eq!(namespace_of(""), Ok("default".to_owned()));
         assert_eq!(namespace_of("shop"), Ok("shop".to_owned()));
         for text in ["../../x", "a/b", "A", "a b", " "] {

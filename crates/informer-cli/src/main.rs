@@ -1,28 +1,28 @@
 //! `informer`: watches any resource of a cluster through shared informers, and runs the embedded API server.
 //!
-//! One file a command. Data goes to stdout, talk to stderr; exit codes are 0, 1 (it failed), 2 (it was called wrongly)
-//! and 130 (asked twice to stop).
+//! One file per command. Data goes to stdout, messages to stderr; exit codes are 0, 1 (failure), 2 (invalid command
+//! line) and 130 (stopped twice).
 
 mod apiserver;
 mod args;
+mod cli_error;
 mod cluster;
 mod completions;
 mod demo;
-mod failure;
 mod resolve;
 mod show;
-mod talk;
+mod terminal;
 mod watch;
 
 use args::{Args, Command};
 use clap::Parser as _;
-use failure::Failure;
+use cli_error::CliError;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let command = Args::parse().command.unwrap_or_else(Command::first_look);
+    let command = Args::parse().command.unwrap_or_else(Command::default_command);
     let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().enable_all().build() else {
-        return Failure::new("no threads can be started", "is the system out of resources?").report();
+        return CliError::new("start threads: failed", "is the system out of resources?").report();
     };
     let outcome = runtime.block_on(async {
         match command {
@@ -31,10 +31,10 @@ fn main() -> ExitCode {
             Command::Completions { shell } => completions::run(shell),
         }
     });
-    // A handler that waits for a reader of our output must not keep the program from ending.
+    // A handler blocked on stdout must not delay the exit.
     runtime.shutdown_background();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(error) => error.report(),
     }
 }

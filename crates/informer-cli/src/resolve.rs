@@ -1,12 +1,12 @@
-//! Which resource a name on the command line means.
+//! Resolves a resource name of the command line.
 //!
-//! Names are compared without regard to case: plural, singular, short name or kind, alone or followed by a group, or by a version and a group.
-//! The core group goes before the other built-in ones, and those before custom ones; between two of the same rank the name is ambiguous. It
-//! decides from what the server said it has, and asks nothing itself.
+//! Names are compared case-insensitively: plural, singular, short name or kind, alone or followed by a group, or by a
+//! version and a group. The core group takes precedence over the other built-in groups, and those over custom ones;
+//! between two of the same rank the name is ambiguous. It works on discovered resources and sends no request.
 
-use crate::failure::Failure;
+use crate::cli_error::CliError;
 
-/// A resource that the server has, in one of its versions.
+/// A resource in one of its served versions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Served {
     pub(crate) group: String,
@@ -20,12 +20,12 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// As one says it: `pods`, `deployments.apps`.
+    /// Returns the name for the command line: `pods`, `deployments.apps`.
     pub(crate) fn name(&self) -> String {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// As `kubectl -o name` begins: `pod`, `deployment.apps`.
+    /// Returns the name as `kubectl -o name` prints it: `pod`, `deployment.apps`.
     pub(crate) fn singular_name(&self) -> String {
         let singular =
             if self.singular.is_empty() { self.kind.to_lowercase() } else { self.singular.clone() };
@@ -42,25 +42,25 @@ impl Served {
         self.verbs.iter().any(|known| known == verb)
     }
 
-    /// The smaller, the sooner it is meant.
+    /// Precedence of the group; smaller values win.
     fn rank(&self) -> u8 {
         match &*self.group {
             "" => 0,
             group if !group.contains('.') => 1,
-            // `events` and `pods` are here again.
+            // It has `events` and `pods` too.
             group if group.ends_with(".k8s.io") => 2,
             _ => 3,
         }
     }
 }
 
-/// Finds what a name means. `served` has the preferred version of each group first.
-pub(crate) fn resolve<'a>(served: &'a [Served], text: &str) -> Result<&'a Served, Failure> {
+/// Finds the resource of a name. `served` lists the preferred version of each group first.
+pub(crate) fn resolve<'a>(served: &'a [Served], text: &str) -> Result<&'a Served, CliError> {
     let wanted = Wanted::parse(text);
-    let found: Vec<&Served> = served.iter().filter(|one| wanted.is_met(one)).collect();
+    let found: Vec<&Served> = served.iter().filter(|one| wanted.matches(one)).collect();
     let best = found.iter().map(|one| one.rank()).min();
     let mut best: Vec<&Served> = found.into_iter().filter(|one| Some(one.rank()) == best).collect();
-    // The first version of each stands for it.
+    // The first version of each resource is the preferred one.
     let mut seen: Vec<String> = Vec::new();
     best.retain(|one| {
         let name = one.name();
@@ -73,25 +73,22 @@ pub(crate) fn resolve<'a>(served: &'a [Served], text: &str) -> Result<&'a Served
         [one] if one.can("list") && one.can("watch") => Ok(one),
         [one] => {
             let hint = format!(
-                "it offers {}",
-                if one.verbs.is_empty() { "nothing".into() } else { one.verbs.join(", ") }
+                "supported verbs: {}",
+                if one.verbs.is_empty() { "none".into() } else { one.verbs.join(", ") }
             );
-            Err(Failure::new(format!("{} cannot be watched", one.name()), hint))
+            Err(CliError::new(format!("{} does not support watch", one.name()), hint))
         }
         _ => {
             let names: Vec<String> = best.iter().map(|one| one.name()).collect();
-            Err(Failure::new(
-                format!("\"{text}\" may mean several resources"),
-                format!("say {}", names.join(" or ")),
-            ))
+            Err(CliError::new(format!("\"{text}\" is ambiguous"), format!("use {}", names.join(" or "))))
         }
     }
 }
 
-/// What was asked for, taken apart.
+/// A parsed resource name.
 struct Wanted<'a> {
     name: &'a str,
-    /// What follows the first dot: a group, or a version and a group.
+    /// Everything after the first dot: a group, or a version and a group.
     rest: Option<&'a str>,
 }
 
@@ -101,7 +98,7 @@ impl<'a> Wanted<'a> {
         Self { name, rest }
     }
 
-    fn is_met(&self, served: &Served) -> bool {
+    fn matches(&self, served: &Served) -> bool {
         let Some(rest) = self.rest else { return served.is_called(self.name) };
         let (version, group) = rest.split_once('.').unwrap_or((rest, ""));
         let by_group = !served.group.is_empty() && served.group.eq_ignore_ascii_case(rest);
@@ -111,38 +108,38 @@ impl<'a> Wanted<'a> {
     }
 }
 
-fn unknown(served: &[Served], text: &str, wanted: &Wanted<'_>) -> Failure {
-    let what = format!("the server has no resource \"{text}\"");
-    if let Some(hint) = misunderstood(text) {
-        return Failure::new(what, hint);
+fn unknown(served: &[Served], text: &str, wanted: &Wanted<'_>) -> CliError {
+    let message = format!("the server has no resource \"{text}\"");
+    if let Some(hint) = hint_for_other_argument(text) {
+        return CliError::new(message, hint);
     }
-    let elsewhere = served.iter().filter(|one| one.is_called(wanted.name)).map(Served::name);
-    let mut near: Vec<String> = elsewhere.collect();
+    let in_other_groups = served.iter().filter(|one| one.is_called(wanted.name)).map(Served::name);
+    let mut near: Vec<String> = in_other_groups.collect();
     if near.is_empty() {
         near = nearest(served, &wanted.name.to_lowercase());
     }
     near.dedup();
     near.truncate(3);
     let hint = if near.is_empty() {
-        "kubectl api-resources lists what it has".to_owned()
+        "kubectl api-resources lists all resources".to_owned()
     } else {
         format!("did you mean {}?", near.join(" or "))
     };
-    Failure::new(what, hint)
+    CliError::new(message, hint)
 }
 
-/// What was meant, where it is no name of a resource at all.
-fn misunderstood(text: &str) -> Option<String> {
+/// Returns a hint for a text that is not a resource name at all.
+fn hint_for_other_argument(text: &str) -> Option<String> {
     if !text.is_empty() && text.bytes().all(|letter| letter.is_ascii_digit()) {
-        return Some(format!("the size of the demo cluster is said as --demo={text}"));
+        return Some(format!("set the size of the demo cluster with --demo-pods {text}"));
     }
     let (kind, name) = text.split_once('/')?;
-    Some(format!("one object is watched as {kind} --field-selector metadata.name={name}"))
+    Some(format!("to watch one object: {kind} --field-selector metadata.name={name}"))
 }
 
-/// The names that look most like this one.
+/// Returns the most similar names.
 fn nearest(served: &[Served], name: &str) -> Vec<String> {
-    // Comparing is quadratic in the length, and no resource has a name as long as that.
+    // The comparison is quadratic in the length, and no resource has such a long name.
     if name.len() > 64 {
         return Vec::new();
     }
@@ -203,13 +200,13 @@ mod tests {
         let cluster = cluster();
         let found = match resolve(&cluster, text) {
             Ok(one) => format!("{}/{}/{}", one.group, one.version, one.plural),
-            Err(failure) => failure.to_string(),
+            Err(error) => error.to_string(),
         };
         assert_eq!(found, expected, "{text}");
     }
 
     #[test]
-    fn every_name_leads_to_its_resource() {
+    fn names_resolve_to_their_resource() {
         for text in ["pods", "pod", "po", "Pod", "PODS", "pods.v1", "pods.v1."] {
             check(text, "/v1/pods");
         }
@@ -225,38 +222,39 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said_with_a_hint() {
-        check(
-            "widgets",
-            "\"widgets\" may mean several resources (say widgets.a.example.com or widgets.b.example.com)",
-        );
+    fn unresolvable_name_is_an_error_with_hint() {
+        check("widgets", "\"widgets\" is ambiguous (use widgets.a.example.com or widgets.b.example.com)");
         check("pdos", "the server has no resource \"pdos\" (did you mean pods or pods.example.com?)");
         check("deploymnets", "the server has no resource \"deploymnets\" (did you mean deployments.apps?)");
         check(
             "deployments.extensions",
             "the server has no resource \"deployments.extensions\" (did you mean deployments.apps?)",
         );
-        check("zebras", "the server has no resource \"zebras\" (kubectl api-resources lists what it has)");
-        check("tokenreviews", "tokenreviews.authentication.k8s.io cannot be watched (it offers create)");
+        check("zebras", "the server has no resource \"zebras\" (kubectl api-resources lists all resources)");
+        check(
+            "tokenreviews",
+            "tokenreviews.authentication.k8s.io does not support watch (supported verbs: create)",
+        );
         check(
             &"x".repeat(100_000)[..80],
             &format!(
-                "the server has no resource \"{}\" (kubectl api-resources lists what it has)",
+                "the server has no resource \"{}\" (kubectl api-resources lists all resources)",
                 "x".repeat(80)
             ),
         );
-        check("", "the server has no resource \"\" (kubectl api-resources lists what it has)");
+        check("", "the server has no resource \"\" (kubectl api-resources lists all resources)");
     }
 
-    /// A size after a blank, as the other command takes it, was a resource that the server does not have.
+    /// Regression: a number, meant as the size of the demo cluster, was reported as an unknown resource without a
+    /// hint.
     #[test]
-    fn what_is_no_name_is_said_to_be_something_else() {
+    fn number_or_object_name_gets_a_specific_hint() {
         for (text, expected) in [
-            ("100", "(the size of the demo cluster is said as --demo=100)"),
-            ("pods/web", "(one object is watched as pods --field-selector metadata.name=web)"),
+            ("100", "(set the size of the demo cluster with --demo-pods 100)"),
+            ("pods/web", "(to watch one object: pods --field-selector metadata.name=web)"),
         ] {
-            let told = resolve(&cluster(), text).unwrap_err().to_string();
-            assert!(told.ends_with(expected), "{told}");
+            let message = resolve(&cluster(), text).unwrap_err().to_string();
+            assert!(message.ends_with(expected), "{message}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The program as people use it: run as a process of its own, judged by what it prints and how it ends.
+//! The program run as a process: its output and exit codes.
 
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
-use common::{DEADLINE, File, Live, UNREACHABLE, check, informer, read_all, run, text};
+use common::{File, Live, TIMEOUT, UNREACHABLE, check, informer, read_all, run, text};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn help_has_examples_and_exit_codes() {
 }
 
 #[test]
-fn completions_come_for_every_shell() {
+fn completions_support_every_shell() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let (stdout, _) = check(&["completions", shell], 0);
         assert!(stdout.contains("apiserver"), "{shell}");
@@ -35,13 +35,13 @@ fn completions_come_for_every_shell() {
 }
 
 #[test]
-fn a_wrong_command_line_is_2() {
+fn invalid_command_line_exits_with_2() {
     for args in [
         &["nope"][..],
         &["watch"],
         &["watch", "pods", "-o", "xml"],
         &["watch", "pods", "-l", "a in x"],
-        &["watch", "pods", "--resync", "soon"],
+        &["watch", "pods", "--resync-period", "soon"],
         &["watch", "pods", "-A", "-n", "shop"],
         &["watch", ","],
     ] {
@@ -51,7 +51,7 @@ fn a_wrong_command_line_is_2() {
 }
 
 #[test]
-fn an_unknown_resource_is_one_line_with_a_hint() {
+fn unknown_resource_is_one_line_with_hint() {
     let (stdout, stderr) = check(&["watch", "pdos", "--once"], 1);
     assert!(stdout.is_empty());
     assert!(
@@ -61,7 +61,7 @@ fn an_unknown_resource_is_one_line_with_a_hint() {
 }
 
 #[test]
-fn once_prints_the_demo_cluster() {
+fn once_prints_demo_cluster() {
     let (stdout, stderr) = check(&["watch", "pods,nodes", "deployments.apps", "--once", "-o", "json"], 0);
     assert!(stderr.starts_with("no kubeconfig and no service account found:"), "{stderr}");
     let mut kinds = std::collections::BTreeMap::new();
@@ -75,7 +75,7 @@ fn once_prints_the_demo_cluster() {
 }
 
 #[test]
-fn every_format_prints_names_of_its_own() {
+fn formats_name_and_table_and_yaml_print_selected_objects() {
     let (stdout, _) = check(&["watch", "deployment", "-n", "shop", "--once", "-o", "name"], 0);
     let mut names: Vec<&str> = stdout.lines().collect();
     names.sort_unstable();
@@ -89,7 +89,7 @@ fn every_format_prints_names_of_its_own() {
     assert_eq!(rows[0], ["TIME", "TYPE", "NAMESPACE", "NAME", "READY", "UPDATED", "AGE", "CHANGES"]);
     assert_eq!(rows.len(), 2);
     assert_eq!(&rows[1][1..4], ["ADDED", "shop", "web"]);
-    assert!(!stdout.contains('\u{1b}'), "no colours where nobody sees them");
+    assert!(!stdout.contains('\u{1b}'), "no colors without a terminal");
 
     let (stdout, _) =
         check(&["watch", "nodes", "--field-selector", "metadata.name=node-01", "--once", "-o", "yaml"], 0);
@@ -97,7 +97,7 @@ fn every_format_prints_names_of_its_own() {
 }
 
 #[test]
-fn secrets_are_never_shown() {
+fn secret_values_are_never_printed() {
     let (stdout, _) = check(&["watch", "secrets", "--once", "-o", "json"], 0);
     assert!(stdout.lines().count() >= 5);
     for line in stdout.lines() {
@@ -108,89 +108,89 @@ fn secrets_are_never_shown() {
 }
 
 #[test]
-fn what_is_not_there_is_not_an_error() {
+fn empty_namespace_is_not_an_error() {
     let (stdout, stderr) = check(&["watch", "pods", "-n", "nowhere", "--once"], 0);
     assert!(stdout.is_empty() && stderr.contains("0 pods"), "{stderr}");
 }
 
 #[test]
-fn a_kubeconfig_that_was_named_is_used_or_an_error() {
+fn explicit_kubeconfig_is_used_or_an_error() {
     let (_, stderr) = check(&["watch", "pods", "--once", "--kubeconfig", "/nonexistent/config"], 1);
-    assert!(stderr.contains("error: the kubeconfig /nonexistent/config cannot be read"), "{stderr}");
+    assert!(stderr.contains("error: read kubeconfig /nonexistent/config: "), "{stderr}");
 
     let broken = File::new("broken", "users:\n- name: me\n  user: {token: hunter2\ncontexts: [");
     let (_, stderr) = check(&["watch", "pods", "--once", "--kubeconfig", broken.path()], 1);
-    assert!(stderr.contains("is not valid") && !stderr.contains("hunter2"), "{stderr}");
+    assert!(stderr.contains("is invalid") && !stderr.contains("hunter2"), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 
     let mut command = informer(&["watch", "pods", "--once"]);
     command.env("KUBECONFIG", broken.path());
     let output = run(command);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("error: the kubeconfig $KUBECONFIG is not valid"));
+    assert!(text(&output.stderr).contains("error: kubeconfig $KUBECONFIG is invalid"));
 }
 
 #[test]
-fn a_server_that_is_not_there_is_said() {
+fn unreachable_server_is_reported() {
     let file = File::new("unreachable", UNREACHABLE);
     let (stdout, stderr) =
         check(&["watch", "pods", "--once", "--kubeconfig", file.path(), "--timeout", "20s"], 1);
     assert!(stdout.is_empty());
-    assert!(stderr.starts_with("error: http://127.0.0.1:1 cannot be reached:"), "{stderr}");
+    assert!(stderr.starts_with("error: connect to http://127.0.0.1:1: "), "{stderr}");
     let (_, stderr) = check(&["watch", "pods", "--kubeconfig", file.path(), "--context", "nowhere"], 1);
-    assert!(stderr.contains("no context \"nowhere\" (it has here, there)"), "{stderr}");
+    assert!(stderr.contains("no context \"nowhere\" (available: here, there)"), "{stderr}");
 }
 
-/// A context whose user was not in the file asked as nobody, and nobody was told.
+/// Regression: a context with a missing user connected anonymously without a warning.
 #[test]
-fn a_user_that_is_not_there_is_said() {
+fn missing_user_is_reported() {
     let file = File::new("no-user", &UNREACHABLE.replace("{name: u, user: {}}", ""));
     let (_, stderr) = check(&["watch", "pods", "--once", "--kubeconfig", file.path()], 1);
-    assert!(stderr.contains("has no user \"u\"; asking without credentials\n"), "{stderr}");
+    assert!(stderr.contains("has no user \"u\"; connecting without credentials\n"), "{stderr}");
 }
 
-/// A token written as a block has a line break at its end, and the program panicked over it.
+/// Regression: a token in a YAML block ends with a line break, which caused a panic.
 #[test]
-fn a_token_with_a_line_break_is_one_line() {
+fn token_with_line_break_is_a_one_line_error() {
     let token = "users:\n- name: u\n  user:\n    token: |\n      hunter2\n";
     let file = File::new("token", &UNREACHABLE.replace("users: [{name: u, user: {}}]\n", token));
     let (stdout, stderr) = check(&["watch", "pods", "--once", "--kubeconfig", file.path()], 1);
     assert!(stdout.is_empty() && stderr.lines().count() == 1 && !stderr.contains("hunter2"), "{stderr}");
-    assert!(stderr.starts_with("error: no client for http://127.0.0.1:1"), "{stderr}");
-    assert!(stderr.ends_with("(is there a line break in the user's token?)\n"), "{stderr}");
+    assert!(stderr.starts_with("error: create client for http://127.0.0.1:1"), "{stderr}");
+    assert!(stderr.ends_with("(does the user's token contain a line break?)\n"), "{stderr}");
 }
 
 #[test]
-fn without_arguments_it_shows_a_live_stream_until_it_is_interrupted() {
+fn default_command_watches_until_interrupted() {
     let live = Live::new(&[]);
     live.line(|line| line.contains("ADDED"));
     live.line(|line| line.contains("UPDATED") && line.contains('→'));
     live.signal("INT");
-    let (code, said) = live.end();
-    assert_eq!(code, Some(0), "{said}");
-    let summary = said.lines().last().unwrap();
+    let (code, stderr) = live.end();
+    assert_eq!(code, Some(0), "{stderr}");
+    let summary = stderr.lines().last().unwrap();
     assert!(
         summary.starts_with("watched pods for ")
             && summary.contains(" added, ")
             && summary.ends_with("; 0 relists"),
-        "{said}"
+        "{stderr}"
     );
 }
 
 #[test]
-fn a_resync_tells_everything_again() {
-    let live = Live::new(&["watch", "namespaces", "--resync", "1s", "-o", "json"]);
+fn resync_period_prints_objects_again() {
+    let live = Live::new(&["watch", "namespaces", "--resync-period", "1s", "-o", "json"]);
     let resync = live.line(|line| line.contains("\"RESYNC\""));
     assert!(resync.contains("\"changes\":[]"), "{resync}");
     live.signal("TERM");
-    let (code, said) = live.end();
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains(" resynced"), "{said}");
+    let (code, stderr) = live.end();
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains(" resynced"), "{stderr}");
 }
 
 #[test]
-fn when_nobody_reads_any_more_it_ends_quietly() {
-    let mut child = informer(&["watch", "pods", "-o", "json", "--demo=200"])
+fn closed_pipe_ends_without_error() {
+    let mut child = informer(&["watch", "pods", "-o", "json", "--demo-pods", "200"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -198,51 +198,52 @@ fn when_nobody_reads_any_more_it_ends_quietly() {
     let errors = read_all(child.stderr.take().unwrap());
     let mut some = [0; 1000];
     child.stdout.take().unwrap().read_exact(&mut some).unwrap();
-    let said = text(&errors.recv_timeout(DEADLINE).expect("it ends"));
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{said}");
-    assert!(!said.contains("error"), "{said}");
+    let stderr = text(&errors.recv_timeout(TIMEOUT).expect("the program did not exit in time"));
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{stderr}");
+    assert!(!stderr.contains("error"), "{stderr}");
 }
 
-/// With a reader that had stopped reading (a pager), an interrupt waited for that reader, for as long as it took.
+/// Regression: if the reader (a pager) had stopped reading, an interrupt waited for it indefinitely.
 #[test]
-fn a_stalled_reader_keeps_nobody_from_ending_it() {
-    for (format, demo) in [("json", "--demo=300"), ("wide", "--demo=900")] {
-        let mut child = informer(&["watch", "pods", "-o", format, demo])
+fn interrupt_ends_program_with_stalled_reader() {
+    for (format, pods) in [("json", "300"), ("wide", "900")] {
+        let mut child = informer(&["watch", "pods", "-o", format, "--demo-pods", pods])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let errors = read_all(child.stderr.take().unwrap());
         let mut stdout = child.stdout.take().unwrap();
-        // Far less than there is to print, and more than a pipe holds: it goes on printing, and gets stuck.
+        // Far less than the output, and more than a pipe holds: the program continues to print and blocks.
         stdout.read_exact(&mut vec![0; 80_000]).unwrap();
         interrupt(&child);
-        let said = errors.recv_timeout(Duration::from_secs(30));
-        if said.is_err() {
+        let stderr = errors.recv_timeout(Duration::from_secs(30));
+        if stderr.is_err() {
             child.kill().unwrap();
         }
-        let (code, said) = (child.wait().unwrap().code(), text(&said.expect("it ends")));
-        assert_eq!(code, Some(0), "{said}");
-        assert!(said.lines().last().unwrap().starts_with("watched pods for "), "{said}");
+        let (code, stderr) =
+            (child.wait().unwrap().code(), text(&stderr.expect("the program did not exit in time")));
+        assert_eq!(code, Some(0), "{stderr}");
+        assert!(stderr.lines().last().unwrap().starts_with("watched pods for "), "{stderr}");
         drop(stdout);
     }
 }
 
-/// Until the informers were started nobody listened: an interrupt waited for the server's answer, or for the demo to stand.
+/// Regression: before the informers were started, an interrupt waited for the server's response or the demo cluster.
 #[test]
-fn before_anything_is_watched_it_can_be_stopped() {
-    // It takes connections, and says nothing.
+fn interrupt_ends_program_before_watch_starts() {
+    // Accepts connections and never responds.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let file = File::new("silent", &UNREACHABLE.replace("127.0.0.1:1", &address));
     let live = Live::new(&["watch", "pods", "--timeout", "1h", "--kubeconfig", file.path()]);
-    let _asked = silent.accept().unwrap();
+    let _connection = silent.accept().unwrap();
     live.signal("INT");
-    let (code, said) = live.end();
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.ends_with("stopped before anything was watched\n"), "{said}");
+    let (code, stderr) = live.end();
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.ends_with("stopped before the watch started\n"), "{stderr}");
 
-    let mut child = informer(&["watch", "pods", "--timeout", "1h", "--demo=20000", "--once"])
+    let mut child = informer(&["watch", "pods", "--timeout", "1h", "--demo-pods", "20000", "--once"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -252,10 +253,10 @@ fn before_anything_is_watched_it_can_be_stopped() {
     errors.read_line(&mut first).unwrap();
     assert!(first.starts_with("starting an embedded API server"), "{first}");
     interrupt(&child);
-    let said = text(&read_all(errors).recv_timeout(DEADLINE).expect("it ends"));
+    let stderr = text(&read_all(errors).recv_timeout(TIMEOUT).expect("the program did not exit in time"));
     assert_eq!(
-        (child.wait().unwrap().code(), said.as_str()),
-        (Some(0), "stopped before anything was watched\n")
+        (child.wait().unwrap().code(), stderr.as_str()),
+        (Some(0), "stopped before the watch started\n")
     );
 }
 
@@ -264,23 +265,32 @@ fn interrupt(child: &Child) {
     assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
 }
 
-/// The time that --timeout gives did not count while the demo was built.
+/// Regression: --timeout did not apply while the demo cluster was built.
 #[test]
-fn a_demo_that_takes_too_long_is_said() {
-    let (_, stderr) = check(&["watch", "pods", "--once", "--demo=20000", "--timeout", "500ms"], 1);
-    assert!(stderr.ends_with("does not stand within 500ms (--timeout gives it longer)\n"), "{stderr}");
+fn timeout_applies_to_demo_cluster() {
+    let (_, stderr) = check(&["watch", "pods", "--once", "--demo-pods", "20000", "--timeout", "500ms"], 1);
+    assert!(stderr.ends_with("timed out after 500ms (increase --timeout)\n"), "{stderr}");
 }
 
-/// A field that the server cannot select on read as a server that is down, after all the time there was.
+/// Regression: an unsupported field selector was reported as an unreachable server, and only after the timeout.
 #[test]
-fn a_selector_that_the_server_refuses_is_said_at_once() {
+fn unsupported_selector_is_reported_immediately() {
     for more in [&["--once"][..], &[]] {
-        let args =
-            ["watch", "pods", "nodes", "--demo=1", "--timeout", "1h", "--field-selector", "spec.foo=x"];
+        let args = [
+            "watch",
+            "pods",
+            "nodes",
+            "--demo-pods",
+            "1",
+            "--timeout",
+            "1h",
+            "--field-selector",
+            "spec.foo=x",
+        ];
         let (stdout, stderr) = check(&[&args[..], more].concat(), 1);
         assert!(stdout.is_empty());
         let last = stderr.lines().last().unwrap();
         assert!(last.starts_with("error: ") && last.contains("spec.foo"), "{stderr}");
-        assert!(last.ends_with("(the server cannot select on that)"), "{stderr}");
+        assert!(last.ends_with("(the server does not support this selector)"), "{stderr}");
     }
 }

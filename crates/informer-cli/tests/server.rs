@@ -1,4 +1,4 @@
-//! The server of the program on a socket, and other processes that watch it.
+//! `informer apiserver` on a socket, and other processes that connect to it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,22 +8,22 @@ use common::{File, Live, check, fresh, informer, run, text};
 use std::io::{BufRead as _, BufReader, Lines};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-/// A server that runs.
+/// A running server.
 struct Server {
     child: Child,
-    said: Lines<BufReader<ChildStderr>>,
+    stderr: Lines<BufReader<ChildStderr>>,
     file: File,
 }
 
 impl Server {
-    /// Starts it, and waits for its first line.
+    /// Starts the server and waits for its first line.
     fn start(name: &str, more: &[&str]) -> (Self, String) {
         let file = fresh(name);
         let args = [&["apiserver", "--kubeconfig", file.path()], more].concat();
         let mut child = informer(&args).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-        let first = said.next().unwrap().unwrap();
-        (Self { child, said, file }, first)
+        let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+        let first = stderr.next().unwrap().unwrap();
+        (Self { child, stderr, file }, first)
     }
 
     fn client(&self, runtime: &tokio::runtime::Runtime) -> kube::Client {
@@ -35,11 +35,11 @@ impl Server {
         })
     }
 
-    /// Asks it to end, and waits for that.
+    /// Stops the server and waits for its end.
     fn stop(mut self) -> File {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
-        assert!(self.said.map_while(Result::ok).any(|line| line == "stopped"));
+        assert!(self.stderr.map_while(Result::ok).any(|line| line == "stopped"));
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
         self.file
     }
@@ -49,9 +49,9 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// The kubeconfig of a server that had ended stayed, and the same command failed the next time.
+/// Regression: the kubeconfig stayed after the server had stopped, and the same command failed the next time.
 #[test]
-fn a_server_on_a_socket_is_watched_by_another_process() {
+fn server_is_watched_by_another_process() {
     let (server, first) = Server::start("socket", &["--demo"]);
     let path = server.file.path();
     assert!(
@@ -65,29 +65,32 @@ fn a_server_on_a_socket_is_watched_by_another_process() {
     assert!(text(&seen.stdout).contains("deployment.apps/"), "{}", text(&seen.stdout));
 
     let (_, again) = check(&["apiserver", "--kubeconfig", path], 1);
-    assert!(again.contains("is there already (--force replaces it"), "{again}");
+    assert!(again.contains("already exists (use --overwrite"), "{again}");
     let port = first.rsplit(':').next().unwrap().split(';').next().unwrap();
     let other = fresh("in-use");
     let (_, taken) = check(&["apiserver", "--port", port, "--kubeconfig", other.path()], 1);
-    assert!(taken.contains(&format!("127.0.0.1:{port} is in use (choose another with --port")), "{taken}");
-    assert!(!other.0.exists(), "nothing is written for a server that does not run");
+    assert!(
+        taken.contains(&format!("listen on 127.0.0.1:{port}: address in use (choose another with --port")),
+        "{taken}"
+    );
+    assert!(!other.0.exists(), "a failed start must not write a kubeconfig");
 
     let file = server.stop();
-    assert!(!file.0.exists(), "the kubeconfig is gone");
+    assert!(!file.0.exists(), "the kubeconfig must be removed");
 }
 
 #[test]
-fn force_replaces_a_file_and_what_somebody_else_wrote_stays() {
-    let (server, _) = Server::start("force", &[]);
+fn overwrite_replaces_kubeconfig_and_exit_keeps_that_of_another_server() {
+    let (server, _) = Server::start("overwrite", &[]);
     let first = std::fs::read_to_string(server.file.path()).unwrap();
-    let args = ["apiserver", "--force", "--kubeconfig", server.file.path()];
+    let args = ["apiserver", "--overwrite", "--kubeconfig", server.file.path()];
     let mut second = informer(&args).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = BufReader::new(second.stderr.take().unwrap()).lines();
-    said.next().unwrap().unwrap();
+    let mut stderr = BufReader::new(second.stderr.take().unwrap()).lines();
+    stderr.next().unwrap().unwrap();
     let now = std::fs::read_to_string(server.file.path()).unwrap();
-    assert!(now != first && now.contains("token"), "it leads to the second");
+    assert!(now != first && now.contains("token"), "the kubeconfig must be that of the second server");
 
-    // The first one ends, and leaves what is not its own.
+    // The first server must not remove the kubeconfig of the second.
     let file = server.stop();
     assert_eq!(std::fs::read_to_string(file.path()).unwrap(), now);
     let id = second.id().to_string();
@@ -97,7 +100,7 @@ fn force_replaces_a_file_and_what_somebody_else_wrote_stays() {
 }
 
 #[test]
-fn a_wrong_token_is_said() {
+fn wrong_token_is_reported() {
     let (server, _) = Server::start("wrong-token", &[]);
     let kubeconfig = std::fs::read_to_string(server.file.path()).unwrap();
     let lines = kubeconfig.lines().map(|line| match line.split_once("token:") {
@@ -107,12 +110,12 @@ fn a_wrong_token_is_said() {
     let file = File::new("wrong-token-2", &lines.collect::<Vec<_>>().join("\n"));
     let (stdout, stderr) = check(&["watch", "pods", "--once", "--kubeconfig", file.path()], 1);
     assert!(stdout.is_empty() && !stderr.contains("hunter2"), "{stderr}");
-    assert!(stderr.ends_with("does not accept the credentials (have they expired?)\n"), "{stderr}");
+    assert!(stderr.ends_with("credentials rejected (have they expired?)\n"), "{stderr}");
     server.stop();
 }
 
 #[test]
-fn updates_of_secrets_show_keys_only() {
+fn updates_of_secrets_print_keys_only() {
     let (server, _) = Server::start("secrets", &[]);
     let runtime = runtime();
     let secrets: kube::Api<k8s_openapi::api::core::v1::Secret> =
@@ -129,25 +132,25 @@ fn updates_of_secrets_show_keys_only() {
         let live = Live::new(&["watch", "secrets", "-o", format, "--kubeconfig", server.file.path()]);
         live.line(|line| line.contains("db"));
         write(&format!("hunter2-{format}"));
-        let mut told = Vec::new();
+        let mut printed = Vec::new();
         live.line(|line| {
-            told.push(line.to_owned());
+            printed.push(line.to_owned());
             line.contains("UPDATED")
         });
         live.signal("INT");
-        let (code, said) = live.end();
-        assert_eq!(code, Some(0), "{said}");
-        let told = told.join("\n");
-        assert!(told.contains("data.password"), "{told}");
-        // Neither as it was said nor as it is stored.
-        assert!(!told.contains("hunter") && !told.contains("aHVudGVy"), "{told}");
+        let (code, stderr) = live.end();
+        assert_eq!(code, Some(0), "{stderr}");
+        let printed = printed.join("\n");
+        assert!(printed.contains("data.password"), "{printed}");
+        // Neither plain nor base64.
+        assert!(!printed.contains("hunter") && !printed.contains("aHVudGVy"), "{printed}");
     }
     server.stop();
 }
 
-/// Whoever writes to a cluster must not write to the terminals of those who watch it.
+/// Objects in a cluster must not control the terminals of users who watch it.
 #[test]
-fn control_characters_from_a_cluster_are_spelled_out() {
+fn control_characters_from_cluster_are_escaped() {
     let (server, _) = Server::start("escapes", &[]);
     let runtime = runtime();
     let maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> =

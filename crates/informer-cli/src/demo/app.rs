@@ -1,36 +1,36 @@
-//! A deployment and its sets, as the demo knows them.
+//! State of a deployment and its replica sets.
 
 use super::catalogue::Program;
 use super::status::Count;
-use super::write::At;
+use super::write::ObjectId;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// However many somebody asks for by hand.
-const MOST_REPLICAS: u64 = 1000;
+/// Upper bound on replicas requested by users.
+const MAX_REPLICAS: u64 = 1000;
 
 /// A deployment.
 #[derive(Debug)]
 pub(super) struct App {
     pub(super) program: Program,
-    pub(super) at: At,
+    pub(super) at: ObjectId,
     pub(super) uid: String,
     pub(super) generation: i64,
     pub(super) replicas: usize,
-    /// What it had at the beginning; it is never scaled far from that by chance.
+    /// Initial number of replicas; incidents keep the deployment close to it.
     pub(super) planned: usize,
-    /// Of the version it runs.
+    /// Patch number of the current version.
     pub(super) patch: u32,
     pub(super) image: String,
-    /// The image before.
+    /// Previous image.
     pub(super) previous: String,
     pub(super) revision: u32,
     pub(super) sets: Vec<Set>,
-    pub(super) told: Option<(Count, usize, i64)>,
-    /// Whether it will be looked after anyway.
-    pub(super) due: bool,
-    pub(super) whose: Whose,
-    /// An update that does not start is on its way.
+    pub(super) written_status: Option<(Count, usize, i64)>,
+    /// Whether a reconcile is scheduled already.
+    pub(super) sync_scheduled: bool,
+    pub(super) ownership: Ownership,
+    /// Whether an update to an unpullable image is in progress.
     pub(super) stuck: bool,
 }
 
@@ -38,56 +38,56 @@ pub(super) struct App {
 #[derive(Debug)]
 pub(super) struct Set {
     pub(super) id: u32,
-    pub(super) at: At,
+    pub(super) at: ObjectId,
     pub(super) hash: String,
     pub(super) image: String,
-    pub(super) sound: bool,
-    /// Empty until the server has it.
+    pub(super) healthy: bool,
+    /// Empty until the server has created it.
     pub(super) uid: String,
     pub(super) generation: i64,
     pub(super) wanted: usize,
-    pub(super) told: Option<(Count, i64)>,
+    pub(super) written_status: Option<(Count, i64)>,
     pub(super) pods: BTreeSet<u64>,
 }
 
-/// Who says what becomes of a deployment.
+/// Who controls a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum Ownership {
     /// The demo.
-    Ours,
-    /// Somebody changed it by hand: chance leaves it alone.
-    Theirs,
-    /// Somebody deleted it; what belongs to it goes too.
-    Gone,
+    Demo,
+    /// A user changed it: incidents leave it alone.
+    User,
+    /// A user deleted it; its dependents are deleted too.
+    Deleted,
 }
 
 impl App {
     pub(super) fn is_gone(&self) -> bool {
-        self.whose == Whose::Gone
+        self.ownership == Ownership::Deleted
     }
 
-    /// Whether chance may change it.
+    /// Whether incidents may change it.
     pub(super) fn is_free(&self) -> bool {
-        self.whose == Whose::Ours
+        self.ownership == Ownership::Demo
     }
 
-    /// Takes over what somebody changed by hand.
+    /// Adopts changes made by a user.
     pub(super) fn adopt(&mut self, object: &Value) {
         let replicas = object.pointer("/spec/replicas").and_then(Value::as_u64);
-        let replicas = replicas.and_then(|replicas| usize::try_from(replicas.min(MOST_REPLICAS)).ok());
+        let replicas = replicas.and_then(|replicas| usize::try_from(replicas.min(MAX_REPLICAS)).ok());
         if let Some(replicas) = replicas.filter(|replicas| *replicas != self.replicas) {
             self.replicas = replicas;
-            self.whose = Whose::Theirs;
+            self.ownership = Ownership::User;
         }
         let image = object.pointer("/spec/template/spec/containers/0/image").and_then(Value::as_str);
         if let Some(image) = image.filter(|image| *image != self.image) {
             self.previous = std::mem::replace(&mut self.image, image.to_owned());
-            (self.stuck, self.whose) = (false, Whose::Theirs);
+            (self.stuck, self.ownership) = (false, Ownership::User);
         }
     }
 }
 
-/// How many pods there may be more than wanted while a version replaces another.
+/// Number of additional pods during a rolling update.
 pub(super) fn surge(replicas: usize) -> usize {
     replicas.div_ceil(4).max(1)
 }

@@ -1,18 +1,19 @@
-//! Deployments and their sets: rolling from one version to the next, scaling, and keeping as many pods as wanted.
+//! Deployments and their replica sets: rolling updates, scaling, and the number of pods.
 //!
-//! A set is told apart by its image, as real ones are by their template: going back to an image goes back to its set.
+//! A replica set is identified by its image, as real ones are by their template: returning to an image reuses its
+//! set.
 
-use super::app::{App, Set, Whose, image_of, surge};
+use super::app::{App, Ownership, Set, image_of, surge};
 use super::catalogue::Planned;
-use super::objects::{self, Owner, Report};
-use super::pods::{Birth, OwnerId, Pod};
+use super::objects::{self, EventDetails, Owner};
+use super::pods::{NewPod, OwnerId, Pod};
 use super::status::{self, Count, Phase};
-use super::write::{Answer, At, Kind, What, Write};
-use super::{Demo, Due};
+use super::write::{Kind, ObjectId, Operation, Write, WriteResult};
+use super::{Demo, ScheduledAction};
 use serde_json::json;
 use std::collections::BTreeSet;
 
-/// So many sets without pods are kept.
+/// Number of replica sets without pods that are kept.
 const HISTORY: usize = 2;
 
 impl Demo {
@@ -20,13 +21,13 @@ impl Demo {
         let Planned { program, name, replicas } = planned;
         let image = image_of(&program, 0);
         let namespace = program.namespace;
-        let at = |kind, name: &str| At::new(kind, namespace, name);
+        let at = |kind, name: &str| ObjectId::new(kind, namespace, name);
         self.create(
             at(Kind::ConfigMap, &format!("{name}-config")),
             objects::config_map(&program, &name, "info"),
         );
         if program.secret {
-            let password = self.chance.suffix(24);
+            let password = self.rng.suffix(24);
             self.create(
                 at(Kind::Secret, &format!("{name}-credentials")),
                 objects::secret(&program, &name, &password),
@@ -47,25 +48,25 @@ impl Demo {
             image,
             revision: 0,
             sets: Vec::new(),
-            told: None,
-            due: false,
-            whose: Whose::Ours,
+            written_status: None,
+            sync_scheduled: false,
+            ownership: Ownership::Demo,
             stuck: false,
         });
     }
 
-    /// Has a deployment looked after soon.
+    /// Schedules a reconcile of a deployment.
     pub(super) fn want_sync(&mut self, at: usize) {
-        if let Some(app) = self.apps.get_mut(at).filter(|app| !app.due) {
-            app.due = true;
-            self.after(80, Due::Sync(at));
+        if let Some(app) = self.apps.get_mut(at).filter(|app| !app.sync_scheduled) {
+            app.sync_scheduled = true;
+            self.after(80, ScheduledAction::Sync(at));
         }
     }
 
-    /// Brings a deployment nearer to what it should be.
+    /// Moves a deployment closer to its desired state.
     pub(super) fn sync(&mut self, at: usize) {
         let Some(app) = self.apps.get_mut(at) else { return };
-        app.due = false;
+        app.sync_scheduled = false;
         if app.uid.is_empty() {
             return;
         }
@@ -79,22 +80,22 @@ impl Demo {
         for number in 0..self.apps.get(at).map_or(0, |app| app.sets.len()) {
             self.fill(at, number);
         }
-        self.tell_app(at);
+        self.write_app_status(at);
         self.forget_sets(at);
     }
 
-    /// Puts another version in place.
-    pub(super) fn roll_out(&mut self, at: usize, sound: bool) {
+    /// Starts an update to another version.
+    pub(super) fn roll_out(&mut self, at: usize, healthy: bool) {
         let Some(app) = self.apps.get_mut(at).filter(|app| app.is_free()) else { return };
         app.patch += 1;
         let image = image_of(&app.program, app.patch);
-        let image = if sound { image } else { format!("{image}-rc1") };
+        let image = if healthy { image } else { format!("{image}-rc1") };
         app.previous = std::mem::replace(&mut app.image, image);
-        app.stuck = !sound;
+        app.stuck = !healthy;
         self.update_image(at);
-        if !sound {
-            let wait = self.chance.between(12_000, 20_000);
-            self.after(wait, Due::Rollback(at));
+        if !healthy {
+            let wait = self.rng.between(12_000, 20_000);
+            self.after(wait, ScheduledAction::Rollback(at));
         }
     }
 
@@ -105,67 +106,67 @@ impl Demo {
         self.update_image(at);
     }
 
-    /// Scales it a little, by chance.
+    /// Scales a deployment slightly and randomly.
     pub(super) fn scale(&mut self, at: usize) {
         let Some(app) = self.apps.get(at).filter(|app| app.is_free()) else { return };
         let (least, most) = ((app.planned / 2).max(1), app.planned + app.planned.div_ceil(2));
-        let replicas = least + self.chance.below(most - least + 1);
+        let replicas = least + self.rng.below(most - least + 1);
         let Some(app) = self.apps.get_mut(at).filter(|app| app.replicas != replicas) else { return };
         app.replicas = replicas;
         let place = app.at.clone();
-        self.write(place, What::Merge(json!({"spec": {"replicas": replicas}})));
+        self.write(place, Operation::Merge(json!({"spec": {"replicas": replicas}})));
         self.want_sync(at);
     }
 
-    /// Changes its configuration, or the password in its secret.
+    /// Changes the configuration or the password in the secret.
     pub(super) fn reconfigure(&mut self, at: usize) {
         let Some(app) = self.apps.get(at).filter(|app| !app.is_gone()) else { return };
         let (program, name) = (app.program, app.at.name.clone());
-        if program.secret && self.chance.percent(50) {
-            let secret = At::new(Kind::Secret, program.namespace, &format!("{name}-credentials"));
-            let password = self.chance.suffix(24);
-            self.write(secret, What::Merge(json!({"stringData": {"password": password}})));
+        if program.secret && self.rng.percent(50) {
+            let secret = ObjectId::new(Kind::Secret, program.namespace, &format!("{name}-credentials"));
+            let password = self.rng.suffix(24);
+            self.write(secret, Operation::Merge(json!({"stringData": {"password": password}})));
             return;
         }
-        let level = ["debug", "info", "warn"].get(self.chance.below(3)).copied().unwrap_or("info");
-        let map = At::new(Kind::ConfigMap, program.namespace, &format!("{name}-config"));
+        let level = ["debug", "info", "warn"].get(self.rng.below(3)).copied().unwrap_or("info");
+        let map = ObjectId::new(Kind::ConfigMap, program.namespace, &format!("{name}-config"));
         let data = objects::config_map(&program, &name, level)["data"].take();
-        self.write(map, What::Merge(json!({"data": data})));
+        self.write(map, Operation::Merge(json!({"data": data})));
     }
 
-    pub(super) fn look_at_app(&mut self, at: usize) {
+    pub(super) fn reconcile_app(&mut self, at: usize) {
         let Some(app) = self.apps.get(at).filter(|app| !app.is_gone()) else { return };
         let place = app.at.clone();
-        self.write(place, What::Look);
+        self.write(place, Operation::Read);
         let wait = 2000 + 5 * i64::try_from(self.apps.len()).unwrap_or(0);
-        self.after(wait, Due::LookApp(at));
+        self.after(wait, ScheduledAction::ReconcileApp(at));
     }
 
-    pub(super) fn app_answered(&mut self, write: &Write, answer: &Answer) {
+    pub(super) fn handle_app_result(&mut self, write: &Write, result: &WriteResult) {
         let Some(at) = self.apps.iter().position(|app| app.at == write.at) else { return };
         let Some(app) = self.apps.get_mut(at) else { return };
-        match answer {
-            Answer::Done(object) => {
+        match result {
+            WriteResult::Done(object) => {
                 object["metadata"]["uid"].as_str().unwrap_or_default().clone_into(&mut app.uid);
                 app.generation = object["metadata"]["generation"].as_i64().unwrap_or(app.generation);
                 if object["metadata"]["deletionTimestamp"].is_string() {
-                    // Whoever waits for what belongs to it waits for us.
-                    app.whose = Whose::Gone;
-                    self.write(write.at.clone(), What::Merge(json!({"metadata": {"finalizers": null}})));
-                } else if matches!(write.what, What::Look) {
+                    // Finalizers of its dependents are ours to remove.
+                    app.ownership = Ownership::Deleted;
+                    self.write(write.at.clone(), Operation::Merge(json!({"metadata": {"finalizers": null}})));
+                } else if matches!(write.operation, Operation::Read) {
                     app.adopt(object);
                 }
                 self.want_sync(at);
             }
-            Answer::Gone if !matches!(write.what, What::Create(_)) => {
-                app.whose = Whose::Gone;
+            WriteResult::Gone if !matches!(write.operation, Operation::Create(_)) => {
+                app.ownership = Ownership::Deleted;
                 self.want_sync(at);
             }
             _ => {}
         }
     }
 
-    pub(super) fn set_answered(&mut self, place: &At, answer: &Answer) {
+    pub(super) fn handle_set_result(&mut self, place: &ObjectId, result: &WriteResult) {
         let found = self
             .apps
             .iter()
@@ -173,8 +174,8 @@ impl Demo {
             .find_map(|(at, app)| Some((at, app.sets.iter().position(|set| set.at == *place)?)));
         let Some((at, number)) = found else { return };
         let Some(set) = self.apps.get_mut(at).and_then(|app| app.sets.get_mut(number)) else { return };
-        match answer {
-            Answer::Done(object) => {
+        match result {
+            WriteResult::Done(object) => {
                 let new = set.uid.is_empty();
                 object["metadata"]["uid"].as_str().unwrap_or_default().clone_into(&mut set.uid);
                 set.generation = object["metadata"]["generation"].as_i64().unwrap_or(set.generation);
@@ -182,8 +183,8 @@ impl Demo {
                     self.want_sync(at);
                 }
             }
-            Answer::Gone => {
-                // Its pods go with it; another one takes its place if it is still wanted.
+            WriteResult::Gone => {
+                // Its pods are deleted too; another set replaces it if it is still needed.
                 set.uid.clear();
                 for pod in std::mem::take(&mut set.pods).into_iter().collect::<Vec<_>>() {
                     self.orphan(pod);
@@ -193,11 +194,11 @@ impl Demo {
                 }
                 self.want_sync(at);
             }
-            Answer::Refused => {}
+            WriteResult::Rejected => {}
         }
     }
 
-    /// A pod of a set is gone.
+    /// Handles the removal of a pod of a replica set.
     pub(super) fn set_lost(&mut self, at: usize, set: u32, pod: u64) {
         let found = self.apps.get_mut(at).and_then(|app| app.sets.iter_mut().find(|known| known.id == set));
         if let Some(set) = found {
@@ -206,11 +207,11 @@ impl Demo {
         self.want_sync(at);
     }
 
-    /// Kills a pod whose set is gone.
+    /// Deletes a pod whose replica set is gone.
     fn orphan(&mut self, pod: u64) {
         let Some(at) = self.pods.get(&pod).map(|pod| pod.at.clone()) else { return };
-        self.write(at, What::Kill);
-        self.lose(pod);
+        self.write(at, Operation::DeleteNow);
+        self.remove_pod(pod);
     }
 
     fn update_image(&mut self, at: usize) {
@@ -218,35 +219,38 @@ impl Demo {
         let mut whole = objects::deployment(&app.program, &app.at.name, app.replicas, &app.image);
         let containers = whole["spec"]["template"]["spec"]["containers"].take();
         let place = app.at.clone();
-        self.write(place, What::Merge(json!({"spec": {"template": {"spec": {"containers": containers}}}})));
+        self.write(
+            place,
+            Operation::Merge(json!({"spec": {"template": {"spec": {"containers": containers}}}})),
+        );
         self.want_sync(at);
     }
 
     fn add_set(&mut self, at: usize) {
-        let (hash, number) = (self.chance.suffix(9), self.number());
+        let (hash, number) = (self.rng.suffix(9), self.number());
         let Some(app) = self.apps.get_mut(at) else { return };
         app.revision += 1;
-        // Beside other sets it begins with what may be more than wanted for a while.
+        // Next to other sets it starts with the surge.
         let wanted = if app.sets.is_empty() { app.replicas } else { surge(app.replicas) };
         let owner = Owner { kind: Kind::Deployment, name: &app.at.name, uid: &app.uid };
         let object = objects::replica_set(&app.program, &owner, (&hash, app.revision), &app.image, wanted);
-        let place = At::new(Kind::ReplicaSet, &app.at.namespace, &format!("{}-{hash}", app.at.name));
+        let place = ObjectId::new(Kind::ReplicaSet, &app.at.namespace, &format!("{}-{hash}", app.at.name));
         let message = format!("Scaled up replica set {} from 0 to {wanted}", place.name);
         app.sets.push(Set {
             id: u32::try_from(number).unwrap_or(u32::MAX),
             at: place.clone(),
             hash,
             image: app.image.clone(),
-            sound: !app.stuck,
+            healthy: !app.stuck,
             uid: String::new(),
             generation: 1,
             wanted,
-            told: None,
+            written_status: None,
             pods: BTreeSet::new(),
         });
         let (about, uid) = (app.at.clone(), app.uid.clone());
         self.create(place, object);
-        self.say(&Report {
+        self.record_event(&EventDetails {
             about: &about,
             uid: &uid,
             reason: "ScalingReplicaSet",
@@ -255,8 +259,8 @@ impl Demo {
         });
     }
 
-    /// Says how many pods each set should have: the newest grows as far as there may be more, the others shrink as far as
-    /// there may be fewer.
+    /// Sets the size of each replica set: the newest grows up to the maximal number of pods, the others shrink down
+    /// to the minimal number.
     fn share_out(&mut self, at: usize) {
         let Some(app) = self.apps.get(at) else { return };
         let counts: Vec<Count> = app.sets.iter().map(|set| self.count(set)).collect();
@@ -268,10 +272,10 @@ impl Demo {
         let mut changes = Vec::new();
         for (number, (set, count)) in app.sets.iter().zip(&counts).enumerate() {
             let target = if set.image == app.image {
-                let room = most.saturating_sub(wanted);
-                if app.sets.len() == 1 { app.replicas } else { (set.wanted + room).min(app.replicas) }
+                let surplus = most.saturating_sub(wanted);
+                if app.sets.len() == 1 { app.replicas } else { (set.wanted + surplus).min(app.replicas) }
             } else {
-                // What is not ready is of no use; of what is, only what can be spared.
+                // Pods that are not ready can always be removed; ready ones only as far as they are spare.
                 let usable = count.ready.min(set.wanted);
                 let less = usable.min(spare);
                 spare -= less;
@@ -295,8 +299,8 @@ impl Demo {
             format!("Scaled {direction} replica set {} from {} to {target}", set.at.name, set.wanted);
         set.wanted = target;
         let place = set.at.clone();
-        self.write(place, What::Merge(json!({"spec": {"replicas": target}})));
-        self.say(&Report {
+        self.write(place, Operation::Merge(json!({"spec": {"replicas": target}})));
+        self.record_event(&EventDetails {
             about: &about,
             uid: &uid,
             reason: "ScalingReplicaSet",
@@ -305,28 +309,28 @@ impl Demo {
         });
     }
 
-    /// Gives a set the pods that it lacks, or takes those that are too many, and tells its status.
+    /// Creates missing pods of a set or deletes surplus ones, and writes its status.
     fn fill(&mut self, at: usize, number: usize) {
         let Some(app) = self.apps.get(at) else { return };
         let Some(set) = app.sets.get(number).filter(|set| !set.uid.is_empty()) else { return };
         let mut active: Vec<u64> = set.pods.iter().copied().filter(|pod| self.is_active(*pod)).collect();
         let missing = set.wanted.saturating_sub(active.len());
-        // Those that are not ready go first, then the youngest.
+        // Pods that are not ready are deleted first, then the newest.
         active.sort_by_key(|pod| (self.is_ready(*pod), std::cmp::Reverse(*pod)));
         let surplus = active.len().saturating_sub(set.wanted);
         active.truncate(surplus);
         let (program, name, id) = (app.program, app.at.name.clone(), set.id);
         let (place, uid, hash) = (set.at.name.clone(), set.uid.clone(), set.hash.clone());
-        let (image, sound) = (set.image.clone(), set.sound);
+        let (image, healthy) = (set.image.clone(), set.healthy);
         for _ in 0..missing {
-            let pod = self.bear(&Birth {
+            let pod = self.create_pod(&NewPod {
                 owner: OwnerId::Set(at, id),
                 by: Owner { kind: Kind::ReplicaSet, name: &place, uid: &uid },
                 program: &program,
                 app: &name,
                 hash: &hash,
                 image: &image,
-                sound,
+                healthy,
             });
             if let Some(set) = self.apps.get_mut(at).and_then(|app| app.sets.get_mut(number)) {
                 set.pods.insert(pod);
@@ -335,23 +339,23 @@ impl Demo {
         for pod in active {
             self.terminate(pod);
         }
-        self.tell_set(at, number);
+        self.write_set_status(at, number);
     }
 
-    fn tell_set(&mut self, at: usize, number: usize) {
+    fn write_set_status(&mut self, at: usize, number: usize) {
         let Some(set) = self.apps.get(at).and_then(|app| app.sets.get(number)) else { return };
         let now = (self.count(set), set.generation);
-        if set.told == Some(now) {
+        if set.written_status == Some(now) {
             return;
         }
         let place = set.at.clone();
-        self.write(place, What::MergeStatus(status::replica_set(now.0, now.1)));
+        self.write(place, Operation::MergeStatus(status::replica_set(now.0, now.1)));
         if let Some(set) = self.apps.get_mut(at).and_then(|app| app.sets.get_mut(number)) {
-            set.told = Some(now);
+            set.written_status = Some(now);
         }
     }
 
-    fn tell_app(&mut self, at: usize) {
+    fn write_app_status(&mut self, at: usize) {
         let Some(app) = self.apps.get(at) else { return };
         let mut sum = Count::default();
         for set in &app.sets {
@@ -361,38 +365,38 @@ impl Demo {
             sum.updated += if set.image == app.image { count.all } else { 0 };
         }
         let now = (sum, app.replicas, app.generation);
-        if app.told == Some(now) {
+        if app.written_status == Some(now) {
             return;
         }
         let status = status::deployment(sum, app.replicas, app.generation, (self.now, self.now));
         let place = app.at.clone();
-        self.write(place, What::MergeStatus(status));
+        self.write(place, Operation::MergeStatus(status));
         if let Some(app) = self.apps.get_mut(at) {
-            app.told = Some(now);
+            app.written_status = Some(now);
         }
     }
 
-    /// Forgets the deployments of a namespace that is deleted.
+    /// Forgets the deployments of a deleted namespace.
     pub(super) fn clear_namespace(&mut self, name: &str) {
         for at in 0..self.apps.len() {
             let Some(app) = self.apps.get_mut(at).filter(|app| app.at.namespace == name) else { continue };
-            app.whose = Whose::Gone;
+            app.ownership = Ownership::Deleted;
             self.clear(at);
         }
     }
 
-    /// Removes what is left of a deployment that was deleted.
+    /// Deletes the dependents of a deleted deployment.
     fn clear(&mut self, at: usize) {
         let Some(app) = self.apps.get_mut(at) else { return };
         for set in std::mem::take(&mut app.sets) {
             for pod in set.pods {
                 self.orphan(pod);
             }
-            self.write(set.at, What::Kill);
+            self.write(set.at, Operation::DeleteNow);
         }
     }
 
-    /// Deletes sets without pods, but for the last few.
+    /// Deletes replica sets without pods, except for the last few.
     fn forget_sets(&mut self, at: usize) {
         let Some(app) = self.apps.get_mut(at) else { return };
         let is_empty = |set: &Set| set.wanted == 0 && set.pods.is_empty() && set.image != app.image;
@@ -407,7 +411,7 @@ impl Demo {
             !forget
         });
         for set in forgotten {
-            self.write(set, What::Kill);
+            self.write(set, Operation::DeleteNow);
         }
     }
 
@@ -421,7 +425,7 @@ impl Demo {
         self.pods.get(&pod).is_some_and(|pod| !matches!(pod.phase, Phase::Evicted | Phase::Terminating))
     }
 
-    /// Whether its status says so: nobody hears of a pod whose node is lost.
+    /// Whether its status is ready: a pod on a lost node does not report.
     fn is_ready(&self, pod: u64) -> bool {
         let on_ready_node = |node: usize| self.nodes.get(node).is_some_and(|node| node.ready);
         let ready = |pod: &Pod| pod.phase == Phase::Ready && pod.node.is_some_and(on_ready_node);

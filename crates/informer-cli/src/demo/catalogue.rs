@@ -1,4 +1,4 @@
-//! The programs that run in the demo cluster, and how many of everything there is for a number of pods.
+//! The programs of the demo cluster, and the sizes of everything for a number of pods.
 
 /// A program.
 #[derive(Debug, Clone, Copy)]
@@ -6,10 +6,10 @@ pub(super) struct Program {
     pub(super) namespace: &'static str,
     pub(super) name: &'static str,
     pub(super) image: &'static str,
-    /// The version it begins with: `major.minor`, and patches from 0.
+    /// Initial version: `major.minor`, with patches from 0.
     pub(super) version: (u32, u32),
     pub(super) port: u16,
-    /// Its share of the pods.
+    /// Relative share of the pods.
     pub(super) weight: usize,
     pub(super) cpu: &'static str,
     pub(super) memory: &'static str,
@@ -70,10 +70,10 @@ pub(super) const PROGRAMS: &[Program] = &[
     ),
 ];
 
-/// Namespaces that the server does not have from the beginning.
+/// Namespaces that the server does not create itself.
 pub(super) const NAMESPACES: &[&str] = &["shop", "payments", "data", "monitoring"];
 
-/// One deployment to be.
+/// A planned deployment.
 #[derive(Debug, Clone)]
 pub(super) struct Planned {
     pub(super) program: Program,
@@ -81,9 +81,9 @@ pub(super) struct Planned {
     pub(super) replicas: usize,
 }
 
-/// The deployments for about so many pods.
+/// Plans the deployments for about this many pods.
 pub(super) fn plan(pods: usize) -> Vec<Planned> {
-    // A few pods make small deployments, many make larger and more ones.
+    // Few pods result in small deployments, many in larger and more deployments.
     let each = match pods {
         0..100 => 4,
         100..1000 => 10,
@@ -101,13 +101,13 @@ pub(super) fn plan(pods: usize) -> Vec<Planned> {
         .collect()
 }
 
-/// How many nodes carry so many pods.
+/// Returns the number of nodes for this many pods.
 pub(super) fn nodes(pods: usize) -> usize {
     (pods / 12).clamp(3, 300)
 }
 
 fn at_round(at: usize) -> (Program, usize) {
-    // The table is not empty, so the remainder is always in it.
+    // The table is not empty, so the remainder is a valid index.
     (PROGRAMS[at % PROGRAMS.len()], at / PROGRAMS.len())
 }
 
@@ -117,7 +117,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn plans_have_about_as_many_pods_as_asked_for() {
+    fn plan_has_about_the_requested_number_of_pods() {
         for pods in [10, 40, 99, 500, 5000, 20_000] {
             let plan = plan(pods);
             let sum: usize = plan.iter().map(|planned| planned.replicas).sum();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn one_pod_is_enough() {
+    fn plan_supports_one_pod() {
         assert_eq!(plan(1).len(), 1);
     }
 }

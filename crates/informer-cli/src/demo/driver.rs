@@ -1,6 +1,6 @@
-//! Plays the demo against a server: a loop without opinions.
+//! Runs the demo on a server: executes its operations and returns the results.
 
-use super::write::{Answer, At, Kind, What, Write};
+use super::write::{Kind, ObjectId, Operation, Write, WriteResult};
 use super::{Demo, any_seed};
 use http::Request;
 use informer_apiserver::{ApiServer, Status};
@@ -10,69 +10,69 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// How often a change is tried that somebody else's comes before.
+/// Maximal number of attempts of an update that conflicts.
 const ATTEMPTS: usize = 3;
 
-/// The demo while it is played; dropping this ends it, and leaves the objects as they are.
+/// The running demo; dropping it stops the task and leaves the objects.
 #[derive(Debug)]
 pub(crate) struct Running {
-    playing: JoinHandle<()>,
-    stands: watch::Receiver<bool>,
+    task: JoinHandle<()>,
+    ready: watch::Receiver<bool>,
 }
 
 impl Running {
-    /// Waits until the cluster stands.
-    pub(crate) async fn stands(&self) {
-        let mut stands = self.stands.clone();
-        // An error would mean that it is not played any more, and there is nothing to wait for.
-        drop(stands.wait_for(|stands| *stands).await);
+    /// Waits until the cluster is complete.
+    pub(crate) async fn wait_until_ready(&self) {
+        let mut ready = self.ready.clone();
+        // The sender is dropped only if the task has ended.
+        drop(ready.wait_for(|ready| *ready).await);
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.playing.abort();
+        self.task.abort();
     }
 }
 
-/// Builds a cluster of about so many pods on a server, and keeps it moving.
+/// Builds a demo cluster of about this many pods on a server and keeps changing it.
 pub(crate) fn start(server: &ApiServer, pods: u64) -> Running {
     let now = Timestamp::now();
     let mut demo = Demo::new(any_seed(), usize::try_from(pods).unwrap_or(usize::MAX), now);
-    let stage = Stage::new(server);
-    let (stand, stands) = watch::channel(false);
-    let playing = tokio::spawn(async move {
-        while stage.play(&mut demo, now).await {}
-        demo.let_live();
-        stand.send_replace(true);
+    let driver = ServerDriver::new(server);
+    let (ready_sender, ready) = watch::channel(false);
+    let task = tokio::spawn(async move {
+        while driver.apply_writes(&mut demo, now).await {}
+        demo.start_incidents();
+        ready_sender.send_replace(true);
         loop {
             let wait = demo.next().duration_since(Timestamp::now());
             let wait = Duration::try_from(wait).unwrap_or_default();
-            // Not without a pause: whatever the demo wants, others want the thread too.
+            // A minimal delay leaves time for other tasks.
             tokio::time::sleep(wait.max(Duration::from_millis(5))).await;
-            stage.play(&mut demo, Timestamp::now()).await;
+            driver.apply_writes(&mut demo, Timestamp::now()).await;
         }
     });
-    Running { playing, stands }
+    Running { task, ready }
 }
 
-/// A server, and a client for what can only be said to it as a client.
-pub(super) struct Stage {
+/// A server, and a client for operations that need one.
+pub(super) struct ServerDriver {
     server: ApiServer,
     client: kube::Client,
 }
 
-impl Stage {
+impl ServerDriver {
     pub(super) fn new(server: &ApiServer) -> Self {
         Self { server: server.clone(), client: server.client() }
     }
 
-    /// Does what there is to do now; whether there was anything.
-    pub(super) async fn play(&self, demo: &mut Demo, now: Timestamp) -> bool {
+    /// Executes the current operations; returns whether there were any.
+    pub(super) async fn apply_writes(&self, demo: &mut Demo, now: Timestamp) -> bool {
         let writes = demo.tick(now);
         for (number, write) in writes.iter().enumerate() {
-            let answer = self.apply(write).await;
-            demo.answer(write, &answer);
+            let result = self.apply(write).await;
+            demo.handle_result(write, &result);
             if number % 50 == 49 {
                 tokio::task::yield_now().await;
             }
@@ -80,125 +80,125 @@ impl Stage {
         !writes.is_empty()
     }
 
-    /// Does one thing.
-    pub(super) async fn apply(&self, write: &Write) -> Answer {
+    /// Executes one operation.
+    pub(super) async fn apply(&self, write: &Write) -> WriteResult {
         let at = &write.at;
-        let answer = match &write.what {
-            What::Create(object) => match self.server.create(object) {
+        let result = match &write.operation {
+            Operation::Create(object) => match self.server.create(object) {
                 Err(status) if status.reason == "AlreadyExists" => {
-                    return self.get(at).map_or(Answer::Refused, Answer::Done);
+                    return self.get(at).map_or(WriteResult::Rejected, WriteResult::Done);
                 }
-                answer => answer,
+                result => result,
             },
-            What::Merge(patch) => return self.change(at, patch, ApiServer::update),
-            What::MergeStatus(status) => {
+            Operation::Merge(patch) => return self.change(at, patch, ApiServer::update),
+            Operation::MergeStatus(status) => {
                 return self.change(at, &json!({"status": status}), ApiServer::update_status);
             }
-            What::Bind(node) => return self.bind(at, node).await,
-            What::Delete => return self.delete(at).await,
-            What::Kill => {
+            Operation::Bind(node) => return self.bind(at, node).await,
+            Operation::Delete => return self.delete(at).await,
+            Operation::DeleteNow => {
                 return match self.server.delete(
                     at.kind.api_version(),
                     at.kind.plural(),
                     namespace(at),
                     &at.name,
                 ) {
-                    Ok(Some(object)) => Answer::Done(object),
-                    Ok(None) => Answer::Gone,
-                    Err(status) => refused(&status),
+                    Ok(Some(object)) => WriteResult::Done(object),
+                    Ok(None) => WriteResult::Gone,
+                    Err(status) => rejected(&status),
                 };
             }
-            What::Look => return self.get(at).map_or(Answer::Gone, Answer::Done),
-            What::Finalize => return self.finalize(&at.name).await,
+            Operation::Read => return self.get(at).map_or(WriteResult::Gone, WriteResult::Done),
+            Operation::Finalize => return self.finalize(&at.name).await,
         };
-        answer.map_or_else(|status| refused(&status), Answer::Done)
+        result.map_or_else(|status| rejected(&status), WriteResult::Done)
     }
 
-    fn get(&self, at: &At) -> Option<Value> {
+    fn get(&self, at: &ObjectId) -> Option<Value> {
         self.server.get(at.kind.api_version(), at.kind.plural(), namespace(at), &at.name)
     }
 
-    /// Puts fields into the object as it is there; what somebody else changed stays.
+    /// Merges fields into the current object, keeping other changes.
     fn change(
         &self,
-        at: &At,
+        at: &ObjectId,
         patch: &Value,
         update: fn(&ApiServer, &Value) -> Result<Value, Status>,
-    ) -> Answer {
-        let mut answer = Answer::Refused;
+    ) -> WriteResult {
+        let mut result = WriteResult::Rejected;
         for _ in 0..ATTEMPTS {
-            let Some(mut object) = self.get(at) else { return Answer::Gone };
+            let Some(mut object) = self.get(at) else { return WriteResult::Gone };
             merge(&mut object, patch);
             match update(&self.server, &object) {
-                Ok(object) => return Answer::Done(object),
-                Err(status) => answer = refused(&status),
+                Ok(object) => return WriteResult::Done(object),
+                Err(status) => result = rejected(&status),
             }
         }
-        answer
+        result
     }
 
-    /// As a scheduler does it: a pod's node cannot be set in any other way.
-    async fn bind(&self, at: &At, node: &str) -> Answer {
+    /// Binds a pod like a scheduler; its node cannot be set otherwise.
+    async fn bind(&self, at: &ObjectId, node: &str) -> WriteResult {
         let binding = json!({
             "apiVersion": "v1", "kind": "Binding", "metadata": {"name": at.name, "namespace": at.namespace},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         });
-        match self.ask("POST", &format!("{}/binding", path(at)), &binding).await {
-            // The pod is there, so that was about the binding.
-            Answer::Gone if self.get(at).is_some() => Answer::Refused,
-            answer => answer,
+        match self.request("POST", &format!("{}/binding", path(at)), &binding).await {
+            // The pod exists, so 404 refers to the node.
+            WriteResult::Gone if self.get(at).is_some() => WriteResult::Rejected,
+            result => result,
         }
     }
 
-    /// As a controller does it, with the grace that pods have.
-    async fn delete(&self, at: &At) -> Answer {
-        self.ask("DELETE", &path(at), &json!({"kind": "DeleteOptions", "apiVersion": "v1"})).await
+    /// Deletes gracefully, like a controller.
+    async fn delete(&self, at: &ObjectId) -> WriteResult {
+        self.request("DELETE", &path(at), &json!({"kind": "DeleteOptions", "apiVersion": "v1"})).await
     }
 
-    /// As the namespace controller does it, with what people put into a demo.
-    async fn finalize(&self, name: &str) -> Answer {
+    /// Deletes the contents of a namespace and finalizes it, like the namespace controller.
+    async fn finalize(&self, name: &str) -> WriteResult {
         for kind in Kind::IN_NAMESPACES {
             for object in self.server.list(kind.api_version(), kind.plural(), Some(name)) {
                 let object = object["metadata"]["name"].as_str().unwrap_or_default();
-                // What does not want to go stays until this is asked again.
+                // Objects that cannot be deleted are retried with the next call.
                 drop(self.server.delete(kind.api_version(), kind.plural(), Some(name), object));
             }
         }
-        let place = At::new(Kind::Namespace, "", name);
-        let Some(mut object) = self.get(&place) else { return Answer::Gone };
+        let place = ObjectId::new(Kind::Namespace, "", name);
+        let Some(mut object) = self.get(&place) else { return WriteResult::Gone };
         object["spec"]["finalizers"] = json!([]);
-        self.ask("PUT", &format!("/api/v1/namespaces/{name}/finalize"), &object).await
+        self.request("PUT", &format!("/api/v1/namespaces/{name}/finalize"), &object).await
     }
 
-    async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
+    async fn request(&self, method: &str, path: &str, body: &Value) -> WriteResult {
         let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
-        let Ok(request) = request.body(body.to_string().into_bytes()) else { return Answer::Refused };
+        let Ok(request) = request.body(body.to_string().into_bytes()) else { return WriteResult::Rejected };
         match self.client.request::<Value>(request).await {
-            // A deletion that is complete is answered with the object that was, or with a status.
+            // A completed deletion returns the last object or a status.
             Ok(object) if method == "DELETE" && object["metadata"]["deletionTimestamp"].is_null() => {
-                Answer::Gone
+                WriteResult::Gone
             }
-            Ok(object) => Answer::Done(object),
-            Err(kube::Error::Api(status)) if status.code == 404 => Answer::Gone,
-            Err(_) => Answer::Refused,
+            Ok(object) => WriteResult::Done(object),
+            Err(kube::Error::Api(status)) if status.code == 404 => WriteResult::Gone,
+            Err(_) => WriteResult::Rejected,
         }
     }
 }
 
-fn path(at: &At) -> String {
-    // Only pods are spoken of this way.
+fn path(at: &ObjectId) -> String {
+    // Used for pods only.
     format!("/api/v1/namespaces/{}/{}/{}", at.namespace, at.kind.plural(), at.name)
 }
 
-fn namespace(at: &At) -> Option<&str> {
+fn namespace(at: &ObjectId) -> Option<&str> {
     (!matches!(at.kind, Kind::Namespace | Kind::Node)).then_some(at.namespace.as_str())
 }
 
-fn refused(status: &Status) -> Answer {
-    if status.code == 404 { Answer::Gone } else { Answer::Refused }
+fn rejected(status: &Status) -> WriteResult {
+    if status.code == 404 { WriteResult::Gone } else { WriteResult::Rejected }
 }
 
-/// A merge patch (RFC 7396): what is null goes, objects are merged, everything else is replaced.
+/// Applies a merge patch (RFC 7396): null removes, objects are merged, other values are replaced.
 pub(super) fn merge(object: &mut Value, patch: &Value) {
     let Value::Object(fields) = patch else {
         object.clone_from(patch);

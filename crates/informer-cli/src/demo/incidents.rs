@@ -1,14 +1,14 @@
-//! What happens by chance, and how often.
+//! Random incidents and their frequency.
 
 use super::pods::in_phase;
 use super::status::{Crash, Phase};
-use super::{Demo, Due};
+use super::{Demo, ScheduledAction};
 
-/// Time between incidents on a cluster of [`USUAL`] pods, in milliseconds.
-const EVERY: f64 = 1200.0;
-const USUAL: f64 = 40.0;
+/// Mean time between incidents on a cluster of [`REFERENCE_PODS`] pods, in milliseconds.
+const MEAN_INCIDENT_PERIOD_MS: f64 = 1200.0;
+const REFERENCE_PODS: f64 = 40.0;
 
-/// What may happen, and how often of a hundred times.
+/// Incidents with their weights in percent.
 const INCIDENTS: &[(usize, Incident)] = &[
     (24, Incident::Scale),
     (18, Incident::RollOut),
@@ -39,12 +39,12 @@ enum Incident {
 }
 
 impl Demo {
-    /// Something happens, and something else is going to.
+    /// Executes a random incident and schedules the next.
     pub(super) fn incident(&mut self) {
         let wait = self.pause();
-        self.after(wait, Due::Incident);
+        self.after(wait, ScheduledAction::Incident);
         let Some(what) = self.draw() else { return };
-        let app = self.chance.below(self.apps.len());
+        let app = self.rng.below(self.apps.len());
         match what {
             Incident::Scale => self.scale(app),
             Incident::RollOut => self.roll_out_if_calm(app, true),
@@ -59,7 +59,7 @@ impl Demo {
             }
             Incident::Job => self.start_job(),
             Incident::Reconfigure => self.reconfigure(app),
-            // Most nodes stay: a cluster without any is a sad demo.
+            // At most a few nodes fail at a time, so that the cluster stays usable.
             Incident::LoseNode => {
                 if let Some(node) = self.some_node() {
                     self.node_lost(node);
@@ -73,20 +73,20 @@ impl Demo {
         }
     }
 
-    /// Time until the next incident: large clusters are busier, though not as much as they are larger.
+    /// Returns the delay until the next incident: larger clusters have more, but less than proportionally.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,
-        reason = "a time of a few seconds, about"
+        reason = "a few seconds; precision is irrelevant"
     )]
     fn pause(&mut self) -> i64 {
-        let busy = (self.size.max(1) as f64 / USUAL).powf(0.75).max(0.2);
-        let mean = (EVERY / busy) as i64;
-        self.chance.between(mean / 3, mean * 5 / 3).max(10)
+        let busy = (self.size.max(1) as f64 / REFERENCE_PODS).powf(0.75).max(0.2);
+        let mean = (MEAN_INCIDENT_PERIOD_MS / busy) as i64;
+        self.rng.between(mean / 3, mean * 5 / 3).max(10)
     }
 
     fn draw(&mut self) -> Option<Incident> {
-        let mut number = self.chance.below(INCIDENTS.iter().map(|(weight, _)| weight).sum());
+        let mut number = self.rng.below(INCIDENTS.iter().map(|(weight, _)| weight).sum());
         for (weight, incident) in INCIDENTS {
             if number < *weight {
                 return Some(*incident);
@@ -96,12 +96,12 @@ impl Demo {
         None
     }
 
-    /// One version at a time.
-    fn roll_out_if_calm(&mut self, at: usize, sound: bool) {
+    /// Starts at most one rolling update at a time.
+    fn roll_out_if_calm(&mut self, at: usize, healthy: bool) {
         let calm =
             |app: &super::App| !app.stuck && app.sets.iter().filter(|set| !set.pods.is_empty()).count() <= 1;
         if self.apps.get(at).is_some_and(calm) {
-            self.roll_out(at, sound);
+            self.roll_out(at, healthy);
         }
     }
 
@@ -114,14 +114,14 @@ impl Demo {
 
     fn some_pod(&mut self) -> Option<u64> {
         let ready = in_phase(&self.pods, Phase::Ready);
-        let at = self.chance.below(ready.len());
+        let at = self.rng.below(ready.len());
         ready.get(at).copied()
     }
 
     fn some_node(&mut self) -> Option<usize> {
         let well: Vec<usize> =
             self.nodes.iter().enumerate().filter(|(_, node)| node.takes_pods()).map(|(at, _)| at).collect();
-        let at = self.chance.below(well.len());
+        let at = self.rng.below(well.len());
         well.get(at).copied().filter(|_| well.len() * 2 > self.nodes.len())
     }
 }

@@ -1,107 +1,107 @@
-//! A demo cluster that keeps moving: deployments roll and scale, pods start, crash and are replaced, nodes come and go, jobs
-//! end.
+//! A simulated demo cluster: deployments roll and scale, pods start, crash and are replaced, nodes fail and return,
+//! jobs complete.
 //!
-//! [`Demo`] decides and is pure: [`Demo::tick`] says what is to be written now, [`Demo::answer`] hears what became of it. It plays
-//! controllers, scheduler and kubelets at once, and looks at what it depends on now and then: a deployment that somebody scaled or updated by hand
-//! rolls, a pod that somebody deleted is replaced. What the server refuses is skipped. The same seed, times and answers give the same story. [`start`] drives
-//! it against a server.
+//! [`Demo`] is a pure state machine: [`Demo::tick`] returns the operations to execute now, [`Demo::handle_result`] receives
+//! their results. It takes the roles of controllers, scheduler and kubelets, and periodically reads the objects it
+//! depends on: a deployment that a user scales or updates rolls, a pod that a user deletes is replaced. Rejected
+//! operations are skipped. The same seed, times and results give the same operations. [`start`] runs it on a server.
 //!
-//! Invariants, see [`Demo::check_invariants`]: no two objects of a kind have one name, a pod is on a node that is there, and belongs to a
-//! set or a job that is there.
+//! Invariants, see [`Demo::check_invariants`]: names are unique per kind, the node of a pod exists, and so does its
+//! replica set or job.
 
 mod app;
 mod apps;
 mod catalogue;
-mod chance;
 mod driver;
 mod incidents;
 mod jobs;
 mod nodes;
 mod objects;
 mod pods;
+mod rng;
 mod status;
 #[cfg(test)]
 mod tests;
 mod write;
 
-pub(crate) use chance::any_seed;
 pub(crate) use driver::{Running, start};
+pub(crate) use rng::any_seed;
 
 use app::App;
-use chance::Chance;
 use jiff::{SignedDuration, Timestamp};
 use jobs::Job;
 use nodes::Node;
-use objects::Report;
+use objects::EventDetails;
 use pods::Pod;
+use rng::DemoRng;
 use serde_json::Value;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use write::{Answer, At, Kind, What, Write};
+use write::{Kind, ObjectId, Operation, Write, WriteResult};
 
-/// The cluster as its controllers know it.
+/// State of the demo cluster.
 #[derive(Debug)]
 pub(crate) struct Demo {
-    chance: Chance,
+    rng: DemoRng,
     now: Timestamp,
     size: usize,
-    /// Until the cluster stands, pods are there at once, and nothing happens by chance.
-    young: bool,
-    queue: BinaryHeap<Reverse<(Timestamp, u64, Due)>>,
-    /// Numbers everything that needs one: turns in the queue, pods, addresses, events.
+    /// Until the cluster is complete, pods are ready immediately and there are no incidents.
+    starting: bool,
+    queue: BinaryHeap<Reverse<(Timestamp, u64, ScheduledAction)>>,
+    /// Counter for everything that needs a number: queue order, pods, addresses, events.
     count: u64,
-    /// Those that nobody has deleted.
+    /// Namespaces that have not been deleted.
     namespaces: Vec<&'static str>,
     nodes: Vec<Node>,
     apps: Vec<App>,
     pods: BTreeMap<u64, Pod>,
-    /// Which pod has a namespace and name.
-    names: BTreeMap<At, u64>,
+    /// Pods by namespace and name.
+    names: BTreeMap<ObjectId, u64>,
     jobs: BTreeMap<String, Job>,
-    /// Words that were said, the oldest first; the server would forget them after an hour.
-    events: VecDeque<At>,
-    /// Which pods were looked at last.
-    looked: u64,
+    /// Recorded events, the oldest first; a server would expire them after an hour.
+    events: VecDeque<ObjectId>,
+    /// Last pod that was read.
+    last_read_pod: u64,
     writes: Vec<Write>,
 }
 
-/// What there is to do at some time.
+/// An action scheduled for a later time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
-    /// Bring a deployment nearer to what it should be.
+enum ScheduledAction {
+    /// Moves a deployment closer to its desired state.
     Sync(usize),
-    /// Look at a deployment.
-    LookApp(usize),
-    /// Look at some pods.
-    LookPods,
-    /// The next step of a pod's life, unless it has changed since.
+    /// Reads a deployment.
+    ReconcileApp(usize),
+    /// Reads some pods.
+    ReconcilePods,
+    /// Executes the next step of a pod's lifecycle, unless it has changed since.
     Pod(u64, u32),
-    /// Renew a node's lease.
+    /// Renews the Lease of a node.
     Lease(usize),
-    /// Look at the nodes, and at the namespaces.
-    LookNodes,
-    LookNamespaces,
-    /// A node comes back.
+    /// Reads the nodes.
+    ReconcileNodes,
+    ReconcileNamespaces,
+    /// Brings a node back.
     Back(usize),
-    /// A node that somebody deleted is there again.
+    /// Registers a deleted node again.
     Register(usize),
     Uncordon(usize),
-    /// Take back an update that does not start.
+    /// Reverts an update that does not start.
     Rollback(usize),
-    /// Forget a job that is done.
+    /// Deletes a completed job.
     Forget(String),
-    /// Something happens.
+    /// Executes a random incident.
     Incident,
 }
 
 impl Demo {
-    /// A cluster of about so many pods.
+    /// Creates a cluster of about this many pods.
     pub(crate) fn new(seed: u64, pods: usize, now: Timestamp) -> Self {
         let mut demo = Self {
-            chance: Chance::new(seed),
+            rng: DemoRng::new(seed),
             now,
             size: pods,
-            young: true,
+            starting: true,
             queue: BinaryHeap::new(),
             count: 0,
             namespaces: catalogue::NAMESPACES.to_vec(),
@@ -111,11 +111,11 @@ impl Demo {
             names: BTreeMap::new(),
             jobs: BTreeMap::new(),
             events: VecDeque::new(),
-            looked: 0,
+            last_read_pod: 0,
             writes: Vec::new(),
         };
         for name in catalogue::NAMESPACES {
-            demo.create(At::new(Kind::Namespace, "", name), objects::namespace(name));
+            demo.create(ObjectId::new(Kind::Namespace, "", name), objects::namespace(name));
         }
         demo.add_nodes(catalogue::nodes(pods));
         for planned in catalogue::plan(pods) {
@@ -124,104 +124,104 @@ impl Demo {
         demo
     }
 
-    /// What is to be written now, in this order.
+    /// Returns the operations to execute now, in this order.
     pub(crate) fn tick(&mut self, now: Timestamp) -> Vec<Write> {
         self.now = self.now.max(now);
         while let Some(Reverse((at, ..))) = self.queue.peek()
             && *at <= self.now
         {
-            let Some(Reverse((_, _, due))) = self.queue.pop() else { break };
-            self.happen(due);
+            let Some(Reverse((_, _, action))) = self.queue.pop() else { break };
+            self.execute(action);
         }
         std::mem::take(&mut self.writes)
     }
 
-    /// When there is something to do next.
+    /// Returns the time of the next action.
     pub(crate) fn next(&self) -> Timestamp {
         self.queue.peek().map_or(self.now + SignedDuration::from_secs(60), |Reverse((at, ..))| *at)
     }
 
-    /// The cluster stands: from now on things happen.
-    pub(crate) fn let_live(&mut self) {
-        self.young = false;
-        self.after(1000, Due::Incident);
-        self.after(1000, Due::LookPods);
-        self.after(1000, Due::LookNodes);
-        self.after(1000, Due::LookNamespaces);
+    /// Marks the cluster as complete and starts incidents.
+    pub(crate) fn start_incidents(&mut self) {
+        self.starting = false;
+        self.after(1000, ScheduledAction::Incident);
+        self.after(1000, ScheduledAction::ReconcilePods);
+        self.after(1000, ScheduledAction::ReconcileNodes);
+        self.after(1000, ScheduledAction::ReconcileNamespaces);
         for at in 0..self.apps.len() {
-            let wait = self.chance.between(1000, 3000);
-            self.after(wait, Due::LookApp(at));
+            let wait = self.rng.between(1000, 3000);
+            self.after(wait, ScheduledAction::ReconcileApp(at));
         }
         for at in 0..self.nodes.len() {
-            let wait = self.chance.between(0, nodes::LEASE);
-            self.after(wait, Due::Lease(at));
+            let wait = self.rng.between(0, nodes::LEASE_RENEW_PERIOD_MS);
+            self.after(wait, ScheduledAction::Lease(at));
         }
     }
 
-    /// Hears what became of a write.
-    pub(crate) fn answer(&mut self, write: &Write, answer: &Answer) {
-        let deleting = matches!(write.what, What::Delete | What::Kill);
+    /// Handles the result of an operation.
+    pub(crate) fn handle_result(&mut self, write: &Write, result: &WriteResult) {
+        let deleting = matches!(write.operation, Operation::Delete | Operation::DeleteNow);
         match write.at.kind {
-            Kind::Pod => self.pod_answered(write, answer),
-            Kind::Deployment => self.app_answered(write, answer),
-            Kind::ReplicaSet if !deleting => self.set_answered(&write.at, answer),
-            Kind::Node => self.node_answered(write, answer),
-            Kind::Namespace => self.namespace_answered(write, answer),
-            Kind::Job if !deleting => self.job_answered(&write.at, answer),
+            Kind::Pod => self.handle_pod_result(write, result),
+            Kind::Deployment => self.handle_app_result(write, result),
+            Kind::ReplicaSet if !deleting => self.handle_set_result(&write.at, result),
+            Kind::Node => self.handle_node_result(write, result),
+            Kind::Namespace => self.handle_namespace_result(write, result),
+            Kind::Job if !deleting => self.handle_job_result(&write.at, result),
             _ => {}
         }
     }
 
-    fn happen(&mut self, due: Due) {
-        match due {
-            Due::Sync(app) => self.sync(app),
-            Due::LookApp(app) => self.look_at_app(app),
-            Due::LookPods => self.look_at_pods(),
-            Due::Pod(pod, step) => self.step(pod, step),
-            Due::Lease(node) => self.renew(node),
-            Due::LookNodes => self.look_at_nodes(),
-            Due::LookNamespaces => self.look_at_namespaces(),
-            Due::Back(node) => self.node_back(node),
-            Due::Register(node) => self.register(node),
-            Due::Uncordon(node) => self.cordon(node, false),
-            Due::Rollback(app) => self.roll_back(app),
-            Due::Forget(job) => self.forget_job(&job),
-            Due::Incident => self.incident(),
+    fn execute(&mut self, action: ScheduledAction) {
+        match action {
+            ScheduledAction::Sync(app) => self.sync(app),
+            ScheduledAction::ReconcileApp(app) => self.reconcile_app(app),
+            ScheduledAction::ReconcilePods => self.reconcile_pods(),
+            ScheduledAction::Pod(pod, step) => self.step(pod, step),
+            ScheduledAction::Lease(node) => self.renew(node),
+            ScheduledAction::ReconcileNodes => self.reconcile_nodes(),
+            ScheduledAction::ReconcileNamespaces => self.reconcile_namespaces(),
+            ScheduledAction::Back(node) => self.node_back(node),
+            ScheduledAction::Register(node) => self.register(node),
+            ScheduledAction::Uncordon(node) => self.cordon(node, false),
+            ScheduledAction::Rollback(app) => self.roll_back(app),
+            ScheduledAction::Forget(job) => self.forget_job(&job),
+            ScheduledAction::Incident => self.incident(),
         }
     }
 
-    fn look_at_namespaces(&mut self) {
+    fn reconcile_namespaces(&mut self) {
         for name in self.namespaces.clone() {
-            self.write(At::new(Kind::Namespace, "", name), What::Look);
+            self.write(ObjectId::new(Kind::Namespace, "", name), Operation::Read);
         }
-        self.after(1000, Due::LookNamespaces);
+        self.after(1000, ScheduledAction::ReconcileNamespaces);
     }
 
-    /// Empties a namespace that somebody deleted, and lets it end.
-    fn namespace_answered(&mut self, write: &Write, answer: &Answer) {
-        let ends = match answer {
-            Answer::Done(object) => object["metadata"]["deletionTimestamp"].is_string(),
-            Answer::Gone => true,
-            Answer::Refused => false,
+    /// Empties a namespace that a user deleted, and finalizes it.
+    fn handle_namespace_result(&mut self, write: &Write, result: &WriteResult) {
+        let ends = match result {
+            WriteResult::Done(object) => object["metadata"]["deletionTimestamp"].is_string(),
+            WriteResult::Gone => true,
+            WriteResult::Rejected => false,
         };
-        if !ends || matches!(write.what, What::Create(_) | What::Finalize) {
+        if !ends || matches!(write.operation, Operation::Create(_) | Operation::Finalize) {
             return;
         }
         self.drop_jobs(&write.at.name);
         self.clear_namespace(&write.at.name);
-        if matches!(answer, Answer::Gone) {
+        if matches!(result, WriteResult::Gone) {
             self.namespaces.retain(|name| *name != write.at.name);
         } else {
-            self.write(write.at.clone(), What::Finalize);
+            self.write(write.at.clone(), Operation::Finalize);
         }
     }
 
-    /// Puts something on the list, so many milliseconds from now.
-    fn after(&mut self, milliseconds: i64, due: Due) {
-        let wait = if self.young { 0 } else { milliseconds };
+    /// Schedules an action after this many milliseconds.
+    fn after(&mut self, milliseconds: i64, action: ScheduledAction) {
+        let wait = if self.starting { 0 } else { milliseconds };
         let at = self.now + SignedDuration::from_millis(wait);
-        let turn = self.number();
-        self.queue.push(Reverse((at, turn, due)));
+        let order = self.number();
+        self.queue.push(Reverse((at, order, action)));
     }
 
     fn number(&mut self) -> u64 {
@@ -229,61 +229,66 @@ impl Demo {
         self.count
     }
 
-    fn write(&mut self, at: At, what: What) {
-        self.writes.push(Write { at, what });
+    fn write(&mut self, at: ObjectId, operation: Operation) {
+        self.writes.push(Write { at, operation });
     }
 
-    fn create(&mut self, at: At, object: Value) {
-        self.write(at, What::Create(object));
+    fn create(&mut self, at: ObjectId, object: Value) {
+        self.write(at, Operation::Create(object));
     }
 
-    /// Says what happened to an object.
-    fn say(&mut self, report: &Report<'_>) {
-        if self.young {
+    /// Creates an Event object.
+    fn record_event(&mut self, report: &EventDetails<'_>) {
+        if self.starting {
             return;
         }
         let namespace = if report.about.namespace.is_empty() { "default" } else { &report.about.namespace };
         let name = format!("{}.{:016x}", report.about.name, self.number());
-        let at = At::new(Kind::Event, namespace, &name);
+        let at = ObjectId::new(Kind::Event, namespace, &name);
         self.create(at.clone(), objects::event(&name, report, self.now));
         self.events.push_back(at);
         if self.events.len() > 100 + 2 * self.size
             && let Some(oldest) = self.events.pop_front()
         {
-            self.write(oldest, What::Kill);
+            self.write(oldest, Operation::DeleteNow);
         }
     }
 
-    /// Panics if something is not as it always should be.
+    /// Panics if an invariant is violated.
     #[cfg(test)]
     fn check_invariants(&self) {
-        assert_eq!(self.names.len(), self.pods.len(), "names of pods are unique");
+        assert_eq!(self.names.len(), self.pods.len(), "names of pods must be unique");
         for (id, pod) in &self.pods {
-            assert_eq!(self.names.get(&pod.at), Some(id), "a pod is found by its name");
-            assert!(pod.node.is_none_or(|node| node < self.nodes.len()), "a pod is on a node that is there");
+            assert_eq!(self.names.get(&pod.at), Some(id), "a pod must be found by its name");
+            assert!(pod.node.is_none_or(|node| node < self.nodes.len()), "the node of a pod must exist");
             match &pod.owner {
                 pods::OwnerId::Set(app, id_of_set) => {
                     let set = self.apps[*app].sets.iter().find(|set| set.id == *id_of_set);
-                    assert!(set.is_some_and(|set| set.pods.contains(id)), "a pod belongs to its set");
+                    assert!(
+                        set.is_some_and(|set| set.pods.contains(id)),
+                        "a pod must belong to its replica set"
+                    );
                 }
-                pods::OwnerId::Job(job) => assert!(self.jobs.contains_key(job), "a pod belongs to its job"),
+                pods::OwnerId::Job(job) => {
+                    assert!(self.jobs.contains_key(job), "the job of a pod must exist");
+                }
             }
         }
         for app in &self.apps {
             let mut ids: Vec<u32> = app.sets.iter().map(|set| set.id).collect();
             ids.sort_unstable();
             ids.dedup();
-            assert_eq!(ids.len(), app.sets.len(), "sets are told apart");
+            assert_eq!(ids.len(), app.sets.len(), "ids of replica sets must be unique");
             for set in &app.sets {
                 assert!(
                     set.pods.iter().all(|pod| self.pods.contains_key(pod)),
-                    "a set has pods that are there"
+                    "pods of a replica set must exist"
                 );
             }
         }
         let mut nodes: Vec<&str> = self.nodes.iter().map(|node| &*node.name).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        assert_eq!(nodes.len(), self.nodes.len(), "names of nodes are unique");
+        assert_eq!(nodes.len(), self.nodes.len(), "names of nodes must be unique");
     }
 }

@@ -1,18 +1,18 @@
-//! Nodes: their leases, their readiness, their taints, and what all that means for the pods on them.
+//! Nodes: leases, readiness, taints, and their effect on pods.
 
-use super::objects::{self, Report};
+use super::objects::{self, EventDetails};
 use super::pods::OwnerId;
 use super::status::{self, Phase};
-use super::write::{Answer, At, Kind, What, Write};
-use super::{Demo, Due};
+use super::write::{Kind, ObjectId, Operation, Write, WriteResult};
+use super::{Demo, ScheduledAction};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// How often a lease is renewed, in milliseconds.
-pub(super) const LEASE: i64 = 10_000;
+/// Renew period of a Lease, in milliseconds.
+pub(super) const LEASE_RENEW_PERIOD_MS: i64 = 10_000;
 
-/// How long a node that somebody deleted stays away, in milliseconds.
-const ABSENCE: i64 = 5000;
+/// Time until a deleted node registers again, in milliseconds.
+const REREGISTER_DELAY_MS: i64 = 5000;
 
 /// A node.
 #[derive(Debug)]
@@ -24,10 +24,10 @@ pub(super) struct Node {
     there: bool,
     pub(super) ready: bool,
     cordoned: bool,
-    /// Taints that somebody else put on it.
+    /// Taints set by users.
     foreign: Vec<Value>,
     changed: Timestamp,
-    /// How many pods are on it.
+    /// Number of pods on it.
     pub(super) load: usize,
 }
 
@@ -36,7 +36,7 @@ impl Node {
         self.there && self.ready && !self.cordoned
     }
 
-    /// The taints that follow from its state, as the node controller puts them.
+    /// Returns the taints that follow from its state, as the node controller sets them.
     fn taints(&self) -> Value {
         let taint = |key: &str, effect: &str| {
             let added = objects::time(self.changed);
@@ -52,8 +52,8 @@ impl Node {
         if taints.is_empty() { Value::Null } else { Value::Array(taints) }
     }
 
-    fn at(&self) -> At {
-        At::new(Kind::Node, "", &self.name)
+    fn at(&self) -> ObjectId {
+        ObjectId::new(Kind::Node, "", &self.name)
     }
 }
 
@@ -78,38 +78,38 @@ impl Demo {
         }
     }
 
-    /// The node for the next pod: one with the fewest, if any takes pods.
+    /// Returns the schedulable node with the fewest pods.
     pub(super) fn choose_node(&mut self) -> Option<usize> {
         let fewest = self.nodes.iter().filter(|node| node.takes_pods()).map(|node| node.load).min()?;
         let among =
             self.nodes.iter().enumerate().filter(|(_, node)| node.takes_pods() && node.load <= fewest + 1);
         let among: Vec<usize> = among.map(|(at, _)| at).collect();
-        let chosen = self.chance.below(among.len());
+        let chosen = self.rng.below(among.len());
         among.get(chosen).copied()
     }
 
     pub(super) fn renew(&mut self, at: usize) {
         let Some(node) = self.nodes.get(at) else { return };
         if node.there && node.ready {
-            let lease = At::new(Kind::Lease, "kube-node-lease", &node.name);
+            let lease = ObjectId::new(Kind::Lease, "kube-node-lease", &node.name);
             let renewed = objects::micro_time(self.now);
-            self.write(lease, What::Merge(json!({"spec": {"renewTime": renewed}})));
+            self.write(lease, Operation::Merge(json!({"spec": {"renewTime": renewed}})));
         }
-        self.after(LEASE, Due::Lease(at));
+        self.after(LEASE_RENEW_PERIOD_MS, ScheduledAction::Lease(at));
     }
 
-    /// A node is not heard any more, for a while.
+    /// Makes a node unreachable for a while.
     pub(super) fn node_lost(&mut self, at: usize) {
         self.set_ready(at, false, "NodeNotReady");
-        let wait = self.chance.between(5000, 15_000);
-        self.after(wait, Due::Back(at));
+        let wait = self.rng.between(5000, 15_000);
+        self.after(wait, ScheduledAction::Back(at));
     }
 
     pub(super) fn node_back(&mut self, at: usize) {
         self.set_ready(at, true, "NodeReady");
     }
 
-    /// Takes a node out of scheduling, or puts it back.
+    /// Makes a node unschedulable or schedulable.
     pub(super) fn cordon(&mut self, at: usize, cordoned: bool) {
         let changes = |node: &&mut Node| node.there && node.cordoned != cordoned;
         let Some(node) = self.nodes.get_mut(at).filter(changes) else { return };
@@ -119,46 +119,57 @@ impl Demo {
         let patch = json!({"spec": {"unschedulable": unschedulable, "taints": node.taints()}});
         let reason = if cordoned { "NodeNotSchedulable" } else { "NodeSchedulable" };
         let message = format!("Node {} status is now: {reason}", place.name);
-        self.write(place.clone(), What::Merge(patch));
-        self.say(&Report { about: &place, uid: &uid, reason, message: &message, component: "kubelet" });
+        self.write(place.clone(), Operation::Merge(patch));
+        self.record_event(&EventDetails {
+            about: &place,
+            uid: &uid,
+            reason,
+            message: &message,
+            component: "kubelet",
+        });
         if cordoned {
-            let wait = self.chance.between(20_000, 40_000);
-            self.after(wait, Due::Uncordon(at));
+            let wait = self.rng.between(20_000, 40_000);
+            self.after(wait, ScheduledAction::Uncordon(at));
         }
     }
 
-    pub(super) fn node_answered(&mut self, write: &Write, answer: &Answer) {
+    pub(super) fn handle_node_result(&mut self, write: &Write, result: &WriteResult) {
         let found = self.nodes.iter().position(|node| node.name == write.at.name);
         let Some((at, node)) = found.and_then(|at| Some((at, self.nodes.get_mut(at)?))) else { return };
-        match (answer, &write.what) {
-            (Answer::Done(object), what) => {
+        match (result, &write.operation) {
+            (WriteResult::Done(object), operation) => {
                 object["metadata"]["uid"].as_str().unwrap_or_default().clone_into(&mut node.uid);
                 node.cordoned = object["spec"]["unschedulable"] == true;
                 let there = object["spec"]["taints"].as_array().map_or(&[][..], Vec::as_slice);
-                node.foreign = there.iter().filter(|taint| !is_ours(taint)).cloned().collect();
-                // What it was created with, or what somebody did to it, may not be what its state says.
-                let is_late = !matches!(what, What::MergeStatus(_)) && !are_alike(&node.taints(), there);
+                node.foreign = there.iter().filter(|taint| !is_state_taint(taint)).cloned().collect();
+                // Its taints at creation, or after a change by a user, may not match its state.
+                let is_late = !matches!(operation, Operation::MergeStatus(_))
+                    && !are_equal_except_time(&node.taints(), there);
                 if is_late {
                     let (place, taints) = (node.at(), node.taints());
-                    self.write(place, What::Merge(json!({"spec": {"taints": taints}})));
+                    self.write(place, Operation::Merge(json!({"spec": {"taints": taints}})));
                 }
             }
-            (Answer::Gone, What::Look | What::Merge(_) | What::MergeStatus(_)) => self.node_gone(at),
-            (_, What::Create(_)) if !self.young => self.after(ABSENCE, Due::Register(at)),
+            (WriteResult::Gone, Operation::Read | Operation::Merge(_) | Operation::MergeStatus(_)) => {
+                self.node_gone(at);
+            }
+            (_, Operation::Create(_)) if !self.starting => {
+                self.after(REREGISTER_DELAY_MS, ScheduledAction::Register(at));
+            }
             _ => {}
         }
     }
 
-    /// Looks whether all of them are there: somebody may have deleted one.
-    pub(super) fn look_at_nodes(&mut self) {
-        let there: Vec<At> = self.nodes.iter().filter(|node| node.there).map(Node::at).collect();
+    /// Reads all nodes, because users may have deleted one.
+    pub(super) fn reconcile_nodes(&mut self) {
+        let there: Vec<ObjectId> = self.nodes.iter().filter(|node| node.there).map(Node::at).collect();
         for at in there {
-            self.write(at, What::Look);
+            self.write(at, Operation::Read);
         }
-        self.after(1000, Due::LookNodes);
+        self.after(1000, ScheduledAction::ReconcileNodes);
     }
 
-    /// Its machine is there again, and says so.
+    /// Registers a node again.
     pub(super) fn register(&mut self, at: usize) {
         let now = self.now;
         let Some(node) = self.nodes.get_mut(at) else { return };
@@ -167,15 +178,15 @@ impl Demo {
         self.create_node(at);
     }
 
-    /// Somebody deleted it: its pods go with it, and its machine registers again after a while.
+    /// Handles the deletion of a node: its pods are deleted, and it registers again later.
     fn node_gone(&mut self, at: usize) {
         let Some(node) = self.nodes.get_mut(at).filter(|node| node.there) else { return };
         node.there = false;
         let there = self.pods.iter().filter(|(_, pod)| pod.node == Some(at)).map(|(id, _)| *id);
         for pod in there.collect::<Vec<_>>() {
-            self.kill(pod);
+            self.delete_pod(pod);
         }
-        self.after(ABSENCE, Due::Register(at));
+        self.after(REREGISTER_DELAY_MS, ScheduledAction::Register(at));
     }
 
     fn create_node(&mut self, at: usize) {
@@ -184,7 +195,7 @@ impl Demo {
         let status = status::node(node.ready, &node.address, node.changed, self.now);
         let object = objects::node(&node.name, zone, &status);
         let (place, lease) = (node.at(), objects::lease(&node.name, self.now));
-        let lease_at = At::new(Kind::Lease, "kube-node-lease", &node.name);
+        let lease_at = ObjectId::new(Kind::Lease, "kube-node-lease", &node.name);
         self.create(place, object);
         self.create(lease_at, lease);
     }
@@ -196,10 +207,10 @@ impl Demo {
         (node.ready, node.changed) = (ready, now);
         let (place, uid, taints) = (node.at(), node.uid.clone(), node.taints());
         let status = status::node(ready, &node.address, now, now);
-        self.write(place.clone(), What::MergeStatus(status));
-        self.write(place.clone(), What::Merge(json!({"spec": {"taints": taints}})));
+        self.write(place.clone(), Operation::MergeStatus(status));
+        self.write(place.clone(), Operation::Merge(json!({"spec": {"taints": taints}})));
         let message = format!("Node {} status is now: {reason}", place.name);
-        self.say(&Report {
+        self.record_event(&EventDetails {
             about: &place,
             uid: &uid,
             reason,
@@ -214,7 +225,7 @@ impl Demo {
             .collect();
         for pod in there {
             self.touch(pod);
-            self.tell_status(pod);
+            self.write_pod_status(pod);
             if let Some(OwnerId::Set(app, _)) = self.pods.get(&pod).map(|pod| &pod.owner) {
                 self.want_sync(*app);
             }
@@ -222,14 +233,14 @@ impl Demo {
     }
 }
 
-/// Whether a taint says what state a node is in.
-fn is_ours(taint: &Value) -> bool {
+/// Whether a taint describes the state of a node.
+fn is_state_taint(taint: &Value) -> bool {
     let key = taint["key"].as_str().and_then(|key| key.strip_prefix("node.kubernetes.io/"));
     matches!(key, Some("not-ready" | "unreachable" | "unschedulable"))
 }
 
-/// Whether two sets of taints are the same but for when they were put there.
-fn are_alike(wanted: &Value, there: &[Value]) -> bool {
+/// Whether two sets of taints are equal except for their times.
+fn are_equal_except_time(wanted: &Value, there: &[Value]) -> bool {
     let wanted = wanted.as_array().map_or(&[][..], Vec::as_slice);
     let same = |one: &Value, other: &Value| one["key"] == other["key"] && one["effect"] == other["effect"];
     wanted.len() == there.len() && wanted.iter().all(|one| there.iter().any(|other| same(one, other)))

@@ -1,13 +1,13 @@
-//! The objects of the demo as the API has them: what is created, whole and valid.
+//! Complete, valid API objects of the demo cluster.
 //!
-//! Nothing here decides; whatever it needs to know comes as a parameter.
+//! Pure constructors: all inputs are parameters.
 
 use super::catalogue::Program;
-use super::write::{At, Kind};
+use super::write::{Kind, ObjectId};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// An owner that controls what it owns.
+/// A controlling owner.
 #[derive(Debug, Clone)]
 pub(super) struct Owner<'a> {
     pub(super) kind: Kind,
@@ -15,12 +15,12 @@ pub(super) struct Owner<'a> {
     pub(super) uid: &'a str,
 }
 
-/// A time as objects have it.
+/// Formats a time for objects.
 pub(super) fn time(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// A time as leases have it.
+/// Formats a time for Leases.
 pub(super) fn micro_time(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
@@ -68,7 +68,7 @@ pub(super) fn secret(program: &Program, name: &str, password: &str) -> Value {
     })
 }
 
-/// A service; the server gives it an address.
+/// A service; the server assigns its address.
 pub(super) fn service(program: &Program, name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service",
@@ -117,7 +117,7 @@ pub(super) fn replica_set(
     })
 }
 
-/// A pod, on a node already or not yet.
+/// A pod, scheduled or not.
 pub(super) fn pod(
     program: &Program,
     owner: &Owner<'_>,
@@ -147,7 +147,7 @@ pub(super) fn pod(
     pod
 }
 
-/// A job for a program. It has a label of its own: a selector of the program's pods does not mean its.
+/// A job for a program. Its label differs, so that selectors of the program do not match its pods.
 pub(super) fn job(program: &Program, name: &str, task: &str, image: &str) -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job",
@@ -159,17 +159,17 @@ pub(super) fn job(program: &Program, name: &str, task: &str, image: &str) -> Val
     })
 }
 
-/// Word of what happened to an object.
-pub(super) struct Report<'a> {
-    pub(super) about: &'a At,
+/// Contents of an Event object.
+pub(super) struct EventDetails<'a> {
+    pub(super) about: &'a ObjectId,
     pub(super) uid: &'a str,
     pub(super) reason: &'a str,
     pub(super) message: &'a str,
     pub(super) component: &'a str,
 }
 
-pub(super) fn event(name: &str, report: &Report<'_>, now: Timestamp) -> Value {
-    let Report { about, uid, reason, message, component } = report;
+pub(super) fn event(name: &str, report: &EventDetails<'_>, now: Timestamp) -> Value {
+    let EventDetails { about, uid, reason, message, component } = report;
     let warning = matches!(
         *reason,
         "BackOff" | "Failed" | "Evicted" | "FailedScheduling" | "OOMKilling" | "NodeNotReady" | "Unhealthy"
@@ -195,7 +195,7 @@ fn reference(owner: &Owner<'_>) -> Value {
     })
 }
 
-/// A pod's template: one container, with the configuration of a deployment.
+/// A pod template: one container, with the configuration of a deployment.
 fn template(
     program: &Program,
     (name, configured): (&str, &str),

@@ -1,14 +1,14 @@
-//! The life of a pod: placed, made, running, ready; crashing, evicted, deleted.
+//! Lifecycle of a pod: scheduled, created, running, ready; crashing, evicted, deleted.
 
-use super::objects::{self, Owner, Report};
+use super::objects::{self, EventDetails, Owner};
 use super::status::{self, Crash, Facts, Phase};
-use super::write::{Answer, At, Kind, What, Write};
-use super::{Demo, Due};
+use super::write::{Kind, ObjectId, Operation, Write, WriteResult};
+use super::{Demo, ScheduledAction};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Who a pod belongs to.
+/// Owner of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum OwnerId {
     /// A revision of a deployment.
@@ -19,69 +19,68 @@ pub(super) enum OwnerId {
 /// A pod.
 #[derive(Debug)]
 pub(super) struct Pod {
-    pub(super) at: At,
+    pub(super) at: ObjectId,
     pub(super) owner: OwnerId,
     pub(super) node: Option<usize>,
     pub(super) phase: Phase,
     uid: String,
     container: String,
     image: String,
-    /// Whether its image can be had.
-    sound: bool,
+    /// Whether its image can be pulled.
+    healthy: bool,
     address: String,
     restarts: u32,
-    /// How often its container will crash until it recovers.
+    /// Number of remaining crashes before the container recovers.
     crashes: u32,
     last_crash: Option<(Crash, Timestamp)>,
     created: Timestamp,
     placed: Timestamp,
     changed: Timestamp,
-    /// When its container started.
+    /// Start time of its container.
     started: Timestamp,
-    /// Counts its changes: what was planned before the last one is off.
+    /// Counts changes of phase; actions scheduled before the last one are stale.
     step: u32,
 }
 
-/// What a new pod is made from.
-pub(super) struct Birth<'a> {
+/// Parameters of a new pod.
+pub(super) struct NewPod<'a> {
     pub(super) owner: OwnerId,
     pub(super) by: Owner<'a>,
     pub(super) program: &'a super::catalogue::Program,
     pub(super) app: &'a str,
     pub(super) hash: &'a str,
     pub(super) image: &'a str,
-    pub(super) sound: bool,
+    pub(super) healthy: bool,
 }
 
 impl Demo {
     /// Creates a pod.
-    pub(super) fn bear(&mut self, birth: &Birth<'_>) -> u64 {
+    pub(super) fn create_pod(&mut self, new: &NewPod<'_>) -> u64 {
         let id = self.number();
-        let mut at = At::new(Kind::Pod, birth.program.namespace, "");
+        let mut at = ObjectId::new(Kind::Pod, new.program.namespace, "");
         loop {
-            at.name = format!("{}-{}", birth.by.name, self.chance.suffix(5));
+            at.name = format!("{}-{}", new.by.name, self.rng.suffix(5));
             if !self.names.contains_key(&at) {
                 break;
             }
         }
-        // While the cluster is built nobody waits for a scheduler.
-        let node = if self.young { self.choose_node() } else { None };
+        // While the cluster is being built, pods are placed without a scheduler.
+        let node = if self.starting { self.choose_node() } else { None };
         if let Some(node) = node.and_then(|at| self.nodes.get_mut(at)) {
             node.load += 1;
         }
         let node_name = node.and_then(|at| self.nodes.get(at)).map(|node| node.name.as_str());
-        let object =
-            objects::pod(birth.program, &birth.by, (birth.app, birth.hash), &at.name, birth.image, node_name);
+        let object = objects::pod(new.program, &new.by, (new.app, new.hash), &at.name, new.image, node_name);
         let (now, number) = (self.now, id % 60_000);
         let pod = Pod {
             at: at.clone(),
-            owner: birth.owner.clone(),
+            owner: new.owner.clone(),
             node,
             phase: if node.is_some() { Phase::Running } else { Phase::New },
             uid: String::new(),
-            container: birth.app.to_owned(),
-            image: birth.image.to_owned(),
-            sound: birth.sound,
+            container: new.app.to_owned(),
+            image: new.image.to_owned(),
+            healthy: new.healthy,
             address: format!("10.{}.{}.{}", 128 + number / 62_500, number / 250 % 250, number % 250 + 2),
             restarts: 0,
             crashes: 0,
@@ -98,15 +97,15 @@ impl Demo {
         id
     }
 
-    /// The next step of a pod's life.
+    /// Executes the next step of a pod's lifecycle.
     pub(super) fn step(&mut self, id: u64, step: u32) {
         let Some(pod) = self.pods.get(&id).filter(|pod| pod.step == step) else { return };
         match pod.phase {
             Phase::New => self.place(id),
-            Phase::Creating if !pod.sound => {
+            Phase::Creating if !pod.healthy => {
                 let message = format!("Failed to pull image \"{}\": not found", pod.image);
                 self.become_phase(id, Phase::NoImage);
-                self.say_about(id, "Failed", &message, "kubelet");
+                self.record_pod_event(id, "Failed", &message, "kubelet");
             }
             Phase::Creating => self.run(id, "Started"),
             Phase::Running if matches!(pod.owner, OwnerId::Job(_)) => self.become_phase(id, Phase::Completed),
@@ -119,12 +118,12 @@ impl Demo {
                 }
                 self.run(id, "Started");
             }
-            Phase::Evicted | Phase::Completed | Phase::Terminating => self.kill(id),
+            Phase::Evicted | Phase::Completed | Phase::Terminating => self.delete_pod(id),
             Phase::Ready | Phase::NoImage => {}
         }
     }
 
-    /// Its container ends, and is started again.
+    /// Ends its container, which is then restarted.
     pub(super) fn crash(&mut self, id: u64, crash: Crash) {
         let now = self.now;
         let Some(pod) = self.pods.get_mut(&id) else { return };
@@ -132,14 +131,19 @@ impl Demo {
         let waits = pod.restarts > 0;
         self.become_phase(id, Phase::Crashed(crash));
         if crash == Crash::OutOfMemory {
-            self.say_about(id, "OOMKilling", "Memory cgroup out of memory: killed process", "kernel-monitor");
+            self.record_pod_event(
+                id,
+                "OOMKilling",
+                "Memory cgroup out of memory: killed process",
+                "kernel-monitor",
+            );
         }
         if waits {
-            self.say_about(id, "BackOff", "Back-off restarting failed container", "kubelet");
+            self.record_pod_event(id, "BackOff", "Back-off restarting failed container", "kubelet");
         }
     }
 
-    /// Plans how often it crashes until it recovers.
+    /// Sets the number of crashes before it recovers.
     pub(super) fn set_crashes(&mut self, id: u64, crashes: u32) {
         if let Some(pod) = self.pods.get_mut(&id) {
             pod.crashes = crashes;
@@ -148,21 +152,21 @@ impl Demo {
 
     pub(super) fn evict(&mut self, id: u64) {
         self.become_phase(id, Phase::Evicted);
-        self.say_about(id, "Evicted", "The node was low on resource: memory.", "kubelet");
+        self.record_pod_event(id, "Evicted", "The node was low on resource: memory.", "kubelet");
     }
 
-    /// Asks for its end, as a controller does.
+    /// Deletes the pod gracefully, as a controller does.
     pub(super) fn terminate(&mut self, id: u64) {
         let Some(pod) = self.pods.get(&id).filter(|pod| pod.phase != Phase::Terminating) else { return };
         let (at, placed) = (pod.at.clone(), pod.node.is_some());
-        self.write(at, What::Delete);
+        self.write(at, Operation::Delete);
         if placed {
-            self.say_about(id, "Killing", "Stopping container", "kubelet");
+            self.record_pod_event(id, "Killing", "Stopping container", "kubelet");
         }
         self.set_phase(id, Phase::Terminating);
     }
 
-    /// Its status is told again later; what was planned still holds.
+    /// Marks its status as changed; scheduled steps stay valid.
     pub(super) fn touch(&mut self, id: u64) {
         let now = self.now;
         if let Some(pod) = self.pods.get_mut(&id) {
@@ -171,7 +175,7 @@ impl Demo {
     }
 
     /// Writes its status.
-    pub(super) fn tell_status(&mut self, id: u64) {
+    pub(super) fn write_pod_status(&mut self, id: u64) {
         let Some(pod) = self.pods.get(&id) else { return };
         let node = pod.node.and_then(|at| self.nodes.get(at));
         let facts = Facts {
@@ -189,44 +193,48 @@ impl Demo {
             node_ready: node.is_some_and(|node| node.ready),
         };
         let (at, status) = (pod.at.clone(), status::pod(&facts));
-        self.write(at, What::MergeStatus(status));
+        self.write(at, Operation::MergeStatus(status));
     }
 
-    /// Looks at some pods: somebody may have deleted them.
-    pub(super) fn look_at_pods(&mut self) {
+    /// Reads some pods, because users may have deleted them.
+    pub(super) fn reconcile_pods(&mut self) {
         let some = (self.pods.len() / 20).max(8);
-        let next = self.pods.range((Bound::Excluded(self.looked), Bound::Unbounded)).take(some);
-        let next: Vec<(u64, At)> = next.map(|(id, pod)| (*id, pod.at.clone())).collect();
-        self.looked = next.last().map_or(0, |(id, _)| *id);
+        let next = self.pods.range((Bound::Excluded(self.last_read_pod), Bound::Unbounded)).take(some);
+        let next: Vec<(u64, ObjectId)> = next.map(|(id, pod)| (*id, pod.at.clone())).collect();
+        self.last_read_pod = next.last().map_or(0, |(id, _)| *id);
         for (_, at) in next {
-            self.write(at, What::Look);
+            self.write(at, Operation::Read);
         }
-        self.after(1000, Due::LookPods);
+        self.after(1000, ScheduledAction::ReconcilePods);
     }
 
-    pub(super) fn pod_answered(&mut self, write: &Write, answer: &Answer) {
+    pub(super) fn handle_pod_result(&mut self, write: &Write, result: &WriteResult) {
         let Some(id) = self.names.get(&write.at).copied() else { return };
-        match (answer, &write.what) {
-            (Answer::Done(object), What::Create(_)) => {
+        match (result, &write.operation) {
+            (WriteResult::Done(object), Operation::Create(_)) => {
                 if let Some(pod) = self.pods.get_mut(&id) {
                     object["metadata"]["uid"].as_str().unwrap_or_default().clone_into(&mut pod.uid);
                 }
                 let placed = self.pods.get(&id).is_some_and(|pod| pod.node.is_some());
                 if placed { self.become_phase(id, Phase::Ready) } else { self.plan(id) }
             }
-            // Without a grace it is gone already; otherwise it goes when its time has come.
-            (Answer::Gone | Answer::Refused, What::Create(_)) | (Answer::Gone, _) => self.lose(id),
-            (Answer::Refused, What::Bind(_)) => self.unplace(id),
-            (Answer::Done(object), What::Look) if object["metadata"]["deletionTimestamp"].is_string() => {
-                // Somebody else wants it to end.
+            // Without grace period it is removed already; otherwise it is removed later.
+            (WriteResult::Gone | WriteResult::Rejected, Operation::Create(_)) | (WriteResult::Gone, _) => {
+                self.remove_pod(id);
+            }
+            (WriteResult::Rejected, Operation::Bind(_)) => self.unplace(id),
+            (WriteResult::Done(object), Operation::Read)
+                if object["metadata"]["deletionTimestamp"].is_string() =>
+            {
+                // A user deleted it.
                 self.set_phase(id, Phase::Terminating);
             }
             _ => {}
         }
     }
 
-    /// Removes a pod that is not there any more.
-    pub(super) fn lose(&mut self, id: u64) {
+    /// Forgets a pod that no longer exists.
+    pub(super) fn remove_pod(&mut self, id: u64) {
         let Some(pod) = self.pods.remove(&id) else { return };
         self.names.remove(&pod.at);
         if let Some(node) = pod.node.and_then(|at| self.nodes.get_mut(at)) {
@@ -238,18 +246,18 @@ impl Demo {
         }
     }
 
-    /// Ends it at once.
-    pub(super) fn kill(&mut self, id: u64) {
+    /// Deletes the pod immediately.
+    pub(super) fn delete_pod(&mut self, id: u64) {
         let Some(pod) = self.pods.get(&id) else { return };
         let at = pod.at.clone();
-        self.write(at, What::Kill);
-        self.lose(id);
+        self.write(at, Operation::DeleteNow);
+        self.remove_pod(id);
     }
 
     fn place(&mut self, id: u64) {
         let Some(node) = self.choose_node() else {
-            self.tell_status(id);
-            self.say_about(
+            self.write_pod_status(id);
+            self.record_pod_event(
                 id,
                 "FailedScheduling",
                 "0 nodes are available: no node is ready and schedulable.",
@@ -266,8 +274,8 @@ impl Demo {
         node.load += 1;
         let name = node.name.clone();
         let message = format!("Successfully assigned {}/{} to {name}", at.namespace, at.name);
-        self.write(at, What::Bind(name));
-        self.say_about(id, "Scheduled", &message, "default-scheduler");
+        self.write(at, Operation::Bind(name));
+        self.record_pod_event(id, "Scheduled", &message, "default-scheduler");
         self.become_phase(id, Phase::Creating);
     }
 
@@ -282,13 +290,13 @@ impl Demo {
     fn run(&mut self, id: u64, reason: &str) {
         self.become_phase(id, Phase::Running);
         let Some(container) = self.pods.get(&id).map(|pod| pod.container.clone()) else { return };
-        self.say_about(id, reason, &format!("Started container {container}"), "kubelet");
+        self.record_pod_event(id, reason, &format!("Started container {container}"), "kubelet");
     }
 
-    /// Changes its phase and tells everybody.
+    /// Changes its phase and writes its status.
     fn become_phase(&mut self, id: u64, phase: Phase) {
         self.set_phase(id, phase);
-        self.tell_status(id);
+        self.write_pod_status(id);
         match self.pods.get(&id).map(|pod| pod.owner.clone()) {
             Some(OwnerId::Set(app, _)) => self.want_sync(app),
             Some(OwnerId::Job(job)) => self.job_moved(&job, phase),
@@ -296,7 +304,7 @@ impl Demo {
         }
     }
 
-    /// Changes its phase, and plans what comes after.
+    /// Changes its phase and schedules the next step.
     fn set_phase(&mut self, id: u64, phase: Phase) {
         let now = self.now;
         if let Some(pod) = self.pods.get_mut(&id).filter(|pod| pod.phase != phase) {
@@ -324,18 +332,18 @@ impl Demo {
             Phase::Terminating => (500, 3000),
             Phase::Ready | Phase::NoImage => return,
         };
-        let wait = self.chance.between(low, high);
-        self.after(wait, Due::Pod(id, step));
+        let wait = self.rng.between(low, high);
+        self.after(wait, ScheduledAction::Pod(id, step));
     }
 
-    fn say_about(&mut self, id: u64, reason: &str, message: &str, component: &str) {
+    fn record_pod_event(&mut self, id: u64, reason: &str, message: &str, component: &str) {
         let Some(pod) = self.pods.get(&id) else { return };
         let (about, uid) = (pod.at.clone(), pod.uid.clone());
-        self.say(&Report { about: &about, uid: &uid, reason, message, component });
+        self.record_event(&EventDetails { about: &about, uid: &uid, reason, message, component });
     }
 }
 
-/// The ids of pods in a phase.
+/// Returns the ids of pods in a phase.
 pub(super) fn in_phase(pods: &BTreeMap<u64, Pod>, phase: Phase) -> Vec<u64> {
     pods.iter().filter(|(_, pod)| pod.phase == phase).map(|(id, _)| *id).collect()
 }

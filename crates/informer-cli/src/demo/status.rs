@@ -1,28 +1,28 @@
-//! The statuses of pods, nodes and the rest, from what the demo knows about them.
+//! Statuses of pods, nodes, replica sets, deployments and jobs.
 
 use super::objects::time;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Where a pod stands in its life.
+/// Phase in the lifecycle of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Created, not on a node.
+    /// Created, not scheduled.
     New,
-    /// On a node; its container is being made.
+    /// Scheduled; its container is being created.
     Creating,
-    /// Its image cannot be had.
+    /// Its image cannot be pulled.
     NoImage,
     /// Running, not ready.
     Running,
     Ready,
     /// Its container ended; another one starts after a while.
     Crashed(Crash),
-    /// Thrown off its node.
+    /// Evicted from its node.
     Evicted,
-    /// It has done its work.
+    /// Completed.
     Completed,
-    /// To be deleted.
+    /// Being deleted.
     Terminating,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Crash {
     OutOfMemory,
 }
 
-/// What the status of a pod is made of.
+/// Inputs of a pod's status.
 #[derive(Debug, Clone)]
 pub(super) struct Facts<'a> {
     pub(super) container: &'a str,
@@ -42,13 +42,13 @@ pub(super) struct Facts<'a> {
     pub(super) last_crash: Option<(Crash, Timestamp)>,
     pub(super) address: &'a str,
     pub(super) host: &'a str,
-    /// When it was created, when it was put on its node, and when its phase changed.
+    /// Times of creation, scheduling and the last change of phase.
     pub(super) created: Timestamp,
     pub(super) placed: Timestamp,
     pub(super) changed: Timestamp,
-    /// When its container started.
+    /// Start time of its container.
     pub(super) started: Timestamp,
-    /// Whether its node is there.
+    /// Whether its node is ready.
     pub(super) node_ready: bool,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn pod(facts: &Facts<'_>) -> Value {
     if phase == Phase::Evicted {
         status["reason"] = json!("Evicted");
         status["message"] = json!("The node was low on resource: memory.");
-        // Merged into what is there: its containers are gone.
+        // The patch is merged, so the containers are removed explicitly.
         status["containerStatuses"] = Value::Null;
     } else {
         status["containerStatuses"] = json!([container(facts)]);
@@ -115,7 +115,7 @@ fn container(facts: &Facts<'_>) -> Value {
             json!({"waiting": {"reason": "ImagePullBackOff", "message": message}})
         }
         Phase::Running | Phase::Ready | Phase::Terminating => running,
-        // The first time it starts again at once; after that it has to wait.
+        // The first restart is immediate; later ones wait for the backoff.
         Phase::Crashed(crash) if restarts == 0 => json!({"terminated": ended(crash, changed)}),
         Phase::Crashed(_) => {
             let message = format!("back-off restarting failed container={}", facts.container);
@@ -179,12 +179,12 @@ pub(super) fn node(ready: bool, address: &str, changed: Timestamp, now: Timestam
     })
 }
 
-/// How many pods there are of a set.
+/// Numbers of pods of a replica set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Count {
     pub(super) all: usize,
     pub(super) ready: usize,
-    /// Of the newest revision.
+    /// Pods of the newest revision.
     pub(super) updated: usize,
 }
 
@@ -221,12 +221,12 @@ pub(super) fn deployment(
     })
 }
 
-/// A number that the API leaves out where it is none.
+/// Returns `None` for zero, which the API omits.
 fn some(count: usize) -> Option<usize> {
     (count > 0).then_some(count)
 }
 
-/// A job that runs, or has done its work.
+/// A running or completed job.
 pub(super) fn job(begun: Timestamp, done: Option<Timestamp>, ready: bool) -> Value {
     let Some(done) = done else {
         return json!({"active": 1, "ready": u8::from(ready), "startTime": time(begun), "terminating": 0});

@@ -1,8 +1,8 @@
-//! What the demo asks to be done, and what it is told in return.
+//! Operations that the demo requests, and their results.
 
 use serde_json::Value;
 
-/// Kinds of objects that the demo has to do with.
+/// Kinds of objects in the demo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     Namespace,
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Those that live in namespaces.
+    /// Namespaced kinds.
     pub(crate) const IN_NAMESPACES: &[Self] = &[
         Self::Deployment,
         Self::ReplicaSet,
@@ -74,55 +74,55 @@ impl Kind {
     }
 }
 
-/// Which object.
+/// Identity of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct At {
+pub(crate) struct ObjectId {
     pub(crate) kind: Kind,
-    /// Empty outside namespaces.
+    /// Empty for cluster-scoped kinds.
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
 
-impl At {
+impl ObjectId {
     pub(crate) fn new(kind: Kind, namespace: &str, name: &str) -> Self {
         Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 }
 
-/// Something to be done about one object.
+/// An operation on one object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Write {
-    pub(crate) at: At,
-    pub(crate) what: What,
+    pub(crate) at: ObjectId,
+    pub(crate) operation: Operation,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum What {
-    /// Create it; if it is there, it is taken as it is.
+pub(crate) enum Operation {
+    /// Creates the object; an existing one is used unchanged.
     Create(Value),
-    /// Put these fields into the object as it is there now.
+    /// Merges fields into the current object.
     Merge(Value),
-    /// Put these fields into its status.
+    /// Merges fields into the status.
     MergeStatus(Value),
-    /// Put a pod on a node.
+    /// Binds a pod to a node.
     Bind(String),
-    /// Ask for its deletion; a pod on a node stays until it is killed.
+    /// Requests the deletion; a scheduled pod stays until it is deleted immediately.
     Delete,
-    /// Delete it at once.
-    Kill,
-    /// Say how it is.
-    Look,
-    /// Delete everything in a namespace, and let it end.
+    /// Deletes the object immediately.
+    DeleteNow,
+    /// Reads the object.
+    Read,
+    /// Deletes everything in a namespace and finalizes it.
     Finalize,
 }
 
-/// What became of it.
+/// Result of an operation.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Answer {
-    /// It was done, and this is the object now.
+pub(crate) enum WriteResult {
+    /// Success, with the current object.
     Done(Value),
-    /// The object is not there, or not any more.
+    /// The object does not exist or no longer exists.
     Gone,
-    /// The server did not want it.
-    Refused,
+    /// The server rejected the operation.
+    Rejected,
 }

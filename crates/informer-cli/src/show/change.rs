@@ -1,35 +1,36 @@
-//! What differs between two states of an object, field by field: as data, and for lines in few words.
+//! Differences between two states of an object, field by field: as data, and as short text for a line.
 //!
-//! Lists whose items have names are compared by name, so that an item that moved is no change. What changes with every write and
-//! says nothing (`resourceVersion`, `managedFields`) is left out, and what says little (times, observed generations) comes last. Depth is that
-//! of the objects, which the JSON reader bounds.
+//! Lists whose items have names are compared by name, so that a moved item is not a change. Fields that every write
+//! changes (`resourceVersion`, `managedFields`) are omitted; fields with little information (times, observed
+//! generations) come last. The recursion depth is that of the objects, which the JSON parser limits.
 
 use super::escape::escape;
-use super::hide;
+use super::redact;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The longest value that is shown, in characters.
-const LONGEST: usize = 40;
+/// Maximal length of a printed value, in characters.
+const MAX_VALUE_CHARS: usize = 40;
 
-/// Fields that tell the items of a list apart, the best first.
+/// Fields that identify the items of a list, the best first.
 const NAMES: &[&str] = &["name", "type", "key", "uid", "ip", "containerPort", "port"];
 
 /// One field that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// Where: `spec.containers[app].image`.
+    /// Path of the field: `spec.containers[app].image`.
     pub(crate) path: String,
-    /// What it was, as the object has it; `None` if it was not there.
+    /// Previous value; `None` if the field was absent.
     pub(crate) old: Option<Value>,
-    /// What it is; `None` if it is gone.
+    /// Current value; `None` if the field was removed.
     pub(crate) new: Option<Value>,
-    /// How much it says: the smaller, the more.
+    /// Importance for the reader; smaller values come first.
     rank: u8,
 }
 
-/// Every difference, what matters first. The values of a `secret` are not shown, only that they differ.
+/// Returns every difference, the most important first. Values of a `secret` are redacted; only the fact that they
+/// differ remains.
 pub(crate) fn changes(old: &Value, new: &Value, secret: bool) -> Vec<Change> {
     let mut walk = Walk { path: Vec::new(), secret, found: Vec::new() };
     walk.compare(Some(old), Some(new));
@@ -37,14 +38,14 @@ pub(crate) fn changes(old: &Value, new: &Value, secret: bool) -> Vec<Change> {
     walk.found
 }
 
-/// The changes in one line of about `room` characters, at least one: `spec.replicas 3 → 5, +2 more`.
-pub(crate) fn line(changes: &[Change], room: usize) -> String {
+/// Formats the changes in one line of about `width` characters, at least one: `spec.replicas 3 → 5, +2 more`.
+pub(crate) fn line(changes: &[Change], width: usize) -> String {
     let mut line = String::new();
     let mut used = 0;
     for (shown, change) in changes.iter().enumerate() {
         let text = change.to_string();
         let length = text.chars().count() + 2;
-        if shown > 0 && used + length > room {
+        if shown > 0 && used + length > width {
             return format!("{line}, +{} more", changes.len() - shown);
         }
         if shown > 0 {
@@ -56,7 +57,7 @@ pub(crate) fn line(changes: &[Change], room: usize) -> String {
     line
 }
 
-/// For people: values are cut, and control characters spelled out.
+/// Shortens values and escapes control characters.
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let path = escape(&self.path);
@@ -70,7 +71,7 @@ impl std::fmt::Display for Change {
 }
 
 impl Change {
-    /// Both values in few characters.
+    /// Formats both values in few characters.
     fn in_words(&self) -> (Option<String>, Option<String>) {
         match (&self.old, &self.new) {
             (Some(Value::Object(old)), Some(Value::Object(new)))
@@ -84,7 +85,7 @@ impl Change {
     }
 }
 
-/// A walk through two objects at once.
+/// A simultaneous traversal of two objects.
 struct Walk<'a> {
     path: Vec<Step<'a>>,
     secret: bool,
@@ -106,25 +107,25 @@ impl<'a> Walk<'a> {
         match (old, new) {
             (Some(Value::Object(old_fields)), Some(Value::Object(new_fields))) => {
                 if swapped(old_fields, new_fields).is_some() {
-                    self.tell(old, new);
+                    self.record(old, new);
                 } else {
                     self.fields(Some(old_fields), Some(new_fields));
                 }
             }
             (Some(Value::Array(old_items)), Some(Value::Array(new_items))) => {
-                // Two lists side by side say more than what stands at which place.
+                // Both lists as values are clearer than differences by index.
                 if !self.items(old_items, new_items) {
-                    self.tell(old, new);
+                    self.record(old, new);
                 }
             }
-            // A whole part that came or went is looked into, as far as that says where.
+            // An added or removed subtree is descended into only as far as that shows the place.
             (None, Some(Value::Object(new))) if self.path.len() < 2 && !new.is_empty() => {
                 self.fields(None, Some(new));
             }
             (Some(Value::Object(old)), None) if self.path.len() < 2 && !old.is_empty() => {
                 self.fields(Some(old), None);
             }
-            (old, new) => self.tell(old, new),
+            (old, new) => self.record(old, new),
         }
     }
 
@@ -138,7 +139,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Looks into two lists; false if their items cannot be told apart.
+    /// Compares the items of two lists; returns false if the items cannot be identified.
     fn items(&mut self, old: &'a [Value], new: &'a [Value]) -> bool {
         if let Some((old, new)) = NAMES.iter().find_map(|name| Some((by(name, old)?, by(name, new)?))) {
             for (name, value) in &old {
@@ -164,11 +165,11 @@ impl<'a> Walk<'a> {
         self.path.pop();
     }
 
-    fn tell(&mut self, old: Option<&Value>, new: Option<&Value>) {
+    fn record(&mut self, old: Option<&Value>, new: Option<&Value>) {
         let safe = |value: &Value| {
             let mut value = value.clone();
             if self.secret {
-                hide::hide_below(&mut self.names(), &mut value);
+                redact::redact_below(&mut self.names(), &mut value);
             }
             value
         };
@@ -190,21 +191,22 @@ impl<'a> Walk<'a> {
         matches!(self.path[..], [.., Step::Field("conditions"), Step::Item(_), _])
     }
 
-    /// What every write changes.
+    /// Whether every write changes the field.
     fn is_ignored(&self) -> bool {
         matches!(self.path[..], [Step::Field("metadata"), Step::Field("resourceVersion" | "managedFields")])
     }
 
-    /// What somebody wants comes before what is, that before conditions, and last comes what follows from the rest or from time passing.
+    /// Ranks the desired state before the observed one, that before conditions, and derived fields and timestamps
+    /// last.
     fn rank(&self) -> u8 {
         let names = self.names();
         let last = names.last().copied().unwrap_or_default();
         match names[..] {
             ["metadata", "deletionTimestamp"] | ["status", "phase" | "reason"] => 0,
             _ if is_quiet(last) || names.contains(&"lastState") => 3,
-            // It says again what the rest says.
-            ["metadata", "annotations", hide::APPLIED] => 3,
-            // What a container does is what most people look for.
+            // It repeats the rest of the object.
+            ["metadata", "annotations", redact::APPLIED] => 3,
+            // The state of a container matters most to readers.
             ["status", .., "state"] => 0,
             ["status", "conditions", ..] => 2,
             ["status", ..] => 1,
@@ -217,7 +219,7 @@ impl<'a> Walk<'a> {
         for (at, step) in self.path.iter().enumerate() {
             // Writing to a String cannot fail.
             let _ = match step {
-                // A condition is what its status is.
+                // A condition is represented by its status.
                 Step::Field("status") if at + 1 == self.path.len() && self.is_in_condition() => Ok(()),
                 Step::Field(name) if name.contains(['.', '/', '[']) => write!(path, "[{name}]"),
                 Step::Field(name) if path.is_empty() => path.write_str(name),
@@ -230,7 +232,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether a field says little wherever it stands.
+/// Whether a field has little information wherever it occurs.
 fn is_quiet(name: &str) -> bool {
     let time = name.ends_with("Time") || name.ends_with("Timestamp") || name.ends_with("At");
     let follows = [
@@ -250,7 +252,7 @@ fn is_quiet(name: &str) -> bool {
     time || follows.contains(&name)
 }
 
-/// Of two objects that each hold one thing only, and not the same one, what it was and what it is: `waiting → running`.
+/// For two objects with one different field each, returns the transition: `waiting → running`.
 fn swapped(old: &Map<String, Value>, new: &Map<String, Value>) -> Option<(String, String)> {
     fn only(fields: &Map<String, Value>) -> Option<(&String, &Value)> {
         let mut fields = fields.iter();
@@ -268,7 +270,7 @@ fn with_reason(name: &str, value: &Value) -> String {
     }
 }
 
-/// The items of a list by one of their fields; `None` unless every item has it and no two alike.
+/// Maps the items of a list by one of their fields; `None` unless every item has a unique value.
 fn by<'a>(field: &str, items: &'a [Value]) -> Option<BTreeMap<&'a str, &'a Value>> {
     let mut found = BTreeMap::new();
     for item in items {
@@ -280,7 +282,7 @@ fn by<'a>(field: &str, items: &'a [Value]) -> Option<BTreeMap<&'a str, &'a Value
     Some(found)
 }
 
-/// A value in few characters.
+/// Formats a value in few characters.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) if text.is_empty() => "\"\"".to_owned(),
@@ -293,7 +295,7 @@ fn shown(value: &Value) -> String {
             None => format!("[{} items]", items.len()),
         },
         Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
-        // A condition is what its status is.
+        // A condition is represented by its status.
         Value::Object(fields)
             if fields.contains_key("type") && fields.get("status").is_some_and(Value::is_string) =>
         {
@@ -307,15 +309,15 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// A list whose items are told one by one.
+/// Formats a list item by item.
 fn listed(items: &[Value]) -> String {
     let text: Vec<String> = items.iter().take(8).map(shown).collect();
     shorten(&format!("[{}]", text.join(", ")))
 }
 
 fn shorten(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
-        Some((at, _)) if text.chars().count() > LONGEST + 1 => format!("{}…", &text[..at]),
+    match text.char_indices().nth(MAX_VALUE_CHARS) {
+        Some((at, _)) if text.chars().count() > MAX_VALUE_CHARS + 1 => format!("{}…", &text[..at]),
         _ => text.to_owned(),
     }
 }
@@ -332,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_told_with_both_values() {
+    fn changed_fields_have_both_values() {
         check(
             json!({"spec": {"replicas": 3}, "status": {"phase": "Pending"}}),
             json!({"spec": {"replicas": 5}, "status": {"phase": "Running", "podIP": "10.0.0.1"}}),
@@ -352,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_write_changes_is_no_change() {
+    fn fields_changed_by_every_write_are_ignored() {
         let old =
             json!({"metadata": {"resourceVersion": "1", "managedFields": [1], "generation": 1}, "a": 1});
         let new =
@@ -361,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn list_items_are_found_by_name() {
+    fn list_items_are_compared_by_name() {
         check(
             json!({"c": [{"name": "a", "image": "x:1"}, {"name": "b", "image": "y"}]}),
             json!({"c": [{"name": "b", "image": "y"}, {"name": "a", "image": "x:2"}, {"name": "c"}]}),
@@ -376,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_in_place_of_another_is_one_change() {
+    fn replaced_single_field_is_one_change() {
         check(
             json!({"state": {"waiting": {"reason": "ContainerCreating"}}}),
             json!({"state": {"running": {"startedAt": "now"}}}),
@@ -385,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_most_comes_first() {
+    fn important_changes_come_first() {
         check(
             json!({"metadata": {}, "spec": {"a": 1}, "status": {"startTime": 1, "x": 1, "phase": "a", "conditions": [{"type": "T", "status": "False"}]}}),
             json!({"metadata": {"deletionGracePeriodSeconds": 3, "deletionTimestamp": "t"}, "spec": {"a": 2},
@@ -395,24 +397,25 @@ mod tests {
         );
     }
 
-    /// What `kubectl apply` leaves stood first, and the change itself was behind the end of the line.
+    /// Regression: the annotation of `kubectl apply` came first, and the actual change was cut off at the end of the
+    /// line.
     #[test]
-    fn what_was_applied_comes_last() {
+    fn last_applied_annotation_comes_last() {
         let with =
-            |text: &str| json!({"metadata": {"annotations": {hide::APPLIED: text}}, "spec": {"a": text}});
-        let applied = hide::APPLIED;
+            |text: &str| json!({"metadata": {"annotations": {redact::APPLIED: text}}, "spec": {"a": text}});
+        let applied = redact::APPLIED;
         check(with("1"), with("2"), &format!("spec.a 1 → 2, metadata.annotations[{applied}] 1 → 2"));
     }
 
     #[test]
-    fn lists_without_names_are_told_whole_or_by_place() {
+    fn lists_without_names_are_compared_whole_or_by_index() {
         check(json!({"f": ["a"]}), json!({"f": ["a", "b"]}), "f [a] → [a, b]");
         check(json!({"f": [{"x": 1}]}), json!({"f": [{"x": 2}]}), "f[0].x 1 → 2");
         check(json!({"f": [{"name": "a"}, {"name": "a"}]}), json!({"f": []}), "f [{name}, {name}] → []");
     }
 
     #[test]
-    fn long_values_and_long_lines_are_cut() {
+    fn long_values_and_lines_are_shortened() {
         let long = "x".repeat(100);
         check(json!({"a": "y"}), json!({"a": long}), &format!("a y → {}…", "x".repeat(40)));
         let many = |value: u8| {
@@ -424,29 +427,30 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_are_spelled_out_in_names_and_values() {
+    fn control_characters_in_names_and_values_are_escaped() {
         check(json!({"a\u{1b}": "x"}), json!({"a\u{1b}": "\u{1b}[31m"}), "a\\u{1b} x → \\u{1b}[31m");
     }
 
     #[test]
-    fn a_secret_tells_keys_only() {
+    fn changes_of_secret_show_keys_only() {
         let old = json!({"data": {"password": "b2xk"}, "type": "Opaque"});
         let new = json!({"data": {"password": "bmV3", "user": "cm9vdA=="}, "type": "Other"});
-        let told = line(&changes(&old, &new, true), 1000);
-        assert_eq!(told, "data.password changed, +data.user <hidden>, type Opaque → Other");
+        let printed = line(&changes(&old, &new, true), 1000);
+        assert_eq!(printed, "data.password changed, +data.user <hidden>, type Opaque → Other");
     }
 
-    /// Changes as data were what lines show: numbers were strings, long values were cut, control characters escaped twice.
+    /// Regression: changes as data contained the text of lines: numbers were strings, long values were shortened, and
+    /// control characters were escaped twice.
     #[test]
-    fn as_data_values_are_those_of_the_object() {
+    fn changes_as_data_have_original_values() {
         let long = "x".repeat(100);
         let old = json!({"size": 3, "text": "a", "list": [1], "state": {"waiting": {"reason": "R"}}});
         let new = json!({"size": 4, "text": long, "list": [1, 2], "state": {"running": {}}, "k\u{1b}": {"a": true}});
-        let mut told: Vec<_> = changes(&old, &new, false)
+        let mut printed: Vec<_> = changes(&old, &new, false)
             .into_iter()
             .map(|change| (change.path, json!([change.old, change.new])))
             .collect();
-        told.sort_by(|one, other| one.0.cmp(&other.0));
+        printed.sort_by(|one, other| one.0.cmp(&other.0));
         let expected = [
             ("k\u{1b}.a", json!([null, true])),
             ("list", json!([[1], [1, 2]])),
@@ -454,12 +458,12 @@ mod tests {
             ("state", json!([{"waiting": {"reason": "R"}}, {"running": {}}])),
             ("text", json!(["a", long])),
         ];
-        assert_eq!(told, expected.map(|(path, values)| (path.to_owned(), values)));
+        assert_eq!(printed, expected.map(|(path, values)| (path.to_owned(), values)));
     }
 
-    /// Whatever part of a secret came or went as a whole.
+    /// Covers every part of a secret that is added or removed as a whole.
     #[test]
-    fn as_data_a_secret_shows_no_value_either() {
+    fn changes_as_data_redact_secret_values() {
         let applied = "kubectl.kubernetes.io/last-applied-configuration";
         let secret = json!({
             "metadata": {"name": "s", "annotations": {applied: "hunter2", "team": "a"}},
@@ -474,10 +478,11 @@ mod tests {
             json!({"metadata": {"annotations": [applied]}, "data": ["hunter2"]}),
         ] {
             for (old, new) in [(&secret, &other), (&other, &secret)] {
-                let told = changes(old, new, true);
+                let printed = changes(old, new, true);
                 assert!(
-                    !told.is_empty() && !format!("{told:?} {}", line(&told, 1000)).contains("hunter2"),
-                    "{told:?}"
+                    !printed.is_empty()
+                        && !format!("{printed:?} {}", line(&printed, 1000)).contains("hunter2"),
+                    "{printed:?}"
                 );
             }
         }

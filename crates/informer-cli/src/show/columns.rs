@@ -1,15 +1,16 @@
-//! What is worth a column, kind by kind: the few words people look for in `kubectl get`.
+//! Table columns of each kind: the values that `kubectl get` users look for.
 //!
-//! A kind that has no row here shows its age. Cells are read from the object as it is; what is missing or of another type is `-`.
+//! A kind without an entry shows its age. Cells are read from the JSON object; a missing value or one of another type
+//! is `-`.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-/// What a column is called, and the words around its cell where several kinds share one column.
+/// Title of a column, and the text around its cell where several kinds share one column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Column {
     pub(crate) title: &'static str,
-    /// How wide it is at least, so that what is seldom there does not shift everything.
+    /// Minimal width, so that rare values do not shift the following columns.
     pub(crate) width: usize,
     before: &'static str,
     after: &'static str,
@@ -106,19 +107,19 @@ const KINDS: &[(&str, &[Column])] = &[
     ),
 ];
 
-/// The columns of a kind.
+/// Returns the columns of a kind.
 pub(crate) fn columns(group: &str, kind: &str) -> &'static [Column] {
     let row = KINDS.iter().find(|(known, _)| known.split_once('/') == Some((group, kind)));
     row.map_or(&[AGE], |(_, columns)| columns)
 }
 
-/// The cells of an object in the columns of its kind.
+/// Returns the cells of an object in the columns of its kind.
 pub(crate) fn cells(columns: &[Column], object: &Value, now: Timestamp) -> Vec<String> {
     columns.iter().map(|column| column.cell.of(object, now).unwrap_or_else(|| "-".to_owned())).collect()
 }
 
-/// The cells in words, where the columns have no titles: `Running, 1/1 ready, on node-2`.
-pub(crate) fn in_words(columns: &[Column], cells: &[String]) -> String {
+/// Joins cells to a text without column titles: `Running, 1/1 ready, on node-2`.
+pub(crate) fn joined(columns: &[Column], cells: &[String]) -> String {
     let words: Vec<String> = columns
         .iter()
         .zip(cells)
@@ -131,7 +132,7 @@ pub(crate) fn in_words(columns: &[Column], cells: &[String]) -> String {
     words.join(", ")
 }
 
-/// A span of time in at most two units: `4d3h`, `12m`, `40s`.
+/// Formats a duration in at most two units: `4d3h`, `12m`, `40s`.
 pub(crate) fn age(span: SignedDuration) -> String {
     let seconds = span.as_secs().max(0);
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
@@ -188,7 +189,7 @@ impl Cell {
     }
 }
 
-/// The phase, or what says more: that it is being deleted, or why a container waits or ended.
+/// Returns the phase or, with more information, that the pod is being deleted or why a container waits or terminated.
 fn pod_status(pod: &Value) -> String {
     if pod.pointer("/metadata/deletionTimestamp").is_some_and(Value::is_string) {
         return "Terminating".to_owned();
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_objects_have_cells_too() {
+    fn malformed_objects_have_cells() {
         for object in [json!(null), json!([]), json!({"spec": 1, "status": "x", "metadata": []})] {
             for (kind, columns) in KINDS {
                 let cells = cells(columns, &object, Timestamp::UNIX_EPOCH);
@@ -317,10 +318,10 @@ mod tests {
     }
 
     #[test]
-    fn in_words_only_what_there_is() {
+    fn joined_cells_omit_missing_values() {
         let cells = ["Running", "1/1", "0", "node-1"].map(str::to_owned);
-        assert_eq!(in_words(columns("", "Pod"), &cells), "Running, 1/1 ready, on node-1");
+        assert_eq!(joined(columns("", "Pod"), &cells), "Running, 1/1 ready, on node-1");
         let cells = ["Running", "1/1", "1", "-"].map(str::to_owned);
-        assert_eq!(in_words(columns("", "Pod"), &cells), "Running, 1/1 ready, 1 restart");
+        assert_eq!(joined(columns("", "Pod"), &cells), "Running, 1/1 ready, 1 restart");
     }
 }

@@ -1,15 +1,14 @@
-//! Text from a cluster, made safe for a terminal: whoever may name an object must not move the reader's cursor.
+//! Escapes text from a cluster for the terminal: names and values must not control the reader's terminal.
 //!
-//! Nothing that leaves here holds a control character, nor one that turns the direction of text around. It does not know which
-//! output the text is for.
+//! The result contains no control character and no character that changes the direction of text. It is independent of
+//! the output format.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The text with every dangerous character spelled out: `\n`, `\u{1b}`. A backslash stays what it is, so this is for reading, not for
-/// getting the original back.
+/// Escapes every dangerous character: `\n`, `\u{1b}`. Backslashes stay unchanged, so the original cannot be recovered.
 pub(crate) fn escape(text: &str) -> Cow<'_, str> {
-    spell(text, |out, letter| {
+    push_escaped(text, |out, letter| {
         let _ = match letter {
             '\n' => out.write_str("\\n"),
             '\r' => out.write_str("\\r"),
@@ -19,17 +18,17 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// The same for text that is JSON already: there such characters occur in strings alone, where JSON has its own way to spell them.
+/// Escapes text that is already JSON, where such characters occur in strings only and have JSON escapes.
 pub(crate) fn escape_json(json: &str) -> Cow<'_, str> {
-    spell(json, |out, letter| {
+    push_escaped(json, |out, letter| {
         for unit in letter.encode_utf16(&mut [0; 2]) {
             let _ = write!(out, "\\u{unit:04x}");
         }
     })
 }
 
-/// Whether a terminal may do something else with it than show it: what controls (Cc), what formats and is not seen (Cf, the tags among
-/// them), and the separators of lines and paragraphs.
+/// Whether a terminal may interpret the character instead of showing it: control characters (Cc), invisible format
+/// characters (Cf, including tags), and line and paragraph separators.
 pub(crate) fn is_dangerous(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}')
@@ -38,7 +37,7 @@ pub(crate) fn is_dangerous(letter: char) -> bool {
         || matches!(letter, '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}')
 }
 
-fn spell(text: &str, write: impl Fn(&mut String, char)) -> Cow<'_, str> {
+fn push_escaped(text: &str, write: impl Fn(&mut String, char)) -> Cow<'_, str> {
     if !text.contains(is_dangerous) {
         return Cow::Borrowed(text);
     }
@@ -58,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_moves_the_cursor_is_spelled_out() {
+    fn cursor_controls_are_escaped() {
         for (text, expected) in [
             ("web-0", "web-0"),
             ("Grüße → 世界", "Grüße → 世界"),
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn json_stays_the_same_value() {
+    fn escaped_json_has_the_same_value() {
         let value = serde_json::json!({"a": "\u{1b}[0m \u{9b} \u{7f} \u{202e} \u{ad} \u{e0041} ok"});
         let text = value.to_string();
         let safe = escape_json(&text);

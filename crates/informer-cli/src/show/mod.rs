@@ -1,12 +1,12 @@
-//! How events look: one line each in columns, or as JSON, YAML or names.
+//! Formats events: one line each in columns, or as JSON, YAML or names.
 //!
-//! Whatever the format, nothing printed holds a control character or a value of a secret. Only what a format needs is decoded. It does not know
-//! where events come from, nor where the text goes: that is a writer.
+//! In every format, no control character and no value of a secret is printed. Only what a format needs is decoded.
+//! Independent of where events come from; the output is a writer.
 
 pub(crate) mod change;
 pub(crate) mod columns;
 pub(crate) mod escape;
-pub(crate) mod hide;
+pub(crate) mod redact;
 mod table;
 
 use anstyle::{AnsiColor, Style};
@@ -18,22 +18,22 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use table::{Cell, Table};
 
-/// What the output looks like.
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     /// Aligned columns, a few for each kind
     Table,
-    /// The same with labels and uids
+    /// Like table, with labels and uids
     Wide,
     /// One JSON object per event and line: time, type, resource, object, changes
     Json,
     /// One YAML document per event
     Yaml,
-    /// pod/web-0
+    /// Names as in kubectl -o name: pod/web-0
     Name,
 }
 
-/// What happened, in the words of the output.
+/// Type of an event in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     Added,
@@ -62,20 +62,20 @@ impl Verb {
     }
 }
 
-/// A kind as the output names it.
+/// A kind as named in the output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) group: String,
     pub(crate) kind: String,
-    /// As one says it on the command line: `pods`, `deployments.apps`.
+    /// Name on the command line: `pods`, `deployments.apps`.
     pub(crate) resource: String,
-    /// As `kubectl -o name` begins: `pod`, `deployment.apps`.
+    /// Name in `kubectl -o name`: `pod`, `deployment.apps`.
     pub(crate) singular: String,
 }
 
-/// One event.
+/// One event to print.
 #[derive(Debug)]
-pub(crate) struct Told<'a> {
+pub(crate) struct PrintedEvent<'a> {
     pub(crate) time: Timestamp,
     pub(crate) verb: Verb,
     pub(crate) shown: &'a Shown,
@@ -83,7 +83,7 @@ pub(crate) struct Told<'a> {
     pub(crate) name: &'a str,
     /// The object as JSON.
     pub(crate) object: &'a [u8],
-    /// The state before, of an update.
+    /// Previous state, for updates.
     pub(crate) old: Option<&'a [u8]>,
 }
 
@@ -91,18 +91,18 @@ pub(crate) struct Told<'a> {
 pub(crate) struct Printer<W> {
     format: Format,
     zone: TimeZone,
-    /// The kind that has the table for itself.
-    alone: Option<&'static [Column]>,
+    /// Columns of the only kind; `None` with several kinds.
+    single_kind: Option<&'static [Column]>,
     table: Table,
     out: W,
-    /// The width of the terminal, where there is one.
+    /// Width of the terminal, if there is one.
     width: fn() -> Option<usize>,
 }
 
-/// How long a line of changes may be where nobody looks at it through a window.
-const NO_WINDOW: usize = 200;
-/// What a line of changes may take however narrow the window is.
-const NARROWEST: usize = 40;
+/// Width of the changes without a terminal.
+const DEFAULT_CHANGES_WIDTH: usize = 200;
+/// Minimal width of the changes in a narrow terminal.
+const MIN_CHANGES_WIDTH: usize = 40;
 
 impl<W: Write> Printer<W> {
     pub(crate) fn new(
@@ -112,16 +112,16 @@ impl<W: Write> Printer<W> {
         width: fn() -> Option<usize>,
         out: W,
     ) -> Self {
-        let alone = match kinds {
+        let single_kind = match kinds {
             [one] => Some(columns::columns(&one.group, &one.kind)),
             _ => None,
         };
         let mut titles = vec![("TIME", 0), ("TYPE", "UPDATED".len())];
-        if alone.is_none() {
+        if single_kind.is_none() {
             titles.push(("RESOURCE", 0));
         }
         titles.extend([("NAMESPACE", 0), ("NAME", 0)]);
-        match alone {
+        match single_kind {
             Some(columns) => titles.extend(columns.iter().map(|column| (column.title, column.width))),
             None => titles.push(("STATE", 0)),
         }
@@ -129,26 +129,26 @@ impl<W: Write> Printer<W> {
             titles.extend([("LABELS", 0), ("UID", 0)]);
         }
         titles.push(("CHANGES", 0));
-        Self { format, zone, alone, table: Table::new(&titles), out, width }
+        Self { format, zone, single_kind, table: Table::new(&titles), out, width }
     }
 
-    /// Prints an event; in columns perhaps not before [`Printer::flush`].
-    pub(crate) fn print(&mut self, told: &Told<'_>) -> io::Result<()> {
+    /// Prints an event; tables may buffer it until [`Printer::flush`].
+    pub(crate) fn print(&mut self, event: &PrintedEvent<'_>) -> io::Result<()> {
         let text = match self.format {
             Format::Table | Format::Wide => {
-                let row = self.row(told);
+                let row = self.row(event);
                 self.table.row(row)
             }
-            Format::Json => json_line(told),
-            Format::Yaml => self.yaml(told),
+            Format::Json => json_line(event),
+            Format::Yaml => self.yaml(event),
             Format::Name => {
-                format!("{}\n", escape::escape(&format!("{}/{}", told.shown.singular, told.name)))
+                format!("{}\n", escape::escape(&format!("{}/{}", event.shown.singular, event.name)))
             }
         };
         self.write(&text)
     }
 
-    /// Prints what is held back.
+    /// Prints buffered rows.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let text = self.table.flush();
         self.write(&text)
@@ -162,53 +162,58 @@ impl<W: Write> Printer<W> {
         self.out.flush()
     }
 
-    fn row(&self, told: &Told<'_>) -> Vec<Cell> {
-        let object = told.value();
-        let verb = told.verb.style();
-        let time = told.time.to_zoned(self.zone.clone()).strftime("%H:%M:%S").to_string();
-        let mut row = vec![Cell::styled(&time, Style::new().dimmed()), Cell::styled(told.verb.word(), verb)];
-        let columns = self.alone.unwrap_or_else(|| {
-            row.push(Cell::new(&told.shown.resource));
-            columns::columns(&told.shown.group, &told.shown.kind)
+    fn row(&self, event: &PrintedEvent<'_>) -> Vec<Cell> {
+        let object = event.value();
+        let verb = event.verb.style();
+        let time = event.time.to_zoned(self.zone.clone()).strftime("%H:%M:%S").to_string();
+        let mut row = vec![Cell::styled(&time, Style::new().dimmed()), Cell::styled(event.verb.word(), verb)];
+        let columns = self.single_kind.unwrap_or_else(|| {
+            row.push(Cell::new(&event.shown.resource));
+            columns::columns(&event.shown.group, &event.shown.kind)
         });
-        row.extend([Cell::new(told.namespace.unwrap_or("-")), Cell::styled(told.name, Style::new().bold())]);
-        let cells = columns::cells(columns, &object, told.time);
-        if self.alone.is_some() {
+        row.extend([
+            Cell::new(event.namespace.unwrap_or("-")),
+            Cell::styled(event.name, Style::new().bold()),
+        ]);
+        let cells = columns::cells(columns, &object, event.time);
+        if self.single_kind.is_some() {
             row.extend(cells.iter().map(|cell| Cell::styled(cell, tone(cell))));
         } else {
-            row.push(Cell::new(&columns::in_words(columns, &cells)));
+            row.push(Cell::new(&columns::joined(columns, &cells)));
         }
         if self.format == Format::Wide {
             row.extend([Cell::new(&labels(&object)), Cell::new(text(&object, "/metadata/uid"))]);
         }
-        let room = (self.width)().map_or(NO_WINDOW, |width| self.table.room(width).max(NARROWEST));
-        row.push(Cell::new(&told.changed(&object, room)));
+        let remaining = (self.width)()
+            .map_or(DEFAULT_CHANGES_WIDTH, |width| self.table.remaining_width(width).max(MIN_CHANGES_WIDTH));
+        row.push(Cell::new(&event.changed(&object, remaining)));
         row
     }
 
-    fn yaml(&self, told: &Told<'_>) -> String {
-        let object = told.value();
-        let time = told.time.to_zoned(self.zone.clone()).strftime("%H:%M:%S").to_string();
-        let place = told.namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
-        let mut head = format!("# {time} {} {} {place}{}", told.verb.word(), told.shown.resource, told.name);
-        let changed = told.changed(&object, NO_WINDOW);
+    fn yaml(&self, event: &PrintedEvent<'_>) -> String {
+        let object = event.value();
+        let time = event.time.to_zoned(self.zone.clone()).strftime("%H:%M:%S").to_string();
+        let place = event.namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        let mut head =
+            format!("# {time} {} {} {place}{}", event.verb.word(), event.shown.resource, event.name);
+        let changed = event.changed(&object, DEFAULT_CHANGES_WIDTH);
         if !changed.is_empty() {
             head = format!("{head}: {changed}");
         }
-        let body = to_yaml(&told.safe(object));
+        let body = to_yaml(&event.redacted(object));
         format!("---\n{}\n{body}", escape::escape(&head))
     }
 }
 
-impl Told<'_> {
+impl PrintedEvent<'_> {
     fn value(&self) -> Value {
         serde_json::from_slice(self.object).unwrap_or_default()
     }
 
-    /// The object without what must not be shown.
-    fn safe(&self, mut object: Value) -> Value {
-        if hide::is_secret(&self.shown.kind) {
-            hide::hide(&mut object);
+    /// Redacts the object if it is a secret.
+    fn redacted(&self, mut object: Value) -> Value {
+        if redact::is_secret(&self.shown.kind) {
+            redact::redact(&mut object);
         }
         object
     }
@@ -216,30 +221,30 @@ impl Told<'_> {
     fn changes(&self, object: &Value) -> Vec<change::Change> {
         let Some(old) = self.old.filter(|_| self.verb == Verb::Updated) else { return Vec::new() };
         let old: Value = serde_json::from_slice(old).unwrap_or_default();
-        change::changes(&old, object, hide::is_secret(&self.shown.kind))
+        change::changes(&old, object, redact::is_secret(&self.shown.kind))
     }
 
-    fn changed(&self, object: &Value, room: usize) -> String {
-        change::line(&self.changes(object), room)
+    fn changed(&self, object: &Value, width: usize) -> String {
+        change::line(&self.changes(object), width)
     }
 }
 
-fn json_line(told: &Told<'_>) -> String {
-    let object = told.value();
-    let changes = told.changes(&object).into_iter();
+fn json_line(event: &PrintedEvent<'_>) -> String {
+    let object = event.value();
+    let changes = event.changes(&object).into_iter();
     let changes: Vec<Value> =
         changes.map(|one| json!({"path": one.path, "old": one.old, "new": one.new})).collect();
     let line = json!({
-        "time": told.time.to_string(),
-        "type": told.verb.word(),
-        "resource": told.shown.resource,
-        "object": told.safe(object),
+        "time": event.time.to_string(),
+        "type": event.verb.word(),
+        "resource": event.shown.resource,
+        "object": event.redacted(object),
         "changes": changes,
     });
     format!("{}\n", escape::escape_json(&line.to_string()))
 }
 
-/// The object as YAML. Where its text would hold something dangerous, JSON is put instead, which is YAML too.
+/// Formats the object as YAML. If the text would contain dangerous characters, uses JSON, which is valid YAML too.
 fn to_yaml(object: &Value) -> String {
     let yaml = serde_saphyr::to_string(object).unwrap_or_default();
     let dangerous = |letter: char| letter != '\n' && escape::is_dangerous(letter);
@@ -264,7 +269,7 @@ fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     object.pointer(path).and_then(Value::as_str).unwrap_or("-")
 }
 
-/// Colours for the words that people look for.
+/// Colors of important words.
 fn tone(cell: &str) -> Style {
     match cell {
         "Running" | "Ready" | "Active" | "Bound" => AnsiColor::Green.on_default(),

@@ -1,18 +1,18 @@
-//! Lines in columns that stay aligned while lines keep coming.
+//! Aligned columns for a growing number of lines.
 //!
-//! Rows are held back until somebody flushes, so that the first screen is as wide as its widest cell; from then on a column only
-//! grows. The last column is never padded. It does not know what is in the cells, but that they must be safe to print.
+//! Rows are buffered until a flush, so that the first screen fits its widest cell; after that, columns only grow. The
+//! last column is never padded. Cells must be safe to print.
 
 use super::escape::escape;
 use anstyle::Style;
 use console::measure_text_width;
 use std::fmt::Write as _;
 
-/// So many rows are held back at most.
-const HELD: usize = 500;
-/// A column grows up to this; a longer cell stands out of line alone.
-const WIDEST: usize = 60;
-/// Between columns.
+/// Maximal number of buffered rows.
+const MAX_BUFFERED_ROWS: usize = 500;
+/// Maximal width of a column; a longer cell breaks the alignment of its line only.
+const MAX_COLUMN_WIDTH: usize = 60;
+/// Separator of columns.
 const GAP: &str = "   ";
 
 /// One cell.
@@ -32,53 +32,53 @@ impl Cell {
     }
 }
 
-/// A table that is being written.
+/// A table that is being printed.
 #[derive(Debug)]
 pub(crate) struct Table {
     titles: Vec<&'static str>,
     widths: Vec<usize>,
-    held: Vec<Vec<Cell>>,
-    /// Whether rows are printed as they come.
+    buffered: Vec<Vec<Cell>>,
+    /// Whether rows are printed without buffering.
     released: bool,
-    /// Whether the titles are out.
+    /// Whether the titles have been printed.
     titled: bool,
 }
 
 impl Table {
-    /// A table with these columns, each with the width it has at least.
+    /// Creates a table with these columns and their minimal widths.
     pub(crate) fn new(columns: &[(&'static str, usize)]) -> Self {
         let titles = columns.iter().map(|(title, _)| *title).collect();
         let widths = columns.iter().map(|(title, width)| title.len().max(*width)).collect();
-        Self { titles, widths, held: Vec::new(), released: false, titled: false }
+        Self { titles, widths, buffered: Vec::new(), released: false, titled: false }
     }
 
-    /// Takes a row; the lines that are due.
+    /// Adds a row; returns the lines to print.
     pub(crate) fn row(&mut self, row: Vec<Cell>) -> String {
         for (width, cell) in self.widths.iter_mut().zip(&row) {
-            *width = (*width).max(measure_text_width(&cell.text).min(WIDEST));
+            *width = (*width).max(measure_text_width(&cell.text).min(MAX_COLUMN_WIDTH));
         }
-        self.held.push(row);
-        if self.released || self.held.len() >= HELD { self.flush() } else { String::new() }
+        self.buffered.push(row);
+        if self.released || self.buffered.len() >= MAX_BUFFERED_ROWS { self.flush() } else { String::new() }
     }
 
-    /// The lines of what was held back; from now on nothing is.
+    /// Returns the buffered lines and ends buffering.
     pub(crate) fn flush(&mut self) -> String {
         let mut out = String::new();
         self.released = true;
-        if !self.titled && !self.held.is_empty() {
+        if !self.titled && !self.buffered.is_empty() {
             self.titled = true;
             let style = Style::new().bold();
             let titles: Vec<Cell> = self.titles.iter().map(|title| Cell::styled(title, style)).collect();
             self.line(&mut out, &titles);
         }
-        for row in std::mem::take(&mut self.held) {
+        for row in std::mem::take(&mut self.buffered) {
             self.line(&mut out, &row);
         }
         out
     }
 
-    /// How much of a line of `width` is left for the last column.
-    pub(crate) fn room(&self, width: usize) -> usize {
+    /// Returns how much of a line of `width` remains for the last column.
+    pub(crate) fn remaining_width(&self, width: usize) -> usize {
         let columns = self.widths.len().saturating_sub(1);
         let used: usize = self.widths.iter().take(columns).map(|column| column + GAP.len()).sum();
         width.saturating_sub(used)
@@ -124,27 +124,27 @@ mod tests {
     }
 
     #[test]
-    fn empty_cells_at_the_end_leave_no_blanks() {
+    fn empty_last_cells_leave_no_trailing_spaces() {
         let mut table = Table::new(&[("A", 0), ("B", 0), ("C", 0)]);
         table.row(row(&["x", "", ""]));
         assert_eq!(plain(&table.flush()), "A   B   C\nx\n");
     }
 
     #[test]
-    fn nothing_is_printed_for_nothing_and_much_is_not_held() {
+    fn empty_table_prints_nothing_and_buffer_is_limited() {
         let mut table = Table::new(&[("A", 0)]);
         assert_eq!(table.flush(), "");
         assert_eq!(plain(&table.row(row(&["x"]))), "A\nx\n");
         let mut table = Table::new(&[("A", 0)]);
-        let printed: usize = (0..HELD).map(|_| table.row(row(&["x"])).lines().count()).sum();
-        assert_eq!(printed, HELD + 1);
+        let printed: usize = (0..MAX_BUFFERED_ROWS).map(|_| table.row(row(&["x"])).lines().count()).sum();
+        assert_eq!(printed, MAX_BUFFERED_ROWS + 1);
     }
 
     #[test]
-    fn one_very_long_cell_does_not_widen_all_lines() {
+    fn very_long_cell_does_not_widen_its_column() {
         let mut table = Table::new(&[("A", 0), ("B", 0)]);
         table.row(row(&[&"x".repeat(200), "y"]));
         table.flush();
-        assert_eq!(table.row(row(&["x", "y"])).find('y'), Some(WIDEST + GAP.len()));
+        assert_eq!(table.row(row(&["x", "y"])).find('y'), Some(MAX_COLUMN_WIDTH + GAP.len()));
     }
 }

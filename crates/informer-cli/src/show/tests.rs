@@ -1,4 +1,4 @@
-//! What is printed, format by format.
+//! Output of each format.
 
 use super::*;
 
@@ -15,14 +15,14 @@ fn secrets() -> Shown {
     }
 }
 
-/// Prints events about one object: what happened, and its states.
+/// Prints events of one object: their types and states.
 fn printed(format: Format, kinds: &[Shown], events: &[(Verb, Value)]) -> String {
     let mut printer = Printer::new(format, kinds, TimeZone::UTC, || None, Vec::new());
     let mut old: Option<Vec<u8>> = None;
     for (verb, object) in events {
         let bytes = object.to_string().into_bytes();
         let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        let told = Told {
+        let printed_event = PrintedEvent {
             time: "2024-01-01T12:03:04Z".parse().unwrap(),
             verb: *verb,
             shown: &kinds[0],
@@ -31,7 +31,7 @@ fn printed(format: Format, kinds: &[Shown], events: &[(Verb, Value)]) -> String 
             object: &bytes,
             old: old.as_deref(),
         };
-        printer.print(&told).unwrap();
+        printer.print(&printed_event).unwrap();
         old = Some(bytes);
     }
     printer.flush().unwrap();
@@ -52,7 +52,7 @@ fn secret(value: &str) -> Value {
 }
 
 #[test]
-fn a_table_of_one_kind_has_its_columns() {
+fn table_of_one_kind_has_its_columns() {
     let events =
         [(Verb::Added, pod("Pending")), (Verb::Updated, pod("Running")), (Verb::Deleted, pod("Running"))];
     assert_eq!(
@@ -80,7 +80,7 @@ TIME       TYPE      RESOURCE   NAMESPACE   NAME    STATE                       
 }
 
 #[test]
-fn json_is_one_object_a_line() {
+fn json_is_one_object_per_line() {
     let text =
         printed(Format::Json, &[pods()], &[(Verb::Added, pod("Pending")), (Verb::Updated, pod("Running"))]);
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -93,7 +93,7 @@ fn json_is_one_object_a_line() {
 }
 
 #[test]
-fn changes_in_json_are_values_of_the_object() {
+fn changes_in_json_have_original_values() {
     let widget = |size: u8, note: &str| json!({"kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": size, "note": note}});
     let note = format!("\u{1b}[31m{}", "x".repeat(100));
     let text =
@@ -106,7 +106,7 @@ fn changes_in_json_are_values_of_the_object() {
 }
 
 #[test]
-fn yaml_is_one_document_an_event() {
+fn yaml_is_one_document_per_event() {
     let text =
         printed(Format::Yaml, &[pods()], &[(Verb::Added, pod("Pending")), (Verb::Updated, pod("Running"))]);
     let documents: Vec<&str> = text.split("---\n").collect();
@@ -120,12 +120,12 @@ fn yaml_is_one_document_an_event() {
 }
 
 #[test]
-fn names_are_those_of_kubectl() {
+fn names_match_kubectl() {
     assert_eq!(printed(Format::Name, &[pods()], &[(Verb::Added, pod("Pending"))]), "pod/web-0\n");
 }
 
 #[test]
-fn no_format_shows_a_secret() {
+fn no_format_prints_secret_values() {
     let events =
         [(Verb::Added, secret("b2xk")), (Verb::Updated, secret("bmV3")), (Verb::Deleted, secret("bmV3"))];
     for format in [Format::Table, Format::Wide, Format::Json, Format::Yaml, Format::Name] {
@@ -138,7 +138,7 @@ fn no_format_shows_a_secret() {
 }
 
 #[test]
-fn no_format_lets_control_characters_through() {
+fn every_format_escapes_control_characters() {
     let bad = |value: &str| {
         json!({
             "kind": "Pod", "metadata": {"name": "web\u{1b}[2J", "labels": {"a": "\u{9b}1m", "b": "\r\u{7f}"}},

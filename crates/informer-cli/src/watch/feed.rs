@@ -1,17 +1,17 @@
-//! From informers to the printer: one handler for each resource, all printing through one lock.
+//! Handlers that print events: one for each resource, all printing through one lock.
 //!
-//! Whoever holds that lock may wait for a reader who has stopped reading. So only threads that may block take it, and what the end of the
-//! program needs is outside of it.
+//! The holder of that lock may block on stdout, so only threads that may block take it, and nothing that the shutdown
+//! needs is guarded by it.
 //!
-//! The first error of the output ends everything; that nobody reads any more is not an error to tell.
+//! The first output error ends the command; a closed pipe is not reported as an error.
 
-use super::LAST_WORDS;
-use super::tally::Tally;
+use super::SHUTDOWN_TIMEOUT;
+use super::counts::EventCounts;
 use crate::args::Watch;
-use crate::failure::Failure;
+use crate::cli_error::CliError;
 use crate::resolve::Served;
-use crate::show::{Format, Printer, Shown, Told, Verb};
-use crate::talk::Talk;
+use crate::show::{Format, PrintedEvent, Printer, Shown, Verb};
+use crate::terminal::Terminal;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use informer::{Cause, Delivery, Event, Registration, SharedInformer, SharedInformerFactory};
 use jiff::Timestamp;
@@ -20,10 +20,10 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
-/// So many states wait for a slow reader before they are told in larger steps.
-const PENDING: usize = 100_000;
+/// Number of events buffered for a slow reader before they are coalesced.
+const MAX_PENDING_EVENTS: usize = 100_000;
 
-/// What the handlers share.
+/// The printing handlers.
 pub(crate) struct Feed {
     output: Arc<Output>,
     registrations: Vec<Registration>,
@@ -31,8 +31,8 @@ pub(crate) struct Feed {
 
 struct Output {
     printer: Mutex<Printer<Box<dyn Write + Send>>>,
-    tally: Tally,
-    talk: Talk,
+    counts: EventCounts,
+    terminal: Terminal,
     error: watch::Sender<Option<io::Error>>,
 }
 
@@ -42,25 +42,25 @@ impl Feed {
         args: &Watch,
         resources: &[Served],
         informers: &[SharedInformer<DynamicObject>],
-        talk: &Talk,
+        terminal: &Terminal,
     ) -> Self {
         let kinds: Vec<Shown> = resources.iter().map(shown).collect();
-        // Colours are for columns; JSON and YAML are data.
+        // Only tables are colored; JSON and YAML are data.
         let out: Box<dyn Write + Send> = match args.output {
             Format::Table | Format::Wide => Box::new(anstream::stdout()),
             Format::Json | Format::Yaml | Format::Name => Box::new(io::stdout()),
         };
         let zone = jiff::tz::TimeZone::system();
         let printer = Mutex::new(Printer::new(args.output, &kinds, zone, width, out));
-        let (tally, talk, error) = (Tally::default(), talk.clone(), watch::channel(None).0);
-        let output = Arc::new(Output { printer, tally, talk, error });
+        let (counts, terminal, error) = (EventCounts::default(), terminal.clone(), watch::channel(None).0);
+        let output = Arc::new(Output { printer, counts, terminal, error });
         let handlers = informers.iter().zip(kinds);
         let registrations =
             handlers.map(|(informer, shown)| register(informer, shown, args, &output)).collect();
         Self { output, registrations }
     }
 
-    /// Waits until every event of the initial set is printed, resource by resource; those of one do not wait for another.
+    /// Waits until the initial lists are printed; each is flushed as soon as its resource has synced.
     pub(crate) async fn synced(&self) {
         let mut waiting: FuturesUnordered<_> = self.registrations.iter().map(Registration::synced).collect();
         while waiting.next().await.is_some() {
@@ -68,14 +68,14 @@ impl Feed {
         }
     }
 
-    /// Prints what is held back, on a thread that may wait for the reader.
+    /// Prints buffered rows on a thread that may block.
     async fn flush(&self) {
         let output = Arc::clone(&self.output);
-        // An error would mean that the program is ending.
+        // An error means that the runtime is shutting down.
         drop(tokio::task::spawn_blocking(move || output.write(Printer::flush)).await);
     }
 
-    /// Waits until the output takes no more.
+    /// Waits for an output error.
     pub(crate) async fn broken(&self) {
         let mut error = self.output.error.subscribe();
         if error.wait_for(Option::is_some).await.is_err() {
@@ -83,25 +83,25 @@ impl Feed {
         }
     }
 
-    /// Ends the informers, and prints what they have received until now, as far as somebody reads it.
+    /// Stops the informers and prints the events received so far, with a time limit.
     pub(crate) async fn close(&self, factory: &SharedInformerFactory) {
-        if factory.shutdown(LAST_WORDS).await.is_ok() {
-            drop(tokio::time::timeout(LAST_WORDS, self.flush()).await);
+        if factory.shutdown(SHUTDOWN_TIMEOUT).await.is_ok() {
+            drop(tokio::time::timeout(SHUTDOWN_TIMEOUT, self.flush()).await);
         }
     }
 
-    /// How the output fared.
-    pub(crate) fn outcome(&self) -> Result<(), Failure> {
+    /// Returns the output error, unless the pipe was closed.
+    pub(crate) fn outcome(&self) -> Result<(), CliError> {
         match &*self.output.error.borrow() {
             Some(error) if error.kind() != ErrorKind::BrokenPipe => {
-                Err(Failure::new(format!("the output cannot be written: {error}"), "is the disk full?"))
+                Err(CliError::new(format!("write output: {error}"), "is the disk full?"))
             }
             _ => Ok(()),
         }
     }
 
-    pub(crate) fn tally(&self) -> &Tally {
-        &self.output.tally
+    pub(crate) fn counts(&self) -> &EventCounts {
+        &self.output.counts
     }
 }
 
@@ -111,7 +111,7 @@ impl Output {
         if self.error.borrow().is_some() {
             return;
         }
-        if let Err(error) = self.talk.aside(|| print(&mut printer)) {
+        if let Err(error) = self.terminal.suspend(|| print(&mut printer)) {
             self.error.send_replace(Some(error));
         }
     }
@@ -124,12 +124,12 @@ fn register(
     output: &Arc<Output>,
 ) -> Registration {
     let (output, once) = (Arc::clone(output), args.once);
-    let mut handler = informer.handler().every_state_up_to(PENDING).name("printer").blocking();
-    if let Some(period) = args.resync {
+    let mut handler = informer.handler().every_state_up_to(MAX_PENDING_EVENTS).name("printer").blocking();
+    if let Some(period) = args.resync_period {
         handler = handler.resync(period);
     }
     handler.on(move |delivery| match delivery {
-        // What happens after the first set is complete is not asked for.
+        // With --once, only the initial list is printed.
         Delivery::Event(event) if once && !matches!(event, Event::Added { initial: true, .. }) => {}
         Delivery::Event(event) => {
             let (verb, old) = match &event {
@@ -139,10 +139,10 @@ fn register(
                 Event::Deleted { .. } => (Verb::Deleted, None),
             };
             let object = event.object();
-            // One that does not decode is shown without its contents.
+            // An object that cannot be decoded is printed without its contents.
             let [now, before] = [Some(object), old.as_ref()]
                 .map(|object| object.map(|object| object.json().unwrap_or_default()));
-            let told = Told {
+            let printed = PrintedEvent {
                 time: Timestamp::now(),
                 verb,
                 shown: &shown,
@@ -151,12 +151,12 @@ fn register(
                 object: now.as_deref().unwrap_or_default(),
                 old: before.as_deref(),
             };
-            output.tally.count(verb);
-            output.write(|printer| printer.print(&told));
+            output.counts.count(verb);
+            output.write(|printer| printer.print(&printed));
         }
         Delivery::Lagged { skipped, .. } => {
-            output.talk.warn(&format!(
-                "{}: the output is slow; {skipped} events are told as part of later ones",
+            output.terminal.warn(&format!(
+                "{}: slow output, {skipped} events coalesced into later ones",
                 shown.resource
             ));
         }
@@ -173,7 +173,7 @@ fn shown(served: &Served) -> Shown {
     }
 }
 
-/// The width of the window on stdout, if that is a terminal.
+/// Returns the width of the terminal on stdout, if it is one.
 fn width() -> Option<usize> {
     console::Term::stdout().size_checked().map(|(_, columns)| columns.into())
 }

@@ -1,45 +1,45 @@
-//! The time until the first set is complete, and what is told about informers after that.
+//! Waits for the initial lists and reports the health of informers.
 
 use super::feed::Feed;
+use super::health::{HealthChange, HealthReporter};
 use super::span;
-use super::trouble::{News, Trouble};
-use crate::failure::{Failure, hint, is_final};
+use crate::cli_error::{CliError, hint, is_final};
 use crate::resolve::Served;
-use crate::talk::Talk;
+use crate::terminal::Terminal;
 use informer::{SharedInformer, SharedInformerFactory, State};
 use kube::core::DynamicObject;
 use std::time::{Duration, Instant};
 
-/// What is watched: a resource and its informer have the same place.
+/// The watched resources and their informers, in the same order.
 pub(crate) struct Watched<'a> {
     pub(crate) resources: &'a [Served],
     pub(crate) informers: &'a [SharedInformer<DynamicObject>],
 }
 
-/// How often the informers are looked at.
-const EVERY: Duration = Duration::from_millis(100);
+/// Period at which the states of informers are checked.
+const POLL_PERIOD: Duration = Duration::from_millis(100);
 
-/// Prints what is there; fails if that is not known in time.
+/// Prints the existing objects; returns an error if the informers do not sync in time.
 pub(crate) async fn once(
     factory: &SharedInformerFactory,
     watched: &Watched<'_>,
     feed: &Feed,
-    talk: &Talk,
+    terminal: &Terminal,
     timeout: Duration,
-) -> Result<(), Failure> {
-    let begun = Instant::now();
+) -> Result<(), CliError> {
+    let started = Instant::now();
     let sync = factory.wait_for_sync(timeout);
     let synced = tokio::select! {
         synced = sync => synced,
-        failure = show_progress(watched, talk) => {
-            talk.end();
-            return Err(failure);
+        error = show_progress(watched, terminal) => {
+            terminal.end();
+            return Err(error);
         }
     };
-    talk.end();
+    terminal.end();
     let Err(error) = synced else {
         feed.synced().await;
-        talk.say(&synced_line(watched, begun.elapsed()));
+        terminal.info(&synced_line(watched, started.elapsed()));
         return Ok(());
     };
     for kind in error.kinds.iter().filter(|_| error.kinds.len() > 1) {
@@ -47,78 +47,84 @@ pub(crate) async fn once(
             .error
             .as_ref()
             .map_or_else(|| "synced".to_owned(), |one| one.state.seen_from(one.now).to_string());
-        talk.say(&format!("{}: {state}", kind.resource));
+        terminal.info(&format!("{}: {state}", kind.resource));
     }
     let first = error.failed().next().map_or("", |one| hint(&one.state));
-    Err(Failure::new(error.to_string(), first))
+    Err(CliError::new(error.to_string(), first))
 }
 
-/// Tells how the informers do, for as long as it is polled; ends if one of them never can.
-pub(crate) async fn forever(watched: &Watched<'_>, feed: &Feed, talk: &Talk) -> Failure {
-    let begun = Instant::now();
-    let told = async {
+/// Reports the health of the informers; returns only if a request is rejected permanently.
+pub(crate) async fn forever(watched: &Watched<'_>, feed: &Feed, terminal: &Terminal) -> CliError {
+    let started = Instant::now();
+    let initial_lists = async {
         feed.synced().await;
         std::future::pending().await
     };
-    let look = async {
-        let mut troubles: Vec<Trouble> = watched.informers.iter().map(|_| Trouble::default()).collect();
+    let health = async {
+        let mut reporters: Vec<HealthReporter> =
+            watched.informers.iter().map(|_| HealthReporter::default()).collect();
         let mut synced = false;
-        let mut ticks = tokio::time::interval(EVERY);
+        let mut ticks = tokio::time::interval(POLL_PERIOD);
         loop {
             ticks.tick().await;
-            if let Some(failure) = refused(watched) {
-                return failure;
+            if let Some(error) = permanent_error(watched) {
+                return error;
             }
-            for (informer, trouble) in watched.informers.iter().zip(&mut troubles) {
+            for (informer, reporter) in watched.informers.iter().zip(&mut reporters) {
                 let status = informer.status();
-                match trouble.look(begun.elapsed(), &status.state, status.synced) {
-                    Some(News::Begins(text)) => talk.warn(&format!("{}: {text}", informer.resource())),
-                    Some(News::Ends(text)) => talk.say(&format!("{}: {text}", informer.resource())),
+                match reporter.observe(started.elapsed(), &status.state, status.synced) {
+                    Some(HealthChange::Started(text)) => {
+                        terminal.warn(&format!("{}: {text}", informer.resource()));
+                    }
+                    Some(HealthChange::Ended(text)) => {
+                        terminal.info(&format!("{}: {text}", informer.resource()));
+                    }
                     None => {}
                 }
             }
             if !synced {
                 synced = watched.informers.iter().all(|informer| informer.status().synced);
                 if synced {
-                    talk.end();
-                    talk.say(&synced_line(watched, begun.elapsed()));
+                    terminal.end();
+                    terminal.info(&synced_line(watched, started.elapsed()));
                 } else {
-                    show(watched, talk);
+                    show(watched, terminal);
                 }
             }
         }
     };
     tokio::select! {
-        failure = told => failure,
-        failure = look => failure,
+        error = initial_lists => error,
+        error = health => error,
     }
 }
 
-/// Moves the bar until everything is there; ends only if that never will be.
-async fn show_progress(watched: &Watched<'_>, talk: &Talk) -> Failure {
-    let mut ticks = tokio::time::interval(EVERY);
+/// Updates the progress bar; returns only if a request is rejected permanently.
+async fn show_progress(watched: &Watched<'_>, terminal: &Terminal) -> CliError {
+    let mut ticks = tokio::time::interval(POLL_PERIOD);
     while !watched.informers.iter().all(|informer| informer.status().synced) {
         ticks.tick().await;
-        if let Some(failure) = refused(watched) {
-            return failure;
+        if let Some(error) = permanent_error(watched) {
+            return error;
         }
-        show(watched, talk);
+        show(watched, terminal);
     }
     std::future::pending().await
 }
 
-/// What the server will never answer.
-fn refused(watched: &Watched<'_>) -> Option<Failure> {
+/// Returns the error of a permanently rejected request.
+fn permanent_error(watched: &Watched<'_>) -> Option<CliError> {
     watched.informers.iter().find_map(|informer| {
         let status = informer.status();
         let State::BackingOff { because, .. } = &status.state else { return None };
-        let last = !status.synced && is_final(&status.state);
-        last.then(|| Failure::new(format!("{}: {because}", informer.resource()), hint(&status.state)))
+        let is_permanent = !status.synced && is_final(&status.state);
+        is_permanent
+            .then(|| CliError::new(format!("{}: {because}", informer.resource()), hint(&status.state)))
     })
 }
 
-/// Moves the bar to where the informers are together.
-fn show(watched: &Watched<'_>, talk: &Talk) {
+/// Updates the progress bar with the sum of all informers.
+fn show(watched: &Watched<'_>, terminal: &Terminal) {
     let (mut done, mut total, mut waiting) = (0, Some(0), Vec::new());
     for informer in watched.informers {
         let status = informer.status();
@@ -133,7 +139,7 @@ fn show(watched: &Watched<'_>, talk: &Talk) {
             waiting.push(informer.resource().to_owned());
         }
     }
-    talk.progress(done, total, &format!("syncing {}", waiting.join(", ")));
+    terminal.progress(done, total, &format!("syncing {}", waiting.join(", ")));
 }
 
 fn synced_line(watched: &Watched<'_>, took: Duration) -> String {

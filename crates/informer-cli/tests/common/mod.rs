@@ -1,4 +1,4 @@
-//! The program as a process, and files for it.
+//! Runs the program as a process, and creates its files.
 
 #![allow(clippy::unwrap_used, dead_code, reason = "each test program uses a part of it")]
 
@@ -8,26 +8,26 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// However slow the machine is, nothing here takes longer.
-pub(crate) const DEADLINE: Duration = Duration::from_mins(2);
+/// Time limit of every wait, sufficient on a slow machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(2);
 
-/// The program, in an environment that has no cluster.
+/// The program in an environment without a cluster.
 pub(crate) fn informer(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_informer"));
     command.args(args).env_clear().env("HOME", "/nonexistent").env("TZ", "UTC").stdin(Stdio::null());
     command
 }
 
-/// Runs a command to its end, or kills it at the deadline.
+/// Runs a command to its end, or kills it after the timeout.
 pub(crate) fn run(mut command: Command) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let out = read_all(child.stdout.take().unwrap());
     let err = read_all(child.stderr.take().unwrap());
-    let stdout = out.recv_timeout(DEADLINE);
-    let stderr = err.recv_timeout(DEADLINE);
+    let stdout = out.recv_timeout(TIMEOUT);
+    let stderr = err.recv_timeout(TIMEOUT);
     if stdout.is_err() || stderr.is_err() {
         child.kill().unwrap();
-        panic!("it does not end");
+        panic!("the program did not exit in time");
     }
     Output { status: child.wait().unwrap(), stdout: stdout.unwrap(), stderr: stderr.unwrap() }
 }
@@ -54,7 +54,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A file that is gone after the test.
+/// A temporary file, removed on drop.
 pub(crate) struct File(pub(crate) PathBuf);
 
 impl File {
@@ -75,7 +75,7 @@ impl Drop for File {
     }
 }
 
-/// The program while it runs, line by line.
+/// A running program, read line by line.
 pub(crate) struct Live {
     child: Child,
     lines: mpsc::Receiver<String>,
@@ -98,11 +98,11 @@ impl Live {
         Self { child, lines, errors }
     }
 
-    /// Waits for a line that is wanted.
+    /// Waits for a line that satisfies the condition.
     #[track_caller]
     pub(crate) fn line(&self, mut wanted: impl FnMut(&str) -> bool) -> String {
         loop {
-            let line = self.lines.recv_timeout(DEADLINE).expect("the line comes");
+            let line = self.lines.recv_timeout(TIMEOUT).expect("no such line in time");
             if wanted(&line) {
                 return line;
             }
@@ -114,24 +114,24 @@ impl Live {
         assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
     }
 
-    /// Waits for the end: the exit code and what was said.
+    /// Waits for the end; returns the exit code and stderr.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
-        let said = self.errors.recv_timeout(DEADLINE);
-        if said.is_err() {
+        let stderr = self.errors.recv_timeout(TIMEOUT);
+        if stderr.is_err() {
             self.child.kill().unwrap();
         }
-        (self.child.wait().unwrap().code(), text(&said.expect("it ends")))
+        (self.child.wait().unwrap().code(), text(&stderr.expect("the program did not exit in time")))
     }
 }
 
-/// A path in the directory for temporary files that nobody else uses; what is there after the test is removed.
+/// A unique path for a temporary file, removed on drop.
 pub(crate) fn fresh(name: &str) -> File {
     let file = File::new(name, "");
     std::fs::remove_file(&file.0).unwrap();
     file
 }
 
-/// A kubeconfig of a server that is not there.
+/// A kubeconfig of an unreachable server.
 pub(crate) const UNREACHABLE: &str = "
 apiVersion: v1
 kind: Config

@@ -1,7 +1,7 @@
-//! What is said to people, on stderr: lines, and a bar while the first set is on its way.
+//! Messages on stderr: lines, and a progress bar during the initial list.
 //!
-//! The bar shows on terminals only, and steps aside for every line. Nothing here is data. While the bar stands aside it is locked: whatever may
-//! wait for a reader does not print then, unless it prints to the same terminal.
+//! The bar is shown on terminals only and hidden while a line is printed. No data is printed here. While hidden, the bar
+//! is locked: output that may block must not be printed then, unless it goes to the same terminal.
 
 use crate::show::escape::escape;
 use anstyle::{AnsiColor, Style};
@@ -9,39 +9,39 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
-/// A voice. Clones share the bar.
+/// The terminal of the user. Clones share the progress bar.
 #[derive(Debug, Clone)]
-pub(crate) struct Talk {
+pub(crate) struct Terminal {
     bar: ProgressBar,
-    /// Whether stdout goes to a terminal that shows the bar too.
-    shares_window: bool,
+    /// Whether stdout is the terminal that shows the bar.
+    is_stdout_terminal: bool,
 }
 
-impl Talk {
+impl Terminal {
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        Self { bar, shares_window: io::stdout().is_terminal() && io::stderr().is_terminal() }
+        Self { bar, is_stdout_terminal: io::stdout().is_terminal() && io::stderr().is_terminal() }
     }
 
-    /// An ordinary line.
-    pub(crate) fn say(&self, line: &str) {
+    /// Prints a message.
+    pub(crate) fn info(&self, line: &str) {
         self.line(Style::new().dimmed(), "", line);
     }
 
-    /// Something is wrong, but not the end.
+    /// Prints a warning.
     pub(crate) fn warn(&self, line: &str) {
         self.line(AnsiColor::Yellow.on_default().bold(), "warning: ", line);
     }
 
-    /// Shows the bar, if somebody sees it.
+    /// Shows the progress bar if stderr is a terminal.
     pub(crate) fn begin(&self) {
-        // The bar is drawn before anybody says how far it is.
+        // The bar is drawn before the first progress is known.
         self.style("{spinner} {msg}");
         self.bar.set_draw_target(ProgressDrawTarget::stderr());
         self.bar.enable_steady_tick(Duration::from_millis(120));
     }
 
-    /// How far it is: objects so far and, where they are known, in all.
+    /// Updates the progress: objects received and, if known, in total.
     pub(crate) fn progress(&self, done: u64, total: Option<u64>, what: &str) {
         if let Some(total) = total {
             self.bar.set_length(total);
@@ -53,20 +53,20 @@ impl Talk {
         self.bar.set_message(escape(what).into_owned());
     }
 
-    /// Takes the bar away for good.
+    /// Removes the progress bar.
     pub(crate) fn end(&self) {
         self.bar.finish_and_clear();
         self.bar.set_draw_target(ProgressDrawTarget::hidden());
     }
 
-    /// Does something that prints to stdout, without the bar in its way.
-    pub(crate) fn aside<R>(&self, print: impl FnOnce() -> R) -> R {
-        if self.shares_window { self.bar.suspend(print) } else { print() }
+    /// Hides the progress bar while `print` writes to stdout.
+    pub(crate) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
+        if self.is_stdout_terminal { self.bar.suspend(print) } else { print() }
     }
 
     fn line(&self, style: Style, head: &str, line: &str) {
         let line = escape(line);
-        // A label stands out; a line without one steps back.
+        // The label is highlighted; a line without one is dimmed.
         self.bar.suspend(|| match head {
             "" => anstream::eprintln!("{style}{line}{style:#}"),
             head => anstream::eprintln!("{style}{head}{style:#}{line}"),

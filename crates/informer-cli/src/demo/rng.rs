@@ -1,18 +1,18 @@
-//! Chance from a seed: the same seed gives the same story.
+//! Deterministic random numbers: the same seed gives the same demo.
 
-/// A generator of numbers (splitmix64): small, fast, and good enough to tell stories.
+/// A random number generator (splitmix64).
 #[derive(Debug, Clone)]
-pub(super) struct Chance(u64);
+pub(super) struct DemoRng(u64);
 
-/// A seed that nobody knows before: another story each time.
+/// Returns a random seed.
 pub(crate) fn any_seed() -> u64 {
     std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0)
 }
 
-/// The letters of generated names: none that make words.
+/// Characters of generated names, without vowels.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-impl Chance {
+impl DemoRng {
     pub(super) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -25,24 +25,24 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`; 0 if that is 0.
+    /// Returns a number below `end`, or 0 if `end` is 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next() % end).unwrap_or(0)
     }
 
-    /// A number from `low` to `high`.
+    /// Returns a number from `low` to `high`.
     pub(super) fn between(&mut self, low: i64, high: i64) -> i64 {
         let span = usize::try_from(high.saturating_sub(low)).unwrap_or(0) + 1;
         low + i64::try_from(self.below(span)).unwrap_or(0)
     }
 
-    /// Whether something happens that does so `percent` times in a hundred.
+    /// Returns true with this probability in percent.
     pub(super) fn percent(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// The end of a generated name.
+    /// Returns a suffix for a generated name.
     pub(super) fn suffix(&mut self, letters: usize) -> String {
         (0..letters).map(|_| self.letter()).collect()
     }

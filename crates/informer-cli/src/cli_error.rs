@@ -1,30 +1,30 @@
-//! How a command fails: one line that says what, with what can be done about it.
+//! Errors of commands: one line with the cause and a hint.
 
 use crate::show::escape::escape;
 use informer::State;
 use std::error::Error;
 use std::process::ExitCode;
 
-/// Why a command ended without having done its work.
+/// An error that ends a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
-    what: String,
+pub(crate) struct CliError {
+    message: String,
     hint: String,
     code: u8,
 }
 
-impl Failure {
-    /// Something that went wrong.
-    pub(crate) fn new(what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { what: what.into(), hint: hint.into(), code: 1 }
+impl CliError {
+    /// Creates an error with exit code 1.
+    pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into(), code: 1 }
     }
 
-    /// A command line that means nothing.
-    pub(crate) fn usage(what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { code: 2, ..Self::new(what, hint) }
+    /// Creates an error for an invalid command line, with exit code 2.
+    pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { code: 2, ..Self::new(message, hint) }
     }
 
-    /// Tells it.
+    /// Prints the error and returns its exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let style = anstyle::AnsiColor::Red.on_default().bold();
         anstream::eprintln!("{style}error:{style:#} {self}");
@@ -32,9 +32,9 @@ impl Failure {
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for CliError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&escape(&self.what))?;
+        f.write_str(&escape(&self.message))?;
         if !self.hint.is_empty() {
             write!(f, " ({})", escape(&self.hint))?;
         }
@@ -42,11 +42,11 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// What can be done about an informer's state.
+/// Returns a hint for an informer's state.
 pub(crate) fn hint(state: &State) -> &'static str {
     match state {
-        State::Forbidden { .. } => "the user needs the verbs list and watch; -n NAMESPACE asks for less",
-        State::NotServed { .. } => "is its definition still installed?",
+        State::Forbidden { .. } => "the user needs permission to list and watch; try -n NAMESPACE",
+        State::NotServed { .. } => "is the definition still installed?",
         State::BackingOff { because, .. } if is_final(state) => final_hint(because),
         State::BackingOff { because, .. } if has_answered(because) => "",
         State::BackingOff { because, .. } => reach_hint(because),
@@ -55,7 +55,7 @@ pub(crate) fn hint(state: &State) -> &'static str {
     }
 }
 
-/// Whether the server understood what is asked for, and will never answer it: trying again changes nothing.
+/// Whether the server rejected the request permanently, so that retries are useless.
 pub(crate) fn is_final(state: &State) -> bool {
     let State::BackingOff { because, .. } = state else { return false };
     because.starts_with("400 ") || because.starts_with("422 ")
@@ -63,30 +63,30 @@ pub(crate) fn is_final(state: &State) -> bool {
 
 fn final_hint(because: &str) -> &'static str {
     if because.contains("field label") || because.contains("selector") {
-        "the server cannot select on that"
+        "the server does not support this selector"
     } else {
-        "the server does not take the question"
+        "the server rejects the request"
     }
 }
 
-/// Whether a reason is what the server said; that begins with a code.
+/// Whether a failure is a response of the server; those begin with a status code.
 pub(crate) fn has_answered(because: &str) -> bool {
     let code = because.split_once(' ').map_or("", |(code, _)| code);
     code.len() == 3 && code.bytes().all(|digit| digit.is_ascii_digit())
 }
 
-/// What to look at if a server cannot be reached for this reason.
+/// Returns a hint for a server that cannot be reached for this reason.
 pub(crate) fn reach_hint(because: &str) -> &'static str {
     if because.contains("auth exec") {
         "is the user's credential plugin installed?"
     } else if because.contains("UnknownIssuer") || because.contains("certificate") {
-        "does the kubeconfig have the server's certificate authority?"
+        "does the kubeconfig contain the server's certificate authority?"
     } else {
-        "is the server up, and reachable from here?"
+        "is the server running and reachable?"
     }
 }
 
-/// An error with its causes, as far as they add something.
+/// Formats an error with its causes, without repetitions.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -105,20 +105,24 @@ mod tests {
     use super::*;
     use informer::Moment;
 
-    /// A selector that the server refuses read as a server that is down, as did a certificate that nobody knows.
+    /// Regression: a rejected selector and an unknown certificate authority got the hint for an unreachable server.
     #[test]
-    fn hints_are_about_what_is_wrong() {
+    fn hints_match_the_failure() {
         for (because, is_last, expected) in [
-            ("400 BadRequest: field label not supported: spec.foo", true, "the server cannot select on that"),
-            ("422 Invalid: no", true, "the server does not take the question"),
+            (
+                "400 BadRequest: field label not supported: spec.foo",
+                true,
+                "the server does not support this selector",
+            ),
+            ("422 Invalid: no", true, "the server rejects the request"),
             ("500 InternalError: no", false, ""),
-            ("4000 apples", false, "is the server up, and reachable from here?"),
+            ("4000 apples", false, "is the server running and reachable?"),
             (
                 "invalid peer certificate: UnknownIssuer",
                 false,
-                "does the kubeconfig have the server's certificate authority?",
+                "does the kubeconfig contain the server's certificate authority?",
             ),
-            ("connection refused", false, "is the server up, and reachable from here?"),
+            ("connection refused", false, "is the server running and reachable?"),
         ] {
             let state = State::BackingOff { until: Moment::default(), because: because.into() };
             assert_eq!((is_final(&state), hint(&state)), (is_last, expected), "{because}");

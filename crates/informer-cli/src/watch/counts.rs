@@ -1,18 +1,18 @@
-//! How many events of each sort there were, readable while a printer waits for its reader.
+//! Event counts by type, readable while a printer is blocked.
 
 use crate::show::Verb;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts, shared by the handlers.
+/// Counts shared by the handlers.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct EventCounts {
     added: AtomicU64,
     updated: AtomicU64,
     deleted: AtomicU64,
     resynced: AtomicU64,
 }
 
-impl Tally {
+impl EventCounts {
     pub(crate) fn count(&self, verb: Verb) {
         let count = match verb {
             Verb::Added => &self.added,
@@ -24,8 +24,8 @@ impl Tally {
     }
 }
 
-/// `3 added, 1 updated, 0 deleted`; what was told again is told of only if there was any.
-impl std::fmt::Display for Tally {
+/// Formats as `3 added, 1 updated, 0 deleted`; resyncs are appended if there were any.
+impl std::fmt::Display for EventCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let (added, updated, deleted) = (count(&self.added), count(&self.updated), count(&self.deleted));

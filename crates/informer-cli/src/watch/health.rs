@@ -1,0 +1,162 @@
+//! Reports failures of an informer and its recovery: one line for each reason, however often it retries.
+//!
+//! Time is a parameter. A connection that is restored quickly is not reported.
+
+use crate::cli_error::{has_answered, hint};
+use informer::State;
+use std::time::Duration;
+
+/// Time for which a cache may be stale before that is reported.
+const STALE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Upper bound on reported reasons until recovery.
+const MAX_REASONS: usize = 5;
+
+/// What has been reported about one informer.
+#[derive(Debug, Default)]
+pub(crate) struct HealthReporter {
+    reported: Option<(Kind, Duration)>,
+    /// Reasons reported since it was last healthy.
+    reasons: Vec<String>,
+    /// Time since which it has not been healthy.
+    since: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Forbidden,
+    NotServed,
+    Failing,
+    Stale,
+}
+
+/// A change to report.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum HealthChange {
+    Started(String),
+    Ended(String),
+}
+
+impl HealthReporter {
+    /// Processes a state. `now` counts from an arbitrary start; `synced` is false while there is no cache that could be
+    /// stale.
+    pub(crate) fn observe(&mut self, now: Duration, state: &State, synced: bool) -> Option<HealthChange> {
+        let (kind, because) = match state {
+            State::Live => return self.recovered(now),
+            State::Forbidden { because } => (Kind::Forbidden, because.to_string()),
+            State::NotServed { because } => (Kind::NotServed, because.to_string()),
+            State::BackingOff { because, .. } => (Kind::Failing, because.to_string()),
+            _ => (Kind::Stale, String::new()),
+        };
+        let since = *self.since.get_or_insert(now);
+        // Retries for the same reason are not reported, nor staleness that another failure explains.
+        let known = self.reported.map(|(kind, _)| kind);
+        if (known == Some(kind) && !self.is_new(&because))
+            || (kind == Kind::Stale && (known.is_some() || !synced || now < since + STALE_TIMEOUT))
+        {
+            return None;
+        }
+        let started = self.reported.map_or(since, |(_, started)| started);
+        self.reported = Some((kind, started));
+        self.reasons.push(because.clone());
+        let what = match kind {
+            Kind::Forbidden => format!("forbidden: {because}"),
+            Kind::NotServed => format!("not served: {because}"),
+            Kind::Failing if has_answered(&because) => format!("request failed: {because}"),
+            Kind::Failing => format!("unreachable: {because}"),
+            Kind::Stale => "connection lost; printed objects may be stale".to_owned(),
+        };
+        // The reason may contain a hint already.
+        let hint = if because.contains('?') { "" } else { hint(state) };
+        Some(HealthChange::Started(if hint.is_empty() { what } else { format!("{what} ({hint})") }))
+    }
+
+    /// Whether a reason should be reported. After a few reasons, which may differ with every attempt, no more are.
+    fn is_new(&self, because: &str) -> bool {
+        self.reasons.len() < MAX_REASONS && !self.reasons.iter().any(|reason| reason == because)
+    }
+
+    fn recovered(&mut self, now: Duration) -> Option<HealthChange> {
+        self.since = None;
+        self.reasons.clear();
+        let (_, started) = self.reported.take()?;
+        Some(HealthChange::Ended(format!("live again after {}", super::span(now.saturating_sub(started)))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use informer::Moment;
+
+    fn forbidden() -> State {
+        State::Forbidden { because: "no".into() }
+    }
+
+    fn failing(because: &str) -> State {
+        State::BackingOff { until: Moment::default(), because: because.into() }
+    }
+
+    #[track_caller]
+    fn check(script: &[(u64, State, &str)]) {
+        let mut reporter = HealthReporter::default();
+        for (second, state, expected) in script {
+            let text = match reporter.observe(Duration::from_secs(*second), state, true) {
+                Some(HealthChange::Started(text)) => format!("! {text}"),
+                Some(HealthChange::Ended(text)) => text,
+                None => String::new(),
+            };
+            assert!(text.starts_with(expected) && text.is_empty() == expected.is_empty(), "{second}: {text}");
+        }
+    }
+
+    #[test]
+    fn failure_is_reported_at_start_and_end() {
+        check(&[
+            (0, State::Connecting, ""),
+            (1, failing("refused"), "! unreachable: refused (is the server running"),
+            (2, State::Connecting, ""),
+            (3, failing("refused"), ""),
+            (4, forbidden(), "! forbidden: no (the user needs permission to list and watch"),
+            (5, forbidden(), ""),
+            (10, State::Live, "live again after 10s"),
+            (11, State::Live, ""),
+        ]);
+    }
+
+    /// Regression: after a refused connection, credentials that had expired in the meantime were not reported.
+    #[test]
+    fn new_reason_is_reported() {
+        check(&[
+            (1, failing("refused"), "! unreachable: refused"),
+            (2, failing("401 Unauthorized: no"), "! request failed: 401 Unauthorized: no"),
+            (3, failing("refused"), ""),
+            (4, failing("401 Unauthorized: no"), ""),
+            (5, State::Live, "live again"),
+            (6, failing("refused"), "! unreachable: refused"),
+        ]);
+        let mut reporter = HealthReporter::default();
+        let reported = (0..100).filter(|second| {
+            let state = failing(&format!("from port {second}"));
+            reporter.observe(Duration::from_secs(*second), &state, true).is_some()
+        });
+        assert_eq!(reported.count(), MAX_REASONS);
+    }
+
+    #[test]
+    fn response_with_error_is_not_unreachable() {
+        check(&[(0, failing("500 InternalError: no"), "! request failed: 500 InternalError: no")]);
+    }
+
+    #[test]
+    fn short_interruption_is_not_reported() {
+        let stale = || State::Stale { since: Moment::default() };
+        check(&[
+            (0, State::Live, ""),
+            (1, stale(), ""),
+            (2, State::Live, ""),
+            (10, stale(), ""),
+            (14, stale(), "! connection lost"),
+            (15, State::Live, "live again after 5s"),
+        ]);
+    }
+}
