@@ -2,7 +2,7 @@
 
 use crate::seeds::{Form, Seed};
 use crate::{json, protobuf};
-use informer_core::reflector::Random;
+use informer_core::random::Random;
 
 /// Larger inputs say nothing that smaller ones do not.
 const LONGEST: usize = 256 << 10;

@@ -4,7 +4,7 @@
 use crate::change::below;
 use crate::seeds::{Form, Seed, What, list_of};
 use crate::{MEMORY, protobuf, reflect};
-use informer_core::reflector::Random;
+use informer_core::random::Random;
 use informer_core::wire::{
     BodyProblem, Frame, Limits, ListItem, ListReader, ProtobufListReader, ProtobufWatchReader, Scanned,
     Status, TypeMeta, WatchReader, WireError, message_of,

@@ -1,7 +1,7 @@
 //! Changes of JSON that leave it JSON, mostly: one value becomes another, or a member comes twice. Knows no kind.
 
 use crate::change::below;
-use informer_core::reflector::Random;
+use informer_core::random::Random;
 use std::ops::Range;
 
 /// What a value may become, one in each line.

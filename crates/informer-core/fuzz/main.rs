@@ -12,7 +12,7 @@ mod reflect;
 mod seeds;
 
 use check::{Case, Tally};
-use informer_core::reflector::Random;
+use informer_core::random::Random;
 use peak_alloc::PeakAlloc;
 use seeds::{Seed, What};
 use std::fs::{self, File};

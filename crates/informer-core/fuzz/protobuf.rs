@@ -1,7 +1,7 @@
 //! Protobuf by hand: what is put around objects, and changes below whose lengths still add up. Knows no kind.
 
 use crate::change::below;
-use informer_core::reflector::Random;
+use informer_core::random::Random;
 use informer_core::wire::TypeMeta;
 
 pub(crate) const MAGIC: &[u8] = b"k8s\0";

@@ -6,10 +6,12 @@
 //! Bytes go in at [`wire`], are steered by the [`reflector`] machine, queue up as deltas in a [`DeltaFifo`], and are applied by a
 //! [`StoreWriter`], which publishes snapshots for readers and says what changed.
 
+pub mod backoff;
 pub mod delta;
 pub mod key;
 pub mod lease;
 pub mod object;
+pub mod random;
 pub mod recorder;
 pub mod reflector;
 pub mod retention;

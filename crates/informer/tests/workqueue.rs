@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use informer::{Exponential, Lease, Priority, WorkQueue};
-use informer_core::reflector::Random;
+use informer_core::random::Random;
 use tokio::time::{Instant, timeout};
 
 const MILLI: Duration = Duration::from_millis(1);

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::config::{ElectionConfig, ElectionConfigError};
 use super::record::Record;
-use crate::reflector::Random;
+use crate::random::Random;
 use crate::time::Moment;
 
 /// What is to be asked of the server. One at a time; each is answered by [`Election::handle_answer`].

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::*;
-use crate::reflector::Random;
+use crate::random::Random;
 use crate::time::Moment;
 
 const CANDIDATES: usize = 3;

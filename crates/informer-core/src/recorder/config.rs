@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::reflector::BackoffConfig;
+use crate::backoff::BackoffConfig;
 
 /// The times and bounds of a [`Correlator`](super::Correlator).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use super::RecorderMetrics;
 use super::config::RecorderConfig;
 use super::limit::Limit;
-use crate::reflector::{Backoff, Random};
+use crate::backoff::Backoff;
+use crate::random::Random;
 use crate::time::Moment;
 
 /// What is to be written. One at a time; each is answered by [`Correlator::handle_answer`].

@@ -5,7 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::*;
-use crate::reflector::{BackoffConfig, Random};
+use crate::backoff::BackoffConfig;
+use crate::random::Random;
 use crate::time::Moment;
 
 type Machine = Correlator<char, char, &'static str>;

@@ -5,7 +5,8 @@
 use jiff::Timestamp;
 
 use super::*;
-use crate::reflector::{Backoff, Random};
+use crate::backoff::Backoff;
+use crate::random::Random;
 use crate::time::Moment;
 
 pub(super) struct Twin {

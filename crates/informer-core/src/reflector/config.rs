@@ -1,6 +1,6 @@
 //! What a reflector is told at its birth.
 
-use super::backoff::BackoffConfig;
+use crate::backoff::BackoffConfig;
 use crate::object::Entry;
 #[cfg(feature = "compressed")]
 use crate::retention::Compressor;

@@ -1,6 +1,5 @@
 //! The reflector as its driver sees it, and what all its states share.
 
-use super::backoff::{Backoff, Random};
 use super::config::{Config, WatchListPolicy};
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
 use super::forms::Forms;
@@ -10,7 +9,9 @@ use super::request::{Consistency, ListRequest, StreamId, WatchRequest};
 use super::state::{Asked, Counters, Relist, Report, State};
 use super::watching::{Stream, Watching};
 use super::watchlist::{Capability, WatchListing};
+use crate::backoff::Backoff;
 use crate::delta::Delta;
+use crate::random::Random;
 use crate::store::StoreReader;
 use crate::time::Moment;
 use crate::version::ResourceVersion;

@@ -12,7 +12,6 @@
 //!
 //! Promises kept here: the versions of C1, the silence, back-off and hot-loop rules of C11, the states of C7.
 
-mod backoff;
 mod body;
 mod config;
 mod entry;
@@ -26,8 +25,6 @@ mod state;
 mod watching;
 mod watchlist;
 
-pub(crate) use backoff::Backoff;
-pub use backoff::{BackoffConfig, Random};
 pub use config::{Config, WatchListPolicy};
 pub use failure::{Failure, ResponseHead, Trouble};
 pub use machine::{Action, Reflector};

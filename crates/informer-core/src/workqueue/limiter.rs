@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 
-use crate::reflector::Random;
+use crate::random::Random;
 use crate::time::Moment;
 
 /// Says how long a key waits before its next try.

@@ -123,7 +123,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reflector::Random;
+    use crate::random::Random;
     use std::collections::BTreeMap;
 
     /// The next number below a bound.

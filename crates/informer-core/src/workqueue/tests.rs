@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
-use crate::reflector::Random;
+use crate::random::Random;
 use crate::time::Moment;
 
 const NORMAL: Priority = Priority::NORMAL;

@@ -4,7 +4,7 @@
 //! them late. Both stores report the same changes and return the same results.
 
 use crate::objects::{ENGINE, SHELF, Shape, compressed, list, plain, widget};
-use informer_core::reflector::Random;
+use informer_core::random::Random;
 use informer_core::{
     Change, Compressor, Deleted, Delta, Entry, Index, IndexHandle, Key, ResourceVersion, Rewrite, Scope,
     Snapshot, StoreReader, StoreWriter,

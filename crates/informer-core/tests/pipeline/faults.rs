@@ -1,7 +1,7 @@
 //! All faults, their probability in one seed, and the random numbers that decide. All randomness of a run
 //! comes from here.
 
-use informer_core::reflector::Random;
+use informer_core::random::Random;
 
 /// One way in which a server, a network or an operator misbehaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Generates JSON objects of every kind from the message table.
 
+use informer_core::random::Random;
 use informer_core::wire::TypeMeta;
 use informer_schema::{MESSAGES, Message, Part, Wire};
 use serde_json::{Map, Value, json};
@@ -17,22 +18,15 @@ pub(crate) static KINDS: LazyLock<Vec<&'static Message>> = LazyLock::new(|| {
 });
 
 /// Generates values; equal seeds give equal values.
-pub(crate) struct Maker(u64);
+pub(crate) struct Maker(Random);
 
 impl Maker {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        Self(Random::new(seed))
     }
 
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.0.below(bound)
     }
 
     /// Generates an object of a kind as a server returns it, without `managedFields`.

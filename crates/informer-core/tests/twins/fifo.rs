@@ -1,7 +1,7 @@
 //! Applies the same random operations to a delta queue and its model.
 
 use crate::objects::{Plain, listed, version, watched};
-use informer_core::reflector::Random;
+use informer_core::random::Random;
 use informer_core::{Batch, Closed, Deleted, Delta, DeltaFifo, FifoLimits, Key, Replaced, Scope};
 use std::collections::VecDeque;
 

@@ -2,7 +2,7 @@
 
 use crate::naive::{Held, Naive, Reported, Rule, rules};
 use crate::objects::{Broken, Name, Plain, key, listed, version, watched, watched_broken};
-use informer_core::reflector::Random;
+use informer_core::random::Random;
 use informer_core::{
     Applied, BuiltIndex, Change, Deleted, Delta, Replaced, Scope, Snapshot, StoreReader, StoreWriter,
 };

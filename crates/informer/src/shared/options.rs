@@ -10,7 +10,8 @@ pub(crate) use apply::Selection;
 use crate::resource::ResourceType;
 use crate::source::{BoxError, Link, Parameters, Source};
 use crate::status::{Hook, Problem};
-use informer_core::reflector::{BackoffConfig, WatchListPolicy};
+use informer_core::backoff::BackoffConfig;
+use informer_core::reflector::WatchListPolicy;
 use informer_core::{
     FieldSelector, LabelSelector, OnTransformError, Projection, ProjectionError, Retention, Transform,
 };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use informer::{Options, SharedInformerFactory, State as Standing, WatchListPolicy};
 use informer_apiserver::ApiServer;
-use informer_core::reflector::Random;
+use informer_core::random::Random;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::checks::{self, Sampled};

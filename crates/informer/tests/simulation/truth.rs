@@ -8,7 +8,7 @@ use std::fmt;
 
 use informer::Object;
 use informer_apiserver::{ApiServer, Backup};
-use informer_core::reflector::Random;
+use informer_core::random::Random;
 use serde_json::{Value, json};
 
 use crate::log::Log;

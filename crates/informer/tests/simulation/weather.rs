@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use informer_apiserver::faults::{Fault, Rule, Schedule};
 use informer_apiserver::{ApiServer, faults};
-use informer_core::reflector::Random;
+use informer_core::random::Random;
 
 use crate::log::Log;
 

@@ -1,7 +1,7 @@
 //! A server that answers anything to anything: nothing it does makes a hot loop, a dead end or a panic (C9, C11).
 
 use super::script::Run;
-use crate::reflector::Random;
+use crate::random::Random;
 use std::collections::VecDeque;
 use std::time::Duration;
 

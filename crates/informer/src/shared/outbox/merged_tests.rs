@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::test_support::{added, deleted, entry, text, updated};
-use informer_core::reflector::Random;
+use informer_core::random::Random;
 use std::collections::BTreeMap;
 
 fn drain(outbox: &mut Merged) -> String {

@@ -4,7 +4,7 @@ use super::*;
 use crate::event::Event;
 use crate::test_support::{added, deleted, updated};
 use informer_core::Object;
-use informer_core::reflector::Random;
+use informer_core::random::Random;
 use std::collections::BTreeMap;
 
 /// However its calls are spread, a handler's fold equals the truth, and every step starts where the one before ended (C2, C3).

@@ -1,5 +1,8 @@
-//! Waiting longer after each failure, and the seeded randomness that spreads clients out.
+//! Back-off: a delay that doubles with each failure, up to a longest one, with random jitter.
+//!
+//! Only [`Backoff::reset`] makes the next delay short again. This file must not know what failed, nor what the time is.
 
+use crate::random::Random;
 use std::time::Duration;
 
 /// How waits grow.
@@ -49,37 +52,6 @@ impl Backoff {
     }
 }
 
-/// A small generator (splitmix64): equal seeds give equal runs.
-#[derive(Debug, Clone)]
-pub struct Random(u64);
-
-impl Random {
-    /// The generator with this seed.
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The next number.
-    pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `bound`; 0 if the bound is 0.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        if bound == 0 { 0 } else { self.next_u64() % bound }
-    }
-
-    /// Something from `duration` up to twice that.
-    pub fn stretch(&mut self, duration: Duration) -> Duration {
-        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        duration.saturating_add(Duration::from_millis(self.below(millis)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,15 +65,5 @@ mod tests {
         }
         backoff.reset();
         assert!(backoff.next(&mut random) < Duration::from_millis(1600));
-    }
-
-    #[test]
-    fn equal_seeds_give_equal_numbers() {
-        let numbers = |seed| -> Vec<u64> {
-            let mut random = Random::new(seed);
-            (0..5).map(|_| random.below(1000)).collect()
-        };
-        assert_eq!(numbers(1), numbers(1));
-        assert_ne!(numbers(1), numbers(2));
     }
 }

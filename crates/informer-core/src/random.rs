@@ -1,0 +1,52 @@
+//! Seeded random numbers (splitmix64).
+//!
+//! Equal seeds give equal sequences. This is the only generator of the crate; its tests, benchmarks and fuzzer use it too. It must not
+//! know what the numbers are used for, nor take a seed from the environment.
+
+use std::time::Duration;
+
+/// A small generator (splitmix64): equal seeds give equal runs.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// The generator with this seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`; 0 if the bound is 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        if bound == 0 { 0 } else { self.next_u64() % bound }
+    }
+
+    /// Something from `duration` up to twice that.
+    pub fn stretch(&mut self, duration: Duration) -> Duration {
+        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        duration.saturating_add(Duration::from_millis(self.below(millis)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_seeds_give_equal_numbers() {
+        let numbers = |seed| -> Vec<u64> {
+            let mut random = Random::new(seed);
+            (0..5).map(|_| random.below(1000)).collect()
+        };
+        assert_eq!(numbers(1), numbers(1));
+        assert_ne!(numbers(1), numbers(2));
+    }
+}
