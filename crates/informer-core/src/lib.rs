@@ -7,6 +7,8 @@
 //! [`StoreWriter`], which publishes snapshots for readers and says what changed.
 
 pub mod backoff;
+#[cfg(feature = "compressed")]
+pub mod compressor;
 pub mod delta;
 pub mod key;
 pub mod lease;
@@ -26,11 +28,11 @@ pub mod version;
 pub mod wire;
 pub mod workqueue;
 
+#[cfg(feature = "compressed")]
+pub use compressor::Compressor;
 pub use delta::{Batch, Closed, Deleted, Delta, DeltaFifo, FifoLimits, Replaced};
 pub use key::{Key, ParseKeyError};
 pub use object::{DecodeError, Entry, Object, Typed};
-#[cfg(feature = "compressed")]
-pub use retention::Compressor;
 pub use retention::Retention;
 pub use scope::Scope;
 pub use selector::{FieldSelector, LabelSelector, SelectorError};

@@ -1,9 +1,9 @@
 //! What a reflector is told at its birth.
 
 use crate::backoff::BackoffConfig;
-use crate::object::Entry;
 #[cfg(feature = "compressed")]
-use crate::retention::Compressor;
+use crate::compressor::Compressor;
+use crate::object::Entry;
 use crate::retention::{Interner, Retention};
 use crate::scope::Scope;
 use crate::transform::{OnTransformError, Transform};

@@ -28,10 +28,10 @@ const BESIDES: usize = 256;
 const LARGEST_BUFFER: usize = 64 << 10;
 
 /// What it takes to read compressed bytes again.
-pub(super) struct Dictionary(Option<DDict<'static>>);
+pub(crate) struct Dictionary(Option<DDict<'static>>);
 
 /// Compresses with one dictionary, or with none.
-pub(super) struct Coder {
+pub(crate) struct Coder {
     encoder: Option<CDict<'static>>,
     pub(super) dictionary: Arc<Dictionary>,
 }
@@ -46,12 +46,12 @@ pub(crate) struct Packed {
 
 impl Coder {
     /// One without a dictionary, for what must not be learnt from, or cannot be.
-    pub(super) fn without_dictionary() -> Self {
+    pub(crate) fn without_dictionary() -> Self {
         Self { encoder: None, dictionary: Arc::new(Dictionary(None)) }
     }
 
     /// Learns from samples. It takes a while. `None` if there is nothing to learn.
-    pub(super) fn learn(samples: &Samples) -> Option<Self> {
+    pub(crate) fn learn(samples: &Samples) -> Option<Self> {
         let (text, lengths) = samples.lessons();
         if samples.len() < FEWEST {
             return None;
@@ -63,7 +63,7 @@ impl Coder {
     }
 
     /// Compresses, where it pays.
-    pub(super) fn pack(&self, plain: Box<[u8]>) -> Packed {
+    pub(crate) fn pack(&self, plain: Box<[u8]>) -> Packed {
         let dictionary = Arc::clone(&self.dictionary);
         let length = u32::try_from(plain.len()).ok().and_then(NonZeroU32::new);
         let worth = |packed: &[u8]| (packed.len() <= plain.len() / 100 * WORTH).then(|| packed.into());
@@ -74,7 +74,7 @@ impl Coder {
     }
 
     /// What is left of these.
-    pub(super) fn share<'a>(&self, objects: impl Iterator<Item = &'a [u8]>) -> Share {
+    pub(crate) fn share<'a>(&self, objects: impl Iterator<Item = &'a [u8]>) -> Share {
         let mut share = Share::default();
         for object in objects {
             let packed = self.with_packed(object, <[u8]>::len).unwrap_or(object.len());
@@ -118,7 +118,7 @@ impl Packed {
     }
 
     /// Whether this coder has had them in hand already.
-    pub(super) fn is_by(&self, coder: &Coder) -> bool {
+    pub(crate) fn is_by(&self, coder: &Coder) -> bool {
         Arc::ptr_eq(&self.dictionary, &coder.dictionary)
     }
 
@@ -138,21 +138,21 @@ impl Packed {
 
 /// How much some objects take, of how much they would.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Share {
-    pub(super) objects: usize,
+pub(crate) struct Share {
+    pub(crate) objects: usize,
     plain: u64,
     packed: u64,
 }
 
 impl Share {
-    pub(super) fn add(&mut self, plain: usize, packed: usize) {
+    pub(crate) fn add(&mut self, plain: usize, packed: usize) {
         self.objects += 1;
         self.plain += plain as u64;
         self.packed += (packed + BESIDES) as u64;
     }
 
     /// Whether less than `per_cent` of what `other` takes is taken here.
-    pub(super) fn is_below(&self, per_cent: usize, other: &Self) -> bool {
+    pub(crate) fn is_below(&self, per_cent: usize, other: &Self) -> bool {
         let [own, others] = [(self, other, 100), (other, self, per_cent)]
             .map(|(one, by, factor)| u128::from(one.packed) * u128::from(by.plain) * factor as u128);
         own < others

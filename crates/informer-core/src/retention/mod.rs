@@ -4,18 +4,18 @@
 //! drives it has the thread on which it learns. Nothing here knows what the bytes mean, nor when anything happens.
 
 #[cfg(feature = "compressed")]
-mod compressor;
-#[cfg(feature = "compressed")]
 mod dictionary;
 mod intern;
 #[cfg(feature = "compressed")]
 mod samples;
 
 #[cfg(feature = "compressed")]
-pub use compressor::Compressor;
-#[cfg(feature = "compressed")]
 use dictionary::Packed;
+#[cfg(feature = "compressed")]
+pub(crate) use dictionary::{Coder, Share};
 pub(crate) use intern::Interner;
+#[cfg(feature = "compressed")]
+pub(crate) use samples::Samples;
 use std::borrow::Cow;
 
 /// What a cache keeps of each object.

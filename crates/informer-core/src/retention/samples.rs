@@ -11,7 +11,7 @@ const HELD_OUT: usize = 8;
 
 /// Copies of objects. Invariant: `text.len()` is the sum of `lengths`.
 #[derive(Default)]
-pub(super) struct Samples {
+pub(crate) struct Samples {
     text: Vec<u8>,
     lengths: Vec<usize>,
     /// Those that are kept out.
@@ -19,7 +19,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    pub(super) fn add(&mut self, object: &[u8]) {
+    pub(crate) fn add(&mut self, object: &[u8]) {
         let beginning = &object[..object.len().min(LONGEST)];
         if is_held_out(self.len()) {
             self.held_out.push(beginning.into());
@@ -29,11 +29,11 @@ impl Samples {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.lengths.len() + self.held_out.len()
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.len() >= MOST || self.text.len() >= MOST_BYTES
     }
 
@@ -43,7 +43,7 @@ impl Samples {
     }
 
     /// What to try it on.
-    pub(super) fn held_out(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn held_out(&self) -> impl Iterator<Item = &[u8]> {
         self.held_out.iter().map(|object| &**object)
     }
 }

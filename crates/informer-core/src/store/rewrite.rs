@@ -6,8 +6,8 @@
 use super::objects::Slot;
 use super::snapshot::Snapshot;
 use super::writer::StoreWriter;
+use crate::compressor::Compressor;
 use crate::object::Entry;
-use crate::retention::Compressor;
 use std::fmt;
 use std::sync::Arc;
 

@@ -5,10 +5,8 @@
 //! learns again, from all of the cache, when objects no longer shrink as they did; less is enough for that once the cache has grown far beyond what it
 //! learnt from. Learning takes a while, so it happens where [`Compressor::learn`] is called, and everything else goes on meanwhile.
 
-use super::Kept;
-use super::dictionary::{Coder, Share};
-use super::samples::Samples;
 use crate::object::Entry;
+use crate::retention::{Coder, Kept, Samples, Share};
 use crate::store::Snapshot;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
