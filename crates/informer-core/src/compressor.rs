@@ -167,17 +167,10 @@ impl Compressor {
         self.coder().is_none_or(|coder| is_by(entry, &coder))
     }
 
-    /// The entries that would be other ones now, each with what it would be.
-    pub(crate) fn rewritten<'a, T>(
-        &self,
-        entries: impl Iterator<Item = (T, &'a Arc<Entry>)>,
-    ) -> Vec<(T, Arc<Entry>, Arc<Entry>)> {
-        let Some(coder) = self.coder() else { return Vec::new() };
-        let pack = |plain| Kept::Packed(coder.pack(plain));
-        entries
-            .filter(|(_, entry)| !is_by(entry, &coder))
-            .filter_map(|(place, old)| Some((place, Arc::clone(old), Arc::new(old.rewritten(pack)?))))
-            .collect()
+    /// An equal entry as [`Compressor::compress`] would leave it now; `None` if this one is like that already, or damaged.
+    pub fn rewritten(&self, entry: &Arc<Entry>) -> Option<Arc<Entry>> {
+        let coder = self.coder().filter(|coder| !is_by(entry, coder))?;
+        entry.rewritten(|plain| Kept::Packed(coder.pack(plain))).map(Arc::new)
     }
 
     /// What to learn from, and what is known.

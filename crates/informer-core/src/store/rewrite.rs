@@ -6,7 +6,6 @@
 use super::objects::Slot;
 use super::snapshot::Snapshot;
 use super::writer::StoreWriter;
-use crate::compressor::Compressor;
 use crate::object::Entry;
 use std::fmt;
 use std::sync::Arc;
@@ -31,13 +30,17 @@ impl Rewrite {
 }
 
 impl Snapshot {
-    /// What a compressor makes of the objects in the next `most` places from `from` on. It takes a while. Begin at 0, go on at
-    /// [`Rewrite::next`], and do not hold the snapshot until the end: it holds everything that was rewritten since.
-    pub fn rewrite(&self, compressor: &Compressor, from: u32, most: u32) -> Rewrite {
+    /// Calls `pack` with the entries in the next `most` slots from `from` on, and collects the equal entries that it returns; `None` keeps
+    /// the old one.
+    ///
+    /// This takes as long as `pack` does. Begin at 0, continue at [`Rewrite::next`], and do not hold the snapshot until the end: it keeps
+    /// everything alive that was rewritten since.
+    pub fn rewrite(&self, from: u32, most: u32, pack: impl Fn(&Arc<Entry>) -> Option<Arc<Entry>>) -> Rewrite {
         let (objects, end) = (self.objects(), from.saturating_add(most.max(1)));
         let places = (from..end).filter_map(|slot| Some((slot, objects.at(slot)?)));
+        let entries = places.filter_map(|(slot, old)| Some((slot, Arc::clone(old), pack(old)?))).collect();
         let next = Some(end).filter(|end| objects.reaches(*end));
-        Rewrite { entries: compressor.rewritten(places), next }
+        Rewrite { entries, next }
     }
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn rewrite(
 ) -> usize {
     let (mut from, mut count) = (Some(0), 0);
     while let Some(begin) = from {
-        let slice = reader.snapshot().rewrite(by, begin, max_entries);
+        let slice = reader.snapshot().rewrite(begin, max_entries, |entry| by.rewritten(entry));
         from = slice.next();
         count += writer.rewrite(slice);
     }

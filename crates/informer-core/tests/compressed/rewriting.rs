@@ -54,7 +54,7 @@ fn c5_snapshot_keeps_its_entries() {
 #[test]
 fn replaced_entries_are_not_recompressed() {
     let (compressor, mut writer, reader) = cached();
-    let late = reader.snapshot().rewrite(&compressor, 0, 256);
+    let late = reader.snapshot().rewrite(0, 256, |entry| compressor.rewritten(entry));
     let newer = compressed(&compressor, widget("w0003", 9500, "n2", SHELF));
     let applied = writer.apply(&Scope::All, [Delta::Updated(Arc::clone(&newer))]);
     assert_eq!(applied.changes.len(), 1);
@@ -74,7 +74,7 @@ fn replaced_entries_are_not_recompressed() {
 #[test]
 fn c9_a_stale_entry_stays_stale() {
     let (compressor, mut writer, reader) = cached();
-    let late = reader.snapshot().rewrite(&compressor, 0, 256);
+    let late = reader.snapshot().rewrite(0, 256, |entry| compressor.rewritten(entry));
     let unreadable = Unreadable {
         key: Some(key(5)),
         version: Some(ResourceVersion::new("9500")),

@@ -82,7 +82,7 @@ impl Run {
     /// Recompresses a slice, to be applied now or later.
     fn rewrite(&mut self) {
         let max_entries = 1 + u32::try_from(self.random.below(20)).unwrap();
-        let slice = self.compressed_store.1.snapshot().rewrite(&self.compressor, self.from, max_entries);
+        let slice = self.compressed_store.1.snapshot().rewrite(self.from, max_entries, |entry| self.compressor.rewritten(entry));
         self.from = slice.next().unwrap_or(0);
         self.late.push(slice);
         if self.random.below(3) > 0 {

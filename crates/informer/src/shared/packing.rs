@@ -120,7 +120,10 @@ impl Packer {
         while let Some(begin) = from {
             let (compressor, reader) = (Arc::clone(&self.packing.compressor), self.reader.clone());
             // A snapshot of its own for each slice: one that is held keeps what was rewritten.
-            let rewrite = blocking(move || reader.snapshot().rewrite(&compressor, begin, SLICE)).await?;
+            let rewrite = blocking(move || {
+                reader.snapshot().rewrite(begin, SLICE, |entry| compressor.rewritten(entry))
+            })
+            .await?;
             from = rewrite.next();
             if !rewrite.is_empty() {
                 let (done, put_in) = oneshot::channel();
