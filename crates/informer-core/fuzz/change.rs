@@ -1,5 +1,6 @@
 //! How a good body becomes a bad one: a few changes, one after the other, from those that hit any byte to those that know the form.
 
+use crate::chance::below;
 use crate::seeds::{Form, Seed};
 use crate::{json, protobuf};
 use informer_core::random::Random;
@@ -32,12 +33,6 @@ const BYTES: [u8; 20] = [
     0, 1, 2, 8, 0x0a, 0x12, 0x1a, 0x7f, 0x80, 0xc3, 0xff, b'"', b'\\', b'{', b'}', b'[', b']', b',', b':',
     b'-',
 ];
-
-/// A number below `bound`; 0 if the bound is 0.
-#[expect(clippy::cast_possible_truncation, reason = "below a length")]
-pub(crate) fn below(random: &mut Random, bound: usize) -> usize {
-    random.below(bound as u64) as usize
-}
 
 /// The body of a seed with up to five changes; one in fifty inputs has none. Most know the form all the way: one blind change in a
 /// place that matters hides all that follow.

@@ -1,6 +1,6 @@
 //! Changes of JSON that leave it JSON, mostly: one value becomes another, or a member comes twice. Knows no kind.
 
-use crate::change::below;
+use crate::chance::below;
 use informer_core::random::Random;
 use std::ops::Range;
 

@@ -4,6 +4,7 @@
 //! `check`. An input that breaks a promise is made shorter and saved. The number of the input at hand is noted in a file, for what no
 //! program survives: a stack that is used up.
 
+mod chance;
 mod change;
 mod check;
 mod json;
@@ -141,7 +142,7 @@ fn run(options: &Options) -> Result<usize, String> {
 /// The input with this number.
 fn input(seeds: &[Seed], seed: u64, index: u64) -> Case {
     let mut random = Random::new(seed ^ index.wrapping_mul(0xd134_2543_de82_ef95));
-    let pick = |random: &mut Random| &seeds[change::below(random, seeds.len())];
+    let pick = |random: &mut Random| &seeds[chance::below(random, seeds.len())];
     let (mut own, other) = (pick(&mut random), pick(&mut random));
     // There are as many refusals as anything else, and less to find in them.
     if own.what == What::Status && random.below(4) > 0 {
@@ -153,7 +154,8 @@ fn input(seeds: &[Seed], seed: u64, index: u64) -> Case {
 
 /// Whether an input keeps all promises; a panic breaks one.
 fn tried(case: &Case, tally: &mut Tally) -> Result<(), String> {
-    panic::catch_unwind(AssertUnwindSafe(|| case.check(tally))).unwrap_or_else(|_| Err(said()))
+    panic::catch_unwind(AssertUnwindSafe(|| case.check(tally).and_then(|()| reflect::check(case))))
+        .unwrap_or_else(|_| Err(said()))
 }
 
 /// A shorter input that fails too, by leaving out ever smaller parts.

@@ -1,6 +1,6 @@
 //! Protobuf by hand: what is put around objects, and changes below whose lengths still add up. Knows no kind.
 
-use crate::change::below;
+use crate::chance::below;
 use informer_core::random::Random;
 use informer_core::wire::TypeMeta;
 
