@@ -10,10 +10,12 @@
 mod field;
 mod label;
 mod parse;
+mod requirement;
 mod rules;
 
 pub use field::{FieldRequirement, FieldSelector};
-pub use label::{LabelSelector, Requirement};
+pub use label::LabelSelector;
+pub use requirement::Requirement;
 
 /// Why a selector could not be parsed or a requirement not built: what was given, and what was expected instead.
 ///

@@ -19,7 +19,7 @@
 
 use std::collections::BTreeSet;
 
-use super::label::{Condition, Requirement};
+use super::requirement::{Condition, Requirement};
 use super::{Unexpected, rules};
 
 /// Reads a whole label selector, in the order written.

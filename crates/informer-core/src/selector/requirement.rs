@@ -1,0 +1,169 @@
+//! One condition on one label: how it is built, matches and prints.
+//!
+//! Invariant: every [`Requirement`] has a key and values that a label can have. This file must not know the text form that a requirement was
+//! read from, nor selectors of several requirements.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::{SelectorError, rules, write_joined};
+
+/// One condition on one label. The order of requirements is the one in which a selector prints them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Requirement {
+    /// A valid label key.
+    key: String,
+    condition: Condition,
+}
+
+/// What is asked of a label. Values are valid label values, sets are not empty, numbers are not negative.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Condition {
+    Exists,
+    NotExists,
+    Equals(String),
+    NotEquals(String),
+    In(BTreeSet<String>),
+    NotIn(BTreeSet<String>),
+    GreaterThan(i64),
+    LessThan(i64),
+}
+
+impl Requirement {
+    /// `key=value`: the label exists and has this value.
+    pub fn equals(key: impl Into<String>, value: impl Into<String>) -> Result<Self, SelectorError> {
+        let key = checked_key(key)?;
+        let value = checked_value(&key, value)?;
+        Ok(Self { key, condition: Condition::Equals(value) })
+    }
+
+    /// `key!=value`: the label has another value, or does not exist.
+    pub fn not_equals(key: impl Into<String>, value: impl Into<String>) -> Result<Self, SelectorError> {
+        let key = checked_key(key)?;
+        let value = checked_value(&key, value)?;
+        Ok(Self { key, condition: Condition::NotEquals(value) })
+    }
+
+    /// `key in (values)`: the label exists and has one of these values, of which there must be at least one.
+    pub fn is_in<V: Into<String>>(
+        key: impl Into<String>,
+        values: impl IntoIterator<Item = V>,
+    ) -> Result<Self, SelectorError> {
+        let key = checked_key(key)?;
+        let values = checked_values(&key, values)?;
+        Ok(Self { key, condition: Condition::In(values) })
+    }
+
+    /// `key notin (values)`: the label has none of these values (at least one must be given), or does not exist.
+    pub fn not_in<V: Into<String>>(
+        key: impl Into<String>,
+        values: impl IntoIterator<Item = V>,
+    ) -> Result<Self, SelectorError> {
+        let key = checked_key(key)?;
+        let values = checked_values(&key, values)?;
+        Ok(Self { key, condition: Condition::NotIn(values) })
+    }
+
+    /// `key`: the label exists, with any value.
+    pub fn exists(key: impl Into<String>) -> Result<Self, SelectorError> {
+        Ok(Self { key: checked_key(key)?, condition: Condition::Exists })
+    }
+
+    /// `!key`: the label does not exist.
+    pub fn not_exists(key: impl Into<String>) -> Result<Self, SelectorError> {
+        Ok(Self { key: checked_key(key)?, condition: Condition::NotExists })
+    }
+
+    /// `key>bound`: the label exists, and its value is a base-10 integer above `bound`, which must not be negative.
+    pub fn greater_than(key: impl Into<String>, bound: i64) -> Result<Self, SelectorError> {
+        let key = checked_key(key)?;
+        let bound = checked_number(&key, bound)?;
+        Ok(Self { key, condition: Condition::GreaterThan(bound) })
+    }
+
+    /// `key<bound`: the label exists, and its value is a base-10 integer below `bound`, which must not be negative.
+    pub fn less_than(key: impl Into<String>, bound: i64) -> Result<Self, SelectorError> {
+        let key = checked_key(key)?;
+        let bound = checked_number(&key, bound)?;
+        Ok(Self { key, condition: Condition::LessThan(bound) })
+    }
+
+    /// For the parser, which has checked every part where it stands in the text.
+    pub(super) fn unchecked(key: &str, condition: Condition) -> Self {
+        Self { key: key.to_owned(), condition }
+    }
+
+    /// The label that this is about.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Whether the label may have this value; `None` if the object does not have the label.
+    pub fn matches(&self, value: Option<&str>) -> bool {
+        let number = || value.and_then(|value| value.parse::<i64>().ok());
+        match &self.condition {
+            Condition::Exists => value.is_some(),
+            Condition::NotExists => value.is_none(),
+            Condition::Equals(wanted) => value == Some(wanted),
+            Condition::NotEquals(unwanted) => value != Some(unwanted),
+            Condition::In(wanted) => value.is_some_and(|value| wanted.contains(value)),
+            Condition::NotIn(unwanted) => !value.is_some_and(|value| unwanted.contains(value)),
+            Condition::GreaterThan(bound) => number().is_some_and(|number| number > *bound),
+            Condition::LessThan(bound) => number().is_some_and(|number| number < *bound),
+        }
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, condition } = self;
+        let set = |f: &mut fmt::Formatter<'_>, operator: &str, values: &BTreeSet<String>| {
+            write!(f, "{key} {operator} (")?;
+            write_joined(f, values)?;
+            f.write_str(")")
+        };
+        match condition {
+            Condition::Exists => f.write_str(key),
+            Condition::NotExists => write!(f, "!{key}"),
+            Condition::Equals(value) => write!(f, "{key}={value}"),
+            Condition::NotEquals(value) => write!(f, "{key}!={value}"),
+            Condition::In(values) => set(f, "in", values),
+            Condition::NotIn(values) => set(f, "notin", values),
+            Condition::GreaterThan(bound) => write!(f, "{key}>{bound}"),
+            Condition::LessThan(bound) => write!(f, "{key}<{bound}"),
+        }
+    }
+}
+
+fn checked_key(key: impl Into<String>) -> Result<String, SelectorError> {
+    let key = key.into();
+    match rules::check_label_key(&key) {
+        Ok(()) => Ok(key),
+        Err(expected) => Err(SelectorError::LabelKey { key, expected }),
+    }
+}
+
+fn checked_value(key: &str, value: impl Into<String>) -> Result<String, SelectorError> {
+    let value = value.into();
+    match rules::check_label_value(&value) {
+        Ok(()) => Ok(value),
+        Err(expected) => Err(SelectorError::LabelValue { key: key.to_owned(), value, expected }),
+    }
+}
+
+fn checked_values<V: Into<String>>(
+    key: &str,
+    values: impl IntoIterator<Item = V>,
+) -> Result<BTreeSet<String>, SelectorError> {
+    let values: BTreeSet<String> =
+        values.into_iter().map(|value| checked_value(key, value)).collect::<Result<_, _>>()?;
+    if values.is_empty() { Err(SelectorError::NoValues { key: key.to_owned() }) } else { Ok(values) }
+}
+
+fn checked_number(key: &str, bound: i64) -> Result<i64, SelectorError> {
+    if bound >= 0 {
+        return Ok(bound);
+    }
+    let value = bound.to_string();
+    Err(SelectorError::LabelValue { key: key.to_owned(), value, expected: rules::NUMBER })
+}
