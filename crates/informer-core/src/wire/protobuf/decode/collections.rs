@@ -1,8 +1,9 @@
 //! Lists and maps: all fields of one number.
 
+use super::context::{Context, Given, wrong_layout};
 use super::error::{Error, Step};
 use super::special;
-use super::value::{Context, Given, Value, wrong_layout};
+use super::value::Value;
 use crate::wire::protobuf::fields::{Fields, Payload};
 use informer_schema::Wire;
 use serde::de::{DeserializeSeed, SeqAccess};

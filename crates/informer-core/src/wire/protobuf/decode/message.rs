@@ -3,9 +3,10 @@
 //! The table's parts and the fields on the wire are both in the order of their numbers, so one walk over both finds what is there, what
 //! is unknown and what is missing.
 
+use super::context::{Context, Given, wrong_layout};
 use super::error::Error;
 use super::special;
-use super::value::{Context, Given, Value, wrong_layout};
+use super::value::Value;
 use crate::wire::protobuf::fields::{Fields, Payload};
 use informer_schema::{Message, Part, Wire};
 

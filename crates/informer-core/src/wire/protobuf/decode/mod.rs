@@ -7,6 +7,7 @@
 //! memory of its own; bytes in another order, which protobuf allows, are noticed on the way, put in [`order`], and read again.
 
 mod collections;
+mod context;
 mod error;
 mod map;
 mod message;

@@ -4,8 +4,8 @@
 //! is settled, at the price of a copy, so that reading need not know of it. What the table does not know is left out.
 
 use super::collections::{entry_of, is_number};
+use super::context::wrong_layout;
 use super::error::Error;
-use super::value::wrong_layout;
 use crate::wire::protobuf::fields::{FIXED64, Fields, Payload, VARINT, put_data, put_varint, tag};
 use informer_schema::{Message, MessageId, Wire};
 

@@ -2,9 +2,9 @@
 //!
 //! Their messages are small; of a field that comes twice the last counts, in whatever order fields come.
 
+use super::context::wrong_layout;
 use super::error::Error;
 use super::time;
-use super::value::wrong_layout;
 use crate::wire::protobuf::fields::{Fields, Payload, low};
 use informer_schema::Wire;
 use serde::de::{Deserializer as _, Visitor};

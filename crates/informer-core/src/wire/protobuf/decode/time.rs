@@ -1,7 +1,7 @@
 //! Times: seconds since 1970 in protobuf, text in JSON.
 
+use super::context::wrong_layout;
 use super::error::Error;
-use super::value::wrong_layout;
 use crate::wire::protobuf::fields::{Fields, Payload, low};
 use informer_schema::Wire;
 

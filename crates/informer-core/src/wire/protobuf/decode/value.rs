@@ -4,11 +4,12 @@
 //! [`Value::shape`], once, and each way of asking is handed only what it can take.
 
 use super::collections::{Elements, Entries};
+use super::context::{Context, Given, wrong_layout};
 use super::error::Error;
 use super::map::Map;
 use super::message::Members;
 use super::{special, time};
-use crate::wire::protobuf::fields::{Payload, low};
+use crate::wire::protobuf::fields::low;
 use informer_schema::{MessageId, Wire};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error as _, IntoDeserializer as _, Unexpected, Visitor};
@@ -26,32 +27,6 @@ pub(super) struct Value<'de, 'c> {
     pub(super) context: Context<'c>,
 }
 
-/// What is there of a value.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Given<'de> {
-    /// JSON says `null`.
-    Null,
-    Varint(u64),
-    Fixed64(u64),
-    Data(&'de [u8]),
-    /// All fields of one number, tags included, that number, and how many there are; of a list or a map.
-    Run(&'de [u8], u32, usize),
-}
-
-/// What is passed on to values inside of values.
-#[derive(Clone, Copy)]
-pub(super) struct Context<'c> {
-    /// How much deeper it may go.
-    depth: u8,
-    /// Whether errors note where they are. That is left to a second reading: to look at every result costs more than to read the value.
-    pub(super) places: bool,
-    /// Set when fields are not in the order of their numbers.
-    pub(super) disordered: &'c Cell<bool>,
-}
-
-/// As deep as `serde_json` goes.
-const MAX_DEPTH: u8 = 128;
-
 /// What a value is in JSON. Large, so the usual ones are made where they are used and not here.
 enum Shape<'de, 'c> {
     Null,
@@ -66,37 +41,10 @@ enum Shape<'de, 'c> {
     Json(&'de [u8]),
 }
 
-impl Context<'_> {
-    pub(super) fn deeper(self) -> Result<Self, Error> {
-        match self.depth {
-            0 | 1 => Err(Error::new("recursion limit exceeded")),
-            depth => Ok(Self { depth: depth - 1, ..self }),
-        }
-    }
-}
-
-impl<'de> Given<'de> {
-    /// What a field holds; nothing that we know of is a group or has four bytes.
-    #[inline]
-    pub(super) fn of(payload: Payload<'de>) -> Result<Self, Error> {
-        match payload {
-            Payload::Varint(value) => Ok(Self::Varint(value)),
-            Payload::Data(bytes) => Ok(Self::Data(bytes)),
-            Payload::Fixed64(bits) => Ok(Self::Fixed64(bits)),
-            Payload::Fixed32 | Payload::Group => Err(wrong_layout()),
-        }
-    }
-}
-
-#[cold]
-pub(super) fn wrong_layout() -> Error {
-    Error::new("the value is laid out as one of another type")
-}
-
 impl<'de, 'c> Value<'de, 'c> {
     /// A message as a whole.
     pub(super) fn whole(of: MessageId, bytes: &'de [u8], places: bool, disordered: &'c Cell<bool>) -> Self {
-        let context = Context { depth: MAX_DEPTH, places, disordered };
+        let context = Context::new(places, disordered);
         Self { wire: Wire::Message(of), given: Given::Data(bytes), told: true, context }
     }
 
