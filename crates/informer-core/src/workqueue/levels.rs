@@ -2,21 +2,9 @@
 //!
 //! The lists run through the entries themselves, so a key moves to another list, or leaves from the middle of one, at no cost.
 
-use super::queue::Priority;
-use super::slots::{Entries, NONE, Slot};
-
-/// Neighbours in a list; [`NONE`] at its ends.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Link {
-    before: Slot,
-    after: Slot,
-}
-
-impl Default for Link {
-    fn default() -> Self {
-        Link { before: NONE, after: NONE }
-    }
-}
+use super::priority::Priority;
+use super::slot::{NONE, Slot};
+use super::slots::{Entries, Link};
 
 /// A list of entries.
 #[derive(Debug, Clone, Copy)]

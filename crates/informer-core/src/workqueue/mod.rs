@@ -8,14 +8,17 @@ mod delays;
 mod levels;
 mod limiter;
 mod metrics;
+mod priority;
 mod queue;
+mod slot;
 mod slots;
 mod stamp;
 mod table;
 
 pub use limiter::{Bucket, Exponential, FastSlow, MaxOf, MaxWait, RateLimiter};
 pub use metrics::{Histogram, QueueMetrics};
-pub use queue::{NotHeld, Priority, Queue, Taken, Ticket};
+pub use priority::Priority;
+pub use queue::{NotHeld, Queue, Taken, Ticket};
 
 #[cfg(test)]
 mod tests;

@@ -12,21 +12,11 @@ use super::delays::Delays;
 use super::levels::{Levels, List};
 use super::limiter::RateLimiter;
 use super::metrics::{Histogram, QueueMetrics};
-use super::slots::{Slot, Slots, Stage};
+use super::priority::Priority;
+use super::slot::Slot;
+use super::slots::{Slots, Stage};
 use super::stamp::{Pace, Stamp};
 use crate::time::Moment;
-
-/// What is taken first. Keys of one priority are taken in the order in which they came. Of keys below [`Priority::NORMAL`] at least every sixteenth take is
-/// one, if there are any, so that they are never kept waiting for ever.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Priority(pub i32);
-
-impl Priority {
-    /// For what was there when a controller began, so that it does not keep fresh changes waiting.
-    pub const INITIAL: Priority = Priority(-100);
-    /// For everything else.
-    pub const NORMAL: Priority = Priority(0);
-}
 
 /// Says which turn of which key somebody holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,16 +8,10 @@ use std::ops::{Index, IndexMut};
 
 use hashbrown::DefaultHashBuilder;
 
-use super::levels::Link;
-use super::queue::Priority;
+use super::priority::Priority;
+use super::slot::{NONE, Slot};
 use super::stamp::Stamp;
 use super::table::Table;
-
-/// The number of an entry.
-pub(super) type Slot = u32;
-
-/// No entry has this number.
-pub(super) const NONE: Slot = Slot::MAX;
 
 /// What is known of a key.
 #[derive(Debug)]
@@ -34,6 +28,19 @@ pub(super) struct Entry {
     pub(super) taken: Stamp,
     /// Its neighbours in the list it is in.
     pub(super) link: Link,
+}
+
+/// Neighbours in a list; [`NONE`] at its ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Link {
+    pub(super) before: Slot,
+    pub(super) after: Slot,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Link { before: NONE, after: NONE }
+    }
 }
 
 /// Where a key is. A delay may run beside each of these.

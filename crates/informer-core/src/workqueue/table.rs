@@ -4,7 +4,7 @@
 //! goes to memory once, where tables that keep their marks apart go twice, and of a queue of a million keys that is most of the cost.
 //! Of keys themselves nothing is known here.
 
-use super::slots::{NONE, Slot};
+use super::slot::{NONE, Slot};
 
 /// A number and its hash; [`NONE`] where nothing is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
