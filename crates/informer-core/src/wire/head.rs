@@ -1,11 +1,11 @@
 //! The head of an object: what the cache knows about it without decoding it.
 //!
-//! A head is read from the spans that [`super::object::ObjectReader`] noted while the object went by. It is
+//! A head is read from the spans that [`super::json::object::ObjectReader`] noted while the object went by. It is
 //! strict: a head either reads completely or the object is unreadable. It does not know what the rest
 //! of the object looks like.
 
+use super::json::members::{each_element, each_member};
 use super::labels::{Labels, Owner, Owners};
-use super::members::{each_element, each_member};
 use crate::key::Key;
 use crate::text::{Row, Text};
 use crate::version::ResourceVersion;

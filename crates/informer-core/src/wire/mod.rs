@@ -6,33 +6,23 @@
 //! [`WireError`]. [`ProtobufListReader`] and [`ProtobufWatchReader`] do the same for protobuf. Nothing here knows what a kind looks like inside
 //! (what protobuf needs of that is a table), nor where the bytes come from.
 
-mod block;
-mod cut;
 mod head;
+mod json;
 mod labels;
-mod list;
-mod members;
-mod object;
 mod path;
 mod projection;
 mod protobuf;
-mod single;
-mod skim;
 mod status;
-mod watch;
 
 pub use head::{Head, HeadError, Uid};
+pub use json::{Frame, FrameKind, ListItem, ListMeta, ListReader, Scanned, Unexpected, WatchReader};
+pub(crate) use json::{NoObject, metadata_only, read_object};
 pub use labels::{Labels, LabelsIter, Owner, OwnerReference, Owners, OwnersIter};
-pub use list::{ListItem, ListMeta, ListReader};
-pub use members::Unexpected;
-pub use object::Scanned;
 pub use path::{FieldPath, FieldPathError};
 pub use projection::{Projection, ProjectionError};
 pub use protobuf::{Broken, ProtobufListReader, ProtobufWatchReader, message_of};
 pub(crate) use protobuf::{MessageError, decode, metadata_message};
-pub(crate) use single::{NoObject, metadata_only, read_object};
 pub use status::Status;
-pub use watch::{Frame, FrameKind, WatchReader};
 
 use crate::key::Key;
 use crate::version::ResourceVersion;

@@ -4,7 +4,7 @@
 //! its elements. [`super::projection`] uses the same paths to cut things out.
 
 use super::Encoding;
-use super::members::{each_element, each_member};
+use super::json::members::{each_element, each_member};
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;

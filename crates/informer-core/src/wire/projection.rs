@@ -1,11 +1,11 @@
 //! What of each object is read at all, by declared paths.
 //!
 //! A [`Projection`] is settled before the first byte arrives: for each member of an object and of its `metadata` it says at once
-//! whether it stays, goes, or is cut. It does not know how members are found ([`super::object`]) nor how values are
-//! cut ([`super::cut`]).
+//! whether it stays, goes, or is cut. It does not know how members are found ([`super::json`]) nor how values are
+//! cut ([`super::json::cut`]).
 
-use super::cut::{Mode, cut};
 use super::head::{Field, string};
+use super::json::cut::{Mode, cut};
 use super::path::{FieldPathError, PathStep, is_named, steps};
 use std::fmt;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! walk through the table: names on no path are copied, or left out. The recursion is as deep as the longest path.
 
 use super::fields::{Fields, Payload, put_data};
-use crate::wire::cut::{self as json, Mode, Paths, into_element, into_member};
+use crate::wire::json::cut::{self as json, Mode, Paths, into_element, into_member};
 use crate::wire::path::PathStep;
 use informer_schema::{Message, MessageId, Part, Wire};
 

@@ -9,7 +9,7 @@ use super::object::ObjectReader;
 use super::walk::{Shape, Step, Walk, take};
 use super::{Broken, message_of};
 use crate::version::ResourceVersion;
-use crate::wire::list::{LONGEST_METADATA, ListItem, ListMeta};
+use crate::wire::json::list::{LONGEST_METADATA, ListItem, ListMeta};
 use crate::wire::projection::Projection;
 use crate::wire::{
     BodyProblem, Limits, ObjectProblem, Place, TypeMeta, Unreadable, WireError, keep_beginning,

@@ -14,7 +14,7 @@ use super::{Broken, METADATA};
 use crate::key::Key;
 use crate::version::ResourceVersion;
 use crate::wire::head::Head;
-use crate::wire::object::Scanned;
+use crate::wire::json::object::Scanned;
 use crate::wire::projection::{Fate, Level, Projection};
 use crate::wire::{ObjectProblem, TypeMeta};
 use informer_schema::{Message, MessageId, Part};

@@ -9,10 +9,10 @@ use super::envelope::{Envelope, Step as Opened};
 use super::object::{ObjectReader, check_type};
 use super::walk::{Shape, Step, Walk, take};
 use super::{Broken, message_of};
-use crate::wire::object::Scanned;
+use crate::wire::json::object::Scanned;
+use crate::wire::json::watch::{Frame, FrameKind, INITIAL_EVENTS_END, LONGEST_TYPE};
 use crate::wire::projection::Projection;
 use crate::wire::status::Status;
-use crate::wire::watch::{Frame, FrameKind, INITIAL_EVENTS_END, LONGEST_TYPE};
 use crate::wire::{
     BodyProblem, Limits, ObjectProblem, Place, TypeMeta, Unreadable, WireError, keep_beginning,
 };

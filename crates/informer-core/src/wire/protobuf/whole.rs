@@ -101,7 +101,7 @@ mod tests {
     use super::super::object::ObjectReader;
     use super::*;
     use crate::wire::ObjectProblem;
-    use crate::wire::object::Scanned;
+    use crate::wire::json::object::Scanned;
 
     fn data(number: u32, bytes: &[u8]) -> Vec<u8> {
         let mut field = Vec::new();

@@ -5,12 +5,12 @@
 
 use super::members::{Members, Step, Unexpected};
 use super::object::{ObjectReader, Scanned};
-use super::projection::Projection;
 use super::skim::Skim;
-use super::{
+use crate::version::ResourceVersion;
+use crate::wire::projection::Projection;
+use crate::wire::{
     BodyProblem, LONGEST_KIND, Limits, ObjectProblem, Place, TypeMeta, Unreadable, WireError, keep_beginning,
 };
-use crate::version::ResourceVersion;
 use serde::Deserialize;
 
 /// What comes out of a list's body.
@@ -94,7 +94,7 @@ pub struct ListReader {
 }
 
 /// The longest list metadata that is believed.
-pub(super) const LONGEST_METADATA: usize = 64 * 1024;
+pub(in crate::wire) const LONGEST_METADATA: usize = 64 * 1024;
 
 impl ListReader {
     /// A reader for a list of objects of this type.

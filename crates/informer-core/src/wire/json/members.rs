@@ -3,8 +3,8 @@
 //! [`Members`] reads names and punctuation and stops in front of each value; what happens to the value is its
 //! owner's choice (skip it, copy it, or go inside with another walker). It knows nothing about Kubernetes.
 
-use super::keep_beginning;
 use super::skim::Skim;
+use crate::wire::keep_beginning;
 
 /// What the walker met.
 #[derive(Debug, PartialEq, Eq)]

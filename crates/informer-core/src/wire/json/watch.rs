@@ -5,14 +5,16 @@
 
 use super::members::{Members, Step};
 use super::object::{ObjectReader, Scanned};
-use super::projection::Projection;
 use super::skim::Skim;
-use super::status::Status;
-use super::{BodyProblem, Limits, ObjectProblem, Place, TypeMeta, Unreadable, WireError, keep_beginning};
 use crate::version::ResourceVersion;
+use crate::wire::projection::Projection;
+use crate::wire::status::Status;
+use crate::wire::{
+    BodyProblem, Limits, ObjectProblem, Place, TypeMeta, Unreadable, WireError, keep_beginning,
+};
 
 /// The annotation of the bookmark that closes the initial events of a watch-list.
-pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+pub(in crate::wire) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// One message of a watch stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +63,7 @@ impl FrameKind {
     }
 
     /// The kind with this name.
-    pub(super) fn named(name: &[u8]) -> Self {
+    pub(in crate::wire) fn named(name: &[u8]) -> Self {
         match name {
             b"ADDED" => Self::Added,
             b"MODIFIED" => Self::Modified,
@@ -102,7 +104,7 @@ pub struct WatchReader {
 }
 
 /// The longest `type` that is believed.
-pub(super) const LONGEST_TYPE: usize = 64;
+pub(in crate::wire) const LONGEST_TYPE: usize = 64;
 
 impl WatchReader {
     /// A reader for a watch on objects of this type.

@@ -4,11 +4,11 @@
 //! recursion is as deep as the longest path, however deep the value is.
 
 use super::members::{each_element, each_member};
-use super::path::{PathStep, is_named};
+use crate::wire::path::{PathStep, is_named};
 
 /// What becomes of the values that the paths name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Mode {
+pub(in crate::wire) enum Mode {
     /// They go.
     Drop,
     /// They stay, and everything beside them goes.
@@ -16,12 +16,12 @@ pub(super) enum Mode {
 }
 
 /// The paths that lead on from some value; an empty one names the value itself.
-pub(super) type Paths<'p> = [&'p [PathStep]];
+pub(in crate::wire) type Paths<'p> = [&'p [PathStep]];
 
 /// Appends what is left of `value` to `out`; `false` if nothing is, and then nothing was appended.
 ///
 /// None of `paths` is empty: whoever calls knows what becomes of the value as a whole.
-pub(super) fn cut(mode: Mode, paths: &Paths<'_>, value: &[u8], out: &mut Vec<u8>) -> bool {
+pub(in crate::wire) fn cut(mode: Mode, paths: &Paths<'_>, value: &[u8], out: &mut Vec<u8>) -> bool {
     cut_inside(mode, paths, value, false, out)
 }
 
@@ -97,7 +97,7 @@ fn cut_part(mode: Mode, paths: &Paths<'_>, value: &[u8], in_list: bool, out: &mu
     stays
 }
 
-pub(super) fn into_member<'p>(path: &&'p [PathStep], name: &[u8]) -> Option<&'p [PathStep]> {
+pub(in crate::wire) fn into_member<'p>(path: &&'p [PathStep], name: &[u8]) -> Option<&'p [PathStep]> {
     match path.split_first()? {
         (PathStep::Name(wanted), rest) => is_named(name, wanted).then_some(rest),
         (PathStep::Each, _) => None,
@@ -105,7 +105,7 @@ pub(super) fn into_member<'p>(path: &&'p [PathStep], name: &[u8]) -> Option<&'p 
 }
 
 /// A name leads into a list's elements as well, but not into lists directly inside lists.
-pub(super) fn into_element<'p>(path: &&'p [PathStep], in_list: bool) -> Option<&'p [PathStep]> {
+pub(in crate::wire) fn into_element<'p>(path: &&'p [PathStep], in_list: bool) -> Option<&'p [PathStep]> {
     match path.split_first()? {
         (PathStep::Each, rest) => Some(rest),
         (PathStep::Name(_), _) => (!in_list).then_some(*path),

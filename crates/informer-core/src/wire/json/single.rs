@@ -3,10 +3,10 @@
 //! Nothing here says anything of an object's contents, also when it does not read: errors are logged.
 
 use super::cut::{Mode, cut};
-use super::head::{Head, HeadError};
 use super::object::{ObjectReader, Scanned, prefix};
-use super::path::PathStep;
-use super::{Limits, ObjectProblem, TypeMeta};
+use crate::wire::head::{Head, HeadError};
+use crate::wire::path::PathStep;
+use crate::wire::{Limits, ObjectProblem, TypeMeta};
 use serde::de::IgnoredAny;
 
 /// Why bytes that should be an object are none. Without a word of what they say.

@@ -5,13 +5,13 @@
 //! `metadata.managedFields` and what a [`Projection`] leaves out. Thus the bytes are equal whether the object came in a list (no
 //! kind on its items), a watch or a watch-list. Nothing beyond the size limit is ever held.
 
-use super::head::{Field, Head, Spans, string};
 use super::members::{Members, Step, Unexpected};
-use super::projection::{Fate, Level, Projection};
 use super::skim::Skim;
-use super::{LONGEST_KIND, ObjectProblem, TypeMeta, keep_beginning};
 use crate::key::Key;
 use crate::version::ResourceVersion;
+use crate::wire::head::{Field, Head, Spans, string};
+use crate::wire::projection::{Fate, Level, Projection};
+use crate::wire::{LONGEST_KIND, ObjectProblem, TypeMeta, keep_beginning};
 
 /// One object: its head, and its bytes without `managedFields` and what a projection left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
