@@ -6,28 +6,33 @@
 //! [`WireError`]. [`ProtobufListReader`] and [`ProtobufWatchReader`] do the same for protobuf. Nothing here knows what a kind looks like inside
 //! (what protobuf needs of that is a table), nor where the bytes come from.
 
+mod frame;
 mod head;
 mod json;
 mod labels;
 mod path;
+mod paths;
+mod problem;
 mod projection;
 mod protobuf;
+mod scanned;
 mod status;
+mod values;
 
+pub use frame::{Frame, FrameKind, ListItem, ListMeta};
 pub use head::{Head, HeadError, Uid};
-pub use json::{Frame, FrameKind, ListItem, ListMeta, ListReader, Scanned, Unexpected, WatchReader};
+pub use json::{ListReader, WatchReader};
 pub(crate) use json::{NoObject, metadata_only, read_object};
 pub use labels::{Labels, LabelsIter, Owner, OwnerReference, Owners, OwnersIter};
 pub use path::{FieldPath, FieldPathError};
+pub use problem::{BodyProblem, Broken, ObjectProblem, Place, Unexpected, Unreadable, WireError};
 pub use projection::{Projection, ProjectionError};
-pub use protobuf::{Broken, ProtobufListReader, ProtobufWatchReader, message_of};
 pub(crate) use protobuf::{MessageError, decode, metadata_message};
+pub use protobuf::{ProtobufListReader, ProtobufWatchReader, message_of};
+pub use scanned::Scanned;
 pub use status::Status;
 
-use crate::key::Key;
-use crate::version::ResourceVersion;
 use informer_schema::MessageId;
-use std::fmt;
 
 /// How objects are written, on the wire and in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -86,104 +91,6 @@ impl Default for Limits {
     fn default() -> Self {
         Self::new(8 << 20)
     }
-}
-
-/// Where in a body something stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// Which item of the list, or which frame of the watch, from zero.
-    pub index: u64,
-    /// At which byte of the body.
-    pub byte: u64,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "#{} at byte {}", self.index, self.byte)
-    }
-}
-
-/// An object that was skipped: what is known of it, and why.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("object {} ({place}) is unreadable: {problem}", key.as_ref().map_or("?".to_owned(), ToString::to_string))]
-pub struct Unreadable {
-    /// Its key, if that much could be read.
-    pub key: Option<Key>,
-    /// Its version, if that much could be read.
-    pub version: Option<ResourceVersion>,
-    /// Where it began.
-    pub place: Place,
-    /// What is wrong with it.
-    pub problem: ObjectProblem,
-}
-
-/// What is wrong with one object.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ObjectProblem {
-    /// Its head does not read.
-    #[error("{0}")]
-    Head(#[from] HeadError),
-    /// It is larger than the limit.
-    #[error("it is larger than {limit} bytes")]
-    TooLarge {
-        /// The limit.
-        limit: usize,
-    },
-    /// It belongs to another kind than the cache.
-    #[error("it is of another kind: {found}")]
-    OtherKind {
-        /// The type it says it has.
-        found: Box<str>,
-    },
-    /// It is no JSON object, and no message.
-    #[error("it is no object")]
-    NotAnObject,
-    /// Its bytes are no protobuf.
-    #[error("it is broken: {0}")]
-    Broken(#[from] Broken),
-    /// It came in a watch frame of a type nobody knows.
-    #[error("its frame is of no known type")]
-    UnknownFrame,
-}
-
-/// What ends the reading of a body.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {place}: {problem}")]
-pub struct WireError {
-    /// `item` or `frame`.
-    what: &'static str,
-    /// Where.
-    pub place: Place,
-    /// What is wrong.
-    pub problem: BodyProblem,
-}
-
-/// What is wrong with a body.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BodyProblem {
-    /// A byte that JSON does not allow there.
-    #[error("not JSON: {0}")]
-    Syntax(#[from] Unexpected),
-    /// Bytes that are no protobuf.
-    #[error("not protobuf: {0}")]
-    Protobuf(#[from] Broken),
-    /// The body ended inside a value.
-    #[error("the body ends too early")]
-    Truncated,
-    /// The body is something else than a list.
-    #[error("not a list but a {found}")]
-    NotAList {
-        /// Its kind.
-        found: Box<str>,
-    },
-    /// The list's own metadata cannot be used.
-    #[error("the list's metadata does not read: {reason}")]
-    ListMeta {
-        /// Why not.
-        reason: &'static str,
-    },
 }
 
 /// The longest `kind` or `apiVersion` that is believed: a group and a version are at most 317 bytes.

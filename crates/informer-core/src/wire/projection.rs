@@ -1,12 +1,12 @@
 //! What of each object is read at all, by declared paths.
 //!
 //! A [`Projection`] is settled before the first byte arrives: for each member of an object and of its `metadata` it says at once
-//! whether it stays, goes, or is cut. It does not know how members are found ([`super::json`]) nor how values are
-//! cut ([`super::json::cut`]).
+//! whether it stays, goes, or is cut. It does not know how members are found, nor how values are
+//! cut: each form does that itself.
 
 use super::head::{Field, string};
-use super::json::cut::{Mode, cut};
 use super::path::{FieldPathError, PathStep, is_named, steps};
+use super::paths::Mode;
 use std::fmt;
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ pub(super) enum Level {
 pub(super) enum Fate {
     Keep,
     Drop,
-    /// It is kept, and when complete handed to [`Projection::cut`] with this number.
+    /// It is kept, and when complete cut by the [`Projection::rule`] with this number.
     Cut(usize),
 }
 
@@ -152,12 +152,6 @@ impl Projection {
             },
             (Some(found), _) => Fate::Cut(found),
         }
-    }
-
-    /// Appends what is left of a complete member to `out`; `false` if the member goes as a whole.
-    pub(super) fn cut(&self, member: usize, value: &[u8], out: &mut Vec<u8>) -> bool {
-        let (mode, paths) = self.rule(member);
-        cut(mode, &paths, value, out)
     }
 
     /// What becomes of a member that is cut: of what its paths name, and of what is beside them.

@@ -1,7 +1,7 @@
 //! `Status`: how the server says what went wrong, as an HTTP body or as an ERROR frame.
 //!
 //! Every field may be missing; a body that is no `Status` at all (a proxy's page) gives one that says so. What a status
-//! means for the reflector is decided in `reflector::failure`.
+//! means for the reflector is decided in `reflector::failure`. Each form reads the fields in its own way.
 
 use serde::Deserialize;
 use std::fmt;
@@ -56,16 +56,7 @@ impl Status {
         Self { code, ..Self::default() }
     }
 
-    /// Reads a body of JSON; anything else gives `None`.
-    pub fn from_json(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok().map(Self::of_fields)
-    }
-
-    /// Reads a body of protobuf; anything else gives `None`.
-    pub fn from_protobuf(bytes: &[u8]) -> Option<Self> {
-        super::protobuf::status_in(bytes).map(Self::of_fields)
-    }
-
+    /// The status that these fields make.
     pub(super) fn of_fields(wire: Wire) -> Self {
         let details = wire.details.unwrap_or_default();
         // Servers up to 1.18 said it only in words.

@@ -6,6 +6,9 @@
 mod projection;
 
 use super::*;
+use crate::key::Key;
+use crate::version::ResourceVersion;
+use std::fmt;
 
 type Read<T> = (Vec<T>, Result<(), WireError>);
 

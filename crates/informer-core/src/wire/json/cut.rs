@@ -4,19 +4,8 @@
 //! recursion is as deep as the longest path, however deep the value is.
 
 use super::members::{each_element, each_member};
-use crate::wire::path::{PathStep, is_named};
-
-/// What becomes of the values that the paths name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::wire) enum Mode {
-    /// They go.
-    Drop,
-    /// They stay, and everything beside them goes.
-    Keep,
-}
-
-/// The paths that lead on from some value; an empty one names the value itself.
-pub(in crate::wire) type Paths<'p> = [&'p [PathStep]];
+use crate::wire::path::PathStep;
+use crate::wire::paths::{Mode, Paths, into_element, into_member};
 
 /// Appends what is left of `value` to `out`; `false` if nothing is, and then nothing was appended.
 ///
@@ -95,19 +84,4 @@ fn cut_part(mode: Mode, paths: &Paths<'_>, value: &[u8], in_list: bool, out: &mu
         out.extend_from_slice(value);
     }
     stays
-}
-
-pub(in crate::wire) fn into_member<'p>(path: &&'p [PathStep], name: &[u8]) -> Option<&'p [PathStep]> {
-    match path.split_first()? {
-        (PathStep::Name(wanted), rest) => is_named(name, wanted).then_some(rest),
-        (PathStep::Each, _) => None,
-    }
-}
-
-/// A name leads into a list's elements as well, but not into lists directly inside lists.
-pub(in crate::wire) fn into_element<'p>(path: &&'p [PathStep], in_list: bool) -> Option<&'p [PathStep]> {
-    match path.split_first()? {
-        (PathStep::Each, rest) => Some(rest),
-        (PathStep::Name(_), _) => (!in_list).then_some(*path),
-    }
 }

@@ -3,38 +3,15 @@
 //! Items are handed out one by one, the list's own metadata as soon as it has gone by; neither needs the other. What the
 //! reader holds is one item and the list's metadata, never the body.
 
-use super::members::{Members, Step, Unexpected};
-use super::object::{ObjectReader, Scanned};
+use super::members::{Members, Step};
+use super::object::ObjectReader;
 use super::skim::Skim;
 use crate::version::ResourceVersion;
+use crate::wire::frame::{LONGEST_METADATA, ListItem, ListMeta};
+use crate::wire::problem::{BodyProblem, ObjectProblem, Place, Unexpected, Unreadable, WireError};
 use crate::wire::projection::Projection;
-use crate::wire::{
-    BodyProblem, LONGEST_KIND, Limits, ObjectProblem, Place, TypeMeta, Unreadable, WireError, keep_beginning,
-};
+use crate::wire::{LONGEST_KIND, Limits, TypeMeta, keep_beginning};
 use serde::Deserialize;
-
-/// What comes out of a list's body.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ListItem {
-    /// The list's own metadata. Comes once, before, between or after the items.
-    Meta(ListMeta),
-    /// An item.
-    Object(Scanned),
-    /// An item that was skipped.
-    Unreadable(Unreadable),
-}
-
-/// The metadata of a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ListMeta {
-    /// The state of the server that the list shows.
-    pub version: ResourceVersion,
-    /// The token of the next page.
-    pub continue_token: Option<Box<str>>,
-    /// How many items the pages to come hold, where the server says so.
-    pub remaining: Option<u64>,
-}
 
 /// Which top-level value is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,9 +69,6 @@ pub struct ListReader {
     saw_items: bool,
     saw_meta: bool,
 }
-
-/// The longest list metadata that is believed.
-pub(in crate::wire) const LONGEST_METADATA: usize = 64 * 1024;
 
 impl ListReader {
     /// A reader for a list of objects of this type.

@@ -5,6 +5,7 @@
 
 use super::skim::Skim;
 use crate::wire::keep_beginning;
+use crate::wire::problem::Unexpected;
 
 /// What the walker met.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,24 +16,6 @@ pub(crate) enum Step {
     Value,
     /// The object's closing bracket was read.
     End,
-}
-
-/// A byte that cannot stand where it stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected {expected}, found {}", printable(*found))]
-pub struct Unexpected {
-    expected: &'static str,
-    found: u8,
-}
-
-fn printable(byte: u8) -> String {
-    if byte.is_ascii_graphic() { format!("`{}`", char::from(byte)) } else { format!("byte {byte:#04x}") }
-}
-
-impl Unexpected {
-    pub(crate) fn new(expected: &'static str, found: u8) -> Self {
-        Self { expected, found }
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

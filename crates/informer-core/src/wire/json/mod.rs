@@ -5,15 +5,15 @@
 
 mod block;
 pub(super) mod cut;
-pub(super) mod list;
+mod list;
 pub(super) mod members;
-pub(super) mod object;
+mod object;
 mod single;
 mod skim;
-pub(super) mod watch;
+mod spans;
+mod status;
+mod watch;
 
-pub use list::{ListItem, ListMeta, ListReader};
-pub use members::Unexpected;
-pub use object::Scanned;
+pub use list::ListReader;
 pub(crate) use single::{NoObject, metadata_only, read_object};
-pub use watch::{Frame, FrameKind, WatchReader};
+pub use watch::WatchReader;

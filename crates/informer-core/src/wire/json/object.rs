@@ -5,22 +5,17 @@
 //! `metadata.managedFields` and what a [`Projection`] leaves out. Thus the bytes are equal whether the object came in a list (no
 //! kind on its items), a watch or a watch-list. Nothing beyond the size limit is ever held.
 
-use super::members::{Members, Step, Unexpected};
+use super::cut::cut;
+use super::members::{Members, Step};
 use super::skim::Skim;
+use super::spans::Spans;
 use crate::key::Key;
 use crate::version::ResourceVersion;
-use crate::wire::head::{Field, Head, Spans, string};
+use crate::wire::head::{Field, string};
+use crate::wire::problem::{ObjectProblem, Unexpected};
 use crate::wire::projection::{Fate, Level, Projection};
-use crate::wire::{LONGEST_KIND, ObjectProblem, TypeMeta, keep_beginning};
-
-/// One object: its head, and its bytes without `managedFields` and what a projection left out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scanned {
-    /// What is known without decoding.
-    pub head: Head,
-    /// The object, as JSON or as its protobuf message.
-    pub bytes: Box<[u8]>,
-}
+use crate::wire::scanned::Scanned;
+use crate::wire::{LONGEST_KIND, TypeMeta, keep_beginning};
 
 /// What becomes of the value that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -313,7 +308,8 @@ impl ObjectReader {
     fn cut_value(&mut self, by: usize) -> bool {
         let Some(projection) = self.projection.as_ref().filter(|_| !self.cut) else { return true };
         self.left.clear();
-        let stays = projection.cut(by, &self.kept[self.value_start..], &mut self.left);
+        let (mode, paths) = projection.rule(by);
+        let stays = cut(mode, &paths, &self.kept[self.value_start..], &mut self.left);
         self.kept.truncate(if stays { self.value_start } else { self.member_start });
         self.kept.extend_from_slice(&self.left);
         stays

@@ -2,11 +2,14 @@
 //!
 //! Nothing here says anything of an object's contents, also when it does not read: errors are logged.
 
-use super::cut::{Mode, cut};
-use super::object::{ObjectReader, Scanned, prefix};
+use super::cut::cut;
+use super::object::{ObjectReader, prefix};
 use crate::wire::head::{Head, HeadError};
 use crate::wire::path::PathStep;
-use crate::wire::{Limits, ObjectProblem, TypeMeta};
+use crate::wire::paths::Mode;
+use crate::wire::problem::ObjectProblem;
+use crate::wire::scanned::Scanned;
+use crate::wire::{Limits, TypeMeta};
 use serde::de::IgnoredAny;
 
 /// Why bytes that should be an object are none. Without a word of what they say.

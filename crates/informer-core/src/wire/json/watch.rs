@@ -4,78 +4,19 @@
 //! [`Frame::Unreadable`] and the next one is read; only bytes that are no frame at all end the stream. The reader holds one frame.
 
 use super::members::{Members, Step};
-use super::object::{ObjectReader, Scanned};
+use super::object::ObjectReader;
 use super::skim::Skim;
-use crate::version::ResourceVersion;
+use crate::wire::frame::{Frame, FrameKind, INITIAL_EVENTS_END, LONGEST_TYPE};
+use crate::wire::problem::{BodyProblem, ObjectProblem, Place, Unreadable, WireError};
 use crate::wire::projection::Projection;
 use crate::wire::status::Status;
-use crate::wire::{
-    BodyProblem, Limits, ObjectProblem, Place, TypeMeta, Unreadable, WireError, keep_beginning,
-};
-
-/// The annotation of the bookmark that closes the initial events of a watch-list.
-pub(in crate::wire) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
-
-/// One message of a watch stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Frame {
-    /// An object appeared.
-    Added(Scanned),
-    /// An object changed.
-    Modified(Scanned),
-    /// An object went away, or left the selector; this is its last state.
-    Deleted(Scanned),
-    /// The stream has come as far as this version.
-    Bookmark {
-        /// The version, if the bookmark had a readable one.
-        version: Option<ResourceVersion>,
-        /// Whether the initial events of a watch-list end here.
-        initial_events_end: bool,
-    },
-    /// The server ends the stream.
-    Error(Status),
-    /// A frame whose object was skipped.
-    Unreadable(FrameKind, Unreadable),
-}
-
-/// What a frame says it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FrameKind {
-    /// `ADDED`
-    Added,
-    /// `MODIFIED`
-    Modified,
-    /// `DELETED`
-    Deleted,
-    /// `BOOKMARK`
-    Bookmark,
-    /// `ERROR`
-    Error,
-    /// A type nobody knows, or none.
-    Unknown(Box<str>),
-}
+use crate::wire::{Limits, TypeMeta, keep_beginning};
 
 impl FrameKind {
     /// The kind whose name is this JSON.
     fn read(raw: &[u8]) -> Self {
         let inner = raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\""));
         inner.map_or_else(|| Self::unknown(raw), Self::named)
-    }
-
-    /// The kind with this name.
-    pub(in crate::wire) fn named(name: &[u8]) -> Self {
-        match name {
-            b"ADDED" => Self::Added,
-            b"MODIFIED" => Self::Modified,
-            b"DELETED" => Self::Deleted,
-            b"BOOKMARK" => Self::Bookmark,
-            b"ERROR" => Self::Error,
-            other => Self::unknown(other),
-        }
-    }
-
-    fn unknown(name: &[u8]) -> Self {
-        Self::Unknown(String::from_utf8_lossy(name).replace('"', "").into())
     }
 }
 
@@ -102,9 +43,6 @@ pub struct WatchReader {
     /// Where the current frame began.
     frame_start: u64,
 }
-
-/// The longest `type` that is believed.
-pub(in crate::wire) const LONGEST_TYPE: usize = 64;
 
 impl WatchReader {
     /// A reader for a watch on objects of this type.

@@ -4,8 +4,9 @@
 //! walk through the table: names on no path are copied, or left out. The recursion is as deep as the longest path.
 
 use super::fields::{Fields, Payload, put_data};
-use crate::wire::json::cut::{self as json, Mode, Paths, into_element, into_member};
+use crate::wire::json::cut as json;
 use crate::wire::path::PathStep;
+use crate::wire::paths::{Mode, Paths, into_element, into_member};
 use informer_schema::{Message, MessageId, Part, Wire};
 
 /// Appends what is left of a field's bytes to `out`; `false` if the field goes as a whole, whatever was appended.

@@ -1,13 +1,11 @@
 //! What is around every object and every list: four bytes, then a message (`runtime.Unknown`) with the type, the object's bytes, and how those
 //! are encoded, which is always the same.
 
-use super::decode::decode;
+use super::MAGIC;
 use super::fields::{Fields, Payload};
 use super::walk::{Shape, Step as Met, Walk, take};
-use super::{Broken, MAGIC};
-use crate::wire::status::Wire as StatusFields;
+use crate::wire::problem::Broken;
 use crate::wire::{LONGEST_KIND, TypeMeta, keep_beginning};
-use informer_schema::Message;
 
 /// What comes out of an envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,20 +166,8 @@ impl Envelope {
     }
 }
 
-/// The fields of a `Status` in its envelope.
-pub(in crate::wire) fn status_in(body: &[u8]) -> Option<StatusFields> {
-    let (said, object) = opened(body)?;
-    (said.kind == "Status").then(|| status(object)).flatten()
-}
-
-/// The fields of a `Status`, from its message.
-pub(super) fn status(bytes: &[u8]) -> Option<StatusFields> {
-    let of = Message::of_kind("v1", "Status")?;
-    decode(of, bytes).ok()
-}
-
 /// The object in an envelope that is all there.
-fn opened(body: &[u8]) -> Option<(Said, &[u8])> {
+pub(super) fn opened(body: &[u8]) -> Option<(Said, &[u8])> {
     let (mut envelope, mut at, mut object) = (Envelope::new(body.len() as u64), 0, None);
     loop {
         match envelope.next(body, &mut at).ok()? {

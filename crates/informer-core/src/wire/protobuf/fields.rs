@@ -2,7 +2,7 @@
 //!
 //! Nothing is trusted: lengths end within the bytes, numbers within 64 bits. What a field means is not known here.
 
-use super::Broken;
+use crate::wire::problem::Broken;
 
 /// What is left of a message. Cheap to copy.
 #[derive(Debug, Clone, Copy)]

@@ -5,15 +5,14 @@
 
 use super::envelope::{Envelope, Step as Opened};
 use super::fields::{Fields, Payload};
+use super::message_of;
 use super::object::ObjectReader;
 use super::walk::{Shape, Step, Walk, take};
-use super::{Broken, message_of};
 use crate::version::ResourceVersion;
-use crate::wire::json::list::{LONGEST_METADATA, ListItem, ListMeta};
+use crate::wire::frame::{LONGEST_METADATA, ListItem, ListMeta};
+use crate::wire::problem::{BodyProblem, Broken, ObjectProblem, Place, Unreadable, WireError};
 use crate::wire::projection::Projection;
-use crate::wire::{
-    BodyProblem, Limits, ObjectProblem, Place, TypeMeta, Unreadable, WireError, keep_beginning,
-};
+use crate::wire::{Limits, TypeMeta, keep_beginning};
 
 /// Where every list has its metadata and its items; a test holds them against the table.
 const LIST_METADATA: u32 = 1;

@@ -12,54 +12,18 @@ mod fields;
 mod head;
 mod list;
 mod object;
+mod status;
 mod walk;
 mod watch;
 mod whole;
 
 pub(super) use decode::values_at;
 pub(crate) use decode::{Error as MessageError, decode};
-pub(super) use envelope::status_in;
 pub use list::ProtobufListReader;
 pub use watch::ProtobufWatchReader;
 
 use super::TypeMeta;
 use informer_schema::{Message, MessageId};
-
-/// Bytes that are no protobuf, or not what Kubernetes makes of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Broken {
-    /// The bytes of a body or of an object begin with something else.
-    #[error("it does not begin as Kubernetes begins protobuf")]
-    Magic,
-    /// A number that does not end.
-    #[error("a number is longer than 64 bits")]
-    Varint,
-    /// A field whose number cannot be.
-    #[error("a field has a number that cannot be")]
-    Number,
-    /// A layout that nobody knows.
-    #[error("a field is laid out in a way that nobody knows: {0}")]
-    Layout(u8),
-    /// A group, which nobody writes any more.
-    #[error("a field is a group")]
-    Group,
-    /// A length that is larger than what is around it.
-    #[error("a length goes beyond what is around it")]
-    Length,
-    /// The bytes end inside a field.
-    #[error("it ends inside a field")]
-    Short,
-    /// A field that may come once came again.
-    #[error("a part that comes once comes twice")]
-    Twice,
-    /// The object is compressed, or of another form than its envelope.
-    #[error("it is encoded once more")]
-    Encoded,
-    /// A frame that is longer than any object.
-    #[error("a frame says that it has {0} bytes")]
-    Frame(u32),
-}
 
 /// What every body and every object begins with.
 const MAGIC: &[u8; 4] = b"k8s\0";

@@ -5,18 +5,19 @@
 //! `metadata.managedFields` and what a [`Projection`] leaves out. Nothing beyond the size limit is ever held, and nothing is made room for
 //! before it is there. How long the object is was said before it, so one that is broken inside ends all the same.
 
+use super::METADATA;
 use super::cut::cut;
 use super::fields::{DATA, VARINT, put_data, put_varint, tag, varint_length};
 use super::head::{self, Rows, numbers};
 use super::walk::{Shape, Step, Walk, take};
 use super::whole::whole;
-use super::{Broken, METADATA};
 use crate::key::Key;
 use crate::version::ResourceVersion;
+use crate::wire::TypeMeta;
 use crate::wire::head::Head;
-use crate::wire::json::object::Scanned;
+use crate::wire::problem::{Broken, ObjectProblem};
 use crate::wire::projection::{Fate, Level, Projection};
-use crate::wire::{ObjectProblem, TypeMeta};
+use crate::wire::scanned::Scanned;
 use informer_schema::{Message, MessageId, Part};
 use std::ops::Range;
 

@@ -3,8 +3,8 @@
 //! [`Walk`] reads tags, lengths and numbers and stops in front of everything that has a length; what happens to that is its owner's choice
 //! (skip it, copy it, or go inside with another walk). It knows nothing about Kubernetes.
 
-use super::Broken;
 use super::fields::{DATA, FIXED32, FIXED64, GROUP, GROUP_END, VARINT, Varint, split_tag};
+use crate::wire::problem::Broken;
 
 /// What the walk met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,18 +4,17 @@
 //! whose object cannot be read is handed out as [`Frame::Unreadable`] and the next one is read; only what is no frame at all ends the stream.
 //! The reader holds one frame.
 
-use super::envelope::status;
 use super::envelope::{Envelope, Step as Opened};
+use super::message_of;
 use super::object::{ObjectReader, check_type};
+use super::status::status_of;
 use super::walk::{Shape, Step, Walk, take};
-use super::{Broken, message_of};
-use crate::wire::json::object::Scanned;
-use crate::wire::json::watch::{Frame, FrameKind, INITIAL_EVENTS_END, LONGEST_TYPE};
+use crate::wire::frame::{Frame, FrameKind, INITIAL_EVENTS_END, LONGEST_TYPE};
+use crate::wire::problem::{BodyProblem, Broken, ObjectProblem, Place, Unreadable, WireError};
 use crate::wire::projection::Projection;
+use crate::wire::scanned::Scanned;
 use crate::wire::status::Status;
-use crate::wire::{
-    BodyProblem, Limits, ObjectProblem, Place, TypeMeta, Unreadable, WireError, keep_beginning,
-};
+use crate::wire::{Limits, TypeMeta, keep_beginning};
 
 /// What a frame may have beyond the largest object: `managedFields`, and what a projection drops.
 const FRAME_ROOM: usize = 64 << 20;
@@ -318,7 +317,7 @@ impl ProtobufWatchReader {
 
     fn status(&self) -> Option<Status> {
         let is_status = self.envelope.types.kind == "Status" && self.broken.is_none();
-        is_status.then(|| status(self.object.bytes())).flatten().map(Status::of_fields)
+        is_status.then(|| status_of(self.object.bytes())).flatten().map(Status::of_fields)
     }
 
     fn unreadable(&self, kind: FrameKind, problem: ObjectProblem) -> Frame {

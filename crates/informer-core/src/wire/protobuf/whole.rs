@@ -100,8 +100,8 @@ mod tests {
     use super::super::fields::put_data;
     use super::super::object::ObjectReader;
     use super::*;
-    use crate::wire::ObjectProblem;
-    use crate::wire::json::object::Scanned;
+    use crate::wire::problem::ObjectProblem;
+    use crate::wire::scanned::Scanned;
 
     fn data(number: u32, bytes: &[u8]) -> Vec<u8> {
         let mut field = Vec::new();

@@ -1,6 +1,6 @@
 //! Why bytes do not decode, and where.
 
-use crate::wire::protobuf::Broken;
+use crate::wire::problem::Broken;
 use std::fmt::{self, Write as _};
 
 /// What the decoder or the type that was asked for says.

@@ -1,0 +1,164 @@
+//! Where in an object's bytes the fields of its head lie, and reading the head from there.
+//!
+//! It is strict: a head either reads completely or the object is unreadable. This file must not know what the rest of the object looks like.
+
+use super::members::{each_element, each_member};
+use crate::key::Key;
+use crate::text::Row;
+use crate::version::ResourceVersion;
+use crate::wire::head::{Field, Head, HeadError, Uid, is_object_name, string};
+use crate::wire::labels::{Labels, Owner, Owners};
+use jiff::Timestamp;
+use std::borrow::Cow;
+use std::num::NonZeroI64;
+use std::ops::Range;
+
+/// Where in an object's bytes the fields of its head lie.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Spans {
+    pub(crate) metadata: Range<usize>,
+    fields: [Range<usize>; Field::COUNT],
+}
+
+impl Spans {
+    pub(crate) fn set(&mut self, field: Field, span: Range<usize>) {
+        self.fields[field as usize] = span;
+    }
+
+    /// Whether a value was noted for this field.
+    pub(crate) fn has(&self, field: Field) -> bool {
+        !self.fields[field as usize].is_empty()
+    }
+
+    /// Whether `metadata` was read to its end.
+    pub(crate) fn metadata_is_whole(&self) -> bool {
+        !self.metadata.is_empty()
+    }
+
+    /// The head of the object whose bytes are `bytes`.
+    pub(crate) fn head(&self, bytes: &[u8]) -> Result<Head, HeadError> {
+        let key = self.key(bytes)?;
+        let version = self.version(bytes)?.ok_or(HeadError::Missing { field: Field::Version.name() })?;
+        Ok(Head {
+            key,
+            uid: Uid::from(&*self.text(bytes, Field::Uid)?.unwrap_or_default()),
+            version,
+            generation: self
+                .parsed(bytes, Field::Generation, "an integer", |text| text.parse().ok())?
+                .and_then(NonZeroI64::new),
+            created: self.time(bytes, Field::Created)?.into(),
+            deleted: self.time(bytes, Field::Deleted)?.into(),
+            labels: self.labels(bytes)?,
+            owners: self.owners(bytes)?,
+            metadata: Head::range(self.metadata.clone()),
+        })
+    }
+
+    /// The key alone.
+    pub(crate) fn key(&self, bytes: &[u8]) -> Result<Key, HeadError> {
+        let missing = HeadError::Missing { field: Field::Name.name() };
+        let name = self.text(bytes, Field::Name)?.filter(|name| !name.is_empty()).ok_or(missing)?;
+        let namespace = self.text(bytes, Field::Namespace)?.unwrap_or_default();
+        for (field, text) in [(Field::Name, &name), (Field::Namespace, &namespace)] {
+            if !is_object_name(text) {
+                return Err(HeadError::Malformed { field: field.name(), expected: "an object name" });
+            }
+        }
+        Ok(Key::new(&namespace, &name))
+    }
+
+    /// The version alone, `None` if it is absent or empty.
+    pub(crate) fn version(&self, bytes: &[u8]) -> Result<Option<ResourceVersion>, HeadError> {
+        let text = self.text(bytes, Field::Version)?;
+        Ok(text.filter(|text| !text.is_empty()).map(|text| ResourceVersion::new(&text)))
+    }
+
+    /// One annotation.
+    pub(crate) fn annotation(&self, bytes: &[u8], name: &str) -> Option<String> {
+        let mut found = None;
+        each_member(self.value(bytes, Field::Annotations)?, |known, value| {
+            if string(known, false).as_deref() == Some(name) {
+                found = string(value, true).map(Cow::into_owned);
+            }
+            found.is_none()
+        })?;
+        found
+    }
+
+    /// The bytes of a field; `None` if it is absent or null.
+    fn value<'a>(&self, bytes: &'a [u8], field: Field) -> Option<&'a [u8]> {
+        bytes.get(self.fields[field as usize].clone()).filter(|value| !value.is_empty() && *value != b"null")
+    }
+
+    fn text<'a>(&self, bytes: &'a [u8], field: Field) -> Result<Option<Cow<'a, str>>, HeadError> {
+        let malformed = HeadError::Malformed { field: field.name(), expected: "a string" };
+        self.value(bytes, field).map(|value| string(value, true).ok_or(malformed)).transpose()
+    }
+
+    fn parsed<T>(
+        &self,
+        bytes: &[u8],
+        field: Field,
+        expected: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, HeadError> {
+        let Some(value) = self.value(bytes, field) else { return Ok(None) };
+        let parsed = std::str::from_utf8(value).ok().and_then(parse);
+        parsed.map(Some).ok_or(HeadError::Malformed { field: field.name(), expected })
+    }
+
+    fn time(&self, bytes: &[u8], field: Field) -> Result<Option<Timestamp>, HeadError> {
+        self.parsed(bytes, field, "a time", |text| text.trim_matches('"').parse().ok())
+    }
+
+    fn labels(&self, bytes: &[u8]) -> Result<Labels, HeadError> {
+        let Some(value) = self.value(bytes, Field::Labels) else { return Ok(Labels::default()) };
+        let mut row = Row::with_capacity(value.len());
+        let mut all_strings = true;
+        let walked = each_member(value, |name, value| {
+            for piece in [string(name, false), string(value, true)] {
+                all_strings &= piece.is_some();
+                row.push(&piece.unwrap_or_default());
+            }
+            all_strings
+        });
+        let malformed = HeadError::Malformed { field: Field::Labels.name(), expected: "a map of strings" };
+        walked.filter(|()| all_strings).ok_or(malformed)?;
+        Ok(Labels(row.texts()))
+    }
+
+    fn owners(&self, bytes: &[u8]) -> Result<Owners, HeadError> {
+        let Some(value) = self.value(bytes, Field::Owners) else { return Ok(Owners::default()) };
+        let mut row = Row::with_capacity(value.len());
+        let mut readable = true;
+        let walked = each_element(value, |element| readable &= push_owner(element, &mut row).is_some());
+        let expected = "a list of owner references";
+        walked.filter(|()| readable).ok_or(HeadError::Malformed { field: Field::Owners.name(), expected })?;
+        Ok(Owners(row.texts()))
+    }
+}
+
+fn push_owner(element: &[u8], row: &mut Row) -> Option<()> {
+    let [mut api_version, mut kind, mut name, mut uid] = [const { Cow::Borrowed("") }; 4];
+    let (mut controller, mut readable) = (false, true);
+    each_member(element, |known, value| {
+        let field = match known {
+            b"apiVersion" => &mut api_version,
+            b"kind" => &mut kind,
+            b"name" => &mut name,
+            b"uid" => &mut uid,
+            b"controller" => {
+                controller = value == b"true";
+                return true;
+            }
+            _ => return true,
+        };
+        match string(value, true) {
+            Some(text) => *field = text,
+            None => readable = false,
+        }
+        readable
+    })?;
+    let owner = Owner { api_version: &api_version, kind: &kind, name: &name, uid: &uid, controller };
+    readable.then(|| owner.push_to(row))
+}

@@ -1,0 +1,111 @@
+//! Looking up a field path in an object's bytes without decoding the object, in either form.
+//!
+//! Only what lies on the path is read; everything beside it is skimmed. A path that meets a list goes into each of its elements.
+
+use super::Encoding;
+use super::head::string;
+use super::json::members::{each_element, each_member};
+use super::path::{FieldPath, is_named};
+use std::borrow::Cow;
+
+impl FieldPath {
+    /// The values at this path in an object's JSON: strings as they are, numbers and booleans as written. Nothing for
+    /// what is absent, null, an object, or not readable.
+    pub fn values_in(&self, object: &[u8]) -> Vec<String> {
+        let mut values = Vec::new();
+        walk(self.names(), object, &mut |value| values.push(value.into_owned()));
+        values
+    }
+
+    /// Calls `visit` with each value at this path in an object that is written in some form. They are the same in all forms that servers write.
+    pub(crate) fn each_value(&self, encoding: Encoding, object: &[u8], visit: &mut dyn FnMut(&str)) {
+        match encoding {
+            Encoding::Json => walk(self.names(), object, &mut |value| visit(&value)),
+            Encoding::Protobuf(of) => super::protobuf::values_at(self.names(), of, object, visit),
+        }
+    }
+}
+
+fn walk<'a>(path: &[Box<str>], value: &'a [u8], visit: &mut dyn FnMut(Cow<'a, str>)) {
+    if value.first() == Some(&b'[') {
+        // Lists directly inside lists do not occur in Kubernetes; not going deeper keeps this bounded.
+        let _ = each_element(value, |element| {
+            if element.first() != Some(&b'[') {
+                walk(path, element, visit);
+            }
+        });
+        return;
+    }
+    let Some((name, rest)) = path.split_first() else {
+        scalar(value).into_iter().for_each(visit);
+        return;
+    };
+    let _ = each_member(value, |known, value| {
+        let found = is_named(known, name);
+        if found {
+            walk(rest, value, visit);
+        }
+        !found
+    });
+}
+
+fn scalar(value: &[u8]) -> Option<Cow<'_, str>> {
+    match value.first()? {
+        b'"' => string(value, true),
+        b'{' | b'n' => None,
+        _ => std::str::from_utf8(value).ok().map(Cow::Borrowed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(path: &str, object: &str, expected: &[&str]) {
+        assert_eq!(path.parse::<FieldPath>().unwrap().values_in(object.as_bytes()), expected, "{path}");
+    }
+
+    #[test]
+    fn values_are_found_where_they_are() {
+        let pod = r#"{"metadata":{"name":"a"},"spec":{"nodeName":"n-1","hostNetwork":true,"priority":7,
+            "containers":[{"image":"x","ports":[{"port":1},{"port":2}]},{"image":"y"}]},"status":null}"#;
+        check("spec.nodeName", pod, &["n-1"]);
+        check(".spec.nodeName", pod, &["n-1"]);
+        check("spec.hostNetwork", pod, &["true"]);
+        check("spec.priority", pod, &["7"]);
+        check("spec.containers.image", pod, &["x", "y"]);
+        check("spec.containers.ports.port", pod, &["1", "2"]);
+        check("metadata.name", pod, &["a"]);
+    }
+
+    #[test]
+    fn what_is_not_there_gives_nothing() {
+        check("status.phase", r#"{"status":null}"#, &[]);
+        check("spec", r#"{"spec":{"a":1}}"#, &[]);
+        check("spec.a.b", r#"{"spec":{"a":"text"}}"#, &[]);
+        check("spec.a", r#"{"spec":{"a":"#, &[]);
+        check("a", "", &[]);
+    }
+
+    #[test]
+    fn escapes_are_undone() {
+        check("a", r#"{"a":"x\u0026y"}"#, &["x&y"]);
+        check("status.phase", r#"{"sta\u0074us":{"ph\u0061se":"x"}}"#, &["x"]);
+        check("a", r#"{"\ud800":"no","\u0061":"yes"}"#, &["yes"]);
+    }
+
+    #[test]
+    fn names_with_dots_stand_in_quotes() {
+        let object = r#"{"metadata":{"annotations":{"a.b/c":"x","it's":"y"}}}"#;
+        check("metadata.annotations['a.b/c']", object, &["x"]);
+        check(r#".metadata["annotations"]["it's"]"#, object, &["y"]);
+        check("['metadata'].annotations['a.b/c']", object, &["x"]);
+    }
+
+    #[test]
+    fn a_list_may_be_named_as_one() {
+        check("a[*].b", r#"{"a":[{"b":1},{"b":2}]}"#, &["1", "2"]);
+        check("a[*]", r#"{"a":["x","y"]}"#, &["x", "y"]);
+    }
+}
