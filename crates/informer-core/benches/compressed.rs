@@ -1,7 +1,7 @@
 //! Rows of the benchmark `scan` for compressed objects: size, and time of compression and decoding.
 
 use informer_core::wire::Scanned;
-use informer_core::{Compressor, Encoding, Entry, Object, Retention, Scope, StoreWriter};
+use informer_core::{Compressor, Entry, Object, Retention, Scope, StoreWriter};
 use k8s_openapi::api::core::v1::Pod;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ struct Results {
     typed: f64,
 }
 
-pub(crate) fn rows(json: &[Scanned], protobuf: &[Scanned], encoding: Encoding) {
-    let [json, protobuf] = [measure(json, Encoding::Json), measure(protobuf, encoding)];
+pub(crate) fn rows(json: &[Scanned], protobuf: &[Scanned]) {
+    let [json, protobuf] = [json, protobuf].map(measure);
     let row = |what: &str, of: fn(&Results) -> f64, digits: usize, target: Option<f64>| {
         let target = target.map_or(String::new(), |target| {
             format!(
@@ -39,10 +39,10 @@ pub(crate) fn rows(json: &[Scanned], protobuf: &[Scanned], encoding: Encoding) {
     row("typed(): compressed Pod, us", |of| of.typed * 1e6, 1, Some(TYPED_TARGET));
 }
 
-fn measure(pods: &[Scanned], encoding: Encoding) -> Results {
+fn measure(pods: &[Scanned]) -> Results {
     let (_, reader) = StoreWriter::new([Scope::All]);
     let (compressor, cached) = (Compressor::learning(), reader.snapshot());
-    let entry = |pod: &Scanned| Entry::new(pod.clone(), encoding, Retention::Compressed);
+    let entry = |pod: &Scanned| Entry::new(pod.clone(), Retention::Compressed);
     let mut samples = pods.iter();
     while !compressor.is_due(&cached) {
         compressor.compress(entry(samples.next().expect("enough pods to train on")));

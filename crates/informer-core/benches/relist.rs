@@ -8,7 +8,7 @@
 use bench_data::pods::{Pod, Random};
 use informer_core::wire::{Limits, ListItem, ListReader};
 use informer_core::{
-    Delta, Encoding, Entry, Index, Replaced, ResourceVersion, Retention, Scope, StoreWriter, TypeMeta,
+    Delta, Entry, Index, Replaced, ResourceVersion, Retention, Scope, StoreWriter, TypeMeta,
 };
 use peak_alloc::PeakAlloc;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ fn list() -> Delta {
     let mut read = |bytes: &[u8]| {
         let on = |item| match item {
             ListItem::Object(object) => {
-                entries.push(Arc::new(Entry::new(object, Encoding::Json, Retention::Bytes)));
+                entries.push(Arc::new(Entry::new(object, Retention::Bytes)));
             }
             other => panic!("{other:?}"),
         };

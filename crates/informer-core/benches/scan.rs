@@ -16,7 +16,7 @@ use informer_core::wire::{
     Frame, Limits, ListItem, ListReader, ProtobufListReader, ProtobufWatchReader, Scanned, WatchReader,
     message_of,
 };
-use informer_core::{Encoding, Entry, Object, Projection, Retention, TypeMeta};
+use informer_core::{Entry, Object, Projection, Retention, TypeMeta};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -98,39 +98,36 @@ fn typed_views(json: &[u8], protobuf: &[u8]) {
     let mut reader = ListReader::new(types.clone(), Limits::default());
     reader.read(json, |item| from_json.extend(object_of(item))).unwrap();
     let mut from_protobuf = Vec::new();
-    let mut reader = ProtobufListReader::new(types.clone(), Limits::default());
+    let mut reader = ProtobufListReader::new(types, Limits::default()).unwrap();
     reader.read(protobuf, |item| from_protobuf.extend(object_of(item))).unwrap();
-    let encoding = Encoding::Protobuf(message_of(&types).unwrap());
     println!(
         "{:<30} {:>9} {:>9} {:>9} {:>7}",
         "us each, quickest run", "JSON", "protobuf", "ratio", "target"
     );
     let bytes = |all: &[Scanned]| all.iter().map(|one| one.bytes.len()).sum::<usize>() / all.len();
     println!("{:<30} {:>9} {:>9}", "bytes stored", bytes(&from_json), bytes(&from_protobuf));
-    view::<k8s_openapi::api::core::v1::Pod>("typed(): Pod", &from_json, &from_protobuf, encoding, Some(3.0));
-    clone_baseline(&from_protobuf, encoding);
-    view::<serde_json::Value>("typed(): Value", &from_json, &from_protobuf, encoding, None);
-    view::<IgnoredAny>("typed(): IgnoredAny", &from_json, &from_protobuf, encoding, None);
+    view::<k8s_openapi::api::core::v1::Pod>("typed(): Pod", &from_json, &from_protobuf, Some(3.0));
+    clone_baseline(&from_protobuf);
+    view::<serde_json::Value>("typed(): Value", &from_json, &from_protobuf, None);
+    view::<IgnoredAny>("typed(): IgnoredAny", &from_json, &from_protobuf, None);
     #[cfg(feature = "compressed")]
-    compressed::rows(&from_json, &from_protobuf, encoding);
+    compressed::rows(&from_json, &from_protobuf);
 }
 
 fn view<K: DeserializeOwned + Send + Sync + 'static>(
     name: &str,
     json: &[Scanned],
     protobuf: &[Scanned],
-    encoding: Encoding,
     target: Option<f64>,
 ) {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..RUNS {
-        for ((all, encoding), times) in [(json, Encoding::Json), (protobuf, encoding)].iter().zip(&mut times)
-        {
+        for (all, times) in [json, protobuf].into_iter().zip(&mut times) {
             // Several at a time, each a new entry without a decoded value.
             let objects: Vec<Object<K>> = all
                 .iter()
                 .take(500)
-                .map(|one| Object::new(Arc::new(Entry::new(one.clone(), *encoding, Retention::Bytes))))
+                .map(|one| Object::new(Arc::new(Entry::new(one.clone(), Retention::Bytes))))
                 .collect();
             let start = Instant::now();
             for object in &objects {
@@ -148,11 +145,11 @@ fn view<K: DeserializeOwned + Send + Sync + 'static>(
 }
 
 /// Baseline for decoders: cloning and dropping a decoded pod.
-fn clone_baseline(all: &[Scanned], encoding: Encoding) {
+fn clone_baseline(all: &[Scanned]) {
     let pods: Vec<_> = all
         .iter()
         .take(500)
-        .map(|one| Object::new(Arc::new(Entry::new(one.clone(), encoding, Retention::Bytes))))
+        .map(|one| Object::new(Arc::new(Entry::new(one.clone(), Retention::Bytes))))
         .map(|object: Object<k8s_openapi::api::core::v1::Pod>| object.typed().unwrap())
         .collect();
     let times = (0..RUNS)
@@ -244,7 +241,7 @@ fn objects_of(frame: Frame) -> usize {
 
 fn read_protobuf_list(body: &[u8], by: Option<&Projection>) {
     let types = TypeMeta::new("v1", "Pod");
-    let mut reader = ProtobufListReader::new(types, Limits::default()).projecting(by.cloned());
+    let mut reader = ProtobufListReader::new(types, Limits::default()).unwrap().projecting(by.cloned());
     let mut objects = 0;
     for chunk in body.chunks(CHUNK_BYTES) {
         reader.read(chunk, |item| objects += objects_in(item)).unwrap();
@@ -254,7 +251,7 @@ fn read_protobuf_list(body: &[u8], by: Option<&Projection>) {
 }
 
 fn read_protobuf_watch(body: &[u8]) {
-    let mut reader = ProtobufWatchReader::new(TypeMeta::new("v1", "Pod"), Limits::default());
+    let mut reader = ProtobufWatchReader::new(TypeMeta::new("v1", "Pod"), Limits::default()).unwrap();
     let mut objects = 0;
     for chunk in body.chunks(CHUNK_BYTES) {
         reader.read(chunk, |frame| objects += objects_of(frame)).unwrap();

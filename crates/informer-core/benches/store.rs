@@ -8,8 +8,7 @@
 use bench_data::pods::{Pod, Random};
 use informer_core::wire::{Limits, ListItem, ListReader};
 use informer_core::{
-    Delta, Encoding, Entry, Index, Key, Replaced, ResourceVersion, Retention, Scope, StoreReader,
-    StoreWriter, TypeMeta,
+    Delta, Entry, Index, Key, Replaced, ResourceVersion, Retention, Scope, StoreReader, StoreWriter, TypeMeta,
 };
 use std::hint::black_box;
 use std::sync::Arc;
@@ -169,7 +168,7 @@ fn entries(items: impl Iterator<Item = String>) -> Vec<Arc<Entry>> {
     let mut read = |bytes: &[u8]| {
         let on = |item| match item {
             ListItem::Object(object) => {
-                entries.push(Arc::new(Entry::new(object, Encoding::Json, Retention::Bytes)));
+                entries.push(Arc::new(Entry::new(object, Retention::Bytes)));
             }
             other => panic!("{other:?}"),
         };

@@ -59,8 +59,8 @@ impl View {
 
 impl Entry {
     /// The entry of an object that was just read.
-    pub fn new(scanned: Scanned, encoding: Encoding, retention: Retention) -> Self {
-        let Scanned { head, bytes } = scanned;
+    pub fn new(scanned: Scanned, retention: Retention) -> Self {
+        let Scanned { head, bytes, encoding } = scanned;
         let (stale, views) = (AtomicBool::new(false), OnceLock::new());
         Self { head, kept: Kept::Plain(bytes), encoding, retention, stale, views, decode_errors: None }
     }
@@ -454,5 +454,16 @@ impl<K> Clone for Object<K> {
 impl<K> fmt::Debug for Object<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.entry.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A cache holds one entry for each object: what is added here is paid for each of them.
+    #[test]
+    fn entry_takes_four_words_besides_head_and_bytes() {
+        assert_eq!(size_of::<Entry>(), size_of::<Head>() + size_of::<Kept>() + 4 * size_of::<usize>());
     }
 }

@@ -9,8 +9,8 @@
 
 use informer_core::wire::{Limits, ListItem, ListReader};
 use informer_core::{
-    Delta, Encoding, Entry, Index, IndexHandle, Key, Object, Replaced, ResourceVersion, Retention, Scope,
-    Snapshot, StoreReader, StoreWriter, TypeMeta,
+    Delta, Entry, Index, IndexHandle, Key, Object, Replaced, ResourceVersion, Retention, Scope, Snapshot,
+    StoreReader, StoreWriter, TypeMeta,
 };
 use serde::Deserialize;
 use shuttle::sync::mpsc;
@@ -33,7 +33,7 @@ fn entries(round: u64, retention: Retention) -> Vec<Arc<Entry>> {
     let mut entries = Vec::new();
     let on = |item| {
         if let ListItem::Object(object) = item {
-            entries.push(Arc::new(Entry::new(object, Encoding::Json, retention)));
+            entries.push(Arc::new(Entry::new(object, retention)));
         }
     };
     ListReader::new(TypeMeta::new("v1", "Thing"), Limits::default()).read(body.as_bytes(), on).unwrap();

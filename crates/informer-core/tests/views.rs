@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 use informer_core::wire::{Frame, Limits, ListItem, ListReader, Scanned, WatchReader};
-use informer_core::{Encoding, Entry, Object, Retention, TypeMeta, Typed};
+use informer_core::{Entry, Object, Retention, TypeMeta, Typed};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -95,7 +95,7 @@ fn by_list(object: &Value) -> Scanned {
 }
 
 fn object<K>(scanned: Scanned, retention: Retention) -> Object<K> {
-    Object::new(Arc::new(Entry::new(scanned, Encoding::Json, retention)))
+    Object::new(Arc::new(Entry::new(scanned, retention)))
 }
 
 fn good<K>() -> Object<K> {

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use informer_core::wire::{Frame, Limits, WatchReader};
-use informer_core::{DecodeError, Encoding, Entry, Key, Object, Retention};
+use informer_core::{DecodeError, Entry, Key, Object, Retention};
 use kube::Resource;
 use kube::api::{ApiResource, DynamicObject};
 use serde::Deserialize;
@@ -185,7 +185,7 @@ impl<K> Finalizer<K> {
         let mut reader = WatchReader::new(self.resource.types(), Limits::default());
         let frame = [br#"{"type":"MODIFIED","object":"#, body, b"}"].concat();
         let read = reader.read(&frame, |frame| match frame {
-            Frame::Modified(scanned) => entry = Ok(Entry::new(scanned, Encoding::Json, Retention::Bytes)),
+            Frame::Modified(scanned) => entry = Ok(Entry::new(scanned, Retention::Bytes)),
             Frame::Unreadable(_, problem) => entry = Err(problem.to_string()),
             _ => {}
         });

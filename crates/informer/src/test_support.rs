@@ -2,7 +2,7 @@
 
 use crate::event::{Cause, Delivery, Event, Untyped};
 use informer_core::wire::{Limits, ListItem, ListReader};
-use informer_core::{Change, Encoding, Entry, Object, Retention, TypeMeta};
+use informer_core::{Change, Entry, Object, Retention, TypeMeta};
 use std::sync::Arc;
 
 pub(crate) fn entry(name: &str, version: u64) -> Arc<Entry> {
@@ -14,7 +14,7 @@ pub(crate) fn entry(name: &str, version: u64) -> Arc<Entry> {
     let mut reader = ListReader::new(TypeMeta::new("v1", "Pod"), Limits::default());
     let read = reader.read(body.as_bytes(), |item| {
         if let ListItem::Object(scanned) = item {
-            entry = Some(Arc::new(Entry::new(scanned, Encoding::Json, Retention::Bytes)));
+            entry = Some(Arc::new(Entry::new(scanned, Retention::Bytes)));
         }
     });
     read.unwrap();

@@ -54,7 +54,7 @@ impl Visit for Both<'_> {
         let (Some(Frame::Added(json)), Some(Frame::Added(scanned))) = (json.pop(), frames.pop()) else {
             panic!("{name}")
         };
-        let (json, scanned) = (json_object::<K>(json), object::<K>(types, scanned));
+        let (json, scanned) = (json_object::<K>(json), object::<K>(scanned));
         let metadata = (scanned.metadata::<ObjectMeta>().ok(), json.metadata::<ObjectMeta>().ok());
         assert_eq!(metadata.0, metadata.1, "{name}");
         match (scanned.typed(), json.typed()) {

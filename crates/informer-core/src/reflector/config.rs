@@ -1,5 +1,6 @@
 //! What a reflector is told at its birth.
 
+use super::failure::ResponseHead;
 use crate::backoff::BackoffConfig;
 #[cfg(feature = "compressed")]
 use crate::compressor::Compressor;
@@ -7,7 +8,7 @@ use crate::object::Entry;
 use crate::retention::{Interner, Retention};
 use crate::scope::Scope;
 use crate::transform::{OnTransformError, Transform};
-use crate::wire::{Limits, Projection, TypeMeta};
+use crate::wire::{Form, Limits, ListBody, Projection, TypeMeta, WatchBody};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -96,6 +97,22 @@ impl Config {
             decode_errors: None,
             interner: Arc::default(),
         }
+    }
+
+    /// What reads the body of a list with these headers; none if nothing does.
+    pub(super) fn list_body(&self, head: &ResponseHead) -> Option<ListBody> {
+        ListBody::new(self.form_of(head)?, &self.types, self.limits, self.projection.as_ref())
+    }
+
+    /// What reads the body of a watch with these headers; none if nothing does.
+    pub(super) fn watch_body(&self, head: &ResponseHead) -> Option<WatchBody> {
+        WatchBody::new(self.form_of(head)?, &self.types, self.limits, self.projection.as_ref())
+    }
+
+    /// The form in which an answer is read. Each answer is taken as it comes: the next one may have another form.
+    fn form_of(&self, head: &ResponseHead) -> Option<Form> {
+        // A transform is a function from JSON to JSON.
+        head.form().filter(|form| *form == Form::Json || self.transform.is_none())
     }
 
     /// An entry that was just made, as the cache is to keep it.

@@ -1,10 +1,10 @@
 //! From an object that was read to the entry that is cached.
 
-use super::machine::{Phase, Reflector};
+use super::machine::Reflector;
 use super::state::Report;
 use crate::object::Entry;
 use crate::transform::OnTransformError;
-use crate::wire::{Encoding, Scanned, metadata_only};
+use crate::wire::{Scanned, metadata_only};
 use std::sync::Arc;
 
 impl Reflector {
@@ -22,18 +22,8 @@ impl Reflector {
     }
 
     fn received(&mut self, scanned: Scanned) -> Entry {
-        let received = Entry::new(scanned, self.encoding(), self.config.retention);
+        let received = Entry::new(scanned, self.config.retention);
         self.transformed(received).counting(self.config.decode_errors.clone())
-    }
-
-    /// How the objects of the open answer are written.
-    pub(super) fn encoding(&self) -> Encoding {
-        match &self.phase {
-            Phase::Listing(listing) => listing.encoding(),
-            Phase::WatchListing(listing) => listing.stream.encoding(),
-            Phase::Watching(watching) => watching.stream.encoding(),
-            Phase::Idle | Phase::Waiting { .. } | Phase::Stopped => Encoding::default(),
-        }
     }
 
     /// The entry after the transform. Called once per object.
@@ -41,13 +31,13 @@ impl Reflector {
         let config = &self.config;
         let Some(transform) = &config.transform else { return received };
         let because = match transform.apply(&received, &config.types, config.limits) {
-            Ok(changed) => return Entry::new(changed, Encoding::Json, config.retention),
+            Ok(changed) => return Entry::new(changed, config.retention),
             Err(because) => because,
         };
         let cached = match config.on_transform_error {
             OnTransformError::MetadataOnly => {
                 let scanned = metadata_only(&config.types, received.head(), &received.bytes());
-                Entry::new(scanned, Encoding::Json, config.retention)
+                Entry::new(scanned, config.retention)
             }
             OnTransformError::AsReceived => received,
         };

@@ -1,7 +1,7 @@
 //! What went wrong with a request, and what kind of trouble that is: the one place that classifies.
 
 use crate::time::Moment;
-use crate::wire::{Status, WireError};
+use crate::wire::{Form, Status, WireError};
 use std::fmt;
 use std::time::Duration;
 
@@ -118,13 +118,6 @@ impl ResponseHead {
             Some(_) => None,
         }
     }
-}
-
-/// The forms in which a body may come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    Json,
-    Protobuf,
 }
 
 /// A response that is no success, while its body is coming in.

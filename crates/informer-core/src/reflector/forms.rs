@@ -5,7 +5,7 @@
 
 use super::machine::Reflector;
 use super::state::Report;
-use crate::wire::{BodyProblem, Encoding, WireError};
+use crate::wire::{BodyProblem, Form, WireError};
 
 /// Once may be chance; so many bodies in a row are not.
 const MOST_BROKEN: u32 = 2;
@@ -26,9 +26,9 @@ impl Forms {
 }
 
 impl Reflector {
-    /// Notes that something of the open body was read.
-    pub(super) fn note_read(&mut self) {
-        if matches!(self.encoding(), Encoding::Protobuf(_)) {
+    /// Notes that something of a body in this form was read.
+    pub(super) fn note_read(&mut self, form: Form) {
+        if form == Form::Protobuf {
             self.forms.broken = 0;
         }
     }

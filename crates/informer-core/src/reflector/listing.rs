@@ -1,6 +1,5 @@
 //! The set as a list, page by page.
 
-use super::body::ListBody;
 use super::config::Config;
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
 use super::machine::{Answer, Next, Phase, Reflector};
@@ -10,7 +9,7 @@ use crate::delta::{Delta, Replaced};
 use crate::object::Entry;
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::{Encoding, ListItem, ListMeta, ObjectProblem, Unreadable};
+use crate::wire::{ListBody, ListItem, ListMeta, ObjectProblem, Unreadable};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -67,13 +66,8 @@ impl Listing {
     }
 
     pub(super) fn open(&mut self, now: Moment, head: ResponseHead, config: &Config) {
-        let body = head.is_success().then(|| ListBody::new(&head, config)).flatten();
+        let body = head.is_success().then(|| config.list_body(&head)).flatten();
         self.answer = body.map_or_else(|| Answer::Refused(Refusal::new(now, head)), Answer::Body);
-    }
-
-    /// How the objects of the open body are written.
-    pub(super) fn encoding(&self) -> Encoding {
-        self.answer.body().map(ListBody::encoding).unwrap_or_default()
     }
 
     pub(super) fn refused(&self) -> Option<&Refusal> {
@@ -217,15 +211,17 @@ impl Reflector {
 
     pub(super) fn list_end(&mut self, now: Moment) {
         let Phase::Listing(listing) = &self.phase else { return };
-        let problem = match &listing.answer {
-            Answer::Awaited => Some(Failure::transient("the answer ended before it began")),
-            Answer::Refused(refusal) => Some(refusal.failure()),
-            Answer::Body(reader) => reader.finish().err().map(|error| Failure::from(&error)),
+        let outcome = match &listing.answer {
+            Answer::Awaited => Err(Failure::transient("the answer ended before it began")),
+            Answer::Refused(refusal) => Err(refusal.failure()),
+            Answer::Body(reader) => {
+                reader.finish().map(|()| reader.form()).map_err(|error| Failure::from(&error))
+            }
         };
-        if let Some(failure) = problem {
-            return self.list_failed(now, failure);
+        match outcome {
+            Ok(form) => self.note_read(form),
+            Err(failure) => return self.list_failed(now, failure),
         }
-        self.note_read();
         let Phase::Listing(listing) = &mut self.phase else { return };
         if listing.probe {
             return self.probe_answered(now);

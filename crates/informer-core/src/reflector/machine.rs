@@ -45,10 +45,6 @@ pub(super) enum Answer<R> {
 }
 
 impl<R> Answer<R> {
-    pub(super) fn body(&self) -> Option<&R> {
-        if let Self::Body(body) = self { Some(body) } else { None }
-    }
-
     pub(super) fn refused(&self) -> Option<&Refusal> {
         if let Self::Refused(refusal) = self { Some(refusal) } else { None }
     }

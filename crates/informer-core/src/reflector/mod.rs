@@ -12,7 +12,6 @@
 //!
 //! Promises kept here: the versions of C1, the silence, back-off and hot-loop rules of C11, the states of C7.
 
-mod body;
 mod config;
 mod entry;
 mod failure;

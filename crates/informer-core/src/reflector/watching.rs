@@ -4,7 +4,6 @@
 //! end looked like, so no server can make this a hot loop (C11). A connection on which nothing is heard for longer than this server's
 //! bookmarks take is given up.
 
-use super::body::WatchBody;
 use super::config::Config;
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
 use super::machine::{Answer, Next, Phase, Reflector};
@@ -14,7 +13,7 @@ use super::state::{Asked, Relist, Report};
 use crate::delta::{Deleted, Delta};
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::{Encoding, Frame, FrameKind, ObjectProblem, Unreadable};
+use crate::wire::{Frame, FrameKind, ObjectProblem, Unreadable, WatchBody};
 use std::time::Duration;
 
 /// A watch that lived so long was a good one.
@@ -51,7 +50,7 @@ impl Stream {
 
     pub(super) fn open(&mut self, now: Moment, head: ResponseHead, config: &Config) {
         self.opened = now;
-        let body = head.is_success().then(|| WatchBody::new(&head, config)).flatten();
+        let body = head.is_success().then(|| config.watch_body(&head)).flatten();
         self.answer = body.map_or_else(|| Answer::Refused(Refusal::new(now, head)), Answer::Body);
     }
 
@@ -62,11 +61,6 @@ impl Stream {
             Answer::Refused(refusal) => Some(refusal.failure()),
             Answer::Body(_) => None,
         }
-    }
-
-    /// How the objects of the open body are written.
-    pub(super) fn encoding(&self) -> Encoding {
-        self.answer.body().map(WatchBody::encoding).unwrap_or_default()
     }
 
     pub(super) fn refused(&self) -> Option<&Refusal> {
@@ -145,8 +139,8 @@ impl Reflector {
             return;
         };
         let mut frames = std::mem::take(&mut self.frames);
-        let outcome = match &mut stream.answer {
-            Answer::Body(reader) => reader.read(chunk, |frame| frames.push(frame)),
+        let (form, outcome) = match &mut stream.answer {
+            Answer::Body(reader) => (reader.form(), reader.read(chunk, |frame| frames.push(frame))),
             Answer::Refused(refusal) => {
                 if refusal.read(chunk) {
                     let failure = refusal.failure();
@@ -158,7 +152,7 @@ impl Reflector {
             Answer::Awaited => return,
         };
         if !frames.is_empty() {
-            self.note_read();
+            self.note_read(form);
         }
         for frame in frames.drain(..) {
             // The first ERROR frame ends the stream; the end of the initial events changes what frames mean.

@@ -4,7 +4,7 @@ use super::dictionary::Coder;
 use super::samples::Samples;
 use super::{Damaged, Kept, Retention};
 use crate::object::{Entry, Object};
-use crate::wire::{Encoding, Frame, Limits, Scanned, TypeMeta, WatchReader};
+use crate::wire::{Frame, Limits, Scanned, TypeMeta, WatchReader};
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ fn scanned(number: u32) -> Scanned {
 }
 
 fn entry(number: u32) -> Entry {
-    Entry::new(scanned(number), Encoding::Json, Retention::Compressed)
+    Entry::new(scanned(number), Retention::Compressed)
 }
 
 fn learnt() -> Coder {

@@ -10,7 +10,7 @@ use crate::object::{Entry, Object};
 use crate::retention::Retention;
 use crate::scope::Scope;
 use crate::version::ResourceVersion;
-use crate::wire::{Encoding, Limits, ListItem, ListReader, TypeMeta, Unreadable};
+use crate::wire::{Limits, ListItem, ListReader, TypeMeta, Unreadable};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn read(texts: &[&str]) -> (Vec<Arc<Entry>>, Vec<Unreadable>) {
     let read = reader.read(body.as_bytes(), |item| match item {
         ListItem::Meta(_) => {}
         ListItem::Object(scanned) => {
-            entries.push(Arc::new(Entry::new(scanned, Encoding::Json, Retention::Bytes)));
+            entries.push(Arc::new(Entry::new(scanned, Retention::Bytes)));
         }
         ListItem::Unreadable(item) => unreadable.push(item),
     });

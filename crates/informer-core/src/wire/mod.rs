@@ -15,6 +15,7 @@ mod paths;
 mod problem;
 mod projection;
 mod protobuf;
+mod reader;
 mod scanned;
 mod status;
 mod values;
@@ -29,6 +30,7 @@ pub use problem::{BodyProblem, Broken, ObjectProblem, Place, Unexpected, Unreada
 pub use projection::{Projection, ProjectionError};
 pub(crate) use protobuf::{MessageError, decode, metadata_message};
 pub use protobuf::{ProtobufListReader, ProtobufWatchReader, message_of};
+pub(crate) use reader::{Form, ListBody, WatchBody};
 pub use scanned::Scanned;
 pub use status::Status;
 

@@ -1,5 +1,6 @@
 //! An object as a reader hands it out. It must not know how it was read.
 
+use super::Encoding;
 use super::head::Head;
 
 /// One object: its head, and its bytes without `managedFields` and what a projection left out.
@@ -9,4 +10,6 @@ pub struct Scanned {
     pub head: Head,
     /// The object, as JSON or as its protobuf message.
     pub bytes: Box<[u8]>,
+    /// How the bytes are written.
+    pub encoding: Encoding,
 }

@@ -185,7 +185,7 @@ fn a_head_may_be_nearly_empty() {
 fn escapes_are_undone_in_the_head_and_kept_in_the_bytes() {
     let item = r#"{"metadata":{"name":"\u0061\u002db","namespace":"n\u0073","resourceVersion":"\u0031","uid":"\"",
         "labels":{"a\u002fb":"x\\y","\u00e9":"\ud83d\ude00","é":"\t"}}}"#;
-    let Scanned { head, bytes } = scanned(item);
+    let Scanned { head, bytes, .. } = scanned(item);
     assert_eq!((head.key, head.version.as_str(), &*head.uid), (Key::new("ns", "a-b"), "1", "\""));
     assert_eq!(head.labels.iter().collect::<Vec<_>>(), [("a/b", "x\\y"), ("é", "😀"), ("é", "\t")]);
     assert!(String::from_utf8_lossy(&bytes).contains(r#""name":"\u0061\u002db""#));

@@ -2,8 +2,7 @@
 
 use informer_core::wire::{Limits, ListItem, ListReader, Scanned};
 use informer_core::{
-    Compressor, Delta, Encoding, Entry, Replaced, ResourceVersion, Retention, Scope, StoreReader,
-    StoreWriter, TypeMeta,
+    Compressor, Delta, Entry, Replaced, ResourceVersion, Retention, Scope, StoreReader, StoreWriter, TypeMeta,
 };
 use std::sync::Arc;
 
@@ -45,11 +44,11 @@ pub(crate) fn scanned(types: &TypeMeta, item: &str) -> Scanned {
 
 /// The entry as a reflector creates it.
 pub(crate) fn compressed(compressor: &Compressor, scanned: Scanned) -> Arc<Entry> {
-    Arc::new(compressor.compress(Entry::new(scanned, Encoding::Json, Retention::Compressed)))
+    Arc::new(compressor.compress(Entry::new(scanned, Retention::Compressed)))
 }
 
 pub(crate) fn plain(scanned: Scanned) -> Arc<Entry> {
-    Arc::new(Entry::new(scanned, Encoding::Json, Retention::Bytes))
+    Arc::new(Entry::new(scanned, Retention::Bytes))
 }
 
 /// A complete list.

@@ -3,9 +3,8 @@
 
 use informer_core::wire::{
     Frame, Limits, ListItem, ProtobufListReader, ProtobufWatchReader, Scanned, TypeMeta, WireError,
-    message_of,
 };
-use informer_core::{Encoding, Entry, Object, Projection, Retention};
+use informer_core::{Entry, Object, Projection, Retention};
 use std::sync::Arc;
 
 pub(crate) type Read<T> = (Vec<T>, Result<(), WireError>);
@@ -110,7 +109,7 @@ pub(crate) fn read_list_by(
     limit: usize,
     pieces: &[&[u8]],
 ) -> Read<ListItem> {
-    let reader = ProtobufListReader::new(types.clone(), Limits::new(limit)).projecting(by.cloned());
+    let reader = ProtobufListReader::new(types.clone(), Limits::new(limit)).unwrap().projecting(by.cloned());
     let (mut reader, mut items) = (reader, Vec::new());
     let read = pieces.iter().try_for_each(|piece| reader.read(piece, |item| items.push(item)));
     (items, read.and_then(|()| reader.finish()))
@@ -126,16 +125,15 @@ pub(crate) fn read_watch_by(
     limit: usize,
     pieces: &[&[u8]],
 ) -> Read<Frame> {
-    let reader = ProtobufWatchReader::new(types.clone(), Limits::new(limit)).projecting(by.cloned());
+    let reader = ProtobufWatchReader::new(types.clone(), Limits::new(limit)).unwrap().projecting(by.cloned());
     let (mut reader, mut frames) = (reader, Vec::new());
     let read = pieces.iter().try_for_each(|piece| reader.read(piece, |frame| frames.push(frame)));
     (frames, read.and_then(|()| reader.finish()))
 }
 
 /// The object as a cache stores it.
-pub(crate) fn object<K>(types: &TypeMeta, scanned: Scanned) -> Object<K> {
-    let encoding = Encoding::Protobuf(message_of(types).unwrap());
-    Object::new(Arc::new(Entry::new(scanned, encoding, Retention::Bytes)))
+pub(crate) fn object<K>(scanned: Scanned) -> Object<K> {
+    Object::new(Arc::new(Entry::new(scanned, Retention::Bytes)))
 }
 
 /// Scans the single object of a message.

@@ -56,8 +56,7 @@ fn halves<'a>(bytes: &'a [u8], maker: &mut Maker) -> (&'a [u8], &'a [u8]) {
 
 /// An object with these bytes and the head of another.
 fn with_bytes(types: &TypeMeta, like: &[u8], bytes: Vec<u8>) -> informer_core::Object<Value> {
-    let head = scanned(types, like).head;
-    object(types, Scanned { head, bytes: bytes.into() })
+    object(Scanned { bytes: bytes.into(), ..scanned(types, like) })
 }
 
 proptest! {
@@ -82,7 +81,7 @@ fn packed_lists_are_read() {
     let metadata = [data(1, b"a"), data(6, b"7")].concat();
     let groups = [data(4, &[1, 2]), number(4, 3), data(4, &[])].concat();
     let message = [data(1, &metadata), data(2, &data(14, &groups))].concat();
-    let read = object::<Value>(&types, scanned(&types, &message));
+    let read = object::<Value>(scanned(&types, &message));
     assert_eq!(read.typed().unwrap()["spec"]["securityContext"]["supplementalGroups"], json!([1, 2, 3]));
 }
 
@@ -96,7 +95,7 @@ fn long_tags_are_read() {
     let long = |number: u8, bytes: &[u8]| [&[0x92, number >> 4][..], &data(1, bytes)[1..]].concat();
     let message = [metadata, long(2, &entry(b"k")), long(2, &entry(b"l")), long(18, &entry(b"m"))].concat();
     let like = scanned(&types, &message);
-    let read = object::<Value>(&types, Scanned { bytes: message.into(), ..like });
+    let read = object::<Value>(Scanned { bytes: message.into(), ..like });
     assert_eq!(read.typed().unwrap()["data"], json!({"k": "v", "l": "v"}));
 }
 
@@ -126,7 +125,7 @@ fn depth_is_limited() {
         let nested = data(inner(spec, "versions"), &data(inner(version, "schema"), &nested));
         let metadata = data(1, &[data(1, b"a"), data(6, b"7")].concat());
         let message = [metadata, data(inner(of, "spec"), &nested)].concat();
-        object::<Value>(&types, scanned(&types, &message)).typed().map(|_| ()).map_err(|error| error.reason)
+        object::<Value>(scanned(&types, &message)).typed().map(|_| ()).map_err(|error| error.reason)
     };
     for disordered in [false, true] {
         assert_eq!(read(100, disordered), Ok(()));
@@ -143,7 +142,7 @@ fn index_values_are_found_in_any_order() {
     let metadata = data(1, &[data(1, b"a"), data(6, b"7")].concat());
     let found = |spec: &[Vec<u8>]| {
         let message = [metadata.clone(), data(2, &spec.concat())].concat();
-        let read = object::<Value>(&types, scanned(&types, &message));
+        let read = object::<Value>(scanned(&types, &message));
         let values = read.entry().values_at(&"spec.nodeName".parse().unwrap());
         (values, read.typed().unwrap()["spec"]["nodeName"].clone())
     };

@@ -25,7 +25,7 @@ where
     let (Some(Frame::Added(json)), Some(Frame::Added(scanned))) = (json.pop(), frames.pop()) else {
         panic!("{name}")
     };
-    let (json, scanned) = (json_object::<K>(json), object::<K>(&types, scanned));
+    let (json, scanned) = (json_object::<K>(json), object::<K>(scanned));
     assert_eq!(*scanned.typed().unwrap(), *json.typed().unwrap(), "{name}");
     assert_eq!(scanned.metadata::<ObjectMeta>().unwrap(), json.metadata::<ObjectMeta>().unwrap(), "{name}");
 }

@@ -15,7 +15,7 @@ fn check(of: &'static Message, seed: u64) {
     let types = types_of(of);
     let read = scanned(&types, &encode::message(of, &made));
     assert_eq!(read.head.key.to_string(), "a/x");
-    let read = object::<Value>(&types, read);
+    let read = object::<Value>(read);
     assert_eq!(*read.typed().unwrap(), made, "{} {seed}", of.name);
 }
 

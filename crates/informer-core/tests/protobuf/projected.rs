@@ -96,7 +96,7 @@ fn projection_is_equal_for_json_and_protobuf() {
                 let body = frame("ADDED", &recording.protobuf);
                 let (frames, end) = read_watch_by(&types, Some(&by), usize::MAX, &[&body]);
                 assert_eq!(end, Ok(()));
-                let protobuf = object::<Value>(&types, single_object(frames));
+                let protobuf = object::<Value>(single_object(frames));
                 let (json, protobuf) = (json.typed().unwrap(), protobuf.typed().unwrap());
                 let [protobuf, json] = [protobuf, json].map(|view| normalized((*view).clone()));
                 assert!(protobuf == json, "{} {by:?}: {}", recording.name, difference(&protobuf, &json));

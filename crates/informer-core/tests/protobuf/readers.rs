@@ -136,7 +136,7 @@ proptest! {
         let body = list(&types, &[bytes]);
         for item in read_list(&types, LIMIT, &[&body]).0 {
             if let ListItem::Object(scanned) = item {
-                let object = object::<serde_json::Value>(&types, scanned);
+                let object = object::<serde_json::Value>(scanned);
                 let _ = object.typed().map_err(|error| error.to_string());
                 let _ = object.metadata::<serde_json::Value>();
             }
@@ -186,7 +186,7 @@ fn unknown_fields_are_kept() {
         [data(1, &metadata), data(2, &[data(1, b"k"), data(2, b"v")].concat()), data(99, b"more")].concat();
     let found = scanned(&types, &message);
     assert_eq!(*found.bytes, *message);
-    let view = object::<serde_json::Value>(&types, found);
+    let view = object::<serde_json::Value>(found);
     let expected = serde_json::json!({
         "apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"},
         "metadata": {"name": "a", "namespace": "b", "resourceVersion": "7"},
@@ -203,7 +203,7 @@ fn unknown_values_of_enumerations_are_kept() {
     let message = [data(1, &metadata), data(2, &spec)].concat();
     let found = scanned(&types, &message);
     assert_eq!(*found.bytes, *message);
-    let view = object::<serde_json::Value>(&types, found);
+    let view = object::<serde_json::Value>(found);
     assert_eq!(view.typed().unwrap()["spec"]["restartPolicy"], "Sometimes");
 }
 

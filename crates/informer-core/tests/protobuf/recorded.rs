@@ -21,9 +21,9 @@ fn assert_same_head(name: &str, left: &Head, right: &Head) {
 }
 
 #[track_caller]
-fn assert_same(name: &str, types: &TypeMeta, protobuf: &Scanned, json: &Scanned) {
+fn assert_same(name: &str, protobuf: &Scanned, json: &Scanned) {
     assert_same_head(name, &protobuf.head, &json.head);
-    let (protobuf, json) = (object::<Value>(types, protobuf.clone()), json_object::<Value>(json.clone()));
+    let (protobuf, json) = (object::<Value>(protobuf.clone()), json_object::<Value>(json.clone()));
     assert_eq!(*protobuf.typed().unwrap(), *json.typed().unwrap(), "{name}");
     assert_eq!(protobuf.metadata::<Value>().unwrap(), json.metadata::<Value>().unwrap(), "{name}");
     let written: Value = serde_json::from_slice(&protobuf.json().unwrap()).unwrap();
@@ -72,13 +72,13 @@ fn json_list(types: &TypeMeta, body: &str) -> Vec<ListItem> {
 }
 
 #[track_caller]
-fn check_frames(name: &str, types: &TypeMeta, protobuf: &[Frame], json: &[Frame]) {
+fn check_frames(name: &str, protobuf: &[Frame], json: &[Frame]) {
     assert_eq!(protobuf.len(), json.len(), "{name}");
     for pair in protobuf.iter().zip(json) {
         match pair {
             (Frame::Added(left), Frame::Added(right))
             | (Frame::Modified(left), Frame::Modified(right))
-            | (Frame::Deleted(left), Frame::Deleted(right)) => assert_same(name, types, left, right),
+            | (Frame::Deleted(left), Frame::Deleted(right)) => assert_same(name, left, right),
             (left, right) => assert_eq!(left, right, "{name}"),
         }
     }
@@ -92,7 +92,7 @@ fn every_recorded_object_decodes_equally() {
         let json = json_watch(&types, &format!(r#"{{"type":"ADDED","object":{}}}"#, recording.json));
         let (frames, end) = read_watch(&types, LIMIT, &[&frame("ADDED", &recording.protobuf)]);
         assert_eq!(end, Ok(()));
-        check_frames(&recording.name, &types, &frames, &json);
+        check_frames(&recording.name, &frames, &json);
         // The bytes are equal whichever request returned the object.
         let (items, end) = read_list(&types, LIMIT, &[&list(&types, &[opened(&recording.protobuf)])]);
         assert_eq!(end, Ok(()));
@@ -118,7 +118,7 @@ fn every_recorded_list_decodes_equally() {
         for pair in items.iter().zip(&json) {
             match pair {
                 (ListItem::Object(left), ListItem::Object(right)) => {
-                    assert_same(&recording.name, &types, left, right);
+                    assert_same(&recording.name, left, right);
                 }
                 (left, right) => assert_eq!(left, right),
             }
@@ -136,7 +136,7 @@ fn every_recorded_watch_decodes_equally() {
         let types = TypeMeta::new("v1", kind.strip_suffix("List").unwrap_or(kind));
         let (frames, end) = read_watch(&types, LIMIT, &[&recording.protobuf]);
         assert_eq!(end, Ok(()), "{}", recording.name);
-        check_frames(&recording.name, &types, &frames, &json_watch(&types, &recording.json));
+        check_frames(&recording.name, &frames, &json_watch(&types, &recording.json));
         count += frames.len();
     }
     assert_eq!(count, 17);
@@ -164,7 +164,7 @@ fn every_recorded_status_decodes_equally() {
 fn servers_of_two_versions_encode_an_identical_state() {
     let recording = recordings().into_iter().find(|recording| recording.name == "core_v1_Pod").unwrap();
     let types = type_of(&recording.value());
-    let entry = |message: &[u8]| object::<Value>(&types, scanned(&types, message)).entry().clone();
+    let entry = |message: &[u8]| object::<Value>(scanned(&types, message)).entry().clone();
     let message = opened(&recording.protobuf);
     let newer = entry(&[message.clone(), number(200, 0)].concat());
     let (older, other) = (entry(&message), entry(&[message, data(2, &data(10, b"elsewhere"))].concat()));

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use informer_core::wire::{Frame, Limits, Scanned, TypeMeta, WatchReader};
-use informer_core::{Encoding, Entry, Object, Retention};
+use informer_core::{Entry, Object, Retention};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub(crate) fn type_of(value: &Value) -> TypeMeta {
 
 /// The object as a cache stores it when received as JSON.
 pub(crate) fn json_object<K>(scanned: Scanned) -> Object<K> {
-    Object::new(Arc::new(Entry::new(scanned, Encoding::Json, Retention::Bytes)))
+    Object::new(Arc::new(Entry::new(scanned, Retention::Bytes)))
 }
 
 /// Reads a watch in JSON.

@@ -218,12 +218,12 @@ struct Wrong {
 fn decode_error_names_the_field() {
     let entry = [data(1, b"key"), data(2, b"text")].concat();
     let message = [metadata("a"), data(2, &entry)].concat();
-    let read = object::<Wrong>(&types(), scanned(&types(), &message));
+    let read = object::<Wrong>(scanned(&types(), &message));
     let error = read.typed().unwrap_err();
     assert_eq!((&*error.place, &*error.reason), ("data.key", "invalid type: string \"text\", expected u8"));
     // A value with another wire type: a varint where a map is expected.
     let message = [metadata("a"), number(2, 7)].concat();
-    let error = object::<Value>(&types(), scanned(&types(), &message)).typed().unwrap_err();
+    let error = object::<Value>(scanned(&types(), &message)).typed().unwrap_err();
     assert_eq!(
         error.to_string(),
         "ns/a at version 7 does not decode as serde_json::value::Value, at data: the value is laid out as one of another type"
@@ -231,7 +231,7 @@ fn decode_error_names_the_field() {
     let pods = TypeMeta::new("v1", "Pod");
     let containers = [data(2, &data(1, b"one")), data(2, &number(1, 1))].concat();
     let message = [metadata("a"), data(2, &containers)].concat();
-    let error = object::<Value>(&pods, scanned(&pods, &message)).typed().unwrap_err();
+    let error = object::<Value>(scanned(&pods, &message)).typed().unwrap_err();
     assert_eq!(&*error.place, "spec.containers[1].name");
 }
 
@@ -273,7 +273,7 @@ fn repeated_object_in_a_frame_discards_the_first() {
 #[test]
 fn failed_reader_returns_nothing_more() {
     let good = frame("ADDED", &envelope(&types(), &metadata("a")));
-    let mut reader = ProtobufWatchReader::new(types(), Limits::new(LIMIT));
+    let mut reader = ProtobufWatchReader::new(types(), Limits::new(LIMIT)).unwrap();
     let mut frames = 0;
     let mut read = |chunk: &[u8]| reader.read(chunk, |_| frames += 1);
     assert_eq!(read(&good), Ok(()));

@@ -1,7 +1,7 @@
 //! Plain objects, and how they get into the cache: as JSON through the wire readers.
 
 use informer_core::wire::{Frame, Limits, ListItem, ListReader, Unreadable, WatchReader};
-use informer_core::{Encoding, Entry, Key, ResourceVersion, Retention, TypeMeta};
+use informer_core::{Entry, Key, ResourceVersion, Retention, TypeMeta};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ fn frame(kind: &str, object: &Value) -> Frame {
 /// The object as a watch delivers it.
 pub(crate) fn watched(plain: &Plain) -> Arc<Entry> {
     match frame("MODIFIED", &plain.to_json()) {
-        Frame::Modified(scanned) => Arc::new(Entry::new(scanned, Encoding::Json, Retention::Bytes)),
+        Frame::Modified(scanned) => Arc::new(Entry::new(scanned, Retention::Bytes)),
         other => panic!("{plain:?} reads as {other:?}"),
     }
 }
@@ -106,7 +106,7 @@ pub(crate) fn listed(plains: &[Plain], broken: &[Broken]) -> (Vec<Arc<Entry>>, V
     let read = reader.read(body.to_string().as_bytes(), |item| match item {
         ListItem::Meta(_) => {}
         ListItem::Object(scanned) => {
-            entries.push(Arc::new(Entry::new(scanned, Encoding::Json, Retention::Bytes)));
+            entries.push(Arc::new(Entry::new(scanned, Retention::Bytes)));
         }
         ListItem::Unreadable(item) => unreadable.push(item),
     });

@@ -15,7 +15,7 @@ use crate::wire::head::{Field, string};
 use crate::wire::problem::{ObjectProblem, Unexpected};
 use crate::wire::projection::{Fate, Level, Projection};
 use crate::wire::scanned::Scanned;
-use crate::wire::{LONGEST_KIND, TypeMeta, keep_beginning};
+use crate::wire::{Encoding, LONGEST_KIND, TypeMeta, keep_beginning};
 
 /// What becomes of the value that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,7 +195,7 @@ impl ObjectReader {
             return Err(ObjectProblem::TooLarge { limit: self.limit });
         }
         let head = self.spans.head(&self.kept)?;
-        Ok(Scanned { head, bytes: self.kept.as_slice().into() })
+        Ok(Scanned { head, bytes: self.kept.as_slice().into(), encoding: Encoding::Json })
     }
 
     /// The key, if that much reads.

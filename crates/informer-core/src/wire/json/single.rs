@@ -9,7 +9,7 @@ use crate::wire::path::PathStep;
 use crate::wire::paths::Mode;
 use crate::wire::problem::ObjectProblem;
 use crate::wire::scanned::Scanned;
-use crate::wire::{Limits, TypeMeta};
+use crate::wire::{Encoding, Limits, TypeMeta};
 use serde::de::IgnoredAny;
 
 /// Why bytes that should be an object are none. Without a word of what they say.
@@ -65,5 +65,6 @@ pub(crate) fn metadata_only(types: &TypeMeta, head: &Head, bytes: &[u8]) -> Scan
     cut(Mode::Drop, &[&annotations], metadata, &mut kept);
     let range = Head::range(start..kept.len());
     kept.push(b'}');
-    Scanned { head: Head { metadata: range, ..head.clone() }, bytes: kept.into() }
+    let head = Head { metadata: range, ..head.clone() };
+    Scanned { head, bytes: kept.into(), encoding: Encoding::Json }
 }

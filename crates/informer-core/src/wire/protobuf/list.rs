@@ -48,10 +48,11 @@ pub struct ProtobufListReader {
 }
 
 impl ProtobufListReader {
-    /// A reader for a list of objects of this type.
-    pub fn new(types: TypeMeta, limits: Limits) -> Self {
-        Self {
-            object: ObjectReader::new(message_of(&types), limits.object_bytes),
+    /// A reader for a list of objects of this type; `None` if the kind has no protobuf.
+    pub fn new(types: TypeMeta, limits: Limits) -> Option<Self> {
+        let of = message_of(&types)?;
+        Some(Self {
+            object: ObjectReader::new(of, limits.object_bytes),
             types,
             at: At::Envelope,
             envelope: Envelope::new(u64::MAX),
@@ -61,7 +62,7 @@ impl ProtobufListReader {
             place: Place { index: 0, byte: 0 },
             item_start: 0,
             saw_meta: false,
-        }
+        })
     }
 
     /// The same, leaving out of each object what the projection leaves out.

@@ -13,11 +13,11 @@ use super::walk::{Shape, Step, Walk, take};
 use super::whole::whole;
 use crate::key::Key;
 use crate::version::ResourceVersion;
-use crate::wire::TypeMeta;
 use crate::wire::head::Head;
 use crate::wire::problem::{Broken, ObjectProblem};
 use crate::wire::projection::{Fate, Level, Projection};
 use crate::wire::scanned::Scanned;
+use crate::wire::{Encoding, TypeMeta};
 use informer_schema::{Message, MessageId, Part};
 use std::ops::Range;
 
@@ -31,8 +31,8 @@ enum At {
 /// Reads objects one after another; its buffer is used again.
 #[derive(Debug)]
 pub(super) struct ObjectReader {
-    /// What the cache's objects are, and what their metadata is; unknown kinds have no names for a projection to go by.
-    of: Option<&'static Message>,
+    /// What the cache's objects are, and what their metadata is: a projection goes by their names.
+    of: MessageId,
     metadata_of: Option<&'static Message>,
     limit: usize,
     projection: Option<Projection>,
@@ -78,10 +78,10 @@ struct MetadataAt {
 const LENGTH_ROOM: usize = 2;
 
 impl ObjectReader {
-    pub(super) fn new(of: Option<MessageId>, limit: usize) -> Self {
+    pub(super) fn new(of: MessageId, limit: usize) -> Self {
         Self {
-            of: of.map(MessageId::get),
-            metadata_of: of.and_then(super::metadata_message).map(MessageId::get),
+            of,
+            metadata_of: super::metadata_message(of).map(MessageId::get),
             limit,
             projection: None,
             projects: true,
@@ -178,7 +178,7 @@ impl ObjectReader {
         let fits = self.kept.len() == self.kept.capacity();
         let bytes = if fits { std::mem::take(&mut self.kept).into() } else { self.kept.as_slice().into() };
         self.metadata_at = None;
-        Ok(Scanned { head, bytes })
+        Ok(Scanned { head, bytes, encoding: Encoding::Protobuf(self.of) })
     }
 
     /// The head of the complete object.
@@ -326,7 +326,7 @@ impl ObjectReader {
 
     fn part(&self, level: Level, number: u32) -> Option<&'static Part> {
         self.projection.as_ref().filter(|_| self.projects)?;
-        let of = if level == Level::Object { self.of } else { self.metadata_of };
+        let of = if level == Level::Object { Some(self.of.get()) } else { self.metadata_of };
         of?.part(u64::from(number))
     }
 

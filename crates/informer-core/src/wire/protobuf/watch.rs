@@ -71,11 +71,12 @@ pub struct ProtobufWatchReader {
 }
 
 impl ProtobufWatchReader {
-    /// A reader for a watch on objects of this type.
-    pub fn new(types: TypeMeta, limits: Limits) -> Self {
-        Self {
+    /// A reader for a watch on objects of this type; `None` if the kind has no protobuf.
+    pub fn new(types: TypeMeta, limits: Limits) -> Option<Self> {
+        let of = message_of(&types)?;
+        Some(Self {
             longest: limits.object_bytes.saturating_add(FRAME_ROOM) as u64,
-            object: ObjectReader::new(message_of(&types), limits.object_bytes),
+            object: ObjectReader::new(of, limits.object_bytes),
             types,
             at: At::Length(0),
             inside: Inside::Over,
@@ -90,7 +91,7 @@ impl ProtobufWatchReader {
             place: Place { index: 0, byte: 0 },
             frame_start: 0,
             failed: None,
-        }
+        })
     }
 
     /// The same, leaving out of each object what the projection leaves out. Bookmarks and errors are read whole.

@@ -98,8 +98,10 @@ fn is_canonical(number: u32, payload: Payload<'_>, length: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::fields::put_data;
+    use super::super::message_of;
     use super::super::object::ObjectReader;
     use super::*;
+    use crate::wire::TypeMeta;
     use crate::wire::problem::ObjectProblem;
     use crate::wire::scanned::Scanned;
 
@@ -116,7 +118,7 @@ mod tests {
     }
 
     fn read(object: &[u8], piece: usize, limit: usize) -> Result<Scanned, ObjectProblem> {
-        let mut reader = ObjectReader::new(None, limit);
+        let mut reader = ObjectReader::new(message_of(&TypeMeta::new("v1", "Pod")).unwrap(), limit);
         let mut read = |piece| {
             reader.begin(object.len() as u64);
             let complete = object.chunks(piece).fold(false, |_, piece| reader.feed(piece, &mut 0));

@@ -1,0 +1,81 @@
+//! The reader of a body, picked by the form in which the body comes.
+//!
+//! This is the only place that chooses between the forms while bytes are read. It must not know how a form is recognized, nor what becomes of
+//! what is read.
+
+use super::frame::{Frame, ListItem};
+use super::json::{ListReader, WatchReader};
+use super::problem::WireError;
+use super::projection::Projection;
+use super::protobuf::{ProtobufListReader, ProtobufWatchReader};
+use super::{Limits, TypeMeta};
+
+/// The forms in which a body may come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Json,
+    Protobuf,
+}
+
+macro_rules! body {
+    ($(#[$about:meta])* $name:ident: $item:ident by $json:ident or $protobuf:ident) => {
+        $(#[$about])*
+        #[derive(Debug)]
+        pub(crate) enum $name {
+            Json(Box<$json>),
+            Protobuf(Box<$protobuf>),
+        }
+
+        impl $name {
+            /// A reader for objects of this type; `None` if the kind does not come in this form.
+            pub(crate) fn new(
+                form: Form,
+                types: &TypeMeta,
+                limits: Limits,
+                projection: Option<&Projection>,
+            ) -> Option<Self> {
+                let (types, projection) = (types.clone(), projection.cloned());
+                Some(match form {
+                    Form::Json => Self::Json(Box::new($json::new(types, limits).projecting(projection))),
+                    Form::Protobuf => {
+                        Self::Protobuf(Box::new($protobuf::new(types, limits)?.projecting(projection)))
+                    }
+                })
+            }
+
+            /// The form that it reads.
+            pub(crate) fn form(&self) -> Form {
+                match self {
+                    Self::Json(_) => Form::Json,
+                    Self::Protobuf(_) => Form::Protobuf,
+                }
+            }
+
+            /// Reads the next chunk and calls `on` with each value that it completes.
+            pub(crate) fn read(&mut self, chunk: &[u8], on: impl FnMut($item)) -> Result<(), WireError> {
+                match self {
+                    Self::Json(reader) => reader.read(chunk, on),
+                    Self::Protobuf(reader) => reader.read(chunk, on),
+                }
+            }
+
+            /// Checks that the body may end here.
+            pub(crate) fn finish(&self) -> Result<(), WireError> {
+                match self {
+                    Self::Json(reader) => reader.finish(),
+                    Self::Protobuf(reader) => reader.finish(),
+                }
+            }
+        }
+    };
+}
+
+body! {
+    /// The body of a list.
+    ListBody: ListItem by ListReader or ProtobufListReader
+}
+
+body! {
+    /// The body of a watch.
+    WatchBody: Frame by WatchReader or ProtobufWatchReader
+}
