@@ -10,21 +10,6 @@ use crate::wire::{BodyProblem, Form, WireError};
 /// Once may be chance; so many bodies in a row are not.
 const MOST_BROKEN: u32 = 2;
 
-/// What became of the last bodies in protobuf.
-#[derive(Debug, Default)]
-pub(super) struct Forms {
-    /// How many in a row did not read.
-    broken: u32,
-    json_only: bool,
-}
-
-impl Forms {
-    /// Whether nothing but JSON is to be asked for.
-    pub(super) fn json_only(&self) -> bool {
-        self.json_only
-    }
-}
-
 impl Reflector {
     /// Notes that something of a body in this form was read.
     pub(super) fn note_read(&mut self, form: Form) {

@@ -1,113 +1,19 @@
 //! The set as a list, page by page.
 
-use super::config::Config;
-use super::failure::{Failure, Refusal, ResponseHead, Trouble};
-use super::machine::{Answer, Next, Phase, Reflector};
-use super::request::{Consistency, ListRequest, StreamId};
-use super::state::{Asked, Relist, Report, State};
+use super::failure::{Failure, Trouble};
+use super::machine::Reflector;
+use super::phase::{Answer, Listing, Next, Phase};
+use super::request::{Consistency, ListRequest};
+use super::state::{Asked, Relist, Report};
 use crate::delta::{Delta, Replaced};
-use crate::object::Entry;
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::{ListBody, ListItem, ListMeta, ObjectProblem, Unreadable};
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use crate::wire::{ListItem, ListMeta, ObjectProblem};
 
 /// The page size of lists that may reach the server's storage.
 const PAGE_SIZE: u32 = 500;
 /// So many empty pages in a row are believed.
 const MOST_EMPTY_PAGES: u32 = 3;
-
-/// A list that is coming in.
-#[derive(Debug)]
-pub(super) struct Listing {
-    pub(super) id: StreamId,
-    /// The request of the current page.
-    request: ListRequest,
-    answer: Answer<ListBody>,
-    /// The metadata of the current page.
-    meta: Option<ListMeta>,
-    /// The version of the first page: later pages repeat it, and if one should not, the earlier loses nothing.
-    version: Option<ResourceVersion>,
-    /// The tokens of the pages so far.
-    tokens: BTreeSet<Box<str>>,
-    /// Items so far, of whatever kind; those before the current page; and pages in a row that brought none.
-    items: u64,
-    before_page: u64,
-    empty_pages: u32,
-    /// The pages took too long once: everything was asked for at once instead.
-    unpaged: bool,
-    /// It is asked for its version alone.
-    probe: bool,
-    /// How many objects there are in all; the server says it with each page but the last.
-    total: Option<u64>,
-    entries: Vec<Arc<Entry>>,
-    unreadable: Vec<Unreadable>,
-}
-
-impl Listing {
-    fn new(id: StreamId, request: ListRequest) -> Self {
-        Self {
-            id,
-            request,
-            answer: Answer::Awaited,
-            meta: None,
-            version: None,
-            tokens: BTreeSet::new(),
-            items: 0,
-            before_page: 0,
-            empty_pages: 0,
-            unpaged: false,
-            probe: false,
-            total: None,
-            entries: Vec::new(),
-            unreadable: Vec::new(),
-        }
-    }
-
-    pub(super) fn open(&mut self, now: Moment, head: ResponseHead, config: &Config) {
-        let body = head.is_success().then(|| config.list_body(&head)).flatten();
-        self.answer = body.map_or_else(|| Answer::Refused(Refusal::new(now, head)), Answer::Body);
-    }
-
-    pub(super) fn refused(&self) -> Option<&Refusal> {
-        self.answer.refused()
-    }
-
-    /// A body that has begun must go on.
-    pub(super) fn deadline(&self, config: &Config, last_contact: Moment) -> Option<Moment> {
-        (!self.is_awaited()).then(|| last_contact + config.list_stall)
-    }
-
-    pub(super) fn is_awaited(&self) -> bool {
-        matches!(self.answer, Answer::Awaited)
-    }
-
-    pub(super) fn state(&self) -> State {
-        match self.done() {
-            0 => State::Connecting,
-            done => State::Listing { done, total: self.total },
-        }
-    }
-
-    /// One that is asked for its version alone.
-    pub(super) fn probe(id: StreamId, request: ListRequest) -> Self {
-        Self { probe: true, ..Self::new(id, request) }
-    }
-
-    pub(super) fn version(&self) -> Option<&ResourceVersion> {
-        self.version.as_ref()
-    }
-
-    fn is_audit(&self) -> bool {
-        matches!(self.request.consistency, Consistency::Exactly(_))
-    }
-
-    /// Objects so far, readable or not.
-    fn done(&self) -> u64 {
-        (self.entries.len() + self.unreadable.len()) as u64
-    }
-}
 
 impl Reflector {
     pub(super) fn begin_list(&mut self, now: Moment) {

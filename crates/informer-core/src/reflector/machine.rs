@@ -2,13 +2,10 @@
 
 use super::config::{Config, WatchListPolicy};
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
-use super::forms::Forms;
-use super::listing::Listing;
-use super::probe::Probes;
+use super::phase::{Next, Phase, Stream};
 use super::request::{Consistency, ListRequest, StreamId, WatchRequest};
+use super::server::{Capability, Forms, Probes};
 use super::state::{Asked, Counters, Relist, Report, State};
-use super::watching::{Stream, Watching};
-use super::watchlist::{Capability, WatchListing};
 use crate::backoff::Backoff;
 use crate::delta::Delta;
 use crate::random::Random;
@@ -32,41 +29,6 @@ pub enum Action {
     Push(Delta),
     /// Tell people.
     Report(Report),
-}
-
-/// How far the answer to a request has come.
-#[derive(Debug)]
-pub(super) enum Answer<R> {
-    Awaited,
-    /// Headers said success.
-    Body(R),
-    /// Headers said something else; the reason is coming in.
-    Refused(Refusal),
-}
-
-impl<R> Answer<R> {
-    pub(super) fn refused(&self) -> Option<&Refusal> {
-        if let Self::Refused(refusal) = self { Some(refusal) } else { None }
-    }
-}
-
-/// What happens when a wait is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
-    /// The set is asked for anew.
-    Round,
-    /// The watch goes on where it was.
-    Watch,
-}
-
-#[derive(Debug)]
-pub(super) enum Phase {
-    Idle,
-    WatchListing(WatchListing),
-    Listing(Listing),
-    Watching(Watching),
-    Waiting { until: Moment, next: Next, failure: Failure },
-    Stopped,
 }
 
 /// Keeps a queue fed with what a server has.

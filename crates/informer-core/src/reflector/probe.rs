@@ -3,24 +3,16 @@
 //! A server that was restored to a point before the position accepts a watch from there and says nothing until it has come past it by another way.
 //! A list that must not be older finds that out. What it brings is dropped; only its version, or the refusal, is looked at.
 
-use super::listing::Listing;
-use super::machine::{Next, Phase, Reflector};
+use super::machine::Reflector;
+use super::phase::{Listing, Next, Phase};
 use super::request::{Consistency, ListRequest};
+use super::server::Probes;
 use super::{Asked, Failure, Relist, Trouble};
 use crate::time::Moment;
 use std::time::Duration;
 
 /// So many probes in a row that fail otherwise mean that lists cannot be had, for a reason that need not concern the watch.
 const MOST_FAILED: u32 = 3;
-
-/// What became of the last probes.
-#[derive(Debug, Default)]
-pub(super) struct Probes {
-    /// The server had not come as far. Once may be a server that lags behind another; twice is one that was restored.
-    behind: bool,
-    /// How many failed in a row.
-    failed: u32,
-}
 
 impl Reflector {
     /// Watches from the position on after a time in which the server may have been away: if it still knows that position.

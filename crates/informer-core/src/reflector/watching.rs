@@ -4,106 +4,26 @@
 //! end looked like, so no server can make this a hot loop (C11). A connection on which nothing is heard for longer than this server's
 //! bookmarks take is given up.
 
-use super::config::Config;
-use super::failure::{Failure, Refusal, ResponseHead, Trouble};
-use super::machine::{Answer, Next, Phase, Reflector};
-use super::probe::Probes;
+use super::failure::{Failure, Trouble};
+use super::machine::Reflector;
+use super::phase::{Answer, Next, Phase, SHORTEST_SILENCE, WatchListing, Watching};
 use super::request::{StreamId, WatchStart};
+use super::server::Probes;
 use super::state::{Asked, Relist, Report};
 use crate::delta::{Deleted, Delta};
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::{Frame, FrameKind, ObjectProblem, Unreadable, WatchBody};
+use crate::wire::{Frame, FrameKind, ObjectProblem, Unreadable};
 use std::time::Duration;
 
 /// A watch that lived so long was a good one.
 const HEALTHY: Duration = Duration::from_secs(10);
 /// So many watches in a row that bring nothing and end early mean that the position is no good.
 const MOST_BARREN: u32 = 3;
-/// The shortest silence that is taken for a dead connection.
-const SHORTEST_SILENCE: Duration = Duration::from_secs(90);
 /// So many silences without a single frame put the position itself in doubt.
 const DOUBTFUL: u32 = 2;
-/// How much later than its own timeout a watch may end.
-const GRACE: Duration = Duration::from_secs(10);
 /// Room for so many frames of a chunk is kept for the next.
 const USUAL_FRAMES: usize = 1024;
-
-/// A watch stream, whatever it is used for.
-#[derive(Debug)]
-pub(super) struct Stream {
-    pub(super) id: StreamId,
-    answer: Answer<WatchBody>,
-    /// When the headers came; before that, when the request was sent.
-    opened: Moment,
-    /// How long the server was asked to keep it open.
-    timeout: Duration,
-    last_bookmark: Option<Moment>,
-    /// Frames of a watch that brought something: an ERROR does not, nor does a frame of no known type.
-    frames: u64,
-}
-
-impl Stream {
-    pub(super) fn new(id: StreamId, now: Moment, timeout: Duration) -> Self {
-        Self { id, answer: Answer::Awaited, opened: now, timeout, last_bookmark: None, frames: 0 }
-    }
-
-    pub(super) fn open(&mut self, now: Moment, head: ResponseHead, config: &Config) {
-        self.opened = now;
-        let body = head.is_success().then(|| config.watch_body(&head)).flatten();
-        self.answer = body.map_or_else(|| Answer::Refused(Refusal::new(now, head)), Answer::Body);
-    }
-
-    /// Why the request was refused, if it was.
-    pub(super) fn refusal(&self) -> Option<Failure> {
-        match &self.answer {
-            Answer::Awaited => Some(Failure::transient("the answer ended before it began")),
-            Answer::Refused(refusal) => Some(refusal.failure()),
-            Answer::Body(_) => None,
-        }
-    }
-
-    pub(super) fn refused(&self) -> Option<&Refusal> {
-        self.answer.refused()
-    }
-
-    pub(super) fn is_awaited(&self) -> bool {
-        matches!(self.answer, Answer::Awaited)
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        matches!(self.answer, Answer::Body(_))
-    }
-}
-
-/// A watch from the position on.
-#[derive(Debug)]
-pub(super) struct Watching {
-    pub(super) stream: Stream,
-    /// Follows a healthy watch without a pause, so the cache is not worth less while the headers are awaited.
-    seamless: bool,
-}
-
-impl Watching {
-    /// A watch-list whose initial events are over.
-    pub(super) fn continued(stream: Stream, now: Moment) -> Self {
-        Self { stream: Stream { opened: now, last_bookmark: Some(now), frames: 0, ..stream }, seamless: true }
-    }
-
-    pub(super) fn is_live(&self) -> bool {
-        self.stream.is_open() || (self.seamless && self.stream.refused().is_none())
-    }
-
-    /// When silence has lasted too long.
-    pub(super) fn deadline(&self, bookmark_gap: Option<Duration>, last_contact: Moment) -> Option<Moment> {
-        let silence = match bookmark_gap {
-            // One long gap must not make every later silence longer than a watch lasts.
-            Some(gap) => (3 * gap).min(self.stream.timeout + GRACE).max(SHORTEST_SILENCE),
-            None => self.stream.timeout + GRACE,
-        };
-        (!self.stream.is_awaited()).then(|| last_contact + silence)
-    }
-}
 
 impl Reflector {
     /// Watches from the position on.
@@ -133,8 +53,8 @@ impl Reflector {
 
     /// Bytes of a watch or a watch-list.
     pub(super) fn stream_bytes(&mut self, now: Moment, id: StreamId, chunk: &[u8]) {
-        let (Phase::Watching(Watching { stream, .. })
-        | Phase::WatchListing(super::watchlist::WatchListing { stream, .. })) = &mut self.phase
+        let (Phase::Watching(Watching { stream, .. }) | Phase::WatchListing(WatchListing { stream, .. })) =
+            &mut self.phase
         else {
             return;
         };

@@ -4,97 +4,16 @@
 //! progress is watched: a window of time must bring a fair number of new keys. A server that failed once in a way that shows it cannot
 //! is remembered, and asked for lists from then on.
 
-use super::config::Config;
 use super::failure::{Failure, Trouble};
-use super::machine::{Phase, Reflector};
+use super::machine::Reflector;
+use super::phase::{ByKey, Phase, WatchListing, Watching};
 use super::request::{Consistency, WatchStart};
-use super::state::{Asked, Report, State};
-use super::watching::{Stream, Watching};
+use super::state::{Asked, Report};
 use crate::delta::{Delta, Replaced};
-use crate::key::Key;
-use crate::object::Entry;
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::{Frame, FrameKind, ObjectProblem, Unreadable};
-use std::borrow::Borrow;
-use std::cmp::Ordering;
+use crate::wire::{Frame, FrameKind, ObjectProblem};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-/// What is known about this server's watch-lists.
-#[derive(Debug, Default)]
-pub(super) struct Capability {
-    /// They are not used any more.
-    pub(super) abandoned: bool,
-    /// It was refused in this round, for this reason; if the list then works, it is the watch-list that cannot be had.
-    pub(super) refused_this_round: Option<Box<str>>,
-    /// Streams in a row that did not come to the end of the initial events, though nothing was wrong with the request.
-    unfinished: u32,
-}
-
-/// A watch-list before its initial events are over.
-#[derive(Debug)]
-pub(super) struct WatchListing {
-    pub(super) stream: Stream,
-    consistency: Consistency,
-    entries: BTreeSet<ByKey>,
-    unreadable: BTreeMap<Key, Unreadable>,
-    /// When the current window of progress began, and how many keys there were then.
-    window: Option<(Moment, usize)>,
-}
-
-/// An entry in the place of its key. The key is not copied: a set is held here whole until it is complete.
-#[derive(Debug)]
-struct ByKey(Arc<Entry>);
-
-impl Borrow<Key> for ByKey {
-    fn borrow(&self) -> &Key {
-        self.0.key()
-    }
-}
-
-impl Ord for ByKey {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.key().cmp(other.0.key())
-    }
-}
-
-impl PartialOrd for ByKey {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for ByKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.key() == other.0.key()
-    }
-}
-
-impl Eq for ByKey {}
-
-impl WatchListing {
-    pub(super) fn open(&mut self, now: Moment, head: super::ResponseHead, config: &Config) {
-        self.stream.open(now, head, config);
-        self.window = Some((now, 0));
-    }
-
-    pub(super) fn deadline(&self, config: &Config) -> Option<Moment> {
-        self.window.map(|(start, _)| start + config.watch_list_stall)
-    }
-
-    pub(super) fn state(&self) -> State {
-        match self.entries.len() as u64 {
-            0 => State::Connecting,
-            done => State::Listing { done, total: None },
-        }
-    }
-
-    /// A fair number of new keys is one in a hundred: less is what a busy cluster's live changes look like.
-    fn made_progress(&self) -> bool {
-        self.window.is_some_and(|(_, before)| self.entries.len() > before + before / 100)
-    }
-}
 
 impl Reflector {
     pub(super) fn begin_watch_list(&mut self, now: Moment) {
