@@ -17,7 +17,7 @@ const MOST_EMPTY_PAGES: u32 = 3;
 
 impl Reflector {
     pub(super) fn begin_list(&mut self, now: Moment) {
-        let consistency = self.consistency(Consistency::Any);
+        let consistency = self.position.consistency(Consistency::Any);
         let reaches_storage = self.pages_at_any || !matches!(consistency, Consistency::NotOlderThan(_));
         let limit = self.config.page_size.or(reaches_storage.then_some(PAGE_SIZE));
         self.send_first_page(now, ListRequest::new(consistency, limit));
@@ -26,7 +26,7 @@ impl Reflector {
     /// Compares the cache with what the server had at the same version. Only thus every difference is one too many: a newer list would
     /// also contain what the watch had not brought yet.
     pub(super) fn begin_audit(&mut self, now: Moment) {
-        let Some(position) = self.position.clone() else { return };
+        let Some(position) = self.position.version().cloned() else { return };
         self.note_health(now);
         self.cancel_stream();
         self.counters.relists.count(Relist::Audit);
@@ -166,7 +166,7 @@ impl Reflector {
     fn list_complete(&mut self, now: Moment) {
         let Phase::Listing(listing) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
         // A server that does not know exact lists answers with a newer one; what differs then is no drift.
-        let audit = listing.is_audit() && listing.version == self.position;
+        let audit = listing.is_audit() && listing.version.as_ref() == self.position.version();
         let Some(version) = listing.version else {
             return self.wait(now, Asked::List, Next::Round, Failure::transient("the list has no version"));
         };
@@ -191,7 +191,7 @@ impl Reflector {
         version: &ResourceVersion,
         consistent: bool,
     ) -> Option<Failure> {
-        let back = !consistent && self.position.as_ref().is_some_and(|position| version.is_before(position));
+        let back = !consistent && self.position.ahead_of(version).is_some();
         let text = format!("the {asked} is older than asked for: {version}");
         back.then(|| Failure { trouble: Trouble::VersionTooLarge, ..Failure::transient(text) })
     }
@@ -231,7 +231,9 @@ impl Reflector {
         self.counters.expired += u64::from(failure.trouble == Trouble::Expired);
         // A version that the server does not even accept is as good as one that it cannot serve, but not worth a second request at once.
         let rejected = failure.trouble == Trouble::Rejected && !consistent;
-        self.version_unavailable |= version_trouble || rejected;
+        if version_trouble || rejected {
+            self.position.lose();
+        }
         if !version_trouble || consistent {
             return self.wait(now, asked, Next::Round, failure);
         }

@@ -3,7 +3,8 @@
 use super::config::{Config, WatchListPolicy};
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
 use super::phase::{Next, Phase, Stream};
-use super::request::{Consistency, ListRequest, StreamId, WatchRequest};
+use super::position::Position;
+use super::request::{ListRequest, StreamId, WatchRequest};
 use super::server::{Capability, Forms, Probes};
 use super::state::{Asked, Counters, Relist, Report, State};
 use crate::backoff::Backoff;
@@ -33,14 +34,10 @@ pub enum Action {
 
 /// Keeps a queue fed with what a server has.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact learnt from the server, not a state")]
 pub struct Reflector {
     pub(super) config: Config,
     pub(super) phase: Phase,
-    /// The version of the newest state that was handed on. Only ever a version that the server reported as such.
-    pub(super) position: Option<ResourceVersion>,
-    /// Set when a list or watch-list failed because of its version; the next one asks for the newest state instead.
-    pub(super) version_unavailable: bool,
+    pub(super) position: Position,
     /// Whether a watch-list can be had.
     pub(super) capability: Capability,
     /// A list at "any version" came in pages: there is no watch cache in front of the storage, so lists are paged from now on.
@@ -51,8 +48,6 @@ pub struct Reflector {
     pub(super) barren_watches: u32,
     pub(super) probes: Probes,
     pub(super) forms: Forms,
-    /// A position was lost and no watch has been healthy since.
-    pub(super) expired_since_health: bool,
     /// When the server was last heard.
     pub(super) last_contact: Moment,
     /// When the server was last heard at all.
@@ -87,15 +82,13 @@ impl Reflector {
             backoff: Backoff::new(config.backoff),
             config,
             phase: Phase::Idle,
-            position: None,
-            version_unavailable: false,
+            position: Position::default(),
             capability: Capability::default(),
             pages_at_any: false,
             bookmark_gap: None,
             barren_watches: 0,
             probes: Probes::default(),
             forms: Forms::default(),
-            expired_since_health: false,
             last_contact: Moment::default(),
             heard: None,
             audit_at: None,
@@ -280,12 +273,13 @@ impl Reflector {
 
     /// The version of the newest state that was handed on.
     pub fn position(&self) -> Option<&ResourceVersion> {
-        self.position.as_ref()
+        self.position.version()
     }
 
     /// Panics if the machine contradicts itself; for tests and simulations.
     pub fn check_invariants(&self) {
-        assert_eq!(self.synced, self.position.is_some(), "synced exactly when there is a position");
+        self.position.check();
+        assert_eq!(self.synced, self.position().is_some(), "synced exactly when there is a position");
         assert!(!matches!(self.phase, Phase::Watching(_)) || self.synced, "a watch needs a position");
         assert!(
             !matches!(self.phase, Phase::Waiting { next: Next::Watch, .. }) || self.synced,
@@ -308,15 +302,6 @@ impl Reflector {
             self.begin_watch_list(now);
         } else {
             self.begin_list(now);
-        }
-    }
-
-    /// The version to ask a complete set for. `first` is what to ask while nothing is known yet.
-    pub(super) fn consistency(&self, first: Consistency) -> Consistency {
-        match &self.position {
-            _ if self.version_unavailable => Consistency::MostRecent,
-            Some(position) => Consistency::NotOlderThan(position.clone()),
-            None => first,
         }
     }
 
@@ -441,7 +426,7 @@ impl Reflector {
 
     /// A complete set was handed on: what stands in the way of the next is forgotten.
     pub(super) fn note_set(&mut self, now: Moment, version: ResourceVersion, consistent: bool) {
-        if let Some(from) = self.position.as_ref().filter(|position| version.is_before(position)) {
+        if let Some(from) = self.position.ahead_of(&version) {
             debug_assert!(consistent, "only a consistent list may go back");
             let rewound = Report::Rewound { from: from.clone(), to: version.clone() };
             self.counters.rewinds += 1;
@@ -450,8 +435,7 @@ impl Reflector {
         self.counters.replaces += 1;
         self.audit_at = self.next_audit(now);
         (self.last_news, self.last_current) = (now, now);
-        self.position = Some(version);
-        self.version_unavailable = false;
+        self.position.replace(version);
         self.synced = true;
     }
 }

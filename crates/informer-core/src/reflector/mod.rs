@@ -19,6 +19,7 @@ mod forms;
 mod listing;
 mod machine;
 mod phase;
+mod position;
 mod probe;
 mod request;
 mod server;

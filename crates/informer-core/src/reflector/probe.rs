@@ -28,7 +28,7 @@ impl Reflector {
     }
 
     fn begin_probe(&mut self, now: Moment) {
-        let Some(position) = self.position.clone() else { return };
+        let Some(position) = self.position.version().cloned() else { return };
         let request = ListRequest::new(Consistency::NotOlderThan(position), Some(1));
         let id = self.send_list(now, request.clone());
         self.phase = Phase::Listing(Listing::probe(id, request));
@@ -42,7 +42,7 @@ impl Reflector {
             }
             Trouble::Expired | Trouble::VersionTooLarge => {
                 self.probes = Probes::default();
-                self.version_unavailable = true;
+                self.position.lose();
                 self.report_failure(Asked::List, failure, Duration::ZERO);
                 self.begin_round(now, Relist::Forgotten);
             }

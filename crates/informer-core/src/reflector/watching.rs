@@ -40,7 +40,7 @@ impl Reflector {
     }
 
     fn open_watch(&mut self, now: Moment, seamless: bool) {
-        let Some(position) = self.position.clone() else {
+        let Some(position) = self.position.version().cloned() else {
             return self.begin_round(now, Relist::First);
         };
         if self.is_doubtful(now) {
@@ -108,18 +108,18 @@ impl Reflector {
         match frame {
             Frame::Added(scanned) => {
                 let entry = self.changed(scanned);
-                self.advance(entry.head().version.clone());
+                self.position.advance(entry.head().version.clone());
                 self.push(Delta::Added(entry));
             }
             Frame::Modified(scanned) => {
                 let entry = self.changed(scanned);
-                self.advance(entry.head().version.clone());
+                self.position.advance(entry.head().version.clone());
                 self.push(Delta::Updated(entry));
             }
             Frame::Deleted(scanned) => {
                 let entry = self.changed(scanned);
                 let version = entry.head().version.clone();
-                self.advance(version.clone());
+                self.position.advance(version.clone());
                 let key = entry.key().clone();
                 self.push(Delta::Deleted(Deleted { key, version: Some(version), last: Some(entry) }));
             }
@@ -139,7 +139,7 @@ impl Reflector {
             self.bookmark_gap = self.bookmark_gap.max(Some(now - before));
         }
         if let Some(version) = version {
-            self.advance(version.clone());
+            self.position.advance(version.clone());
             self.push(Delta::Bookmark(version));
         }
     }
@@ -151,7 +151,7 @@ impl Reflector {
         if matches!(unreadable.problem, ObjectProblem::OtherKind { .. } | ObjectProblem::UnknownFrame) {
             return; // neither its key nor its version say anything about this cache
         }
-        unreadable.version.iter().for_each(|version| self.advance(version.clone()));
+        unreadable.version.iter().for_each(|version| self.position.advance(version.clone()));
         match (kind, unreadable.key.clone()) {
             (FrameKind::Deleted, Some(key)) => {
                 self.push(Delta::Deleted(Deleted { key, version: unreadable.version, last: None }));
@@ -164,13 +164,6 @@ impl Reflector {
             }
             (FrameKind::Added | FrameKind::Modified, _) => self.push(Delta::Unreadable(unreadable)),
             _ => {}
-        }
-    }
-
-    /// The position follows the stream; a comparable version does not take it back.
-    fn advance(&mut self, version: ResourceVersion) {
-        if !self.position.as_ref().is_some_and(|position| version.is_before(position)) {
-            self.position = Some(version);
         }
     }
 
@@ -202,7 +195,7 @@ impl Reflector {
             // A 410 keeps the position: the next list is asked for at least that version.
             Trouble::Expired | Trouble::VersionTooLarge => {
                 self.counters.expired += 1;
-                if std::mem::replace(&mut self.expired_since_health, true) {
+                if self.position.expire() {
                     return self.wait(now, Asked::Watch, Next::Round, failure);
                 }
                 self.report_failure(Asked::Watch, failure, Duration::ZERO);
@@ -239,7 +232,7 @@ impl Reflector {
             self.backoff.reset();
             self.barren_watches = 0;
             self.probes = Probes::default();
-            self.expired_since_health = false;
+            self.position.note_health();
         }
         healthy
     }

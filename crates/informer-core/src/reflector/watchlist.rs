@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 impl Reflector {
     pub(super) fn begin_watch_list(&mut self, now: Moment) {
         // Unlike a list, a watch-list with no version at all is consistent, so it never asks for "any".
-        let consistency = self.consistency(Consistency::MostRecent);
+        let consistency = self.position.consistency(Consistency::MostRecent);
         self.counters.watch_lists += 1;
         let stream = self.send_watch(now, WatchStart::InitialEvents(consistency.clone()));
         self.phase = Phase::WatchListing(WatchListing {
