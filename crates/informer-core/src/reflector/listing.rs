@@ -18,7 +18,8 @@ const MOST_EMPTY_PAGES: u32 = 3;
 impl Reflector {
     pub(super) fn begin_list(&mut self, now: Moment) {
         let consistency = self.position.consistency(Consistency::Any);
-        let reaches_storage = self.pages_at_any || !matches!(consistency, Consistency::NotOlderThan(_));
+        let reaches_storage =
+            self.server.pages_at_any || !matches!(consistency, Consistency::NotOlderThan(_));
         let limit = self.config.page_size.or(reaches_storage.then_some(PAGE_SIZE));
         self.send_first_page(now, ListRequest::new(consistency, limit));
     }
@@ -154,7 +155,7 @@ impl Reflector {
         let Phase::Listing(listing) = &self.phase else { return };
         let limit = listing.request.limit.or(Some(PAGE_SIZE));
         let request = ListRequest { continue_token: Some(token), limit, ..listing.request.clone() };
-        self.pages_at_any |= request.consistency == Consistency::Any;
+        self.server.pages_at_any |= request.consistency == Consistency::Any;
         let id = self.send_list(now, request.clone());
         if let Phase::Listing(listing) = &mut self.phase {
             listing.id = id;
@@ -174,7 +175,7 @@ impl Reflector {
         if let Some(failure) = self.went_back(Asked::List, &version, consistent) {
             return self.set_refused(now, Asked::List, consistent, failure);
         }
-        if let Some(because) = self.capability.refused_this_round.take() {
+        if let Some(because) = self.server.capability.refused_this_round.take() {
             self.abandon_watch_list(because);
         }
         self.note_set(now, version.clone(), consistent);

@@ -5,7 +5,7 @@ use super::failure::{Failure, Refusal, ResponseHead, Trouble};
 use super::phase::{Next, Phase, Stream};
 use super::position::Position;
 use super::request::{ListRequest, StreamId, WatchRequest};
-use super::server::{Capability, Forms, Probes};
+use super::server::{Learnt, Probes};
 use super::state::{Asked, Counters, Relist, Report, State};
 use crate::backoff::Backoff;
 use crate::delta::Delta;
@@ -38,16 +38,10 @@ pub struct Reflector {
     pub(super) config: Config,
     pub(super) phase: Phase,
     pub(super) position: Position,
-    /// Whether a watch-list can be had.
-    pub(super) capability: Capability,
-    /// A list at "any version" came in pages: there is no watch cache in front of the storage, so lists are paged from now on.
-    pub(super) pages_at_any: bool,
-    /// The longest time between two bookmarks so far.
-    pub(super) bookmark_gap: Option<Duration>,
+    pub(super) server: Learnt,
     /// Watches in a row that ended early without having brought anything.
     pub(super) barren_watches: u32,
     pub(super) probes: Probes,
-    pub(super) forms: Forms,
     /// When the server was last heard.
     pub(super) last_contact: Moment,
     /// When the server was last heard at all.
@@ -70,8 +64,6 @@ pub struct Reflector {
     pub(super) frames: Vec<Frame>,
     /// What the cache holds already: an equal entry is used again instead of a second copy.
     pub(super) known: Option<StoreReader>,
-    /// Whether sets are expected sooner as lists than as streams.
-    prefers_lists: bool,
 }
 
 impl Reflector {
@@ -83,12 +75,9 @@ impl Reflector {
             config,
             phase: Phase::Idle,
             position: Position::default(),
-            capability: Capability::default(),
-            pages_at_any: false,
-            bookmark_gap: None,
+            server: Learnt::default(),
             barren_watches: 0,
             probes: Probes::default(),
-            forms: Forms::default(),
             last_contact: Moment::default(),
             heard: None,
             audit_at: None,
@@ -102,7 +91,6 @@ impl Reflector {
             actions: VecDeque::new(),
             frames: Vec::new(),
             known,
-            prefers_lists: false,
         }
     }
 
@@ -220,7 +208,7 @@ impl Reflector {
             Phase::WatchListing(listing) => listing.deadline(&self.config),
             Phase::Listing(listing) => listing.deadline(&self.config, self.last_contact),
             Phase::Watching(watching) => {
-                let silence = watching.deadline(self.bookmark_gap, self.last_contact);
+                let silence = watching.deadline(self.server.bookmark_gap, self.last_contact);
                 silence.into_iter().chain(self.audit_at).min()
             }
             Phase::Idle | Phase::Stopped => None,
@@ -248,7 +236,7 @@ impl Reflector {
 
     /// Says whether the next sets are expected sooner as lists than as streams; for [`WatchListPolicy::Auto`].
     pub fn prefer_lists(&mut self, prefer: bool) {
-        self.prefers_lists = prefer;
+        self.server.prefers_lists = prefer;
     }
 
     /// Whether what comes now belongs to a complete set, and not to a watch.
@@ -279,6 +267,7 @@ impl Reflector {
     /// Panics if the machine contradicts itself; for tests and simulations.
     pub fn check_invariants(&self) {
         self.position.check();
+        self.server.check();
         assert_eq!(self.synced, self.position().is_some(), "synced exactly when there is a position");
         assert!(!matches!(self.phase, Phase::Watching(_)) || self.synced, "a watch needs a position");
         assert!(
@@ -292,13 +281,13 @@ impl Reflector {
     /// Asks for the whole set.
     pub(super) fn begin_round(&mut self, now: Moment, cause: Relist) {
         self.counters.relists.count(cause);
-        self.capability.refused_this_round = None;
+        self.server.capability.refused_this_round = None;
         let stream = match self.config.watch_list {
-            WatchListPolicy::Auto => !self.prefers_lists,
+            WatchListPolicy::Auto => !self.server.prefers_lists,
             WatchListPolicy::Always => true,
             WatchListPolicy::Never => false,
         };
-        if stream && !self.capability.abandoned {
+        if stream && !self.server.capability.abandoned {
             self.begin_watch_list(now);
         } else {
             self.begin_list(now);
@@ -346,7 +335,7 @@ impl Reflector {
         self.counters.lists += 1;
         self.sent = now;
         let id = self.new_stream();
-        let json_only = self.forms.json_only();
+        let json_only = self.server.forms.json_only();
         self.actions.push_back(Action::List(id, ListRequest { json_only, ..request }));
         id
     }
@@ -356,7 +345,7 @@ impl Reflector {
         let timeout = Duration::from_secs(seconds);
         self.sent = now;
         let id = self.new_stream();
-        let json_only = self.forms.json_only();
+        let json_only = self.server.forms.json_only();
         let request = WatchRequest { json_only, ..WatchRequest::new(start, timeout) };
         self.actions.push_back(Action::Watch(id, request));
         Stream::new(id, now, timeout)

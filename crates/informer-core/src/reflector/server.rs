@@ -1,6 +1,44 @@
-//! What was learnt about this server: which requests it can serve, and in which forms its answers are read.
+//! What was learnt about this server: which requests it can serve, in which forms its answers are read, how often it sends bookmarks.
 //!
-//! Data only; the states of the machine decide what follows from it.
+//! Facts only; the states of the machine decide what follows from them.
+
+use std::time::Duration;
+
+/// Streams in a row without an end of the initial events after which watch-lists are not used any more: one may be chance.
+pub(super) const MOST_UNFINISHED: u32 = 2;
+/// Bodies in a row that are no protobuf after which only JSON is requested: one may be chance.
+pub(super) const MOST_BROKEN: u32 = 2;
+
+/// What was learnt about this server.
+#[derive(Debug, Default)]
+pub(super) struct Learnt {
+    /// Whether a watch-list can be had.
+    pub(super) capability: Capability,
+    /// A list at "any version" came in pages: there is no watch cache in front of the storage, so lists are paged from now on.
+    pub(super) pages_at_any: bool,
+    /// The longest time between two bookmarks so far.
+    pub(super) bookmark_gap: Option<Duration>,
+    pub(super) forms: Forms,
+    /// Whether sets are expected sooner as lists than as streams.
+    pub(super) prefers_lists: bool,
+}
+
+impl Learnt {
+    /// Notes the time between two bookmarks.
+    pub(super) fn note_bookmark(&mut self, gap: Duration) {
+        self.bookmark_gap = self.bookmark_gap.max(Some(gap));
+    }
+
+    /// Panics if it contradicts itself.
+    pub(super) fn check(&self) {
+        let Self { capability, forms, .. } = self;
+        assert!(
+            capability.abandoned || capability.unfinished < MOST_UNFINISHED,
+            "unfinished watch-lists end"
+        );
+        assert!(forms.json_only || forms.broken < MOST_BROKEN, "broken bodies end");
+    }
+}
 
 /// What is known about this server's watch-lists.
 #[derive(Debug, Default)]

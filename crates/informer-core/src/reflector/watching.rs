@@ -35,7 +35,8 @@ impl Reflector {
     /// a list finds that out.
     pub(super) fn is_doubtful(&self, now: Moment) -> bool {
         let longest = 2 * self.config.watch_timeout;
-        let silence = self.bookmark_gap.map_or(longest, |gap| (3 * gap).min(longest)).max(SHORTEST_SILENCE);
+        let silence =
+            self.server.bookmark_gap.map_or(longest, |gap| (3 * gap).min(longest)).max(SHORTEST_SILENCE);
         now - self.last_news > DOUBTFUL * silence
     }
 
@@ -136,7 +137,7 @@ impl Reflector {
         self.counters.bookmarks += 1;
         if let Phase::Watching(watching) = &mut self.phase {
             let before = watching.stream.last_bookmark.replace(now).unwrap_or(watching.stream.opened);
-            self.bookmark_gap = self.bookmark_gap.max(Some(now - before));
+            self.server.note_bookmark(now - before);
         }
         if let Some(version) = version {
             self.position.advance(version.clone());

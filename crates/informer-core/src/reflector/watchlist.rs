@@ -8,6 +8,7 @@ use super::failure::{Failure, Trouble};
 use super::machine::Reflector;
 use super::phase::{ByKey, Phase, WatchListing, Watching};
 use super::request::{Consistency, WatchStart};
+use super::server::MOST_UNFINISHED;
 use super::state::{Asked, Report};
 use crate::delta::{Delta, Replaced};
 use crate::time::Moment;
@@ -91,7 +92,7 @@ impl Reflector {
             return self.watch_list_failed(now, failure);
         }
         self.note_set(now, version.clone(), consistent);
-        self.capability.unfinished = 0;
+        self.server.capability.unfinished = 0;
         let entries = listing.entries.into_iter().map(|ByKey(entry)| entry).collect();
         let unreadable = listing.unreadable.into_values().collect();
         let scope = self.config.scope.clone();
@@ -145,7 +146,7 @@ impl Reflector {
             Trouble::Rejected | Trouble::Forbidden | Trouble::NotServed => {
                 // Old servers refuse the parameters, each in its own way. If the list works, that was it; if not, the
                 // list's own refusal says what is wrong.
-                self.capability.refused_this_round = Some(failure.text.clone());
+                self.server.capability.refused_this_round = Some(failure.text.clone());
                 self.report_failure(Asked::WatchList, failure, std::time::Duration::ZERO);
                 self.begin_list(now);
             }
@@ -158,15 +159,15 @@ impl Reflector {
 
     /// Once may be chance; twice in a row, and watch-lists are not asked for any more.
     fn note_unfinished(&mut self, failure: &Failure) {
-        self.capability.unfinished += 1;
-        if self.capability.unfinished >= 2 {
+        self.server.capability.unfinished += 1;
+        if self.server.capability.unfinished >= MOST_UNFINISHED {
             self.abandon_watch_list(failure.text.clone());
         }
     }
 
     pub(super) fn abandon_watch_list(&mut self, because: Box<str>) {
-        if !self.capability.abandoned {
-            self.capability.abandoned = true;
+        if !self.server.capability.abandoned {
+            self.server.capability.abandoned = true;
             self.report(Report::WatchListAbandoned { because });
         }
     }
