@@ -41,7 +41,7 @@ impl Reflector {
     pub(super) fn next_audit(&mut self, now: Moment) -> Option<Moment> {
         let every = self.config.relist_every?;
         let tenth = every / 10;
-        Some(now + 9 * tenth + self.random.stretch(tenth))
+        Some(now + 9 * tenth + self.health.stretch(tenth))
     }
 
     /// An audit that the server could not serve. A version that it has forgotten takes a list as any other; otherwise the watch goes on.

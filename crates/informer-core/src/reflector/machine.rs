@@ -2,14 +2,13 @@
 
 use super::config::{Config, WatchListPolicy};
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
+use super::health::Health;
 use super::phase::{Next, Phase, Stream};
 use super::position::Position;
 use super::request::{ListRequest, StreamId, WatchRequest};
-use super::server::{Learnt, Probes};
+use super::server::Learnt;
 use super::state::{Asked, Counters, Relist, Report, State};
-use crate::backoff::Backoff;
 use crate::delta::Delta;
-use crate::random::Random;
 use crate::store::StoreReader;
 use crate::time::Moment;
 use crate::version::ResourceVersion;
@@ -39,9 +38,7 @@ pub struct Reflector {
     pub(super) phase: Phase,
     pub(super) position: Position,
     pub(super) server: Learnt,
-    /// Watches in a row that ended early without having brought anything.
-    pub(super) barren_watches: u32,
-    pub(super) probes: Probes,
+    pub(super) health: Health,
     /// When the server was last heard.
     pub(super) last_contact: Moment,
     /// When the server was last heard at all.
@@ -55,8 +52,6 @@ pub struct Reflector {
     /// When the server last said something about its state: a frame of a watch, or a complete set.
     pub(super) last_news: Moment,
     pub(super) synced: bool,
-    pub(super) backoff: Backoff,
-    pub(super) random: Random,
     pub(super) counters: Counters,
     next_stream: u64,
     actions: VecDeque<Action>,
@@ -71,13 +66,11 @@ impl Reflector {
     /// taken from there, so that a relist does not hold everything twice.
     pub fn new(config: Config, seed: u64, known: Option<StoreReader>) -> Self {
         Self {
-            backoff: Backoff::new(config.backoff),
+            health: Health::new(config.backoff, seed),
             config,
             phase: Phase::Idle,
             position: Position::default(),
             server: Learnt::default(),
-            barren_watches: 0,
-            probes: Probes::default(),
             last_contact: Moment::default(),
             heard: None,
             audit_at: None,
@@ -85,7 +78,6 @@ impl Reflector {
             sent: Moment::default(),
             last_news: Moment::default(),
             synced: false,
-            random: Random::new(seed),
             counters: Counters::default(),
             next_stream: 0,
             actions: VecDeque::new(),
@@ -268,6 +260,7 @@ impl Reflector {
     pub fn check_invariants(&self) {
         self.position.check();
         self.server.check();
+        self.health.check();
         assert_eq!(self.synced, self.position().is_some(), "synced exactly when there is a position");
         assert!(!matches!(self.phase, Phase::Watching(_)) || self.synced, "a watch needs a position");
         assert!(
@@ -308,11 +301,9 @@ impl Reflector {
     pub(super) fn wait(&mut self, now: Moment, asked: Asked, next: Next, failure: Failure) {
         const LONGEST: Duration = Duration::from_mins(10);
         let delay = match failure.trouble {
-            Trouble::Forbidden | Trouble::NotServed => self.random.stretch(self.config.slow_retry),
+            Trouble::Forbidden | Trouble::NotServed => self.health.stretch(self.config.slow_retry),
             // Never sooner than our own back-off, however small the server's number.
-            _ => {
-                self.backoff.next(&mut self.random).max(failure.retry_after.unwrap_or_default().min(LONGEST))
-            }
+            _ => self.health.next_delay().max(failure.retry_after.unwrap_or_default().min(LONGEST)),
         };
         self.report_failure(asked, failure.clone(), delay);
         self.phase = Phase::Waiting { until: now + delay, next, failure };
@@ -341,7 +332,7 @@ impl Reflector {
     }
 
     pub(super) fn send_watch(&mut self, now: Moment, start: super::WatchStart) -> Stream {
-        let seconds = self.random.stretch(self.config.watch_timeout).as_secs();
+        let seconds = self.health.stretch(self.config.watch_timeout).as_secs();
         let timeout = Duration::from_secs(seconds);
         self.sent = now;
         let id = self.new_stream();

@@ -16,6 +16,7 @@ mod config;
 mod entry;
 mod failure;
 mod forms;
+mod health;
 mod listing;
 mod machine;
 mod phase;

@@ -19,8 +19,8 @@ impl Reflector {
     pub(super) fn resume_watch(&mut self, now: Moment) {
         if self.is_doubtful(now) {
             self.begin_round(now, Relist::Doubt);
-        } else if self.probes.failed >= MOST_FAILED {
-            self.probes.failed = 0;
+        } else if self.health.probes.failed >= MOST_FAILED {
+            self.health.probes.failed = 0;
             self.begin_watch(now);
         } else {
             self.begin_probe(now);
@@ -36,12 +36,12 @@ impl Reflector {
 
     pub(super) fn probe_failed(&mut self, now: Moment, failure: Failure) {
         match failure.trouble {
-            Trouble::VersionTooLarge if !self.probes.behind => {
-                self.probes.behind = true;
+            Trouble::VersionTooLarge if !self.health.probes.behind => {
+                self.health.probes.behind = true;
                 self.wait(now, Asked::List, Next::Watch, failure);
             }
             Trouble::Expired | Trouble::VersionTooLarge => {
-                self.probes = Probes::default();
+                self.health.probes = Probes::default();
                 self.position.lose();
                 self.report_failure(Asked::List, failure, Duration::ZERO);
                 self.begin_round(now, Relist::Forgotten);
@@ -50,7 +50,7 @@ impl Reflector {
                 self.wait(now, Asked::List, Next::Watch, failure);
             }
             Trouble::Transient => {
-                self.probes.failed += 1;
+                self.health.probes.failed += 1;
                 self.wait(now, Asked::List, Next::Watch, failure);
             }
             // Whoever may not list is not told, and watches as if there were no probe. The watch says for itself what else is wrong.
@@ -69,7 +69,7 @@ impl Reflector {
         if let Some(failure) = self.went_back(Asked::List, &version, false) {
             return self.probe_failed(now, failure);
         }
-        self.probes = Probes::default();
+        self.health.probes = Probes::default();
         self.begin_watch(now);
     }
 }

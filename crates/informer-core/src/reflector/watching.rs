@@ -8,7 +8,6 @@ use super::failure::{Failure, Trouble};
 use super::machine::Reflector;
 use super::phase::{Answer, Next, Phase, SHORTEST_SILENCE, WatchListing, Watching};
 use super::request::{StreamId, WatchStart};
-use super::server::Probes;
 use super::state::{Asked, Relist, Report};
 use crate::delta::{Deleted, Delta};
 use crate::time::Moment;
@@ -18,8 +17,6 @@ use std::time::Duration;
 
 /// A watch that lived so long was a good one.
 const HEALTHY: Duration = Duration::from_secs(10);
-/// So many watches in a row that bring nothing and end early mean that the position is no good.
-const MOST_BARREN: u32 = 3;
 /// So many silences without a single frame put the position itself in doubt.
 const DOUBTFUL: u32 = 2;
 /// Room for so many frames of a chunk is kept for the next.
@@ -217,11 +214,7 @@ impl Reflector {
     /// A watch that ended too soon. If that happens again and again and nothing ever comes, the set is asked for anew.
     fn watch_barren(&mut self, now: Moment, failure: Failure) {
         let Phase::Watching(watching) = &self.phase else { return };
-        self.barren_watches = if watching.stream.frames == 0 { self.barren_watches + 1 } else { 0 };
-        let exhausted = self.barren_watches >= MOST_BARREN;
-        if exhausted {
-            self.barren_watches = 0;
-        }
+        let exhausted = self.health.note_early_end(watching.stream.frames == 0);
         self.wait(now, Asked::Watch, if exhausted { Next::Round } else { Next::Watch }, failure);
     }
 
@@ -230,9 +223,7 @@ impl Reflector {
         let Phase::Watching(watching) = &self.phase else { return false };
         let healthy = watching.stream.is_open() && now - watching.stream.opened >= HEALTHY;
         if healthy {
-            self.backoff.reset();
-            self.barren_watches = 0;
-            self.probes = Probes::default();
+            self.health.recover();
             self.position.note_health();
         }
         healthy
