@@ -32,7 +32,8 @@ impl Reflector {
         self.cancel_stream();
         self.counters.relists.count(Relist::Audit);
         // Whatever becomes of it, the next one is due in its turn.
-        self.audit_at = self.next_audit(now);
+        let next = self.next_audit(now);
+        self.contact.note_next_audit(next);
         let limit = self.config.page_size.or(Some(PAGE_SIZE));
         self.send_first_page(now, ListRequest::new(Consistency::Exactly(position), limit));
     }

@@ -1,6 +1,7 @@
 //! The reflector as its driver sees it, and what all its states share.
 
 use super::config::{Config, WatchListPolicy};
+use super::contact::Contact;
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
 use super::health::Health;
 use super::phase::{Next, Phase, Stream};
@@ -39,18 +40,7 @@ pub struct Reflector {
     pub(super) position: Position,
     pub(super) server: Learnt,
     pub(super) health: Health,
-    /// When the server was last heard.
-    pub(super) last_contact: Moment,
-    /// When the server was last heard at all.
-    heard: Option<Moment>,
-    /// When the cache is next compared with a fresh list.
-    pub(super) audit_at: Option<Moment>,
-    /// When the cache was last known to be current: a live watch was heard, or a set was complete.
-    pub(super) last_current: Moment,
-    /// When the open request was sent.
-    sent: Moment,
-    /// When the server last said something about its state: a frame of a watch, or a complete set.
-    pub(super) last_news: Moment,
+    pub(super) contact: Contact,
     pub(super) synced: bool,
     pub(super) counters: Counters,
     next_stream: u64,
@@ -71,12 +61,7 @@ impl Reflector {
             phase: Phase::Idle,
             position: Position::default(),
             server: Learnt::default(),
-            last_contact: Moment::default(),
-            heard: None,
-            audit_at: None,
-            last_current: Moment::default(),
-            sent: Moment::default(),
-            last_news: Moment::default(),
+            contact: Contact::default(),
             synced: false,
             counters: Counters::default(),
             next_stream: 0,
@@ -89,7 +74,7 @@ impl Reflector {
     /// Begins; later calls do nothing.
     pub fn start(&mut self, now: Moment) {
         if matches!(self.phase, Phase::Idle) {
-            self.last_contact = now;
+            self.contact.note_start(now);
             self.begin_round(now, Relist::First);
         }
     }
@@ -105,7 +90,7 @@ impl Reflector {
         if !self.is_current(id) {
             return;
         }
-        self.note_heard(now);
+        self.contact.note_heard(now);
         match &mut self.phase {
             Phase::Listing(listing) => listing.open(now, head, &self.config),
             Phase::WatchListing(listing) => listing.open(now, head, &self.config),
@@ -120,7 +105,7 @@ impl Reflector {
         if !self.is_current(id) {
             return;
         }
-        self.note_heard(now);
+        self.contact.note_heard(now);
         self.note_current(now);
         match &mut self.phase {
             Phase::Listing(_) => self.list_bytes(now, chunk),
@@ -176,7 +161,9 @@ impl Reflector {
                 self.cancel_stream();
                 self.stream_failed(now, Failure::transient("the body stopped coming"));
             }
-            Phase::Watching(_) if self.audit_at.is_some_and(|at| at <= now) => self.begin_audit(now),
+            Phase::Watching(_) if self.contact.audit_at().is_some_and(|at| at <= now) => {
+                self.begin_audit(now);
+            }
             Phase::Watching(_) => self.watch_silent(now),
             Phase::Idle | Phase::Stopped => {}
         }
@@ -193,15 +180,15 @@ impl Reflector {
             return Some(refusal.deadline());
         }
         if self.is_awaited() {
-            return Some(self.sent + self.config.answer_deadline);
+            return Some(self.contact.sent() + self.config.answer_deadline);
         }
         match &self.phase {
             Phase::Waiting { until, .. } => Some(*until),
             Phase::WatchListing(listing) => listing.deadline(&self.config),
-            Phase::Listing(listing) => listing.deadline(&self.config, self.last_contact),
+            Phase::Listing(listing) => listing.deadline(&self.config, self.contact.last_contact()),
             Phase::Watching(watching) => {
-                let silence = watching.deadline(self.server.bookmark_gap, self.last_contact);
-                silence.into_iter().chain(self.audit_at).min()
+                let silence = watching.deadline(self.server.bookmark_gap, self.contact.last_contact());
+                silence.into_iter().chain(self.contact.audit_at()).min()
             }
             Phase::Idle | Phase::Stopped => None,
         }
@@ -209,7 +196,7 @@ impl Reflector {
 
     /// Where it stands (C7).
     pub fn state(&self) -> State {
-        let stale = || State::Stale { since: self.last_current };
+        let stale = || State::Stale { since: self.contact.last_current() };
         match &self.phase {
             Phase::Stopped => State::Stopped,
             Phase::Idle => State::NotStarted,
@@ -243,12 +230,12 @@ impl Reflector {
 
     /// When the server was last heard.
     pub fn heard(&self) -> Option<Moment> {
-        self.heard
+        self.contact.heard()
     }
 
     /// When the cache was last known to be current; `None` until it was complete.
     pub fn last_current(&self) -> Option<Moment> {
-        self.synced.then_some(self.last_current)
+        self.synced.then_some(self.contact.last_current())
     }
 
     /// The version of the newest state that was handed on.
@@ -261,6 +248,7 @@ impl Reflector {
         self.position.check();
         self.server.check();
         self.health.check();
+        self.contact.check();
         assert_eq!(self.synced, self.position().is_some(), "synced exactly when there is a position");
         assert!(!matches!(self.phase, Phase::Watching(_)) || self.synced, "a watch needs a position");
         assert!(
@@ -324,7 +312,7 @@ impl Reflector {
 
     pub(super) fn send_list(&mut self, now: Moment, request: ListRequest) -> StreamId {
         self.counters.lists += 1;
-        self.sent = now;
+        self.contact.note_sent(now);
         let id = self.new_stream();
         let json_only = self.server.forms.json_only();
         self.actions.push_back(Action::List(id, ListRequest { json_only, ..request }));
@@ -334,7 +322,7 @@ impl Reflector {
     pub(super) fn send_watch(&mut self, now: Moment, start: super::WatchStart) -> Stream {
         let seconds = self.health.stretch(self.config.watch_timeout).as_secs();
         let timeout = Duration::from_secs(seconds);
-        self.sent = now;
+        self.contact.note_sent(now);
         let id = self.new_stream();
         let json_only = self.server.forms.json_only();
         let request = WatchRequest { json_only, ..WatchRequest::new(start, timeout) };
@@ -373,15 +361,10 @@ impl Reflector {
         }
     }
 
-    fn note_heard(&mut self, now: Moment) {
-        self.last_contact = now;
-        self.heard = Some(now);
-    }
-
     /// A live watch was heard.
     fn note_current(&mut self, now: Moment) {
         if matches!(&self.phase, Phase::Watching(watching) if watching.stream.is_open()) {
-            self.last_current = now;
+            self.contact.note_current(now);
         }
     }
 
@@ -413,8 +396,9 @@ impl Reflector {
             self.report(rewound);
         }
         self.counters.replaces += 1;
-        self.audit_at = self.next_audit(now);
-        (self.last_news, self.last_current) = (now, now);
+        let audit = self.next_audit(now);
+        self.contact.note_next_audit(audit);
+        self.contact.note_set(now);
         self.position.replace(version);
         self.synced = true;
     }

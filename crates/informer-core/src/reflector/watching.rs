@@ -34,7 +34,7 @@ impl Reflector {
         let longest = 2 * self.config.watch_timeout;
         let silence =
             self.server.bookmark_gap.map_or(longest, |gap| (3 * gap).min(longest)).max(SHORTEST_SILENCE);
-        now - self.last_news > DOUBTFUL * silence
+        now - self.contact.last_news() > DOUBTFUL * silence
     }
 
     fn open_watch(&mut self, now: Moment, seamless: bool) {
@@ -100,7 +100,7 @@ impl Reflector {
             let idle = matches!(frame, Frame::Error(_) | Frame::Unreadable(FrameKind::Unknown(_), _));
             watching.stream.frames += u64::from(!idle);
             if !idle {
-                self.last_news = now;
+                self.contact.note_news(now);
             }
         }
         match frame {
