@@ -11,8 +11,7 @@ impl Reflector {
     /// The entry for an object of a set: the one in the cache if it is equal, a new one otherwise.
     pub(super) fn entry(&mut self, scanned: Scanned) -> Arc<Entry> {
         let new = self.received(scanned);
-        let known = self.known.as_ref().and_then(|known| known.get(new.key()));
-        known.filter(|known| known.is_identical(&new)).unwrap_or_else(|| Arc::new(self.config.kept(new)))
+        self.cache.identical(&new).unwrap_or_else(|| Arc::new(self.config.kept(new)))
     }
 
     /// The entry for an object that has changed. What is in the cache is another state, so it is not looked at.

@@ -1,5 +1,6 @@
 //! The reflector as its driver sees it, and what all its states share.
 
+use super::cached::Cached;
 use super::config::{Config, WatchListPolicy};
 use super::contact::Contact;
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
@@ -41,14 +42,12 @@ pub struct Reflector {
     pub(super) server: Learnt,
     pub(super) health: Health,
     pub(super) contact: Contact,
-    pub(super) synced: bool,
     pub(super) counters: Counters,
     next_stream: u64,
     actions: VecDeque<Action>,
     /// Where the frames of a chunk are collected; empty but for its room.
     pub(super) frames: Vec<Frame>,
-    /// What the cache holds already: an equal entry is used again instead of a second copy.
-    pub(super) known: Option<StoreReader>,
+    pub(super) cache: Cached,
 }
 
 impl Reflector {
@@ -62,12 +61,11 @@ impl Reflector {
             position: Position::default(),
             server: Learnt::default(),
             contact: Contact::default(),
-            synced: false,
             counters: Counters::default(),
             next_stream: 0,
             actions: VecDeque::new(),
             frames: Vec::new(),
-            known,
+            cache: Cached::new(known),
         }
     }
 
@@ -206,7 +204,7 @@ impl Reflector {
                 _ => State::BackingOff { until: *until, because: failure.text.clone() },
             },
             Phase::Watching(watching) if watching.is_live() => State::Live,
-            _ if self.synced => stale(),
+            _ if self.cache.is_synced() => stale(),
             Phase::WatchListing(listing) => listing.state(),
             Phase::Listing(listing) => listing.state(),
             Phase::Watching(_) => State::Connecting,
@@ -235,7 +233,7 @@ impl Reflector {
 
     /// When the cache was last known to be current; `None` until it was complete.
     pub fn last_current(&self) -> Option<Moment> {
-        self.synced.then_some(self.contact.last_current())
+        self.cache.is_synced().then_some(self.contact.last_current())
     }
 
     /// The version of the newest state that was handed on.
@@ -249,12 +247,8 @@ impl Reflector {
         self.server.check();
         self.health.check();
         self.contact.check();
-        assert_eq!(self.synced, self.position().is_some(), "synced exactly when there is a position");
-        assert!(!matches!(self.phase, Phase::Watching(_)) || self.synced, "a watch needs a position");
-        assert!(
-            !matches!(self.phase, Phase::Waiting { next: Next::Watch, .. }) || self.synced,
-            "only a watch can be waited for that has a position"
-        );
+        self.cache.check(&self.position);
+        self.phase.check(self.cache.is_synced());
     }
 
     // What the states share.
@@ -400,6 +394,6 @@ impl Reflector {
         self.contact.note_next_audit(audit);
         self.contact.note_set(now);
         self.position.replace(version);
-        self.synced = true;
+        self.cache.note_set();
     }
 }

@@ -12,6 +12,7 @@
 //!
 //! Promises kept here: the versions of C1, the silence, back-off and hot-loop rules of C11, the states of C7.
 
+mod cached;
 mod config;
 mod contact;
 mod entry;

@@ -47,3 +47,11 @@ pub(in crate::reflector) enum Phase {
     Waiting { until: Moment, next: Next, failure: Failure },
     Stopped,
 }
+
+impl Phase {
+    /// Panics if the cache is not far enough for it.
+    pub(in crate::reflector) fn check(&self, synced: bool) {
+        let needs_position = matches!(self, Self::Watching(_) | Self::Waiting { next: Next::Watch, .. });
+        assert!(synced || !needs_position, "a watch needs a position");
+    }
+}
