@@ -40,7 +40,7 @@ impl Reflector {
             }
             OnTransformError::AsReceived => received,
         };
-        self.counters.transform_errors += 1;
+        self.out.counters.transform_errors += 1;
         self.report(Report::TransformFailed { key: cached.key().clone(), because });
         cached
     }

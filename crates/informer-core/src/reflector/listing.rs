@@ -30,7 +30,7 @@ impl Reflector {
         let Some(position) = self.position.version().cloned() else { return };
         self.note_health(now);
         self.cancel_stream();
-        self.counters.relists.count(Relist::Audit);
+        self.out.counters.relists.count(Relist::Audit);
         // Whatever becomes of it, the next one is due in its turn.
         let next = self.next_audit(now);
         self.contact.note_next_audit(next);
@@ -110,7 +110,7 @@ impl Reflector {
                 if !matches!(unreadable.problem, ObjectProblem::OtherKind { .. }) {
                     listing.unreadable.push(unreadable.clone());
                 }
-                self.counters.unreadable += 1;
+                self.out.counters.unreadable += 1;
                 self.report(Report::Unreadable(unreadable));
             }
             Err(ListItem::Object(_)) => {}
@@ -209,7 +209,7 @@ impl Reflector {
         let consistent = listing.request.consistency == Consistency::MostRecent;
         let token_expired = failure.trouble == Trouble::Expired && listing.request.continue_token.is_some();
         if token_expired && !listing.unpaged {
-            self.counters.expired += 1;
+            self.out.counters.expired += 1;
             return self.list_unpaged(now, failure);
         }
         self.set_refused(now, Asked::List, consistent, failure);
@@ -230,7 +230,7 @@ impl Reflector {
     /// A list or watch-list was refused. A version the server cannot serve is dropped, once and at once; anything else waits.
     pub(super) fn set_refused(&mut self, now: Moment, asked: Asked, consistent: bool, failure: Failure) {
         let version_trouble = matches!(failure.trouble, Trouble::Expired | Trouble::VersionTooLarge);
-        self.counters.expired += u64::from(failure.trouble == Trouble::Expired);
+        self.out.counters.expired += u64::from(failure.trouble == Trouble::Expired);
         // A version that the server does not even accept is as good as one that it cannot serve, but not worth a second request at once.
         let rejected = failure.trouble == Trouble::Rejected && !consistent;
         if version_trouble || rejected {

@@ -5,6 +5,7 @@ use super::config::{Config, WatchListPolicy};
 use super::contact::Contact;
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
 use super::health::Health;
+use super::out::{Action, Out};
 use super::phase::{Next, Phase, Stream};
 use super::position::Position;
 use super::request::{ListRequest, StreamId, WatchRequest};
@@ -15,23 +16,7 @@ use crate::store::StoreReader;
 use crate::time::Moment;
 use crate::version::ResourceVersion;
 use crate::wire::Frame;
-use std::collections::VecDeque;
 use std::time::Duration;
-
-/// What the driver is to do.
-#[derive(Debug)]
-pub enum Action {
-    /// Send this list request; what comes back belongs to the stream with this id.
-    List(StreamId, ListRequest),
-    /// Send this watch request.
-    Watch(StreamId, WatchRequest),
-    /// Give up this request.
-    Cancel(StreamId),
-    /// Append this to the queue.
-    Push(Delta),
-    /// Tell people.
-    Report(Report),
-}
 
 /// Keeps a queue fed with what a server has.
 #[derive(Debug)]
@@ -42,9 +27,7 @@ pub struct Reflector {
     pub(super) server: Learnt,
     pub(super) health: Health,
     pub(super) contact: Contact,
-    pub(super) counters: Counters,
-    next_stream: u64,
-    actions: VecDeque<Action>,
+    pub(super) out: Out,
     /// Where the frames of a chunk are collected; empty but for its room.
     pub(super) frames: Vec<Frame>,
     pub(super) cache: Cached,
@@ -61,9 +44,7 @@ impl Reflector {
             position: Position::default(),
             server: Learnt::default(),
             contact: Contact::default(),
-            counters: Counters::default(),
-            next_stream: 0,
-            actions: VecDeque::new(),
+            out: Out::default(),
             frames: Vec::new(),
             cache: Cached::new(known),
         }
@@ -169,7 +150,7 @@ impl Reflector {
 
     /// The next thing to do, if any. To be polled until `None` after every call.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        self.out.pop()
     }
 
     /// When to call [`Reflector::handle_timeout`].
@@ -223,7 +204,7 @@ impl Reflector {
 
     /// How often things happened.
     pub fn counters(&self) -> &Counters {
-        &self.counters
+        &self.out.counters
     }
 
     /// When the server was last heard.
@@ -247,6 +228,7 @@ impl Reflector {
         self.server.check();
         self.health.check();
         self.contact.check();
+        self.out.check();
         self.cache.check(&self.position);
         self.phase.check(self.cache.is_synced());
     }
@@ -255,7 +237,7 @@ impl Reflector {
 
     /// Asks for the whole set.
     pub(super) fn begin_round(&mut self, now: Moment, cause: Relist) {
-        self.counters.relists.count(cause);
+        self.out.counters.relists.count(cause);
         self.server.capability.refused_this_round = None;
         let stream = match self.config.watch_list {
             WatchListPolicy::Auto => !self.server.prefers_lists,
@@ -292,47 +274,36 @@ impl Reflector {
     }
 
     pub(super) fn report_failure(&mut self, asked: Asked, failure: Failure, retry_in: Duration) {
-        self.counters.failures += 1;
-        self.report(Report::Failed { asked, failure, retry_in });
+        self.out.report_failure(asked, failure, retry_in);
     }
 
     pub(super) fn report(&mut self, report: Report) {
-        self.actions.push_back(Action::Report(report));
+        self.out.report(report);
     }
 
     pub(super) fn push(&mut self, delta: Delta) {
-        self.actions.push_back(Action::Push(delta));
+        self.out.push(delta);
     }
 
     pub(super) fn send_list(&mut self, now: Moment, request: ListRequest) -> StreamId {
-        self.counters.lists += 1;
         self.contact.note_sent(now);
-        let id = self.new_stream();
         let json_only = self.server.forms.json_only();
-        self.actions.push_back(Action::List(id, ListRequest { json_only, ..request }));
-        id
+        self.out.list(ListRequest { json_only, ..request })
     }
 
     pub(super) fn send_watch(&mut self, now: Moment, start: super::WatchStart) -> Stream {
         let seconds = self.health.stretch(self.config.watch_timeout).as_secs();
         let timeout = Duration::from_secs(seconds);
         self.contact.note_sent(now);
-        let id = self.new_stream();
         let json_only = self.server.forms.json_only();
-        let request = WatchRequest { json_only, ..WatchRequest::new(start, timeout) };
-        self.actions.push_back(Action::Watch(id, request));
+        let id = self.out.watch(WatchRequest { json_only, ..WatchRequest::new(start, timeout) });
         Stream::new(id, now, timeout)
-    }
-
-    fn new_stream(&mut self) -> StreamId {
-        self.next_stream += 1;
-        StreamId(self.next_stream)
     }
 
     /// Gives up the open request, if there is one.
     pub(super) fn cancel_stream(&mut self) {
         if let Some(id) = self.current() {
-            self.actions.push_back(Action::Cancel(id));
+            self.out.cancel(id);
         }
     }
 
@@ -376,7 +347,7 @@ impl Reflector {
     pub(super) fn is_current(&mut self, id: StreamId) -> bool {
         let current = self.current() == Some(id);
         if !current {
-            self.counters.late += 1;
+            self.out.counters.late += 1;
         }
         current
     }
@@ -386,10 +357,10 @@ impl Reflector {
         if let Some(from) = self.position.ahead_of(&version) {
             debug_assert!(consistent, "only a consistent list may go back");
             let rewound = Report::Rewound { from: from.clone(), to: version.clone() };
-            self.counters.rewinds += 1;
+            self.out.counters.rewinds += 1;
             self.report(rewound);
         }
-        self.counters.replaces += 1;
+        self.out.counters.replaces += 1;
         let audit = self.next_audit(now);
         self.contact.note_next_audit(audit);
         self.contact.note_set(now);

@@ -21,6 +21,7 @@ mod forms;
 mod health;
 mod listing;
 mod machine;
+mod out;
 mod phase;
 mod position;
 mod probe;
@@ -32,7 +33,8 @@ mod watchlist;
 
 pub use config::{Config, WatchListPolicy};
 pub use failure::{Failure, ResponseHead, Trouble};
-pub use machine::{Action, Reflector};
+pub use machine::Reflector;
+pub use out::Action;
 pub use request::{Consistency, ListRequest, StreamId, WatchRequest, WatchStart};
 pub use state::{Asked, Counters, Relist, Relists, Report, State};
 

@@ -44,7 +44,7 @@ impl Reflector {
         if self.is_doubtful(now) {
             return self.begin_round(now, Relist::Doubt);
         }
-        self.counters.watches += 1;
+        self.out.counters.watches += 1;
         let stream = self.send_watch(now, WatchStart::After(position));
         self.phase = Phase::Watching(Watching { stream, seamless });
     }
@@ -77,7 +77,7 @@ impl Reflector {
             if !self.is_current(id) {
                 return;
             }
-            self.counters.frames += 1;
+            self.out.counters.frames += 1;
             if matches!(self.phase, Phase::WatchListing(_)) {
                 self.watch_list_frame(now, frame);
             } else {
@@ -131,7 +131,7 @@ impl Reflector {
     }
 
     fn bookmark(&mut self, now: Moment, version: Option<ResourceVersion>) {
-        self.counters.bookmarks += 1;
+        self.out.counters.bookmarks += 1;
         if let Phase::Watching(watching) = &mut self.phase {
             let before = watching.stream.last_bookmark.replace(now).unwrap_or(watching.stream.opened);
             self.server.note_bookmark(now - before);
@@ -144,7 +144,7 @@ impl Reflector {
 
     /// A change to something that could not be read: told to the store, so that its older state is known to be stale.
     fn watch_unreadable(&mut self, now: Moment, kind: &FrameKind, unreadable: Unreadable) {
-        self.counters.unreadable += 1;
+        self.out.counters.unreadable += 1;
         self.report(Report::Unreadable(unreadable.clone()));
         if matches!(unreadable.problem, ObjectProblem::OtherKind { .. } | ObjectProblem::UnknownFrame) {
             return; // neither its key nor its version say anything about this cache
@@ -182,7 +182,7 @@ impl Reflector {
 
     /// Nothing was heard for too long.
     pub(super) fn watch_silent(&mut self, now: Moment) {
-        self.counters.silent += 1;
+        self.out.counters.silent += 1;
         self.cancel_stream();
         self.watch_failed(now, Failure::transient("nothing was heard for too long, not even a bookmark"));
     }
@@ -192,7 +192,7 @@ impl Reflector {
         match failure.trouble {
             // A 410 keeps the position: the next list is asked for at least that version.
             Trouble::Expired | Trouble::VersionTooLarge => {
-                self.counters.expired += 1;
+                self.out.counters.expired += 1;
                 if self.position.expire() {
                     return self.wait(now, Asked::Watch, Next::Round, failure);
                 }

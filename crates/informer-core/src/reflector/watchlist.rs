@@ -20,7 +20,7 @@ impl Reflector {
     pub(super) fn begin_watch_list(&mut self, now: Moment) {
         // Unlike a list, a watch-list with no version at all is consistent, so it never asks for "any".
         let consistency = self.position.consistency(Consistency::MostRecent);
-        self.counters.watch_lists += 1;
+        self.out.counters.watch_lists += 1;
         let stream = self.send_watch(now, WatchStart::InitialEvents(consistency.clone()));
         self.phase = Phase::WatchListing(WatchListing {
             stream,
@@ -72,7 +72,7 @@ impl Reflector {
                     }
                     _ => {}
                 }
-                self.counters.unreadable += 1;
+                self.out.counters.unreadable += 1;
                 self.report(Report::Unreadable(unreadable));
                 if lost {
                     // C2: what is gone may be among the objects so far.
