@@ -1,6 +1,6 @@
 //! A list that is coming in, page by page. It must not know what is asked for next.
 
-use super::Answer;
+use super::answer::Answer;
 use crate::object::Entry;
 use crate::reflector::config::Config;
 use crate::reflector::failure::{Refusal, ResponseHead};

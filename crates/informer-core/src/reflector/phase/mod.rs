@@ -2,32 +2,18 @@
 //!
 //! Data only. The steps from state to state are methods of the reflector, in a file for each state. Nothing here sends requests or reports.
 
+mod answer;
 mod listing;
 mod stream;
 mod watchlist;
 
+pub(in crate::reflector) use answer::Answer;
 pub(in crate::reflector) use listing::Listing;
 pub(in crate::reflector) use stream::{SHORTEST_SILENCE, Stream, Watching};
 pub(in crate::reflector) use watchlist::{ByKey, WatchListing};
 
-use super::failure::{Failure, Refusal};
+use super::failure::Failure;
 use crate::time::Moment;
-
-/// How far the answer to a request has come.
-#[derive(Debug)]
-pub(in crate::reflector) enum Answer<R> {
-    Awaited,
-    /// Headers said success.
-    Body(R),
-    /// Headers said something else; the reason is coming in.
-    Refused(Refusal),
-}
-
-impl<R> Answer<R> {
-    pub(in crate::reflector) fn refused(&self) -> Option<&Refusal> {
-        if let Self::Refused(refusal) = self { Some(refusal) } else { None }
-    }
-}
 
 /// What happens when a wait is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

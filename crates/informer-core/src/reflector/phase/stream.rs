@@ -1,6 +1,6 @@
 //! A watch stream, and the watch that follows changes. It must not know what frames mean.
 
-use super::Answer;
+use super::answer::Answer;
 use crate::reflector::config::Config;
 use crate::reflector::failure::{Failure, Refusal, ResponseHead};
 use crate::reflector::request::StreamId;

@@ -1,6 +1,6 @@
 //! A watch-list before its initial events are over. It must not know whether the server is able to end them.
 
-use super::Stream;
+use super::stream::Stream;
 use crate::key::Key;
 use crate::object::Entry;
 use crate::reflector::config::Config;
