@@ -10,6 +10,9 @@
 //! | watching | `watching` | the stream ends (→ watching, waiting, or a new round) |
 //! | waiting | `machine` | the time has come (→ a new round, or watching) |
 //!
+//! These files are steps: methods of [`Reflector`], which nothing imports. The data of each state is in `phase`, and what the machine knows is in groups with
+//! invariants of their own: `position`, `server` (what was learnt about it), `health`, `contact`, `cached` and `out`.
+//!
 //! Promises kept here: the versions of C1, the silence, back-off and hot-loop rules of C11, the states of C7.
 
 mod cached;

@@ -5,6 +5,9 @@
 //! handed out as [`Unreadable`] and reading goes on; only a body that is no JSON, or ends too early, ends in a
 //! [`WireError`]. [`ProtobufListReader`] and [`ProtobufWatchReader`] do the same for protobuf. Nothing here knows what a kind looks like inside
 //! (what protobuf needs of that is a table), nor where the bytes come from.
+//!
+//! Inside, from the bottom: what both forms share (`head`, `labels`, `scanned`, `frame`, `path`, `paths`, `status`, `problem`), `projection`, `json`,
+//! `protobuf`, and on top of both `reader`, which picks a reader, and `values`, which looks up a path.
 
 mod frame;
 mod head;
