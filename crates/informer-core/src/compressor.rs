@@ -7,7 +7,7 @@
 
 use crate::object::Entry;
 use crate::retention::{Coder, Kept, Samples, Share};
-use crate::store::Snapshot;
+use crate::store::StoreSnapshot;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -118,7 +118,7 @@ impl Compressor {
     }
 
     /// Whether [`Compressor::learn`] should be called, for a cache of which this is the newest state.
-    pub fn is_due(&self, cached: &Snapshot) -> bool {
+    pub fn is_due(&self, cached: &StoreSnapshot) -> bool {
         let state = self.lock();
         match &state.phase {
             Phase::Never | Phase::Learning => false,
@@ -133,7 +133,7 @@ impl Compressor {
 
     /// Learns, from the first objects or from all over the cache; returns whether anything in the cache can be rewritten for it. It takes
     /// a while.
-    pub fn learn(&self, cached: &Snapshot) -> bool {
+    pub fn learn(&self, cached: &StoreSnapshot) -> bool {
         let Some((samples, known)) = self.begin(cached) else { return false };
         let learnt = Coder::learn(&samples);
         let share_of = |coder: &Coder| coder.share(samples.held_out());
@@ -174,7 +174,7 @@ impl Compressor {
     }
 
     /// What to learn from, and what is known.
-    fn begin(&self, cached: &Snapshot) -> Option<(Samples, Option<Arc<Coder>>)> {
+    fn begin(&self, cached: &StoreSnapshot) -> Option<(Samples, Option<Arc<Coder>>)> {
         let mut state = self.lock();
         let gathered = match std::mem::replace(&mut state.phase, Phase::Learning) {
             Phase::Gathering(samples) => Some(samples),
@@ -243,7 +243,7 @@ fn is_by(entry: &Entry, coder: &Coder) -> bool {
 }
 
 /// Objects from all over a cache.
-fn all_over(cached: &Snapshot) -> Samples {
+fn all_over(cached: &StoreSnapshot) -> Samples {
     let mut samples = Samples::default();
     let step = cached.len().div_ceil(LESSONS).max(1);
     cached.list().step_by(step).for_each(|entry| samples.add(&entry.bytes()));

@@ -9,8 +9,8 @@
 
 use informer_core::wire::{Limits, ListItem, ListReader};
 use informer_core::{
-    Delta, Entry, Index, IndexHandle, Key, Object, Replaced, ResourceVersion, Retention, Scope, Snapshot,
-    StoreReader, StoreWriter, TypeMeta,
+    Delta, Entry, Index, IndexHandle, Key, Object, Replaced, ResourceVersion, Retention, Scope, StoreReader,
+    StoreSnapshot, StoreWriter, TypeMeta,
 };
 use serde::Deserialize;
 use shuttle::sync::mpsc;
@@ -57,7 +57,7 @@ fn batch(round: u64, retention: Retention) -> Vec<Delta> {
 
 /// C5: checks that all results of one snapshot agree with each other and with its version. Returns its round.
 #[track_caller]
-fn check(snapshot: &Snapshot, indexes: &[IndexHandle]) -> u64 {
+fn check(snapshot: &StoreSnapshot, indexes: &[IndexHandle]) -> u64 {
     let Some(version) = snapshot.version() else {
         assert!(snapshot.is_empty(), "objects without a version");
         return 0;

@@ -5,7 +5,7 @@
 //! and can be told by [`Lister::has_synced`] and [`Lister::version`].
 
 use crate::shared::Engine;
-use informer_core::{IndexHandle, Key, LabelSelector, Object, ResourceVersion, Snapshot};
+use informer_core::{IndexHandle, Key, LabelSelector, Object, ResourceVersion, StoreSnapshot};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ enum Reader {
     /// Always the newest state.
     Newest(Arc<Engine>),
     /// One state for good.
-    Fixed(Snapshot),
+    Fixed(StoreSnapshot),
 }
 
 impl<K> Lister<K> {
@@ -114,7 +114,7 @@ impl<K> Lister<K> {
         self.state().is_synced()
     }
 
-    fn state(&self) -> Snapshot {
+    fn state(&self) -> StoreSnapshot {
         match &self.reader {
             Reader::Newest(engine) => engine.reader.snapshot(),
             Reader::Fixed(snapshot) => snapshot.clone(),

@@ -3,7 +3,7 @@
 //! Nothing here is counted; the figures come from the status, the cache and the handlers at the moment somebody asks.
 
 use crate::status::Status;
-use informer_core::Snapshot;
+use informer_core::StoreSnapshot;
 use informer_core::reflector::{Counters, State};
 use informer_core::workqueue::Histogram;
 use std::collections::BTreeMap;
@@ -108,7 +108,7 @@ impl Metrics {
     pub(crate) fn new(
         resource: &Arc<str>,
         status: &Status,
-        snapshot: &Snapshot,
+        snapshot: &StoreSnapshot,
         decode_errors: u64,
         handlers: Vec<HandlerMetrics>,
     ) -> Self {

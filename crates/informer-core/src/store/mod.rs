@@ -1,7 +1,7 @@
 //! The cache: objects by key, indexes beside them, published as snapshots.
 //!
 //! One [`StoreWriter`] applies deltas and publishes a new state after each batch; any number of [`StoreReader`]s look at the newest
-//! state, or hold a [`Snapshot`] of it, without ever waiting (C5). The writer says exactly what changed, as [`Change`]s, after the state
+//! state, or hold a [`StoreSnapshot`] of it, without ever waiting (C5). The writer says exactly what changed, as [`Change`]s, after the state
 //! that contains the change is published (C4). Nothing here is generic over the kind, and nothing here talks to a server.
 
 mod change;
@@ -19,7 +19,7 @@ pub use change::{Applied, Change};
 pub use index::{Index, IndexHandle};
 #[cfg(feature = "compressed")]
 pub use rewrite::Rewrite;
-pub use snapshot::{BuiltIndex, Snapshot, StoreReader};
+pub use snapshot::{BuiltIndex, StoreReader, StoreSnapshot};
 pub use writer::StoreWriter;
 
 #[cfg(test)]

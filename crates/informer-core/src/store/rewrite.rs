@@ -4,7 +4,7 @@
 //! indexes stay as they are (one that is being built meanwhile looks at the new entries again), and a snapshot that somebody holds keeps what it had.
 
 use super::objects::Slot;
-use super::snapshot::Snapshot;
+use super::snapshot::StoreSnapshot;
 use super::writer::StoreWriter;
 use crate::object::Entry;
 use std::fmt;
@@ -29,7 +29,7 @@ impl Rewrite {
     }
 }
 
-impl Snapshot {
+impl StoreSnapshot {
     /// Calls `pack` with the entries in the next `most` slots from `from` on, and collects the equal entries that it returns; `None` keeps
     /// the old one.
     ///

@@ -37,9 +37,9 @@ pub(crate) struct Hidden {
 
 /// One state of a cache, complete and unchanging. Cheap to clone.
 #[derive(Clone)]
-pub struct Snapshot(Arc<State>);
+pub struct StoreSnapshot(Arc<State>);
 
-impl Snapshot {
+impl StoreSnapshot {
     /// The object with this key.
     pub fn get(&self, key: &Key) -> Option<&Arc<Entry>> {
         self.0.objects.get(key)
@@ -147,7 +147,7 @@ impl Snapshot {
     }
 }
 
-impl fmt::Debug for Snapshot {
+impl fmt::Debug for StoreSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "snapshot of {} objects at {:?}", self.len(), self.version())
     }
@@ -156,17 +156,17 @@ impl fmt::Debug for Snapshot {
 /// Reads a cache. Cheap to clone; never waits for the writer.
 #[derive(Clone)]
 pub struct StoreReader {
-    published: Arc<Published<Snapshot>>,
+    published: Arc<Published<StoreSnapshot>>,
 }
 
 impl StoreReader {
     pub(crate) fn new(state: State) -> Self {
-        Self { published: Arc::new(Published::new(Snapshot(Arc::new(state)))) }
+        Self { published: Arc::new(Published::new(StoreSnapshot(Arc::new(state)))) }
     }
 
     /// The newest state.
-    pub fn snapshot(&self) -> Snapshot {
-        self.published.with(Snapshot::clone)
+    pub fn snapshot(&self) -> StoreSnapshot {
+        self.published.with(StoreSnapshot::clone)
     }
 
     /// One object of the newest state.
@@ -184,8 +184,8 @@ impl StoreReader {
         BuiltIndex { index, seen }
     }
 
-    pub(crate) fn publish(&self, state: State) -> Snapshot {
-        Snapshot::clone(&self.published.swap(Snapshot(Arc::new(state))))
+    pub(crate) fn publish(&self, state: State) -> StoreSnapshot {
+        StoreSnapshot::clone(&self.published.swap(StoreSnapshot(Arc::new(state))))
     }
 }
 
@@ -200,10 +200,10 @@ impl fmt::Debug for StoreReader {
 pub struct BuiltIndex {
     pub(crate) index: IndexWriter,
     /// What it was built from; the writer adds what has changed since.
-    pub(crate) seen: Snapshot,
+    pub(crate) seen: StoreSnapshot,
 }
 
-impl Snapshot {
+impl StoreSnapshot {
     pub(crate) fn objects(&self) -> &Objects {
         &self.0.objects
     }

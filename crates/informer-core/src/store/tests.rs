@@ -103,11 +103,11 @@ fn get(reader: &StoreReader, key: &str) -> Arc<Entry> {
     reader.get(&key.parse().unwrap()).unwrap()
 }
 
-fn contents(snapshot: &Snapshot) -> Vec<String> {
+fn contents(snapshot: &StoreSnapshot) -> Vec<String> {
     snapshot.list().map(|entry| format!("{entry:?}")).collect()
 }
 
-fn version(snapshot: &Snapshot) -> Option<&str> {
+fn version(snapshot: &StoreSnapshot) -> Option<&str> {
     snapshot.version().map(ResourceVersion::as_str)
 }
 
@@ -310,7 +310,7 @@ fn an_index_follows_objects_that_gain_and_lose_values() {
         ("a/x u1 7 black.red", "black: x, green: y, red: x, white: z, yellow: z"),
         ("a/z u1 8 none", "black: x, green: y, red: x"),
     ];
-    let print = |snapshot: &Snapshot| {
+    let print = |snapshot: &StoreSnapshot| {
         let line = |value: &Arc<str>| {
             let names: Vec<String> =
                 snapshot.by(&index, value).map(|entry| entry.key().name().to_owned()).collect();

@@ -6,7 +6,7 @@
 use super::change::{Applied, Change};
 use super::index::{IndexHandle, IndexWriter};
 use super::objects::Slot;
-use super::snapshot::{BuiltIndex, Hidden, Snapshot, State, StoreReader};
+use super::snapshot::{BuiltIndex, Hidden, State, StoreReader, StoreSnapshot};
 use crate::delta::{Deleted, Delta};
 use crate::key::Key;
 use crate::object::Entry;
@@ -34,7 +34,7 @@ pub struct StoreWriter {
     free: Vec<Slot>,
     reader: StoreReader,
     /// States that were replaced while somebody still held them.
-    retired: Vec<Snapshot>,
+    retired: Vec<StoreSnapshot>,
     /// Panics of index functions that were told.
     told_panics: u64,
 }

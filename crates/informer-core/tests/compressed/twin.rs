@@ -7,7 +7,7 @@ use crate::objects::{ENGINE, SHELF, Shape, compressed, list, plain, widget};
 use informer_core::random::Random;
 use informer_core::{
     Change, Compressor, Deleted, Delta, Entry, Index, IndexHandle, Key, ResourceVersion, Rewrite, Scope,
-    Snapshot, StoreReader, StoreWriter,
+    StoreReader, StoreSnapshot, StoreWriter,
 };
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ struct Run {
     plain: (StoreWriter, StoreReader),
     compressed_store: (StoreWriter, StoreReader),
     /// Earlier snapshots of both stores.
-    snapshots: Vec<(Snapshot, Snapshot)>,
+    snapshots: Vec<(StoreSnapshot, StoreSnapshot)>,
     /// Recompressed entries that are not applied yet.
     late: Vec<Rewrite>,
     /// Slot at which recompression continues.
@@ -82,7 +82,11 @@ impl Run {
     /// Recompresses a slice, to be applied now or later.
     fn rewrite(&mut self) {
         let max_entries = 1 + u32::try_from(self.random.below(20)).unwrap();
-        let slice = self.compressed_store.1.snapshot().rewrite(self.from, max_entries, |entry| self.compressor.rewritten(entry));
+        let slice = self
+            .compressed_store
+            .1
+            .snapshot()
+            .rewrite(self.from, max_entries, |entry| self.compressor.rewritten(entry));
         self.from = slice.next().unwrap_or(0);
         self.late.push(slice);
         if self.random.below(3) > 0 {
@@ -159,7 +163,7 @@ impl Run {
         (plain(scanned()), compressed(&self.compressor, scanned()))
     }
 
-    fn compare(&self, plain: &Snapshot, compressed_store: &Snapshot) {
+    fn compare(&self, plain: &StoreSnapshot, compressed_store: &StoreSnapshot) {
         assert_eq!((plain.version(), plain.len()), (compressed_store.version(), compressed_store.len()));
         for (left, right) in plain.list().zip(compressed_store.list()) {
             assert_eq!((left.head(), left.bytes()), (right.head(), right.bytes()));

@@ -3,7 +3,7 @@
 use super::json::squeezed;
 use super::server::{Fit, Obj, SLOTS, Server, key, slot_of};
 use informer_core::reflector::ListRequest;
-use informer_core::store::{Applied, Change, Snapshot};
+use informer_core::store::{Applied, Change, StoreSnapshot};
 use informer_core::{Entry, IndexHandle, Key, Moment, StoreReader};
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -112,7 +112,7 @@ impl Mirror {
     }
 
     /// C4: the sum of all changes is the store.
-    pub(crate) fn check_equal(&self, snapshot: &Snapshot, what: &str) {
+    pub(crate) fn check_equal(&self, snapshot: &StoreSnapshot, what: &str) {
         let equal = snapshot.len() == self.objects.len()
             && snapshot.list().zip(self.objects.values()).all(|(left, right)| Arc::ptr_eq(left, right));
         let listed: Vec<_> = snapshot.list().collect();
@@ -121,7 +121,7 @@ impl Mirror {
 }
 
 /// Checks that the cache is exactly the server's state at the version of the cache.
-pub(crate) fn check_exact(server: &Server, branch: usize, snapshot: &Snapshot) {
+pub(crate) fn check_exact(server: &Server, branch: usize, snapshot: &StoreSnapshot) {
     let Some(version) = snapshot.version() else {
         assert!(snapshot.is_empty(), "objects without a version");
         return;
@@ -152,7 +152,7 @@ pub(crate) fn check_exact(server: &Server, branch: usize, snapshot: &Snapshot) {
 /// Compares index lookups with the model's own fields.
 pub(crate) fn check_indexes(
     server: &Server,
-    snapshot: &Snapshot,
+    snapshot: &StoreSnapshot,
     by_app: &IndexHandle,
     by_node: &IndexHandle,
 ) {
@@ -173,7 +173,7 @@ pub(crate) fn check_indexes(
 /// A snapshot in use, and its contents when it was taken.
 #[derive(Debug)]
 pub(crate) struct HeldSnapshot {
-    snapshot: Snapshot,
+    snapshot: StoreSnapshot,
     fingerprint: u64,
 }
 
@@ -189,7 +189,7 @@ impl HeldSnapshot {
     }
 }
 
-fn fingerprint(snapshot: &Snapshot, index: &IndexHandle) -> u64 {
+fn fingerprint(snapshot: &StoreSnapshot, index: &IndexHandle) -> u64 {
     let mut hasher = DefaultHasher::new();
     snapshot.version().hash(&mut hasher);
     for entry in snapshot.list() {

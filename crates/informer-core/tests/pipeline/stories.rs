@@ -1,7 +1,7 @@
 //! Bugs found by random schedules, each as the shortest schedule that reproduces it.
 
 use informer_core::reflector::{Action, Config, Reflector, ResponseHead, State, StreamId, WatchListPolicy};
-use informer_core::{Delta, Index, Key, Moment, Scope, Snapshot, StoreReader, StoreWriter, TypeMeta};
+use informer_core::{Delta, Index, Key, Moment, Scope, StoreReader, StoreSnapshot, StoreWriter, TypeMeta};
 use std::time::Duration;
 
 const GONE: &str = r#"{"kind":"Status","code":410,"reason":"Expired"}"#;
@@ -80,7 +80,7 @@ impl Client {
         self.respond(410, GONE).respond(504, TOO_LARGE)
     }
 
-    fn apply(&mut self) -> Snapshot {
+    fn apply(&mut self) -> StoreSnapshot {
         for delta in std::mem::take(&mut self.deltas) {
             self.writer.apply(&Scope::All, [delta]);
             self.writer.check_invariants();
@@ -115,7 +115,7 @@ fn frame(kind: &str, object: &str) -> String {
     format!(r#"{{"type":"{kind}","object":{object}}}"#)
 }
 
-fn contents(snapshot: &Snapshot) -> Vec<String> {
+fn contents(snapshot: &StoreSnapshot) -> Vec<String> {
     let entry = |entry: &std::sync::Arc<informer_core::Entry>| {
         let bytes = entry.bytes();
         let text = String::from_utf8_lossy(&bytes);

@@ -3,7 +3,7 @@
 //! It states the guarantees C1 to C3 and C5 a second time, in the simplest way.
 
 use crate::objects::{Broken, Name, Plain, key};
-use informer_core::{Change, Entry, Index, IndexHandle, Object, Scope, Snapshot};
+use informer_core::{Change, Entry, Index, IndexHandle, Object, Scope, StoreSnapshot};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -194,7 +194,7 @@ impl Naive {
     }
 
     /// Compares all results of a snapshot with this state.
-    pub(crate) fn check(&self, snapshot: &Snapshot, rules: &[Rule]) {
+    pub(crate) fn check(&self, snapshot: &StoreSnapshot, rules: &[Rule]) {
         let all: Vec<&Arc<Entry>> = self.objects.values().map(|held| &held.entry).collect();
         same(snapshot.list(), &all, "list");
         assert_eq!((snapshot.len(), snapshot.is_empty()), (all.len(), all.is_empty()));
@@ -225,7 +225,7 @@ impl Naive {
         }
     }
 
-    fn check_versions(&self, snapshot: &Snapshot) {
+    fn check_versions(&self, snapshot: &StoreSnapshot) {
         for (scope, version) in &self.versions {
             let found = snapshot.scope_version(scope).map(informer_core::ResourceVersion::as_str);
             assert_eq!(found, version.as_deref(), "the version of {scope}");
@@ -243,7 +243,7 @@ impl Naive {
         assert_eq!(unreadable, expected, "unreadable");
     }
 
-    fn check_index(&self, snapshot: &Snapshot, rule: &Rule, installed: bool) {
+    fn check_index(&self, snapshot: &StoreSnapshot, rule: &Rule, installed: bool) {
         assert_eq!(snapshot.has_index(&rule.handle), installed, "{:?} is installed", rule.handle);
         let mut expected: BTreeMap<String, Vec<&Arc<Entry>>> = BTreeMap::new();
         for held in self.objects.values() {

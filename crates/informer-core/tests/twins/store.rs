@@ -4,7 +4,7 @@ use crate::naive::{Held, Naive, Reported, Rule, rules};
 use crate::objects::{Broken, Name, Plain, key, listed, version, watched, watched_broken};
 use informer_core::random::Random;
 use informer_core::{
-    Applied, BuiltIndex, Change, Deleted, Delta, Replaced, Scope, Snapshot, StoreReader, StoreWriter,
+    Applied, BuiltIndex, Change, Deleted, Delta, Replaced, Scope, StoreReader, StoreSnapshot, StoreWriter,
 };
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ struct Run {
     rules: Vec<Rule>,
     building: Vec<(usize, BuiltIndex)>,
     /// Earlier snapshots, each with the model's state at that time.
-    snapshots: Vec<(Snapshot, Naive)>,
+    snapshots: Vec<(StoreSnapshot, Naive)>,
     scopes: Vec<Scope>,
     /// Number of names per namespace.
     names: u64,

@@ -11,7 +11,7 @@ use crate::coop::Turn;
 use crate::event::{Delivery, Untyped};
 use crate::status::{Problem, Problems};
 use futures::task::AtomicWaker;
-use informer_core::{Change, Moment, Snapshot};
+use informer_core::{Change, Moment, StoreSnapshot};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -197,7 +197,7 @@ impl Listener {
 
     /// Adds the part of these objects that its resync is due to repeat by now, and puts the next part off. The outbox must have been given
     /// every change up to this state, so that none of them is older than what it holds (C1).
-    pub(super) fn resync(&self, objects: &Snapshot) {
+    pub(super) fn resync(&self, objects: &StoreSnapshot) {
         // As in `next_resync`.
         if self.options.resync.is_zero() {
             return;

@@ -9,7 +9,7 @@ use crate::reflector::stopped;
 use crate::resource::ResourceType;
 use crate::status::{Problem, Problems, StatusCell};
 use informer_core::reflector::Config;
-use informer_core::{Change, Compressor, Retention, Snapshot, StoreReader};
+use informer_core::{Change, Compressor, Retention, StoreReader, StoreSnapshot};
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
@@ -46,7 +46,7 @@ impl Packing {
     }
 
     /// Looks at what a batch brought: whether there is more to learn, or something that was read before the newest dictionary.
-    pub(super) fn look(&self, changes: &[Change], cached: &Snapshot) {
+    pub(super) fn look(&self, changes: &[Change], cached: &StoreSnapshot) {
         let outdated = |change: &Change| match change {
             Change::Added(entry) | Change::Updated { new: entry, .. } => !self.compressor.is_current(entry),
             Change::Deleted { .. } => false,
@@ -66,7 +66,7 @@ pub(super) struct Packer {
     status: Arc<StatusCell>,
     problems: Problems,
     /// Learns, if it is due.
-    learn: fn(&Compressor, &Snapshot) -> bool,
+    learn: fn(&Compressor, &StoreSnapshot) -> bool,
 }
 
 impl Packer {
@@ -78,7 +78,7 @@ impl Packer {
         status: Arc<StatusCell>,
         problems: Problems,
     ) -> Self {
-        let learn = |compressor: &Compressor, cached: &Snapshot| {
+        let learn = |compressor: &Compressor, cached: &StoreSnapshot| {
             compressor.is_due(cached) && compressor.learn(cached)
         };
         Self { packing, reader, commands, stop, status, problems, learn }

@@ -5,7 +5,7 @@ use super::options::Options;
 use crate::resource::ResourceType;
 use crate::status::{Problems, StatusCell};
 use informer_core::reflector::Config;
-use informer_core::{Change, Snapshot, StoreReader};
+use informer_core::{Change, StoreReader, StoreSnapshot};
 use std::future::Ready;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
@@ -22,7 +22,7 @@ impl Packing {
         match *self {}
     }
 
-    pub(super) fn look(&self, _: &[Change], _: &Snapshot) {
+    pub(super) fn look(&self, _: &[Change], _: &StoreSnapshot) {
         match *self {}
     }
 }

@@ -3,7 +3,7 @@
 //! A round walks the keys in order and is over after one period; so many objects are due at any time as the period has gone by. An object
 //! that is there for a whole round is told exactly once in it. Nothing here asks the server anything. Pure: time comes in.
 
-use informer_core::{Entry, Key, Moment, Snapshot};
+use informer_core::{Entry, Key, Moment, StoreSnapshot};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ impl Pace {
     }
 
     /// The objects that are due by now.
-    pub(super) fn take(&mut self, objects: &Snapshot, now: Moment) -> Vec<Arc<Entry>> {
+    pub(super) fn take(&mut self, objects: &StoreSnapshot, now: Moment) -> Vec<Arc<Entry>> {
         let Some(round) = &mut self.round else { return Vec::new() };
         if now >= round.ends {
             let rest = objects.after(round.cursor.as_ref()).cloned().collect();
@@ -95,7 +95,7 @@ impl Pace {
 impl Round {
     /// Follows the number of objects. Some that came may lie behind the cursor, which makes the rest a little faster; what went is looked for,
     /// since it might leave nothing to do for now and too much for the end.
-    fn count(&mut self, objects: &Snapshot) {
+    fn count(&mut self, objects: &StoreSnapshot) {
         if objects.len() < self.of {
             self.left = objects.after(self.cursor.as_ref()).count();
         } else {
@@ -121,7 +121,7 @@ mod tests {
         Moment::at(Duration::from_millis(millis))
     }
 
-    fn cache(names: impl IntoIterator<Item = String>) -> Snapshot {
+    fn cache(names: impl IntoIterator<Item = String>) -> StoreSnapshot {
         let (mut writer, reader) = StoreWriter::new([Scope::All]);
         writer.apply(&Scope::All, names.into_iter().map(|name| Delta::Added(entry(&name, 1))));
         reader.snapshot()

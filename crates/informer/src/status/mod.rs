@@ -6,7 +6,7 @@ pub use diagnostic::Problem;
 pub(crate) use diagnostic::{Hook, Problems};
 
 use informer_core::reflector::{Counters, Reflector, State};
-use informer_core::{Applied, Change, Key, Moment, ResourceVersion, Scope, Snapshot};
+use informer_core::{Applied, Change, Key, Moment, ResourceVersion, Scope, StoreSnapshot};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -188,7 +188,7 @@ impl StatusCell {
     }
 
     /// Notes what a batch did, and where the cache stands after it.
-    pub(crate) fn note_applied(&self, applied: &Applied, after: &Snapshot, now: Moment) {
+    pub(crate) fn note_applied(&self, applied: &Applied, after: &StoreSnapshot, now: Moment) {
         let version = after.version();
         self.0.send_if_modified(|status| {
             let changes = &mut status.changes;
@@ -225,7 +225,7 @@ impl StatusCell {
     }
 }
 
-fn unreadable(snapshot: &Snapshot) -> Vec<(Key, String)> {
+fn unreadable(snapshot: &StoreSnapshot) -> Vec<(Key, String)> {
     snapshot.unreadable().map(|(key, reason)| (key.clone(), reason.to_owned())).collect()
 }
 
