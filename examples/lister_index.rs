@@ -37,23 +37,22 @@ pub(crate) async fn run(
     factory.start();
     factory.wait_for_sync(Duration::from_secs(30)).await?;
 
-    // All results from one snapshot. The lister itself uses the newest state, so two of its results may be
-    // inconsistent.
-    let pods = informer.lister().snapshot();
+    // All reads of a snapshot see the same state; a lister reads the newest state at each call.
+    let pods = informer.snapshot();
     let mut assigned = 0;
-    for node in pods.values_of(&by_node) {
-        let names: Vec<_> = pods.by(&by_node, &node).iter().map(|pod| pod.key().to_string()).collect();
+    for node in pods.index_values(&by_node) {
+        let mut names: Vec<_> = pods.by_index(&by_node, &node).map(|pod| pod.key().to_string()).collect();
+        names.sort_unstable(); // look-ups of a snapshot are in no particular order
         assigned += names.len();
         print(format!("node {node}: {}", names.join(" ")));
     }
     // Objects without the field are not in the index.
     print(format!("without a node: {}", pods.len() - assigned));
-    for app in pods.values_of(&by_app) {
-        // Counting needs only the keys.
-        print(format!("app {app}: {}", pods.keys_by(&by_app, &app).len()));
+    for app in pods.index_values(&by_app) {
+        print(format!("app {app}: {}", pods.index_keys(&by_app, &app).count()));
     }
-    for image in pods.values_of(&by_image) {
-        print(format!("image {image}: {}", pods.keys_by(&by_image, &image).len()));
+    for image in pods.index_values(&by_image) {
+        print(format!("image {image}: {}", pods.index_keys(&by_image, &image).count()));
     }
     factory.shutdown(Duration::from_secs(5)).await?;
     Ok(())

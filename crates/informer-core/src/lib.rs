@@ -38,7 +38,9 @@ pub use scope::Scope;
 pub use selector::{FieldSelector, LabelSelector, SelectorError};
 #[cfg(feature = "compressed")]
 pub use store::Rewrite;
-pub use store::{Applied, BuiltIndex, Change, Index, IndexHandle, StoreReader, StoreSnapshot, StoreWriter};
+pub use store::{
+    Applied, BuiltIndex, Change, EntryIter, Index, IndexHandle, StoreReader, StoreSnapshot, StoreWriter,
+};
 pub use time::Moment;
 pub use transform::{OnTransformError, Transform};
 pub use version::ResourceVersion;

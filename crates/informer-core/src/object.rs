@@ -9,6 +9,7 @@ use crate::retention::{Interner, Kept, Retention};
 use crate::version::ResourceVersion;
 use crate::wire::{self, Encoding, FieldPath, Head, Labels, Owners, Scanned};
 use jiff::Timestamp;
+use ref_cast::{RefCastCustom, ref_cast_custom};
 use serde::de::DeserializeOwned;
 use std::any::Any;
 use std::borrow::Cow;
@@ -332,6 +333,8 @@ pub struct DecodeError {
 ///
 /// Questions about the head cost nothing; [`Object::typed`] decodes when it is called, and what it returns is shared
 /// while anybody holds it.
+#[derive(RefCastCustom)]
+#[repr(transparent)]
 pub struct Object<K> {
     entry: Arc<Entry>,
     kind: PhantomData<fn() -> K>,
@@ -342,6 +345,10 @@ impl<K> Object<K> {
     pub fn new(entry: Arc<Entry>) -> Self {
         Self { entry, kind: PhantomData }
     }
+
+    /// A view of an entry that stays where it is: no reference is counted.
+    #[ref_cast_custom]
+    pub fn from_ref(entry: &Arc<Entry>) -> &Self;
 
     /// The entry behind the view.
     pub fn entry(&self) -> &Arc<Entry> {

@@ -5,7 +5,7 @@
 use crate::error::{AddIndexError, ShutdownError, SyncError, VersionError};
 use crate::event::Event;
 use crate::handler::{EventStream, Handler, HandlerBuilder};
-use crate::lister::Lister;
+use crate::lister::{Lister, Snapshot};
 use crate::metrics::Metrics;
 use crate::resource::ResourceType;
 use crate::shared::{Engine, Options, Registration};
@@ -88,6 +88,11 @@ impl<K> SharedInformer<K> {
     /// Reads the cache.
     pub fn lister(&self) -> Lister<K> {
         Lister::new(Arc::clone(&self.engine))
+    }
+
+    /// Returns the newest published state of the cache, which lends its objects without copying them.
+    pub fn snapshot(&self) -> Snapshot<K> {
+        Snapshot::new(self.engine.reader.snapshot())
     }
 
     /// Where it stands.

@@ -156,7 +156,7 @@ pub use informer_core::{
     Moment, Object, OnTransformError, Owner, OwnerReference, Owners, ParseKeyError, ProjectionError,
     ResourceVersion, Retention, Scope, SelectorError, Typed,
 };
-pub use lister::{Lister, NamespaceLister};
+pub use lister::{Iter, Lister, NamespaceLister, Snapshot};
 pub use manager::{Caches, Manager, ManagerHandle};
 pub use metrics::{ControllerMetrics, HandlerMetrics, Metrics};
 pub use owner::{controller_of, is_controlled_by, is_owned_by, set_controller};

@@ -1,17 +1,21 @@
-//! Reading the cache: typed views of its newest state.
+//! Reading the cache: the live [`Lister`] and the [`Snapshot`] of one published state.
 //!
-//! Every call answers from one state (C5). A lister holds no state itself; two calls may see two states. Whoever needs
-//! several answers from one state takes a [`Lister::snapshot`]. Reads before the first complete set are possible, see what has come so far,
-//! and can be told by [`Lister::has_synced`] and [`Lister::version`].
+//! Every call answers from one published state (C5). A lister always reads the newest one, so two calls may see two states; several reads
+//! that must agree go through one snapshot. Nothing here writes to the cache or waits for its writer.
 
 use crate::shared::Engine;
-use informer_core::{IndexHandle, Key, LabelSelector, Object, ResourceVersion, StoreSnapshot};
+use informer_core::{
+    Entry, EntryIter, IndexHandle, Key, LabelSelector, Object, ResourceVersion, StoreSnapshot,
+};
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Reads the objects of one kind. Cheap to clone; never waits. Keeps its informer alive, except a [`Lister::snapshot`], which is
-/// complete in itself.
+/// A live view of the cached objects of one kind, returning owned objects.
+///
+/// A lister is cheap to clone, never blocks, and keeps its informer running. Before the initial list is complete it returns what has
+/// arrived so far; see [`has_synced`](Self::has_synced).
 ///
 /// ```no_run
 /// # use informer::{LabelSelector, Lister};
@@ -22,154 +26,270 @@ use std::sync::Arc;
 /// }
 /// let web: LabelSelector = "app=web".parse()?;
 /// for pod in pods.namespace("shop").matching(&web) {
-///     println!("{}", pod.name()); // nothing was decoded for this
+///     println!("{}", pod.name()); // decodes nothing
 /// }
 /// # Ok(())
 /// # }
 /// ```
 pub struct Lister<K> {
-    reader: Reader,
+    engine: Arc<Engine>,
     kind: PhantomData<fn() -> K>,
-}
-
-#[derive(Clone)]
-enum Reader {
-    /// Always the newest state.
-    Newest(Arc<Engine>),
-    /// One state for good.
-    Fixed(StoreSnapshot),
 }
 
 impl<K> Lister<K> {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
-        Self { reader: Reader::Newest(engine), kind: PhantomData }
+        Self { engine, kind: PhantomData }
     }
 
-    /// A lister whose answers all come from the state that is the newest now.
-    #[must_use]
-    pub fn snapshot(&self) -> Self {
-        Self { reader: Reader::Fixed(self.state()), kind: PhantomData }
+    /// Returns the newest published state, which lends its objects without copying them.
+    pub fn snapshot(&self) -> Snapshot<K> {
+        Snapshot::new(self.engine.reader.snapshot())
     }
 
-    /// The object with this namespace and name; the namespace of cluster-scoped objects is empty.
+    /// Returns the object with this namespace and name; cluster-scoped objects have an empty namespace.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Object<K>> {
         self.get_by_key(&Key::new(namespace, name))
     }
 
-    /// The object with this key.
+    /// Returns the object with this key.
     pub fn get_by_key(&self, key: &Key) -> Option<Object<K>> {
-        match &self.reader {
-            Reader::Newest(engine) => engine.reader.get(key).map(Object::new),
-            Reader::Fixed(snapshot) => snapshot.get(key).cloned().map(Object::new),
-        }
+        self.engine.reader.get(key).map(Object::new)
     }
 
-    /// All objects, ordered by namespace and name.
+    /// Returns all objects, ordered by namespace and name.
     pub fn list(&self) -> Vec<Object<K>> {
-        views(self.state().list())
+        self.snapshot().iter().cloned().collect()
     }
 
-    /// The objects whose labels match, ordered by namespace and name.
+    /// Returns the objects whose labels match, ordered by namespace and name.
     pub fn matching(&self, selector: &LabelSelector) -> Vec<Object<K>> {
-        views(self.state().list().filter(|entry| selector.matches(|name| entry.head().labels.get(name))))
+        self.snapshot().matching(selector).cloned().collect()
     }
 
-    /// The objects that have this value in an index, in key order.
+    /// Returns the objects that have this value in an index, ordered by namespace and name.
     pub fn by(&self, index: &IndexHandle, value: &str) -> Vec<Object<K>> {
-        views(self.state().by(index, value))
+        let mut objects: Vec<_> = self.snapshot().by_index(index, value).cloned().collect();
+        objects.sort_unstable_by(|left, right| left.key().cmp(right.key()));
+        objects
     }
 
-    /// The keys of the objects that have this value in an index.
+    /// Returns the keys of the objects that have this value in an index, in order.
     pub fn keys_by(&self, index: &IndexHandle, value: &str) -> Vec<Key> {
-        self.state().index_keys(index, value)
+        self.snapshot().state.index_keys(index, value)
     }
 
-    /// The values that occur in an index, in order.
-    pub fn values_of(&self, index: &IndexHandle) -> Vec<Arc<str>> {
-        self.state().index_values(index)
+    /// Returns the values that occur in an index, in order.
+    pub fn values_of(&self, index: &IndexHandle) -> Vec<String> {
+        self.snapshot().index_values(index).map(Cow::into_owned).collect()
     }
 
-    /// The objects of one namespace.
+    /// Returns a lister of one namespace.
     pub fn namespace(&self, namespace: &str) -> NamespaceLister<K> {
         NamespaceLister { lister: self.clone(), namespace: namespace.into() }
     }
 
-    /// How many objects there are.
+    /// Returns the number of cached objects.
     pub fn len(&self) -> usize {
-        self.state().len()
+        self.snapshot().len()
     }
 
-    /// Whether there are none.
+    /// Returns whether no object is cached.
     pub fn is_empty(&self) -> bool {
-        self.state().is_empty()
+        self.snapshot().is_empty()
     }
 
-    /// The version that the state stands for; `None` until the first complete set is in.
+    /// Returns the resource version of the cache; `None` until the initial list is complete.
     pub fn version(&self) -> Option<ResourceVersion> {
-        self.state().version().cloned()
+        self.snapshot().resource_version().cloned()
     }
 
-    /// Whether the state is complete: the first set is in. Until then reads see nothing, or, with several namespaces, some of them.
+    /// Returns whether the initial list is complete, in every namespace that the informer watches.
     pub fn has_synced(&self) -> bool {
-        self.state().is_synced()
+        self.snapshot().has_synced()
     }
-
-    fn state(&self) -> StoreSnapshot {
-        match &self.reader {
-            Reader::Newest(engine) => engine.reader.snapshot(),
-            Reader::Fixed(snapshot) => snapshot.clone(),
-        }
-    }
-}
-
-fn views<'a, K>(entries: impl Iterator<Item = &'a Arc<informer_core::Entry>>) -> Vec<Object<K>> {
-    entries.cloned().map(Object::new).collect()
 }
 
 impl<K> Clone for Lister<K> {
     fn clone(&self) -> Self {
-        Self { reader: self.reader.clone(), kind: PhantomData }
+        Self::new(Arc::clone(&self.engine))
     }
 }
 
 impl<K> fmt::Debug for Lister<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "lister of a {:?}", self.state())
+        write!(f, "lister of a {:?}", self.snapshot())
     }
 }
 
-/// Reads the objects of one kind in one namespace.
+/// One published state of a cache, which never changes and lends its objects.
+///
+/// All reads of one snapshot agree with each other and with its [resource version](Self::resource_version) (C5). Reads neither clone nor
+/// count references; clone an [`Object`] to keep it. A snapshot is cheap to clone and keeps its objects in memory, but not its
+/// informer running.
+///
+/// ```no_run
+/// # use informer::{IndexHandle, SharedInformer};
+/// # use k8s_openapi::api::core::v1::Pod;
+/// # fn example(pods: &SharedInformer<Pod>, by_node: &IndexHandle) {
+/// let snapshot = pods.snapshot();
+/// let on_node = snapshot.by_index(by_node, "node-0042").count();
+/// println!("{on_node} of {} pods at version {:?}", snapshot.len(), snapshot.resource_version());
+/// # }
+/// ```
+pub struct Snapshot<K> {
+    state: StoreSnapshot,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Snapshot<K> {
+    pub(crate) fn new(state: StoreSnapshot) -> Self {
+        Self { state, kind: PhantomData }
+    }
+
+    /// Returns the object with this key.
+    pub fn get(&self, key: &Key) -> Option<&Object<K>> {
+        self.state.get(key).map(Object::from_ref)
+    }
+
+    /// Returns an iterator over all objects, ordered by namespace and name.
+    pub fn iter(&self) -> Iter<'_, K> {
+        Iter { entries: self.state.list(), kind: PhantomData }
+    }
+
+    /// Returns an iterator over the objects of one namespace, ordered by name.
+    pub fn namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Object<K>> {
+        self.state.namespace(namespace).map(Object::from_ref)
+    }
+
+    /// Returns an iterator over the objects whose labels match, ordered by namespace and name.
+    pub fn matching<'a>(&'a self, selector: &'a LabelSelector) -> impl Iterator<Item = &'a Object<K>> {
+        self.state.list().filter(|entry| matches(selector, entry)).map(Object::from_ref)
+    }
+
+    /// Returns an iterator over the objects that have this value in an index, in no particular order.
+    ///
+    /// A snapshot that was taken before the index was added examines all of its objects instead.
+    pub fn by_index<'a>(
+        &'a self,
+        index: &'a IndexHandle,
+        value: &'a str,
+    ) -> impl Iterator<Item = &'a Object<K>> {
+        self.state.by_index(index, value).map(Object::from_ref)
+    }
+
+    /// Returns an iterator over the keys of the objects that have this value in an index, in no particular order.
+    pub fn index_keys<'a>(&'a self, index: &'a IndexHandle, value: &'a str) -> impl Iterator<Item = &'a Key> {
+        self.state.by_index(index, value).map(|entry| entry.key())
+    }
+
+    /// Returns an iterator over the values that occur in an index, in order.
+    ///
+    /// Values are borrowed from the index; a snapshot that was taken before the index was added computes them.
+    pub fn index_values<'a>(
+        &'a self,
+        index: &IndexHandle,
+    ) -> impl Iterator<Item = Cow<'a, str>> + use<'a, K> {
+        self.state.index_values(index)
+    }
+
+    /// Returns the number of objects.
+    pub fn len(&self) -> usize {
+        self.state.len()
+    }
+
+    /// Returns whether there are no objects.
+    pub fn is_empty(&self) -> bool {
+        self.state.is_empty()
+    }
+
+    /// Returns the resource version of this state; `None` until the initial list is complete.
+    pub fn resource_version(&self) -> Option<&ResourceVersion> {
+        self.state.version()
+    }
+
+    /// Returns whether the initial list is complete, in every namespace that the informer watches.
+    pub fn has_synced(&self) -> bool {
+        self.state.is_synced()
+    }
+}
+
+fn matches(selector: &LabelSelector, entry: &Entry) -> bool {
+    selector.matches(|name| entry.head().labels.get(name))
+}
+
+impl<'a, K> IntoIterator for &'a Snapshot<K> {
+    type Item = &'a Object<K>;
+    type IntoIter = Iter<'a, K>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<K> Clone for Snapshot<K> {
+    fn clone(&self) -> Self {
+        Self::new(self.state.clone())
+    }
+}
+
+impl<K> fmt::Debug for Snapshot<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.state.fmt(f)
+    }
+}
+
+/// The iterator over all objects of a [`Snapshot`], ordered by namespace and name.
+pub struct Iter<'a, K> {
+    entries: EntryIter<'a>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<'a, K: 'a> Iterator for Iter<'a, K> {
+    type Item = &'a Object<K>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.entries.next().map(Object::from_ref)
+    }
+}
+
+impl<K> fmt::Debug for Iter<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter").finish_non_exhaustive()
+    }
+}
+
+/// A live view of the cached objects of one kind in one namespace.
 pub struct NamespaceLister<K> {
     lister: Lister<K>,
     namespace: Box<str>,
 }
 
 impl<K> NamespaceLister<K> {
-    /// The object with this name.
+    /// Returns the object with this name.
     pub fn get(&self, name: &str) -> Option<Object<K>> {
         self.lister.get(&self.namespace, name)
     }
 
-    /// All objects of the namespace, ordered by name.
+    /// Returns all objects of the namespace, ordered by name.
     pub fn list(&self) -> Vec<Object<K>> {
-        views(self.lister.state().namespace(&self.namespace))
+        self.lister.snapshot().namespace(&self.namespace).cloned().collect()
     }
 
-    /// How many objects the namespace has.
+    /// Returns the number of objects in the namespace.
     pub fn len(&self) -> usize {
-        self.lister.state().namespace(&self.namespace).count()
+        self.lister.snapshot().namespace(&self.namespace).count()
     }
 
-    /// Whether it has none.
+    /// Returns whether the namespace has no objects.
     pub fn is_empty(&self) -> bool {
-        self.lister.state().namespace(&self.namespace).next().is_none()
+        self.lister.snapshot().namespace(&self.namespace).next().is_none()
     }
 
-    /// The objects of the namespace whose labels match, ordered by name.
+    /// Returns the objects of the namespace whose labels match, ordered by name.
     pub fn matching(&self, selector: &LabelSelector) -> Vec<Object<K>> {
-        let state = self.lister.state();
-        let objects = state.namespace(&self.namespace);
-        views(objects.filter(|entry| selector.matches(|name| entry.head().labels.get(name))))
+        let snapshot = self.lister.snapshot();
+        let objects = snapshot.namespace(&self.namespace);
+        objects.filter(|object| matches(selector, object.entry())).cloned().collect()
     }
 }
 

@@ -153,7 +153,7 @@ async fn a_transform_is_called_once_for_each_object_received() {
     let (_one, mut one) = log_events(&pods);
     let (_two, mut two) = log_events(&pods);
     pods.add_index(Index::label("app")).unwrap();
-    assert!(pods.lister().snapshot().list().iter().all(|pod| pod.typed().is_ok()));
+    assert!(pods.snapshot().iter().all(|pod| pod.typed().is_ok()));
     let initial = ["+a initial", "+b initial", "+c initial"];
     one.expect(&initial).await;
     two.expect(&initial).await;

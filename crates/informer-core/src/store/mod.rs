@@ -17,6 +17,7 @@ mod writer;
 
 pub use change::{Applied, Change};
 pub use index::{Index, IndexHandle};
+pub use objects::EntryIter;
 #[cfg(feature = "compressed")]
 pub use rewrite::Rewrite;
 pub use snapshot::{BuiltIndex, StoreReader, StoreSnapshot};

@@ -5,10 +5,11 @@
 //! hold slots alone, the key is in the entry. All three are persistent. Indexes hold slots, so an update leaves them alone too.
 
 use super::pages::Pages;
-use super::sorted::Sorted;
+use super::sorted::{self, Sorted};
 use crate::key::Key;
 use crate::object::Entry;
 use std::cmp::Ordering;
+use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -34,6 +35,27 @@ pub(crate) struct Objects {
     table: Table,
     /// The slots that are taken, in the order of the keys in them. Invariant: each one's entry is there whenever two are compared.
     order: Sorted<Slot, SLOTS>,
+}
+
+/// The iterator over all entries of a snapshot, in key order.
+pub struct EntryIter<'a> {
+    slots: sorted::Iter<'a, Slot, SLOTS>,
+    entries: &'a Entries,
+}
+
+impl<'a> Iterator for EntryIter<'a> {
+    type Item = &'a Arc<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Self { slots, entries } = self;
+        slots.find_map(|slot| entries.get(*slot as usize)?.as_ref())
+    }
+}
+
+impl fmt::Debug for EntryIter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EntryIter").finish_non_exhaustive()
+    }
 }
 
 impl Objects {
@@ -67,9 +89,9 @@ impl Objects {
         self.order.iter().copied()
     }
 
-    /// In key order.
-    pub(crate) fn values(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        self.order.iter().filter_map(|slot| self.at(*slot))
+    /// Returns an iterator over the entries in key order.
+    pub(crate) fn values(&self) -> EntryIter<'_> {
+        EntryIter { slots: self.order.iter(), entries: &self.entries }
     }
 
     /// The objects from this key on, in order.

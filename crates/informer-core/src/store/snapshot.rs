@@ -4,14 +4,15 @@
 //! This module only reads; [`super::StoreWriter`] makes snapshots.
 
 use super::index::{IndexHandle, IndexWriter, Postings};
-use super::objects::Objects;
+use super::objects::{EntryIter, Objects};
 use crate::key::Key;
 use crate::object::Entry;
 use crate::scope::Scope;
 use crate::sync::Published;
 use crate::version::ResourceVersion;
 use imbl::OrdMap;
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ impl StoreSnapshot {
     }
 
     /// All objects, ordered by namespace and name.
-    pub fn list(&self) -> impl Iterator<Item = &Arc<Entry>> {
+    pub fn list(&self) -> EntryIter<'_> {
         self.0.objects.values()
     }
 
@@ -77,38 +78,40 @@ impl StoreSnapshot {
         rest.take_while(move |entry| entry.key().namespace() == wanted)
     }
 
-    /// The objects that have this value in an index, in key order.
-    pub fn by<'a>(
+    /// The objects that have this value in an index, in no particular order.
+    ///
+    /// If this snapshot does not hold the index (it was taken before the index was added), all objects are examined.
+    pub fn by_index<'a>(
         &'a self,
-        index: &IndexHandle,
+        index: &'a IndexHandle,
         value: &'a str,
-    ) -> Box<dyn Iterator<Item = &'a Arc<Entry>> + 'a> {
-        if let Some(postings) = self.postings(index) {
-            let mut found: Vec<_> =
-                postings.slots(value).filter_map(|slot| self.0.objects.at(slot)).collect();
-            found.sort_unstable_by(|left, right| left.key().cmp(right.key()));
-            Box::new(found.into_iter())
-        } else {
-            let index = index.clone();
-            Box::new(self.list().filter(move |entry| index.values(entry).iter().any(|known| known == value)))
-        }
+    ) -> impl Iterator<Item = &'a Arc<Entry>> {
+        let postings = self.postings(index);
+        let scanned = postings.is_none().then(|| self.list());
+        let indexed = postings.into_iter().flat_map(move |postings| postings.slots(value));
+        let has_value = move |entry: &&Arc<Entry>| index.values(entry).iter().any(|known| known == value);
+        indexed
+            .filter_map(|slot| self.0.objects.at(slot))
+            .chain(scanned.into_iter().flatten().filter(has_value))
     }
 
-    /// The keys of the objects that have this value in an index.
+    /// The keys of the objects that have this value in an index, in order.
     pub fn index_keys(&self, index: &IndexHandle, value: &str) -> Vec<Key> {
-        self.by(index, value).map(|entry| entry.key().clone()).collect()
+        let mut keys: Vec<Key> = self.by_index(index, value).map(|entry| entry.key().clone()).collect();
+        keys.sort_unstable();
+        keys
     }
 
-    /// The values that occur in an index, in order.
-    pub fn index_values(&self, index: &IndexHandle) -> Vec<Arc<str>> {
-        if let Some(postings) = self.postings(index) {
-            return postings.values().cloned().collect();
-        }
-        let mut values: Vec<Arc<str>> =
-            self.list().flat_map(|entry| index.values(entry)).map(Into::into).collect();
-        values.sort_unstable();
-        values.dedup();
-        values
+    /// The values that occur in an index, in order. They are computed if this snapshot does not hold the index.
+    pub fn index_values<'a>(&'a self, index: &IndexHandle) -> impl Iterator<Item = Cow<'a, str>> + use<'a> {
+        let postings = self.postings(index);
+        let computed = if postings.is_some() { BTreeSet::new() } else { self.compute_values(index) };
+        let indexed = postings.into_iter().flat_map(Postings::values);
+        indexed.map(|value| Cow::Borrowed(&**value)).chain(computed.into_iter().map(Cow::Owned))
+    }
+
+    fn compute_values(&self, index: &IndexHandle) -> BTreeSet<String> {
+        self.list().flat_map(|entry| index.values(entry)).collect()
     }
 
     /// Whether look-ups in this index need not walk the objects.

@@ -4,6 +4,7 @@
 
 use crate::objects::{Broken, Name, Plain, key};
 use informer_core::{Change, Entry, Index, IndexHandle, Object, Scope, StoreSnapshot};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -254,12 +255,14 @@ impl Naive {
                 expected.entry(value).or_default().push(&held.entry);
             }
         }
-        let values: Vec<_> = snapshot.index_values(&rule.handle).iter().map(ToString::to_string).collect();
+        let values: Vec<_> = snapshot.index_values(&rule.handle).map(Cow::into_owned).collect();
         assert!(values.iter().eq(expected.keys()), "values of {:?}: {values:?} {expected:?}", rule.handle);
         // Without the index every lookup scans all objects, so few lookups are enough.
         let looked_up = if installed { expected.len() } else { 1 };
         for (value, entries) in expected.iter().take(looked_up) {
-            same(snapshot.by(&rule.handle, value), entries, value);
+            let mut found: Vec<_> = snapshot.by_index(&rule.handle, value).collect();
+            found.sort_unstable_by_key(|entry| entry.key());
+            same(found.into_iter(), entries, value);
             if installed {
                 let keys = snapshot.index_keys(&rule.handle, value);
                 assert!(keys.iter().eq(entries.iter().map(|entry| entry.key())), "keys of {value}");
