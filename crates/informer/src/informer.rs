@@ -6,7 +6,7 @@ use crate::error::{AddIndexError, ShutdownError, SyncError, VersionError};
 use crate::event::Event;
 use crate::handler::{EventStream, Handler, HandlerBuilder};
 use crate::lister::{Lister, Snapshot};
-use crate::metrics::Metrics;
+use crate::metrics::{Collect, Encoder, Metrics};
 use crate::resource::ResourceType;
 use crate::shared::{Engine, Options, Registration};
 use crate::source::Source;
@@ -182,6 +182,12 @@ impl<K: 'static> SharedInformer<K> {
 impl<K> Clone for SharedInformer<K> {
     fn clone(&self) -> Self {
         Self::view(Arc::clone(&self.engine))
+    }
+}
+
+impl<K> Collect for SharedInformer<K> {
+    fn collect(&self, encoder: &mut Encoder) {
+        self.engine.metrics().collect(encoder);
     }
 }
 

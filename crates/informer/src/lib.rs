@@ -108,7 +108,7 @@ mod host;
 mod informer;
 mod lister;
 mod manager;
-mod metrics;
+pub mod metrics;
 mod owner;
 #[cfg(doctest)]
 mod pages;
@@ -124,10 +124,8 @@ mod test_support;
 mod workqueue;
 
 pub use client::client;
-pub use controller::{
-    Context, Controller, ControllerState, Outcome, Reconciler, changed, controllers_prometheus,
-};
-pub use election::{Ended, LeaderElector, Leadership, Term, elections_prometheus};
+pub use controller::{Context, Controller, ControllerState, Outcome, Reconciler, changed};
+pub use election::{Ended, LeaderElector, Leadership, Term};
 pub use error::{
     AddIndexError, ConfigureError, ControllerError, DrainError, FactoryShutdownError, FactorySyncError,
     FinalizerError, KindState, ManagerError, NotReached, OwnerError, RecorderShutdownError, ShutdownError,
@@ -160,8 +158,8 @@ pub use lister::{Iter, Lister, NamespaceLister, Snapshot};
 pub use manager::{Caches, Manager, ManagerHandle};
 pub use metrics::{ControllerMetrics, HandlerMetrics, Metrics};
 pub use owner::{controller_of, is_controlled_by, is_owned_by, set_controller};
-pub use recorder::{EventType, Recorder, recorders_prometheus};
+pub use recorder::{EventType, Recorder};
 pub use reference::{Reference, Referent};
 pub use shared::{Options, Registration};
 pub use status::{ChangeCounters, Problem, ScopeStatus, Status};
-pub use workqueue::{Drained, Get, Lease, WorkQueue, queues_prometheus};
+pub use workqueue::{Drained, Get, Lease, WorkQueue};

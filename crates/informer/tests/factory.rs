@@ -5,6 +5,7 @@
 mod cluster;
 
 use cluster::{TIMEOUT, config_map, log_events, names, pod, until, with};
+use informer::metrics::{self, Collect};
 use informer::{Options, Retention, SharedInformer, SharedInformerFactory, State, WatchListPolicy};
 use informer_apiserver::{ApiServer, Verb, faults};
 use informer_core::Encoding;
@@ -91,7 +92,7 @@ async fn informer_descriptions_are_distinct() {
     let (all, some) = (factory.informer::<Pod>(), web.informer::<Pod>());
     assert_eq!(all.resource(), "pods in all namespaces");
     assert_eq!(some.resource(), "pods in namespaces a, b with app=web");
-    let text = factory.prometheus();
+    let text = metrics::encode([&factory as &dyn Collect]);
     assert!(
         text.contains(r#"informer_objects{resource="pods in namespaces a, b with app=web"} 0"#),
         "{text}"

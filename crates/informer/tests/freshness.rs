@@ -9,6 +9,7 @@ use cluster::{
     gap_without_change, inject_from_first_frame, log_events, log_events_with, pod, requests_for,
     synced_informer, until, with,
 };
+use informer::metrics::{self, Collect};
 use informer::{
     Metrics, NotReached, Options, Problem, Report, ResourceVersion, SharedInformer, SharedInformerFactory,
     State, Trouble, WatchListPolicy,
@@ -442,20 +443,20 @@ async fn prometheus_text_is_valid_and_follows_changes() {
     let name = "says \"hi\"\\\nand goes";
     let (_registration, mut log) = log_events_with(pods.handler().name(name));
     let (_same_name, _) = log_events_with(pods.handler().name(name));
-    let early = samples(&factory.prometheus());
+    let early = samples(&metrics::encode([&factory as &dyn Collect]));
     assert!(early.iter().any(|(series, value)| series.contains("staleness") && value == "NaN"));
     factory.start();
     factory.wait_for_sync(TIMEOUT).await.unwrap();
     log.expect(&["+a initial"]).await;
     let find = |series: &str| {
-        let all = samples(&factory.prometheus());
+        let all = samples(&metrics::encode([&factory as &dyn Collect]));
         let found = all.iter().find(|(known, _)| known == series);
         found.unwrap_or_else(|| unreachable!("{series} is not in {all:#?}")).1.clone()
     };
     let pods_of = |family: &str| find(&format!("{family}{{resource=\"pods in all namespaces\"}}"));
     assert_eq!((pods_of("informer_objects"), pods_of("informer_synced")), ("1".to_owned(), "1".to_owned()));
     assert_eq!(pods_of("informer_staleness_seconds"), "0.000");
-    let delivered_series = r#"informer_handler_events_total{resource="pods in all namespaces",handler="says \"hi\"\\\nand goes",number="0"}"#;
+    let delivered_series = r#"informer_handler_events_total{resource="pods in all namespaces",handler="says \"hi\"\\\nand goes",id="0"}"#;
     assert_eq!(find(delivered_series), "1");
     create_pods(&server, &["b"]);
     log.expect(&["+b"]).await;
@@ -464,7 +465,7 @@ async fn prometheus_text_is_valid_and_follows_changes() {
     assert_eq!(find(r#"informer_state{resource="pods in all namespaces",state="live"}"#), "1");
     assert_eq!(find(r#"informer_relists_total{resource="configmaps in all namespaces",cause="first"}"#), "1");
     assert_eq!(maps.metrics().objects, 0);
-    samples(&Metrics::prometheus(&[]));
+    assert_eq!(metrics::encode([]), "");
 }
 
 #[tokio::test(start_paused = true)]
@@ -478,5 +479,5 @@ async fn two_selections_of_one_kind_have_two_series() {
     let names =
         |names: [&str; 2]| factory.select(Options::default().namespaces(names)).informer::<ConfigMap>();
     let (_one, _other) = (names(["a", "b"]), names(["c", "d"]));
-    samples(&factory.prometheus());
+    samples(&metrics::encode([&factory as &dyn Collect]));
 }

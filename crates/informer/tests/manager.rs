@@ -5,6 +5,7 @@
 mod cluster;
 
 use cluster::{TIMEOUT, advance_time, create_pods, requests_for, until};
+use informer::metrics::{Collect, Encoder};
 use informer::{
     Caches, Controller, LeaderElector, Manager, ManagerError, ManagerHandle, Outcome, Reconciler,
     SharedInformerFactory,
@@ -51,6 +52,15 @@ fn owner(server: &ApiServer) -> Reconciler {
         .owns::<ConfigMap>()
         .optional()
         .reconcile(|_, _| async { Ok::<_, Infallible>(Outcome::Done) })
+}
+
+/// A collector of the application.
+struct Mine;
+
+impl Collect for Mine {
+    fn collect(&self, encoder: &mut Encoder) {
+        encoder.gauge("mine", "A metric of the application.", &[("shop", "main")], 1.0);
+    }
 }
 
 #[tokio::test]
@@ -100,15 +110,18 @@ async fn ready_once_all_required_caches_are_synced() {
 #[tokio::test]
 async fn healthz_and_metrics_are_served() {
     let server = ApiServer::new();
-    let manager = Manager::new().controller(owner(&server)).metrics(|| "mine 1\n".to_owned()).serve(0);
+    let manager = Manager::new().controller(owner(&server)).add_collector(Mine).serve(0);
     let (handle, task) = start(manager);
     let address = handle.address().await.unwrap();
     until(|| handle.not_ready().is_empty()).await;
     assert_eq!(get_endpoint(address, "GET /readyz?verbose").await, (200, "ok\n".to_owned()));
     let (code, text) = get_endpoint(address, "GET /metrics").await;
     assert_eq!(code, 200);
-    for line in ["informer_objects{", "controller_runtime_reconcile_total{controller=\"pods\"", "\nmine 1\n"]
-    {
+    for line in [
+        "informer_objects{",
+        "controller_runtime_reconcile_total{controller=\"pods\"",
+        "\nmine{shop=\"main\"} 1\n",
+    ] {
         assert!(text.contains(line), "{line}: {text}");
     }
     assert_eq!(get_endpoint(address, "GET /other").await.0, 404);

@@ -6,6 +6,7 @@ mod cluster;
 
 use cluster::{TIMEOUT, config_map, names, pod, until};
 use futures::StreamExt as _;
+use informer::metrics::{self, Collect};
 use informer::source::{Answer, Response, Source};
 use informer::{
     Index, ListRequest, Metrics, Object, Options, Problem, ResourceVersion, SharedInformer,
@@ -337,8 +338,8 @@ async fn handler_metrics_stay_separate_when_another_handler_is_removed() {
     assert!(two.synced().await);
     one.remove().await;
     until(|| pods.metrics().handlers.len() == 1).await;
-    let text = Metrics::prometheus(&[pods.metrics()]);
-    assert!(text.contains(r#"handler="same",number="1"}"#), "{text}");
+    let text = metrics::encode([&pods as &dyn Collect]);
+    assert!(text.contains(r#"handler="same",id="1"}"#), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,7 +19,6 @@ mod writes;
 
 pub use context::Context;
 pub use outcome::Outcome;
-pub use prometheus::controllers_prometheus;
 pub use reconciler::{ControllerState, Reconciler};
 
 use crate::error::ControllerError;

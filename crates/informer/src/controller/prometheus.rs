@@ -1,61 +1,52 @@
-//! The figures of controllers as text for Prometheus, under the names that controller-runtime's dashboards know.
+//! Metrics of controllers, under the names that dashboards for controller-runtime use.
 //!
-//! Nothing here counts anything.
+//! Nothing here counts; the values come from [`ControllerMetrics`].
 
 use super::reconciler::Reconciler;
-use crate::metrics::{ControllerMetrics, Text, Value};
-use crate::workqueue::queues_prometheus;
+use crate::metrics::{Collect, CollectNamed, ControllerMetrics, Encoder};
 
-type Figure = (&'static str, &'static str, &'static str, fn(&ControllerMetrics) -> u64);
+/// Name, help text and value of a counter.
+type Counter = (&'static str, &'static str, fn(&ControllerMetrics) -> u64);
 
-const FIGURES: &[Figure] = &[
+const COUNTERS: &[Counter] = &[
+    ("controller_runtime_reconcile_errors_total", "Reconciles that failed.", ControllerMetrics::errors),
     (
-        "controller_runtime_reconcile_errors_total",
-        "counter",
-        "Turns that failed, in whatever way.",
-        ControllerMetrics::errors,
+        "controller_runtime_terminal_reconcile_errors_total",
+        "Reconciles that failed and are not retried.",
+        |m| m.terminal,
     ),
-    ("controller_runtime_terminal_reconcile_errors_total", "counter", "Turns that failed for good.", |m| {
-        m.terminal
-    }),
-    ("controller_runtime_reconcile_panics_total", "counter", "Turns that panicked.", |m| m.panicked),
-    ("controller_runtime_reconcile_timeouts_total", "counter", "Turns that took too long.", |m| m.timed_out),
-    ("controller_runtime_max_concurrent_reconciles", "gauge", "Turns there may be at a time.", |m| {
-        m.concurrency as u64
-    }),
-    ("controller_runtime_active_workers", "gauge", "Turns that go on.", |m| m.active as u64),
-    ("informer_controller_unseen_writes_total", "counter", "Turns begun before a write was seen.", |m| {
-        m.unseen_writes
-    }),
+    ("controller_runtime_reconcile_panics_total", "Reconciles that panicked.", |m| m.panicked),
+    ("controller_runtime_reconcile_timeouts_total", "Reconciles that timed out.", |m| m.timed_out),
+    (
+        "informer_controller_invisible_writes_total",
+        "Reconciles that started before the cache showed an earlier write.",
+        |m| m.unseen_writes,
+    ),
 ];
 
-/// The figures of several controllers and their queues as Prometheus reads them. Their names must differ.
-pub fn controllers_prometheus(controllers: &[Reconciler]) -> String {
-    let all: Vec<(&str, ControllerMetrics)> =
-        controllers.iter().map(|controller| (controller.name(), controller.metrics())).collect();
-    let mut text = Text::default();
-    let total = "Turns that have ended, by how.";
-    text.family("controller_runtime_reconcile_total", "counter", total, |out| {
-        for (name, m) in &all {
-            let results = [("success", m.done), ("requeue_after", m.requeued), ("error", m.errors())];
-            for (result, count) in results {
-                out.sample(&[("controller", name), ("result", result)], &Value::Count(count));
-            }
+#[expect(clippy::cast_precision_loss, reason = "gauges are floating-point numbers")]
+impl Collect for Reconciler {
+    fn collect(&self, encoder: &mut Encoder) {
+        let (identity, metrics) = (encoder.identity("controller", self.name()), self.metrics());
+        let controller = ("controller", &*identity);
+        let results =
+            [("success", metrics.done), ("requeue_after", metrics.requeued), ("error", metrics.errors())];
+        for (result, count) in results {
+            let labels = [controller, ("result", result)];
+            let help = "Reconciles that have ended, by result.";
+            encoder.counter("controller_runtime_reconcile_total", help, &labels, count);
         }
-    });
-    for (family, kind, help, value) in FIGURES {
-        text.family(family, kind, help, |out| {
-            for (name, metrics) in &all {
-                out.sample(&[("controller", name)], &Value::Count(value(metrics)));
-            }
-        });
+        for (name, help, value) in COUNTERS {
+            encoder.counter(name, help, &[controller], value(&metrics));
+        }
+        let limit = metrics.concurrency as f64;
+        let help = "Upper bound on concurrent reconciles.";
+        encoder.gauge("controller_runtime_max_concurrent_reconciles", help, &[controller], limit);
+        let help = "Reconciles that are running.";
+        encoder.gauge("controller_runtime_active_workers", help, &[controller], metrics.active as f64);
+        let help = "Duration of reconciles.";
+        let durations = &metrics.durations;
+        encoder.histogram("controller_runtime_reconcile_time_seconds", help, &[controller], durations);
+        self.queue_metrics().collect(self.name(), encoder);
     }
-    text.family("controller_runtime_reconcile_time_seconds", "histogram", "How long turns took.", |out| {
-        for (name, metrics) in &all {
-            out.histogram(("controller", name), &metrics.durations);
-        }
-    });
-    let queues: Vec<_> =
-        controllers.iter().map(|controller| (controller.name(), controller.queue_metrics())).collect();
-    text.0 + &queues_prometheus(&queues)
 }

@@ -19,8 +19,6 @@ use tokio::time::Instant;
 use crate::clock::{Clock, sleep_until};
 use lease::Leases;
 
-pub use figures::elections_prometheus;
-
 /// A candidate for leadership among processes that name the same Lease.
 ///
 /// The work runs while this process holds the lease, and is dropped the moment that can no longer be said for certain: when the lease could not

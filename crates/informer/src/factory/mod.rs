@@ -12,7 +12,7 @@ mod wait;
 use crate::error::ConfigureError;
 use crate::informer::SharedInformer;
 use crate::lister::Lister;
-use crate::metrics::Metrics;
+use crate::metrics::{Collect, Encoder, Metrics};
 use crate::resource::{ResourceType, is_cluster_scoped};
 use crate::shared::{Engine, Options, is_synced};
 use kube::Resource;
@@ -160,11 +160,6 @@ impl SharedInformerFactory {
         self.registry.engines().iter().map(|engine| engine.metrics()).collect()
     }
 
-    /// The same as Prometheus reads it.
-    pub fn prometheus(&self) -> String {
-        Metrics::prometheus(&self.metrics())
-    }
-
     /// Whether both hand out the same informers.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.registry, &other.registry)
@@ -187,6 +182,14 @@ impl SharedInformerFactory {
 
     fn engine(&self, resource: &ResourceType, cluster_scoped: bool) -> Arc<Engine> {
         self.registry.engine(&self.view, resource, cluster_scoped)
+    }
+}
+
+impl Collect for SharedInformerFactory {
+    fn collect(&self, encoder: &mut Encoder) {
+        for metrics in self.metrics() {
+            metrics.collect(encoder);
+        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! What the pages say: whether a restart would help, whether it is ready and why not, and the figures.
 
-use crate::controller::{ControllerState, Reconciler, controllers_prometheus};
-use crate::election::{Leadership, elections_prometheus};
+use crate::controller::{ControllerState, Reconciler};
+use crate::election::Leadership;
 use crate::factory::SharedInformerFactory;
-use crate::metrics::Metrics;
-use crate::recorder::{Recorder, recorders_prometheus};
+use crate::metrics::{self, Collect, Encoder};
+use crate::recorder::Recorder;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(super) struct Health {
     pub(super) delayed_caches: bool,
     pub(super) recorders: Vec<Recorder>,
     pub(super) checks: Vec<Check>,
-    pub(super) figures: Vec<Box<dyn Fn() -> String + Send + Sync>>,
+    pub(super) collectors: Vec<Box<dyn Collect + Send + Sync>>,
     pub(super) stopping: AtomicBool,
 }
 
@@ -86,23 +86,9 @@ impl Health {
         reasons
     }
 
-    /// All figures.
-    pub(super) fn figures(&self) -> String {
-        let informers: Vec<Metrics> =
-            self.factories.iter().flat_map(SharedInformerFactory::metrics).collect();
-        let mut text = Metrics::prometheus(&informers);
-        text += &controllers_prometheus(&self.controllers);
-        if let Some((name, leadership)) = &self.election {
-            text += &elections_prometheus(&[(name, leadership)]);
-        }
-        if !self.recorders.is_empty() {
-            let named = self.recorders.iter().map(|recorder| (recorder.controller(), recorder.metrics()));
-            text += &recorders_prometheus(&named.collect::<Vec<_>>());
-        }
-        for more in &self.figures {
-            text += &more();
-        }
-        text
+    /// The metrics of everything the manager runs, and of the collectors added to it.
+    pub(super) fn metrics(&self) -> String {
+        metrics::encode([self as &dyn Collect])
     }
 
     fn failed(&self, vital: bool) -> Vec<String> {
@@ -110,5 +96,17 @@ impl Health {
         checks
             .filter_map(|check| (check.holds)().err().map(|reason| format!("{}: {reason}", check.name)))
             .collect()
+    }
+}
+
+impl Collect for Health {
+    fn collect(&self, encoder: &mut Encoder) {
+        self.factories.iter().for_each(|factory| factory.collect(encoder));
+        self.controllers.iter().for_each(|controller| controller.collect(encoder));
+        if let Some((name, leadership)) = &self.election {
+            metrics::named(name, leadership).collect(encoder);
+        }
+        self.recorders.iter().for_each(|recorder| recorder.collect(encoder));
+        self.collectors.iter().for_each(|collector| collector.collect(encoder));
     }
 }

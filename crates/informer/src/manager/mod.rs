@@ -10,6 +10,7 @@ use crate::controller::Reconciler;
 use crate::election::{LeaderElector, Term};
 use crate::error::{ControllerError, ManagerError};
 use crate::factory::SharedInformerFactory;
+use crate::metrics::Collect;
 use crate::recorder::Recorder;
 use futures::future::{FutureExt as _, join_all};
 use health::{Check, Health};
@@ -66,7 +67,7 @@ pub struct Manager {
     grace: Duration,
     recorders: Vec<Recorder>,
     checks: Vec<Check>,
-    figures: Vec<Box<dyn Fn() -> String + Send + Sync>>,
+    collectors: Vec<Box<dyn Collect + Send + Sync>>,
     shared: Arc<Shared>,
 }
 
@@ -109,7 +110,7 @@ impl Manager {
             grace: Duration::from_secs(10),
             recorders: Vec::new(),
             checks: Vec::new(),
-            figures: Vec::new(),
+            collectors: Vec::new(),
             shared: Arc::new(Shared { stop, bound, life: Mutex::new(Life::NotStarted) }),
         }
     }
@@ -179,9 +180,9 @@ impl Manager {
         self
     }
 
-    /// More text for `/metrics`, in Prometheus's form.
-    pub fn metrics(mut self, figures: impl Fn() -> String + Send + Sync + 'static) -> Self {
-        self.figures.push(Box::new(figures));
+    /// Adds a collector to the metrics that are served at `/metrics`.
+    pub fn add_collector(mut self, collector: impl Collect + Send + Sync + 'static) -> Self {
+        self.collectors.push(Box::new(collector));
         self
     }
 
@@ -264,7 +265,7 @@ impl Manager {
             delayed_caches: self.elector.is_some() && self.caches == Caches::WhenLeading,
             recorders: self.recorders.clone(),
             checks: std::mem::take(&mut self.checks),
-            figures: std::mem::take(&mut self.figures),
+            collectors: std::mem::take(&mut self.collectors),
             stopping: AtomicBool::new(false),
         }
     }

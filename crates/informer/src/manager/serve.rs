@@ -101,7 +101,7 @@ fn answer(method: &Method, path: &str, health: &Health) -> Response<Full<Bytes>>
     let page: fn(&Health) -> (StatusCode, String) = match path {
         "/healthz" | "/livez" => |health| verdict(&health.not_healthy()),
         "/readyz" => |health| verdict(&health.not_ready()),
-        "/metrics" => |health| (StatusCode::OK, health.figures()),
+        "/metrics" => |health| (StatusCode::OK, health.metrics()),
         _ => |_| (StatusCode::NOT_FOUND, "there are /healthz, /readyz and /metrics\n".to_owned()),
     };
     let (status, text) = if matches!(*method, Method::GET | Method::HEAD) {

@@ -1,40 +1,25 @@
-//! The figures of recorders as text for Prometheus.
+//! Metrics of event recorders.
 
-use informer_core::recorder::RecorderMetrics;
+use super::Recorder;
+use crate::metrics::{Collect, Encoder};
 
-use crate::metrics::{Text, Value};
-
-/// The figures of several recorders as Prometheus reads them, each with its name. Names must differ.
-///
-/// ```
-/// let text = informer::recorders_prometheus(&[("websites", Default::default())]);
-/// assert!(text.contains("event_recorder_events_total{name=\"websites\",result=\"sent\"} 0"));
-/// ```
-pub fn recorders_prometheus(recorders: &[(&str, RecorderMetrics)]) -> String {
-    let mut text = Text::default();
-    let help = "Events that were recorded, by what became of them.";
-    text.family("event_recorder_events_total", "counter", help, |out| {
-        for (name, m) in recorders {
-            for (result, count) in [
-                ("sent", m.sent),
-                ("aggregated", m.aggregated),
-                ("limited", m.limited),
-                ("dropped", m.dropped),
-                ("failed", m.failed),
-            ] {
-                out.sample(&[("name", name), ("result", result)], &Value::Count(count));
-            }
+impl Collect for Recorder {
+    fn collect(&self, encoder: &mut Encoder) {
+        let (identity, metrics) = (encoder.identity("recorder", self.controller()), self.metrics());
+        let name = ("name", &*identity);
+        for (result, count) in [
+            ("sent", metrics.sent),
+            ("aggregated", metrics.aggregated),
+            ("limited", metrics.limited),
+            ("dropped", metrics.dropped),
+            ("failed", metrics.failed),
+        ] {
+            let labels = [name, ("result", result)];
+            encoder.counter("event_recorder_events_total", "Recorded events, by result.", &labels, count);
         }
-    });
-    text.family("event_recorder_series_updates_total", "counter", "Series told to the server.", |out| {
-        for (name, m) in recorders {
-            out.sample(&[("name", name)], &Value::Count(m.updated));
-        }
-    });
-    text.family("event_recorder_waiting", "gauge", "Writes that wait.", |out| {
-        for (name, m) in recorders {
-            out.sample(&[("name", name)], &Value::Count(m.waiting as u64));
-        }
-    });
-    text.0
+        let help = "Updates of event series that were written.";
+        encoder.counter("event_recorder_series_updates_total", help, &[name], metrics.updated);
+        #[expect(clippy::cast_precision_loss, reason = "a gauge is a floating-point number")]
+        encoder.gauge("event_recorder_waiting", "Writes that are queued.", &[name], metrics.waiting as f64);
+    }
 }

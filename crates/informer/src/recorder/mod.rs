@@ -16,8 +16,6 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
-pub use figures::recorders_prometheus;
-
 use crate::clock::{Clock, sleep_until};
 use crate::error::RecorderShutdownError;
 use crate::reference::{Reference, Referent};

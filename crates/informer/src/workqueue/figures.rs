@@ -1,69 +1,59 @@
-//! The figures of queues as text for Prometheus, under client-go's names.
+//! Metrics of work queues, under client-go's names.
 
-use informer_core::workqueue::QueueMetrics;
+use super::WorkQueue;
+use crate::metrics::{CollectNamed, Encoder, QueueMetrics};
+use std::hash::Hash;
 
-use crate::metrics::{Text, Value};
+/// Name, help text and value of a counter.
+type Counter = (&'static str, &'static str, fn(&QueueMetrics) -> u64);
 
-type Figure = (&'static str, &'static str, &'static str, fn(&QueueMetrics) -> Value);
-
-/// The first are those that client-go has, by its names.
-const FIGURES: &[Figure] = &[
-    ("workqueue_depth", "gauge", "Keys that wait for a turn.", |m| Value::Count(m.depth as u64)),
-    ("workqueue_adds_total", "counter", "Adds that led to a turn.", |m| Value::Count(m.adds)),
-    ("workqueue_retries_total", "counter", "Adds with a delay.", |m| Value::Count(m.retries)),
-    ("workqueue_unfinished_work_seconds", "gauge", "Time spent on keys whose turns have not ended.", |m| {
-        Value::Time(Some(m.unfinished))
-    }),
-    ("workqueue_longest_running_processor_seconds", "gauge", "Age of the longest turn.", |m| {
-        Value::Time(Some(m.longest_running))
-    }),
-    ("workqueue_delayed", "gauge", "Keys that come later.", |m| Value::Count(m.delayed as u64)),
-    ("workqueue_abandoned_total", "counter", "Leases dropped without a word.", |m| Value::Count(m.abandoned)),
-    ("workqueue_dropped_total", "counter", "Keys that a shutdown dropped.", |m| Value::Count(m.dropped)),
+/// The first two have the names of client-go.
+const COUNTERS: &[Counter] = &[
+    ("workqueue_adds_total", "Adds that queued a key.", |m| m.adds),
+    ("workqueue_retries_total", "Adds with a delay.", |m| m.retries),
+    ("workqueue_abandoned_total", "Work items dropped without being completed.", |m| m.abandoned),
+    ("workqueue_dropped_total", "Keys dropped by a shutdown.", |m| m.dropped),
 ];
 
-/// The figures of several queues as Prometheus reads them, each with its name. Names must differ.
-///
-/// ```
-/// let queue = informer::WorkQueue::new();
-/// queue.add("default/web");
-/// let text = informer::queues_prometheus(&[("pods", queue.metrics())]);
-/// assert!(text.contains("workqueue_adds_total{name=\"pods\"} 1"));
-/// ```
-pub fn queues_prometheus(queues: &[(&str, QueueMetrics)]) -> String {
-    let mut text = Text::default();
-    for (name, kind, help, value) in FIGURES {
-        text.family(name, kind, help, |out| {
-            for (queue, metrics) in queues {
-                out.sample(&[("name", queue)], &value(metrics));
-            }
-        });
+impl<T: Eq + Hash + Clone> CollectNamed for WorkQueue<T> {
+    fn collect(&self, name: &str, encoder: &mut Encoder) {
+        self.metrics().collect(name, encoder);
     }
-    let waited = "How long turns waited, from the first add to the take.";
-    text.family("workqueue_queue_duration_seconds", "histogram", waited, |out| {
-        for (name, metrics) in queues {
-            out.histogram(("name", name), &metrics.queue_duration);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "gauges are floating-point numbers")]
+impl CollectNamed for QueueMetrics {
+    fn collect(&self, name: &str, encoder: &mut Encoder) {
+        let identity = encoder.identity("workqueue", name);
+        let labels = &[("name", &*identity)];
+        encoder.gauge("workqueue_depth", "Keys queued.", labels, self.depth as f64);
+        encoder.gauge("workqueue_delayed", "Keys waiting for their delay.", labels, self.delayed as f64);
+        for (name, help, value) in COUNTERS {
+            encoder.counter(name, help, labels, value(self));
         }
-    });
-    text.family("workqueue_work_duration_seconds", "histogram", "How long turns took.", |out| {
-        for (name, metrics) in queues {
-            out.histogram(("name", name), &metrics.work_duration);
-        }
-    });
-    text.0
+        let help = "Sum of the ages of keys being processed.";
+        encoder.seconds("workqueue_unfinished_work_seconds", help, labels, Some(self.unfinished));
+        let help = "Age of the key being processed for the longest time.";
+        let longest = Some(self.longest_running);
+        encoder.seconds("workqueue_longest_running_processor_seconds", help, labels, longest);
+        let help = "Time from the first add of a key to its processing.";
+        encoder.histogram("workqueue_queue_duration_seconds", help, labels, &self.queue_duration);
+        let help = "Time to process a key.";
+        encoder.histogram("workqueue_work_duration_seconds", help, labels, &self.work_duration);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workqueue::WorkQueue;
+    use crate::metrics::{Collect, encode, named};
 
     #[test]
     fn wm_1_the_names_are_those_of_client_go() {
         let queue = WorkQueue::new();
         queue.add(1);
         queue.try_get().unwrap().done();
-        let text = queues_prometheus(&[("q", queue.metrics())]);
+        let text = encode([&named("q", &queue) as &dyn Collect]);
         for name in [
             "depth",
             "adds_total",

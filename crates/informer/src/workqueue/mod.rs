@@ -19,7 +19,6 @@ use std::time::Duration;
 use informer_core::Moment;
 use informer_core::workqueue::{Exponential, Priority, Queue, QueueMetrics, RateLimiter};
 
-pub use figures::queues_prometheus;
 pub use get::{Drained, Get};
 pub use lease::Lease;
 

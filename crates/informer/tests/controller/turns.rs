@@ -2,6 +2,7 @@
 
 use crate::cluster::{advance_time, config_map, create_pods, pod, until, with};
 use crate::{Running, event_log};
+use informer::metrics::{self, Collect};
 use informer::{Controller, Outcome, SharedInformerFactory};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -226,7 +227,7 @@ async fn metrics_have_controller_runtime_names() {
     let controller = Controller::new::<Pod>(&factory).name("pod-labeller").concurrency(3);
     let running = Running::start(controller.reconcile(|_, _| async { Ok::<_, Infallible>(Outcome::Done) }));
     until(|| running.reconciler.metrics().done == 1).await;
-    let text = informer::controllers_prometheus(std::slice::from_ref(&running.reconciler));
+    let text = metrics::encode([&running.reconciler as &dyn Collect]);
     for line in [
         "controller_runtime_reconcile_total{controller=\"pod-labeller\",result=\"success\"} 1",
         "controller_runtime_reconcile_errors_total{controller=\"pod-labeller\"} 0",

@@ -1,0 +1,246 @@
+//! The text format of Prometheus: [`Collect`], [`Encoder`] and [`encode`].
+//!
+//! Invariant: however many collectors contribute to a family, its `HELP` and `TYPE` lines are written once, and no series is written
+//! twice. Nothing here knows which metrics exist.
+
+use informer_core::workqueue::Histogram;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+/// A source of metrics: a factory, an informer, a controller, a recorder, or a type of the application.
+///
+/// ```
+/// use informer::metrics::{self, Collect, Encoder};
+///
+/// struct Uptime(u64);
+///
+/// impl Collect for Uptime {
+///     fn collect(&self, encoder: &mut Encoder) {
+///         encoder.counter("shop_uptime_seconds_total", "Seconds since the start.", &[("shop", "main")], self.0);
+///     }
+/// }
+///
+/// let text = metrics::encode([&Uptime(7) as &dyn Collect]);
+/// assert!(text.ends_with("shop_uptime_seconds_total{shop=\"main\"} 7\n"));
+/// ```
+pub trait Collect {
+    /// Adds the current values to `encoder`.
+    fn collect(&self, encoder: &mut Encoder);
+}
+
+/// A source of metrics without a name of its own: a work queue, a leadership.
+///
+/// Give it a name with [`named`].
+pub trait CollectNamed {
+    /// Adds the current values to `encoder`, labelled with `name`.
+    fn collect(&self, name: &str, encoder: &mut Encoder);
+}
+
+/// Returns the metrics of all collectors in the text format of Prometheus.
+///
+/// ```
+/// use informer::metrics::{self, Collect};
+///
+/// let queue = informer::WorkQueue::new();
+/// queue.add("default/web");
+/// let text = metrics::encode([&metrics::named("pods", &queue) as &dyn Collect]);
+/// assert!(text.contains("workqueue_adds_total{name=\"pods\"} 1"));
+/// ```
+pub fn encode<'a>(collectors: impl IntoIterator<Item = &'a dyn Collect>) -> String {
+    let mut encoder = Encoder::default();
+    for collector in collectors {
+        collector.collect(&mut encoder);
+    }
+    encoder.finish()
+}
+
+/// Gives a collector its name.
+pub fn named<'a, C: CollectNamed>(name: &'a str, collector: &'a C) -> impl Collect + 'a {
+    Named { name, collector }
+}
+
+struct Named<'a, C> {
+    name: &'a str,
+    collector: &'a C,
+}
+
+impl<C: CollectNamed> Collect for Named<'_, C> {
+    fn collect(&self, encoder: &mut Encoder) {
+        self.collector.collect(self.name, encoder);
+    }
+}
+
+/// Samples grouped by family, ready to be written as text.
+///
+/// If two collectors add the same series (the same family and labels), the later one gets a label `duplicate` that counts up, so
+/// that the text stays valid.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    /// In the order in which families were first added.
+    families: Vec<Family>,
+    /// Invariant: the position in `families` of each name in it.
+    positions: BTreeMap<Box<str>, usize>,
+    /// How often each label value was taken as an identity.
+    identities: BTreeMap<(Box<str>, Box<str>), usize>,
+}
+
+#[derive(Debug)]
+struct Family {
+    name: Box<str>,
+    kind: &'static str,
+    help: Box<str>,
+    lines: String,
+    series: BTreeSet<Box<str>>,
+}
+
+impl Encoder {
+    /// Adds a sample of a counter.
+    pub fn counter(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: u64) {
+        self.family(name, "counter", help).sample("", labels, &value);
+    }
+
+    /// Adds a sample of a gauge.
+    pub fn gauge(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: f64) {
+        self.family(name, "gauge", help).sample("", labels, &value);
+    }
+
+    /// Adds a sample of a gauge in seconds; `None` is written as `NaN`.
+    pub fn seconds(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: Option<Duration>) {
+        self.family(name, "gauge", help).sample("", labels, &Seconds(value));
+    }
+
+    /// Adds a histogram of durations, in seconds.
+    pub fn histogram(&mut self, name: &str, help: &str, labels: &[(&str, &str)], histogram: &Histogram) {
+        let family = self.family(name, "histogram", help);
+        let labels = family.unused("_count", labels);
+        let bucket =
+            |bound: &str| format!("{labels}{}le=\"{bound}\"", if labels.is_empty() { "" } else { "," });
+        for (bound, count) in histogram.buckets() {
+            family.line("_bucket", &bucket(&bound.as_secs_f64().to_string()), &count);
+        }
+        family.line("_bucket", &bucket("+Inf"), &histogram.count());
+        family.line("_sum", &labels, &Seconds(Some(histogram.sum())));
+        family.line("_count", &labels, &histogram.count());
+    }
+
+    /// Returns `value`, or `value #2`, `value #3` and so on if collectors before took it as their identity under the same label.
+    ///
+    /// A collector that adds several families calls this once, so that all of its series carry the same value.
+    pub fn identity(&mut self, label: &str, value: &str) -> String {
+        let times = self.identities.entry((label.into(), value.into())).or_insert(0);
+        *times += 1;
+        if *times == 1 { value.to_owned() } else { format!("{value} #{times}") }
+    }
+
+    fn family(&mut self, name: &str, kind: &'static str, help: &str) -> &mut Family {
+        let position = *self.positions.entry(name.into()).or_insert(self.families.len());
+        if position == self.families.len() {
+            let (lines, series) = (String::new(), BTreeSet::new());
+            self.families.push(Family { name: name.into(), kind, help: help.into(), lines, series });
+        }
+        &mut self.families[position]
+    }
+
+    fn finish(self) -> String {
+        let mut text = String::new();
+        for Family { name, kind, help, lines, .. } in self.families {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{lines}");
+        }
+        text
+    }
+}
+
+impl Family {
+    fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: &dyn fmt::Display) {
+        let labels = self.unused(suffix, labels);
+        self.line(suffix, &labels, value);
+    }
+
+    fn line(&mut self, suffix: &str, labels: &str, value: &dyn fmt::Display) {
+        let _ = writeln!(self.lines, "{}{suffix}{{{labels}}} {value}", self.name);
+    }
+
+    /// The labels as text, with one more label if the series exists already.
+    fn unused(&mut self, suffix: &str, labels: &[(&str, &str)]) -> String {
+        let labels = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", Escaped(value)));
+        let labels = labels.collect::<Vec<_>>().join(",");
+        let (mut unused, mut copy) = (labels.clone(), 1);
+        while !self.series.insert(format!("{suffix}{{{unused}}}").into()) {
+            copy += 1;
+            let comma = if labels.is_empty() { "" } else { "," };
+            unused = format!("{labels}{comma}duplicate=\"{copy}\"");
+        }
+        unused
+    }
+}
+
+/// A duration in seconds; an unknown one is not a number.
+struct Seconds(Option<Duration>);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(time) => write!(f, "{:.3}", time.as_secs_f64()),
+            None => f.write_str("NaN"),
+        }
+    }
+}
+
+/// The value of a label, escaped as the format requires.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for letter in self.0.chars() {
+            match letter {
+                '"' => f.write_str("\\\"")?,
+                '\\' => f.write_str("\\\\")?,
+                '\n' => f.write_str("\\n")?,
+                letter => f.write_char(letter)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct One<'a>(&'a str);
+
+    impl Collect for One<'_> {
+        fn collect(&self, encoder: &mut Encoder) {
+            let name = encoder.identity("name", self.0);
+            encoder.counter("a_total", "First.", &[("name", &name)], 1);
+            encoder.gauge("b", "Second.", &[], 0.5);
+        }
+    }
+
+    #[test]
+    fn a_family_of_several_collectors_is_written_once() {
+        let text = encode([&One("x") as &dyn Collect, &One("y"), &One("x")]);
+        let expected = "# HELP a_total First.\n# TYPE a_total counter\na_total{name=\"x\"} 1\na_total{name=\"y\"} 1\n\
+                        a_total{name=\"x #2\"} 1\n# HELP b Second.\n# TYPE b gauge\nb{} 0.5\nb{duplicate=\"2\"} 0.5\n\
+                        b{duplicate=\"3\"} 0.5\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn equal_histograms_are_two_series() {
+        struct Two;
+        impl Collect for Two {
+            fn collect(&self, encoder: &mut Encoder) {
+                for _ in 0..2 {
+                    encoder.histogram("h_seconds", "Durations.", &[("name", "q")], &Histogram::default());
+                }
+            }
+        }
+        let text = encode([&Two as &dyn Collect]);
+        assert_eq!(text.matches("# TYPE h_seconds histogram").count(), 1);
+        assert!(text.contains("h_seconds_count{name=\"q\"} 0\n"), "{text}");
+        assert!(text.contains("h_seconds_bucket{name=\"q\",duplicate=\"2\",le=\"+Inf\"} 0\n"), "{text}");
+    }
+}
