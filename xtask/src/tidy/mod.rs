@@ -135,7 +135,7 @@ fn check(repo: &Repo, sources: &[Source]) -> Result<Vec<Problem>, Failure> {
             problems.extend(layers::check(&one.name, row, &files(one)));
         }
     }
-    problems.extend(table::check(&repo.read(table::FILE)?, &rows, &crates, files));
+    problems.extend(table::check(&repo.read(table::FILE)?, &rows));
     Ok(problems)
 }
 
