@@ -76,7 +76,7 @@ pub(crate) async fn run(
 /// Reports the progress of the initial sync, then waits forever. Only permanent failures are errors.
 async fn report_sync(pods: &SharedInformer<Pod>) -> Result<(), Box<dyn Error>> {
     while let Err(error) = pods.wait_for_sync(Duration::from_secs(2)).await {
-        match error.after {
+        match error.timeout {
             Some(_) => eprintln!("{error}"),
             None => return Err(error.into()),
         }

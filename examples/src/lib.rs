@@ -2,7 +2,7 @@
 //! complete in its `run`, in the files next to the package's manifest; `pod_informer` does not use this crate
 //! and shows a whole program.
 
-use informer::{FactorySyncError, Options, State, SyncError};
+use informer::{Options, State, SyncError};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use std::error::Error;
 use std::process::ExitCode;
@@ -130,9 +130,8 @@ impl Arguments {
 
 /// A hint for an error, derived from the informer's state.
 fn hint(error: &(dyn Error + 'static)) -> &'static str {
-    let one = error.downcast_ref::<SyncError>();
-    let all = error.downcast_ref::<FactorySyncError>();
-    match one.or_else(|| all?.failed().next()).map(|error| &error.state) {
+    let failed = error.downcast_ref::<SyncError>().and_then(|error| error.failed().next());
+    match failed.map(|informer| &informer.state) {
         Some(State::Forbidden { .. }) => {
             " (the user needs the verbs list and watch; --namespace NAME needs fewer rights)"
         }

@@ -68,6 +68,6 @@ async fn unknown_kind_is_an_error_with_a_hint() {
     let factory = SharedInformerFactory::new(server.client());
     let error =
         dynamic::run(&factory, &resource, |_| {}, std::future::pending()).await.unwrap_err().to_string();
-    let start = "1 of 1 kinds not synced: things.v2.example.org in all namespaces: not served: 404";
+    let start = "wait for sync: things.v2.example.org in all namespaces: not served: 404";
     assert!(error.starts_with(start), "{error}");
 }

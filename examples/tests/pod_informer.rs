@@ -43,5 +43,5 @@ async fn fails_with_the_reason_if_pods_are_forbidden() {
     };
     let (result, ()) = tokio::join!(pod_informer::run(&pods, |_| {}, std::future::pending()), answers);
     let error = result.unwrap_err().to_string();
-    assert_eq!(error, "pods in all namespaces: not synced: forbidden: 403 Forbidden: pods is forbidden");
+    assert_eq!(error, "wait for sync: pods in all namespaces: forbidden: 403 Forbidden: pods is forbidden");
 }

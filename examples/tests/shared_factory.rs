@@ -46,6 +46,6 @@ async fn fails_with_the_reason_if_pods_are_forbidden() {
     let _forbidden = server.fault(faults::forbid("pods"));
     let factory = SharedInformerFactory::new(server.client());
     let error = shared_factory::run(&factory, |_| {}, std::future::pending()).await.unwrap_err().to_string();
-    let start = "1 of 1 kinds not synced: pods in all namespaces: forbidden: ";
+    let start = "wait for sync: pods in all namespaces: forbidden: ";
     assert!(error.starts_with(start), "{error}");
 }

@@ -11,129 +11,236 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why an informer is not synced.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{resource}: not synced{}: {}",
-    after.map(|after| format!(" after {after:?}")).unwrap_or_default(),
-    state.seen_from(*now)
-)]
+/// A coarse classification of errors, the same for all error types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The input cannot be used: it does not parse, or contradicts itself.
+    Invalid,
+    /// The configuration of the client, a kind, an election or a manager is wrong.
+    Config,
+    /// The operation did not finish in time.
+    Timeout,
+    /// The user may not do this.
+    Forbidden,
+    /// The server does not serve the resource.
+    NotServed,
+    /// Another writer, or the server's history, got in the way.
+    Conflict,
+    /// An object does not decode.
+    Decode,
+    /// The server could not be reached, or the connection broke.
+    Connection,
+    /// The informer or controller has stopped.
+    Stopped,
+    /// A defect of this library.
+    Internal,
+}
+
+/// The error of waiting until informers have synced.
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SyncError {
-    /// What it informs about.
-    pub resource: Arc<str>,
-    /// The state it is in.
-    pub state: State,
-    /// When that was so, on the clock of the moments in `state`.
-    pub now: Moment,
-    /// The deadline, if that is what ended the wait.
-    pub after: Option<Duration>,
+    /// The informers that were waited for, synced or not.
+    pub informers: Vec<InformerSync>,
+    /// The timeout, if it ended the wait; `None` if an informer cannot sync in its current state.
+    pub timeout: Option<Duration>,
 }
 
-/// Why a cache has not reached a version.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{resource}: version {wanted} was not reached: {because}")]
+/// The state of one informer in a [`SyncError`].
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct VersionError {
-    /// What it informs about.
-    pub resource: Arc<str>,
+pub struct InformerSync {
+    /// The description of the informer.
+    pub informer: Arc<str>,
+    /// Whether it has synced.
+    pub synced: bool,
+    /// Its state.
+    pub state: State,
+    /// When it was in that state, on the clock of the moments in `state`.
+    pub now: Moment,
+}
+
+impl SyncError {
+    /// Returns an iterator over the informers that have not synced.
+    pub fn failed(&self) -> impl Iterator<Item = &InformerSync> {
+        self.informers.iter().filter(|informer| !informer.synced)
+    }
+
+    /// Classifies the error by the state that ended the wait.
+    pub fn kind(&self) -> ErrorKind {
+        let states = || self.failed().map(|informer| &informer.state);
+        match self.timeout {
+            Some(_) => ErrorKind::Timeout,
+            None if states().any(|state| matches!(state, State::Forbidden { .. })) => ErrorKind::Forbidden,
+            None if states().any(|state| matches!(state, State::NotServed { .. })) => ErrorKind::NotServed,
+            None => ErrorKind::Stopped,
+        }
+    }
+}
+
+impl fmt::Display for SyncError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("wait for sync: ")?;
+        if let Some(timeout) = self.timeout {
+            write!(f, "timed out after {timeout:?}: ")?;
+        }
+        let failed: Vec<String> = self.failed().map(ToString::to_string).collect();
+        if self.informers.len() > 1 {
+            write!(f, "{} of {} informers not synced: ", failed.len(), self.informers.len())?;
+        }
+        f.write_str(&failed.join("; "))
+    }
+}
+
+impl fmt::Display for InformerSync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.informer, self.state.seen_from(self.now))
+    }
+}
+
+impl std::error::Error for SyncError {}
+
+/// The error of waiting until a cache has reached a resource version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("wait for version {wanted}: {informer}: {reason}")]
+#[non_exhaustive]
+pub struct VersionWaitError {
+    /// The description of the informer.
+    pub informer: Arc<str>,
     /// The version that was waited for.
     pub wanted: ResourceVersion,
-    /// Why it was not reached.
-    pub because: NotReached,
+    /// What ended the wait.
+    pub reason: VersionWaitReason,
 }
 
-/// Why a version was not reached.
+impl VersionWaitError {
+    /// Classifies the error.
+    pub fn kind(&self) -> ErrorKind {
+        match self.reason {
+            VersionWaitReason::TimedOut { .. } => ErrorKind::Timeout,
+            VersionWaitReason::Stopped => ErrorKind::Stopped,
+            VersionWaitReason::Rewound => ErrorKind::Conflict,
+            VersionWaitReason::NotComparable | VersionWaitReason::NotWatched => ErrorKind::Invalid,
+        }
+    }
+}
+
+/// What ended a wait for a resource version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NotReached {
-    /// The server went back while this was waited for (C1): the version may belong to a history that is no more.
-    #[error("the server went back, and may never reach it")]
+pub enum VersionWaitReason {
+    /// The server went back during the wait (C1): the version may belong to a history that no longer exists.
+    #[error("the server was rewound and may never reach the version")]
     Rewound,
-    /// The version is of a form that has no order, so nobody can tell when it is reached.
+    /// The version has a form without an order, so it is unknown when the cache reaches it.
     #[error("versions of this server cannot be compared")]
     NotComparable,
-    /// The namespace is none of the informer's.
+    /// The informer does not watch the namespace.
     #[error("the informer does not watch this namespace")]
     NotWatched,
     /// The informer has stopped.
     #[error("the informer has stopped")]
     Stopped,
-    /// Time was up.
-    #[error("after {after:?} the cache is at {}: {}", at.as_ref().map_or("no version".to_owned(), ToString::to_string), state.seen_from(*now))]
+    /// The version was not reached in time.
+    #[error(
+        "timed out after {timeout:?} at {}: {}",
+        reached.as_ref().map_or("no version".to_owned(), |version| format!("version {version}")),
+        state.seen_from(*now)
+    )]
     #[non_exhaustive]
-    Deadline {
-        /// The deadline.
-        after: Duration,
-        /// How far the cache was.
-        at: Option<ResourceVersion>,
-        /// The state it was in.
+    TimedOut {
+        /// The timeout.
+        timeout: Duration,
+        /// The version of the cache.
+        reached: Option<ResourceVersion>,
+        /// The state of the informer.
         state: State,
-        /// When that was so.
+        /// When it was in that state, on the clock of the moments in `state`.
         now: Moment,
     },
 }
 
-/// A shutdown that could not end everything in time.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{resource}: a handler is still running, or the cache still busy, {after:?} after shutdown began")]
+/// The error of a shutdown or drain that did not finish within its timeout.
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownError {
-    /// What it informs about.
-    pub resource: Arc<str>,
-    /// The deadline.
-    pub after: Duration,
+    /// The timeout.
+    pub timeout: Duration,
+    /// What had not finished. Never empty.
+    pub unfinished: Vec<Unfinished>,
 }
 
-/// Not every kind is synced. It says how each of them stands.
+/// Something that had not finished when a shutdown timed out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct FactorySyncError {
-    /// Every kind of the factory, in order.
-    pub kinds: Vec<KindState>,
+pub enum Unfinished {
+    /// An informer: a handler is still running, or the cache is still busy.
+    #[non_exhaustive]
+    Informer {
+        /// The description of the informer.
+        informer: Arc<str>,
+    },
+    /// Recorded events that were not written. They are lost.
+    #[non_exhaustive]
+    RecordedEvents {
+        /// The number of writes.
+        writes: usize,
+    },
+    /// Keys of a work queue.
+    #[non_exhaustive]
+    WorkQueue {
+        /// Keys that no worker has taken.
+        queued: usize,
+        /// Keys that workers hold.
+        processing: usize,
+        /// Keys whose delay has not passed.
+        delayed: usize,
+    },
 }
 
-/// How one kind stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct KindState {
-    /// What the informer is about.
-    pub resource: Arc<str>,
-    /// Why it is not synced; `None` if it is.
-    pub error: Option<SyncError>,
-}
+impl ShutdownError {
+    pub(crate) fn of(timeout: Duration, unfinished: Unfinished) -> Self {
+        Self { timeout, unfinished: vec![unfinished] }
+    }
 
-impl FactorySyncError {
-    /// Those that are not synced.
-    pub fn failed(&self) -> impl Iterator<Item = &SyncError> {
-        self.kinds.iter().filter_map(|kind| kind.error.as_ref())
+    /// The errors of several shutdowns with the same timeout as one; `Ok` if there are none.
+    pub(crate) fn collect(
+        timeout: Duration,
+        outcomes: impl IntoIterator<Item = Result<(), Self>>,
+    ) -> Result<(), Self> {
+        let errors = outcomes.into_iter().filter_map(Result::err);
+        let unfinished: Vec<_> = errors.flat_map(|error| error.unfinished).collect();
+        if unfinished.is_empty() { Ok(()) } else { Err(Self { timeout, unfinished }) }
     }
 }
 
-impl fmt::Display for FactorySyncError {
+impl fmt::Display for ShutdownError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let failed: Vec<String> = self
-            .failed()
-            .map(|error| format!("{}: {}", error.resource, error.state.seen_from(error.now)))
-            .collect();
-        write!(f, "{} of {} kinds not synced", failed.len(), self.kinds.len())?;
-        if let Some(after) = self.failed().find_map(|error| error.after) {
-            write!(f, " after {after:?}")?;
+        if let [queue @ Unfinished::WorkQueue { .. }] = &self.unfinished[..] {
+            return write!(f, "drain work queue: timed out after {:?} with {queue}", self.timeout);
         }
-        write!(f, ": {}", failed.join("; "))
+        let unfinished: Vec<String> = self.unfinished.iter().map(ToString::to_string).collect();
+        write!(f, "shutdown: timed out after {:?}: {}", self.timeout, unfinished.join("; "))
     }
 }
 
-impl std::error::Error for FactorySyncError {}
-
-/// Not every informer ended in time.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}", late.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-#[non_exhaustive]
-pub struct FactoryShutdownError {
-    /// Those that did not.
-    pub late: Vec<ShutdownError>,
+impl fmt::Display for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Informer { informer } => {
+                write!(f, "{informer}: a handler or the cache is still busy (is a handler blocking?)")
+            }
+            Self::RecordedEvents { writes } => write!(f, "{writes} writes of recorded events are lost"),
+            Self::WorkQueue { queued, processing, delayed } => write!(
+                f,
+                "{queued} keys queued, {processing} processing, {delayed} delayed (a worker may be stuck)"
+            ),
+        }
+    }
 }
+
+impl std::error::Error for ShutdownError {}
 
 /// A kind that was to be configured otherwise than it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -235,35 +342,7 @@ pub enum ManagerError {
     Controller(#[from] ControllerError),
     /// Informers did not end in time.
     #[error(transparent)]
-    Informers(#[from] FactoryShutdownError),
-}
-
-/// What a queue was still busy with when the time for its end was over.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the work queue is not drained after {within:?}: {queued} queued, {held} being worked on, {delayed} to come"
-)]
-#[non_exhaustive]
-pub struct DrainError {
-    /// How long it was waited for.
-    pub within: Duration,
-    /// Keys that nobody took.
-    pub queued: usize,
-    /// Keys whose turns have not ended.
-    pub held: usize,
-    /// Keys that were to come later.
-    pub delayed: usize,
-}
-
-/// Events that were not written when the time for it was over. They are lost.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{lost} writes of events were not done within {within:?} and are lost")]
-#[non_exhaustive]
-pub struct RecorderShutdownError {
-    /// How long it was waited for.
-    pub within: Duration,
-    /// Writes that were not done.
-    pub lost: usize,
+    Informers(#[from] ShutdownError),
 }
 
 /// Why a finalizer could not be put in or taken out.

@@ -2,7 +2,7 @@
 //!
 //! It only looks: everything is done by the [`Engine`] behind it, which is not generic.
 
-use crate::error::{AddIndexError, ShutdownError, SyncError, VersionError};
+use crate::error::{AddIndexError, ShutdownError, SyncError, VersionWaitError};
 use crate::event::Event;
 use crate::handler::{EventStream, Handler, HandlerBuilder};
 use crate::lister::{Lister, Snapshot};
@@ -131,7 +131,7 @@ impl<K> SharedInformer<K> {
         &self,
         version: &ResourceVersion,
         deadline: Duration,
-    ) -> Result<(), VersionError> {
+    ) -> Result<(), VersionWaitError> {
         self.engine.wait_for_version(None, version, deadline).await
     }
 
@@ -141,7 +141,7 @@ impl<K> SharedInformer<K> {
         namespace: &str,
         version: &ResourceVersion,
         deadline: Duration,
-    ) -> Result<(), VersionError> {
+    ) -> Result<(), VersionWaitError> {
         self.engine.wait_for_version(Some(namespace), version, deadline).await
     }
 

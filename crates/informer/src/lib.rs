@@ -127,9 +127,8 @@ pub use client::client;
 pub use controller::{Context, Controller, ControllerState, Outcome, Reconciler, changed};
 pub use election::{Ended, LeaderElector, Leadership, Term};
 pub use error::{
-    AddIndexError, ConfigureError, ControllerError, DrainError, FactoryShutdownError, FactorySyncError,
-    FinalizerError, KindState, ManagerError, NotReached, OwnerError, RecorderShutdownError, ShutdownError,
-    SyncError, VersionError,
+    AddIndexError, ConfigureError, ControllerError, ErrorKind, FinalizerError, InformerSync, ManagerError,
+    OwnerError, ShutdownError, SyncError, Unfinished, VersionWaitError, VersionWaitReason,
 };
 pub use event::{Cause, Delivery, Event};
 pub use factory::SharedInformerFactory;

@@ -247,11 +247,11 @@ async fn c7_c9_one_forbidden_kind_among_ten_never_delays_the_other_nine() {
     let before = tokio::time::Instant::now();
     let error = factory.wait_for_sync(TIMEOUT).await.unwrap_err();
     assert!(before.elapsed() < Duration::from_secs(5), "it failed immediately");
-    assert_eq!(error.kinds.len(), 10);
+    assert_eq!(error.informers.len(), 10);
     let failed: Vec<_> =
         error.failed().filter(|error| matches!(error.state, State::Forbidden { .. })).collect();
     assert_eq!(failed.len(), 1);
-    assert_eq!(&*failed[0].resource, "secrets in all namespaces");
+    assert_eq!(&*failed[0].informer, "secrets in all namespaces");
     assert!(error.to_string().contains("secrets in all namespaces: forbidden: "), "{error}");
 
     others.0.0.wait_for_sync(TIMEOUT).await.unwrap();
@@ -291,7 +291,7 @@ async fn c7_kind_follows_its_definition_and_others_are_unaffected() {
     let (_registration, mut log) = log_events(&websites);
     factory.start();
     let error = websites.wait_for_sync(TIMEOUT).await.unwrap_err();
-    assert!(matches!(error.state, State::NotServed { .. }), "{error}");
+    assert!(matches!(error.informers[0].state, State::NotServed { .. }), "{error}");
     pods.wait_for_sync(TIMEOUT).await.unwrap();
 
     server.create(&definition()).unwrap();
@@ -365,7 +365,7 @@ async fn c10_shutdown_delivers_received_events_and_is_final() {
     factory.start();
     pods.start();
     let late = factory.informer::<Node>();
-    assert_eq!(late.wait_for_sync(TIMEOUT).await.unwrap_err().state, State::Stopped);
+    assert_eq!(late.wait_for_sync(TIMEOUT).await.unwrap_err().informers[0].state, State::Stopped);
     assert!(!late.on(|_| {}).synced().await);
     assert!(late.events().next().await.is_none());
     factory.wait_for_sync(TIMEOUT).await.unwrap_err();
@@ -380,10 +380,13 @@ async fn factory_never_started_shuts_down_immediately() {
     let factory = SharedInformerFactory::new(server.client());
     let pods = factory.informer::<Pod>();
     let registration = pods.on(|_| {});
-    assert_eq!(pods.wait_for_sync(Duration::from_secs(1)).await.unwrap_err().state, State::NotStarted);
+    assert_eq!(
+        pods.wait_for_sync(Duration::from_secs(1)).await.unwrap_err().informers[0].state,
+        State::NotStarted
+    );
     factory.shutdown(TIMEOUT).await.unwrap();
     assert!(!registration.synced().await);
-    assert_eq!(pods.wait_for_sync(TIMEOUT).await.unwrap_err().state, State::Stopped);
+    assert_eq!(pods.wait_for_sync(TIMEOUT).await.unwrap_err().informers[0].state, State::Stopped);
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,8 +11,8 @@ use cluster::{
 };
 use informer::metrics::{self, Collect};
 use informer::{
-    Metrics, NotReached, Options, Problem, Report, ResourceVersion, SharedInformer, SharedInformerFactory,
-    State, Trouble, WatchListPolicy,
+    Options, Problem, Report, ResourceVersion, SharedInformer, SharedInformerFactory, State, Trouble,
+    VersionWaitReason, WatchListPolicy,
 };
 use informer_apiserver::{ApiServer, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -112,7 +112,7 @@ async fn c1_rewind_fails_pending_version_waits() {
         .expect("the rewind was not detected")
         .unwrap();
     let error = error.unwrap_err();
-    assert_eq!(error.because, NotReached::Rewound, "{error}");
+    assert_eq!(error.reason, VersionWaitReason::Rewound, "{error}");
     log.expect(&["-b inferred", "-c inferred"]).await;
     let status = pods.status();
     assert_eq!((status.counters.rewinds, status.changes.rewinds), (1, 1));
@@ -134,7 +134,7 @@ async fn incomparable_versions_are_rejected_immediately() {
     let pods = synced_informer::<Pod>(&server, Options::default()).await;
     for text in ["abc", "0", "", "12a"] {
         let error = pods.wait_for_version(&ResourceVersion::new(text), TIMEOUT).await.unwrap_err();
-        assert_eq!(error.because, NotReached::NotComparable, "{text}");
+        assert_eq!(error.reason, VersionWaitReason::NotComparable, "{text}");
     }
 }
 
@@ -171,9 +171,9 @@ async fn c10_shutdown_ends_version_waits() {
     advance_time(seconds(1)).await;
     pods.shutdown(TIMEOUT).await.unwrap();
     let error = tokio::time::timeout(seconds(1), waiting).await.expect("still waiting").unwrap().unwrap_err();
-    assert_eq!(error.because, NotReached::Stopped);
+    assert_eq!(error.reason, VersionWaitReason::Stopped);
     let again = pods.wait_for_version(&version(9_999), TIMEOUT).await.unwrap_err();
-    assert_eq!(again.because, NotReached::Stopped);
+    assert_eq!(again.reason, VersionWaitReason::Stopped);
 }
 
 #[tokio::test(start_paused = true)]
@@ -263,7 +263,7 @@ async fn c9_hook_receives_rejected_requests() {
     pods.start();
     let error = pods.wait_for_sync(TIMEOUT).await.unwrap_err();
     assert!(
-        matches!(&error.state, State::Forbidden { because } if because.contains("cannot list")),
+        matches!(&error.informers[0].state, State::Forbidden { because } if because.contains("cannot list")),
         "{error}"
     );
     assert!(diagnostics.any(|problem| problem.trouble() == Some(Trouble::Forbidden)));

@@ -148,7 +148,7 @@ async fn c5_snapshot_does_not_change() {
     let (_on, mut log) = log_events(&pods);
     watch.frame("ADDED", &pod("b", 6));
     log.expect(&["+ a@1 initial", "+ b@6"]).await;
-    assert_eq!((before.len(), before.version().unwrap().as_str()), (1, "5"));
+    assert_eq!((before.len(), before.resource_version().unwrap().as_str()), (1, "5"));
     assert_eq!((pods.lister().len(), pods.lister().version().unwrap().as_str()), (2, "6"));
 }
 
@@ -196,7 +196,7 @@ async fn c7_wait_for_sync_fails_immediately_if_forbidden_or_not_served() {
         server.expect("list limit=500&resourceVersion=0").await.reply(code, body);
         let begun = tokio::time::Instant::now();
         let error = pods.wait_for_sync(TIMEOUT).await.unwrap_err();
-        assert!(expected(&error.state), "{error}");
+        assert!(expected(&error.informers[0].state), "{error}");
         assert!(begun.elapsed() < Duration::from_secs(1));
         // The informer retries and becomes live.
         let _watch = server.sync(&[], 5).await;
@@ -214,9 +214,14 @@ async fn c7_timeout_error_contains_the_state() {
         }
     });
     let error = pods.wait_for_sync(Duration::from_secs(20)).await.unwrap_err();
-    assert!(matches!(&error.state, State::BackingOff { because, .. } if &**because == "500"), "{error}");
     assert!(
-        error.to_string().starts_with("pods in all namespaces: not synced after 20s: backing off"),
+        matches!(&error.informers[0].state, State::BackingOff { because, .. } if &**because == "500"),
+        "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .starts_with("wait for sync: timed out after 20s: pods in all namespaces: backing off"),
         "{error}"
     );
     errors.abort();
@@ -294,7 +299,7 @@ async fn c9_panicking_source_is_a_failure_and_is_retried() {
     pods.start();
     let error = pods.wait_for_sync(TIMEOUT).await.unwrap_err();
     assert!(
-        matches!(&error.state, State::BackingOff { because, .. } if because.contains("panicked")),
+        matches!(&error.informers[0].state, State::BackingOff { because, .. } if because.contains("panicked")),
         "{error}"
     );
     assert!(pods.status().counters.failures > 3);
@@ -359,7 +364,7 @@ async fn c10_shutdown_delivers_received_events_and_then_nothing() {
     assert_eq!(log.0.recv().await, None, "the handler was dropped");
     assert_eq!(pods.status().state, State::Stopped);
     assert_eq!(pods.lister().len(), 1, "the last state can still be read");
-    let state = pods.wait_for_sync(TIMEOUT).await.unwrap_err().state;
+    let state = pods.wait_for_sync(TIMEOUT).await.unwrap_err().informers[0].state.clone();
     assert_eq!(state, State::Stopped, "the cache is not updated any more");
 }
 
@@ -442,7 +447,10 @@ async fn c7_all_waiters_are_woken() {
 async fn c7_missing_start_is_reported() {
     let (pods, _server) = informer();
     let error = pods.wait_for_sync(Duration::from_secs(3)).await.unwrap_err();
-    assert_eq!(error.to_string(), "pods in all namespaces: not synced after 3s: not started (call start)");
+    assert_eq!(
+        error.to_string(),
+        "wait for sync: timed out after 3s: pods in all namespaces: not started (call start)"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

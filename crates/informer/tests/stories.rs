@@ -9,8 +9,8 @@ use futures::StreamExt as _;
 use informer::metrics::{self, Collect};
 use informer::source::{Answer, Response, Source};
 use informer::{
-    Index, ListRequest, Metrics, Object, Options, Problem, ResourceVersion, SharedInformer,
-    SharedInformerFactory, State, WatchListPolicy, WatchRequest,
+    Index, ListRequest, Object, Options, Problem, ResourceVersion, SharedInformer, SharedInformerFactory,
+    State, WatchListPolicy, WatchRequest,
 };
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
@@ -29,7 +29,7 @@ async fn c7_stopped_informer_is_not_synced_and_its_factory_creates_a_new_one() {
     let (one, kept) = (factory.informer::<Pod>(), factory.lister::<Pod>());
     one.wait_for_sync(TIMEOUT).await.unwrap();
     one.shutdown(TIMEOUT).await.unwrap();
-    assert_eq!(one.wait_for_sync(TIMEOUT).await.unwrap_err().state, State::Stopped);
+    assert_eq!(one.wait_for_sync(TIMEOUT).await.unwrap_err().informers[0].state, State::Stopped);
     let other = factory.informer::<Pod>();
     other.wait_for_sync(TIMEOUT).await.unwrap();
     server.create(&pod("default", "a")).unwrap();

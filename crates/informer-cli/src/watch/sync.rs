@@ -42,12 +42,9 @@ pub(crate) async fn once(
         terminal.info(&synced_line(watched, started.elapsed()));
         return Ok(());
     };
-    for kind in error.kinds.iter().filter(|_| error.kinds.len() > 1) {
-        let state = kind
-            .error
-            .as_ref()
-            .map_or_else(|| "synced".to_owned(), |one| one.state.seen_from(one.now).to_string());
-        terminal.info(&format!("{}: {state}", kind.resource));
+    for one in error.informers.iter().filter(|_| error.informers.len() > 1) {
+        let state = if one.synced { "synced".to_owned() } else { one.state.seen_from(one.now).to_string() };
+        terminal.info(&format!("{}: {state}", one.informer));
     }
     let first = error.failed().next().map_or("", |one| hint(&one.state));
     Err(CliError::new(error.to_string(), first))

@@ -2,7 +2,7 @@
 //!
 //! Nothing is kept of a key beyond its next turn, and of keys that have none no more than [`MANY`] or so.
 
-use crate::error::VersionError;
+use crate::error::VersionWaitError;
 use crate::shared::{Engine, is_useless};
 use informer_core::{Key, ResourceVersion};
 use std::cmp::Ordering;
@@ -71,7 +71,7 @@ impl Write {
     }
 
     /// Waits until the cache shows it; otherwise says why it does not.
-    pub(super) async fn seen(&self, patience: Duration) -> Result<(), VersionError> {
+    pub(super) async fn seen(&self, patience: Duration) -> Result<(), VersionWaitError> {
         self.engine.wait_for_version(self.namespace.as_deref(), &self.version, patience).await
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::clock::{Clock, sleep_until};
-use crate::error::RecorderShutdownError;
+use crate::error::{ShutdownError, Unfinished};
 use crate::reference::{Reference, Referent};
 use events::{Event, Events};
 
@@ -44,7 +44,7 @@ const LONGEST_NOTE: usize = 1024;
 /// use informer::{EventType, Recorder};
 /// # use k8s_openapi::api::core::v1::Pod;
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), informer::RecorderShutdownError> {
+/// # async fn main() -> Result<(), informer::ShutdownError> {
 /// # let server = informer_apiserver::ApiServer::new();
 /// # let (client, mut website, deployment) = (server.client(), Pod::default(), Pod::default());
 /// # website.metadata.name = Some("site".to_owned());
@@ -152,7 +152,7 @@ impl Recorder {
     }
 
     /// Writes what waits, and the last word about every series, and ends. What is not written in time is lost, and so is what is recorded from now on.
-    pub async fn shutdown(&self, within: Duration) -> Result<(), RecorderShutdownError> {
+    pub async fn shutdown(&self, within: Duration) -> Result<(), ShutdownError> {
         self.handle.shared.machine().stop();
         self.handle.shared.news.notify_one();
         let mut running = self.handle.running.clone();
@@ -163,7 +163,7 @@ impl Recorder {
         self.handle.task.abort();
         match self.handle.shared.machine().abandon() {
             0 => Ok(()),
-            lost => Err(RecorderShutdownError { within, lost }),
+            writes => Err(ShutdownError::of(within, Unfinished::RecordedEvents { writes })),
         }
     }
 

@@ -9,7 +9,7 @@ use super::packing::{Packer, Packing};
 use super::pump::Pump;
 use crate::clock::Clock;
 use crate::delta_queue::Queue;
-use crate::error::ShutdownError;
+use crate::error::{ShutdownError, Unfinished};
 use crate::metrics::{HandlerMetrics, Metrics};
 use crate::reflector::Driver;
 use crate::resource::ResourceType;
@@ -248,7 +248,7 @@ impl Engine {
         self.close_listeners();
         let resource = Arc::clone(&self.resource);
         let late = tokio::time::timeout(GRACE, all_ended).await;
-        late.map_err(|_| ShutdownError { resource, after: deadline })
+        late.map_err(|_| ShutdownError::of(deadline, Unfinished::Informer { informer: resource }))
     }
 
     /// Returns when it is to stop.
@@ -369,7 +369,7 @@ mod tests {
         drop(pump);
         let ended = tokio::time::timeout(Duration::from_hours(1), driving).await;
         ended.expect("the driver goes on for nobody").unwrap();
-        assert_eq!(pods.wait_for_sync(Duration::MAX).await.unwrap_err().state, State::Stopped);
+        assert_eq!(pods.wait_for_sync(Duration::MAX).await.unwrap_err().informers[0].state, State::Stopped);
         assert!(!on.synced().await);
     }
 }

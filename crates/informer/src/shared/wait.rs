@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use crate::clock::Clock;
-use crate::error::{NotReached, SyncError, VersionError};
+use crate::error::{InformerSync, SyncError, VersionWaitError, VersionWaitReason};
 use crate::status::{Status, StatusCell};
 use informer_core::reflector::State;
 use informer_core::{ResourceVersion, Scope};
@@ -29,20 +29,27 @@ impl Standing {
     }
 
     /// Waits until the first complete set is in the cache, or waiting is useless.
-    pub(crate) async fn wait_for_sync(&self, deadline: Duration) -> Result<(), SyncError> {
+    pub(crate) async fn wait_for_sync(&self, timeout: Duration) -> Result<(), SyncError> {
         let mut status = self.status.subscribe();
         let settled = status.wait_for(|status| is_synced(status) || is_useless(&status.state));
-        let (status, after) = match tokio::time::timeout(deadline, settled).await {
+        let (status, expired) = match tokio::time::timeout(timeout, settled).await {
             Ok(Ok(status)) => (status.clone(), None),
             Ok(Err(_)) => (Status { state: State::Stopped, ..self.status() }, None),
-            Err(_) => (self.status(), Some(deadline)),
+            Err(_) => (self.status(), Some(timeout)),
         };
-        if is_synced(&status) { Ok(()) } else { Err(self.not_synced(status.state, after)) }
+        if is_synced(&status) {
+            return Ok(());
+        }
+        let informer = Arc::clone(&self.resource);
+        let sync = InformerSync { informer, synced: false, state: status.state, now: self.clock.now() };
+        Err(SyncError { informers: vec![sync], timeout: expired })
     }
 
-    /// The error of an informer in this state.
-    pub(crate) fn not_synced(&self, state: State, after: Option<Duration>) -> SyncError {
-        SyncError { resource: Arc::clone(&self.resource), state, now: self.clock.now(), after }
+    /// Where the informer stands now.
+    pub(crate) fn sync(&self) -> InformerSync {
+        let status = self.status();
+        let (informer, synced) = (Arc::clone(&self.resource), is_synced(&status));
+        InformerSync { informer, synced, state: status.state, now: status.now }
     }
 }
 
@@ -57,23 +64,25 @@ impl Engine {
         &self,
         namespace: Option<&str>,
         wanted: &ResourceVersion,
-        deadline: Duration,
-    ) -> Result<(), VersionError> {
+        timeout: Duration,
+    ) -> Result<(), VersionWaitError> {
         let mut status = self.status.subscribe();
         let rewinds = status.borrow().changes.rewinds;
         let settled = status.wait_for(|status| outcome(status, namespace, wanted, rewinds).is_some());
-        let reached = match tokio::time::timeout(deadline, settled).await {
+        let reached = match tokio::time::timeout(timeout, settled).await {
             Ok(Ok(status)) => {
-                outcome(&status, namespace, wanted, rewinds).unwrap_or(Err(NotReached::Stopped))
+                outcome(&status, namespace, wanted, rewinds).unwrap_or(Err(VersionWaitReason::Stopped))
             }
-            Ok(Err(_)) => Err(NotReached::Stopped),
+            Ok(Err(_)) => Err(VersionWaitReason::Stopped),
             Err(_) => {
-                let Status { version: at, state, now, .. } = self.status();
-                Err(NotReached::Deadline { after: deadline, at, state, now })
+                let Status { version: reached, state, now, .. } = self.status();
+                Err(VersionWaitReason::TimedOut { timeout, reached, state, now })
             }
         };
-        let error =
-            |because| VersionError { resource: Arc::clone(&self.resource), wanted: wanted.clone(), because };
+        let error = |reason| {
+            let informer = Arc::clone(&self.resource);
+            VersionWaitError { informer, wanted: wanted.clone(), reason }
+        };
         reached.map_err(error)
     }
 }
@@ -95,9 +104,9 @@ fn outcome(
     namespace: Option<&str>,
     wanted: &ResourceVersion,
     rewinds: u64,
-) -> Option<Result<(), NotReached>> {
+) -> Option<Result<(), VersionWaitReason>> {
     if status.changes.rewinds != rewinds {
-        return Some(Err(NotReached::Rewound));
+        return Some(Err(VersionWaitReason::Rewound));
     }
     let version = match namespace {
         None => &status.version,
@@ -105,7 +114,7 @@ fn outcome(
             let holds = |scope: &Scope| *scope == Scope::All || *scope == Scope::namespace(name);
             match status.scopes.iter().find(|scope| holds(&scope.scope)) {
                 Some(scope) => &scope.version,
-                None => return Some(Err(NotReached::NotWatched)),
+                None => return Some(Err(VersionWaitReason::NotWatched)),
             }
         }
     };
@@ -113,11 +122,11 @@ fn outcome(
         Some(version) => match version.compare(wanted) {
             Some(order) if order.is_ge() => return Some(Ok(())),
             Some(_) => {}
-            None => return Some(Err(NotReached::NotComparable)),
+            None => return Some(Err(VersionWaitReason::NotComparable)),
         },
         // Complete, and yet without a version: those of the namespaces have no smallest.
-        None if status.synced => return Some(Err(NotReached::NotComparable)),
+        None if status.synced => return Some(Err(VersionWaitReason::NotComparable)),
         None => {}
     }
-    (status.state == State::Stopped).then_some(Err(NotReached::Stopped))
+    (status.state == State::Stopped).then_some(Err(VersionWaitReason::Stopped))
 }

@@ -23,7 +23,7 @@ pub use get::{Drained, Get};
 pub use lease::Lease;
 
 use crate::clock::Clock;
-use crate::error::DrainError;
+use crate::error::{ShutdownError, Unfinished};
 use lock::Mutex;
 use waiters::Waiters;
 
@@ -151,13 +151,13 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     }
 
     /// Shuts down and waits until everything that was queued has been dealt with.
-    pub async fn drain(&self, within: Duration) -> Result<(), DrainError> {
+    pub async fn drain(&self, within: Duration) -> Result<(), ShutdownError> {
         self.shut_down();
         self.drained_within(within).await
     }
 
     /// As [`WorkQueue::drain`], and what is delayed or fails meanwhile still gets its turn.
-    pub async fn drain_with_delays(&self, within: Duration) -> Result<(), DrainError> {
+    pub async fn drain_with_delays(&self, within: Duration) -> Result<(), ShutdownError> {
         self.shared.act(|queue, _| queue.shut_down_after_delays());
         self.drained_within(within).await
     }
@@ -202,13 +202,14 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
         self.shared.act(|queue, now| queue.metrics(now))
     }
 
-    async fn drained_within(&self, within: Duration) -> Result<(), DrainError> {
+    async fn drained_within(&self, within: Duration) -> Result<(), ShutdownError> {
         if tokio::time::timeout(within, self.drained()).await.is_ok() {
             return Ok(());
         }
         let metrics = self.metrics();
         let queued = self.shared.state.lock().queue.len();
-        Err(DrainError { within, queued, held: metrics.held, delayed: metrics.delayed })
+        let (processing, delayed) = (metrics.held, metrics.delayed);
+        Err(ShutdownError::of(within, Unfinished::WorkQueue { queued, processing, delayed }))
     }
 }
 

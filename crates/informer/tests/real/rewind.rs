@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use informer::{NotReached, Problem, Report, ResourceVersion, SharedInformerFactory, State};
+use informer::{Problem, Report, ResourceVersion, SharedInformerFactory, State, VersionWaitReason};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
 use serde_json::json;
 
@@ -68,7 +68,7 @@ async fn restored_etcd_is_detected_and_delivered(arm: &Arm) {
     assert!(maps.last_version().unwrap().is_before(&before));
     let back = model.version(&key(arm, "goes-back")).unwrap();
     assert!(ResourceVersion::new(&back).is_before(&ResourceVersion::new(&undone)), "{back} {undone}");
-    assert_eq!(waiting.await.unwrap().unwrap_err().because, NotReached::Rewound);
+    assert_eq!(waiting.await.unwrap().unwrap_err().reason, VersionWaitReason::Rewound);
     events_model.settles(&events, async || arm.list::<Event>().await).await;
     assert!(secrets.lister().is_empty() && events.lister().is_empty());
     assert_eq!(rewound.lock().unwrap().len(), 3, "{rewound:?}");

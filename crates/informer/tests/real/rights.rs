@@ -103,7 +103,10 @@ async fn allowed_later(arm: Arm) {
     until("the informer is live", async || secrets.status().state == State::Live).await;
     until("objects of the allowed kind are delivered", async || secrets_model.has("+allowed-later")).await;
     secrets_model.settles(&secrets, async || arm.list_of(&secrets_resource, false).await).await;
-    assert!(matches!(services.wait_for_sync(TIMEOUT).await.unwrap_err().state, State::Forbidden { .. }));
+    assert!(matches!(
+        services.wait_for_sync(TIMEOUT).await.unwrap_err().informers[0].state,
+        State::Forbidden { .. }
+    ));
     assert_eq!((maps.status().state, maps.status().counters.failures), (State::Live, 0));
     factory.shutdown(TIMEOUT).await.unwrap();
 }

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use informer::{
-    Cause, Delivery, Event, Given, HandlerBuilder, Lister, Object, Registration, SharedInformer, Status,
+    Cause, Delivery, Event, Given, HandlerBuilder, Lister, Object, Registration, SharedInformer, Snapshot,
+    Status,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -164,7 +165,7 @@ pub(crate) fn test_informer<K: Send + Sync + 'static>(
         name,
         view,
         status: Box::new(move || status.status()),
-        list: Box::new(move || states(&listed)),
+        list: Box::new(move || states(&listed.snapshot())),
         add: Box::new(move |handler, kind, log| add(&added, handler, kind, log)),
         snapshot: Box::new(move || {
             let snapshot = held.snapshot();
@@ -173,8 +174,8 @@ pub(crate) fn test_informer<K: Send + Sync + 'static>(
     }
 }
 
-fn states<K>(lister: &Lister<K>) -> Vec<State> {
-    lister.list().iter().map(State::of).collect()
+fn states<K>(snapshot: &Snapshot<K>) -> Vec<State> {
+    snapshot.iter().map(State::of).collect()
 }
 
 fn add<K: Send + Sync + 'static>(

@@ -1,6 +1,6 @@
 //! C7: waiting for sync ends with success or a reason. A synced informer is complete and has a version.
 
-use informer::{FactorySyncError, State};
+use informer::{State, SyncError};
 
 use crate::crew::{Informer, TestHandler};
 
@@ -22,12 +22,10 @@ pub(crate) fn is_synced(informer: &Informer) -> bool {
 }
 
 /// Checks the result of a wait of one minute.
-pub(crate) fn waited(outcome: Result<(), FactorySyncError>, fault_free: bool) {
+pub(crate) fn waited(outcome: Result<(), SyncError>, fault_free: bool) {
     let Err(error) = outcome else { return };
     assert!(!fault_free, "C7: {error}");
     let useless = |state: &State| matches!(state, State::Forbidden { .. } | State::NotServed { .. });
-    for failed in error.failed() {
-        let reason = failed.after.is_some() || error.failed().any(|other| useless(&other.state));
-        assert!(reason, "C7: wait ended without a reason: {error}");
-    }
+    let reason = error.timeout.is_some() || error.failed().any(|informer| useless(&informer.state));
+    assert!(reason, "C7: wait ended without a reason: {error}");
 }
