@@ -24,8 +24,8 @@
 //!
 //! Clients in other processes reach it through [`ApiServer::listen`], over TLS and with access control ([`Access`]).
 //!
-//! Rooms: `model` decides and is pure; `builtin`, `definition`, `managed` and `patch` know objects; `access` says who may what; `http`
-//! speaks HTTP, `listen` has the sockets, [`faults`] makes it fail. What it does not do: controllers, most of admission, logs and exec, and
+//! Modules: `model` decides and is pure; `access` says who may what; `http` speaks HTTP, `listen` has the sockets, [`faults`] makes it fail.
+//! What objects mean is in the crate `informer-objects`. What it does not do: controllers, most of admission, logs and exec, and
 //! whatever needs a disk. The whole list is in `docs/apiserver.md` of the repository.
 
 #[cfg(doctest)]
@@ -35,32 +35,22 @@ mod pages {
 }
 
 mod access;
-mod body;
-mod builtin;
-mod definition;
 pub mod faults;
 mod http;
 mod listen;
 mod log;
-mod managed;
 mod model;
-mod patch;
-mod protobuf;
 mod random;
 mod request;
-mod schema;
 mod server;
 mod shared;
-mod status;
-mod tables;
-mod text;
 mod user;
 
 pub use access::Access;
 pub use http::{AnswerBody, ApiService, BodyError};
+pub use informer_objects::{Cause, Details, Status};
 pub use listen::{Listen, ListenError, Listening, Overwrite};
 pub use log::{Seen, Verb};
 pub use model::Encodings;
 pub use server::{ApiServer, Backup, Builder};
-pub use status::{Cause, Details, Status};
 pub use user::User;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use informer_objects::status::Status;
 use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -15,7 +16,6 @@ use tokio::time::Instant;
 use crate::faults;
 use crate::log::Log;
 use crate::model::{Ids, Model, ResourceId};
-use crate::status::Status;
 
 /// How long a request waits for a version that is not there yet.
 const VERSION_WAIT: Duration = Duration::from_secs(3);

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use http::{HeaderMap, header};
+use informer_objects::status::Status;
 
 use super::{ANONYMOUS, AUTHENTICATED, Access, UNAUTHENTICATED};
-use crate::status::Status;
 use crate::user::User;
 
 /// The tokens that are known.

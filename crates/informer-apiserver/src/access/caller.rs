@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use informer_objects::status::Status;
 use serde_json::Value;
 
 use super::authenticate::Tokens;
 use super::forbidden::authorize;
 use super::rules::Rights;
 use super::{Attributes, escalation};
-use crate::status::Status;
 use crate::user::User;
 
 /// Who sent a request.

@@ -1,8 +1,9 @@
 //! 403: who may not do what, in the server's words.
 
+use informer_objects::status::{Details, Status};
+
 use super::rules::{Decision, Rights};
 use super::{Attributes, quoted};
-use crate::status::{Details, Status};
 use crate::user::User;
 
 /// Lets a user do something, or says why not.
@@ -21,8 +22,9 @@ pub(crate) fn forbidden(user: &User, wanted: &Attributes, reason: &str) -> Statu
         why = format!("{why}: {reason}");
     }
     if wanted.resource.is_empty() {
-        let details = Some(Box::new(Details::default()));
-        return Status { details, ..Status::new(403, "Forbidden", format!("forbidden: {why}")) };
+        let mut status = Status::new(403, "Forbidden", format!("forbidden: {why}"));
+        status.details = Some(Box::new(Details::default()));
+        return status;
     }
     Status::forbidden(&wanted.group, &wanted.resource, &wanted.name, &why)
 }

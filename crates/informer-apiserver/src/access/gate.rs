@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::request::Parts;
+use informer_objects::status::Status;
 use serde_json::Value;
 
 use super::authenticate::{Tokens, authenticate};
@@ -16,7 +17,6 @@ use super::rules::Rights;
 use super::{AUTHENTICATED, Access, Attributes, RBAC, Rules, bootstrap};
 use crate::model::{At, Model, Objects};
 use crate::shared::Shared;
-use crate::status::Status;
 use crate::user::User;
 
 /// The way into a server.

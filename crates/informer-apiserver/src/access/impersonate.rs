@@ -5,12 +5,12 @@
 //! first way that could have applied says why. The way by which a node's own service account may speak for it is not here.
 
 use http::HeaderMap;
+use informer_objects::status::Status;
 
 use super::forbidden::{authorize, forbidden};
 use super::rules::Rights;
 use super::{ANONYMOUS, AUTHENTICATED, Attributes, UNAUTHENTICATED, quoted};
 use crate::request::decode;
-use crate::status::Status;
 use crate::user::{MASTERS, User};
 
 const AUTHENTICATION: &str = "authentication.k8s.io";

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use informer_objects::status::Status;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::policy::{Rule, or_empty};
 use super::{Attributes, RBAC, quoted};
-use crate::status::Status;
 use crate::user::{MASTERS, User};
 
 /// All roles and bindings.

@@ -3,7 +3,7 @@
 //! Two rounds, with a refusal each: first the media types as such, then what they are asked to carry. Errors are negotiated on
 //! their own, since nobody asks for an error as a table.
 
-use crate::status::Status;
+use informer_objects::status::Status;
 
 /// How bytes are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use http::{Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
+use informer_objects::status::Status;
 
 use crate::model::{Filter, Listing, Page, Resource, Shape, View, states_after};
-use crate::status::Status;
 
 /// How much of a list or a watch is written at a time.
 pub(crate) const CHUNK: usize = 64 * 1024;

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
+use informer_objects::protobuf;
 use serde_json::{Value, json};
 
 use crate::faults::{Action, Active, End, Registry};
 use crate::log::Seen;
-use crate::protobuf;
 
 /// What rules do to one watch.
 #[derive(Debug, Default)]

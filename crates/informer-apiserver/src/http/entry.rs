@@ -5,16 +5,16 @@ use bytes::{Buf, Bytes};
 use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http_body_util::BodyExt;
+use informer_objects::body;
+use informer_objects::status::Status;
 
 use super::answer::Answer;
 use super::header::accepted;
 use super::present;
 use crate::access::{Asked, Caller, Refused, Review};
-use crate::body;
 use crate::log::{Seen, Verb};
 use crate::request::{Query, Route, Target};
 use crate::shared::Shared;
-use crate::status::Status;
 
 /// Reads a body, as far as it may be long.
 pub(super) async fn read_body<B>(sent: B) -> Result<Bytes, Status>

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
+use informer_objects::status::Status;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -21,7 +22,6 @@ use crate::faults::End;
 use crate::log::Seen;
 use crate::model::{Cursor, Filter, Frame, Objects, Step, states_after};
 use crate::shared::Shared;
-use crate::status::Status;
 
 /// How often a bookmark says where a stream stands.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);

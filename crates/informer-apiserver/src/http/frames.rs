@@ -5,15 +5,15 @@
 
 use std::fmt::Write as _;
 
+use informer_objects::builtin;
+use informer_objects::protobuf;
+use informer_objects::status::Status;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::accept::Encoding;
 use super::table::Table;
-use crate::builtin;
 use crate::model::{Resource, Shape, State, View};
-use crate::protobuf;
-use crate::status::Status;
 
 /// Writes the frames of one watch.
 pub(crate) struct Frames {

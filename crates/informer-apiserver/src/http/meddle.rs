@@ -9,6 +9,9 @@ use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use http::{HeaderMap, HeaderValue, header};
 use http_body_util::{BodyExt, BodyStream};
+use informer_objects::protobuf;
+use informer_objects::status::{Cause, Status};
+use informer_objects::text::{read_yaml, to_yaml};
 use serde_json::Value;
 
 use super::accept::{self, Encoding, Endpoint};
@@ -17,10 +20,7 @@ use super::disturb::spoil;
 use super::{feed, present};
 use crate::faults::{Action, Active, End, Rule};
 use crate::log::Seen;
-use crate::protobuf;
 use crate::shared::Shared;
-use crate::status::{Cause, Status};
-use crate::text::{read_yaml, to_yaml};
 
 /// What the rules made of a request.
 pub(super) enum Met {

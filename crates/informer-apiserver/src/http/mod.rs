@@ -26,6 +26,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
+use informer_objects::status::Status;
 
 pub use answer::{AnswerBody, BodyError};
 pub(crate) use openapi::Documents;
@@ -35,7 +36,6 @@ use crate::log::{Seen, Verb};
 use crate::model::Place;
 use crate::request::{Missing, Query, Route, Target};
 use crate::shared::Shared;
-use crate::status::Status;
 use accept::Form;
 use answer::Answer;
 use header::accepted;
@@ -172,7 +172,7 @@ async fn answer(
     let answered = call.answer(verb, &body).await;
     let mut answer =
         answered.unwrap_or_else(|status| present::error(&status, accepted(&parts.headers), call.form.pretty));
-    if let Some(text) = warning.and_then(|text| crate::body::warning_headers(&[text]).pop())
+    if let Some(text) = warning.and_then(|text| informer_objects::body::warning_headers(&[text]).pop())
         && let Ok(value) = http::HeaderValue::from_str(&text)
     {
         answer.headers_mut().append(http::header::WARNING, value);

@@ -2,15 +2,15 @@
 //!
 //! A body of a deletion is all that counts, even when it says nothing; the query is not looked at then, as on a real server.
 
+use informer_objects::body::FieldValidation;
+use informer_objects::builtin;
+use informer_objects::status::{Cause, Status};
 use informer_schema::Type;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::body::FieldValidation;
-use crate::builtin;
 use crate::model::{Ask, DeleteOptions, Policy};
 use crate::request::Query;
-use crate::status::{Cause, Status};
 
 /// How long the name of a manager may be.
 const MANAGER_LIMIT: usize = 128;

@@ -9,13 +9,13 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderValue, header};
+use informer_objects::protobuf;
+use informer_objects::status::Status;
+use informer_objects::text::to_yaml;
 
 use super::accept::{Encoding, Form};
 use super::answer::{self, Answer};
-use crate::protobuf;
 use crate::request::is_true;
-use crate::status::Status;
-use crate::text::to_yaml;
 
 /// The media type of protobuf.
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";

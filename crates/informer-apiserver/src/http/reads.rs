@@ -7,6 +7,7 @@ use super::Call;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use http::{HeaderValue, header};
+use informer_objects::status::Status;
 use serde_json::Value;
 
 use super::accept::{Carried, Encoding, Form};
@@ -17,7 +18,6 @@ use super::present;
 use super::table::{self, Include, Table};
 use crate::model::{At, Filter, From, Listing, Page, Resource, Shape, State, View};
 use crate::request::ListOptions;
-use crate::status::Status;
 
 /// The shortest and the additional time of a watch that asks for none, in seconds.
 const WATCH_TIMEOUT: (u64, u64) = (1_800, 1_800);

@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
+use informer_objects::status::Status;
+use informer_objects::tables;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::accept::Meta;
 use crate::model::{Resource, Shape, State, View};
-use crate::status::Status;
-use crate::tables;
 
 /// What a row carries besides its cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

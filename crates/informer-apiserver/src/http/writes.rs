@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderValue, header};
+use informer_objects::body::{self, Body};
+use informer_objects::patch::PatchKind;
+use informer_objects::status::Status;
 use serde_json::Value;
 
 use super::Call;
 use super::answer::Answer;
 use super::options::{self, Family};
 use crate::access::{Attributes, RBAC};
-use crate::body::{self, Body};
 use crate::log::Verb;
 use crate::model::{
     Ask, At, Deleted, Model, NAMESPACES_DIFFER, Origin, Part, Resource, State, View, Written, created_status,
     patching, read_as,
 };
-use crate::patch::PatchKind;
 use crate::request::ListOptions;
-use crate::status::Status;
 
 /// What is said when a job is deleted and not what is to become of its pods.
 const PRESERVED: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \

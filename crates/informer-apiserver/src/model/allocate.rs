@@ -4,12 +4,12 @@
 
 use std::collections::BTreeSet;
 
+use informer_objects::builtin::Wanted;
+use informer_objects::status::Cause;
 use serde_json::{Value, json};
 
 use super::Model;
 use super::resource::Resource;
-use crate::builtin::Wanted;
-use crate::status::Cause;
 
 /// Cluster addresses are `10.0.0.1` to `10.0.0.254`, as long as they last; then the ranges behind follow.
 const FIRST_ADDRESS: u32 = 0x0a00_0000;

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
+use informer_objects::body::{Body, FieldValidation};
+use informer_objects::patch::PatchKind;
 use jiff::Timestamp;
 
 use super::state::State;
-use crate::body::{Body, FieldValidation};
-use crate::patch::PatchKind;
 use crate::user::User;
 
 /// The circumstances of a write.

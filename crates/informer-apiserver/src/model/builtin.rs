@@ -1,10 +1,10 @@
 //! What is built in: the resources of `informer-schema`, with what `facts.rs` says about single kinds.
 
+use informer_objects::text::versions::priority;
 use informer_schema::RESOURCES;
 
 use super::facts;
 use super::resource::{Field, Resource, Subresource, Version};
-use crate::text::versions::priority;
 
 /// The resources, each under the versions that are on: all of them, or those that are by default.
 pub(super) fn resources(all: bool) -> Vec<Resource> {

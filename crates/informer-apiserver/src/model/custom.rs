@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use informer_objects::definition;
+use informer_objects::text::versions::priority;
 use informer_schema::Type;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -14,8 +16,6 @@ use sha2::{Digest as _, Sha256};
 use super::edits::is_same;
 use super::resource::{Field, Resource, Subresource, Version};
 use super::state::State;
-use crate::definition;
-use crate::text::versions::priority;
 
 /// What can be done with custom objects, in the order in which discovery has it.
 const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use informer_objects::definition::{self, Taken};
+use informer_objects::status::Status;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -16,8 +18,6 @@ use super::part::Part;
 use super::resource::{DEFINITIONS, Resource};
 use super::state::State;
 use super::{Model, News, Objects, custom};
-use crate::definition::{self, Taken};
-use crate::status::Status;
 
 /// The finalizer that keeps a definition until its objects are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";

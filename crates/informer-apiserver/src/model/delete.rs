@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use informer_objects::status::{self, Status};
+use informer_objects::text::times;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -12,8 +14,6 @@ use super::kinds::{Place, ResourceId};
 use super::resource::Resource;
 use super::state::State;
 use super::{Model, edits};
-use crate::status::{self, Status};
-use crate::text::times;
 
 /// What a deletion asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

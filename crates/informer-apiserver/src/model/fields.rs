@@ -3,10 +3,11 @@
 //! A field selector is checked against the fields its resource can select on when it is made, so matching cannot
 //! fail. Values are read when a state is stored, not when it is matched.
 
+use informer_objects::status::Status;
+
 use super::resource::Resource;
 use super::selector::LabelSelector;
 use super::state::State;
-use crate::status::Status;
 
 /// Which objects a list or a watch is about.
 #[derive(Debug, Clone, Default)]

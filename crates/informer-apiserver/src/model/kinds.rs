@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use informer_objects::text::versions::{priority, split_api_version};
+
 use super::resource::Resource;
 use super::{builtin, facts};
-use crate::text::versions::{priority, split_api_version};
 
 /// A resource and the version through which somebody looks at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use informer_objects::status::Status;
 use serde::{Deserialize, Serialize};
 
 use super::fields::Filter;
 use super::kinds::Place;
 use super::state::State;
 use super::{Model, Objects};
-use crate::status::Status;
 
 /// Which version of a list is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! Pure functions from old and new objects to the one that is stored. That the body is meant for this object was checked before;
 //! versions and history come after.
 
+use informer_objects::status::{Cause, Status};
 use serde_json::{Map, Value, json};
 
 use super::edits::{is_empty, is_equal_but, take_field};
@@ -11,7 +12,6 @@ use super::meta::metadata;
 use super::part::Part;
 use super::resource::Resource;
 use super::typed::resets;
-use crate::status::{Cause, Status};
 
 /// The object that is stored.
 pub(super) fn merge(

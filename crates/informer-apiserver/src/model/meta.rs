@@ -2,14 +2,14 @@
 //!
 //! Pure functions on one object's metadata. Who writes and what is stored is not known here.
 
+use informer_objects::status::{Cause, Status};
+use informer_objects::text::times;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::edits::is_empty;
 use super::resource::Resource;
 use super::state::State;
-use crate::status::{Cause, Status};
-use crate::text::times;
 
 pub(super) fn metadata<'a>(
     resource: &Resource,

@@ -2,7 +2,7 @@
 //!
 //! Facts that every write needs. What a write does to an object is not known here.
 
-use crate::text::versions::split_api_version;
+use informer_objects::text::versions::split_api_version;
 
 /// Which part of an object an update is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,11 @@
 
 use std::sync::Arc;
 
+use informer_objects::definition;
+use informer_objects::managed::{self, Manager};
+use informer_objects::schema::Node;
+use informer_objects::status::{Cause, Details, Status};
+use informer_objects::text::times;
 use informer_schema::Type;
 use serde_json::{Value, json};
 
@@ -18,11 +23,6 @@ use super::resource::Resource;
 use super::selector::{LabelSelector, text_of};
 use super::state::State;
 use super::{Filter, Model, edits};
-use crate::definition;
-use crate::managed::{self, Manager};
-use crate::schema::Node;
-use crate::status::{Cause, Status};
-use crate::text::times;
 
 /// Kinds that can be scaled.
 const SCALED: &[(&str, &str)] = &[
@@ -344,12 +344,11 @@ fn over_budget(budget: &str, unobserved: bool, desired: i64, healthy: i64) -> St
         let denied = format!("The disruption budget {budget} does not allow evicting pods currently");
         (if healthy <= desired { needs } else { denied }, None)
     };
+    let mut details = Details::default();
+    details.causes = vec![Cause::new("DisruptionBudget", "", message)];
+    details.retry_after_seconds = retry;
     let mut status = Status::new(429, "TooManyRequests", why);
-    status.details = Some(Box::new(crate::status::Details {
-        causes: vec![Cause::new("DisruptionBudget", "", message)],
-        retry_after_seconds: retry,
-        ..Default::default()
-    }));
+    status.details = Some(Box::new(details));
     status
 }
 

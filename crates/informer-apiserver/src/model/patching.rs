@@ -2,6 +2,11 @@
 //!
 //! The model holds still meanwhile, so a patch never has to be tried again, however many come at once.
 
+use informer_objects::managed::{self, Manager};
+use informer_objects::patch::{self, PatchKind};
+use informer_objects::status::Status;
+use informer_objects::text::{times, versions};
+use informer_objects::{body, builtin, text};
 use serde_json::Value;
 
 use super::ask::{Ask, Origin, Written};
@@ -10,11 +15,6 @@ use super::part::{Part, not_convertible};
 use super::resource::Resource;
 use super::state::{self, State};
 use super::{Model, meta};
-use crate::managed::{self, Manager};
-use crate::patch::{self, PatchKind};
-use crate::status::Status;
-use crate::text::{times, versions};
-use crate::{body, builtin, text};
 
 impl Model {
     /// Patches an object, or applies one.

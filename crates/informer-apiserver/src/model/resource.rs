@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
+use informer_objects::{definition, tables};
 use informer_schema::TypeId;
 use serde_json::Value;
 
 use super::facts;
-use crate::{definition, tables};
 
 /// Group and plural of definitions.
 pub(crate) const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io", "customresourcedefinitions");

@@ -3,7 +3,7 @@
 //! A parsed selector is a list of requirements that must all hold; the empty one holds for everything. What a label
 //! is attached to is not known here.
 
-use crate::text::formats;
+use informer_objects::text::formats;
 use serde_json::Value;
 
 /// A label selector.

@@ -11,6 +11,7 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use informer_objects::definition::Storage;
 use serde_json::Value;
 
 use super::encodings::{Counters, Encoded, Kept};
@@ -19,7 +20,6 @@ use super::json::Json;
 pub(crate) use super::json::go_text;
 use super::resource::Resource;
 use super::view::{Shape, View};
-use crate::definition::Storage;
 
 /// A state of an object.
 #[derive(Debug)]

@@ -2,11 +2,11 @@
 //!
 //! Failing seeds are printed; a run depends on nothing else.
 
+use informer_objects::status::Status;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::status::Status;
 
 /// What a naive server remembers: every version's complete state, as `name -> value of k`.
 type Twin = Vec<(u64, BTreeMap<String, String>)>;

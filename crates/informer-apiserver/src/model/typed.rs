@@ -3,6 +3,13 @@
 //! Here the model asks the rooms that know kinds (`builtin`, `definition`) and ownership (`managed`). They know objects; which of
 //! them applies to a resource, and which other objects they need, is decided here.
 
+use informer_objects::definition::{self, Subject};
+use informer_objects::managed::{self, Manager};
+use informer_objects::patch::PatchKind;
+use informer_objects::schema::Node;
+use informer_objects::status::{Cause, Status};
+use informer_objects::text::{times, versions};
+use informer_objects::{body, builtin, patch, text};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -11,13 +18,6 @@ use super::kinds::Place;
 use super::part::{Part, not_convertible};
 use super::resource::Resource;
 use super::{Model, state};
-use crate::definition::{self, Subject};
-use crate::managed::{self, Manager};
-use crate::patch::PatchKind;
-use crate::schema::Node;
-use crate::status::{Cause, Status};
-use crate::text::{times, versions};
-use crate::{body, builtin, patch, text};
 
 /// A body, read.
 pub(super) struct Typed {

@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
+use informer_objects::status::Status;
+
 use super::collection::Change;
 use super::fields::Filter;
 use super::kinds::{Place, ResourceId};
 use super::state::State;
 use super::{Model, Objects};
-use crate::status::Status;
 
 /// How many changes are looked at in one step, so that a selective watcher does not keep the model for long.
 const CHANGES_PER_STEP: usize = 4_096;

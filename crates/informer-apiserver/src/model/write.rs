@@ -6,6 +6,10 @@
 
 use std::sync::Arc;
 
+use informer_objects::status::{Cause, Status};
+use informer_objects::text::formats;
+use informer_objects::text::versions::split_api_version;
+use informer_objects::{builtin, managed};
 use serde_json::{Map, Value, json};
 
 use super::ask::{Ask, Origin, Written};
@@ -18,10 +22,6 @@ use super::part::{Part, not_convertible};
 use super::resource::Resource;
 use super::state::State;
 use super::{Model, custom};
-use crate::status::{Cause, Status};
-use crate::text::formats;
-use crate::text::versions::split_api_version;
-use crate::{builtin, managed};
 
 impl Model {
     /// Creates an object. `namespace` is empty for cluster-scoped resources.

@@ -2,8 +2,9 @@
 //!
 //! Of a repeated parameter the first counts, unknown ones are ignored. What is wrong is refused with the server's own words.
 
+use informer_objects::status::{Cause, Status};
+
 use crate::model::{At, From, Token};
-use crate::status::{Cause, Status};
 
 /// What a parameter says that can only be true or false: anything but these is true.
 pub(crate) fn is_true(value: &str) -> bool {

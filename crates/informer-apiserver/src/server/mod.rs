@@ -8,6 +8,8 @@ mod play;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use informer_objects::status::Status;
+use informer_objects::text::versions::split_api_version;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -21,8 +23,6 @@ use crate::model::{
     State,
 };
 use crate::shared::Shared;
-use crate::status::Status;
-use crate::text::versions::split_api_version;
 
 /// How many changes of each resource are remembered unless said otherwise.
 const HISTORY: usize = 100_000;

@@ -1,5 +1,6 @@
 //! May somebody do something: the three reviews that ask that.
 
+use informer_objects::status::{Cause, Status};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -7,7 +8,6 @@ use super::wire::{AccessSpec, Given, Metadata, PathAttributes, ResourceAttribute
 use super::{AUTHORIZATION, Asked, Review};
 use crate::access::Attributes;
 use crate::access::rules::Decision;
-use crate::status::{Cause, Status};
 use crate::user::User;
 
 pub(super) fn answer(review: Review, asked: &Asked<'_>, object: Value) -> Result<Vec<u8>, Status> {

@@ -5,13 +5,13 @@
 mod access;
 mod wire;
 
+use informer_objects::status::Status;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::caller::Caller;
 use super::policy::Rule;
-use crate::status::Status;
 use crate::user::User;
 use wire::{Metadata, RulesSpec, TokenSpec, UserInfo, read, show};
 

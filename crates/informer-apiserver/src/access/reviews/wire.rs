@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use informer_objects::status::Status;
+use informer_objects::text::times;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -9,8 +11,6 @@ use serde_json::{Map, Value};
 
 use super::{Asked, Review};
 use crate::access::policy::or_empty;
-use crate::status::Status;
-use crate::text::times;
 
 /// A review as it came.
 #[derive(Debug, Default, Deserialize)]

@@ -10,16 +10,16 @@ mod probes;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, StatusCode, header};
+use informer_objects::protobuf;
+use informer_objects::status::Status;
 use serde::Serialize;
 
 use super::answer::{self, Answer};
 use super::header::{accepted, hash, set};
 use super::openapi::{self, Documents};
 use super::{accept, present};
-use crate::protobuf;
 use crate::request::Route;
 use crate::shared::Shared;
-use crate::status::Status;
 use aggregated::GroupList;
 
 /// What a client gets that asks for groups and resources in one document.

@@ -14,13 +14,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use http::header;
 use http::request::Parts;
+use informer_objects::protobuf;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::answer::{self, Answer};
 use super::header::{hash, set};
 use crate::model::{At, Filter, Model, Registry};
-use crate::protobuf;
 use crate::request::Document;
 use crate::shared::Shared;
 

@@ -1,13 +1,13 @@
 //! The way of a write through the model, for kinds with habits of their own.
 
+use informer_objects::patch::PatchKind;
+use informer_objects::status::Status;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::ask::{Ask, Origin};
 use super::super::part::Part;
 use super::Model;
-use crate::patch::PatchKind;
-use crate::status::Status;
 
 /// A server with what a test needs of it: objects by `plural`, all in one namespace.
 struct Server {

@@ -1,0 +1,264 @@
+//! What reading a body into a Go type and writing it again does to it.
+//!
+//! Unknown fields go and are reported, what is empty goes where Go leaves it out and comes where Go always writes it, amounts and
+//! times get their one form. What does not fit is refused in the words of Go's decoder. The result depends on the body and the
+//! tables alone; defaults and rules beyond types are not known here.
+
+mod go;
+mod scalar;
+mod time;
+
+use std::fmt::Write as _;
+
+use informer_schema::{Shape, Type, TypeId};
+use serde_json::{Map, Value};
+
+use super::value::is_empty;
+#[cfg(test)]
+use crate::status::Status;
+use go::Written;
+
+pub(super) use go::{is_pointer, type_name};
+
+/// Deeper bodies are refused, as no type is this deep except one that contains itself.
+const DEPTH: usize = 120;
+
+/// The server stops collecting after as many.
+const MAX_UNKNOWN: usize = 100;
+
+/// A body after decoding.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decoded {
+    /// The object as its type has it.
+    pub object: Value,
+    /// The paths of fields that the type does not have: `spec.containers[0].imagee`.
+    pub unknown: Vec<String>,
+}
+
+#[cfg(test)]
+/// Reads a body as an object of a type. The error is the 400 that a real server answers.
+pub(crate) fn decode(of: TypeId, kind: &str, version: &str, object: Value) -> Result<Decoded, Status> {
+    read(of, object).map_err(|why| {
+        Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
+    })
+}
+
+/// As [`decode`], with the bare text of what is wrong.
+pub fn read(of: TypeId, object: Value) -> Result<Decoded, String> {
+    let mut reader = Reader::default();
+    let shape = Shape::Object(of);
+    let object = match object {
+        Value::Null => Value::Object(Map::new()),
+        other => other,
+    };
+    let object = reader.value(shape, None, object)?;
+    match reader.mistake {
+        Some(mistake) => Err(mistake),
+        None => Ok(Decoded {
+            object: object.unwrap_or_else(|| Value::Object(Map::new())),
+            unknown: reader.unknown,
+        }),
+    }
+}
+
+/// Where the reader is.
+#[derive(Debug, Clone)]
+enum Step {
+    Field(&'static str),
+    Key(String),
+    Index(usize),
+}
+
+#[derive(Debug, Default)]
+struct Reader {
+    path: Vec<Step>,
+    /// The type whose field is being read.
+    inside: Vec<&'static Type>,
+    unknown: Vec<String>,
+    /// The first value of a wrong type. Go reads on after one, and a text that does not parse comes before it.
+    mistake: Option<String>,
+}
+
+impl Reader {
+    /// `None` for what is not there: `null`, or a value of a wrong type.
+    fn value(&mut self, shape: Shape, name: Option<&str>, value: Value) -> Result<Option<Value>, String> {
+        if value.is_null() {
+            return Ok(None);
+        }
+        if self.path.len() > DEPTH {
+            return Err("exceeded max depth".to_owned());
+        }
+        match (shape, value) {
+            (Shape::Any, value) => Ok(Some(value)),
+            (Shape::Object(id), Value::Object(fields)) => {
+                self.object(id.get(), fields).map(|fields| Some(Value::Object(fields)))
+            }
+            (Shape::Map(values, _), Value::Object(entries)) => {
+                let values_name = name.and_then(|name| name.strip_prefix("map[string]"));
+                let mut read = Map::new();
+                for (key, value) in entries {
+                    self.path.push(Step::Key(key.clone()));
+                    let value = self.value(*values, values_name, value)?;
+                    self.path.pop();
+                    read.insert(key, self.or_zero(*values, value)?);
+                }
+                Ok(Some(Value::Object(read)))
+            }
+            (Shape::List(items, _), Value::Array(entries)) => {
+                let items_name = name.and_then(|name| name.strip_prefix("[]"));
+                let mut read = Vec::with_capacity(entries.len());
+                for (index, value) in entries.into_iter().enumerate() {
+                    self.path.push(Step::Index(index));
+                    let value = self.value(*items, items_name, value)?;
+                    self.path.pop();
+                    read.push(self.or_zero(*items, value)?);
+                }
+                Ok(Some(Value::Array(read)))
+            }
+            (shape, value) => match scalar::read(shape, value) {
+                Ok(value) => Ok(Some(value)),
+                Err(scalar::Wrong::Text(text)) => Err(text),
+                Err(scalar::Wrong::Type(found)) => {
+                    self.mistaken(&found, shape, name);
+                    Ok(None)
+                }
+            },
+        }
+    }
+
+    fn object(
+        &mut self,
+        of: &'static Type,
+        mut given: Map<String, Value>,
+    ) -> Result<Map<String, Value>, String> {
+        self.inside.push(of);
+        let mut read = Map::new();
+        for field in of.fields {
+            let Some(value) = given.remove(field.name) else { continue };
+            self.path.push(Step::Field(field.name));
+            let value = self.value(field.shape, go::type_name(of, field), value)?;
+            self.path.pop();
+            if let Some(value) = value {
+                read.insert(field.name.to_owned(), value);
+            }
+        }
+        for name in given.keys().take(MAX_UNKNOWN.saturating_sub(self.unknown.len())) {
+            self.path.push(Step::Key(name.clone()));
+            self.unknown.push(self.strict_path());
+            self.path.pop();
+        }
+        self.write(of, &mut read)?;
+        self.inside.pop();
+        Ok(read)
+    }
+
+    /// Leaves out and fills in what Go does when it writes a struct.
+    fn write(&mut self, of: &'static Type, fields: &mut Map<String, Value>) -> Result<(), String> {
+        for field in of.fields {
+            let value = fields.get(field.name);
+            match go::written(of, field) {
+                Written::Given => {}
+                Written::NotEmpty => {
+                    if value.is_some_and(is_empty) {
+                        fields.remove(field.name);
+                    }
+                }
+                Written::NotZero => {
+                    if value.is_some_and(is_zero) {
+                        fields.remove(field.name);
+                    }
+                }
+                Written::Always => {
+                    let empty_list = value.is_some_and(|value| is_collection(value) && is_empty(value));
+                    let is_struct = matches!(field.shape, Shape::Object(_));
+                    if value.is_none() || (empty_list && !is_struct) {
+                        let zero = self.zero(field.shape)?;
+                        fields.insert(field.name.to_owned(), zero);
+                    }
+                }
+                Written::AlwaysOrNull => {
+                    if value.is_none() {
+                        fields.insert(field.name.to_owned(), Value::Null);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn or_zero(&mut self, shape: Shape, value: Option<Value>) -> Result<Value, String> {
+        match value {
+            Some(value) => Ok(value),
+            None => self.zero(shape),
+        }
+    }
+
+    /// What Go writes for a value that was never set.
+    fn zero(&mut self, shape: Shape) -> Result<Value, String> {
+        Ok(match shape {
+            Shape::Object(id) => Value::Object(self.object(id.get(), Map::new())?),
+            Shape::Boolean => Value::Bool(false),
+            Shape::Int32 | Shape::Int64 | Shape::Number | Shape::IntOrString => Value::from(0),
+            Shape::String => Value::from(""),
+            Shape::Quantity => Value::from("0"),
+            _ => Value::Null,
+        })
+    }
+
+    fn mistaken(&mut self, found: &str, shape: Shape, name: Option<&str>) {
+        if self.mistake.is_some() {
+            return;
+        }
+        let wanted = name.map_or_else(|| go::shape_name(shape), str::to_owned);
+        let place = match self.inside.last() {
+            Some(of) => {
+                let name = of.name.rsplit('.').next().unwrap_or_default();
+                format!("struct field {name}.{}", self.go_path())
+            }
+            None => "value".to_owned(),
+        };
+        self.mistake = Some(format!("json: cannot unmarshal {found} into Go {place} of type {wanted}"));
+    }
+
+    /// Names of fields only, as in Go's errors: `spec.containers.image`.
+    fn go_path(&self) -> String {
+        let names = self.path.iter().filter_map(|step| match step {
+            Step::Field(name) => Some(*name),
+            _ => None,
+        });
+        names.collect::<Vec<_>>().join(".")
+    }
+
+    /// With keys and places: `spec.containers[0].imagee`.
+    fn strict_path(&self) -> String {
+        let mut text = String::new();
+        for step in &self.path {
+            let name = match step {
+                Step::Field(name) => name,
+                Step::Key(name) => name.as_str(),
+                Step::Index(index) => {
+                    // Writing to a String cannot fail.
+                    let _ = write!(text, "[{index}]");
+                    continue;
+                }
+            };
+            if !text.is_empty() {
+                text.push('.');
+            }
+            text.push_str(name);
+        }
+        text
+    }
+}
+
+fn is_collection(value: &Value) -> bool {
+    matches!(value, Value::Array(_) | Value::Object(_))
+}
+
+/// What `omitzero` leaves out.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Object(entries) => entries.values().all(is_zero),
+        other => is_empty(other),
+    }
+}

@@ -1,0 +1,304 @@
+//! What is not the client's to say: fields that the server sets, keeps or drops when an object is created or changed.
+//!
+//! This is the admission that is on by default, as far as it looks at the object alone, and then the strategy of the kind. The object
+//! is decoded and has its defaults, and its `metadata` has name and uid. After it the status is that of a new object, or of the old one.
+//! Generations (but for pods), versions and the rest of `metadata` are the caller's, and so are addresses and ports: see [`Wanted`].
+
+mod pods;
+mod services;
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::decode::read;
+use super::value::{at, fill, flag, list, list_mut, object_in, set_absent, text};
+use crate::text::times;
+use informer_schema::RESOURCES;
+
+pub(super) use pods::{CRITICAL, qos};
+pub use pods::{refuse_priority, refuse_runtime_class, set_priority, set_runtime_class};
+pub use services::Wanted;
+
+/// Fields of features that are off, which vanish without a word.
+const OFF: &[(&str, &str, &str, &str)] = &[
+    ("coordination.k8s.io", "Lease", "spec", "strategy"),
+    ("coordination.k8s.io", "Lease", "spec", "preferredHolder"),
+    ("apps", "StatefulSet", "spec.updateStrategy.rollingUpdate", "maxUnavailable"),
+    ("storage.k8s.io", "CSIDriver", "spec", "preventPodSchedulingIfMissing"),
+];
+
+const DAEMON_SET_GENERATION: &str = "deprecated.daemonset.template.generation";
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
+/// Makes an object ready to be validated and stored for the first time.
+pub fn prepare_create(group: &str, kind: &str, object: &mut Value, now: Timestamp) {
+    drop_off(group, kind, object);
+    let metadata = object_in(fields(object), "metadata");
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        metadata.remove(field);
+    }
+    one_owner_each(metadata);
+    if (group, kind) != ("", "Node") {
+        reset_status(group, kind, object);
+    }
+    match (group, kind) {
+        ("", "Pod") => pods::create(object, now),
+        ("", "Service") => services::create(object),
+        ("", "Namespace") => namespace(object),
+        ("", "Node") => taint(object),
+        ("", "PersistentVolume") => {
+            protect(object, "kubernetes.io/pv-protection");
+            let status = object_in(fields(object), "status");
+            status.insert("phase".to_owned(), "Pending".into());
+            status.insert("lastPhaseTransitionTime".to_owned(), times::written(now).into());
+        }
+        ("", "PersistentVolumeClaim") => {
+            protect(object, "kubernetes.io/pvc-protection");
+            data_sources(object);
+            object_in(fields(object), "status").insert("phase".to_owned(), "Pending".into());
+        }
+        ("", "ServiceAccount") => bare_secrets(object),
+        ("storage.k8s.io", "VolumeAttributesClass") => protect(object, "kubernetes.io/vac-protection"),
+        ("apps", "StatefulSet") => {
+            for claim in list_mut(object, "spec.volumeClaimTemplates") {
+                reset_status("", "PersistentVolumeClaim", claim);
+                object_in(fields(claim), "status").insert("phase".to_owned(), "Pending".into());
+            }
+        }
+        ("apps", "DaemonSet") => template_generation(object, 1),
+        ("batch", "Job") => select_own_pods(object),
+        ("apiregistration.k8s.io", "APIService") => local_service(object, now),
+        _ => {}
+    }
+}
+
+/// Writes into a request for a certificate who asked for it.
+pub fn set_requester(request: &mut Value, name: &str, uid: &str, groups: &[&str]) {
+    let spec = object_in(fields(request), "spec");
+    for field in ["username", "uid", "groups", "extra"] {
+        spec.remove(field);
+    }
+    if !name.is_empty() {
+        spec.insert("username".to_owned(), name.into());
+    }
+    if !uid.is_empty() {
+        spec.insert("uid".to_owned(), uid.into());
+    }
+    if !groups.is_empty() {
+        spec.insert("groups".to_owned(), json!(groups));
+    }
+}
+
+/// Makes a changed object ready to be validated and stored in the place of `old`. Not for changes of a status alone.
+pub fn prepare_update(group: &str, kind: &str, old: &Value, new: &mut Value) {
+    drop_off(group, kind, new);
+    keep_metadata(old, object_in(fields(new), "metadata"));
+    match (old.get("status"), new.as_object_mut()) {
+        (Some(status), Some(new)) => {
+            new.insert("status".to_owned(), status.clone());
+        }
+        (None, Some(new)) => {
+            new.remove("status");
+        }
+        _ => {}
+    }
+    match (group, kind) {
+        ("", "Pod") => pods::update(old, new),
+        ("", "Service") => services::update(old, new),
+        ("", "Namespace") => {
+            let spec = object_in(fields(new), "spec");
+            match at(old, "spec.finalizers") {
+                Some(finalizers) => spec.insert("finalizers".to_owned(), finalizers.clone()),
+                None => spec.remove("finalizers"),
+            };
+        }
+        ("", "PersistentVolumeClaim") => data_sources(new),
+        ("", "ServiceAccount") => bare_secrets(new),
+        ("certificates.k8s.io", "CertificateSigningRequest") => {
+            // What was asked for stays, whatever is sent.
+            if let (Some(spec), Some(new)) = (old.get("spec"), new.as_object_mut()) {
+                new.insert("spec".to_owned(), spec.clone());
+            }
+        }
+        ("apps", "DaemonSet") => {
+            let before = old.pointer("/metadata/annotations").and_then(|all| all.get(DAEMON_SET_GENERATION));
+            let before: i64 = before.and_then(Value::as_str).and_then(|text| text.parse().ok()).unwrap_or(1);
+            let changed = at(old, "spec.template") != at(new, "spec.template");
+            template_generation(new, before + i64::from(changed));
+        }
+        _ => {}
+    }
+}
+
+/// Makes an object with a changed status ready to be validated and stored in the place of `old`.
+pub fn prepare_status(group: &str, kind: &str, old: &Value, new: &mut Value, now: Timestamp) {
+    match (group, kind) {
+        ("", "Pod") => pods::status(old, new),
+        ("", "PersistentVolume") => {
+            let time = "lastPhaseTransitionTime";
+            let before = at(old, "status").and_then(|status| status.get(time)).cloned();
+            let same = at(old, "status.phase") == at(new, "status.phase");
+            let status = object_in(fields(new), "status");
+            let given = status.get(time).cloned();
+            match (same, before) {
+                (true, Some(before)) if given.is_none() => status.insert(time.to_owned(), before),
+                (false, before) if given.is_none() || given == before => {
+                    status.insert(time.to_owned(), times::written(now).into())
+                }
+                _ => None,
+            };
+        }
+        _ => {}
+    }
+}
+
+/// Times and identity stay as they are; a client may leave them out.
+fn keep_metadata(old: &Value, metadata: &mut Map<String, Value>) {
+    for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        if let Some(value) = old.get("metadata").and_then(|metadata| metadata.get(field)) {
+            set_absent(metadata, field, value.clone());
+        }
+    }
+    if let Some(created) = at(old, "metadata.creationTimestamp") {
+        metadata.insert("creationTimestamp".to_owned(), created.clone());
+    }
+    one_owner_each(metadata);
+}
+
+/// An owner that is named twice is kept once.
+fn one_owner_each(metadata: &mut Map<String, Value>) {
+    if let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
+        let mut seen = BTreeSet::new();
+        owners.retain(|owner| seen.insert(owner.to_string()));
+    }
+}
+
+fn drop_off(group: &str, kind: &str, object: &mut Value) {
+    for (_, _, path, field) in OFF.iter().filter(|row| (row.0, row.1) == (group, kind)) {
+        if let Some(fields) = super::value::at_mut(object, path).and_then(Value::as_object_mut) {
+            fields.remove(*field);
+        }
+    }
+}
+
+/// Puts the status of an object that nobody has looked at yet.
+fn reset_status(group: &str, kind: &str, object: &mut Value) {
+    let same = |resource: &&informer_schema::Resource| resource.group == group && resource.kind == kind;
+    let of = RESOURCES.iter().filter(same).find_map(|resource| resource.of);
+    let empty = of.and_then(|of| read(of, json!({})).ok()).map(|read| read.object);
+    let fields = fields(object);
+    match empty.and_then(|mut empty| empty.get_mut("status").map(Value::take)) {
+        Some(status) => fields.insert("status".to_owned(), status),
+        None => fields.remove("status"),
+    };
+}
+
+fn namespace(object: &mut Value) {
+    let fields = fields(object);
+    object_in(fields, "status").insert("phase".to_owned(), "Active".into());
+    let spec = object_in(fields, "spec");
+    let finalizers = spec.entry("finalizers").or_insert_with(|| json!([]));
+    if let Some(finalizers) = finalizers.as_array_mut()
+        && !finalizers.iter().any(|finalizer| finalizer == "kubernetes")
+    {
+        finalizers.push("kubernetes".into());
+    }
+}
+
+/// A new node is not ready until something says so.
+fn taint(object: &mut Value) {
+    let known = list(object, "spec.taints").iter();
+    if known.clone().any(|taint| text(taint, "key") == NOT_READY && text(taint, "effect") == "NoSchedule") {
+        return;
+    }
+    let taints = object_in(fields(object), "spec").entry("taints").or_insert_with(|| json!([]));
+    if let Some(taints) = taints.as_array_mut() {
+        taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
+    }
+}
+
+fn protect(object: &mut Value, finalizer: &str) {
+    let metadata = object_in(fields(object), "metadata");
+    let finalizers = metadata.entry("finalizers").or_insert_with(|| json!([]));
+    if let Some(finalizers) = finalizers.as_array_mut()
+        && !finalizers.iter().any(|known| known == finalizer)
+    {
+        finalizers.push(finalizer.into());
+    }
+}
+
+/// The old and the new way to say where data comes from are kept in step.
+fn data_sources(object: &mut Value) {
+    let spec = object_in(fields(object), "spec");
+    match (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned()) {
+        (Some(source), None) => {
+            spec.insert("dataSourceRef".to_owned(), source);
+        }
+        (None, Some(source)) if text(&source, "namespace").is_empty() => {
+            spec.insert("dataSource".to_owned(), source);
+        }
+        _ => {}
+    }
+}
+
+/// Of references to secrets only the name counts.
+fn bare_secrets(object: &mut Value) {
+    for secret in list_mut(object, "secrets") {
+        *secret = match secret.get("name") {
+            Some(name) => json!({"name": name}),
+            None => json!({}),
+        };
+    }
+}
+
+fn template_generation(object: &mut Value, generation: i64) {
+    let metadata = object_in(fields(object), "metadata");
+    object_in(metadata, "annotations")
+        .insert(DAEMON_SET_GENERATION.to_owned(), generation.to_string().into());
+}
+
+/// A job selects its pods by its uid unless it was told not to.
+fn select_own_pods(object: &mut Value) {
+    if flag(object, "spec.manualSelector") {
+        return;
+    }
+    let (name, uid) = (text(object, "metadata.name").to_owned(), text(object, "metadata.uid").to_owned());
+    let spec = object_in(fields(object), "spec");
+    let labels = object_in(object_in(object_in(spec, "template"), "metadata"), "labels");
+    for label in ["job-name", "batch.kubernetes.io/job-name"] {
+        set_absent(labels, label, name.clone());
+    }
+    for label in ["controller-uid", "batch.kubernetes.io/controller-uid"] {
+        set_absent(labels, label, uid.clone());
+    }
+    let labels = labels.clone();
+    let selected = object_in(object_in(spec, "selector"), "matchLabels");
+    set_absent(selected, "batch.kubernetes.io/controller-uid", uid);
+    // What is read back has its defaults, and the labels of its pods are those of a job without any.
+    fill(object_in(fields(object), "metadata"), "labels", labels);
+}
+
+/// Groups that the server serves itself are there at once.
+fn local_service(object: &mut Value, now: Timestamp) {
+    if at(object, "spec.service").is_some() {
+        return;
+    }
+    let condition = json!({
+        "type": "Available", "status": "True", "reason": "Local",
+        "message": "Local APIServices are always available",
+        "lastTransitionTime": times::written(now),
+    });
+    object_in(fields(object), "status").insert("conditions".to_owned(), json!([condition]));
+}
+
+fn fields(object: &mut Value) -> &mut Map<String, Value> {
+    if !object.is_object() {
+        *object = json!({});
+    }
+    match object {
+        Value::Object(fields) => fields,
+        _ => unreachable!("just made an object"),
+    }
+}

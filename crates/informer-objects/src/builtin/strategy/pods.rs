@@ -1,0 +1,291 @@
+//! What the server adds to pods: their first status, tolerations of nodes in trouble, priority.
+//!
+//! A priority class is another object: whoever holds it calls [`set_priority`].
+
+use std::collections::{BTreeMap, VecDeque};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::super::value::{at, at_mut, entries, fill, list, list_mut, number, object_in, set_absent, text};
+use super::fields;
+use crate::text::{Quantity, times};
+
+const MAX_TOLERATIONS: usize = 1000;
+
+/// The classes of priority that every cluster has.
+pub(in crate::builtin) const CRITICAL: &[(&str, i64)] =
+    &[("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+
+pub(super) fn create(pod: &mut Value, now: Timestamp) {
+    tolerate(pod);
+    set_priority(pod, None);
+    object_in(fields(pod), "metadata").insert("generation".to_owned(), 1.into());
+    merge_label_keys(pod);
+    let mut status = json!({"phase": "Pending", "qosClass": qos(pod)});
+    if !list(pod, "spec.schedulingGates").is_empty() {
+        status["conditions"] = json!([{
+            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+            "lastProbeTime": null, "lastTransitionTime": times::written(now),
+        }]);
+    }
+    fields(pod).insert("status".to_owned(), status);
+}
+
+pub(super) fn update(old: &Value, new: &mut Value) {
+    tolerate(new);
+    let spec = object_in(fields(new), "spec");
+    for field in ["priority", "preemptionPolicy"] {
+        if let Some(value) = at(old, "spec").and_then(|spec| spec.get(field)) {
+            set_absent(spec, field, value.clone());
+        }
+    }
+    let before = at(old, "metadata.generation").and_then(Value::as_i64).unwrap_or_default();
+    let generation = before + i64::from(old.get("spec") != new.get("spec"));
+    if generation > 0 {
+        object_in(fields(new), "metadata").insert("generation".to_owned(), generation.into());
+    }
+}
+
+/// What a kubelet leaves out of a status stays: the class, and the generations that were seen.
+pub(super) fn status(old: &Value, new: &mut Value) {
+    let mut before: BTreeMap<String, VecDeque<i64>> = BTreeMap::new();
+    for condition in list(old, "status.conditions") {
+        let seen = number(condition, "observedGeneration").unwrap_or_default();
+        before.entry(text(condition, "type").to_owned()).or_default().push_back(seen);
+    }
+    for condition in list_mut(new, "status.conditions") {
+        let seen = before.get_mut(text(condition, "type")).and_then(VecDeque::pop_front).unwrap_or_default();
+        if seen != 0 {
+            fill(fields(condition), "observedGeneration", seen);
+        }
+    }
+    let status = object_in(fields(new), "status");
+    for field in ["qosClass", "observedGeneration"] {
+        if let Some(value) = at(old, "status").and_then(|status| status.get(field)) {
+            fill(status, field, value.clone());
+        }
+    }
+}
+
+/// Why a new pod cannot have the priority it says, if its class gives it another.
+pub fn refuse_priority(pod: &Value, class: Option<&Value>) -> Option<String> {
+    let name = text(pod, "spec.priorityClassName");
+    let critical = CRITICAL.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    let value = class.and_then(|class| number(class, "value")).or(critical).unwrap_or_default();
+    if let Some(given) = number(pod, "spec.priority").filter(|given| *given != value) {
+        return Some(format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission \
+             controller computed {value} from the given PriorityClass name"
+        ));
+    }
+    let policy = match class.map(|class| text(class, "preemptionPolicy")) {
+        Some(policy) if !policy.is_empty() => policy,
+        _ => "PreemptLowerPriority",
+    };
+    let given =
+        Some(text(pod, "spec.preemptionPolicy")).filter(|given| !given.is_empty() && *given != policy)?;
+    Some(format!(
+        "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
+         controller computed {policy} from the given PriorityClass name"
+    ))
+}
+
+/// Why a new pod does not go with the class of its runtime, or has what only such a class gives.
+pub fn refuse_runtime_class(pod: &Value, class: Option<&Value>) -> Option<String> {
+    let overhead = at(pod, "spec.overhead").filter(|given| !super::super::value::is_empty(given));
+    match (class.and_then(|class| at(class, "overhead.podFixed")), overhead) {
+        (None, Some(_)) => {
+            let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+            return Some(why.to_owned());
+        }
+        (Some(fixed), Some(given)) if fixed != given => {
+            let why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+            return Some(why.to_owned());
+        }
+        _ => {}
+    }
+    entries(class?, "scheduling.nodeSelector").find_map(|(key, wanted)| {
+        let given = at(pod, "spec.nodeSelector")?.get(key)?;
+        let (wanted, given) = (wanted.as_str()?, given.as_str()?);
+        (wanted != given).then(|| {
+            format!(
+                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {wanted}; \
+                 pod.spec.nodeSelector[{key}] = {given}"
+            )
+        })
+    })
+}
+
+/// The priority of a new pod: that of its class, of the classes that are always there, or none.
+pub fn set_priority(pod: &mut Value, class: Option<&Value>) {
+    let name = text(pod, "spec.priorityClassName").to_owned();
+    let critical = CRITICAL.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    let value = class.and_then(|class| at(class, "value")).and_then(Value::as_i64).or(critical);
+    let policy = class.map(|class| text(class, "preemptionPolicy")).filter(|policy| !policy.is_empty());
+    if value.is_none() && !name.is_empty() {
+        return;
+    }
+    let spec = object_in(fields(pod), "spec");
+    set_absent(spec, "priority", value.unwrap_or_default());
+    set_absent(spec, "preemptionPolicy", policy.unwrap_or("PreemptLowerPriority"));
+    if let Some(class) = class.filter(|_| name.is_empty()) {
+        set_absent(spec, "priorityClassName", text(class, "metadata.name"));
+    }
+}
+
+/// Adds what the runtime class of a new pod asks for.
+pub fn set_runtime_class(pod: &mut Value, class: &Value) {
+    let spec = object_in(fields(pod), "spec");
+    if let Some(overhead) = at(class, "overhead.podFixed") {
+        set_absent(spec, "overhead", overhead.clone());
+    }
+    for (key, value) in entries(class, "scheduling.nodeSelector") {
+        set_absent(object_in(spec, "nodeSelector"), key, value.clone());
+    }
+    let added = list(class, "scheduling.tolerations");
+    let given = spec.get("tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
+    // Each is compared with all others, which is not done for more of them than anybody writes.
+    if added.is_empty() || given.len() > MAX_TOLERATIONS {
+        return;
+    }
+    let all: Vec<Value> = given.into_iter().chain(added.iter().cloned()).collect();
+    let mut kept: Vec<Value> = Vec::new();
+    for (place, toleration) in all.iter().enumerate() {
+        let known = kept.iter().any(|other| covers(other, toleration));
+        let follows =
+            || all.iter().skip(place + 1).any(|later| later != toleration && covers(later, toleration));
+        if !known && !follows() {
+            kept.push(toleration.clone());
+        }
+    }
+    spec.insert("tolerations".to_owned(), kept.into());
+}
+
+/// Whether everything that one toleration tolerates is tolerated by another.
+fn covers(wide: &Value, narrow: &Value) -> bool {
+    let (key, effect) = (text(wide, "key"), text(wide, "effect"));
+    let seconds = |toleration: &Value| at(toleration, "tolerationSeconds").and_then(Value::as_i64);
+    if wide == narrow {
+        return true;
+    }
+    if (!key.is_empty() && key != text(narrow, "key"))
+        || (!effect.is_empty() && effect != text(narrow, "effect"))
+    {
+        return false;
+    }
+    if let Some(wide) = seconds(wide)
+        && seconds(narrow).is_none_or(|narrow| narrow > wide)
+    {
+        return false;
+    }
+    match text(wide, "operator") {
+        "Exists" => true,
+        _ => text(narrow, "operator") != "Exists" && text(wide, "value") == text(narrow, "value"),
+    }
+}
+
+/// Pods stay five minutes on a node that is lost.
+fn tolerate(pod: &mut Value) {
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerated = list(pod, "spec.tolerations").iter().any(|toleration| {
+            ["", key].contains(&text(toleration, "key"))
+                && ["", "NoExecute"].contains(&text(toleration, "effect"))
+        });
+        if tolerated {
+            continue;
+        }
+        let tolerations = object_in(fields(pod), "spec").entry("tolerations").or_insert_with(|| json!([]));
+        if let Some(tolerations) = tolerations.as_array_mut() {
+            let five_minutes =
+                json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
+            tolerations.push(five_minutes);
+        }
+    }
+}
+
+/// Keys of labels in affinities and spreads become requirements with the pod's own values.
+fn merge_label_keys(pod: &mut Value) {
+    let labels: BTreeMap<String, Value> =
+        entries(pod, "metadata.labels").map(|(key, value)| (key.to_owned(), value.clone())).collect();
+    for affinity in ["podAffinity", "podAntiAffinity"] {
+        let Some(terms) = at_mut(pod, &format!("spec.affinity.{affinity}")).and_then(Value::as_object_mut)
+        else {
+            continue;
+        };
+        let terms = terms.values_mut().filter_map(Value::as_array_mut).flatten();
+        for term in terms {
+            let term = match term.get("podAffinityTerm") {
+                Some(_) => term.get_mut("podAffinityTerm"),
+                None => Some(term),
+            };
+            if let Some(term) = term {
+                require(term, "matchLabelKeys", "In", &labels);
+                require(term, "mismatchLabelKeys", "NotIn", &labels);
+            }
+        }
+    }
+    let spreads = at_mut(pod, "spec.topologySpreadConstraints").and_then(Value::as_array_mut);
+    for spread in spreads.into_iter().flatten() {
+        require(spread, "matchLabelKeys", "In", &labels);
+    }
+}
+
+fn require(term: &mut Value, keys: &str, operator: &str, labels: &BTreeMap<String, Value>) {
+    if at(term, "labelSelector").is_none() {
+        return;
+    }
+    let keys: Vec<String> = list(term, keys).iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    let selector = object_in(fields(term), "labelSelector");
+    for key in keys {
+        let Some(value) = labels.get(&key) else { continue };
+        let all = selector.entry("matchExpressions").or_insert_with(|| json!([]));
+        if let Some(all) = all.as_array_mut() {
+            all.push(json!({"key": key, "operator": operator, "values": [value]}));
+        }
+    }
+}
+
+/// How hard a pod's resources are promised.
+pub(in crate::builtin) fn qos(pod: &Value) -> &'static str {
+    if let Some(resources) = at(pod, "spec.resources") {
+        let (requests, limits) = (amounts(resources, "requests"), amounts(resources, "limits"));
+        return class(&requests, &limits, limits.is_empty() || limits.len() == 2);
+    }
+    let containers = list(pod, "spec.containers").iter().chain(list(pod, "spec.initContainers"));
+    let (mut guaranteed, mut some) = (true, false);
+    for container in containers {
+        let resources = at(container, "resources").unwrap_or(&Value::Null);
+        let (requests, limits) = (amounts(resources, "requests"), amounts(resources, "limits"));
+        some |= !requests.is_empty() || !limits.is_empty();
+        guaranteed &= class(&requests, &limits, limits.len() == 2) == "Guaranteed";
+    }
+    match (some, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+type Amounts<'a> = BTreeMap<&'a str, Quantity>;
+
+fn class(requests: &Amounts<'_>, limits: &Amounts<'_>, complete: bool) -> &'static str {
+    if requests.is_empty() && limits.is_empty() {
+        return "BestEffort";
+    }
+    let same = |(name, request): (&&str, &Quantity)| {
+        limits.get(name).is_some_and(|limit| limit.partial_cmp(request) == Some(std::cmp::Ordering::Equal))
+    };
+    if complete && requests.len() == limits.len() && requests.iter().all(same) {
+        "Guaranteed"
+    } else {
+        "Burstable"
+    }
+}
+
+fn amounts<'a>(resources: &'a Value, which: &str) -> Amounts<'a> {
+    let counted = entries(resources, which).filter(|(name, _)| matches!(*name, "cpu" | "memory"));
+    let read = counted.filter_map(|(name, amount)| Some((name, Quantity::parse(amount.as_str()?).ok()?)));
+    read.filter(|(_, amount)| !amount.is_zero() && !amount.is_negative()).collect()
+}

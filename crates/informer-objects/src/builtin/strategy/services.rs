@@ -1,0 +1,196 @@
+//! What the server adds to services: families of addresses, and what must be handed out to them.
+//!
+//! The cluster has one range of IPv4 addresses. Who keeps the ranges asks [`Wanted`] what a service still needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::super::value::{at, flag, lacks, list, list_mut, number, object_in, text};
+use super::fields;
+
+/// What has to be allocated for a service before it is stored.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// An address, to be put into `spec.clusterIP` and `spec.clusterIPs`.
+    pub cluster_ip: bool,
+    /// The places in `spec.ports` that need a `nodePort`.
+    pub node_ports: Vec<usize>,
+    /// A port for `spec.healthCheckNodePort`.
+    pub health_check_node_port: bool,
+}
+
+impl Wanted {
+    /// What a service wants.
+    pub fn by(service: &Value) -> Self {
+        let spec = at(service, "spec").unwrap_or(&Value::Null);
+        let outside = has_node_ports(spec)
+            && (text(spec, "type") == "NodePort" || flag(spec, "allocateLoadBalancerNodePorts"));
+        let ports = list(spec, "ports").iter().enumerate();
+        let node_ports =
+            ports.filter(|(_, port)| outside && number(port, "nodePort").unwrap_or_default() == 0);
+        Wanted {
+            cluster_ip: has_cluster_ip(spec) && text(spec, "clusterIP").is_empty(),
+            node_ports: node_ports.map(|(place, _)| place).collect(),
+            health_check_node_port: has_health_check(spec)
+                && number(spec, "healthCheckNodePort").unwrap_or_default() == 0,
+        }
+    }
+}
+
+pub(super) fn create(service: &mut Value) {
+    one_address(service);
+    families(service);
+    only_a_name(service);
+}
+
+pub(super) fn update(old: &Value, new: &mut Value) {
+    keep_allocated(old, new);
+    drop_what_no_longer_applies(old, new);
+    one_address(new);
+    families(new);
+    only_a_name(new);
+}
+
+/// No traffic goes through a service that is a name for another.
+fn only_a_name(service: &mut Value) {
+    let spec = object_in(fields(service), "spec");
+    if spec.get("type").is_some_and(|kind| kind == "ExternalName") {
+        spec.remove("internalTrafficPolicy");
+    }
+}
+
+/// `clusterIP` is the first of `clusterIPs`.
+fn one_address(service: &mut Value) {
+    let spec = object_in(fields(service), "spec");
+    if lacks(spec, "clusterIPs")
+        && let Some(address) = spec.get("clusterIP").cloned()
+    {
+        spec.insert("clusterIPs".to_owned(), json!([address]));
+    }
+}
+
+fn families(service: &mut Value) {
+    let spec = object_in(fields(service), "spec");
+    let whole = Value::Object(spec.clone());
+    if !has_cluster_ip(&whole) {
+        return;
+    }
+    let headless = text(&whole, "clusterIP") == "None";
+    let (policy, all) = if headless && lacks(spec, "selector") && !spec.contains_key("ipFamilyPolicy") {
+        ("RequireDualStack", json!(["IPv4", "IPv6"]))
+    } else {
+        ("SingleStack", json!(["IPv4"]))
+    };
+    super::super::value::fill(spec, "ipFamilyPolicy", policy);
+    super::super::value::fill(spec, "ipFamilies", all);
+}
+
+/// A client that leaves out what it was given keeps it.
+fn keep_allocated(old: &Value, new: &mut Value) {
+    let (before, after) =
+        (at(old, "spec").unwrap_or(&Value::Null), at(new, "spec").cloned().unwrap_or_default());
+    let spec = object_in(fields(new), "spec");
+    let mut keep = |field: &str| {
+        if lacks(spec, field)
+            && let Some(value) = before.get(field)
+        {
+            spec.insert(field.to_owned(), value.clone());
+        }
+    };
+    if has_cluster_ip(before) && has_cluster_ip(&after) {
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            keep(field);
+        }
+    }
+    if has_health_check(before) && has_health_check(&after) {
+        keep("healthCheckNodePort");
+    }
+    // Who changes the one address means the list too.
+    if has_cluster_ip(before)
+        && has_cluster_ip(&after)
+        && spec.get("clusterIP") != before.get("clusterIP")
+        && spec.get("clusterIPs") == before.get("clusterIPs")
+        && let Some(address) = spec.get("clusterIP").cloned()
+    {
+        spec.insert("clusterIPs".to_owned(), json!([address]));
+    }
+    if has_node_ports(before) && has_node_ports(&after) {
+        keep_node_ports(before, new);
+    }
+}
+
+fn keep_node_ports(before: &Value, new: &mut Value) {
+    let ports = list(new, "spec.ports").iter();
+    let taken: BTreeSet<i64> = ports.filter_map(|port| number(port, "nodePort")).collect();
+    // The first of several alike counts.
+    let ports = list(before, "ports").iter().rev();
+    let known: BTreeMap<(Option<i64>, &str), i64> = ports
+        .filter_map(|port| Some(((number(port, "port"), text(port, "protocol")), number(port, "nodePort")?)))
+        .collect();
+    for port in list_mut(new, "spec.ports") {
+        if number(port, "nodePort").unwrap_or_default() != 0 {
+            continue;
+        }
+        let kept = known.get(&(number(port, "port"), text(port, "protocol"))).copied();
+        if let Some(kept) = kept.filter(|kept| !taken.contains(kept)) {
+            fields(port).insert("nodePort".to_owned(), kept.into());
+        }
+    }
+}
+
+fn drop_what_no_longer_applies(old: &Value, new: &mut Value) {
+    let (before, after) =
+        (at(old, "spec").unwrap_or(&Value::Null), at(new, "spec").cloned().unwrap_or_default());
+    let same = |field: &str| before.get(field) == after.get(field);
+    let mut gone = Vec::new();
+    if has_cluster_ip(before) && !has_cluster_ip(&after) {
+        if same("clusterIP") && same("clusterIPs") {
+            gone.extend(["clusterIP", "clusterIPs"]);
+        }
+        gone.extend(["ipFamilies", "ipFamilyPolicy"].into_iter().filter(|field| same(field)));
+    }
+    if has_health_check(before) && !has_health_check(&after) && same("healthCheckNodePort") {
+        gone.push("healthCheckNodePort");
+    }
+    if text(before, "type") == "LoadBalancer" && text(&after, "type") != "LoadBalancer" {
+        let fields = ["allocateLoadBalancerNodePorts", "loadBalancerClass"];
+        gone.extend(fields.into_iter().filter(|field| same(field)));
+    }
+    if is_outside(before) && !is_outside(&after) && same("externalTrafficPolicy") {
+        gone.push("externalTrafficPolicy");
+    }
+    let spec = object_in(fields(new), "spec");
+    for field in gone {
+        spec.remove(field);
+    }
+    if has_node_ports(before) && !has_node_ports(&after) {
+        let numbers = |spec: &Value| -> Vec<Option<i64>> {
+            list(spec, "ports").iter().map(|port| number(port, "nodePort")).collect()
+        };
+        if numbers(before) == numbers(&after) {
+            for port in list_mut(new, "spec.ports") {
+                fields(port).remove("nodePort");
+            }
+        }
+    }
+    if text(&after, "type") != "LoadBalancer" {
+        object_in(fields(new), "status").insert("loadBalancer".to_owned(), json!({}));
+    }
+}
+
+fn has_cluster_ip(spec: &Value) -> bool {
+    text(spec, "type") != "ExternalName"
+}
+
+fn has_node_ports(spec: &Value) -> bool {
+    matches!(text(spec, "type"), "NodePort" | "LoadBalancer")
+}
+
+fn has_health_check(spec: &Value) -> bool {
+    text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
+}
+
+fn is_outside(spec: &Value) -> bool {
+    has_node_ports(spec) || (text(spec, "type") == "ClusterIP" && !list(spec, "externalIPs").is_empty())
+}

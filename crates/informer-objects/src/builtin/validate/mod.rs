@@ -1,0 +1,220 @@
+//! What is wrong with an object, cause by cause, in the words and the order of a kube-apiserver.
+//!
+//! Objects come prepared: decoded, with defaults, with what the server sets. Of the rules of Kubernetes those are here that a client
+//! meets: metadata, required fields, names, ports, selectors, templates, and what may not change. A rule that is missing accepts.
+
+mod containers;
+mod cron;
+mod events;
+mod generic;
+mod kinds;
+mod meta;
+mod pod_parts;
+mod pod_update;
+mod pods;
+mod quotas;
+mod report;
+mod services;
+mod status;
+mod storage;
+mod workloads;
+
+use informer_schema::RESOURCES;
+use serde_json::Value;
+
+use crate::status::Cause;
+use report::{Place, Report};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// Fields that may not change, by kind.
+const IMMUTABLE: &[(&str, &str, &[&str])] = &[
+    ("apps", "Deployment", &["spec.selector"]),
+    ("apps", "ReplicaSet", &["spec.selector"]),
+    ("apps", "DaemonSet", &["spec.selector"]),
+    ("apps", "ControllerRevision", &["data"]),
+    ("", "Secret", &["type"]),
+    ("storage.k8s.io", "StorageClass", &["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"]),
+    ("storage.k8s.io", "VolumeAttachment", &["spec"]),
+    ("storage.k8s.io", "VolumeAttributesClass", &["driverName", "parameters"]),
+    ("node.k8s.io", "RuntimeClass", &["handler"]),
+    ("networking.k8s.io", "IngressClass", &["spec.controller"]),
+    ("discovery.k8s.io", "EndpointSlice", &["addressType"]),
+    ("resource.k8s.io", "ResourceClaim", &["spec"]),
+    ("resource.k8s.io", "ResourceClaimTemplate", &["spec"]),
+];
+
+/// Kinds whose metadata is looked at as that of a new object when they are changed, too.
+const METADATA_AGAIN: &[(&str, &str)] = &[
+    ("", "ConfigMap"),
+    ("", "Secret"),
+    ("", "PersistentVolume"),
+    ("", "PersistentVolumeClaim"),
+    ("", "LimitRange"),
+    ("", "ResourceQuota"),
+    ("discovery.k8s.io", "EndpointSlice"),
+];
+
+/// What is wrong with a new object.
+pub fn create(group: &str, kind: &str, object: &Value) -> Vec<Cause> {
+    let mut report = Report::default();
+    let place = Place::root(object);
+    match (group, kind) {
+        ("", "Pod") => pods::create(&place, &mut report),
+        (_, "Event") => events::create(group, &place, &mut report),
+        _ => {
+            meta::check_strictly(&place, group, kind, &mut report);
+            rules(group, kind, &place, &mut report);
+            if (group, kind) == ("networking.k8s.io", "Ingress") {
+                kinds::ingress_class(&place, &mut report);
+            }
+        }
+    }
+    by_type(group, kind, object, &mut report);
+    if report.causes.is_empty() {
+        let namespaced = meta::is_namespaced(group, kind);
+        meta::check(&place, namespaced, meta::Naming::PathSegment, &mut report);
+    }
+    report.causes
+}
+
+/// What is wrong with a change.
+pub(crate) fn update(group: &str, kind: &str, old: &Value, new: &Value) -> Vec<Cause> {
+    let mut report = Report::default();
+    let (before, after) = (Place::root(old), Place::root(new));
+    meta::check(&after, meta::is_namespaced(group, kind), meta::Naming::PathSegment, &mut report);
+    meta::check_update(&before, &after, &mut report);
+    match (group, kind) {
+        ("", "Pod") => pods::update(&before, &after, &mut report),
+        (_, "Event") => events::update(group, &before, &after, &mut report),
+        (RBAC, "RoleBinding" | "ClusterRoleBinding") => {
+            // The one group that looks at the new object first.
+            meta::check_strictly(&after, group, kind, &mut report);
+            rules(group, kind, &after, &mut report);
+            meta::check_update(&before, &after, &mut report);
+            kinds::role_ref(&before, &after, &mut report);
+        }
+        _ => {
+            meta::check_update(&before, &after, &mut report);
+            before_rules(group, kind, &before, &after, &mut report);
+            if METADATA_AGAIN.contains(&(group, kind)) {
+                meta::check_strictly(&after, group, kind, &mut report);
+            }
+            rules(group, kind, &after, &mut report);
+            after_rules(group, kind, &before, &after, &mut report);
+        }
+    }
+    by_type(group, kind, new, &mut report);
+    report.causes
+}
+
+/// What is wrong with a change by way of a subresource, by its name.
+pub fn update_part(part: &str, group: &str, kind: &str, old: &Value, new: &Value) -> Vec<Cause> {
+    let mut report = Report::default();
+    let (before, after) = (Place::root(old), Place::root(new));
+    meta::check(&after, meta::is_namespaced(group, kind), meta::Naming::PathSegment, &mut report);
+    meta::check_update(&before, &after, &mut report);
+    match (part, group, kind) {
+        ("ephemeralcontainers", "", "Pod") => {
+            pod_parts::ephemeral_containers(&before, &after, &mut report);
+        }
+        ("resize", "", "Pod") => pod_parts::resize(&before, &after, &mut report),
+        ("status", ..) if status::is_known(group, kind) => {
+            status::update(group, kind, &before, &after, &mut report);
+            return report.causes;
+        }
+        _ => return update(group, kind, old, new),
+    }
+    by_type(group, kind, new, &mut report);
+    report.causes
+}
+
+/// What a kind asks of its objects beyond their metadata.
+fn rules(group: &str, kind: &str, object: &Place<'_>, report: &mut Report) {
+    match (group, kind) {
+        ("", "ConfigMap") => kinds::config_map(object, report),
+        ("", "Secret") => kinds::secret(object, report),
+        ("", "Namespace") => kinds::namespace(object, report),
+        ("", "Node") => kinds::node(object, report),
+        ("", "Service") => services::service(object, report),
+        ("", "Endpoints") => services::endpoints(object, report),
+        ("", "PersistentVolume") => storage::volume(object, report),
+        ("", "PersistentVolumeClaim") => storage::claim_spec(&object.at("spec"), report),
+        ("", "ResourceQuota") => quotas::quota(object, report),
+        ("", "LimitRange") => quotas::limits(object, report),
+        ("", "PodTemplate") => pods::template(&object.at("template"), report),
+        ("", "ReplicationController") => workloads::replication_controller(object, report),
+        ("apps", "Deployment") => workloads::deployment(object, report),
+        ("apps", "ReplicaSet") => workloads::replica_set(object, report),
+        ("apps", "DaemonSet") => workloads::daemon_set(object, report),
+        ("apps", "StatefulSet") => workloads::stateful_set(object, report),
+        ("apps", "ControllerRevision") => meta::non_negative(&object.at("revision"), report),
+        ("batch", "Job") => workloads::job(object, report),
+        ("batch", "CronJob") => workloads::cron_job(object, report),
+        (RBAC, "Role") => kinds::role(object, true, report),
+        (RBAC, "ClusterRole") => kinds::role(object, false, report),
+        (RBAC, "RoleBinding") => kinds::role_binding(object, true, report),
+        (RBAC, "ClusterRoleBinding") => kinds::role_binding(object, false, report),
+        ("coordination.k8s.io", "Lease") => kinds::lease(object, report),
+        ("networking.k8s.io", "Ingress") => kinds::ingress(object, report),
+        ("networking.k8s.io", "IngressClass") => kinds::domain_path(&object.at("spec.controller"), report),
+        ("networking.k8s.io", "NetworkPolicy") => kinds::network_policy(object, report),
+        ("discovery.k8s.io", "EndpointSlice") => services::endpoint_slice(object, report),
+        ("autoscaling", "HorizontalPodAutoscaler") => kinds::autoscaler(object, report),
+        ("policy", "PodDisruptionBudget") => kinds::disruption_budget(object, report),
+        ("scheduling.k8s.io", "PriorityClass") => kinds::priority_class(object, report),
+        ("storage.k8s.io", "StorageClass") => storage::class(object, report),
+        ("storage.k8s.io", "VolumeAttachment") => storage::attachment(object, report),
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration",
+        ) => {
+            kinds::webhooks(object, report);
+        }
+        _ => {}
+    }
+}
+
+/// What is compared before the new object is looked at.
+fn before_rules(group: &str, kind: &str, old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+    match (group, kind) {
+        ("", "ConfigMap") => kinds::frozen(old, new, &["data", "binaryData"], report),
+        ("", "Secret") => {
+            meta::immutable(&old.at("type"), &new.at("type"), report);
+            kinds::frozen(old, new, &["data"], report);
+        }
+        ("", "Service") => services::service_update(old, new, report),
+        ("", "Node") => kinds::node_update(old, new, report),
+        _ => {}
+    }
+}
+
+/// What is compared afterwards.
+fn after_rules(group: &str, kind: &str, old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+    match (group, kind) {
+        ("apps", "StatefulSet") => workloads::stateful_set_update(old, new, report),
+        ("batch", "Job") => workloads::job_update(old, new, report),
+        ("", "PersistentVolumeClaim") => storage::claim_update(old, new, report),
+        ("", "PersistentVolume") => storage::volume_update(old, new, report),
+        ("scheduling.k8s.io", "PriorityClass") => kinds::priority_class_update(old, new, report),
+        ("", "Secret") => {}
+        _ => {
+            let rows = IMMUTABLE.iter().filter(|row| (row.0, row.1) == (group, kind));
+            for field in rows.flat_map(|row| row.2) {
+                meta::immutable(&old.at(field), &new.at(field), report);
+            }
+        }
+    }
+}
+
+/// What holds for every kind.
+fn by_type(group: &str, kind: &str, object: &Value, report: &mut Report) {
+    let same = |resource: &&informer_schema::Resource| resource.group == group && resource.kind == kind;
+    let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    let mut known = RESOURCES.iter().filter(same);
+    let found = known.clone().find(|resource| resource.version == version).or_else(|| known.next());
+    if let Some(of) = found.and_then(|resource| resource.of) {
+        generic::check(of, &Place::root(object), report);
+    }
+}

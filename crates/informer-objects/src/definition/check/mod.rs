@@ -1,0 +1,294 @@
+//! Whether a definition may be stored: names, versions, subresources, columns, conversion.
+//!
+//! Schemas are looked at in the rooms beside: [`structure`] (may it be used at all), [`defaults`], [`words`] (what each
+//! level says). Definitions come here completed ([`super::complete`]) and with the status they are going to be stored with.
+
+mod defaults;
+mod parts;
+mod structure;
+mod words;
+
+use std::cell::Cell;
+
+use serde_json::{Value, json};
+
+use super::field::{child, forbidden, index, invalid, invalid_shown, not_supported, quote, required};
+use super::names::{check_names, is_true, refuse};
+use super::written::{Level, Part, Spec};
+use crate::schema::STRUCTURAL_DEPTH;
+use crate::status::Cause;
+use crate::text::formats::{dns_label_1035, dns_subdomain};
+
+/// How long all rules of a definition may be together.
+const MAX_RULES: usize = 128 << 10;
+/// What a rule counts at least.
+const SHORT_RULE: usize = 32;
+
+/// What is wrong with a new definition.
+pub fn check(definition: &Value) -> Vec<Cause> {
+    let name = definition.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let mut causes: Vec<Cause> =
+        dns_subdomain(name).iter().map(|why| invalid("metadata.name", &json!(name), why)).collect();
+    let spec = Spec::read(definition);
+    if name != format!("{}.{}", spec.text("/names/plural"), spec.text("/group")) {
+        let why = "must be spec.names.plural+\".\"+spec.group";
+        causes.push(invalid("metadata.name", &json!(name), why));
+    }
+    causes.extend(check_spec(&spec));
+    causes.extend(check_stored(definition, &spec));
+    causes.extend(check_approval(definition, None));
+    causes.extend(refuse_preserving(definition, None));
+    causes
+}
+
+/// What is wrong with a changed definition: what was stored may not become something else.
+pub fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
+    let spec = Spec::read(new);
+    let mut causes = check_spec(&spec);
+    let mut fixed = Vec::new();
+    if is_true(old, "Established") {
+        fixed.extend(["scope", "names/kind"]);
+    }
+    fixed.extend(["group", "names/plural"]);
+    for name in fixed {
+        let pointer = format!("/spec/{name}");
+        let (old, new) = (old.pointer(&pointer), new.pointer(&pointer));
+        if old != new {
+            let path = child("spec", &name.replace('/', "."));
+            causes.push(invalid(&path, new.unwrap_or(&json!("")), "field is immutable"));
+        }
+    }
+    causes.extend(check_stored(new, &spec));
+    causes.extend(check_approval(new, Some(old)));
+    causes.extend(refuse_preserving(new, Some(old)));
+    causes
+}
+
+fn check_spec(spec: &Spec<'_>) -> Vec<Cause> {
+    if has_too_many_rules(spec) {
+        let why = format!("rules of all versions together may not be longer than {MAX_RULES} bytes");
+        return vec![forbidden("spec.versions", &why)];
+    }
+    let mut causes = check_group_and_scope(spec);
+    let preserving = spec.whole.get("preserveUnknownFields").and_then(Value::as_bool).unwrap_or_default();
+    if spec.shared.openapi().is_none() {
+        for (at, (_, part)) in spec.versions.iter().enumerate() {
+            if part.openapi().is_none() {
+                causes.push(required(&child(&index("spec.versions", at), "schema.openAPIV3Schema"), ""));
+            }
+        }
+    }
+    let has_default = |level: Level<'_>| level.written("default").is_some();
+    if preserving && spec.schemas().any(|schema| schema.any(STRUCTURAL_DEPTH, &has_default)) {
+        let why = "must be false in order to use defaults in the schema";
+        causes.push(invalid("spec.preserveUnknownFields", &json!(true), why));
+    }
+    for (at, (version, part)) in spec.versions.iter().enumerate() {
+        let path = index("spec.versions", at);
+        let name = version.get("name").and_then(Value::as_str).unwrap_or_default();
+        causes.extend(refuse(&child(&path, "name"), name, "", &dns_label_1035(name)));
+        causes.extend(parts::check_warning(version, &path));
+        let has_status = part.has_status() || spec.shared.has_status();
+        causes.extend(check_part(part, &path, "schema", has_status));
+    }
+    causes.extend(check_versions(spec));
+    if let Some((first, _)) = spec.versions.first() {
+        let name = first.get("name").and_then(Value::as_str).unwrap_or_default();
+        causes.extend(refuse("spec.version", name, "", &dns_label_1035(name)).filter(|_| !name.is_empty()));
+    }
+    causes.extend(check_all_names(spec));
+    let has_status = spec.shared.has_status() || spec.versions.iter().any(|(_, part)| part.has_status());
+    causes.extend(check_part(&spec.shared, "spec", "validation", has_status));
+    if preserving && !matches!(spec.text("/conversion/strategy"), "" | "None") {
+        let why = "must be None if spec.preserveUnknownFields is true";
+        causes.push(invalid("spec.conversion.strategy", &json!(spec.text("/conversion/strategy")), why));
+    }
+    causes.extend(parts::check_conversion(&spec.whole["conversion"], "spec.conversion"));
+    causes
+}
+
+/// Rules are parsed while somebody waits for an answer. Also short ones have their price.
+fn has_too_many_rules(spec: &Spec<'_>) -> bool {
+    let total = Cell::new(0);
+    let is_too_much = |level: Level<'_>| {
+        for rule in level.list("x-kubernetes-validations") {
+            let texts = ["rule", "messageExpression"].map(|name| rule.get(name).and_then(Value::as_str));
+            let length: usize = texts.iter().flatten().map(|text| text.len()).sum();
+            total.set(total.get() + length.max(SHORT_RULE));
+        }
+        total.get() > MAX_RULES
+    };
+    spec.schemas().any(|schema| schema.any(STRUCTURAL_DEPTH, &is_too_much))
+}
+
+fn check_group_and_scope(spec: &Spec<'_>) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let group = spec.text("/group");
+    if group.is_empty() {
+        causes.push(required("spec.group", ""));
+    } else if let Some(cause) = refuse("spec.group", group, "", &dns_subdomain(group)) {
+        causes.push(cause);
+    } else if !group.contains('.') {
+        causes.push(invalid("spec.group", &json!(group), "should be a domain with at least one dot"));
+    }
+    match spec.text("/scope") {
+        "" => causes.push(required("spec.scope", "")),
+        "Cluster" | "Namespaced" => {}
+        scope => causes.push(not_supported("spec.scope", &json!(scope), &["Cluster", "Namespaced"])),
+    }
+    causes
+}
+
+/// What a version has of its own, or all versions together.
+fn check_part(part: &Part<'_>, path: &str, schema: &str, has_status: bool) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    if let Some(level) = part.openapi() {
+        causes.extend(words::check(level, has_status, &child(&child(path, schema), "openAPIV3Schema")));
+    }
+    if let Some(subresources) = part.subresources {
+        causes.extend(parts::check_subresources(subresources, &child(path, "subresources")));
+    }
+    for (at, column) in part.columns.iter().enumerate() {
+        causes.extend(parts::check_column(column, &index(&child(path, "additionalPrinterColumns"), at)));
+    }
+    if !part.selectable.is_empty() {
+        causes.extend(parts::check_selectable(part, path));
+    }
+    causes
+}
+
+fn check_versions(spec: &Spec<'_>) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let mut names: Vec<&Value> = spec.versions.iter().map(|(version, _)| &version["name"]).collect();
+    let count = names.len();
+    names.sort_by_key(|name| name.as_str());
+    names.dedup();
+    if names.len() < count {
+        let why = "must contain unique version names";
+        causes.push(invalid_shown("spec.versions", &spec.show_versions(), why));
+    }
+    let stored = spec.versions.iter().filter(|(version, _)| version["storage"] == json!(true)).count();
+    if stored != 1 {
+        let why = "must have exactly one version marked as storage version";
+        causes.push(invalid_shown("spec.versions", &spec.show_versions(), why));
+    }
+    causes
+}
+
+fn check_all_names(spec: &Spec<'_>) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    for name in ["plural", "singular", "kind", "listKind"] {
+        if spec.text(&format!("/names/{name}")).is_empty() {
+            causes.push(required(&child("spec.names", name), ""));
+        }
+    }
+    if let Some(names) = spec.whole.get("names").and_then(Value::as_object) {
+        causes.extend(check_names(names, "spec.names"));
+    }
+    causes
+}
+
+/// Versions in which objects may be stored have to stay.
+fn check_stored(definition: &Value, spec: &Spec<'_>) -> Vec<Cause> {
+    let path = "status.storedVersions";
+    let stored = definition.pointer("/status/storedVersions").and_then(Value::as_array);
+    let Some(stored) = stored.filter(|stored| !stored.is_empty()) else {
+        return vec![invalid(path, &Value::Null, "must have at least one stored version")];
+    };
+    let mut causes = Vec::new();
+    for (version, _) in &spec.versions {
+        let name = &version["name"];
+        if version["storage"] == json!(true) && !stored.contains(name) {
+            let why = format!("must have the storage version {}", name.as_str().unwrap_or_default());
+            causes.push(invalid(path, &json!(stored), &why));
+        }
+    }
+    for (at, name) in stored.iter().enumerate() {
+        if !spec.versions.iter().any(|(version, _)| version["name"] == *name) {
+            let text = name.as_str().unwrap_or_default();
+            let why = format!(
+                "missing from spec.versions; {text} was previously a storage version, and must remain in spec.versions until \
+                 a storage migration ensures no data remains persisted in {text} and removes {text} from \
+                 status.storedVersions"
+            );
+            causes.push(invalid(&index(path, at), name, &why));
+        }
+    }
+    causes
+}
+
+const APPROVED: &str = "api-approved.kubernetes.io";
+
+/// Groups of the Kubernetes community want an approval.
+fn check_approval(definition: &Value, old: Option<&Value>) -> Option<Cause> {
+    let group = definition.pointer("/spec/group").and_then(Value::as_str).unwrap_or_default();
+    let protected = ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
+    let given = |definition: &Value| {
+        let annotations = definition.pointer("/metadata/annotations");
+        let text = annotations.and_then(|annotations| annotations.get(APPROVED)).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    let text = given(definition);
+    let state = approval(&text);
+    if !protected || old.is_some_and(|old| approval(&given(old)) == state) {
+        return None;
+    }
+    let path = super::field::key("metadata.annotations", APPROVED);
+    let (name, see) = (quote(APPROVED), "see https://github.com/kubernetes/enhancements/pull/1111");
+    match state {
+        Approval::Missing => {
+            Some(required(&path, &format!("protected groups must have approval annotation {name}, {see}")))
+        }
+        Approval::Invalid => {
+            let why = format!(
+                "protected groups must have approval annotation {name} with either a URL or a reason starting with \
+                 \"unapproved\", {see}"
+            );
+            Some(invalid(&path, &json!(text), &why))
+        }
+        Approval::Given => None,
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Approval {
+    Missing,
+    Invalid,
+    Given,
+}
+
+fn approval(text: &str) -> Approval {
+    let address = text.split_once("://").is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
+    match text {
+        "" => Approval::Missing,
+        _ if address || text.starts_with("unapproved") => Approval::Given,
+        _ => Approval::Invalid,
+    }
+}
+
+fn refuse_preserving(definition: &Value, old: Option<&Value>) -> Option<Cause> {
+    let preserves = |definition: &Value| {
+        definition.pointer("/spec/preserveUnknownFields").and_then(Value::as_bool).unwrap_or_default()
+    };
+    if old.is_some_and(preserves) || !preserves(definition) {
+        return None;
+    }
+    let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+    Some(invalid("spec.preserveUnknownFields", &json!(true), why))
+}
+
+/// A word that has to be one of a few.
+fn one_of(path: &str, value: &str, accepted: &[&str]) -> Option<Cause> {
+    match value {
+        "" => Some(required(path, "")),
+        value if accepted.contains(&value) => None,
+        value => Some(not_supported(path, &json!(value), accepted)),
+    }
+}
+
+/// A word that may not be there.
+fn no(path: &str, name: &str, why: &str) -> Cause {
+    forbidden(&child(path, name), why)
+}

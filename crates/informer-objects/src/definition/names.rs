@@ -1,0 +1,272 @@
+//! Names: how they have to look, what is filled in, and what happens when two definitions want the same one.
+//!
+//! A definition is served once its names are accepted. Until then, and when another definition of its group has one of them,
+//! its conditions say so. Which definitions there are is the caller's knowledge.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::field::{child, index, invalid, quote};
+use crate::status::Cause;
+use crate::text::{formats::dns_label_1035, times};
+
+/// Fills in what a definition may leave out: names, and a conversion that does nothing.
+pub fn complete(definition: &mut Value) {
+    let Some(spec) = definition.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) {
+        let kind = text(names, "kind").to_owned();
+        if text(names, "singular").is_empty() {
+            names.insert("singular".to_owned(), json!(kind.to_lowercase()));
+        }
+        if text(names, "listKind").is_empty() && !kind.is_empty() {
+            names.insert("listKind".to_owned(), json!(format!("{kind}List")));
+        }
+    }
+    if spec.get("conversion").is_none_or(Value::is_null) {
+        spec.insert("conversion".to_owned(), json!({"strategy": "None"}));
+    }
+    for version in spec.get_mut("versions").and_then(Value::as_array_mut).into_iter().flatten() {
+        for flag in ["served", "storage"] {
+            if let Some(version) = version.as_object_mut() {
+                version.entry(flag).or_insert(json!(false));
+            }
+        }
+    }
+    let webhook = spec.get_mut("conversion").and_then(|conversion| conversion.get_mut("webhook"));
+    let service = webhook.and_then(|webhook| webhook.pointer_mut("/clientConfig/service"));
+    if let Some(service) = service.and_then(Value::as_object_mut) {
+        service.entry("port").or_insert(json!(443));
+    }
+}
+
+/// The status of a new definition: nothing is accepted yet, and one version is stored.
+pub fn new_status(definition: &Value) -> Value {
+    json!({
+        "conditions": null,
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": storage_version(definition).map(|name| vec![name]),
+    })
+}
+
+/// Remembers the version that a changed definition stores in, besides those that are stored already.
+pub fn note_storage_version(definition: &mut Value) {
+    let Some(name) = storage_version(definition) else { return };
+    let Some(status) = definition.get_mut("status").and_then(Value::as_object_mut) else { return };
+    let stored = status.entry("storedVersions").or_insert(json!([]));
+    if let Some(stored) = stored.as_array_mut()
+        && !stored.contains(&name)
+    {
+        stored.push(name);
+    }
+}
+
+/// The names that other definitions of a group have been given.
+#[derive(Debug, Default)]
+pub struct Taken {
+    resources: Vec<String>,
+    kinds: Vec<String>,
+}
+
+impl Taken {
+    /// By the definitions of a group. The definition itself may be among them: what it has been given it may keep.
+    pub fn by<'a>(group: &str, definitions: impl IntoIterator<Item = &'a Value>) -> Taken {
+        let mut taken = Taken::default();
+        for definition in definitions {
+            let of_group = definition.pointer("/spec/group").and_then(Value::as_str) == Some(group);
+            let names = definition.pointer("/status/acceptedNames").and_then(Value::as_object);
+            if let Some(names) = names.filter(|_| of_group) {
+                taken
+                    .resources
+                    .extend([text(names, "plural").to_owned(), text(names, "singular").to_owned()]);
+                taken.resources.extend(list(names, "shortNames").map(str::to_owned));
+                taken.kinds.extend([text(names, "kind").to_owned(), text(names, "listKind").to_owned()]);
+            }
+        }
+        taken
+    }
+}
+
+/// Decides on the names of a definition: the first change of status after it was stored. False if nothing is to be done.
+///
+/// With all names accepted, `Established` is still false, `Installing`; [`establish`] is the second change.
+pub fn accept_names(definition: &mut Value, taken: &Taken, now: Timestamp) -> bool {
+    let wanted = definition.pointer("/spec/names").and_then(Value::as_object).cloned().unwrap_or_default();
+    let given =
+        definition.pointer("/status/acceptedNames").and_then(Value::as_object).cloned().unwrap_or_default();
+    if wanted == given {
+        return false;
+    }
+    let (names, conflict) = decide(&wanted, given.clone(), taken);
+    let (status, reason, message) = match conflict {
+        None => ("True", "NoConflicts", "no conflicts found".to_owned()),
+        Some((reason, message)) => ("False", reason, message),
+    };
+    let accepted = status == "True";
+    let same = |condition: &Value| {
+        condition["status"] == status && condition["reason"] == reason && condition["message"] == message
+    };
+    if names == given && find(definition, "NamesAccepted").is_some_and(same) {
+        return false;
+    }
+    let established = find(definition, "Established").cloned();
+    definition["status"]["acceptedNames"] = Value::Object(names);
+    set_condition(definition, now, "NamesAccepted", status, reason, &message);
+    if established.as_ref().is_none_or(|old| old["status"] != "True") {
+        if accepted {
+            let message = "the initial names have been accepted";
+            set_condition(definition, now, "Established", "False", "Installing", message);
+        } else if established.is_none() {
+            let message = "not all names are accepted";
+            set_condition(definition, now, "Established", "False", "NotAccepted", message);
+        }
+    }
+    true
+}
+
+/// Says that a definition is served: the last change of status after its names were accepted. False if it is not to be.
+pub fn establish(definition: &mut Value, now: Timestamp) -> bool {
+    if !is_true(definition, "NamesAccepted") || is_true(definition, "Established") {
+        return false;
+    }
+    let message = "the initial names have been accepted";
+    set_condition(definition, now, "Established", "True", "InitialNamesAccepted", message);
+    true
+}
+
+/// Sets a condition; its time changes with its status only.
+pub fn set_condition(
+    definition: &mut Value,
+    now: Timestamp,
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: &str,
+) {
+    let mut time = json!(times::written(now));
+    if let Some(old) = find(definition, kind).filter(|old| old["status"] == status) {
+        time = old["lastTransitionTime"].clone();
+    }
+    let new = json!({
+        "type": kind, "status": status, "lastTransitionTime": time, "reason": reason, "message": message,
+    });
+    let Some(status) = definition.get_mut("status").and_then(Value::as_object_mut) else { return };
+    let conditions = status.entry("conditions").or_insert(json!([]));
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    let Some(conditions) = conditions.as_array_mut() else { return };
+    match conditions.iter_mut().find(|condition| condition["type"] == kind) {
+        Some(old) => *old = new,
+        None => conditions.push(new),
+    }
+}
+
+/// Whether a condition of a definition is true.
+pub fn is_true(definition: &Value, kind: &str) -> bool {
+    find(definition, kind).is_some_and(|condition| condition["status"] == "True")
+}
+
+fn find<'a>(definition: &'a Value, kind: &str) -> Option<&'a Value> {
+    let conditions = definition.pointer("/status/conditions").and_then(Value::as_array)?;
+    conditions.iter().find(|condition| condition["type"] == kind)
+}
+
+/// The names that are accepted now, and the last conflict.
+fn decide(
+    wanted: &Map<String, Value>,
+    mut names: Map<String, Value>,
+    taken: &Taken,
+) -> (Map<String, Value>, Option<(&'static str, String)>) {
+    let mut conflict = None;
+    let mut one = |field: &str, used: &[String], reason, names: &mut Map<String, Value>| {
+        let name = text(wanted, field);
+        if name != text(names, field) && used.iter().any(|used| used == name) {
+            conflict = Some((reason, in_use(name)));
+        } else if let Some(name) = wanted.get(field) {
+            names.insert(field.to_owned(), name.clone());
+        }
+    };
+    one("plural", &taken.resources, "PluralConflict", &mut names);
+    one("singular", &taken.resources, "SingularConflict", &mut names);
+    let had: Vec<String> = list(&names, "shortNames").map(str::to_owned).collect();
+    let mut refused: Vec<String> = list(wanted, "shortNames")
+        .filter(|name| !had.iter().any(|had| had == name) && taken.resources.iter().any(|used| used == name))
+        .map(in_use)
+        .collect();
+    let short = match refused.len() {
+        0 => {
+            replace(&mut names, wanted, "shortNames");
+            None
+        }
+        1 => refused.pop(),
+        _ => Some(format!("[{}]", refused.join(", "))),
+    };
+    one("kind", &taken.kinds, "KindConflict", &mut names);
+    one("listKind", &taken.kinds, "ListKindConflict", &mut names);
+    replace(&mut names, wanted, "categories");
+    let conflict = match (conflict, short) {
+        (Some((reason @ ("KindConflict" | "ListKindConflict"), message)), _) => Some((reason, message)),
+        (_, Some(message)) => Some(("ShortNamesConflict", message)),
+        (conflict, None) => conflict,
+    };
+    (names, conflict)
+}
+
+fn in_use(name: &str) -> String {
+    format!("{} is already in use", quote(name))
+}
+
+fn replace(names: &mut Map<String, Value>, wanted: &Map<String, Value>, field: &str) {
+    match wanted.get(field) {
+        Some(value) => names.insert(field.to_owned(), value.clone()),
+        None => names.remove(field),
+    };
+}
+
+fn storage_version(definition: &Value) -> Option<Value> {
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array)?;
+    versions.iter().find(|version| version["storage"] == json!(true)).map(|version| version["name"].clone())
+}
+
+/// What is wrong with the words of a definition's names.
+pub(super) fn check_names(names: &Map<String, Value>, path: &str) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    for field in ["plural", "singular"] {
+        let name = text(names, field);
+        if !name.is_empty() {
+            causes.extend(refuse(&child(path, field), name, "", &dns_label_1035(name)));
+        }
+    }
+    for field in ["kind", "listKind"] {
+        let name = text(names, field);
+        if !name.is_empty() {
+            let mixed = "may have mixed case, but should otherwise match: ";
+            causes.extend(refuse(&child(path, field), name, mixed, &dns_label_1035(&name.to_lowercase())));
+        }
+    }
+    for (at, name) in list(names, "shortNames").enumerate() {
+        causes.extend(refuse(&index(&child(path, "shortNames"), at), name, "", &dns_label_1035(name)));
+    }
+    let (kind, list_kind) = (text(names, "kind"), text(names, "listKind"));
+    if !kind.is_empty() && kind == list_kind {
+        let why = "kind and listKind may not be the same";
+        causes.push(invalid(&child(path, "listKind"), &json!(list_kind), why));
+    }
+    for (at, name) in list(names, "categories").enumerate() {
+        causes.extend(refuse(&index(&child(path, "categories"), at), name, "", &dns_label_1035(name)));
+    }
+    causes
+}
+
+/// One cause for all that is wrong with a name.
+pub(super) fn refuse(path: &str, name: &str, before: &str, wrong: &[String]) -> Option<Cause> {
+    (!wrong.is_empty()).then(|| invalid(path, &json!(name), &format!("{before}{}", wrong.join(","))))
+}
+
+fn text<'a>(names: &'a Map<String, Value>, field: &str) -> &'a str {
+    names.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn list<'a>(names: &'a Map<String, Value>, field: &str) -> impl Iterator<Item = &'a str> {
+    names.get(field).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+}

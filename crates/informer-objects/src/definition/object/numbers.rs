@@ -1,0 +1,209 @@
+//! Numbers against a schema, and numbers as Go sees them.
+//!
+//! A number is whole if it fits into 64 bits with a sign and was written without a fraction; everything else is a float.
+
+use serde_json::{Number, Value};
+
+use super::super::field;
+use super::outcome::{Fault, Kind, Outcome};
+use crate::schema::{Structural, StructuralType};
+
+/// Brings the numbers of an object into the form in which they come back: a float without a fraction is written without one.
+///
+/// Numbers beyond 64 bits have lost digits by then; beyond [`u64::MAX`] they stay floats.
+pub fn normalize(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or_default();
+            let text = field::number(float);
+            if is_whole(float) && float.abs() < 1e21 {
+                let whole =
+                    text.parse::<i64>().map(Number::from).or_else(|_| text.parse::<u64>().map(Number::from));
+                if let Ok(whole) = whole {
+                    *number = whole;
+                }
+            }
+        }
+        Value::Number(number) if !number.is_i64() => {
+            // Too large for a whole number, so it has been a float, which keeps the first digits only.
+            #[allow(clippy::cast_precision_loss, reason = "the loss is what is imitated")]
+            let float = number.as_u64().unwrap_or_default() as f64;
+            if let Some(kept) = shortest_digits(float) {
+                *number = Number::from(kept);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(normalize),
+        Value::Object(fields) => fields.values_mut().for_each(normalize),
+        _ => {}
+    }
+}
+
+/// The whole number that the shortest text of a float stands for.
+fn shortest_digits(float: f64) -> Option<u64> {
+    let text = format!("{float:e}");
+    let (digits, exponent) = text.split_once('e')?;
+    let exponent: usize = exponent.parse().ok()?;
+    let digits = digits.replace('.', "");
+    let zeros = (exponent + 1).checked_sub(digits.len())?;
+    format!("{digits}{}", "0".repeat(zeros)).parse().ok()
+}
+
+/// Whether a float stands for a whole number, by the tolerance that kube-openapi has.
+pub(super) fn is_whole(float: f64) -> bool {
+    const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
+    if !float.is_finite() || float.abs() > MAX_SAFE {
+        return false;
+    }
+    let whole = float.trunc();
+    let difference = (float - whole).abs();
+    difference == 0.0 || difference < f64::EPSILON * float.abs().max(whole.abs()).min(f64::MAX)
+}
+
+/// Whether a value is one that is allowed: numbers are converted to the kind of number that is.
+pub(super) fn is_equal(value: &Value, allowed: &Value) -> bool {
+    match (value, allowed) {
+        (Value::Null, _) => false,
+        (Value::Number(value), Value::Number(allowed)) => match (value.as_i64(), allowed.as_i64()) {
+            (Some(value), Some(allowed)) => value == allowed,
+            (None, Some(allowed)) => value.as_f64().is_some_and(|value| to_whole(value) == allowed),
+            _ => value.as_f64() == allowed.as_f64(),
+        },
+        _ => value == allowed,
+    }
+}
+
+/// Whether a format is one of strings.
+pub(super) fn is_text_format(format: &str) -> bool {
+    !matches!(format, "int32" | "int64" | "float" | "double")
+}
+
+/// Limits and ranges.
+pub(super) fn check(schema: &Structural, number: &Number, path: &str) -> Outcome {
+    let mut outcome = Outcome::default();
+    let checks = &schema.checks;
+    let range = Range { kind: schema.kind, format: checks.format.as_deref().unwrap_or_default(), path };
+    let value = Given::of(number);
+    outcome_of(&mut outcome, range.refuse(value, "Checked"));
+    let mut limited = |limit: Option<f64>, what: &str, check: &dyn Fn(Given, f64) -> Option<String>| {
+        let Some(limit) = limit else { return };
+        outcome_of(&mut outcome, range.refuse(Given::Float(limit), what));
+        if let Some(text) = check(value, limit) {
+            let shown = Kind::Other(value.show());
+            outcome.fault(Fault { path: Some(path.to_owned()), text, kind: shown });
+        }
+    };
+    limited(checks.multiple_of, "MultipleOf", &|value, factor| multiple(value, factor, path));
+    limited(checks.minimum, "Minimum boundary", &|value, limit| {
+        minimum(value, limit, checks.exclusive_minimum, path)
+    });
+    limited(checks.maximum, "Maximum boundary", &|value, limit| {
+        maximum(value, limit, checks.exclusive_maximum, path)
+    });
+    outcome.one_more();
+    outcome
+}
+
+fn outcome_of(outcome: &mut Outcome, text: Option<String>) {
+    if let Some(text) = text {
+        outcome.fault(Fault { path: None, text, kind: Kind::Other("\"\"".to_owned()) });
+    }
+}
+
+/// A number as it was given.
+#[derive(Debug, Clone, Copy)]
+enum Given {
+    Whole(i64),
+    Float(f64),
+}
+
+impl Given {
+    fn of(number: &Number) -> Self {
+        match number.as_i64() {
+            Some(whole) => Given::Whole(whole),
+            None => Given::Float(number.as_f64().unwrap_or_default()),
+        }
+    }
+
+    fn show(self) -> String {
+        match self {
+            Given::Whole(whole) => whole.to_string(),
+            Given::Float(float) => field::number(float),
+        }
+    }
+}
+
+/// What numbers a type and its format can hold.
+#[derive(Debug, Clone, Copy)]
+struct Range<'a> {
+    kind: StructuralType,
+    format: &'a str,
+    path: &'a str,
+}
+
+impl Range<'_> {
+    fn refuse(self, value: Given, what: &str) -> Option<String> {
+        let (name, fits) = match (self.kind, self.format) {
+            (StructuralType::Integer, "int32") => ("integer", value.show().parse::<i32>().is_ok()),
+            (StructuralType::Integer, _) => ("integer", value.show().parse::<i64>().is_ok()),
+            (StructuralType::Number, "float") => {
+                ("number", value.show().parse::<f32>().is_ok_and(f32::is_finite))
+            }
+            _ => return None,
+        };
+        let format = match self.format {
+            "" => "(default format)".to_owned(),
+            format => format!("with format {format}"),
+        };
+        let path = self.path;
+        (!fits).then(|| format!("{what} value must be of type {name} {format} in {path}"))
+    }
+}
+
+fn maximum(value: Given, limit: f64, exclusive: bool, path: &str) -> Option<String> {
+    let word = if exclusive { "less than" } else { "less than or equal to" };
+    let (wrong, shown) = match value {
+        Given::Whole(value) => {
+            let limit = to_whole(limit);
+            (value > limit || (exclusive && value == limit), limit.to_string())
+        }
+        Given::Float(value) => (value > limit || (exclusive && value >= limit), field::number(limit)),
+    };
+    wrong.then(|| format!("{path} in body should be {word} {shown}"))
+}
+
+fn minimum(value: Given, limit: f64, exclusive: bool, path: &str) -> Option<String> {
+    let word = if exclusive { "greater than" } else { "greater than or equal to" };
+    let (wrong, shown) = match value {
+        Given::Whole(value) => {
+            let limit = to_whole(limit);
+            (value < limit || (exclusive && value == limit), limit.to_string())
+        }
+        Given::Float(value) => (value < limit || (exclusive && value <= limit), field::number(limit)),
+    };
+    wrong.then(|| format!("{path} in body should be {word} {shown}"))
+}
+
+fn multiple(value: Given, factor: f64, path: &str) -> Option<String> {
+    let (positive, fits, shown) = match value {
+        Given::Whole(value) => {
+            let factor = to_whole(factor);
+            (factor > 0, value.checked_rem(factor) == Some(0), factor.to_string())
+        }
+        Given::Float(value) => {
+            let parts = if factor < 1.0 { 1.0 / factor * value } else { value / factor };
+            (factor > 0.0, is_whole(parts), field::number(factor))
+        }
+    };
+    if !positive {
+        return Some(format!("factor MultipleOf declared for {path} must be positive: {shown}"));
+    }
+    (!fits).then(|| format!("{path} in body should be a multiple of {shown}"))
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "limits are floats in a schema and whole numbers in a comparison"
+)]
+fn to_whole(float: f64) -> i64 {
+    float as i64
+}

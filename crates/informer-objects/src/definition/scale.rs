@@ -1,0 +1,169 @@
+//! The `scale` subresource: where a custom object has its replicas, and the `Scale` that is made of them.
+
+use serde_json::{Map, Value, json};
+
+use super::field;
+use crate::status::{Cause, Status};
+
+/// Where the numbers are, from `subresources.scale`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScalePaths {
+    spec: String,
+    status: String,
+    selector: Option<String>,
+}
+
+impl ScalePaths {
+    /// Where the wanted replicas are, as a dotted path.
+    pub fn replicas(&self) -> &str {
+        self.spec.trim_start_matches('.')
+    }
+
+    /// Those of a version; none if it cannot be scaled.
+    pub(crate) fn read(version: &Value) -> Option<Self> {
+        let scale = version.pointer("/subresources/scale").filter(|scale| scale.is_object())?;
+        let text = |name: &str| scale.get(name).and_then(Value::as_str).map(str::to_owned);
+        Some(ScalePaths {
+            spec: text("specReplicasPath")?,
+            status: text("statusReplicasPath")?,
+            selector: text("labelSelectorPath"),
+        })
+    }
+}
+
+/// The replicas of an object that has said nothing about them, while a new `Scale` is made from the old one.
+const NOT_SET: i64 = -2_147_483_648;
+
+/// An object's `Scale`. The error is for a 400.
+pub fn scale(paths: &ScalePaths, object: &Value) -> Result<Value, String> {
+    make(paths, object, 0)
+}
+
+/// An object's `Scale` as a patch is applied to it: replicas that were never set can be told.
+pub fn scale_to_change(paths: &ScalePaths, object: &Value) -> Result<Value, String> {
+    make(paths, object, NOT_SET)
+}
+
+/// Puts the replicas of a changed `Scale` into its object, and its version, if it names one.
+pub fn with_scale(paths: &ScalePaths, object: &mut Value, scale: &Value) -> Result<(), Status> {
+    let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or_default();
+    if replicas == NOT_SET {
+        let path = field::quote(&paths.spec);
+        return Err(Status::bad_request(format!("the spec replicas field {path} cannot be empty")));
+    }
+    let mut place = &mut *object;
+    for name in steps(&paths.spec) {
+        if !place.is_object() {
+            *place = Value::Object(Map::new());
+        }
+        let Some(fields) = place.as_object_mut() else { return Ok(()) };
+        place = fields.entry(name).or_insert(Value::Null);
+    }
+    *place = json!(replicas);
+    let version = scale.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+    if let (Some(version), Some(metadata)) =
+        (version, object.get_mut("metadata").and_then(Value::as_object_mut))
+    {
+        metadata.insert("resourceVersion".to_owned(), json!(version));
+    }
+    Ok(())
+}
+
+/// What is wrong with the replicas of an object; those of its spec only if they may have changed.
+pub(super) fn check(paths: &ScalePaths, object: &Value, with_spec: bool) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let counts = with_spec.then_some(&paths.spec).into_iter().chain([&paths.status]);
+    for path in counts {
+        match number(object, path) {
+            Err(why) => causes.push(field::invalid(path, &json!(0), &why)),
+            Ok(Some(count)) if count < 0 => {
+                causes.push(field::invalid(path, &json!(count), "should be a non-negative integer"));
+            }
+            Ok(Some(count)) if count > i64::from(i32::MAX) => {
+                let why = format!("should be less than or equal to {}", i32::MAX);
+                causes.push(field::invalid(path, &json!(count), &why));
+            }
+            Ok(_) => {}
+        }
+    }
+    if let Some(path) = &paths.selector
+        && let Err(why) = text(object, path)
+    {
+        causes.push(field::invalid(path, &json!(""), &why));
+    }
+    causes
+}
+
+fn make(paths: &ScalePaths, object: &Value, missing: i64) -> Result<Value, String> {
+    let replicas = number(object, &paths.spec)?.unwrap_or(missing);
+    let observed = number(object, &paths.status)?.unwrap_or_default();
+    let selector = paths.selector.as_deref().filter(|path| !path.is_empty());
+    let selector = selector.map_or(Ok(None), |path| text(object, path))?.unwrap_or_default();
+    let mut metadata = Map::new();
+    for name in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = object.get("metadata").and_then(|metadata| metadata.get(name)) {
+            metadata.insert(name.to_owned(), value.clone());
+        }
+    }
+    let mut spec = Map::new();
+    if replicas != 0 {
+        spec.insert("replicas".to_owned(), json!(replicas));
+    }
+    let mut status = Map::from_iter([("replicas".to_owned(), json!(observed))]);
+    if !selector.is_empty() {
+        status.insert("selector".to_owned(), json!(selector));
+    }
+    Ok(json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status,
+    }))
+}
+
+fn number(object: &Value, path: &str) -> Result<Option<i64>, String> {
+    match find(object, path)? {
+        None => Ok(None),
+        Some(value) if value.is_i64() => Ok(value.as_i64()),
+        Some(other) => Err(mismatch(path, other, "int64")),
+    }
+}
+
+fn text<'a>(object: &'a Value, path: &str) -> Result<Option<&'a str>, String> {
+    match find(object, path)? {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(other) => Err(mismatch(path, other, "string")),
+    }
+}
+
+fn find<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> {
+    let mut value = object;
+    let mut walked = String::new();
+    for name in steps(path) {
+        walked = format!("{walked}.{name}");
+        match value {
+            Value::Null => return Ok(None),
+            Value::Object(fields) => match fields.get(&name) {
+                None => return Ok(None),
+                Some(found) => value = found,
+            },
+            other => return Err(mismatch(&walked, other, "map[string]interface{}")),
+        }
+    }
+    Ok(Some(value))
+}
+
+fn steps(path: &str) -> impl Iterator<Item = String> {
+    path.strip_prefix('.').unwrap_or(path).split('.').map(str::to_owned).collect::<Vec<_>>().into_iter()
+}
+
+fn mismatch(path: &str, value: &Value, wanted: &str) -> String {
+    let (shown, found) = match value {
+        Value::Null => ("<nil>".to_owned(), "<nil>"),
+        Value::Bool(flag) => (flag.to_string(), "bool"),
+        Value::Number(number) if number.is_i64() => (number.to_string(), "int64"),
+        Value::Number(number) => (number.to_string(), "float64"),
+        Value::String(text) => (text.clone(), "string"),
+        Value::Array(_) => (value.to_string(), "[]interface {}"),
+        Value::Object(_) => (value.to_string(), "map[string]interface {}"),
+    };
+    format!("{path} accessor error: {shown} is of the type {found}, expected {wanted}")
+}

@@ -1,0 +1,90 @@
+//! What is wrong with an object of a custom kind: its type, its values, its lists, then its rules.
+//!
+//! Causes come in the order of a kube-apiserver. The parts are checked elsewhere; nothing here knows storage or requests.
+
+use serde_json::Value;
+
+use super::object::pair::Pair;
+use super::object::{check_embedded, check_lists, check_values};
+use super::version::Version;
+use super::{field, rules, scale};
+use crate::status::Cause;
+
+/// What an object is checked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// The kind that it has to be.
+    pub kind: &'a str,
+    /// The group and version that it has to be.
+    pub api_version: &'a str,
+    /// Whether only the status may have changed.
+    pub status_only: bool,
+}
+
+/// What is wrong with an object. `old` is what it replaces: what was wrong before and has not changed is let through.
+///
+/// `metadata` is what was found wrong with its metadata, by the rules of all kinds.
+pub fn validate(
+    version: &Version,
+    subject: Subject<'_>,
+    object: &Value,
+    old: Option<&Value>,
+    metadata: Vec<Cause>,
+) -> Vec<Cause> {
+    let schema = &version.schema;
+    let mut causes = wrong_type(subject, object);
+    if causes.is_empty() {
+        causes = metadata;
+        let pair = old.map(|old| Pair::new(object, old, schema));
+        if subject.status_only {
+            if let (Some(status), Some(of)) = (object.get("status"), schema.child("status")) {
+                let pair = pair.and_then(|pair| pair.field("status"));
+                causes.extend(check_values(of, status, pair, "status"));
+            }
+        } else {
+            causes.extend(check_values(schema, object, pair, ""));
+        }
+        if let Some(paths) = &version.scale {
+            causes.extend(scale::check(paths, object, !subject.status_only));
+        }
+    }
+    if !subject.status_only {
+        causes.extend(check_embedded(schema, object, "", true));
+    }
+    if old.is_none_or(|old| check_lists(schema, old).is_empty()) {
+        causes.extend(check_lists(schema, object));
+    }
+    if schema.has_rules() {
+        if causes.iter().any(hides_rules) {
+            let why = "some validation rules were not checked because the object was invalid; correct the existing \
+                       errors to complete validation";
+            causes.push(field::invalid("", &Value::Null, why));
+        } else {
+            causes.extend(rules::check(schema, &version.programs, object, old, ""));
+        }
+    }
+    causes
+}
+
+/// Whether rules are not run because of a cause: they count on types and sizes.
+fn hides_rules(cause: &Cause) -> bool {
+    matches!(
+        cause.reason.as_str(),
+        "FieldValueNotSupported"
+            | "FieldValueRequired"
+            | "FieldValueTooLong"
+            | "FieldValueTooMany"
+            | "FieldValueTypeInvalid"
+    )
+}
+
+fn wrong_type(subject: Subject<'_>, object: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    for (name, wanted) in [("kind", subject.kind), ("apiVersion", subject.api_version)] {
+        let given = object.get(name).and_then(Value::as_str).unwrap_or_default();
+        if given != wanted {
+            causes.push(field::invalid(name, &Value::from(given), &format!("must be {wanted}")));
+        }
+    }
+    causes
+}

@@ -1,0 +1,113 @@
+//! One version of a definition, read once so that its objects can be handled.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::columns::{Column, columns};
+use super::object::numbers::normalize;
+use super::object::{convert, default};
+use super::rules::Programs;
+use super::scale::ScalePaths;
+use crate::schema::Structural;
+use crate::text::versions::priority;
+
+/// How the objects of a definition are stored: the schemas of all its versions, served or not, and the version that is written.
+#[derive(Debug)]
+pub struct Storage {
+    /// The version in which objects are written.
+    pub version: String,
+    /// The schema of each version, by its name.
+    pub schemas: BTreeMap<String, Arc<Structural>>,
+}
+
+/// What a version of a definition says about its objects.
+#[derive(Debug)]
+pub struct Version {
+    /// What its objects may have.
+    pub schema: Arc<Structural>,
+    pub(crate) programs: Programs,
+    pub(crate) columns: Vec<Column>,
+    /// None if its objects cannot be scaled.
+    pub scale: Option<ScalePaths>,
+    /// Whether the status is a subresource.
+    pub status: bool,
+    /// What everyone who uses the version is told; none unless it is deprecated.
+    pub warning: Option<String>,
+}
+
+impl Storage {
+    /// An object as it is written down: what the stored version does not know is gone.
+    pub fn written(&self, object: &Value) -> Value {
+        let mut object = object.clone();
+        if let Some(schema) = self.schemas.get(&self.version) {
+            convert(schema, &mut object);
+        }
+        object
+    }
+
+    /// An object that was written down under a version, as it is read: by the schema which that version has now.
+    pub fn read(&self, version: &str, object: &mut Value) {
+        if let Some(schema) = self.schemas.get(version) {
+            convert(schema, object);
+            default(schema, object);
+            normalize(object);
+        }
+    }
+
+    /// An object that was read, stored under `from`, as another version shows it; none if it looks the same.
+    pub fn converted(&self, from: &str, to: &str, object: &Value) -> Option<Value> {
+        let schema = self.schemas.get(to)?;
+        if self.schemas.get(from).is_some_and(|from| Arc::ptr_eq(from, schema)) {
+            return None;
+        }
+        let mut converted = object.clone();
+        convert(schema, &mut converted);
+        (converted != *object).then_some(converted)
+    }
+}
+
+impl Version {
+    /// Reads an entry of `spec.versions`.
+    pub fn read(definition: &Value, version: &Value) -> Version {
+        let written = version.pointer("/schema/openAPIV3Schema");
+        let mut schema = written.map(Structural::read).unwrap_or_default();
+        if definition.pointer("/spec/preserveUnknownFields").and_then(Value::as_bool) == Some(true) {
+            schema.preserve = true;
+        }
+        Version {
+            programs: Programs::of(&schema),
+            columns: columns(version),
+            scale: ScalePaths::read(version),
+            status: version.pointer("/subresources/status").is_some_and(Value::is_object),
+            warning: warning(definition, version),
+            schema: Arc::new(schema),
+        }
+    }
+}
+
+/// The warning of a deprecated version: its own, or one that names a better version if there is one.
+fn warning(definition: &Value, version: &Value) -> Option<String> {
+    if version.get("deprecated").and_then(Value::as_bool) != Some(true) {
+        return None;
+    }
+    if let Some(own) = version.get("deprecationWarning").and_then(Value::as_str) {
+        return Some(own.to_owned());
+    }
+    let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
+    let name = version.get("name").and_then(Value::as_str).unwrap_or_default();
+    let plain = format!("{group}/{name} {kind} is deprecated");
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+    let flag = |version: &Value, name: &str| version.get(name).and_then(Value::as_bool).unwrap_or_default();
+    let better = versions
+        .filter(|other| flag(other, "served") && !flag(other, "deprecated"))
+        .filter_map(|other| other.get("name").and_then(Value::as_str))
+        .filter(|other| priority(other) > priority(name))
+        .max_by_key(|other| priority(other));
+    Some(match better {
+        Some(better) => format!("{plain}; use {group}/{better} {kind}"),
+        None => plain,
+    })
+}

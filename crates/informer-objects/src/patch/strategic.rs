@@ -1,0 +1,428 @@
+//! Strategic merge patches: merging by what the fields of a built-in type say about themselves, and by directives in the patch.
+//!
+//! Directives (`directive.rs`): `$patch` (`replace`, `delete`), `$retainKeys`, `$setElementOrder/LIST`, `$deleteFromPrimitiveList/LIST`. They
+//! never reach the object, except inside new entries of merged lists and inside lists that are replaced, where the real server
+//! leaves them too. A patch is as deep as its reader allows.
+//!
+//! Objects hold lists and lists hold objects, so both are merged in this file. The rule of order in lists: entries that the patch names come in
+//! the patch's order, the others in the server's, and where the two meet, the patch's go first unless the server had them the
+//! other way round. So new entries come in front. Everything is found through maps, never by searching a list for each entry of another.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use informer_schema::{Field, Shape, TypeId};
+use serde_json::{Map, Value};
+
+use super::directive::{
+    BAD_PRIMITIVE_LIST, BAD_SET_ORDER, DELETE_FROM, DIRECTIVE, Failure, SET_ORDER, directive_of, kind,
+    list_of, not_a_list, not_an_object, retain_keys, unknown_directive, without_directives,
+};
+use super::refusal::{Refused, read_object};
+use crate::status::Status;
+use crate::text;
+
+/// The object with the patch merged in; both are of the given type.
+pub fn strategic(of: TypeId, object: &Value, patch: &[u8]) -> Result<Value, Status> {
+    let patch = match read_object(patch) {
+        Ok(patch) => patch,
+        // Nothing to merge is nothing to complain about.
+        Err(Refused::Null) => Map::new(),
+        Err(Refused::Unreadable(what)) => return Err(Status::bad_request(what)),
+    };
+    let fields = object.as_object().cloned().unwrap_or_default();
+    Ok(Value::Object(merge_map(fields, patch, Shape::Object(of))?))
+}
+
+/// Merges a patch into an object of some shape.
+fn merge_map(
+    mut fields: Map<String, Value>,
+    mut patch: Map<String, Value>,
+    shape: Shape,
+) -> Result<Map<String, Value>, Failure> {
+    if let Some(directive) = patch.get(DIRECTIVE) {
+        return match directive.as_str() {
+            Some("replace") => {
+                patch.remove(DIRECTIVE);
+                Ok(patch)
+            }
+            Some("delete") => Ok(Map::new()),
+            _ => Err(unknown_directive(directive, &patch)),
+        };
+    }
+    retain_keys(&mut fields, &mut patch)?;
+    merge_ordered_lists(&mut fields, &mut patch, shape)?;
+    for (name, value) in patch {
+        merge_field(&mut fields, name, value, shape)?;
+    }
+    Ok(fields)
+}
+
+fn merge_field(
+    fields: &mut Map<String, Value>,
+    name: String,
+    mut new: Value,
+    shape: Shape,
+) -> Result<(), Failure> {
+    let deletes = name.starts_with(DELETE_FROM);
+    let name = if deletes { list_of(&name, DELETE_FROM, BAD_PRIMITIVE_LIST)?.to_owned() } else { name };
+    if new.is_null() {
+        fields.remove(&name);
+        return Ok(());
+    }
+    match (fields.remove(&name), new) {
+        (Some(Value::Object(there)), Value::Object(patch)) => {
+            let field = field_of(shape, &name)?;
+            let merged = if field.patch.replace { patch } else { merge_map(there, patch, field.shape)? };
+            fields.insert(name, Value::Object(merged));
+        }
+        (Some(Value::Array(there)), Value::Array(patch)) => {
+            let (field, items) = list_field_of(shape, &name)?;
+            let merged = if field.patch.merge || deletes {
+                let elements = Elements { key: field.patch.key, shape: items };
+                merge_list(there, patch, elements, deletes)?
+            } else {
+                patch
+            };
+            fields.insert(name, Value::Array(merged));
+        }
+        // Whatever is to be deleted from it, it is no list.
+        (Some(there), _) if deletes => drop(fields.insert(name, there)),
+        (_, _) if deletes => {}
+        (there, other) => {
+            new = other;
+            if there.as_ref().is_none_or(|there| kind(there) != kind(&new)) {
+                discard_nulls(&mut new);
+            }
+            if let Some(value) = without_directives(new) {
+                fields.insert(name, value);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes lists with a `$setElementOrder` out of the patch and merges them in the order it gives.
+fn merge_ordered_lists(
+    fields: &mut Map<String, Value>,
+    patch: &mut Map<String, Value>,
+    shape: Shape,
+) -> Result<(), Failure> {
+    let directives: Vec<String> = patch.keys().filter(|name| name.starts_with(SET_ORDER)).cloned().collect();
+    for directive in directives {
+        let order = match patch.remove(&directive) {
+            Some(Value::Array(order)) => order,
+            other => return Err(not_a_list(other.as_ref())),
+        };
+        let name = list_of(&directive, SET_ORDER, BAD_SET_ORDER)?;
+        let there = list_at(fields, name)?;
+        let new = list_at(patch, name)?;
+        let (field, items) = list_field_of(shape, name)?;
+        let elements = Elements { key: field.patch.key, shape: items };
+        check_order(new.as_deref().unwrap_or_default(), &order, elements)?;
+        let merged = match (there.clone(), new.clone()) {
+            (None, None) => continue,
+            (Some(there), None) => there,
+            (None, Some(new)) => new.into_iter().filter_map(without_directives).collect(),
+            (Some(there), Some(new)) if field.patch.merge => merge_list(there, new, elements, false)?,
+            (Some(_), Some(new)) => new,
+        };
+        let server_order = there.unwrap_or_default();
+        check_alike(&server_order, new.as_deref().unwrap_or_default())?;
+        let ordered = arrange(merged, &order, &server_order, elements)?;
+        fields.insert(name.to_owned(), Value::Array(ordered));
+        patch.remove(name);
+    }
+    Ok(())
+}
+
+/// What a patch says about a field, and what stands there.
+fn field_of(shape: Shape, name: &str) -> Result<&'static Field, Failure> {
+    let kind = match shape {
+        Shape::Object(id) => {
+            let of = id.get();
+            let folded = || of.fields.iter().find(|field| field.name.eq_ignore_ascii_case(name));
+            return of.field(name).or_else(folded).ok_or_else(|| no_field(short(of.name), name));
+        }
+        Shape::Any => return Err(no_field("RawExtension", name)),
+        Shape::Time => return Err(no_field("Time", name)),
+        Shape::MicroTime => return Err(no_field("MicroTime", name)),
+        Shape::Quantity => return Err(no_field("Quantity", name)),
+        Shape::IntOrString => return Err(no_field("IntOrString", name)),
+        Shape::Map(..) => "map",
+        Shape::List(..) | Shape::Bytes => "slice",
+        Shape::Boolean => "bool",
+        Shape::Int32 => "int32",
+        Shape::Int64 => "int64",
+        Shape::Number => "float64",
+        _ => "string",
+    };
+    Err(Failure::Other(format!("merging an object in json but data type is not struct, instead is: {kind}")))
+}
+
+/// The same for a list, with the shape of its entries.
+fn list_field_of(shape: Shape, name: &str) -> Result<(&'static Field, Shape), Failure> {
+    let field = field_of(shape, name)?;
+    match field.shape {
+        Shape::List(Shape::List(..), _) => Err(Failure::Other("unexpected slice of slice".to_owned())),
+        Shape::List(items, _) => Ok((field, *items)),
+        _ => Err(Failure::Other("expected slice or array type, but got: struct".to_owned())),
+    }
+}
+
+fn no_field(of: &str, name: &str) -> Failure {
+    let name = text::quoted(name);
+    Failure::Other(format!("unable to find api field in struct {of} for the json field {name}"))
+}
+
+/// `PodSpec` of `io.k8s.api.core.v1.PodSpec`.
+fn short(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+fn list_at(fields: &Map<String, Value>, name: &str) -> Result<Option<Vec<Value>>, Failure> {
+    match fields.get(name) {
+        None => Ok(None),
+        Some(Value::Array(items)) => Ok(Some(items.clone())),
+        other => Err(not_a_list(other)),
+    }
+}
+
+fn discard_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(discard_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(discard_nulls),
+        _ => {}
+    }
+}
+
+/// What the entries of a list are.
+#[derive(Debug, Clone, Copy)]
+struct Elements {
+    /// The field that tells entries apart; empty where entries are plain values.
+    key: &'static str,
+    shape: Shape,
+}
+
+/// Merges a list of the patch into one of the object, or deletes its values from it.
+fn merge_list(
+    there: Vec<Value>,
+    new: Vec<Value>,
+    elements: Elements,
+    deletes: bool,
+) -> Result<Vec<Value>, Failure> {
+    if there.is_empty() && new.is_empty() {
+        return Ok(there);
+    }
+    if check_alike(&there, &new)? == Kind::Plain {
+        if deletes {
+            let gone: BTreeSet<String> = new.iter().map(identity).collect();
+            return Ok(there.into_iter().filter(|value| !gone.contains(&identity(value))).collect());
+        }
+        let mut seen = BTreeSet::new();
+        let all = there.iter().chain(&new);
+        let merged = all.filter(|value| seen.insert(identity(value))).cloned().collect();
+        return arrange(merged, &new, &there, elements);
+    }
+    if elements.key.is_empty() {
+        let kind = if matches!(elements.shape, Shape::Map(..)) { "map" } else { "struct" };
+        return Err(Failure::Other(format!("cannot merge lists without merge key for {kind}")));
+    }
+    let (there, new) = follow_directives(there, new, elements.key)?;
+    let merged = merge_entries(there.clone(), new.clone(), elements)?;
+    arrange(merged, &new, &there, elements)
+}
+
+/// Whether entries are objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Objects,
+    Plain,
+}
+
+/// Checks that all entries are of one type, and none is a list.
+fn check_alike(there: &[Value], new: &[Value]) -> Result<Kind, Failure> {
+    let mut all = there.iter().chain(new);
+    let first = match all.next() {
+        None => return Err(Failure::Other("no elements in any of the given slices".to_owned())),
+        Some(Value::Array(_)) => return Err(Failure::Rejected),
+        Some(Value::Null) => {
+            // The real server trips over it.
+            let message = "This request caused apiserver to panic. Look in the logs for details.";
+            return Err(Failure::Other(message.to_owned()));
+        }
+        Some(first) => first,
+    };
+    if all.any(|value| kind(value) != kind(first)) {
+        let list = |values: &[Value]| text::shown(&Value::from(values.to_vec()));
+        let lists = format!("[{} {}]", list(there), list(new));
+        return Err(Failure::Other(format!("list element types are not identical: {lists}")));
+    }
+    Ok(if first.is_object() { Kind::Objects } else { Kind::Plain })
+}
+
+/// Checks that a `$setElementOrder` names the patch's entries, in the patch's order.
+fn check_order(new: &[Value], order: &[Value], elements: Elements) -> Result<(), Failure> {
+    if new.is_empty() || order.is_empty() {
+        return Ok(());
+    }
+    let key = |value: &Value| -> Result<String, Failure> {
+        if elements.key.is_empty() { Ok(identity(value)) } else { key_of(value, elements.key) }
+    };
+    if !elements.key.is_empty()
+        && let Some(strange) = new.iter().find(|value| !value.is_object())
+    {
+        return Err(not_an_object(strange));
+    }
+    let is_delete = |value: &&Value| directive_of(value).and_then(Value::as_str) == Some("delete");
+    let mut rest = new.iter().filter(|value| !is_delete(value)).peekable();
+    let mut order_left = order.iter().peekable();
+    while let (Some(next), Some(wanted)) = (rest.peek(), order_left.peek()) {
+        if directive_of(next).is_some() {
+            rest.next();
+            continue;
+        }
+        if key(next)? == key(wanted)? {
+            rest.next();
+        }
+        order_left.next();
+    }
+    if rest.peek().is_none() {
+        return Ok(());
+    }
+    let list = |values: &[Value]| text::shown(&Value::from(values.to_vec()));
+    Err(Failure::Other(format!(
+        "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
+        list(new),
+        list(order)
+    )))
+}
+
+/// Puts merged entries in order: those that `order` names by it, the others as the server had them.
+fn arrange(
+    merged: Vec<Value>,
+    order: &[Value],
+    server: &[Value],
+    elements: Elements,
+) -> Result<Vec<Value>, Failure> {
+    let key = |value: &Value| -> Result<String, Failure> {
+        if elements.key.is_empty() { Ok(identity(value)) } else { key_of(value, elements.key) }
+    };
+    let order = ranks(order, &key)?;
+    let server = ranks(server, &key)?;
+    let (mut named, mut others) = (Vec::new(), Vec::new());
+    for value in merged {
+        let key = key(&value)?;
+        let at = server.get(&key).copied();
+        match order.get(&key) {
+            Some(rank) => named.push((*rank, at, value)),
+            None => others.push((at, value)),
+        }
+    }
+    named.sort_by_key(|(rank, ..)| *rank);
+    others.sort_by_key(|(at, _)| *at);
+    let mut arranged = Vec::with_capacity(named.len() + others.len());
+    let mut others = others.into_iter().peekable();
+    for (_, at, value) in named {
+        while let Some((_, other)) =
+            others.next_if(|(other, _)| at.is_some_and(|at| other.is_some_and(|other| other < at)))
+        {
+            arranged.push(other);
+        }
+        arranged.push(value);
+    }
+    arranged.extend(others.map(|(_, other)| other));
+    Ok(arranged)
+}
+
+/// Follows `$patch` in entries: deletes, or begins anew. Returns what is left of both lists.
+fn follow_directives(
+    there: Vec<Value>,
+    new: Vec<Value>,
+    key: &str,
+) -> Result<(Vec<Value>, Vec<Value>), Failure> {
+    let mut plain = Vec::new();
+    let mut gone = BTreeSet::new();
+    let mut replace = false;
+    for entry in new {
+        let Some(directive) = directive_of(&entry) else {
+            plain.push(entry);
+            continue;
+        };
+        match directive.as_str() {
+            Some("delete") => {
+                gone.insert(key_of(&entry, key)?);
+            }
+            Some("replace") => replace = true,
+            Some("merge") => {
+                let message = "merging lists cannot yet be specified in the patch";
+                return Err(Failure::Other(message.to_owned()));
+            }
+            _ => {
+                let fields = entry.as_object().cloned().unwrap_or_default();
+                return Err(unknown_directive(directive, &fields));
+            }
+        }
+    }
+    if replace {
+        return Ok((plain, Vec::new()));
+    }
+    let stays = |entry: &Value| entry.get(key).is_none_or(|value| !gone.contains(&identity(value)));
+    Ok((there.into_iter().filter(stays).collect(), plain))
+}
+
+/// Merges entries with the same key, and appends the others.
+fn merge_entries(mut there: Vec<Value>, new: Vec<Value>, elements: Elements) -> Result<Vec<Value>, Failure> {
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    for (place, entry) in there.iter().enumerate() {
+        if let Some(value) = entry.get(elements.key) {
+            places.entry(identity(value)).or_insert(place);
+        }
+    }
+    for entry in new {
+        let key = key_of(&entry, elements.key)?;
+        let (Some(place), Value::Object(patch)) = (places.get(&key), &entry) else {
+            places.insert(key, there.len());
+            there.push(entry);
+            continue;
+        };
+        if let Some(slot) = there.get_mut(*place) {
+            let fields = match slot.take() {
+                Value::Object(fields) => fields,
+                _ => Map::new(),
+            };
+            *slot = Value::Object(merge_map(fields, patch.clone(), elements.shape)?);
+        }
+    }
+    Ok(there)
+}
+
+/// Where values stand first in a list.
+fn ranks(
+    list: &[Value],
+    key: &impl Fn(&Value) -> Result<String, Failure>,
+) -> Result<BTreeMap<String, usize>, Failure> {
+    let mut ranks = BTreeMap::new();
+    for (rank, value) in list.iter().enumerate() {
+        ranks.entry(key(value)?).or_insert(rank);
+    }
+    Ok(ranks)
+}
+
+/// What tells an entry apart: the value of its key field.
+fn key_of(entry: &Value, key: &str) -> Result<String, Failure> {
+    if !entry.is_object() {
+        return Err(not_an_object(entry));
+    }
+    entry.get(key).map(identity).ok_or_else(|| {
+        let entry = text::shown(entry);
+        Failure::Other(format!("map: {entry} does not contain declared merge key: {key}"))
+    })
+}
+
+/// A value as text that no other value has.
+fn identity(value: &Value) -> String {
+    value.to_string()
+}

@@ -1,0 +1,64 @@
+//! Objects as protobuf, as a kube-apiserver writes and reads them: [`encode`] and [`decode`], and [`frame`] for watches.
+//!
+//! Pure: JSON values in, bytes out, and back. The messages are those of `informer-schema`, so there is one for every built-in kind, for lists of
+//! them, for metadata alone, statuses, options and discovery, and none for tables and custom objects. Who asked for protobuf and whether
+//! an object is valid is not known here.
+
+mod arrive;
+mod decode;
+mod document;
+mod encode;
+mod kinds;
+mod read;
+mod spoil;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+use kinds::{MAGIC, message_of};
+use write::Writer;
+
+#[cfg(test)]
+pub(crate) use arrive::Arrived;
+pub(crate) use arrive::decode;
+pub use document::document;
+pub use spoil::{spoilt_frame, spoilt_list};
+
+/// Whether there is a message for a kind.
+#[cfg(test)]
+pub(crate) fn is_known(api_version: &str, kind: &str) -> bool {
+    message_of(api_version, kind).is_some()
+}
+
+/// An object, a list or a status as protobuf, in the envelope that names its kind. The value is what would be written as JSON,
+/// `kind` and `apiVersion` included; none for what has no message.
+pub fn encode(object: &Value) -> Option<Vec<u8>> {
+    let said = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (said("apiVersion"), said("kind"));
+    let message = message_of(api_version, kind)?.get();
+    let mut writer = Writer::default();
+    writer.text(4, "");
+    writer.text(3, "");
+    writer.nested(2, |writer| encode::message(writer, message, object));
+    writer.nested(1, |writer| {
+        writer.text(2, kind);
+        writer.text(1, api_version);
+    });
+    writer.bytes(MAGIC);
+    Some(writer.finish())
+}
+
+/// Writes a frame of a watch with its length before it. The object has its own envelope, and is copied once.
+pub fn frame(out: &mut Vec<u8>, kind: &str, object: &[u8]) {
+    let mut head = Writer::default();
+    head.open(1, object.len());
+    head.open(2, head.len() + object.len());
+    head.text(1, kind);
+    let length = u32::try_from(head.len() + object.len()).unwrap_or(u32::MAX);
+    head.bytes(&length.to_be_bytes());
+    out.extend(head.finish());
+    out.extend_from_slice(object);
+}

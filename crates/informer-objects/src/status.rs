@@ -1,0 +1,299 @@
+//! `Status` answers: what the server says when it refuses, and when a deletion leaves nothing to show.
+//!
+//! The texts are those of a kube-apiserver 1.36, word for word, since clients match on some of them. A status
+//! does not know how it travels: headers and frames are made elsewhere.
+
+use serde::Serialize;
+
+/// Why a request was refused, as Kubernetes puts it.
+///
+/// ```
+/// use informer_objects::Status;
+///
+/// let status = Status::not_found("", "pods", "web-0");
+/// assert_eq!((status.code, status.reason.as_str()), (404, "NotFound"));
+/// assert_eq!(status.to_string(), r#"pods "web-0" not found"#);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+#[non_exhaustive]
+pub struct Status {
+    /// The HTTP status code.
+    pub code: u16,
+    /// The machine-readable reason; empty for some internal errors, as on a real server.
+    pub reason: String,
+    /// The text for people.
+    pub message: String,
+    /// What it is about.
+    pub details: Option<Box<Details>>,
+    /// A token with which an expired list may go on, inconsistently.
+    pub continue_token: Option<String>,
+}
+
+/// What a [`Status`] is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Details {
+    /// The object's name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The API group.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// The plural, or in some answers the kind.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// The object's uid.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// What is wrong, field by field.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<Cause>,
+    /// After how many seconds a client may try again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u32>,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Cause {
+    /// The machine-readable reason.
+    pub reason: String,
+    /// The text for people.
+    pub message: String,
+    /// The field it is about.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub field: String,
+}
+
+impl Status {
+    /// A refusal with nothing but code, reason and message.
+    pub fn new(code: u16, reason: &str, message: impl Into<String>) -> Self {
+        Status {
+            code,
+            reason: reason.to_owned(),
+            message: message.into(),
+            details: None,
+            continue_token: None,
+        }
+    }
+
+    /// 404: there is no such object.
+    pub fn not_found(group: &str, plural: &str, name: &str) -> Self {
+        let message = format!("{} \"{name}\" not found", qualified(group, plural));
+        Status::new(404, "NotFound", message).about(group, plural, name)
+    }
+
+    /// 400.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Status::new(400, "BadRequest", message)
+    }
+
+    /// The status as JSON, as a body or inside an ERROR frame.
+    pub fn to_json(&self) -> Vec<u8> {
+        let wire = Wire {
+            kind: "Status",
+            api_version: "v1",
+            metadata: WireMeta { continue_token: self.continue_token.as_deref() },
+            status: "Failure",
+            message: &self.message,
+            reason: &self.reason,
+            details: self.details.as_deref(),
+            code: Some(self.code),
+        };
+        serde_json::to_vec(&wire).unwrap_or_default()
+    }
+
+    /// 409: there is such an object; `terminating` if it is being deleted.
+    pub fn already_exists(group: &str, plural: &str, name: &str, terminating: bool) -> Self {
+        let being_deleted = if terminating { "object is being deleted: " } else { "" };
+        let message = format!("{being_deleted}{} \"{name}\" already exists", qualified(group, plural));
+        Status::new(409, "AlreadyExists", message).about(group, plural, name)
+    }
+
+    /// 409: the object is not what the request counts on.
+    pub fn conflict(group: &str, plural: &str, name: &str, why: &str) -> Self {
+        let message =
+            format!("Operation cannot be fulfilled on {} \"{name}\": {why}", qualified(group, plural));
+        Status::new(409, "Conflict", message).about(group, plural, name)
+    }
+
+    /// 403.
+    pub fn forbidden(group: &str, plural: &str, name: &str, why: &str) -> Self {
+        let named = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
+        let message = format!("{}{named} is forbidden: {why}", qualified(group, plural));
+        Status::new(403, "Forbidden", message).about(group, plural, name)
+    }
+
+    /// 422, with one or several causes; `kind` is a kind here, not a plural.
+    pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
+        let mut texts: Vec<String> = Vec::new();
+        for text in causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        let list = if texts.len() == 1 { texts.concat() } else { format!("[{}]", texts.join(", ")) };
+        let message = format!("{} \"{name}\" is invalid: {list}", qualified(group, kind));
+        let mut status = Status::new(422, "Invalid", message).about(group, kind, name);
+        if let Some(details) = &mut status.details {
+            details.causes = causes;
+        }
+        status
+    }
+
+    /// 410 for a list at a version, or a page of one, that is forgotten.
+    pub fn list_expired() -> Self {
+        Status::new(410, "Expired", "The resourceVersion for the provided list is too old.")
+    }
+
+    /// 410 for a continue token, with the token that goes on behind the same key at the newest version.
+    pub fn token_expired(fresh: String) -> Self {
+        let message = "The provided continue parameter is too old to display a consistent list result. You \
+                       can start a new list without the continue parameter, or use the continue token in \
+                       this response to retrieve the remainder of the results. Continuing with the provided \
+                       token results in an inconsistent list - objects that were created, modified, or \
+                       deleted between the time the first chunk was returned and now may show up in the list.";
+        Status { continue_token: Some(fresh), ..Status::new(410, "Expired", message) }
+    }
+
+    /// 410 for a watch.
+    pub fn watch_expired(from: u64, oldest: u64) -> Self {
+        Status::new(410, "Expired", format!("too old resource version: {from} ({oldest})"))
+    }
+
+    /// 410 for a watch of what the server does not cache.
+    pub fn uncached_watch_expired() -> Self {
+        Status::new(410, "Expired", "The resourceVersion for the provided watch is too old.")
+    }
+
+    /// 504: nobody has seen this version yet.
+    pub fn version_too_large(wanted: u64, current: u64) -> Self {
+        let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
+        let cause = Cause {
+            reason: "ResourceVersionTooLarge".to_owned(),
+            message: "Too large resource version".to_owned(),
+            field: String::new(),
+        };
+        let details = Details { causes: vec![cause], retry_after_seconds: Some(1), ..Details::default() };
+        Status { details: Some(Box::new(details)), ..Status::new(504, "Timeout", message) }
+    }
+
+    /// 404 for a path inside a group that is served.
+    pub fn no_such_resource() -> Self {
+        let message = "the server could not find the requested resource";
+        Status { details: Some(Box::default()), ..Status::new(404, "NotFound", message) }
+    }
+
+    /// 405.
+    pub fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Status { details: Some(Box::default()), ..Status::new(405, "MethodNotAllowed", message) }
+    }
+
+    /// 500 without a reason, as the real server answers what its storage could not read.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Status::new(500, "", message)
+    }
+
+    /// After how many seconds a client may try again.
+    pub fn retry_after(&self) -> Option<u32> {
+        self.details.as_ref().and_then(|details| details.retry_after_seconds)
+    }
+
+    /// The same refusal, about an object.
+    pub fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
+        self.details = Some(Box::new(Details {
+            name: name.to_owned(),
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            ..Details::default()
+        }));
+        self
+    }
+}
+
+impl Cause {
+    /// One thing that is wrong with a field.
+    pub fn new(reason: &str, field: &str, message: impl Into<String>) -> Self {
+        Cause { reason: reason.to_owned(), message: message.into(), field: field.to_owned() }
+    }
+}
+
+/// The answer to a deletion that leaves nothing: a success without a code.
+pub fn deleted(group: &str, plural: &str, name: &str, uid: &str) -> Vec<u8> {
+    let details = Details {
+        name: name.to_owned(),
+        group: group.to_owned(),
+        kind: plural.to_owned(),
+        uid: uid.to_owned(),
+        ..Details::default()
+    };
+    let wire = Wire {
+        kind: "Status",
+        api_version: "v1",
+        metadata: WireMeta { continue_token: None },
+        status: "Success",
+        message: "",
+        reason: "",
+        details: Some(&details),
+        code: None,
+    };
+    serde_json::to_vec(&wire).unwrap_or_default()
+}
+
+/// `deployments.apps`, and plain `pods` in the core group.
+pub(crate) fn qualified(group: &str, name: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire<'a> {
+    kind: &'a str,
+    api_version: &'a str,
+    metadata: WireMeta<'a>,
+    status: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    message: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<&'a Details>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<u16>,
+}
+
+#[derive(Serialize)]
+struct WireMeta<'a> {
+    #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
+    continue_token: Option<&'a str>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_those_of_a_real_server() {
+        let missing = Status::not_found("apps", "deployments", "missing");
+        assert_eq!(
+            String::from_utf8(missing.to_json()).unwrap(),
+            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"deployments.apps \"missing\" not found","reason":"NotFound","details":{"name":"missing","group":"apps","kind":"deployments"},"code":404}"#
+        );
+        assert_eq!(
+            String::from_utf8(deleted("", "configmaps", "a", "u")).unwrap(),
+            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","details":{"name":"a","kind":"configmaps","uid":"u"}}"#
+        );
+        assert!(String::from_utf8(Status::no_such_resource().to_json()).unwrap().contains(r#""details":{}"#));
+    }
+
+    #[test]
+    fn several_causes_stand_in_brackets() {
+        let causes = vec![Cause::new("A", "x", "one"), Cause::new("B", "y", "two")];
+        let status = Status::invalid("meta.k8s.io", "ListOptions", "", causes);
+        assert_eq!(status.message, r#"ListOptions.meta.k8s.io "" is invalid: [x: one, y: two]"#);
+    }
+}

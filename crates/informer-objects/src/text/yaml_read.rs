@@ -1,0 +1,283 @@
+//! Reads the first document of a YAML text into what JSON can say, as the real server does before it looks at it.
+//!
+//! Keys become text by what they mean: `n:` is the field `false`. Aliases are copied in, within a budget of bytes. Which fields exist is
+//! not known here.
+
+use std::collections::BTreeMap;
+
+use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+use serde_json::{Map, Value};
+
+use super::MAX_DEPTH;
+use super::go::{depth_of, float_g, quoted};
+use super::scalar::{Scalar, resolve};
+
+/// What was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct YamlRead {
+    /// What was read.
+    pub value: Value,
+    /// What Go's strict reader says about keys that came twice; all in one, since that is how it says it.
+    pub(crate) duplicates: Option<String>,
+}
+
+/// How many bytes aliases may bring in: a few times the longest body.
+const MAX_COPIED: usize = 12 << 20;
+/// What a value takes besides its text.
+const EACH: usize = 100;
+
+/// Reads a text; the error is what go-yaml would say, as far as we can tell.
+pub fn read_yaml(bytes: &[u8]) -> Result<YamlRead, String> {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return Err("yaml: invalid leading UTF-8 octet".to_owned());
+    };
+    let mut options = Options::default();
+    options.set_emit_comments(false);
+    let parser = Parser::new_from_str_with_options(text, options);
+    let mut reader = Reader { parser, depth: 0, anchors: BTreeMap::new(), copied: 0, duplicates: Vec::new() };
+    let value = reader.document()?;
+    let duplicates = (!reader.duplicates.is_empty()).then(|| {
+        let lines = reader.duplicates.join("\n  ");
+        format!("yaml: unmarshal errors:\n  {lines}")
+    });
+    Ok(YamlRead { value, duplicates })
+}
+
+struct Reader<'a> {
+    parser: Parser<'a, StrInput<'a>>,
+    depth: usize,
+    anchors: BTreeMap<usize, (Value, usize)>,
+    copied: usize,
+    duplicates: Vec<String>,
+}
+
+/// A key before it is text.
+struct Key {
+    text: String,
+    merge: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn document(&mut self) -> Result<Value, String> {
+        loop {
+            match self.next()?.0 {
+                Event::StreamStart | Event::DocumentStart(..) => {}
+                Event::StreamEnd => return Ok(Value::Null),
+                event => return self.value(event),
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<(Event<'a>, Span), String> {
+        match self.parser.next_event() {
+            None => Ok((Event::StreamEnd, Span::default())),
+            Some(Ok(event)) => Ok(event),
+            Some(Err(error)) => Err(worded(&error)),
+        }
+    }
+
+    fn value(&mut self, event: Event<'a>) -> Result<Value, String> {
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let meaning = meaning(&text, style, tag.as_deref())?;
+                if let Scalar::NotFinite(name) = meaning {
+                    let name = match name {
+                        ".nan" => "NaN",
+                        ".inf" => "+Inf",
+                        _ => "-Inf",
+                    };
+                    return Err(format!("json: unsupported value: {name}"));
+                }
+                let value = meaning.value(&text);
+                self.remember(anchor, &value);
+                Ok(value)
+            }
+            Event::Alias(anchor) => self.recall(anchor),
+            Event::SequenceStart(_, anchor, _) => self.nested(anchor, Self::sequence),
+            Event::MappingStart(_, anchor, _) => self.nested(anchor, Self::mapping),
+            _ => Ok(Value::Null),
+        }
+    }
+
+    fn nested(
+        &mut self,
+        anchor: usize,
+        read: impl FnOnce(&mut Self) -> Result<Value, String>,
+    ) -> Result<Value, String> {
+        if self.depth == MAX_DEPTH {
+            return Err("yaml: exceeded max depth".to_owned());
+        }
+        self.depth += 1;
+        let value = read(self)?;
+        self.depth -= 1;
+        self.remember(anchor, &value);
+        Ok(value)
+    }
+
+    fn sequence(&mut self) -> Result<Value, String> {
+        let mut items = Vec::new();
+        loop {
+            match self.next()?.0 {
+                Event::SequenceEnd | Event::StreamEnd => break,
+                event => items.push(self.value(event)?),
+            }
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn mapping(&mut self) -> Result<Value, String> {
+        let mut fields = Map::new();
+        let mut merged = Map::new();
+        loop {
+            let (event, span) = self.next()?;
+            if matches!(event, Event::MappingEnd | Event::StreamEnd) {
+                break;
+            }
+            let key = self.key(event)?;
+            let event = self.next()?.0;
+            let value = self.value(event)?;
+            if key.merge {
+                merge_in(&mut merged, value)?;
+                continue;
+            }
+            if fields.contains_key(&key.text) && self.duplicates.len() < 100 {
+                let line = span.start.line();
+                self.duplicates.push(format!("line {line}: key {} already set in map", quoted(&key.text)));
+            }
+            fields.insert(key.text, value);
+        }
+        for (name, value) in merged {
+            fields.entry(name).or_insert(value);
+        }
+        Ok(Value::Object(fields))
+    }
+
+    fn key(&mut self, event: Event<'a>) -> Result<Key, String> {
+        let unsupported = |what: &str| Err(format!("unsupported map key of type: {what}"));
+        let plain = |text: String| Ok(Key { text, merge: false });
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let meaning = meaning(&text, style, tag.as_deref())?;
+                self.remember(anchor, &meaning.clone().value(&text));
+                match meaning {
+                    Scalar::Null => unsupported("%!s(<nil>), key: <nil>"),
+                    Scalar::Merge => Ok(Key { text: String::new(), merge: true }),
+                    Scalar::Bool(value) => plain(value.to_string()),
+                    Scalar::NotFinite(name) => plain(name.to_owned()),
+                    Scalar::Time | Scalar::Text => plain(text.into_owned()),
+                    Scalar::Number(number) => match number.as_f64() {
+                        Some(float) if number.is_f64() => plain(float_g(float)),
+                        _ => plain(number.to_string()),
+                    },
+                }
+            }
+            Event::Alias(anchor) => match self.recall(anchor)? {
+                Value::String(text) => plain(text),
+                Value::Array(_) | Value::Object(_) | Value::Null => unsupported("interface {}"),
+                value => plain(value.to_string()),
+            },
+            _ => Err("yaml: invalid map key".to_owned()),
+        }
+    }
+
+    /// Keeps what has an anchor. Anchors inside anchors would be counted again at each level, so this draws on the budget too.
+    fn remember(&mut self, anchor: usize, value: &Value) {
+        if anchor == 0 || self.copied > MAX_COPIED {
+            return;
+        }
+        let size = size_of(value);
+        self.copied += size;
+        if self.copied <= MAX_COPIED {
+            self.anchors.insert(anchor, (value.clone(), size));
+        }
+    }
+
+    /// A copy of what an alias names. Aliases of aliases multiply, so what they bring in is counted, before it is copied.
+    fn recall(&mut self, anchor: usize) -> Result<Value, String> {
+        let known = self.anchors.get(&anchor);
+        self.copied += known.map_or(0, |(_, size)| *size);
+        if self.copied > MAX_COPIED {
+            return Err("yaml: document contains excessive aliasing".to_owned());
+        }
+        let Some((value, _)) = known else {
+            return Err("yaml: anchor value contains itself".to_owned());
+        };
+        if self.depth + depth_of(value) > MAX_DEPTH {
+            return Err("yaml: exceeded max depth".to_owned());
+        }
+        Ok(value.clone())
+    }
+}
+
+/// What go-yaml would say: no line for the first one, and nothing about what it was doing.
+fn worded(error: &ScanError) -> String {
+    let what = error.kind().to_string();
+    let what = match what.split_once(", ") {
+        Some((context, what)) if context.starts_with("while ") => what,
+        _ => what.as_str(),
+    };
+    let what = match what {
+        "unclosed quote" => "found unexpected end of stream",
+        what if what.starts_with("unexpected character") => "found character that cannot start any token",
+        what => what,
+    };
+    match error.marker().line() {
+        0 | 1 => format!("yaml: {what}"),
+        line => format!("yaml: line {line}: {what}"),
+    }
+}
+
+/// What a scalar means, given how it is written.
+fn meaning(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Scalar, String> {
+    let wanted = tag.and_then(Tag::core_suffix);
+    if style != ScalarStyle::Plain && wanted.is_none() {
+        return Ok(Scalar::Text);
+    }
+    let found = resolve(text);
+    let kind = |scalar: &Scalar| match scalar {
+        Scalar::Null => "null",
+        Scalar::Bool(_) => "bool",
+        Scalar::Number(number) if number.is_f64() => "float",
+        Scalar::Number(_) => "int",
+        Scalar::NotFinite(_) => "float",
+        Scalar::Time => "timestamp",
+        Scalar::Merge => "merge",
+        Scalar::Text => "str",
+    };
+    match wanted {
+        None if tag.is_some() => Ok(Scalar::Text),
+        Some("str") => Ok(Scalar::Text),
+        None => Ok(found),
+        Some(wanted) if wanted == kind(&found) => Ok(found),
+        Some("float") if matches!(found, Scalar::Number(_)) => Ok(found),
+        Some(wanted) => Err(format!("yaml: cannot decode !!{} `{text}` as a !!{wanted}", kind(&found))),
+    }
+}
+
+/// Takes over what `<<` names: an object, or several, of which the first counts.
+fn merge_in(merged: &mut Map<String, Value>, value: Value) -> Result<(), String> {
+    let sources = match value {
+        Value::Array(sources) => sources,
+        value => vec![value],
+    };
+    for source in sources {
+        let Value::Object(fields) = source else {
+            return Err("yaml: map merge requires map or sequence of maps as the value".to_owned());
+        };
+        for (name, value) in fields {
+            merged.entry(name).or_insert(value);
+        }
+    }
+    Ok(())
+}
+
+/// How many bytes a copy takes, roughly: texts count with their length.
+fn size_of(value: &Value) -> usize {
+    let inside = match value {
+        Value::Array(items) => items.iter().map(size_of).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + size_of(value)).sum(),
+        Value::String(text) => text.len(),
+        _ => 0,
+    };
+    EACH + inside
+}

@@ -1,0 +1,378 @@
+//! Writes YAML as the real server does: keys in natural order, lists not indented, long lines folded after column 80.
+//!
+//! Whatever is written reads back as the same value. Styles are chosen by go-yaml's rules: plain where that is safe and means
+//! text, single quotes where it is not safe, double quotes where it would mean something else, a block where there are lines.
+
+use std::cmp::Ordering;
+
+use serde_json::{Map, Value};
+
+use super::go::{float_g, number_json};
+use super::scalar::{Scalar, is_base_60, resolve};
+
+/// A value as a YAML document.
+pub fn to_yaml(value: &Value) -> String {
+    let mut writer = Writer { out: String::new(), column: 0 };
+    match value {
+        Value::Object(fields) if !fields.is_empty() => writer.mapping(fields, 0, false),
+        Value::Array(items) if !items.is_empty() => writer.sequence(items, 0, false),
+        value => writer.leaf(value, 0),
+    }
+    if writer.column > 0 || writer.out.is_empty() {
+        writer.line_break();
+    }
+    writer.out
+}
+
+/// Lines are folded at the first blank behind this column.
+const WIDTH: usize = 80;
+
+/// Longer keys stand on a line of their own, behind a question mark.
+const MAX_KEY: usize = 128;
+
+struct Writer {
+    out: String,
+    column: usize,
+}
+
+impl Writer {
+    /// Fields, one a line; the first on the current line if it is already begun.
+    fn mapping(&mut self, fields: &Map<String, Value>, indent: usize, begun: bool) {
+        let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
+        fields.sort_by(|left, right| natural(left.0, right.0));
+        for (index, (name, value)) in fields.into_iter().enumerate() {
+            if index > 0 || !begun {
+                self.start_line(indent);
+            }
+            let simple = name.len() <= MAX_KEY && !name.contains(is_break);
+            if simple {
+                self.text(name, indent, true);
+            } else {
+                self.put("? ");
+                self.text(name, indent + 2, false);
+                self.start_line(indent);
+            }
+            self.put(":");
+            match value {
+                Value::Object(inner) if !inner.is_empty() => self.mapping(inner, indent + 2, false),
+                Value::Array(items) if !items.is_empty() => self.sequence(items, indent, false),
+                value => {
+                    self.put(" ");
+                    self.leaf(value, indent + 2);
+                }
+            }
+        }
+    }
+
+    fn sequence(&mut self, items: &[Value], indent: usize, begun: bool) {
+        for (index, item) in items.iter().enumerate() {
+            if index > 0 || !begun {
+                self.start_line(indent);
+            }
+            self.put("- ");
+            match item {
+                Value::Object(fields) if !fields.is_empty() => self.mapping(fields, indent + 2, true),
+                Value::Array(items) if !items.is_empty() => self.sequence(items, indent + 2, true),
+                item => self.leaf(item, indent + 2),
+            }
+        }
+    }
+
+    fn leaf(&mut self, value: &Value, indent: usize) {
+        match value {
+            Value::String(text) => self.text(text, indent, false),
+            Value::Number(number) => {
+                let text = number_json(number);
+                let whole = text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
+                match number.as_f64() {
+                    Some(float) if !whole => self.put(&float_g(float)),
+                    _ => self.put(&text),
+                }
+            }
+            Value::Array(_) => self.put("[]"),
+            Value::Object(_) => self.put("{}"),
+            Value::Null | Value::Bool(_) => self.put(&value.to_string()),
+        }
+    }
+
+    fn text(&mut self, text: &str, indent: usize, key: bool) {
+        match style(text, key) {
+            Style::Plain => self.folded(text, indent, key, false),
+            Style::Single => {
+                self.put("'");
+                self.folded(text, indent, key, true);
+                self.put("'");
+            }
+            Style::Double => self.double_quoted(text, indent, key),
+            Style::Literal => self.literal(text, indent),
+        }
+    }
+
+    /// Plain or single-quoted text: blanks behind the width become line breaks.
+    fn folded(&mut self, text: &str, indent: usize, key: bool, quoted: bool) {
+        let mut after_blank = false;
+        let mut after_break = false;
+        let mut rest = text.char_indices().peekable();
+        while let Some((at, character)) = rest.next() {
+            let next = rest.peek().map(|(_, next)| *next);
+            if character == ' ' {
+                let inside = !quoted || (at > 0 && next.is_some());
+                if !key && !after_blank && self.column > WIDTH && inside && next != Some(' ') {
+                    self.start_line(indent);
+                } else {
+                    self.put(" ");
+                }
+                after_blank = true;
+            } else if is_break(character) {
+                if !after_break && character == '\n' {
+                    self.line_break();
+                }
+                self.put_break(character);
+                after_break = true;
+            } else {
+                if after_break {
+                    self.indent(indent);
+                }
+                if quoted && character == '\'' {
+                    self.put("'");
+                }
+                self.put_char(character);
+                after_blank = false;
+                after_break = false;
+            }
+        }
+    }
+
+    fn double_quoted(&mut self, text: &str, indent: usize, key: bool) {
+        self.put("\"");
+        let mut after_blank = false;
+        let mut rest = text.char_indices().peekable();
+        while let Some((at, character)) = rest.next() {
+            let next = rest.peek().map(|(_, next)| *next);
+            if character == ' ' {
+                if !key && !after_blank && self.column > WIDTH && at > 0 && next.is_some() {
+                    self.start_line(indent);
+                    if next == Some(' ') {
+                        self.put("\\");
+                    }
+                } else {
+                    self.put(" ");
+                }
+                after_blank = true;
+                continue;
+            }
+            after_blank = false;
+            match escape(character) {
+                Some(escaped) => self.put(&escaped),
+                None => self.put_char(character),
+            }
+        }
+        self.put("\"");
+    }
+
+    fn literal(&mut self, text: &str, indent: usize) {
+        self.put("|");
+        if text.starts_with([' ', '\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']) {
+            self.put("2");
+        }
+        let mut back = text.chars().rev();
+        match (back.next().is_some_and(is_break), back.next().is_none_or(is_break)) {
+            (false, _) => self.put("-"),
+            (true, true) => self.put("+"),
+            (true, false) => {}
+        }
+        self.line_break();
+        let mut after_break = true;
+        for character in text.chars() {
+            if is_break(character) {
+                self.put_break(character);
+                after_break = true;
+            } else {
+                if after_break {
+                    self.indent(indent);
+                }
+                self.put_char(character);
+                after_break = false;
+            }
+        }
+    }
+
+    /// Goes to a new line, unless it is at the beginning of one.
+    fn start_line(&mut self, indent: usize) {
+        if self.column > 0 {
+            self.line_break();
+        }
+        self.indent(indent);
+    }
+
+    fn indent(&mut self, indent: usize) {
+        while self.column < indent {
+            self.put(" ");
+        }
+    }
+
+    fn line_break(&mut self) {
+        self.out.push('\n');
+        self.column = 0;
+    }
+
+    fn put_break(&mut self, character: char) {
+        self.out.push(character);
+        self.column = 0;
+    }
+
+    fn put_char(&mut self, character: char) {
+        self.out.push(character);
+        self.column += 1;
+    }
+
+    fn put(&mut self, text: &str) {
+        self.out.push_str(text);
+        self.column += text.chars().count();
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Plain,
+    Single,
+    Double,
+    Literal,
+}
+
+/// What stands in the way of a style.
+#[derive(Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each may be seen with or without the others")]
+struct Traits {
+    indicators: bool,
+    breaks: bool,
+    special: bool,
+    /// Begins or ends with a blank or a break.
+    ragged: bool,
+    trailing_blank: bool,
+    break_blank: bool,
+    blank_break: bool,
+}
+
+fn style(text: &str, key: bool) -> Style {
+    let seen = traits(text);
+    let wanted = if text.contains('\n') {
+        Style::Literal
+    } else if matches!(resolve(text), Scalar::Text | Scalar::Merge) && !is_base_60(text) {
+        Style::Plain
+    } else {
+        Style::Double
+    };
+    let plain_fits = !(seen.ragged
+        || seen.break_blank
+        || seen.blank_break
+        || seen.special
+        || seen.breaks
+        || seen.indicators);
+    let single_fits = !(seen.break_blank || seen.blank_break || seen.special);
+    let literal_fits = !(seen.trailing_blank || seen.blank_break || seen.special);
+    if key && seen.breaks {
+        return Style::Double;
+    }
+    match wanted {
+        Style::Plain if plain_fits => Style::Plain,
+        Style::Plain | Style::Single if single_fits => Style::Single,
+        Style::Literal if literal_fits && !key => Style::Literal,
+        _ => Style::Double,
+    }
+}
+
+fn traits(text: &str) -> Traits {
+    let mut seen = Traits {
+        indicators: text.starts_with("---") || text.starts_with("..."),
+        ragged: text.starts_with(|first| first == ' ' || is_break(first))
+            || text.ends_with(|last| last == ' ' || is_break(last)),
+        trailing_blank: text.ends_with(' '),
+        ..Traits::default()
+    };
+    let mut before: Option<char> = None;
+    let mut rest = text.chars().peekable();
+    while let Some(character) = rest.next() {
+        let blank_follows = rest.peek().is_none_or(|next| matches!(next, ' ' | '\t'));
+        let blank_before = before.is_none_or(|before| matches!(before, ' ' | '\t') || is_break(before));
+        seen.indicators |= match (character, before) {
+            (
+                '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@'
+                | '`',
+                None,
+            ) => true,
+            ('?' | '-', None) | (':', _) => blank_follows,
+            ('#', Some(_)) => blank_before,
+            _ => false,
+        };
+        seen.special |= !is_printable(character);
+        seen.breaks |= is_break(character);
+        seen.break_blank |= character == ' ' && before.is_some_and(is_break);
+        seen.blank_break |= is_break(character) && before == Some(' ');
+        before = Some(character);
+    }
+    seen
+}
+
+fn is_break(character: char) -> bool {
+    matches!(character, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// What may stand in YAML as it is. Nothing beyond the first plane may: go-yaml escapes it.
+fn is_printable(character: char) -> bool {
+    matches!(character, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}')
+        && character != '\u{feff}'
+}
+
+/// How double-quoted text writes a character that cannot stand there as it is.
+fn escape(character: char) -> Option<String> {
+    if is_printable(character) && !is_break(character) && !matches!(character, '"' | '\\') {
+        return None;
+    }
+    let code = u32::from(character);
+    Some(match character {
+        '\0' => "\\0".to_owned(),
+        '\u{7}' => "\\a".to_owned(),
+        '\u{8}' => "\\b".to_owned(),
+        '\t' => "\\t".to_owned(),
+        '\n' => "\\n".to_owned(),
+        '\u{b}' => "\\v".to_owned(),
+        '\u{c}' => "\\f".to_owned(),
+        '\r' => "\\r".to_owned(),
+        '\u{1b}' => "\\e".to_owned(),
+        '"' => "\\\"".to_owned(),
+        '\\' => "\\\\".to_owned(),
+        '\u{85}' => "\\N".to_owned(),
+        '\u{a0}' => "\\_".to_owned(),
+        '\u{2028}' => "\\L".to_owned(),
+        '\u{2029}' => "\\P".to_owned(),
+        _ if code <= 0xff => format!("\\x{code:02X}"),
+        _ if code <= 0xffff => format!("\\u{code:04X}"),
+        _ => format!("\\U{code:08X}"),
+    })
+}
+
+/// The order of keys: letters behind everything else, and numbers by their value.
+fn natural(left: &str, right: &str) -> Ordering {
+    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
+    let Some(at) = left.iter().zip(&right).position(|(left, right)| left != right) else {
+        return left.len().cmp(&right.len());
+    };
+    let (Some(&one), Some(&other)) = (left.get(at), right.get(at)) else { return Ordering::Equal };
+    match (one.is_alphabetic(), other.is_alphabetic()) {
+        (true, true) => return one.cmp(&other),
+        (true, false) => return Ordering::Greater,
+        (false, true) => return Ordering::Less,
+        (false, false) => {}
+    }
+    // Zeros count inside a number, not at its beginning.
+    let common = left.get(..at).unwrap_or_default().iter().rev().take_while(|digit| digit.is_ascii_digit());
+    let inside = (one == '0' || other == '0') && common.into_iter().any(|digit| *digit != '0');
+    let number = |text: &[char]| {
+        let digits = text.iter().skip(at).map_while(|digit| digit.to_digit(10));
+        digits.fold((i64::from(inside), 0_usize), |(value, count), digit| {
+            (value.wrapping_mul(10).wrapping_add(i64::from(digit)), count + 1)
+        })
+    };
+    number(&left).cmp(&number(&right)).then(one.cmp(&other))
+}
