@@ -1,7 +1,7 @@
 //! `Retention::Compressed` is invisible except for the memory it uses.
 //!
 //! > The bytes, compressed with a dictionary trained on the first objects; a typed view lives while it is in
-//! use.
+//! > use.
 //!
 //! A store of compressed entries is compared with an uncompressed one; training of dictionaries;
 //! recompression; typed access in both encodings. Damaged bytes are tested next to the code.

@@ -204,6 +204,7 @@ impl Status {
     }
 
     /// The same refusal, about an object.
+    #[must_use]
     pub fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
         self.details = Some(Box::new(Details {
             name: name.to_owned(),

@@ -135,11 +135,11 @@ mod tests {
             (6, failing("refused"), "! unreachable: refused"),
         ]);
         let mut reporter = HealthReporter::default();
-        let reported = (0..100).filter(|second| {
+        let lines = (0..100).filter(|second| {
             let state = failing(&format!("from port {second}"));
             reporter.observe(Duration::from_secs(*second), &state, true).is_some()
         });
-        assert_eq!(reported.count(), MAX_REASONS);
+        assert_eq!(lines.count(), MAX_REASONS);
     }
 
     #[test]

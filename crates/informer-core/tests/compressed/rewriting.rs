@@ -1,7 +1,7 @@
 //! Recompression: equal objects in another representation.
 //!
 //! > Recompression is invisible: no change is reported, indexes are unaffected, and existing snapshots keep
-//! their entries.
+//! > their entries.
 
 use crate::objects::{SHELF, compressed, rewrite, store, widget};
 use informer_core::wire::{ObjectProblem, Place, Unreadable};

@@ -387,7 +387,7 @@ impl Run {
             Action::List(id, request) => {
                 match &request.consistency {
                     Consistency::Any => {
-                        assert!(position.is_none(), "any version, although a position is known")
+                        assert!(position.is_none(), "any version, although a position is known");
                     }
                     Consistency::NotOlderThan(version) | Consistency::Exactly(version) => {
                         assert_eq!(Some(version), position);

@@ -38,7 +38,7 @@ impl Client {
             match action {
                 Action::List(id, record_request) => self.record_request(id, "list", &record_request.query()),
                 Action::Watch(id, record_request) => {
-                    self.record_request(id, "watch", &record_request.query())
+                    self.record_request(id, "watch", &record_request.query());
                 }
                 Action::Push(delta) => self.deltas.push(delta),
                 Action::Cancel(_) | Action::Report(_) => {}

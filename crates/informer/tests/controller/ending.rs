@@ -12,7 +12,7 @@ use std::time::Duration;
 async fn stop_starts_no_reconcile_and_waits_for_active_ones() {
     let server = ApiServer::new();
     create_pods(&server, &["a", "b"]);
-    let (sender, mut reconciles) = event_log();
+    let (sender, mut log) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let mut running = Running::start(Controller::new::<Pod>(&factory).reconcile(move |key, ctx| {
         let sender = sender.clone();
@@ -24,13 +24,13 @@ async fn stop_starts_no_reconcile_and_waits_for_active_ones() {
             Ok::<_, Infallible>(Outcome::Done)
         }
     }));
-    reconciles.expect(&["a begins"]).await;
+    log.expect(&["a begins"]).await;
     drop(running.stop.take());
     until(|| running.reconciler.state() == ControllerState::Stopping).await;
     create_pods(&server, &["c"]);
     let reconciler = running.reconciler.clone();
     running.end().await.unwrap();
-    assert_eq!(reconciles.take(), ["a ends, stopping: true"]);
+    assert_eq!(log.take(), ["a ends, stopping: true"]);
     assert_eq!(reconciler.state(), ControllerState::Idle);
 }
 

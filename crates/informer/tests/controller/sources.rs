@@ -225,7 +225,7 @@ async fn map_function_is_called_for_every_state() {
 #[tokio::test(start_paused = true)]
 async fn panicking_stream_ends_and_affects_nothing_else() {
     let server = ApiServer::new();
-    let (sender, mut reconciles) = event_log();
+    let (sender, mut log) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let panicking = futures::stream::iter(0..2).map(|number| {
         assert_eq!(number, 0, "intended panic");
@@ -233,14 +233,14 @@ async fn panicking_stream_ends_and_affects_nothing_else() {
     });
     let running =
         Running::start(Controller::new::<Pod>(&factory).on(panicking).reconcile(log_key(sender.clone())));
-    reconciles.expect(&["default/first"]).await;
+    log.expect(&["default/first"]).await;
     create_pods(&server, &["a"]);
-    reconciles.expect(&["default/a"]).await;
+    log.expect(&["default/a"]).await;
     let reconciler = running.reconciler.clone();
     running.stop().await.unwrap();
     // The next run continues without the stream.
     let again = Running::start(reconciler);
-    reconciles.expect(&["default/a"]).await;
+    log.expect(&["default/a"]).await;
     again.stop().await.unwrap();
 }
 

@@ -270,7 +270,7 @@ impl Run {
                     assert!(task.is_finished(), "C10: {} has not ended", handler.name);
                 }
                 _ => {
-                    assert_eq!(handler.delivered(), before, "C10: {} was called after the end", handler.name)
+                    assert_eq!(handler.delivered(), before, "C10: {} was called after the end", handler.name);
                 }
             }
             handler.attachment = Attachment::Removed;

@@ -78,15 +78,15 @@ async fn events_are_recorded_and_counted() {
     }
     let events: Api<StoredEvent> = world.api();
     let regarding = ListParams::default().fields("regarding.kind=ConfigMap,regarding.name=a");
-    let mut recorded: Vec<(String, Option<i32>)> = events
+    let mut written: Vec<(String, Option<i32>)> = events
         .list(&regarding)
         .await
         .unwrap()
         .into_iter()
         .map(|event| (event.reason.unwrap_or_default(), event.series.map(|series| series.count)))
         .collect();
-    recorded.sort();
-    assert_eq!(recorded, [("Often".to_owned(), Some(3)), ("Once".to_owned(), None)]);
+    written.sort();
+    assert_eq!(written, [("Often".to_owned(), Some(3)), ("Once".to_owned(), None)]);
 
     // The older group shows the same event.
     let older: Api<k8s_openapi::api::core::v1::Event> = world.api();

@@ -87,7 +87,7 @@ pub(crate) async fn check(path: &str, strategies: &[(&str, u64, Delivers)], enco
         });
         // The server needs this thread while the program is running.
         let exchange = tokio::task::spawn_blocking(move || {
-            exercise(&server, &path, &kubeconfig, &sync, (handlers, delivers))
+            exercise(&server, &path, &kubeconfig, &sync, (handlers, delivers));
         });
         exchange.await.unwrap();
         fs::remove_file(file).unwrap();
