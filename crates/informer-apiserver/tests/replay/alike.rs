@@ -15,6 +15,10 @@ const TIMES: &[&str] = &["creationTimestamp", "deletionTimestamp", "lastTransiti
 const BUILD: &[&str] =
     &["gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"];
 
+/// The start of a diff of Go structs. A kube-apiserver appends one when it rejects a change of a pod or volume; the embedded server
+/// does not, so it is not compared.
+const GO_DIFFERENCE: &str = "\n@@ -";
+
 /// Mapping from recorded values to ours.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
@@ -171,6 +175,7 @@ impl Names {
 
     fn is_same_text(&mut self, path: &str, theirs: &str, ours: &str) -> bool {
         let (parent, key) = path.rsplit_once('/').unwrap_or(("", path));
+        let theirs = theirs.split_once(GO_DIFFERENCE).map_or(theirs, |(before, _)| before);
         match key {
             "resourceVersion" => self.learn_version(theirs, ours),
             "uid" => theirs == ours || (is_uid(theirs) && is_uid(ours) && self.learn_word(theirs, ours)),

@@ -102,8 +102,8 @@ fn ephemeral_containers_are_added_and_stay() {
     }
     let changed = causes(server.patch("pods", "p", part, &debug("other")));
     let says =
-        "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"dbg\" may not be changed\n";
-    assert!(changed.starts_with(says), "{changed}");
+        "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"dbg\" may not be changed";
+    assert_eq!(changed, says);
     let removed = causes(server.put("pods", part, pod("p", &json!({}))));
     let says =
         "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"dbg\" may not be removed\n";
@@ -332,9 +332,8 @@ fn what_others_rely_on_stays() {
     let other = json!({"spec": {"hostPath": {"path": "/b"}}});
     let refused = causes(server.patch("persistentvolumes", "v", Part::Main, &other));
     let says =
-        "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation\n";
-    assert!(refused.starts_with(says), "{refused}");
-    assert!(refused.contains("-  \"Path\": \"/a\",\n+  \"Path\": \"/b\",\n"), "{refused}");
+        "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation";
+    assert_eq!(refused, says);
     let service = json!({"metadata": {"name": "s"}, "spec": {
         "type": "LoadBalancer", "loadBalancerClass": "example.com/a", "ports": [{"port": 1}],
     }});

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::super::strategy::qos;
 use super::report::{Place, Report};
-use super::{meta, pod_update, pods};
+use super::{meta, pods};
 
 /// A pod that a kubelet runs from a file, and only shows to the server.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -30,9 +30,7 @@ pub(super) fn ephemeral_containers(old: &Place<'_>, new: &Place<'_>, report: &mu
                     .forbidden(&place, &format!("existing ephemeral containers {name} may not be removed\n"));
             }
             Some(after) if after.value != before.value => {
-                let difference = pod_update::difference_of("EphemeralContainer", before.value, after.value);
-                let why = format!("existing ephemeral containers {name} may not be changed\n{difference}");
-                report.forbidden(&place, &why);
+                report.forbidden(&place, &format!("existing ephemeral containers {name} may not be changed"));
             }
             Some(_) => {}
         }

@@ -110,9 +110,8 @@ pub(super) fn volume_update(old: &Place<'_>, new: &Place<'_>, report: &mut Repor
         csi.remove(secret);
     }
     if before != after {
-        let difference = super::pod_update::difference_of("PersistentVolumeSource", &before, &after);
-        let why = format!("spec.persistentvolumesource is immutable after creation\n{difference}");
-        report.forbidden(&new.at("spec.persistentvolumesource"), &why);
+        let why = "spec.persistentvolumesource is immutable after creation";
+        report.forbidden(&new.at("spec.persistentvolumesource"), why);
     }
     let mode = Place { value: new.at("spec.volumeMode").value, path: "volumeMode".to_owned() };
     immutable(&old.at("spec.volumeMode"), &mode, report);
