@@ -5,12 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use informer_objects::status::Status;
+use informer_objects::text::quoted;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::policy::{Piece, Rule, What, compact, or_empty};
 use super::rules::{Decision, RoleRef, Rules};
-use super::{Attributes, RBAC, quoted, quoted_list};
+use super::{Attributes, RBAC, quoted_list};
 use crate::user::{MASTERS, User};
 
 /// How many pieces of rules are compared. No role that anybody wrote has so many.

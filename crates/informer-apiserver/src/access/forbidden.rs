@@ -1,9 +1,10 @@
 //! 403: who may not do what, in the server's words.
 
 use informer_objects::status::{Details, Status};
+use informer_objects::text::quoted;
 
+use super::Attributes;
 use super::rules::{Decision, Rights};
-use super::{Attributes, quoted};
 use crate::user::User;
 
 /// Lets a user do something, or says why not.

@@ -6,10 +6,11 @@
 
 use http::HeaderMap;
 use informer_objects::status::Status;
+use informer_objects::text::quoted;
 
 use super::forbidden::{authorize, forbidden};
 use super::rules::Rights;
-use super::{ANONYMOUS, AUTHENTICATED, Attributes, UNAUTHENTICATED, quoted};
+use super::{ANONYMOUS, AUTHENTICATED, Attributes, UNAUTHENTICATED};
 use crate::request::decode;
 use crate::user::{MASTERS, User};
 

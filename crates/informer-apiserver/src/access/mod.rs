@@ -21,6 +21,8 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use informer_objects::text::quoted;
+
 pub(crate) use attributes::Attributes;
 pub(crate) use caller::Caller;
 pub(crate) use gate::{Door, Refused};
@@ -84,29 +86,6 @@ impl std::fmt::Debug for Access {
         let users: Vec<&str> = self.tokens.values().map(User::name).collect();
         out.debug_struct("Access").field("users", &users).field("anonymous", &self.anonymous).finish()
     }
-}
-
-/// A text in quotes, as Go's `%q` writes it.
-fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for symbol in text.chars() {
-        match symbol {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            symbol if symbol.is_control() => {
-                let (letter, width) = if symbol.is_ascii() { ('x', 2) } else { ('u', 4) };
-                out.extend(['\\', letter]);
-                out.extend(format!("{:0width$x}", u32::from(symbol)).chars());
-            }
-            symbol => out.push(symbol),
-        }
-    }
-    out.push('"');
-    out
 }
 
 /// Texts as `%q` writes a list of them.

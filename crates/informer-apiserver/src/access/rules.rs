@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use informer_objects::status::Status;
+use informer_objects::text::quoted;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::policy::{Rule, or_empty};
-use super::{Attributes, RBAC, quoted};
+use super::{Attributes, RBAC};
 use crate::user::{MASTERS, User};
 
 /// All roles and bindings.

@@ -9,7 +9,7 @@ use super::authenticate::{Tokens, authenticate};
 use super::impersonate::impersonate;
 use super::policy::Rule;
 use super::rules::{Decision, Rights, Rules};
-use super::{Access, Attributes, quoted};
+use super::{Access, Attributes};
 use crate::user::User;
 
 fn attributes(method: &str, target: &str) -> Attributes {
@@ -247,9 +247,4 @@ fn impersonation_needs_leave_for_each_part() {
     ] {
         assert_eq!(outcome(rights, pairs), expected, "{pairs:?}");
     }
-}
-
-#[test]
-fn quotes_are_those_of_the_server() {
-    assert_eq!(quoted("a\"b\\c\n\u{1}\u{85}é"), r#""a\"b\\c\n\x01\u0085é""#);
 }

@@ -103,6 +103,22 @@ fn values_in_messages() {
     assert_eq!(quoted("a\"\\\n\u{1}é"), r#""a\"\\\n\x01é""#);
 }
 
+/// What Go's `%q` prints of each control character.
+#[test]
+fn control_characters_are_quoted_as_go_does() {
+    let named = [(7, "a"), (8, "b"), (9, "t"), (10, "n"), (11, "v"), (12, "f"), (13, "r")];
+    for character in ('\0'..='\u{a0}').filter(|character| character.is_control()) {
+        let number = u32::from(character);
+        let expected = match named.iter().find(|(known, _)| *known == number) {
+            Some((_, letter)) => format!("\"\\{letter}\""),
+            None if character.is_ascii() => format!("\"\\x{number:02x}\""),
+            None => format!("\"\\u{number:04x}\""),
+        };
+        assert_eq!(quoted(&character.to_string()), expected);
+    }
+    assert_eq!(quoted("a\"b\\c\n\u{1}\u{85}é"), r#""a\"b\\c\n\x01\u0085é""#);
+}
+
 #[test]
 fn plain_scalars_mean_what_yaml_1_1_says() {
     for (text, expected) in [
