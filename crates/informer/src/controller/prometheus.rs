@@ -47,6 +47,6 @@ impl Collect for Reconciler {
         let help = "Duration of reconciles.";
         let durations = &metrics.durations;
         encoder.histogram("controller_runtime_reconcile_time_seconds", help, &[controller], durations);
-        self.queue_metrics().collect(self.name(), encoder);
+        self.queue_metrics().collect(&identity, encoder);
     }
 }

@@ -104,7 +104,7 @@ impl Collect for Health {
         self.factories.iter().for_each(|factory| factory.collect(encoder));
         self.controllers.iter().for_each(|controller| controller.collect(encoder));
         if let Some((name, leadership)) = &self.election {
-            metrics::named(name, leadership).collect(encoder);
+            metrics::named(name.as_str(), leadership).collect(encoder);
         }
         self.recorders.iter().for_each(|recorder| recorder.collect(encoder));
         self.collectors.iter().for_each(|collector| collector.collect(encoder));

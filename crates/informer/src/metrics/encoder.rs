@@ -55,26 +55,35 @@ pub fn encode<'a>(collectors: impl IntoIterator<Item = &'a dyn Collect>) -> Stri
     encoder.finish()
 }
 
-/// Gives a collector its name.
-pub fn named<'a, C: CollectNamed>(name: &'a str, collector: &'a C) -> impl Collect + 'a {
-    Named { name, collector }
+/// Gives a collector its name; takes the collector by value or by reference.
+pub fn named<C: CollectNamed>(name: impl Into<String>, collector: C) -> Named<C> {
+    Named { name: name.into(), collector }
 }
 
-struct Named<'a, C> {
-    name: &'a str,
-    collector: &'a C,
+/// A collector with the name that [`named`] gave it.
+#[derive(Debug, Clone)]
+pub struct Named<C> {
+    name: String,
+    collector: C,
 }
 
-impl<C: CollectNamed> Collect for Named<'_, C> {
+impl<C: CollectNamed> Collect for Named<C> {
     fn collect(&self, encoder: &mut Encoder) {
-        self.collector.collect(self.name, encoder);
+        self.collector.collect(&self.name, encoder);
+    }
+}
+
+impl<C: CollectNamed> CollectNamed for &C {
+    fn collect(&self, name: &str, encoder: &mut Encoder) {
+        (**self).collect(name, encoder);
     }
 }
 
 /// Samples grouped by family, ready to be written as text.
 ///
-/// If two collectors add the same series (the same family and labels), the later one gets a label `duplicate` that counts up, so
-/// that the text stays valid.
+/// The text stays valid whatever collectors add. If two of them add the same series (the same family and labels), the later one gets a
+/// label `duplicate` that counts up. Characters that a name may not contain become `_`. A family keeps the type and help text that it was
+/// first added with; samples of another type are left out.
 #[derive(Debug, Default)]
 pub struct Encoder {
     /// In the order in which families were first added.
@@ -97,22 +106,28 @@ struct Family {
 impl Encoder {
     /// Adds a sample of a counter.
     pub fn counter(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: u64) {
-        self.family(name, "counter", help).sample("", labels, &value);
+        if let Some(family) = self.family(name, "counter", help) {
+            family.sample("", labels, &value);
+        }
     }
 
     /// Adds a sample of a gauge.
     pub fn gauge(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: f64) {
-        self.family(name, "gauge", help).sample("", labels, &value);
+        if let Some(family) = self.family(name, "gauge", help) {
+            family.sample("", labels, &value);
+        }
     }
 
     /// Adds a sample of a gauge in seconds; `None` is written as `NaN`.
     pub fn seconds(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: Option<Duration>) {
-        self.family(name, "gauge", help).sample("", labels, &Seconds(value));
+        if let Some(family) = self.family(name, "gauge", help) {
+            family.sample("", labels, &Seconds(value));
+        }
     }
 
     /// Adds a histogram of durations, in seconds.
     pub fn histogram(&mut self, name: &str, help: &str, labels: &[(&str, &str)], histogram: &Histogram) {
-        let family = self.family(name, "histogram", help);
+        let Some(family) = self.family(name, "histogram", help) else { return };
         let labels = family.unused("_count", labels);
         let bucket =
             |bound: &str| format!("{labels}{}le=\"{bound}\"", if labels.is_empty() { "" } else { "," });
@@ -133,13 +148,16 @@ impl Encoder {
         if *times == 1 { value.to_owned() } else { format!("{value} #{times}") }
     }
 
-    fn family(&mut self, name: &str, kind: &'static str, help: &str) -> &mut Family {
-        let position = *self.positions.entry(name.into()).or_insert(self.families.len());
+    /// The family of this name; `None` if it has another type.
+    fn family(&mut self, name: &str, kind: &'static str, help: &str) -> Option<&mut Family> {
+        let name = valid_name(name);
+        let position = *self.positions.entry(name.clone().into()).or_insert(self.families.len());
         if position == self.families.len() {
+            let help = help.replace('\\', "\\\\").replace('\n', "\\n").into();
             let (lines, series) = (String::new(), BTreeSet::new());
-            self.families.push(Family { name: name.into(), kind, help: help.into(), lines, series });
+            self.families.push(Family { name: name.into(), kind, help, lines, series });
         }
-        &mut self.families[position]
+        self.families.get_mut(position).filter(|family| family.kind == kind)
     }
 
     fn finish(self) -> String {
@@ -164,16 +182,32 @@ impl Family {
 
     /// The labels as text, with one more label if the series exists already.
     fn unused(&mut self, suffix: &str, labels: &[(&str, &str)]) -> String {
-        let labels = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", Escaped(value)));
-        let labels = labels.collect::<Vec<_>>().join(",");
-        let (mut unused, mut copy) = (labels.clone(), 1);
-        while !self.series.insert(format!("{suffix}{{{unused}}}").into()) {
+        let one = |(name, value): &(&str, &str)| format!("{}=\"{}\"", valid_name(name), Escaped(value));
+        let mut labels: Vec<String> = labels.iter().map(one).collect();
+        let (base, mut copy) = (labels.len(), 1);
+        while !self.series.insert(series(suffix, &labels)) {
             copy += 1;
-            let comma = if labels.is_empty() { "" } else { "," };
-            unused = format!("{labels}{comma}duplicate=\"{copy}\"");
+            labels.truncate(base);
+            labels.push(format!("duplicate=\"{copy}\""));
         }
-        unused
+        labels.join(",")
     }
+}
+
+/// A series as a key: labels are a set, whatever their order.
+fn series(suffix: &str, labels: &[String]) -> Box<str> {
+    let mut labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    labels.sort_unstable();
+    format!("{suffix}{{{}}}", labels.join(",")).into()
+}
+
+/// The name with `_` for every character that the format does not allow in names.
+fn valid_name(name: &str) -> String {
+    let valid = |(at, letter): (usize, char)| {
+        let allowed = letter.is_ascii_alphabetic() || letter == '_' || (at > 0 && letter.is_ascii_digit());
+        if allowed { letter } else { '_' }
+    };
+    name.chars().enumerate().map(valid).collect()
 }
 
 /// A duration in seconds; an unknown one is not a number.
@@ -226,6 +260,22 @@ mod tests {
                         a_total{name=\"x #2\"} 1\n# HELP b Second.\n# TYPE b gauge\nb{} 0.5\nb{duplicate=\"2\"} 0.5\n\
                         b{duplicate=\"3\"} 0.5\n";
         assert_eq!(text, expected);
+    }
+
+    /// A help text with a line break, or a name with a dash, made Prometheus reject all metrics of the process.
+    #[test]
+    fn text_stays_valid_whatever_a_collector_adds() {
+        struct Foreign;
+        impl Collect for Foreign {
+            fn collect(&self, encoder: &mut Encoder) {
+                encoder.counter("shop-uptime", "Seconds\nsince the \\ start.", &[("a", "1"), ("b", "2")], 1);
+                encoder.counter("shop-uptime", "", &[("b", "2"), ("a", "1")], 2);
+                encoder.gauge("shop-uptime", "Another type.", &[], 3.0);
+            }
+        }
+        let expected = "# HELP shop_uptime Seconds\\nsince the \\\\ start.\n# TYPE shop_uptime counter\n\
+                        shop_uptime{a=\"1\",b=\"2\"} 1\nshop_uptime{b=\"2\",a=\"1\",duplicate=\"2\"} 2\n";
+        assert_eq!(encode([&Foreign as &dyn Collect]), expected);
     }
 
     #[test]

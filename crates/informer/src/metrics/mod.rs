@@ -5,7 +5,7 @@
 
 mod encoder;
 
-pub use encoder::{Collect, CollectNamed, Encoder, encode, named};
+pub use encoder::{Collect, CollectNamed, Encoder, Named, encode, named};
 pub use informer_core::recorder::RecorderMetrics;
 pub use informer_core::workqueue::{Histogram, QueueMetrics};
 
