@@ -113,6 +113,11 @@ impl Queue {
         lanes.fifos.iter().all(DeltaFifo::has_synced)
     }
 
+    /// Whether further deltas are refused.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().fifos.iter().all(DeltaFifo::is_closed)
+    }
+
     /// Refuses further deltas.
     pub(crate) fn close(&self) {
         self.lock().fifos.iter_mut().for_each(DeltaFifo::close);

@@ -91,7 +91,7 @@ impl Pump {
         // Whether somebody still holds an old state, whose memory is then to be let go when nothing else happens.
         let mut held = false;
         loop {
-            let resync_at = listeners.next_resync().map(|at| self.clock.instant(at));
+            let resync_at = self.next_resync(&listeners).map(|at| self.clock.instant(at));
             tokio::select! {
                 biased;
                 command = self.commands.recv(), if open => match command {
@@ -121,6 +121,11 @@ impl Pump {
             listener.close(true);
         }
         while listeners.tasks.join_next().await.is_some() {}
+    }
+
+    /// When the next resync is due. None follows once a shutdown has begun: it would take time from the events that are left (C10).
+    fn next_resync(&self, listeners: &Listeners) -> Option<Moment> {
+        listeners.next_resync().filter(|_| !self.queue.is_closed())
     }
 
     fn apply(&mut self, lane: usize, batch: informer_core::Batch, listeners: &mut Listeners) {

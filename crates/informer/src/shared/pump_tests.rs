@@ -183,6 +183,16 @@ async fn c10_resync_then_drain_still_brings_it() {
     assert_eq!(taken(&listener), "=a@1 =b@2 end");
 }
 
+/// A resync was delivered while a shutdown drained the queue, and took time from the events that were left.
+#[tokio::test(start_paused = true)]
+async fn c10_no_resync_is_due_once_the_shutdown_has_begun() {
+    let mut steps = Steps::synced().await;
+    let _listener = steps.added();
+    assert!(steps.pump.next_resync(&steps.listeners).is_some());
+    steps.pump.queue.close();
+    assert_eq!(steps.pump.next_resync(&steps.listeners), None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn c6_remove_then_resync_fills_no_outbox() {
     let mut steps = Steps::synced().await;
