@@ -67,7 +67,7 @@ impl SyncError {
         self.informers.iter().filter(|informer| !informer.synced)
     }
 
-    /// Classifies the error by the state that ended the wait.
+    /// Classifies the error: a timeout, or the state in which an informer cannot sync (forbidden before not served before stopped).
     pub fn kind(&self) -> ErrorKind {
         let states = || self.failed().map(|informer| &informer.state);
         match self.timeout {
@@ -342,7 +342,7 @@ pub enum ManagerError {
     Controller(#[from] ControllerError),
     /// Informers did not end in time.
     #[error(transparent)]
-    Informers(#[from] ShutdownError),
+    Informers(ShutdownError),
 }
 
 /// Why a finalizer could not be put in or taken out.

@@ -8,7 +8,7 @@ mod signals;
 
 use crate::controller::Reconciler;
 use crate::election::{LeaderElector, Term};
-use crate::error::{ControllerError, ManagerError};
+use crate::error::{ControllerError, ManagerError, ShutdownError};
 use crate::factory::SharedInformerFactory;
 use crate::metrics::Collect;
 use crate::recorder::Recorder;
@@ -254,7 +254,7 @@ impl Manager {
         if let Some(pages) = pages {
             pages.end().await;
         }
-        ended.and(informers.into_iter().find_map(Result::err).map_or(Ok(()), |late| Err(late.into())))
+        ended.and(ShutdownError::collect(self.grace, informers).map_err(ManagerError::Informers))
     }
 
     fn health(&mut self) -> Health {
