@@ -469,7 +469,7 @@ async fn signal_test_program() {
 /// Runs that program and sends it signals. Returns its output and exit code.
 fn signalled(way: &str, signals: &[&str]) -> (String, Option<i32>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_program_for_the_tests_of_signals", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "signal_test_program", "--nocapture", "--test-threads=1"])
         .env("INFORMER_TEST_SIGNALS", way)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
