@@ -145,8 +145,7 @@ async fn timeout_error_contains_the_version_of_the_cache() {
     let error = pods.wait_for_version(&version(77), seconds(3)).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "pods in all namespaces: version 77 was not reached: after 3s the cache is at no version: \
-         not started (call start)"
+        "wait for version 77: pods in all namespaces: timed out after 3s at no version: not started (call start)"
     );
     pods.start();
     pods.wait_for_sync(TIMEOUT).await.unwrap();
@@ -156,7 +155,7 @@ async fn timeout_error_contains_the_version_of_the_cache() {
     let at = server.version();
     assert_eq!(
         error.to_string(),
-        format!("pods in all namespaces: version 9999 was not reached: after 5s the cache is at {at}: live")
+        format!("wait for version 9999: pods in all namespaces: timed out after 5s at version {at}: live")
     );
 }
 

@@ -320,5 +320,5 @@ async fn c9_panicking_handler_is_reported_and_called_again() {
     until(|| calls.load(Ordering::Relaxed) == 2).await;
     assert_eq!(diagnostics.load(Ordering::Relaxed), 1);
     let metrics = pods.metrics();
-    assert_eq!((&*metrics.handlers[0].name, metrics.handlers[0].panics), ("clumsy", 1));
+    assert_eq!((&*metrics.handlers[0].name, metrics.handlers[0].panics), ("panicking", 1));
 }

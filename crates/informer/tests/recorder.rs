@@ -455,7 +455,7 @@ async fn shutdown_timeout_reports_lost_writes() {
     note(&recorder, "b", "x");
     let begun = Instant::now();
     let error = recorder.shutdown(Duration::from_secs(5)).await.unwrap_err();
-    assert_eq!(error.to_string(), "2 writes of events were not done within 5s and are lost");
+    assert_eq!(error.to_string(), "shutdown: timed out after 5s: 2 writes of recorded events are lost");
     assert_eq!((begun.elapsed(), recorder.metrics().dropped), (Duration::from_secs(5), 2));
     drop(unavailable);
     let before = verbs(&server).len();
