@@ -1,6 +1,6 @@
 //! Back-off: a delay that doubles with each failure, up to a longest one, with random jitter.
 //!
-//! Only [`Backoff::reset`] makes the next delay short again. This file must not know what failed, nor what the time is.
+//! Only `Backoff::reset` makes the next delay short again. This file must not know what failed, nor what the time is.
 
 use crate::random::Random;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl BackoffConfig {
 }
 
 /// Doubles from the first wait to the longest; each is stretched by a random factor between one and two. Only
-/// [`Backoff::reset`] starts it over: health does that, the mere passing of time does not (C11).
+/// `Backoff::reset` starts it over: health does that, the mere passing of time does not (C11).
 #[derive(Debug)]
 pub(crate) struct Backoff {
     config: BackoffConfig,

@@ -1,6 +1,6 @@
 //! What a kube-apiserver does to an object of a built-in kind between reading the body and storing it.
 //!
-//! In the order of a request: [`decode`] reads it into its type, [`default`] fills in what was left out, [`prepare_create`] and
+//! In the order of a request: `decode` reads it into its type, [`default`] fills in what was left out, [`prepare_create`] and
 //! [`prepare_update`] set what is not the client's to say, and [`validate`] says what is wrong. All pure functions of objects: storage,
 //! versions, other objects, users and HTTP are the caller's.
 

@@ -1,4 +1,4 @@
-//! Objects as protobuf, as a kube-apiserver writes and reads them: [`encode`] and [`decode`], and [`frame`] for watches.
+//! Objects as protobuf, as a kube-apiserver writes and reads them: [`encode`] and `decode`, and [`frame`] for watches.
 //!
 //! Pure: JSON values in, bytes out, and back. The messages are those of `informer-schema`, so there is one for every built-in kind, for lists of
 //! them, for metadata alone, statuses, options and discovery, and none for tables and custom objects. Who asked for protobuf and whether

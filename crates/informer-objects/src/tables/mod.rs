@@ -1,6 +1,6 @@
 //! Rows of tables: what `kubectl get` shows of an object, kind by kind.
 //!
-//! [`informer_schema::TABLES`] has the columns, [`rows`] says how a kind fills them, [`cell`] fills one, and a file per topic has what takes
+//! [`informer_schema::TABLES`] has the columns, `rows` says how a kind fills them, `cell` fills one, and a file per topic has what takes
 //! more than looking a field up. Pure: an object and the time in, cells out. What is not there counts as empty, as it would in a typed
 //! object. How a table travels is not known here.
 

@@ -2,7 +2,7 @@
 //! forms of short texts that every room needs: names, times, durations.
 //!
 //! Pure: text in, values out, and back. It knows no objects, no schemas and no HTTP. Nothing here recurses deeper than
-//! [`MAX_DEPTH`].
+//! `MAX_DEPTH`.
 
 pub mod formats;
 mod go;

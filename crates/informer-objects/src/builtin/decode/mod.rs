@@ -43,7 +43,7 @@ pub(crate) fn decode(of: TypeId, kind: &str, version: &str, object: Value) -> Re
     })
 }
 
-/// As [`decode`], with the bare text of what is wrong.
+/// As `decode`, with the bare text of what is wrong.
 pub fn read(of: TypeId, object: Value) -> Result<Decoded, String> {
     let mut reader = Reader::default();
     let shape = Shape::Object(of);
