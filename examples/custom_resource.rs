@@ -4,7 +4,7 @@
 //!     cargo run --example custom_resource -- [--kubeconfig PATH] [--namespace NAME]
 //!     cargo run --example custom_resource -- --crd | kubectl apply -f -     # meanwhile, in another terminal
 
-use informer::{Event, Object, SharedInformer, State};
+use informer::{Event, InformerState, Object, SharedInformer};
 use informer_examples::{program, stop_signal};
 use kube::{CustomResource, CustomResourceExt as _};
 use schemars::JsonSchema;
@@ -49,7 +49,7 @@ pub(crate) async fn run(
     done: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
     let print_event = print.clone();
-    let _printing = backups.on(move |event| match event {
+    let _printing = backups.on_event(move |event| match event {
         Event::Added { object, .. } => print_event(format!("+ {}: {}", object.key(), plan(&object))),
         Event::Updated { new, .. } => print_event(format!("~ {}: {}", new.key(), plan(&new))),
         Event::Deleted { last, .. } => print_event(format!("- {}", last.key())),
@@ -66,17 +66,17 @@ pub(crate) async fn run(
 /// `wait_for_sync` would return an error immediately, since a missing kind rarely appears. This program
 /// expects it to, so it watches the state.
 async fn follow_state(backups: &SharedInformer<Backup>, print: impl Fn(String)) {
-    let mut status = backups.watch_status();
+    let mut status = backups.subscribe_status();
     let mut served = None;
     loop {
         let state = status.borrow_and_update().state.clone();
         match state {
-            State::NotServed { because } if served != Some(false) => {
+            InformerState::NotServed { because } if served != Some(false) => {
                 served = Some(false);
                 print("waiting for the kind Backup to be defined".to_owned());
-                eprintln!("{}: not served: {because}", backups.resource());
+                eprintln!("{}: not served: {because}", backups.description());
             }
-            State::Live if served != Some(true) => {
+            InformerState::Live if served != Some(true) => {
                 served = Some(true);
                 print("following the kind Backup".to_owned());
             }

@@ -77,15 +77,15 @@ pub(crate) async fn run(
     print: impl Fn(String) + Send + 'static,
     done: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
-    let objects = factory.dynamic(resource);
-    let _printing = objects.on(move |event| match event {
+    let objects = factory.dynamic_informer(resource);
+    let _printing = objects.on_event(move |event| match event {
         Event::Added { object, .. } => print(format!("+ {}", object.key())),
         Event::Updated { old, new, .. } => print(format!("~ {}: {}", new.key(), changes(&old, &new))),
         Event::Deleted { last, .. } => print(format!("- {}", last.key())),
     });
     factory.start();
     factory.wait_for_sync(Duration::from_secs(30)).await?;
-    eprintln!("synced: {} {}", objects.lister().len(), objects.resource());
+    eprintln!("synced: {} {}", objects.lister().len(), objects.description());
     done.await;
     factory.shutdown(Duration::from_secs(5)).await?;
     Ok(())

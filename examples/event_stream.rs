@@ -44,7 +44,7 @@ pub(crate) async fn run(
     done: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
     // `pods.events()` would coalesce: at most one pending event per pod, however slow the reader is.
-    let stream = pods.handler().every_state_up_to(CAPACITY).events();
+    let stream = pods.handler().uncoalesced_with_capacity(CAPACITY).event_stream();
     let (stop, stopped) = oneshot::channel();
     let following = tokio::spawn(follow(stream, out, stopped));
     pods.start();
@@ -86,8 +86,10 @@ async fn follow(
 
 fn describe(event: &Event<Pod>) -> String {
     match event {
-        Event::Added { object, .. } => format!("+ {} {}", object.key(), object.version()),
-        Event::Updated { old, new, .. } => format!("~ {} {} -> {}", new.key(), old.version(), new.version()),
+        Event::Added { object, .. } => format!("+ {} {}", object.key(), object.resource_version()),
+        Event::Updated { old, new, .. } => {
+            format!("~ {} {} -> {}", new.key(), old.resource_version(), new.resource_version())
+        }
         Event::Deleted { last, .. } => format!("- {}", last.key()),
     }
 }

@@ -3,7 +3,7 @@
 //!
 //!     cargo run --example filtering_handler -- [--kubeconfig PATH] [--namespace NAME]
 
-use informer::{Cause, FilteringHandler, Handler, Object, SharedInformer};
+use informer::{FilteringHandler, Handler, Object, SharedInformer, UpdateCause};
 use informer_examples::{program, stop_signal};
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ impl<P: Fn(String) + Send + 'static> Handler<Pod> for NodeCounts<P> {
         (self.print)(format!("{node}: + {} ({pods} pods)", pod.key()));
     }
 
-    fn on_update(&mut self, _old: Object<Pod>, _new: Object<Pod>, _cause: Cause) {
+    fn on_update(&mut self, _old: Object<Pod>, _new: Object<Pod>, _cause: UpdateCause) {
         // Matched before and still matches: a pod does not move to another node.
     }
 

@@ -33,7 +33,7 @@ pub(crate) async fn run(
     // Field and label indexes decode nothing; a closure may decode, once per state of an object.
     let by_node = informer.add_index(Index::field("spec.nodeName"))?;
     let by_app = informer.add_index(Index::label("app"))?;
-    let by_image = informer.add_index(Index::by("image", images))?;
+    let by_image = informer.add_index(Index::from_fn("image", images))?;
     factory.start();
     factory.wait_for_sync(Duration::from_secs(30)).await?;
 

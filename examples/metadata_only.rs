@@ -32,15 +32,15 @@ pub(crate) async fn run(
     done: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
     // A separate cache: `factory.informer::<Secret>()` would be another one, with full secrets.
-    let secrets = factory.metadata::<Secret>();
-    let _printing = secrets.on(move |event| match event {
+    let secrets = factory.metadata_informer::<Secret>();
+    let _printing = secrets.on_event(move |event| match event {
         Event::Added { object, .. } => print(format!("+ {}", describe(&object))),
         Event::Updated { new, .. } => print(format!("~ {}", describe(&new))),
         Event::Deleted { last, .. } => print(format!("- {}", last.key())),
     });
     factory.start();
     factory.wait_for_sync(Duration::from_secs(30)).await?;
-    eprintln!("synced: {} secrets in {} bytes", secrets.lister().len(), secrets.metrics().bytes);
+    eprintln!("synced: {} secrets in {} bytes", secrets.lister().len(), secrets.metrics().memory_bytes);
     done.await;
     factory.shutdown(Duration::from_secs(5)).await?;
     Ok(())

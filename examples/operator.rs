@@ -5,7 +5,7 @@
 //!     cargo run --example operator -- [--kubeconfig PATH] [--port PORT]
 
 use informer::{Context, Controller, EventType, Finalizer, Key, LeaderElector, Manager, Outcome};
-use informer::{Recorder, SharedInformerFactory, Step, changed, set_controller};
+use informer::{EventRecorder, FinalizerAction, SharedInformerFactory, predicates, set_controller_reference};
 use informer_examples::program;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 use kube::api::{Api, Patch, PatchParams, PostParams};
@@ -46,18 +46,18 @@ async fn main() -> ExitCode {
         let elector = LeaderElector::new(client.clone(), "default", "website-operator");
         tracing_subscriber::fmt().with_writer(std::io::stderr).init(); // logs of the library
         eprintln!("press Ctrl-C to stop");
-        Ok(manager(client).elect(elector).serve(port).run().await?)
+        Ok(manager(client).leader_election(elector).serve(port).run().await?)
     })
     .await
 }
 
 /// Creates the operator with its controller, event sources and endpoints.
 pub(crate) fn manager(client: kube::Client) -> Manager {
-    let recorder = Recorder::new(client.clone(), "website-operator");
+    let recorder = EventRecorder::new(client.clone(), "website-operator");
     let finalizer = Finalizer::new(client.clone(), "informer.example/website");
     let state = State { client: client.clone(), finalizer, recorder: recorder.clone() };
     let controller = Controller::new::<Website>(&SharedInformerFactory::new(client))
-        .when(changed::generation) // ignores its own status updates
+        .with_predicate(predicates::generation_changed) // ignores its own status updates
         .owns::<Deployment>()
         .owns::<Service>()
         .concurrency(8)
@@ -69,29 +69,29 @@ pub(crate) fn manager(client: kube::Client) -> Manager {
 struct State {
     client: kube::Client,
     finalizer: Finalizer<Website>,
-    recorder: Recorder,
+    recorder: EventRecorder,
 }
 
 /// Reconciles one website. Errors, including conflicts, are retried with backoff.
 async fn reconcile(key: Key, ctx: Context<State>) -> Result<Outcome, Error> {
     let Some(website) = ctx.lister::<Website>().get_by_key(&key) else { return Ok(Outcome::Done) };
     let recorder = &ctx.state().recorder;
-    let website = match ctx.state().finalizer.step(&website).await? {
-        Step::Apply(website) => website,
-        Step::CleanUp(clean_up) => {
+    let website = match ctx.state().finalizer.ensure(&website).await? {
+        FinalizerAction::Apply(website) => website,
+        FinalizerAction::Cleanup(clean_up) => {
             // Release external resources here: DNS names, buckets, certificates.
-            recorder.event(&website, EventType::Normal, "Stopped", "TidyUp", "the website was deleted");
-            if let Some(left) = clean_up.done().await? {
-                ctx.wrote(&left); // other finalizers are left
+            recorder.record(&website, EventType::Normal, "Stopped", "TidyUp", "the website was deleted");
+            if let Some(left) = clean_up.complete().await? {
+                ctx.record_write(&left); // other finalizers are left
             }
             return Ok(Outcome::Done);
         }
-        Step::Gone => return Ok(Outcome::Done),
+        FinalizerAction::Gone => return Ok(Outcome::Done),
     };
-    ctx.wrote(&website); // the finalizer may have been added just now
+    ctx.record_write(&website); // the finalizer may have been added just now
     let site = website.typed()?;
     if site.spec.replicas > 100 {
-        recorder.event(&website, EventType::Warning, "TooMany", "Scale", "at most 100 replicas");
+        recorder.record(&website, EventType::Warning, "TooMany", "Scale", "at most 100 replicas");
         return Ok(Outcome::terminal("too many replicas"));
     }
     let deployment = ctx.lister::<Deployment>().get_by_key(&key).map(|is| is.typed()).transpose()?;
@@ -99,7 +99,7 @@ async fn reconcile(key: Key, ctx: Context<State>) -> Result<Outcome, Error> {
     let is = deployment.as_ref().map(|is| (is.spec.replicas, image(is)));
     if is != Some((Some(site.spec.replicas), Some(site.spec.image.clone()))) {
         apply::<Deployment>(&ctx, &site, deployment_of(&key, &site.spec)).await?;
-        recorder.event(&website, EventType::Normal, "Applied", "Apply", "updated the deployment");
+        recorder.record(&website, EventType::Normal, "Applied", "Apply", "updated the deployment");
     }
     if ctx.lister::<Service>().get_by_key(&key).is_none() {
         apply::<Service>(&ctx, &site, service_of(&key)).await?;
@@ -110,7 +110,7 @@ async fn reconcile(key: Key, ctx: Context<State>) -> Result<Outcome, Error> {
         // Contains the version that was read: if the website has changed since, this fails, and the retry
         // reads the change.
         let changed = Website { status, ..(*site).clone() };
-        ctx.wrote(&api(&ctx).replace_status(key.name(), &PostParams::default(), &changed).await?);
+        ctx.record_write(&api(&ctx).replace_status(key.name(), &PostParams::default(), &changed).await?);
     }
     Ok(Outcome::Done)
 }
@@ -126,9 +126,9 @@ where
         + 'static,
 {
     let mut object: K = serde_json::from_value(object)?;
-    set_controller(owner, &mut object)?;
+    set_controller_reference(owner, &mut object)?;
     let params = PatchParams::apply("website-operator").force();
-    ctx.wrote(&api::<K>(ctx).patch(ctx.key().name(), &params, &Patch::Apply(&object)).await?);
+    ctx.record_write(&api::<K>(ctx).patch(ctx.key().name(), &params, &Patch::Apply(&object)).await?);
     Ok(())
 }
 

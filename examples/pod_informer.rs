@@ -2,7 +2,7 @@
 //!
 //!     cargo run --example pod_informer -- [--kubeconfig PATH] [--namespace NAME]
 
-use informer::{Event, Options, SharedInformer};
+use informer::{Event, InformerOptions, SharedInformer};
 use k8s_openapi::api::core::v1::Pod;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use std::error::Error;
@@ -26,7 +26,7 @@ async fn main() -> ExitCode {
 }
 
 async fn start(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
-    let (mut kubeconfig, mut options) = (None, Options::default());
+    let (mut kubeconfig, mut options) = (None, InformerOptions::default());
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value\n\n{USAGE}"));
         match argument.as_str() {
@@ -59,7 +59,7 @@ pub(crate) async fn run(
     print: impl Fn(String) + Send + 'static,
     done: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
-    let _printing = pods.on(move |event| match event {
+    let _printing = pods.on_event(move |event| match event {
         Event::Added { object, .. } => print(format!("New Pod Added to Store: {}", object.name())),
         Event::Updated { old, new, .. } => print(format!("{} Pod Updated to {}", old.name(), new.name())),
         Event::Deleted { last, .. } => print(format!("Pod Deleted from Store: {}", last.name())),

@@ -54,20 +54,20 @@ impl Scheduler {
     async fn run(self, term: Term, print: impl Fn(String)) {
         let queue = WorkQueue::new();
         let (adding, placed, pods) = (queue.clone(), self.placed.clone(), self.pods.lister());
-        let unassigned = self.pods.handler().filter(is_waiting).on(move |event| match event {
+        let unassigned = self.pods.handler().filter(is_waiting).on_event(move |event| match event {
             Event::Deleted { last, .. } => placed.update(last.key(), &pods), // placed or deleted
-            event => adding.add_with(event.object().key().clone(), priority_of(event.object())),
+            event => adding.add_with_priority(event.object().key().clone(), priority_of(event.object())),
         });
         let (placed, pods) = (self.placed.clone(), self.pods.lister());
         let assigned = self.pods.handler().filter(|pod| node_of(pod).is_some());
-        let assigned = assigned.on(move |event| placed.update(event.object().key(), &pods));
+        let assigned = assigned.on_event(move |event| placed.update(event.object().key(), &pods));
         // The emptiest node is unknown until both handlers have received their initial lists.
-        if !(unassigned.synced().await && assigned.synced().await) {
+        if !(unassigned.wait_for_sync().await && assigned.wait_for_sync().await) {
             return;
         }
-        print(format!("leading since version {}", term.fence().version));
+        print(format!("leading since version {}", term.fencing_token().version));
         while let Some(lease) = tokio::select! {
-            () = term.stopping() => None,
+            () = term.stop_requested() => None,
             lease = queue.get() => lease,
         } {
             let (key, placed) = (lease.key().clone(), self.place(lease.key()).await);
@@ -143,7 +143,7 @@ fn node_of(pod: &Object<Pod>) -> Option<String> {
 fn is_waiting(pod: &Object<Pod>) -> bool {
     let name = |pod: &Pod| pod.spec.as_ref()?.scheduler_name.clone();
     let is_ours = pod.typed().is_ok_and(|pod| name(&pod).as_deref() == Some("example"));
-    is_ours && pod.deleted().is_none() && node_of(pod).is_none()
+    is_ours && pod.deletion_timestamp().is_none() && node_of(pod).is_none()
 }
 
 fn priority_of(pod: &Object<Pod>) -> Priority {

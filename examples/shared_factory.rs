@@ -43,7 +43,7 @@ pub(crate) async fn run(
 /// The first part: prints added and deleted pods.
 fn print_changes(factory: &SharedInformerFactory, print: impl Fn(String) + Send + 'static) -> Registration {
     let pods = factory.informer::<Pod>();
-    pods.on(move |event| match event {
+    pods.on_event(move |event| match event {
         Event::Added { object, .. } => print(format!("+ {}", object.key())),
         Event::Updated { new, .. } => print(format!("~ {}", new.key())),
         Event::Deleted { last, .. } => print(format!("- {}", last.key())),
@@ -55,7 +55,7 @@ fn print_counts(factory: &SharedInformerFactory, print: impl Fn(String) + Send +
     // The same kind by its accessor, and so the same informer.
     let pods = factory.core().v1().pods().informer();
     let lister = pods.lister();
-    pods.on(move |event| {
+    pods.on_event(move |event| {
         // An update changes no count.
         if !matches!(event, Event::Updated { .. }) {
             let namespace = event.object().namespace().unwrap_or_default();

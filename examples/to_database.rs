@@ -49,7 +49,7 @@ pub(crate) async fn run(
     let table = Arc::new(Mutex::new(table));
     let (failed, mut failure) = mpsc::unbounded_channel();
     let (rows, report) = (Arc::clone(&table), print.clone());
-    let writing = pods.handler().name("table").blocking().on(move |event| {
+    let writing = pods.handler().name("table").blocking().on_event(move |event| {
         let written = lock(&rows).write(&event);
         // A handler cannot return an error, the program can. Sending fails only if it has returned one
         // already.
@@ -59,7 +59,7 @@ pub(crate) async fn run(
     let work = async {
         pods.wait_for_sync(Duration::from_secs(30)).await?;
         // Every existing pod has its row now. Rows that no event of this run touched belong to deleted pods.
-        if writing.synced().await {
+        if writing.wait_for_sync().await {
             let swept = tokio::task::spawn_blocking(move || lock(&table).sweep()).await??;
             swept.into_iter().for_each(print);
             eprintln!("synced: {} pods", pods.lister().len());
@@ -106,7 +106,7 @@ impl Table {
         let typed = pod.typed().ok();
         let node = typed.as_ref().and_then(|pod| pod.spec.as_ref()?.node_name.as_deref());
         let phase = typed.as_ref().and_then(|pod| pod.status.as_ref()?.phase.as_deref());
-        let (namespace, version) = (pod.namespace(), pod.version().as_str());
+        let (namespace, version) = (pod.namespace(), pod.resource_version().as_str());
         self.connection
             .execute(PUT, params![pod.uid(), namespace, pod.name(), version, node, phase, self.run])?;
         Ok(format!("{} {}", if matches!(event, Event::Added { .. }) { '+' } else { '~' }, pod.key()))

@@ -3,7 +3,7 @@
 //!
 //!     cargo run --example workqueue -- [--kubeconfig PATH] [--namespace NAME]
 
-use informer::{Event, Exponential, Key, Lister, MaxWait, Priority, SharedInformer, WorkQueue};
+use informer::{Event, ExponentialBackoff, Key, Lister, Priority, SharedInformer, WithMaxDelay, WorkQueue};
 use informer_examples::{program, stop_signal};
 use k8s_openapi::api::core::v1::ConfigMap;
 use std::error::Error;
@@ -52,16 +52,16 @@ pub(crate) async fn run(
     done: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
     // Backoff per key from 100 ms, doubling up to ten seconds.
-    let limiter = Exponential::new(Duration::from_millis(100), Duration::from_mins(1));
-    let queue = WorkQueue::with_limiter(MaxWait::new(limiter, Duration::from_secs(10)));
+    let limiter = ExponentialBackoff::new(Duration::from_millis(100), Duration::from_mins(1));
+    let queue = WorkQueue::with_rate_limiter(WithMaxDelay::new(limiter, Duration::from_secs(10)));
     let counts = Arc::new(Counts::default());
     let (adding, counted) = (queue.clone(), Arc::clone(&counts));
-    let _on = maps.on(move |event| {
+    let _on = maps.on_event(move |event| {
         counted.changes.fetch_add(1, Ordering::Relaxed);
         // Initial objects are processed after changes.
         let initial = matches!(event, Event::Added { initial: true, .. });
         let priority = if initial { Priority::INITIAL } else { Priority::NORMAL };
-        adding.add_with(event.object().key().clone(), priority);
+        adding.add_with_priority(event.object().key().clone(), priority);
     });
     maps.start();
     maps.wait_for_sync(Duration::from_secs(30)).await?;

@@ -2,7 +2,7 @@
 //! complete in its `run`, in the files next to the package's manifest; `pod_informer` does not use this crate
 //! and shows a whole program.
 
-use informer::{Options, State, SyncError};
+use informer::{InformerOptions, InformerState, SyncError};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use std::error::Error;
 use std::process::ExitCode;
@@ -94,9 +94,11 @@ impl Arguments {
     }
 
     /// The informer options set by `--namespace`.
-    pub fn options(&mut self) -> Result<Options, Box<dyn Error>> {
+    pub fn options(&mut self) -> Result<InformerOptions, Box<dyn Error>> {
         let namespace = self.option("--namespace")?;
-        Ok(namespace.map_or_else(Options::default, |namespace| Options::default().namespace(namespace)))
+        Ok(namespace.map_or_else(InformerOptions::default, |namespace| {
+            InformerOptions::default().namespace(namespace)
+        }))
     }
 
     /// The first positional argument; read the options before.
@@ -132,11 +134,13 @@ impl Arguments {
 fn hint(error: &(dyn Error + 'static)) -> &'static str {
     let failed = error.downcast_ref::<SyncError>().and_then(|error| error.failed().next());
     match failed.map(|informer| &informer.state) {
-        Some(State::Forbidden { .. }) => {
+        Some(InformerState::Forbidden { .. }) => {
             " (the user needs the verbs list and watch; --namespace NAME needs fewer rights)"
         }
-        Some(State::NotServed { .. }) => " (is its definition installed with this version?)",
-        Some(State::Connecting | State::BackingOff { .. }) => " (is the server running and reachable?)",
+        Some(InformerState::NotServed { .. }) => " (is its definition installed with this version?)",
+        Some(InformerState::Connecting | InformerState::BackingOff { .. }) => {
+            " (is the server running and reachable?)"
+        }
         _ => "",
     }
 }

@@ -64,7 +64,7 @@ async fn undecodable_object_is_reported_and_affects_no_other() {
         "apiVersion": "informer.example/v1", "kind": "Backup",
         "metadata": {"namespace": "shop", "name": "odd"}, "spec": {"schedule": "now", "keep": "all"},
     });
-    server.plant(&odd).unwrap();
+    server.insert_unchecked(&odd).unwrap();
     server.create(&backup("tidy", 2)).unwrap();
     let backups = SharedInformer::<Backup>::new(server.client());
     let (print, lines) = output();

@@ -57,7 +57,7 @@ async fn slow_reader_is_notified_and_ends_at_the_newest_state() {
         let changed = with(pod("shop", "web"), "/metadata/labels/app", number.to_string());
         newest = version(&server.update(&changed).unwrap());
     }
-    until(|| pods.last_version().is_some_and(|version| version.as_str() == newest)).await;
+    until(|| pods.resource_version().is_some_and(|version| version.as_str() == newest)).await;
     let (mut delivered, mut skipped) = (0, 0);
     loop {
         let line = lines.recv().await.unwrap();

@@ -28,11 +28,11 @@ async fn starting_to_match_is_an_add_and_ceasing_to_match_a_delete() {
     lines.expect(&["node-a: + shop/web (1 pods)"]).await;
     // Events of a pod without a node are not delivered.
     server.update(&with(pod("shop", "job"), "/metadata/labels/app", "job")).unwrap();
-    server.plant(&on("node-a", "job")).unwrap();
+    server.insert_unchecked(&on("node-a", "job")).unwrap();
     lines.expect(&["node-a: + shop/job (2 pods)"]).await;
     let phase = |phase: &str| with(on("node-a", "job"), "/status", json!({"phase": phase}));
-    server.plant(&phase("Running")).unwrap();
-    server.plant(&phase("Succeeded")).unwrap();
+    server.insert_unchecked(&phase("Running")).unwrap();
+    server.insert_unchecked(&phase("Succeeded")).unwrap();
     lines.expect(&["node-a: - shop/job (1 pods)"]).await;
     // It was delivered as deleted already.
     server.delete("v1", "pods", Some("shop"), "job").unwrap();

@@ -38,8 +38,8 @@ async fn owners_and_labels_are_printed_and_no_data_is_received() {
     lines.expect(&["~ shop/tls of Certificate web app=cart"]).await;
 
     // The cache of the example, shared by the factory.
-    let cached = factory.metadata::<Secret>().lister().get("shop", "tls").unwrap();
-    let raw: Value = serde_json::from_slice(&cached.json().unwrap()).unwrap();
+    let cached = factory.metadata_informer::<Secret>().lister().get("shop", "tls").unwrap();
+    let raw: Value = serde_json::from_slice(&cached.to_json().unwrap()).unwrap();
     let parts: Vec<&String> = raw.as_object().unwrap().keys().collect();
     assert_eq!(parts, ["apiVersion", "kind", "metadata"]);
     assert_eq!(raw["kind"], "PartialObjectMetadata");

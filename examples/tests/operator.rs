@@ -110,14 +110,15 @@ async fn failed_status_write_is_retried() {
     server.create(&website("blog", 2)).unwrap();
     until(|| site(&server, "blog").unwrap()["status"]["ready"] == 0).await;
     advance_time(Duration::from_secs(1)).await;
-    let conflicts = server.fault(faults::status(409).on(Verb::Update).times(3));
+    let conflicts = server.inject(faults::respond(409).for_verb(Verb::Update).max_hits(3));
     make_ready(&server, "blog", 2);
     until(|| site(&server, "blog").unwrap()["status"]["ready"] == 2).await;
     assert_eq!(conflicts.hits(), 3);
 
     // A real conflict: the website is changed between read and write. Its generation stays the same, so only
     // the error causes another reconcile.
-    let (stalled, before) = (server.fault(faults::hold().on(Verb::Update)), status_writes(&server));
+    let (stalled, before) =
+        (server.inject(faults::stall_request().for_verb(Verb::Update)), status_writes(&server));
     make_ready(&server, "blog", 1);
     until(|| stalled.hits() == 1).await;
     let mut annotated = site(&server, "blog").unwrap();
@@ -142,8 +143,8 @@ async fn waits_for_its_own_writes() {
     until(|| site(&server, "first").unwrap()["status"]["ready"] == 0).await;
     let applies = || requests_for(&server, Verb::Patch, "deployments").len();
     let before = applies();
-    let silent_watch = server.fault(faults::stall_watch().of("deployments"));
-    until(|| silent_watch.reached_watches() == 1).await;
+    let silent_watch = server.inject(faults::stall_watch().for_resource("deployments"));
+    until(|| silent_watch.affected_watches() == 1).await;
     server.create(&website("blog", 2)).unwrap();
     until(|| deployment(&server, "blog").is_some()).await;
     // Its service, its status and this change cause reconciles.
@@ -182,12 +183,12 @@ async fn converges_after_faults() {
     server.create(&Website::crd()).unwrap();
     let (handle, task) = start(&server);
     let rules = [
-        faults::status(500).on(Verb::Patch).chance(30, 1),
-        faults::status(409).on(Verb::Update).chance(30, 1),
-        faults::drop_connection().chance(5, 2),
-        faults::cut_watch().chance(10, 3),
+        faults::respond(500).for_verb(Verb::Patch).probability_percent(30, 1),
+        faults::respond(409).for_verb(Verb::Update).probability_percent(30, 1),
+        faults::drop_connection().probability_percent(5, 2),
+        faults::break_watch().probability_percent(10, 3),
     ];
-    let injected: Vec<_> = rules.into_iter().map(|rule| server.fault(rule)).collect();
+    let injected: Vec<_> = rules.into_iter().map(|rule| server.inject(rule)).collect();
     for number in 0..20 {
         server.create(&website(&format!("site-{number}"), 1)).unwrap();
     }
@@ -199,7 +200,7 @@ async fn converges_after_faults() {
             site["spec"]["replicas"] = json!(round);
             server.update(&site).unwrap();
         }
-        let unavailable = server.fault(faults::drop_connection());
+        let unavailable = server.inject(faults::drop_connection());
         advance_time(Duration::from_secs(20)).await;
         drop(unavailable);
     }

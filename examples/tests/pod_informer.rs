@@ -7,14 +7,14 @@ mod pod_informer;
 #[path = "../../crates/informer/tests/common/script.rs"]
 mod script;
 
-use informer::{Options, SharedInformer};
+use informer::{InformerOptions, SharedInformer};
 use script::{pod, script};
 use tokio::sync::{mpsc, oneshot};
 
 #[tokio::test(start_paused = true)]
 async fn prints_changes_of_pods_until_stopped() {
     let (source, mut server) = script();
-    let pods = SharedInformer::with_source(source, Options::default());
+    let pods = SharedInformer::with_source(source, InformerOptions::default());
     let (sender, mut lines) = mpsc::unbounded_channel();
     let (stop, stopped) = oneshot::channel::<()>();
     let program = tokio::spawn(async move {
@@ -35,7 +35,7 @@ async fn prints_changes_of_pods_until_stopped() {
 #[tokio::test(start_paused = true)]
 async fn fails_with_the_reason_if_pods_are_forbidden() {
     let (source, mut server) = script();
-    let pods = SharedInformer::with_source(source, Options::default());
+    let pods = SharedInformer::with_source(source, InformerOptions::default());
     let answers = async {
         let status = r#"{"kind":"Status","code":403,"reason":"Forbidden","message":"pods is forbidden"}"#;
         server.next().await.reply(403, status);

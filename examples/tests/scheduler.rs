@@ -87,7 +87,7 @@ fn placed(server: &ApiServer) -> (BTreeMap<String, usize>, usize) {
 /// Number of requested bindings per pod.
 fn bindings(server: &ApiServer) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    for seen in server.requests() {
+    for seen in server.recorded_requests() {
         if seen.verb == Verb::Create && seen.subresource.as_deref() == Some("binding") {
             *counts.entry(seen.name.unwrap_or_default()).or_default() += 1;
         }
@@ -170,7 +170,7 @@ async fn binding_applies_to_one_incarnation_of_a_pod() {
     let server = server();
     nodes(&server, 2);
     server.create(&pod("x", "example", None)).unwrap();
-    let stalled = server.fault(faults::hold().on(Verb::Create).of("pods"));
+    let stalled = server.inject(faults::stall_request().for_verb(Verb::Create).for_resource("pods"));
     let (program, _lines) = start(&server);
     cluster::until(|| stalled.hits() == 1).await;
     delete(&server, "x");
@@ -197,18 +197,18 @@ async fn failed_binding_undoes_only_the_assumed_placement() {
     nodes(&server, 2);
     let (program, _lines) = start(&server);
     // A failed write leaves nothing behind: the second attempt finds the node as empty as the first.
-    let broken = server.fault(faults::status(500).on(Verb::Create).of("pods").times(1));
+    let broken = server.inject(faults::respond(500).for_verb(Verb::Create).for_resource("pods").max_hits(1));
     server.create(&pod("a", "example", None)).unwrap();
     cluster::until(|| node_of(&server, "a").is_some()).await;
     assert_eq!((node_of(&server, "a").as_deref(), broken.hits()), (Some("node-000"), 1));
     delete(&server, "a");
     cluster::advance_time(Duration::from_secs(1)).await;
 
-    let stalled = server.fault(faults::hold().on(Verb::Create).of("pods"));
+    let stalled = server.inject(faults::stall_request().for_verb(Verb::Create).for_resource("pods"));
     server.create(&pod("x", "example", None)).unwrap();
     cluster::until(|| stalled.hits() == 1).await;
     let theirs = server.get("v1", "pods", Some("shop"), "x").unwrap();
-    server.plant(&cluster::with(theirs, "/spec/nodeName", "node-001")).unwrap();
+    server.insert_unchecked(&cluster::with(theirs, "/spec/nodeName", "node-001")).unwrap();
     cluster::advance_time(Duration::from_secs(1)).await;
     drop(stalled);
     for (name, node) in [("y", "node-000"), ("z", "node-000"), ("w", "node-001")] {
@@ -263,7 +263,7 @@ async fn highest_priority_is_placed_first_and_failures_are_retried() {
         assert!(line.starts_with(&format!("shop/{name}: there is no node, again in ")), "{line}");
     }
     nodes(&server, 1);
-    let broken = server.fault(faults::status(500).on(Verb::Create).of("pods"));
+    let broken = server.inject(faults::respond(500).for_verb(Verb::Create).for_resource("pods"));
     cluster::until(|| broken.hits() > 5).await;
     drop(broken);
     cluster::until(|| placed(&server).1 == 0).await;

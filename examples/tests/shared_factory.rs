@@ -35,15 +35,15 @@ async fn both_handlers_receive_events_of_one_watch() {
     changes.retain(|line| !line.starts_with('~'));
     assert_eq!(changes, ["+ shop/web-0", "+ shop/web-1", "- shop/web-0"]);
     assert_eq!(counts, ["pods in shop: 1", "pods in shop: 2", "pods in shop: 1"]);
-    let watches = server.requests().iter().filter(|seen| seen.verb == Verb::Watch).count();
-    assert_eq!(watches, 1, "{:?}", server.requests());
+    let watches = server.recorded_requests().iter().filter(|seen| seen.verb == Verb::Watch).count();
+    assert_eq!(watches, 1, "{:?}", server.recorded_requests());
     until(|| server.open_watches() == 0).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn fails_with_the_reason_if_pods_are_forbidden() {
     let server = server();
-    let _forbidden = server.fault(faults::forbid("pods"));
+    let _forbidden = server.inject(faults::forbid("pods"));
     let factory = SharedInformerFactory::new(server.client());
     let error = shared_factory::run(&factory, |_| {}, std::future::pending()).await.unwrap_err().to_string();
     let start = "wait for sync: pods in all namespaces: forbidden: ";

@@ -106,7 +106,7 @@ async fn table_is_correct_after_a_restart() {
     let program = start(&server, &file, printed.printer());
     let line = |line: &str| printed.sorted().contains(&line.to_owned());
     until(|| printed.sorted().len() == 4).await;
-    server.plant(&with(pod("shop", "changes"), "/spec/nodeName", "node-a")).unwrap();
+    server.insert_unchecked(&with(pod("shop", "changes"), "/spec/nodeName", "node-a")).unwrap();
     server.create(&pod("shop", "short")).unwrap();
     until(|| line("~ shop/changes") && line("+ shop/short")).await;
     delete(&server, "short");
@@ -118,7 +118,7 @@ async fn table_is_correct_after_a_restart() {
     delete(&server, "goes");
     delete(&server, "comes-back");
     server.create(&pod("shop", "comes-back")).unwrap();
-    server.plant(&with(pod("shop", "changes"), "/status", json!({"phase": "Running"}))).unwrap();
+    server.insert_unchecked(&with(pod("shop", "changes"), "/status", json!({"phase": "Running"}))).unwrap();
     server.create(&pod("shop", "new")).unwrap();
     assert_ne!(table(&file), expected(&server));
     let lines = catch_up(&server, &file).await;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::repo::Repo;
-use crate::{codegen, fuzz, real, tidy};
+use crate::{codegen, control_plane, fuzz, tidy};
 
 struct Stage {
     name: &'static str,
@@ -23,7 +23,7 @@ enum Work {
     /// A `kubectl` for the tests that need a real one, where there is a Go to build it with.
     Kubectl,
     /// The suites that want a real server, where there is a Go to build it with.
-    Real,
+    ControlPlane,
     /// What the client-go of `bench/peers` is built from, for the tests that build it, where there is a Go.
     Peers,
     /// Damaged answers for the readers, as many as a change can wait for, always the same ones.
@@ -58,7 +58,7 @@ const STAGES: &[Stage] = &[
     // Behind `test`, which has built it.
     Stage { name: "fuzz", work: Work::Fuzz },
     // Behind `test`, which has built the suites and run the embedded arms.
-    Stage { name: "real", work: Work::Real },
+    Stage { name: "control-plane", work: Work::ControlPlane },
     Stage {
         name: "shuttle",
         work: Work::cargo("test -p informer-core --features shuttle --test shuttle --locked"),
@@ -117,7 +117,7 @@ impl Stage {
             Work::Tidy => tidy::run(repo, &[]),
             Work::Codegen => codegen::check(repo),
             Work::Kubectl => kubectl(repo),
-            Work::Real => real_arm(repo),
+            Work::ControlPlane => control_plane_suites(repo),
             Work::Peers => peers(repo),
             Work::Fuzz => fuzz::run(repo, &["--inputs", "10000", "--seed", "1"].map(str::to_owned)),
             Work::Accessors => codegen::VERSIONS.iter().try_for_each(|minor| check_accessors(repo, *minor)),
@@ -138,25 +138,25 @@ fn kubectl(repo: &Repo) -> Result<(), Failure> {
         return Ok(());
     }
     // Whether the sources can be fetched is not for us to decide; what was built before, or is on the PATH, is used all the same.
-    if let Err(failure) = real::run(repo, &["kubectl".to_owned()]) {
+    if let Err(failure) = control_plane::run(repo, &["kubectl".to_owned()]) {
         println!("kubectl cannot be built, so its tests run only if another is found: {}", failure.why());
     }
     Ok(())
 }
 
-fn real_arm(repo: &Repo) -> Result<(), Failure> {
+fn control_plane_suites(repo: &Repo) -> Result<(), Failure> {
     if !has_go() {
         println!("there is no `go` on the PATH: nothing is compared with a real server");
         return Ok(());
     }
     let begun = Instant::now();
     // What cannot be fetched is not a mistake of the change; what cannot be built may be.
-    if let Some(why) = real::build(repo)? {
+    if let Some(why) = control_plane::build(repo)? {
         println!("a real server cannot be fetched, so nothing is compared with one: {why}");
         return Ok(());
     }
     println!("kube-apiserver and etcd are there after {:.0} s", begun.elapsed().as_secs_f64());
-    real::run(repo, &["test".to_owned(), real::ARM.to_owned()])
+    control_plane::run(repo, &["test".to_owned(), control_plane::ARM.to_owned()])
 }
 
 /// Whether they can be fetched is not for us to decide: a test that cannot build it says so.

@@ -7,10 +7,10 @@
 mod bench;
 mod ci;
 mod codegen;
+#[cfg(unix)]
+mod control_plane;
 mod failure;
 mod fuzz;
-#[cfg(unix)]
-mod real;
 mod repo;
 mod tidy;
 
@@ -32,7 +32,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "bench",
         options: "[--quick] [WORD]",
-        about: "ours beside client-go, kube-rs and the floor, WORD in their names; also --times N, --real KUBECONFIG, --name NAME",
+        about: "ours beside client-go, kube-rs and the floor, WORD in their names; also --times N, --control-plane KUBECONFIG, --name NAME",
         run: bench::run,
     },
     Command {
@@ -55,10 +55,10 @@ const COMMANDS: &[Command] = &[
     },
     #[cfg(unix)]
     Command {
-        name: "real",
+        name: "control-plane",
         options: "up|down|kubectl|test",
         about: "a real kube-apiserver to compare with: the path of its kubeconfig, or of a kubectl, or `test [NAME]`",
-        run: real::run,
+        run: control_plane::run,
     },
     Command {
         name: "tidy",

@@ -26,7 +26,8 @@ use report::Rows;
 use scenario::{Scenario, Stage, short};
 use wire::Encoding;
 
-const USAGE: &str = "usage: cargo xtask bench [--quick] [--times N] [--real KUBECONFIG] [--name NAME] [WORD]";
+const USAGE: &str =
+    "usage: cargo xtask bench [--quick] [--times N] [--control-plane KUBECONFIG] [--name NAME] [WORD]";
 
 const README: &str = "README.md";
 
@@ -38,7 +39,7 @@ struct Options {
     times: Option<usize>,
     name: Option<String>,
     /// The kubeconfig of a real server.
-    real: Option<String>,
+    control_plane: Option<String>,
     /// Scenarios whose names contain this.
     filter: Option<String>,
 }
@@ -72,7 +73,7 @@ fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     let mut rows = Rows::default();
     let mut failures = 0;
     for (scenario, times) in &plan.0 {
-        if let Scenario::Real { pods } = scenario
+        if let Scenario::ControlPlane { pods } = scenario
             && let Err(failure) = fill(&options, &programs, *pods, &folder.0)
         {
             eprintln!("error: {}: {}", scenario.name(), failure.why());
@@ -103,11 +104,11 @@ fn measure(
 ) -> usize {
     let mut failures = 0;
     for round in 1..=times {
-        for client in in_turn(scenario.clients(), round) {
+        for client in rotate_clients(scenario.clients(), round) {
             let Some(program) = programs.path(client) else { continue };
             eprintln!("{}, {round} of {times}: {}", scenario.name(), client.name());
-            let real = options.real.as_deref().map(Path::new);
-            match scenario.run(&Stage { data, program: &program, client, folder, real }) {
+            let real = options.control_plane.as_deref().map(Path::new);
+            match scenario.run(&Stage { data, program: &program, client, folder, control_plane: real }) {
                 Ok(figures) => figures.into_iter().for_each(|figure| rows.add(client, figure)),
                 Err(failure) => {
                     eprintln!("error: {}: {}: {}", scenario.name(), client.name(), failure.why());
@@ -120,7 +121,7 @@ fn measure(
 }
 
 /// The clients of a round, counted from one: who was first in the last is last in this.
-fn in_turn(clients: &[Client], round: usize) -> Vec<Client> {
+fn rotate_clients(clients: &[Client], round: usize) -> Vec<Client> {
     let mut clients = clients.to_vec();
     let first = (round - 1) % clients.len().max(1);
     clients.rotate_left(first);
@@ -129,7 +130,7 @@ fn in_turn(clients: &[Client], round: usize) -> Vec<Client> {
 
 /// Has a real server hold so many pods, all of them ours.
 fn fill(options: &Options, programs: &Programs, pods: usize, folder: &Path) -> Result<(), Failure> {
-    let (Some(kubeconfig), Some(program)) = (&options.real, &programs.client_go) else {
+    let (Some(kubeconfig), Some(program)) = (&options.control_plane, &programs.client_go) else {
         return Err(Failure::Failed("to fill a real server takes a Go".to_owned()));
     };
     eprintln!("filling the real server up to {pods} pods");
@@ -144,7 +145,7 @@ fn fill(options: &Options, programs: &Programs, pods: usize, folder: &Path) -> R
 
 /// Whether a run has everything that the README's table is to show: all scenarios, as often as planned, with every client, none failed.
 fn is_full(options: &Options, client_go: bool, failures: usize) -> bool {
-    let Options { quick, times, name: _, real, filter } = options;
+    let Options { quick, times, name: _, control_plane: real, filter } = options;
     !quick && times.is_none() && real.is_some() && filter.is_none() && client_go && failures == 0
 }
 
@@ -196,7 +197,7 @@ impl Options {
                     options.times =
                         Some(count.ok_or_else(|| Failure::Usage("`--times` is a count".to_owned()))?);
                 }
-                "--real" => options.real = Some(value()?),
+                "--control-plane" => options.control_plane = Some(value()?),
                 word if word.starts_with('-') || options.filter.is_some() => {
                     return Err(Failure::Usage(format!("`bench` does not take `{word}`")));
                 }
@@ -210,8 +211,8 @@ impl Options {
 impl Plan {
     fn new(options: &Options) -> Result<Self, Failure> {
         let mut all = if options.quick { Self::quick() } else { Self::full() };
-        if options.real.is_none() {
-            all.retain(|(scenario, _)| !matches!(scenario, Scenario::Real { .. }));
+        if options.control_plane.is_none() {
+            all.retain(|(scenario, _)| !matches!(scenario, Scenario::ControlPlane { .. }));
         }
         let wanted = options.filter.as_deref().unwrap_or_default();
         let names: Vec<String> = all.iter().map(|(scenario, _)| scenario.name()).collect();
@@ -236,7 +237,7 @@ impl Plan {
         all.extend(sync(Encoding::Protobuf));
         all.push((Scenario::Stripped { pods: 50_000 }, 3));
         all.push((Scenario::Compressed { pods: 50_000 }, 3));
-        all.extend(sizes.map(|(pods, times)| (Scenario::Real { pods }, times)));
+        all.extend(sizes.map(|(pods, times)| (Scenario::ControlPlane { pods }, times)));
         all.extend(Self::moving(10_000, 50_000, 10, 3.0, 3));
         all.extend(sizes.map(|(pods, _)| (Scenario::Growth { pods, frames: 50_000 }, 3)));
         all.push((Scenario::Queue { keys: 1_000_000 }, 5));
@@ -251,7 +252,7 @@ impl Plan {
         all.extend(sync(Encoding::Protobuf));
         all.push((Scenario::Stripped { pods: 10_000 }, 3));
         all.push((Scenario::Compressed { pods: 10_000 }, 3));
-        all.push((Scenario::Real { pods: 1000 }, 3));
+        all.push((Scenario::ControlPlane { pods: 1000 }, 3));
         all.extend(Self::moving(1000, 5000, 2, 1.0, 1));
         all.extend(sizes.map(|(pods, _)| (Scenario::Growth { pods, frames: 5000 }, 1)));
         all.push((Scenario::Queue { keys: 100_000 }, 1));
@@ -283,7 +284,7 @@ fn pods_of(scenario: &Scenario) -> usize {
         | Scenario::Latency { pods, .. }
         | Scenario::Read { pods, .. }
         | Scenario::Fan { pods, .. } => pods,
-        Scenario::Real { .. } | Scenario::Queue { .. } => 1,
+        Scenario::ControlPlane { .. } | Scenario::Queue { .. } => 1,
     }
 }
 
@@ -340,7 +341,7 @@ mod tests {
         assert_eq!(parse(&["--quik"]).unwrap_err(), "`bench` does not take `--quik`");
         assert_eq!(parse(&["a", "b"]).unwrap_err(), "`bench` does not take `b`");
         assert_eq!(parse(&["--times", "0"]).unwrap_err(), "`--times` is a count");
-        assert_eq!(parse(&["--real"]).unwrap_err(), "`--real` needs a value");
+        assert_eq!(parse(&["--control-plane"]).unwrap_err(), "`--control-plane` needs a value");
     }
 
     #[test]
@@ -364,7 +365,7 @@ mod tests {
     fn ours_takes_part_wherever_it_can() {
         for (scenario, _) in Plan::full() {
             let lent = scenario.name().contains("stripped");
-            assert_eq!(scenario.clients().contains(&Client::Ours), !lent, "{}", scenario.name());
+            assert_eq!(scenario.clients().contains(&Client::Informer), !lent, "{}", scenario.name());
         }
     }
 
@@ -384,20 +385,20 @@ mod tests {
 
     #[test]
     fn clients_take_turns_to_be_first() {
-        let clients = [Client::Ours, Client::Go, Client::KubeRs];
-        assert_eq!(in_turn(&clients, 1), clients);
-        assert_eq!(in_turn(&clients, 3), [Client::KubeRs, Client::Ours, Client::Go]);
-        assert_eq!(in_turn(&clients, 4), clients);
+        let clients = [Client::Informer, Client::Go, Client::KubeRs];
+        assert_eq!(rotate_clients(&clients, 1), clients);
+        assert_eq!(rotate_clients(&clients, 3), [Client::KubeRs, Client::Informer, Client::Go]);
+        assert_eq!(rotate_clients(&clients, 4), clients);
     }
 
     #[test]
     fn only_a_full_run_is_for_the_readme() {
-        let full = parse(&["--real", "kubeconfig"]).unwrap();
+        let full = parse(&["--control-plane", "kubeconfig"]).unwrap();
         assert!(is_full(&full, true, 0));
         assert!(!is_full(&full, false, 0) && !is_full(&full, true, 1));
         for args in [&["--quick"][..], &["--times", "1"], &["sync"]] {
             assert!(
-                !is_full(&parse(&[&["--real", "kubeconfig"], args].concat()).unwrap(), true, 0),
+                !is_full(&parse(&[&["--control-plane", "kubeconfig"], args].concat()).unwrap(), true, 0),
                 "{args:?}"
             );
         }

@@ -12,22 +12,22 @@ use crate::repo::Repo;
 /// Who is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Client {
-    Ours,
+    Informer,
     Go,
     KubeRs,
-    Floor,
+    Baseline,
 }
 
 impl Client {
-    pub(super) const ALL: [Self; 4] = [Self::Ours, Self::Go, Self::KubeRs, Self::Floor];
+    pub(super) const ALL: [Self; 4] = [Self::Informer, Self::Go, Self::KubeRs, Self::Baseline];
 
     /// As results name it.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Ours => "ours",
+            Self::Informer => "informer",
             Self::Go => "client_go",
             Self::KubeRs => "kube_rs",
-            Self::Floor => "floor",
+            Self::Baseline => "baseline",
         }
     }
 }
@@ -42,7 +42,7 @@ pub(super) struct Programs {
 impl Programs {
     /// Builds them all; the Go one where there is a Go.
     pub(super) fn build(repo: &Repo) -> Result<Self, Failure> {
-        let peers = ["-p", "peer-ours", "-p", "peer-kube-rs", "-p", "peer-floor"];
+        let peers = ["-p", "peer-informer", "-p", "peer-kube-rs", "-p", "peer-baseline"];
         let args: Vec<&str> = ["build", "--release", "--locked"].into_iter().chain(peers).collect();
         repo.cargo_output(&args)?;
         let metadata = repo.cargo_output(&["metadata", "--no-deps", "--format-version=1"])?;
@@ -56,10 +56,10 @@ impl Programs {
 
     pub(super) fn path(&self, client: Client) -> Option<PathBuf> {
         match client {
-            Client::Ours => Some(self.folder.join("peer-ours")),
+            Client::Informer => Some(self.folder.join("peer-informer")),
             Client::Go => self.client_go.clone(),
             Client::KubeRs => Some(self.folder.join("peer-kube-rs")),
-            Client::Floor => Some(self.folder.join("peer-floor")),
+            Client::Baseline => Some(self.folder.join("peer-baseline")),
         }
     }
 }
@@ -104,7 +104,7 @@ impl Program {
     }
 
     /// A command and its answer. An answer that is an error is one here too.
-    pub(super) fn ask(&mut self, command: &Value) -> Result<Value, Failure> {
+    pub(super) fn request(&mut self, command: &Value) -> Result<Value, Failure> {
         self.send(command)?;
         self.answer()
     }

@@ -19,7 +19,7 @@ pub(super) struct Row {
     better: Better,
     values: BTreeMap<Client, Vec<f64>>,
     /// How many calls of handlers there were for each change, where that was counted.
-    told: BTreeMap<Client, Vec<f64>>,
+    delivered: BTreeMap<Client, Vec<f64>>,
 }
 
 /// Rows in the order in which they were first seen.
@@ -33,11 +33,11 @@ impl Rows {
         if known.is_none() {
             let Figure { unit, better, .. } = figure;
             let (values, told) = (BTreeMap::new(), BTreeMap::new());
-            self.0.push(Row { name: figure.row, unit, better, values, told });
+            self.0.push(Row { name: figure.row, unit, better, values, delivered: told });
         }
         self.0[place].values.entry(client).or_default().push(figure.value);
-        if let Some(told) = figure.told {
-            self.0[place].told.entry(client).or_default().push(told);
+        if let Some(told) = figure.delivered {
+            self.0[place].delivered.entry(client).or_default().push(told);
         }
     }
 
@@ -52,10 +52,10 @@ impl Rows {
                 }
                 let Some(lender) = self.0.iter().find(|row| row.name == lender) else { continue };
                 let of = |from: &BTreeMap<Client, Vec<f64>>| from.get(&client).cloned();
-                let (Some(values), told) = (of(&lender.values), of(&lender.told)) else { continue };
+                let (Some(values), told) = (of(&lender.values), of(&lender.delivered)) else { continue };
                 let row = &mut self.0[place];
                 row.values.insert(client, values);
-                row.told.extend(told.map(|told| (client, told)));
+                row.delivered.extend(told.map(|told| (client, told)));
             }
         }
     }
@@ -68,13 +68,13 @@ impl Rows {
             let find = |size: &str| self.0.iter().find(|row| row.name == format!("{what}, {size} pods"));
             let (Some(small), Some(large)) = (find(few_name), find(many_name)) else { continue };
             let mut values = BTreeMap::new();
-            for client in Client::ALL.into_iter().filter(|client| *client != Client::Floor) {
+            for client in Client::ALL.into_iter().filter(|client| *client != Client::Baseline) {
                 if let (Some(small), Some(large)) = (small.median(client), large.median(client)) {
                     values.insert(client, vec![(large - small) * factor / (many - few) as f64]);
                 }
             }
             let name = format!("{what}, each pod from {few_name} to {many_name}");
-            self.0.push(Row { name, unit, better: Better::Less, values, told: BTreeMap::new() });
+            self.0.push(Row { name, unit, better: Better::Less, values, delivered: BTreeMap::new() });
         }
     }
 
@@ -113,11 +113,11 @@ impl Rows {
 /// The names of the rows in which a client does what this one is compared with.
 fn lenders(name: &str, client: Client) -> Vec<(Client, String)> {
     let ways: &[(&str, &str)] = match client {
-        Client::Ours => &[(" without managedFields", "")],
+        Client::Informer => &[(" without managedFields", "")],
         Client::Go | Client::KubeRs => {
             &[(", compressed", " in protobuf"), (", compressed", ""), (", decoded", "")]
         }
-        Client::Floor => &[],
+        Client::Baseline => &[],
     };
     let ways = ways.iter().filter(|(from, _)| name.contains(from));
     ways.map(|(from, to)| (client, name.replace(from, to))).collect()
@@ -128,21 +128,21 @@ impl Row {
         median(self.values.get(&client)?)
     }
 
-    fn told(&self, client: Client) -> Option<f64> {
-        median(self.told.get(&client)?)
+    fn delivered(&self, client: Client) -> Option<f64> {
+        median(self.delivered.get(&client)?)
     }
 
     fn cell(&self, client: Client) -> String {
         let value = self.median(client).map_or_else(String::new, shown);
-        match self.told(client) {
-            Some(told) if (told - 1.0).abs() >= 0.005 => format!("{value} (told {:.0} %)", told * 100.0),
+        match self.delivered(client) {
+            Some(told) if (told - 1.0).abs() >= 0.005 => format!("{value} (delivered {:.0} %)", told * 100.0),
             _ => value,
         }
     }
 
     /// How many times better ours is than a peer.
     fn times(&self, peer: Client) -> Option<f64> {
-        let (ours, peer) = (self.median(Client::Ours)?, self.median(peer)?);
+        let (ours, peer) = (self.median(Client::Informer)?, self.median(peer)?);
         Some(match self.better {
             Better::Less => peer / ours,
             Better::More => ours / peer,
@@ -164,8 +164,8 @@ impl Row {
         row["min"] = least;
         row["max"] = most;
         for client in Client::ALL {
-            if let Some(told) = self.told(client) {
-                row["told"][client.name()] = json!(told);
+            if let Some(told) = self.delivered(client) {
+                row["delivered"][client.name()] = json!(told);
             }
         }
         row
@@ -225,16 +225,16 @@ mod tests {
     use super::*;
 
     fn figure(row: &str, better: Better, value: f64) -> Figure {
-        Figure { row: row.to_owned(), unit: "s", better, value, told: None }
+        Figure { row: row.to_owned(), unit: "s", better, value, delivered: None }
     }
 
     fn rows() -> Rows {
         let mut rows = Rows::default();
         for (ours, peer) in [(2.0, 8.0), (1.0, 9.0), (3.0, 1.0)] {
-            rows.add(Client::Ours, figure("less", Better::Less, ours));
+            rows.add(Client::Informer, figure("less", Better::Less, ours));
             rows.add(Client::Go, figure("less", Better::Less, peer));
         }
-        rows.add(Client::Ours, figure("more", Better::More, 1000.0));
+        rows.add(Client::Informer, figure("more", Better::More, 1000.0));
         rows.add(Client::KubeRs, figure("more", Better::More, 4000.0));
         rows
     }
@@ -250,16 +250,16 @@ mod tests {
     fn the_file_has_what_the_table_has_and_the_spread() {
         let all: Value = serde_json::from_str(&rows().json("2 cores", true)).unwrap();
         let row = &all["rows"][0];
-        assert_eq!(row["ours"], 2.0);
-        assert_eq!((&row["floor"], &row["n"]), (&Value::Null, &json!({"ours": 3, "client_go": 3})));
+        assert_eq!(row["informer"], 2.0);
+        assert_eq!((&row["baseline"], &row["n"]), (&Value::Null, &json!({"informer": 3, "client_go": 3})));
         assert_eq!((&row["min"]["client_go"], &row["max"]["client_go"]), (&json!(1.0), &json!(9.0)));
     }
 
     #[test]
     fn growth_is_what_one_pod_more_costs() {
         let mut rows = Rows::default();
-        rows.add(Client::Ours, figure("initial sync, 1k pods", Better::Less, 0.1));
-        rows.add(Client::Ours, figure("initial sync, 50k pods", Better::Less, 5.0));
+        rows.add(Client::Informer, figure("initial sync, 1k pods", Better::Less, 0.1));
+        rows.add(Client::Informer, figure("initial sync, 50k pods", Better::Less, 5.0));
         rows.add_growth((1000, "1k"), (50_000, "50k"));
         assert!(
             rows.table("").contains("| initial sync, each pod from 1k to 50k | µs a pod | 100 |"),
@@ -271,13 +271,16 @@ mod tests {
     #[test]
     fn what_was_not_told_stands_beside_the_figure() {
         let mut rows = Rows::default();
-        let told = |value, told| Figure { told: Some(told), ..figure("watch", Better::More, value) };
-        rows.add(Client::Ours, told(2000.0, 0.615));
+        let told = |value, told| Figure { delivered: Some(told), ..figure("watch", Better::More, value) };
+        rows.add(Client::Informer, told(2000.0, 0.615));
         rows.add(Client::Go, told(1000.0, 0.999));
         let table = rows.table("");
-        assert!(table.contains("\n| watch | s | 2,000 (told 62 %) | 1,000 |  |  | 2.00 |  |\n"), "{table}");
+        assert!(
+            table.contains("\n| watch | s | 2,000 (delivered 62 %) | 1,000 |  |  | 2.00 |  |\n"),
+            "{table}"
+        );
         let all: Value = serde_json::from_str(&rows.json("", true)).unwrap();
-        assert_eq!(all["rows"][0]["told"], json!({"ours": 0.615, "client_go": 0.999}));
+        assert_eq!(all["rows"][0]["delivered"], json!({"informer": 0.615, "client_go": 0.999}));
     }
 
     /// client-go without `managedFields` had rows of its own without ours, so that nothing in the table said where it is the better.
@@ -285,7 +288,7 @@ mod tests {
     fn a_peer_without_managed_fields_stands_beside_ours() {
         let (with, without) = ("memory, settled, 1k pods", "memory, settled without managedFields, 1k pods");
         let mut rows = Rows::default();
-        rows.add(Client::Ours, figure(with, Better::Less, 2.0));
+        rows.add(Client::Informer, figure(with, Better::Less, 2.0));
         rows.add(Client::Go, figure(with, Better::Less, 4.0));
         rows.add(Client::Go, figure(without, Better::Less, 1.0));
         rows.lend();
@@ -302,7 +305,7 @@ mod tests {
         rows.add(Client::Go, figure("memory, settled, 1k pods", Better::Less, 6.0));
         rows.add(Client::KubeRs, figure("memory, settled, 1k pods", Better::Less, 8.0));
         rows.add(Client::Go, figure("memory, settled in protobuf, 1k pods", Better::Less, 4.0));
-        rows.add(Client::Ours, figure("memory, settled, compressed, 1k pods", Better::Less, 1.0));
+        rows.add(Client::Informer, figure("memory, settled, compressed, 1k pods", Better::Less, 1.0));
         rows.lend();
         let table = rows.table("");
         let expected = "| memory, settled, compressed, 1k pods | s | 1.00 | 4.00 | 8.00 |  | 4.00 | 8.00 |";

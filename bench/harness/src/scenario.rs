@@ -17,9 +17,9 @@ use super::wire::Encoding;
 use crate::failure::Failure;
 
 /// How long memory may settle before it is read.
-const SETTLE: Duration = Duration::from_millis(500);
+const SETTLE_DELAY: Duration = Duration::from_millis(500);
 /// How long a cache may take to learn its objects' shape and to compress them.
-const LEARN: Duration = Duration::from_secs(4);
+const TRAINING_DELAY: Duration = Duration::from_secs(4);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Better {
@@ -34,7 +34,7 @@ pub(super) struct Figure {
     pub(super) better: Better,
     pub(super) value: f64,
     /// Where handlers are told of changes: how many calls there were for each change and handler.
-    pub(super) told: Option<f64>,
+    pub(super) delivered: Option<f64>,
 }
 
 /// What one client does once.
@@ -49,7 +49,7 @@ pub(super) enum Scenario {
     /// The first set in protobuf, kept compressed; memory, a relist, and what looking at an object takes then.
     Compressed { pods: usize },
     /// The first set from a real server that has these pods.
-    Real { pods: usize },
+    ControlPlane { pods: usize },
     /// Changes at full speed.
     Watch { encoding: Encoding, pods: usize, frames: usize },
     /// What a change and a look-up cost in a set of this size.
@@ -72,7 +72,7 @@ pub(super) struct Stage<'a> {
     /// For files of the run.
     pub(super) folder: &'a Path,
     /// Of a real server, if there is one.
-    pub(super) real: Option<&'a Path>,
+    pub(super) control_plane: Option<&'a Path>,
 }
 
 impl Scenario {
@@ -83,7 +83,7 @@ impl Scenario {
             Self::By { pods, strategy } => format!("sync {} by {strategy}", short(*pods)),
             Self::Stripped { pods } => format!("sync {} stripped", short(*pods)),
             Self::Compressed { pods } => format!("sync {} compressed", short(*pods)),
-            Self::Real { pods } => format!("real sync {}", short(*pods)),
+            Self::ControlPlane { pods } => format!("real sync {}", short(*pods)),
             Self::Watch { encoding, .. } => format!("watch {}", encoding.name()),
             Self::Growth { pods, .. } => format!("growth {}", short(*pods)),
             Self::Latency { encoding, rate, .. } => format!("latency {rate} {}", encoding.name()),
@@ -98,15 +98,19 @@ impl Scenario {
         match self {
             // kube-rs does not read protobuf.
             Self::Sync { encoding: Encoding::Protobuf, .. }
-            | Self::Watch { encoding: Encoding::Protobuf, .. } => &[Client::Ours, Client::Go, Client::Floor],
-            Self::Sync { .. } | Self::By { .. } | Self::Real { .. } | Self::Watch { .. } => &Client::ALL,
+            | Self::Watch { encoding: Encoding::Protobuf, .. } => {
+                &[Client::Informer, Client::Go, Client::Baseline]
+            }
+            Self::Sync { .. } | Self::By { .. } | Self::ControlPlane { .. } | Self::Watch { .. } => {
+                &Client::ALL
+            }
             Self::Stripped { .. } => &[Client::Go],
-            Self::Compressed { .. } => &[Client::Ours],
+            Self::Compressed { .. } => &[Client::Informer],
             Self::Latency { encoding: Encoding::Protobuf, .. } | Self::Growth { .. } | Self::Queue { .. } => {
-                &[Client::Ours, Client::Go]
+                &[Client::Informer, Client::Go]
             }
             Self::Latency { .. } | Self::Read { .. } | Self::Fan { .. } => {
-                &[Client::Ours, Client::Go, Client::KubeRs]
+                &[Client::Informer, Client::Go, Client::KubeRs]
             }
         }
     }
@@ -122,7 +126,7 @@ impl Scenario {
             }
             Self::Stripped { pods } => stripped(stage, pods),
             Self::Compressed { pods } => compressed(stage, pods),
-            Self::Real { pods } => real(stage, pods),
+            Self::ControlPlane { pods } => control_plane(stage, pods),
             Self::Watch { encoding, pods, frames } => watch(stage, encoding, pods, frames),
             Self::Growth { pods, frames } => growth(stage, pods, frames),
             Self::Latency { encoding, rate, pods, seconds } => latency(stage, encoding, rate, pods, seconds),
@@ -149,9 +153,9 @@ impl Stage<'_> {
         for (name, value) in how.as_object().into_iter().flatten() {
             command[name] = value.clone();
         }
-        let answer = program.ask(&command)?;
+        let answer = program.request(&command)?;
         // The floor does not count.
-        if self.client != Client::Floor && answer["objects"] != json!(pods) {
+        if self.client != Client::Baseline && answer["objects"] != json!(pods) {
             return Err(Failure::Failed(format!("{} of {pods} pods are there", answer["objects"])));
         }
         Ok(answer)
@@ -159,24 +163,24 @@ impl Stage<'_> {
 
     /// After so many changes of a first set: how many calls of a handler there were for each change and handler. The floor tells nobody.
     #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
-    fn told(
+    fn delivered_per_change(
         &self,
         program: &mut Program,
         pods: usize,
         frames: usize,
         handlers: usize,
     ) -> Result<Option<f64>, Failure> {
-        if self.client == Client::Floor {
+        if self.client == Client::Baseline {
             return Ok(None);
         }
-        let told = number(&program.ask(&json!({"do": "count"}))?, "told")?;
+        let told = number(&program.request(&json!({"do": "count"}))?, "delivered")?;
         Ok(Some((told - (pods * handlers) as f64) / (frames * handlers) as f64))
     }
 }
 
 impl Figure {
-    fn told(self, told: Option<f64>) -> Self {
-        Self { told, ..self }
+    fn delivered(self, told: Option<f64>) -> Self {
+        Self { delivered: told, ..self }
     }
 }
 
@@ -184,15 +188,15 @@ fn sync(stage: &Stage<'_>, encoding: Encoding, pods: usize) -> Result<Vec<Figure
     let (replay, mut program) = stage.begin(pods)?;
     let answer = stage.sync(&mut program, pods, &json!({"encoding": encoding.name()}))?;
     let of = |what: &str| format!("{what}{}, {} pods", in_form(encoding), short(pods));
-    thread::sleep(SETTLE);
-    let report = program.ask(&json!({"do": "report", "reset": true}))?;
+    thread::sleep(SETTLE_DELAY);
+    let report = program.request(&json!({"do": "report", "reset": true}))?;
     let mut figures = vec![
         less(of("initial sync"), "s", number(&answer, "seconds")?),
         less(of("initial sync, processor"), "s", number(&answer, "cpu")?),
         less(of("memory, settled"), "MB", megabytes(&report, "rss")?),
         less(of("memory, peak of the sync"), "MB", megabytes(&report, "peak")?),
     ];
-    if stage.client != Client::Floor {
+    if stage.client != Client::Baseline {
         let report = relist(&replay, &mut program, pods)?;
         figures.push(less(of("memory, peak of a relist"), "MB", megabytes(&report, "peak")?));
         figures.push(less(of("memory, settled after a relist"), "MB", megabytes(&report, "rss")?));
@@ -207,17 +211,17 @@ fn relist(replay: &Replay, program: &mut Program, pods: usize) -> Result<Value, 
     program.send(&json!({"do": "follow", "until": until}))?;
     replay.expire(changed);
     program.answer()?;
-    thread::sleep(SETTLE);
-    program.ask(&json!({"do": "report"}))
+    thread::sleep(SETTLE_DELAY);
+    program.request(&json!({"do": "report"}))
 }
 
 fn compressed(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
     let (replay, mut program) = stage.begin(pods)?;
     stage.sync(&mut program, pods, &json!({"encoding": "protobuf", "keep": "compressed"}))?;
-    thread::sleep(LEARN);
-    let report = program.ask(&json!({"do": "report", "reset": true}))?;
+    thread::sleep(TRAINING_DELAY);
+    let report = program.request(&json!({"do": "report", "reset": true}))?;
     let of = |what: &str| format!("{what}, compressed, {} pods", short(pods));
-    let looks = program.ask(&json!({"do": "read", "seconds": 1, "typed": true}))?;
+    let looks = program.request(&json!({"do": "read", "seconds": 1, "typed": true}))?;
     let each = number(&looks, "seconds")? * 1e6 / number(&looks, "gets")?;
     let after = relist(&replay, &mut program, pods)?;
     Ok(vec![
@@ -232,8 +236,8 @@ fn compressed(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
 fn stripped(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
     let (_replay, mut program) = stage.begin(pods)?;
     stage.sync(&mut program, pods, &json!({"strip": true}))?;
-    thread::sleep(SETTLE);
-    let report = program.ask(&json!({"do": "report"}))?;
+    thread::sleep(SETTLE_DELAY);
+    let report = program.request(&json!({"do": "report"}))?;
     let of = |what: &str| format!("{what} without managedFields, {} pods", short(pods));
     Ok(vec![
         less(of("memory, settled"), "MB", megabytes(&report, "rss")?),
@@ -241,8 +245,9 @@ fn stripped(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
     ])
 }
 
-fn real(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
-    let kubeconfig = stage.real.ok_or_else(|| Failure::Failed("there is no real server".to_owned()))?;
+fn control_plane(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
+    let kubeconfig =
+        stage.control_plane.ok_or_else(|| Failure::Failed("there is no real server".to_owned()))?;
     let mut figures = Vec::new();
     for encoding in [Encoding::Json, Encoding::Protobuf] {
         if (stage.client, encoding) == (Client::KubeRs, Encoding::Protobuf) {
@@ -265,12 +270,13 @@ fn watch(stage: &Stage<'_>, encoding: Encoding, pods: usize, frames: usize) -> R
     let how = json!({"encoding": encoding.name()});
     stage.sync(&mut program, pods, &how)?;
     let answer = follow(&replay, &mut program, frames, None)?;
-    let told = stage.told(&mut program, pods, frames, 1)?;
+    let told = stage.delivered_per_change(&mut program, pods, frames, 1)?;
     let name = if encoding == Encoding::Json { "JSON" } else { "protobuf" };
     let each = number(&answer, "cpu")? * 1e6 / frames as f64;
     Ok(vec![
-        more(format!("watch, {name}"), "events/s", frames as f64 / number(&answer, "seconds")?).told(told),
-        less(format!("watch, {name}, processor"), "µs an event", each).told(told),
+        more(format!("watch, {name}"), "events/s", frames as f64 / number(&answer, "seconds")?)
+            .delivered(told),
+        less(format!("watch, {name}, processor"), "µs an event", each).delivered(told),
     ])
 }
 
@@ -280,7 +286,7 @@ fn growth(stage: &Stage<'_>, pods: usize, frames: usize) -> Result<Vec<Figure>, 
     let (replay, mut program) = stage.begin(pods)?;
     stage.sync(&mut program, pods, &json!({"encoding": "protobuf"}))?;
     let changes = follow(&replay, &mut program, frames, None)?;
-    let looks = program.ask(&json!({"do": "index", "seconds": 1}))?;
+    let looks = program.request(&json!({"do": "index", "seconds": 1}))?;
     let each = number(&changes, "cpu")? * 1e6 / frames as f64;
     let found = number(&looks, "seconds")? * 1e9 / number(&looks, "found")?;
     let of = |what: &str| format!("{what}, {} pods", short(pods));
@@ -301,12 +307,12 @@ fn latency(
     stage.sync(&mut program, pods, &json!({"encoding": encoding.name()}))?;
     let frames = (rate * seconds) as usize;
     let answer = follow(&replay, &mut program, frames, Some(rate))?;
-    let told = stage.told(&mut program, pods, frames, 1)?;
+    let told = stage.delivered_per_change(&mut program, pods, frames, 1)?;
     check_timed(&answer["latency"], frames, told)?;
     let how = in_form(encoding);
     let figures = [("p50", "p50"), ("p99", "p99"), ("p99.9", "p999")].map(|(name, field)| {
         let row = format!("latency at {rate} events/s{how}, {name}");
-        Ok(less(row, "ms", number(&answer["latency"], field)? / 1000.0).told(told))
+        Ok(less(row, "ms", number(&answer["latency"], field)? / 1000.0).delivered(told))
     });
     figures.into_iter().collect()
 }
@@ -338,7 +344,7 @@ fn read(stage: &Stage<'_>, pods: usize, seconds: f64) -> Result<Vec<Figure>, Fai
     stage.sync(&mut program, pods, &json!({}))?;
     let stop = replay.flood();
     let mut ask = |command: Value, count: &str| {
-        let answer = program.ask(&command)?;
+        let answer = program.request(&command)?;
         Ok(number(&answer, count)? / number(&answer, "seconds")?)
     };
     let gets = ask(json!({"do": "read", "seconds": seconds}), "gets")?;
@@ -350,7 +356,7 @@ fn read(stage: &Stage<'_>, pods: usize, seconds: f64) -> Result<Vec<Figure>, Fai
         more("gets beside writes, typed".to_owned(), "1,000/s", typed / 1000.0),
         more("look-ups by node beside writes".to_owned(), "1,000/s", lookups / 1000.0),
     ];
-    if stage.client == Client::Ours {
+    if stage.client == Client::Informer {
         figures.push(decoded(stage, pods, seconds)?);
     }
     Ok(figures)
@@ -361,7 +367,7 @@ fn decoded(stage: &Stage<'_>, pods: usize, seconds: f64) -> Result<Figure, Failu
     let (replay, mut program) = stage.begin(pods)?;
     stage.sync(&mut program, pods, &json!({"keep": "decoded"}))?;
     let stop = replay.flood();
-    let answer = program.ask(&json!({"do": "read", "seconds": seconds, "typed": true}))?;
+    let answer = program.request(&json!({"do": "read", "seconds": seconds, "typed": true}))?;
     stop.store(true, Ordering::Relaxed);
     let gets = number(&answer, "gets")? / number(&answer, "seconds")?;
     Ok(more("gets beside writes, typed, decoded".to_owned(), "1,000/s", gets / 1000.0))
@@ -374,8 +380,8 @@ fn fan_out(stage: &Stage<'_>, handlers: usize, pods: usize, frames: usize) -> Re
     let answer = follow(&replay, &mut program, frames, None)?;
     let plural = if handlers == 1 { "" } else { "s" };
     let row = format!("watch, {handlers} handler{plural}");
-    let told = stage.told(&mut program, pods, frames, handlers)?;
-    Ok(vec![more(row, "events/s", frames as f64 / number(&answer, "seconds")?).told(told)])
+    let told = stage.delivered_per_change(&mut program, pods, frames, handlers)?;
+    Ok(vec![more(row, "events/s", frames as f64 / number(&answer, "seconds")?).delivered(told)])
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
@@ -383,7 +389,7 @@ fn queue(stage: &Stage<'_>, keys: usize) -> Result<Vec<Figure>, Failure> {
     let (_replay, mut program) = stage.begin(1)?;
     let mut figures = Vec::new();
     for workers in [0, 1, 4, 16] {
-        let answer = program.ask(&json!({"do": "queue", "keys": keys, "workers": workers}))?;
+        let answer = program.request(&json!({"do": "queue", "keys": keys, "workers": workers}))?;
         if answer["keys"] != json!(keys) {
             return Err(Failure::Failed(format!("{} of {keys} keys were done", answer["keys"])));
         }
@@ -398,11 +404,11 @@ fn queue(stage: &Stage<'_>, keys: usize) -> Result<Vec<Figure>, Failure> {
 }
 
 fn less(row: String, unit: &'static str, value: f64) -> Figure {
-    Figure { row, unit, better: Better::Less, value, told: None }
+    Figure { row, unit, better: Better::Less, value, delivered: None }
 }
 
 fn more(row: String, unit: &'static str, value: f64) -> Figure {
-    Figure { row, unit, better: Better::More, value, told: None }
+    Figure { row, unit, better: Better::More, value, delivered: None }
 }
 
 fn number(answer: &Value, field: &str) -> Result<f64, Failure> {

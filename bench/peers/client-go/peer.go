@@ -26,7 +26,7 @@ const (
 type peer struct {
 	kubeconfig string
 	pods       cache.SharedIndexInformer
-	told       *told
+	deliveries *deliveries
 }
 
 func (p *peer) answer(c command) (answer, error) {
@@ -43,7 +43,7 @@ func (p *peer) answer(c command) (answer, error) {
 	}
 	switch c.Do {
 	case "follow":
-		return p.told.follow(c.Until, c.Latency)
+		return p.deliveries.follow(c.Until, c.Latency)
 	case "read":
 		return p.read(c.Seconds, c.Typed)
 	case "index":
@@ -87,10 +87,10 @@ func (p *peer) sync(c command) (answer, error) {
 		return nil, err
 	}
 	handlers := max(c.Handlers, 1)
-	p.told = newTold(handlers)
+	p.deliveries = newDeliveries(handlers)
 	synced := []cache.InformerSynced{p.pods.HasSynced}
 	for number := range handlers {
-		registration, err := p.pods.AddEventHandler(p.told.handler(number))
+		registration, err := p.pods.AddEventHandler(p.deliveries.handler(number))
 		if err != nil {
 			return nil, err
 		}
@@ -129,7 +129,7 @@ func nodeOf(object any) ([]string, error) {
 
 // count returns the number of pods, of pods with a revision if one is given, and of events delivered so far.
 func (p *peer) count(revision *string) (answer, error) {
-	a := answer{"objects": len(p.pods.GetIndexer().ListKeys()), "told": p.told.events()}
+	a := answer{"objects": len(p.pods.GetIndexer().ListKeys()), "delivered": p.deliveries.events()}
 	if revision == nil {
 		return a, nil
 	}

@@ -9,10 +9,10 @@
     reason = "a program that measures, and counts below 2^52"
 )]
 
-#[path = "load/door.rs"]
-mod door;
 #[path = "load/report.rs"]
 mod report;
+#[path = "load/transport.rs"]
+mod transport;
 #[path = "load/watcher.rs"]
 mod watcher;
 
@@ -20,10 +20,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use informer_apiserver::{ApiServer, Encodings, Listen, Listening};
+use informer_apiserver::{ApiServer, EncodingCounters, ListenOptions, RunningServer};
 
-use door::Door;
 use report::{Meter, Row};
+use transport::Transport;
 use watcher::{Board, Watchers, Wire};
 
 const HELP: &str = "\
@@ -160,7 +160,7 @@ async fn measure(plan: &Plan) -> Vec<Row> {
         let way = if sockets { "socket" } else { "process" };
         let cases = [
             (0, Scope::Namespaces, Pace::Full, json, format!("{way}, no watches")),
-            (many, Scope::Namespaces, Pace::Asked, json, format!("{way}, {many} in {NAMESPACES} namespaces")),
+            (many, Scope::Namespaces, Pace::Fixed, json, format!("{way}, {many} in {NAMESPACES} namespaces")),
             (many, Scope::Everything, Pace::Full, json, format!("{way}, {many} of everything")),
             (many, Scope::Everything, Pace::Full, Wire::Protobuf, format!("{way}, {many} in protobuf")),
         ];
@@ -170,7 +170,7 @@ async fn measure(plan: &Plan) -> Vec<Row> {
                 let run = Run::new(plan.clone(), sockets, wire, watches, scope).await;
                 rows.push(match pace {
                     Pace::Full => run.unpaced(&what).await,
-                    Pace::Asked => run.paced(&what).await,
+                    Pace::Fixed => run.paced(&what).await,
                 });
             }
         }
@@ -184,7 +184,7 @@ enum Pace {
     /// As fast as every watcher can follow.
     Full,
     /// So many a second.
-    Asked,
+    Fixed,
 }
 
 /// What a watch is about.
@@ -200,21 +200,21 @@ enum Scope {
 struct Run {
     plan: Plan,
     server: ApiServer,
-    _listening: Option<Listening>,
-    door: Door,
+    _listening: Option<RunningServer>,
+    transport: Transport,
     watchers: Watchers,
     scope: Scope,
     /// How many writes there were.
     written: usize,
     board: Arc<Board>,
     /// How often objects had been encoded before.
-    encodings: Encodings,
+    encodings: EncodingCounters,
 }
 
 impl Run {
     async fn new(plan: Plan, sockets: bool, wire: Wire, count: usize, scope: Scope) -> Self {
         // As many changes as a server remembers by default would only measure memory.
-        let server = ApiServer::builder().history(20_000).build();
+        let server = ApiServer::builder().history_limit(20_000).build();
         for namespace in 0..NAMESPACES {
             let metadata = serde_json::json!({"name": format!("ns-{namespace:02}")});
             let object = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
@@ -225,24 +225,39 @@ impl Run {
                 server.create(&object).unwrap();
             }
         }
-        let listening =
-            if sockets { Some(server.listen(Listen::http().open()).await.unwrap()) } else { None };
-        let door = match &listening {
-            Some(listening) => Door::Socket(listening.client()),
-            None => Door::Process(server.service()),
+        let listening = if sockets {
+            Some(server.listen(ListenOptions::http().without_access_control()).await.unwrap())
+        } else {
+            None
         };
-        let board = Arc::new(Board::new(server.version()));
+        let door = match &listening {
+            Some(listening) => Transport::Socket(listening.client()),
+            None => Transport::Process(server.service()),
+        };
+        let board = Arc::new(Board::new(server.resource_version()));
         let mut watchers = Watchers::new(board.clone(), wire);
         for number in 0..count {
             let namespace = (scope == Scope::Namespaces).then_some(number % NAMESPACES);
             let path = path(plan.kind, namespace, None);
-            let path =
-                format!("{path}?watch=true&allowWatchBookmarks=true&resourceVersion={}", server.version());
+            let path = format!(
+                "{path}?watch=true&allowWatchBookmarks=true&resourceVersion={}",
+                server.resource_version()
+            );
             watchers.open(door.get(&path, wire.accept()).await, namespace);
         }
         assert_eq!(server.open_watches(), count);
-        let encodings = server.encodings();
-        Run { plan, server, _listening: listening, door, watchers, scope, written: 0, board, encodings }
+        let encodings = server.encoding_counters();
+        Run {
+            plan,
+            server,
+            _listening: listening,
+            transport: door,
+            watchers,
+            scope,
+            written: 0,
+            board,
+            encodings,
+        }
     }
 
     /// Updates the next object: the namespaces take turns, and so do the objects of each.
@@ -253,7 +268,7 @@ impl Run {
         let path = path(self.plan.kind, Some(namespace), Some(number));
         self.written += 1;
         self.board.writing();
-        self.door.put(&path, body).await;
+        self.transport.put(&path, body).await;
     }
 
     /// How many frames there must be by now.
@@ -305,9 +320,18 @@ impl Run {
         let spent = meter.end();
         let equal = self.watchers.all_equal(&self.server.list("v1", self.plan.kind.plural(), None));
         let latencies = self.board.latencies();
-        let (before, after) = (self.encodings, self.server.encodings());
+        let (before, after) = (self.encodings, self.server.encoding_counters());
         let encodings = (after.json - before.json, after.protobuf - before.protobuf);
-        Row { what: what.to_owned(), writes: self.written, frames, spent, asked, latencies, equal, encodings }
+        Row {
+            what: what.to_owned(),
+            writes: self.written,
+            frames,
+            spent,
+            target_writes_per_second: asked,
+            latencies,
+            equal,
+            encodings,
+        }
     }
 }
 

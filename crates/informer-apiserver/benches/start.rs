@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use informer_apiserver::{ApiServer, Listen, ListenError};
+use informer_apiserver::{ApiServer, ListenError, ListenOptions};
 
 const ROUNDS: usize = 50;
 
@@ -18,16 +18,16 @@ async fn main() -> Result<(), ListenError> {
         let _client = server.client();
         starts.push(begun.elapsed());
         let begun = Instant::now();
-        let listening = server.listen(Listen::https()).await?;
+        let listening = server.listen(ListenOptions::https()).await?;
         listens.push(begun.elapsed());
         listening.shutdown().await;
     }
-    tell("start in process (bar 10 ms)", &mut starts);
-    tell("listen with TLS", &mut listens);
+    print_times("start in process (bar 10 ms)", &mut starts);
+    print_times("listen with TLS", &mut listens);
     Ok(())
 }
 
-fn tell(what: &str, times: &mut [Duration]) {
+fn print_times(what: &str, times: &mut [Duration]) {
     times.sort_unstable();
     let at = |share: usize| times.get(times.len() * share / 100).copied().unwrap_or_default();
     println!("{what:<30} median {:>9.1?}   99 % {:>9.1?}", at(50), at(99));

@@ -22,7 +22,7 @@
 //! # }
 //! ```
 //!
-//! Clients in other processes reach it through [`ApiServer::listen`], over TLS and with access control ([`Access`]).
+//! Clients in other processes reach it through [`ApiServer::listen`], over TLS and with access control ([`AccessControl`]).
 //!
 //! Modules: `model` decides and is pure; `access` says who may what; `http` speaks HTTP, `listen` has the sockets, [`faults`] makes it fail.
 //! What objects mean is in the crate `informer-objects`. What it does not do: controllers, most of admission, logs and exec, and
@@ -46,11 +46,11 @@ mod server;
 mod shared;
 mod user;
 
-pub use access::Access;
-pub use http::{AnswerBody, ApiService, BodyError};
-pub use informer_objects::{Cause, Details, Status};
-pub use listen::{Listen, ListenError, Listening, Overwrite};
-pub use log::{Seen, Verb};
-pub use model::Encodings;
-pub use server::{ApiServer, Backup, Builder};
+pub use access::AccessControl;
+pub use http::{ApiService, BodyError, ResponseBody};
+pub use informer_objects::{Status, StatusCause, StatusDetails};
+pub use listen::{ListenError, ListenOptions, Overwrite, RunningServer};
+pub use log::{RecordedRequest, Verb};
+pub use model::EncodingCounters;
+pub use server::{ApiServer, ApiServerBuilder, Backup};
 pub use user::User;

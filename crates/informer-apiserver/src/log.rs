@@ -44,7 +44,7 @@ impl Verb {
 /// A request for a resource, as it came in; also those that were refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Seen {
+pub struct RecordedRequest {
     /// What it does.
     pub verb: Verb,
     /// The API group; empty for the core group.
@@ -67,7 +67,7 @@ pub struct Seen {
     pub accept: String,
 }
 
-impl Seen {
+impl RecordedRequest {
     /// The value of a query parameter.
     pub fn parameter(&self, name: &str) -> Option<String> {
         let mut pairs = form_urlencoded::parse(self.query.as_bytes());
@@ -77,12 +77,12 @@ impl Seen {
 
 /// The last requests.
 #[derive(Debug, Default)]
-pub(crate) struct Log(Mutex<VecDeque<Seen>>);
+pub(crate) struct Log(Mutex<VecDeque<RecordedRequest>>);
 
 const KEPT: usize = 10_000;
 
 impl Log {
-    pub(crate) fn push(&self, seen: Seen) {
+    pub(crate) fn push(&self, seen: RecordedRequest) {
         let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if log.len() == KEPT {
             log.pop_front();
@@ -90,7 +90,7 @@ impl Log {
         log.push_back(seen);
     }
 
-    pub(crate) fn all(&self) -> Vec<Seen> {
+    pub(crate) fn all(&self) -> Vec<RecordedRequest> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }

@@ -23,7 +23,7 @@ const VERSION_WAIT: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct Shared {
     model: Mutex<Model>,
-    bells: Mutex<BTreeMap<ResourceId, Bells>>,
+    notifiers: Mutex<BTreeMap<ResourceId, ResourceNotifiers>>,
     /// Rings when the version changes. It wakes in the order in which they wait, so that a run can be repeated.
     progress: Notify,
     pub(crate) faults: Arc<faults::Registry>,
@@ -38,13 +38,13 @@ pub(crate) struct Shared {
 /// The bells of a resource: one for whoever watches all of it, and one for each namespace that somebody watches alone. Two hundred
 /// watchers of twenty namespaces are not all woken by every change.
 #[derive(Debug, Default)]
-struct Bells {
+struct ResourceNotifiers {
     all: Arc<Notify>,
     namespaces: BTreeMap<String, Arc<Notify>>,
 }
 
-impl Bells {
-    fn of(&mut self, namespace: &str) -> Arc<Notify> {
+impl ResourceNotifiers {
+    fn for_namespace(&mut self, namespace: &str) -> Arc<Notify> {
         if namespace.is_empty() {
             return self.all.clone();
         }
@@ -56,7 +56,7 @@ impl Bells {
     }
 
     /// Rings for a change in a namespace, or for everybody.
-    fn ring(&self, namespace: Option<&str>) {
+    fn notify(&self, namespace: Option<&str>) {
         self.all.notify_waiters();
         match namespace {
             Some(namespace) => {
@@ -73,7 +73,7 @@ impl Shared {
     pub(crate) fn new(model: Model, began: Timestamp) -> Self {
         Shared {
             model: Mutex::new(model),
-            bells: Mutex::default(),
+            notifiers: Mutex::default(),
             progress: Notify::new(),
             faults: Arc::default(),
             log: Log::default(),
@@ -103,10 +103,10 @@ impl Shared {
             self.progress.notify_waiters();
         }
         if !touched.is_empty() {
-            let bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
+            let bells = self.notifiers.lock().unwrap_or_else(PoisonError::into_inner);
             for news in touched {
                 if let Some(bells) = bells.get(&news.id) {
-                    bells.ring(news.namespace.as_deref());
+                    bells.notify(news.namespace.as_deref());
                 }
             }
         }
@@ -114,9 +114,9 @@ impl Shared {
     }
 
     /// The bell that rings when a resource changes in a namespace; an empty one stands for all.
-    pub(crate) fn bell(&self, id: ResourceId, namespace: &str) -> Arc<Notify> {
-        let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
-        bells.entry(id).or_default().of(namespace)
+    pub(crate) fn notifier(&self, id: ResourceId, namespace: &str) -> Arc<Notify> {
+        let mut bells = self.notifiers.lock().unwrap_or_else(PoisonError::into_inner);
+        bells.entry(id).or_default().for_namespace(namespace)
     }
 
     /// Waits for a version, as long as a real server does.

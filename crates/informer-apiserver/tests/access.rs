@@ -5,16 +5,16 @@
 
 use http::Request;
 use http_body_util::BodyExt;
-use informer_apiserver::{Access, ApiServer, ApiService, User, Verb};
+use informer_apiserver::{AccessControl, ApiServer, ApiService, User, Verb};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 const ADMIN: &str = "admin-token";
 const LIMITED: &str = "limited-token";
 
-fn users() -> Access {
+fn users() -> AccessControl {
     let limited = User::new("limited").uid("limited-user").group("");
-    Access::new().token(ADMIN, User::admin("admin").uid("admin")).token(LIMITED, limited)
+    AccessControl::new().token(ADMIN, User::admin("admin").uid("admin")).token(LIMITED, limited)
 }
 
 async fn send(
@@ -71,7 +71,7 @@ fn bind(server: &ApiServer, cluster_role: &str) {
 #[tokio::test]
 async fn view_and_edit_cluster_roles_grant_access() {
     let server = ApiServer::new();
-    let service = server.guarded(users());
+    let service = server.service_with_access(users());
     let pods = "/api/v1/namespaces/default/pods";
     let secrets = "/api/v1/namespaces/default/secrets";
     assert_eq!(send_request(&service, LIMITED, "GET", pods, Value::Null).await.0, 403);
@@ -86,7 +86,10 @@ async fn view_and_edit_cluster_roles_grant_access() {
     assert_eq!(send_request(&service, LIMITED, "GET", secrets, Value::Null).await.0, 200);
     let other_namespace = "/api/v1/namespaces/kube-system/pods";
     assert_eq!(send_request(&service, LIMITED, "GET", other_namespace, Value::Null).await.0, 403);
-    assert_eq!(server.guarded(users()).oneshot(Request::new(String::new())).await.unwrap().status(), 403);
+    assert_eq!(
+        server.service_with_access(users()).oneshot(Request::new(String::new())).await.unwrap().status(),
+        403
+    );
 }
 
 /// Regression: the escalation check parsed the body as JSON only, so a role sent as YAML, or with an entry that could
@@ -94,7 +97,7 @@ async fn view_and_edit_cluster_roles_grant_access() {
 #[tokio::test]
 async fn privilege_escalation_is_rejected_in_every_encoding() {
     let server = ApiServer::new();
-    let service = server.guarded(users());
+    let service = server.service_with_access(users());
     bind(&server, "admin");
     let everything = r#"{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}"#;
     let role = |rules: &str| {
@@ -125,7 +128,7 @@ async fn privilege_escalation_is_rejected_in_every_encoding() {
 #[tokio::test]
 async fn privilege_escalation_by_roles_and_bindings_is_rejected() {
     let server = ApiServer::new();
-    let service = server.guarded(users());
+    let service = server.service_with_access(users());
     bind(&server, "admin");
     let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
     let role = |name: &str, group: &str, verbs: Value| {
@@ -174,7 +177,7 @@ async fn privilege_escalation_by_roles_and_bindings_is_rejected() {
 #[tokio::test]
 async fn subject_access_reviews_and_token_reviews() {
     let server = ApiServer::new();
-    let service = server.guarded(users());
+    let service = server.service_with_access(users());
     bind(&server, "view");
     let review = |kind: &str, spec: Value| json!({"kind": kind, "apiVersion": "authorization.k8s.io/v1", "spec": spec});
     let pods = json!({"namespace": "default", "verb": "list", "resource": "pods"});
@@ -225,13 +228,13 @@ async fn without_access_control_every_user_is_admin() {
 #[tokio::test]
 async fn recorded_requests_contain_the_user() {
     let server = ApiServer::new();
-    let service = server.guarded(users());
+    let service = server.service_with_access(users());
     let pods = "/api/v1/namespaces/default/pods";
     for token in [ADMIN, LIMITED, "wrong"] {
         send_request(&service, token, "GET", pods, Value::Null).await;
     }
     let seen: Vec<(Verb, String, String)> =
-        server.requests().into_iter().map(|seen| (seen.verb, seen.user, seen.accept)).collect();
+        server.recorded_requests().into_iter().map(|seen| (seen.verb, seen.user, seen.accept)).collect();
     let expected =
         ["admin", "limited", ""].map(|user| (Verb::List, user.to_owned(), "application/json".to_owned()));
     assert_eq!(seen, expected);

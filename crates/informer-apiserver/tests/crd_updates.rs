@@ -119,7 +119,7 @@ async fn reads_follow_current_definition() {
         let server = server();
         define(&server, &[version("v1", true, &texts(&["a", "b"]))]);
         server.create(&foo("v1", &json!({"a": "1", "b": "2"}))).unwrap();
-        let created = server.version();
+        let created = server.resource_version();
 
         redefine(&server, &[version("v1", true, &with_default("d"))]);
         let shown = json!({"a": "1", "d": "d"});
@@ -157,11 +157,11 @@ async fn write_stores_object_as_read() {
         server.create(&foo("v1", &json!({"a": "1", "b": "2"}))).unwrap();
         redefine(&server, &[version("v1", true, &with_default("d"))]);
 
-        let before = server.version();
+        let before = server.resource_version();
         let (first, _) = patch(&server, FOOS, &json!({})).await;
-        assert_eq!((server.version(), &first["metadata"]["generation"]), (before + 1, &json!(1)));
+        assert_eq!((server.resource_version(), &first["metadata"]["generation"]), (before + 1, &json!(1)));
         patch(&server, FOOS, &json!({})).await;
-        assert_eq!(server.version(), before + 1);
+        assert_eq!(server.resource_version(), before + 1);
 
         redefine(
             &server,
@@ -200,10 +200,10 @@ async fn storage_version_prunes_and_each_version_shows_its_fields() {
         let common::Got::Frame(frame) = watch.next().await else { panic!("no frame") };
         assert_eq!(frame["object"]["spec"], json!({"a": "1"}));
 
-        let version_before = server.version();
+        let version_before = server.resource_version();
         patch(&server, OTHERS, &json!({})).await;
         assert_eq!(
-            server.version(),
+            server.resource_version(),
             version_before,
             "a version with fewer fields must not change the object"
         );
@@ -213,9 +213,9 @@ async fn storage_version_prunes_and_each_version_shows_its_fields() {
         // Stored as v1, it is read by the schema of v1 until the next write.
         redefine(&server, &[version("v1", false, &with_default("d")), version("v2", true, &other)]);
         assert_eq!(spec_at(&server, FOOS).await, json!({"a": "1", "d": "d"}));
-        let version_before = server.version();
+        let version_before = server.resource_version();
         patch(&server, OTHERS, &json!({})).await;
-        assert_eq!(server.version(), version_before + 1);
+        assert_eq!(server.resource_version(), version_before + 1);
         assert_eq!(spec_at(&server, FOOS).await, json!({"a": "1"}));
     })
     .await;

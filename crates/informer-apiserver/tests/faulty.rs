@@ -19,8 +19,9 @@ const WATCH_LIST: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderTh
 async fn rule_applies_to_matching_requests_and_counts_hits() {
     with_timeout(async {
         let server = server();
-        let rule = faults::answer(503).on(Verb::List).of("configmaps").in_namespace("default");
-        let guard = server.fault(rule.after(1).times(2));
+        let rule =
+            faults::answer(503).for_verb(Verb::List).for_resource("configmaps").in_namespace("default");
+        let guard = server.inject(rule.skip_first(1).max_hits(2));
         let mut codes = Vec::new();
         for _ in 0..4 {
             codes.push(raw(&server, MAPS).await.0);
@@ -29,7 +30,7 @@ async fn rule_applies_to_matching_requests_and_counts_hits() {
         assert_eq!(raw(&server, "/api/v1/pods").await.0, 200);
         assert_eq!(guard.hits(), 2);
         drop(guard);
-        let seen = server.requests();
+        let seen = server.recorded_requests();
         assert_eq!(seen.len(), 5);
         assert_eq!((seen[0].verb, seen[0].plural.as_str()), (Verb::List, "configmaps"));
         assert_eq!(seen[0].namespace.as_deref(), Some("default"));
@@ -41,7 +42,7 @@ async fn rule_applies_to_matching_requests_and_counts_hits() {
 async fn rule_responds_with_arbitrary_body() {
     with_timeout(async {
         let server = server();
-        let _guard = server.fault(faults::answer_with(200, "<html>").of("configmaps"));
+        let _guard = server.inject(faults::respond_with(200, "<html>").for_resource("configmaps"));
         assert_eq!(raw(&server, MAPS).await, (200, serde_json::json!("<html>")));
     })
     .await;
@@ -54,7 +55,7 @@ async fn rule_applies_to_selected_page_only() {
         for name in ["a", "b", "c"] {
             server.create(&configmap(name, "1")).unwrap();
         }
-        let _guard = server.fault(faults::answer(500).on(Verb::List).page(2));
+        let _guard = server.inject(faults::answer(500).for_verb(Verb::List).page(2));
         let (code, first) = raw(&server, &format!("{MAPS}?limit=1")).await;
         assert_eq!(code, 200);
         let token = first["metadata"]["continue"].as_str().unwrap();
@@ -67,7 +68,7 @@ async fn rule_applies_to_selected_page_only() {
 async fn forbidden_message_matches_kube_apiserver() {
     with_timeout(async {
         let server = server();
-        let guard = server.fault(faults::forbid("secrets"));
+        let guard = server.inject(faults::forbid("secrets"));
         let (code, status) = raw(&server, "/api/v1/secrets").await;
         assert_eq!(code, 403);
         assert_eq!(
@@ -77,7 +78,7 @@ async fn forbidden_message_matches_kube_apiserver() {
         drop(guard);
         assert_eq!(raw(&server, "/api/v1/secrets").await.0, 200);
         // Regression: the message named the pod instead of its subresource.
-        let _guard = server.fault(faults::forbid("pods"));
+        let _guard = server.inject(faults::forbid("pods"));
         assert_eq!(
             raw(&server, "/api/v1/namespaces/default/pods/p/status").await.1["message"],
             r#"pods "p" is forbidden: User "admin" cannot get resource "pods/status" in API group "" in the namespace "default""#
@@ -90,9 +91,9 @@ async fn forbidden_message_matches_kube_apiserver() {
 async fn break_watch_ends_open_watch() {
     with_timeout(async {
         let server = server();
-        let from = server.version();
+        let from = server.resource_version();
         let mut watch = Watch::open(&server, &format!("{WATCH}&resourceVersion={from}")).await;
-        let guard = server.fault(faults::cut_watch().after_frames(2));
+        let guard = server.inject(faults::break_watch().after_frames(2));
         for name in ["a", "b", "c"] {
             server.create(&configmap(name, "1")).unwrap();
         }
@@ -102,7 +103,7 @@ async fn break_watch_ends_open_watch() {
         assert_eq!((guard.hits(), server.open_watches()), (1, 0));
         drop(guard);
 
-        let _guard = server.fault(faults::cut_watch().cleanly().times(1));
+        let _guard = server.inject(faults::break_watch().with_clean_end().max_hits(1));
         let mut watch = Watch::open(&server, WATCH).await;
         assert_eq!(watch.next_summary().await, "end");
         let mut watch = Watch::open(&server, WATCH).await;
@@ -119,7 +120,8 @@ async fn break_watch_ends_watch_with_pending_read() {
         let server = server();
         let mut watch = Watch::open(&server, WATCH).await;
         let started = tokio::time::Instant::now();
-        let (last, guard) = tokio::join!(watch.next_summary(), async { server.fault(faults::cut_watch()) });
+        let (last, guard) =
+            tokio::join!(watch.next_summary(), async { server.inject(faults::break_watch()) });
         assert_eq!(guard.hits(), 1);
         assert_eq!((last.as_str(), started.elapsed().as_secs()), ("broken", 0));
     })
@@ -133,7 +135,7 @@ async fn break_watch_can_interrupt_initial_events() {
         for name in ["a", "b", "c"] {
             server.create(&configmap(name, "1")).unwrap();
         }
-        let _guard = server.fault(faults::cut_watch().after_frames(2));
+        let _guard = server.inject(faults::break_watch().after_frames(2));
         let mut watch = Watch::open(&server, &format!("{WATCH}&{WATCH_LIST}")).await;
         let frames = watch.next_summaries(3).await;
         assert!(frames[0].starts_with("ADDED a") && frames[1].starts_with("ADDED b"), "{frames:?}");
@@ -149,7 +151,7 @@ async fn stalled_watch_is_silent_until_guard_is_dropped() {
         let mut watch =
             Watch::open(&server, &format!("{WATCH}&allowWatchBookmarks=true&timeoutSeconds=90")).await;
         assert!(watch.next_summary().await.starts_with("BOOKMARK"));
-        let guard = server.fault(faults::stall_watch());
+        let guard = server.inject(faults::stall_watch());
         server.create(&configmap("a", "1")).unwrap();
         assert!(watch.is_silent(80).await);
         assert_eq!(guard.hits(), 1);
@@ -165,7 +167,7 @@ async fn stalled_watch_is_silent_until_guard_is_dropped() {
 async fn stalled_request_continues_when_guard_is_dropped() {
     with_timeout(async {
         let server = server();
-        let guard = server.fault(faults::hold().on(Verb::List));
+        let guard = server.inject(faults::stall_request().for_verb(Verb::List));
         let stalled = tokio::spawn({
             let server = server.clone();
             async move { raw(&server, MAPS).await.0 }
@@ -186,11 +188,11 @@ async fn watch_list_is_rejected_or_never_completes() {
         let server = server();
         server.create(&configmap("a", "1")).unwrap();
         let path = format!("{WATCH}&{WATCH_LIST}");
-        let guard = server.fault(faults::refuse_watch_list());
+        let guard = server.inject(faults::refuse_watch_list());
         let (code, status) = raw(&server, &path).await;
         assert_eq!((code, status["reason"].as_str()), (422, Some("Invalid")));
         drop(guard);
-        let _guard = server.fault(faults::endless_watch_list());
+        let _guard = server.inject(faults::endless_watch_list());
         let mut watch = Watch::open(&server, &path).await;
         assert!(watch.next_summary().await.starts_with("ADDED a"));
         assert!(watch.is_silent(30).await);
@@ -202,14 +204,14 @@ async fn watch_list_is_rejected_or_never_completes() {
 async fn error_frames_and_raw_frames_are_injected() {
     with_timeout(async {
         let server = server();
-        let from = server.version();
+        let from = server.resource_version();
         let path = format!("{WATCH}&resourceVersion={from}");
-        let guard = server.fault(faults::error_frame(410).times(1));
+        let guard = server.inject(faults::error_frame(410).max_hits(1));
         let mut watch = Watch::open(&server, &path).await;
         assert_eq!(watch.next_summaries(2).await, ["ERROR 410 injected fault", "end"]);
         drop(guard);
 
-        let guard = server.fault(faults::raw_frame("{\"type\":\n").after_frames(1));
+        let guard = server.inject(faults::raw_frame("{\"type\":\n").after_frames(1));
         let mut watch = Watch::open(&server, &path).await;
         server.create(&configmap("a", "1")).unwrap();
         server.create(&configmap("b", "1")).unwrap();
@@ -225,9 +227,9 @@ async fn error_frames_and_raw_frames_are_injected() {
 async fn rules_apply_to_request_in_order() {
     with_timeout(async {
         let server = server();
-        let _first = server.fault(faults::pass().of("configmaps").times(1));
-        let slow = server.fault(faults::delay(Duration::from_secs(4)).of("configmaps"));
-        let _busy = server.fault(faults::too_many_requests(2).on(Verb::List));
+        let _first = server.inject(faults::exempt().for_resource("configmaps").max_hits(1));
+        let slow = server.inject(faults::delay(Duration::from_secs(4)).for_resource("configmaps"));
+        let _busy = server.inject(faults::too_many_requests(2).for_verb(Verb::List));
         let began = Instant::now();
         assert_eq!(raw(&server, MAPS).await.0, 200, "exempted by the first rule");
         assert_eq!(began.elapsed().as_secs(), 0);
@@ -249,7 +251,8 @@ async fn probability_is_deterministic_for_a_seed() {
     with_timeout(async {
         let codes = async |seed: u64| {
             let server = server();
-            let guard = server.fault(faults::status(500).of("configmaps").chance(30, seed));
+            let guard =
+                server.inject(faults::respond(500).for_resource("configmaps").probability_percent(30, seed));
             let mut codes = Vec::new();
             for _ in 0..200 {
                 codes.push(raw(&server, MAPS).await.0);
@@ -268,12 +271,12 @@ async fn gone_expires_open_watches_and_lists() {
     with_timeout(async {
         let server = server();
         let mut watch = Watch::open(&server, WATCH).await;
-        let guard = server.fault(faults::gone().of("configmaps"));
+        let guard = server.inject(faults::gone().for_resource("configmaps"));
         assert!(watch.next_summary().await.starts_with("ERROR 410 too old resource version"));
         assert_eq!(watch.next_summary().await, "end");
         let (code, status) = raw(&server, MAPS).await;
         assert_eq!((code, status["reason"].as_str()), (410, Some("Expired")));
-        assert_eq!((guard.hits(), guard.reached_watches()), (2, 1));
+        assert_eq!((guard.hits(), guard.affected_watches()), (2, 1));
         assert_eq!(raw(&server, &format!("{MAPS}/a")).await.0, 404, "reads of a single object cannot expire");
     })
     .await;
@@ -284,7 +287,7 @@ async fn connection_breaks_before_headers_or_within_body() {
     with_timeout(async {
         let server = server();
         server.create(&configmap("a", "1")).unwrap();
-        let broken = server.fault(faults::drop_connection().of("configmaps").times(1));
+        let broken = server.inject(faults::drop_connection().for_resource("configmaps").max_hits(1));
         let request = http::Request::get(MAPS).body(kube::client::Body::empty()).unwrap();
         assert!(tower::ServiceExt::oneshot(server.service(), request).await.is_err());
         assert_eq!(broken.hits(), 1);
@@ -294,13 +297,13 @@ async fn connection_breaks_before_headers_or_within_body() {
             let read = http_body_util::BodyExt::collect(response.into_body());
             tokio::time::timeout(Duration::from_hours(1), read).await
         };
-        let guard = server.fault(faults::truncate(20));
+        let guard = server.inject(faults::truncate(20));
         assert!(body().await.unwrap().is_err(), "the body ends with an error");
         drop(guard);
-        let guard = server.fault(faults::truncate(20).cleanly());
+        let guard = server.inject(faults::truncate(20).with_clean_end());
         assert_eq!(body().await.unwrap().unwrap().to_bytes().len(), 20);
         drop(guard);
-        let _guard = server.fault(faults::truncate(20).silently());
+        let _guard = server.inject(faults::truncate(20).without_end());
         assert!(body().await.is_err(), "the body neither continues nor ends");
     })
     .await;
@@ -311,7 +314,7 @@ async fn half_open_watch_stays_silent_after_restart() {
     with_timeout(async {
         let server = server();
         let mut watch = Watch::open(&server, &format!("{WATCH}&timeoutSeconds=5")).await;
-        let guard = server.fault(faults::half_open());
+        let guard = server.inject(faults::half_open());
         assert!(watch.is_silent(10).await);
         drop(guard);
         server.create(&configmap("a", "1")).unwrap();
@@ -326,7 +329,7 @@ async fn half_open_watch_stays_silent_after_restart() {
 async fn frames_are_dropped_duplicated_corrupted_and_truncated() {
     with_timeout(async {
         let server = server();
-        let from = server.version();
+        let from = server.resource_version();
         let path = format!("{WATCH}&resourceVersion={from}");
         for name in ["a", "b", "c", "d"] {
             server.create(&configmap(name, "1")).unwrap();
@@ -334,25 +337,25 @@ async fn frames_are_dropped_duplicated_corrupted_and_truncated() {
         let names = |frames: Vec<String>| -> Vec<String> {
             frames.iter().map(|line| line.split(' ').nth(1).unwrap_or(line).to_owned()).collect()
         };
-        let guard = server.fault(faults::drop_frame().after_frames(1).frames(2));
+        let guard = server.inject(faults::drop_frame().after_frames(1).frames(2));
         let mut watch = Watch::open(&server, &path).await;
         assert_eq!(names(watch.next_summaries(2).await), ["a", "d"]);
         assert_eq!(guard.hits(), 2);
         drop(guard);
 
-        let one = server.fault(faults::duplicate_frame());
-        let two = server.fault(faults::duplicate_frame().after_frames(2));
+        let one = server.inject(faults::duplicate_frame());
+        let two = server.inject(faults::duplicate_frame().after_frames(2));
         let mut watch = Watch::open(&server, &path).await;
         assert_eq!(names(watch.next_summaries(6).await), ["a", "a", "b", "c", "c", "d"]);
         drop((one, two));
 
-        let guard = server.fault(faults::cut_mid_frame().after_frames(1).times(1));
+        let guard = server.inject(faults::break_mid_frame().after_frames(1).max_hits(1));
         let mut watch = Watch::open(&server, &path).await;
         assert_eq!(names(watch.next_summaries(2).await), ["a", "broken"]);
         assert_eq!(guard.hits(), 1);
         drop(guard);
 
-        let guard = server.fault(faults::undecodable_object().on(Verb::Watch).after_frames(1));
+        let guard = server.inject(faults::malformed_object().for_verb(Verb::Watch).after_frames(1));
         let mut watch = Watch::open(&server, &path).await;
         watch.next_summary().await;
         let common::Got::Frame(frame) = watch.next().await else { panic!("no frame") };
@@ -362,7 +365,7 @@ async fn frames_are_dropped_duplicated_corrupted_and_truncated() {
         );
         drop(guard);
 
-        let _guard = server.fault(faults::undecodable_object().on(Verb::List));
+        let _guard = server.inject(faults::malformed_object().for_verb(Verb::List));
         let (_, list) = raw(&server, MAPS).await;
         assert_eq!((&list["items"][0]["spec"], list["items"][1].get("spec")), (&7.into(), None));
         assert_eq!(list["items"].as_array().map(Vec::len), Some(4));
@@ -375,7 +378,7 @@ async fn frames_are_dropped_duplicated_corrupted_and_truncated() {
 async fn lists_are_corrupted_in_every_encoding() {
     with_timeout(async {
         let server = server();
-        let guard = server.fault(faults::undecodable_object().on(Verb::List));
+        let guard = server.inject(faults::malformed_object().for_verb(Verb::List));
         assert_eq!(raw(&server, MAPS).await.1["items"], serde_json::json!([]));
         assert_eq!(guard.hits(), 0, "an empty list has no object to corrupt");
         drop(guard);
@@ -397,7 +400,7 @@ async fn lists_are_corrupted_in_every_encoding() {
                 if gzipped { gunzip().into_bytes() } else { bytes.to_vec() }
             };
             let good = read().await;
-            let guard = server.fault(faults::undecodable_object().on(Verb::List).times(1));
+            let guard = server.inject(faults::malformed_object().for_verb(Verb::List).max_hits(1));
             let bad = read().await;
             assert_eq!((read().await, guard.hits()), (good.clone(), 1), "{accept}: corrupted only once");
             let text = String::from_utf8_lossy(&bad);
@@ -422,25 +425,25 @@ async fn stream_faults_use_protobuf_in_protobuf_watches() {
         let path = format!("{WATCH}&{WATCH_LIST}");
         let mut watch = Watch::open_as(&server, &path, PROTOBUF).await;
         let good = watch.next_protobuf().await.unwrap();
-        let guard = server.fault(faults::undecodable_object().on(Verb::Watch));
+        let guard = server.inject(faults::malformed_object().for_verb(Verb::Watch));
         let mut watch = Watch::open_as(&server, &path, PROTOBUF).await;
         assert_eq!(watch.next_protobuf().await.unwrap().len(), good.len() + 2);
         assert_eq!(guard.hits(), 1);
         drop(guard);
-        let guard = server.fault(faults::undecodable_object().on(Verb::Watch).after_frames(1));
+        let guard = server.inject(faults::malformed_object().for_verb(Verb::Watch).after_frames(1));
         let mut watch = Watch::open_as(&server, &path, PROTOBUF).await;
         assert_eq!(watch.next_protobuf().await.unwrap(), good);
         assert!(watch.next_protobuf().await.unwrap()[2..].starts_with(b"BOOKMARK"));
         assert_eq!(guard.hits(), 0, "a bookmark has no object");
         drop(guard);
 
-        let guard = server.fault(faults::undecodable_frame());
+        let guard = server.inject(faults::frame_without_object());
         let mut watch = Watch::open_as(&server, &path, PROTOBUF).await;
         assert_eq!(watch.next_protobuf().await.unwrap(), b"\x0a\x08MODIFIED\x12\x03\x0a\x017");
         assert_eq!(watch.next_protobuf().await.unwrap(), good);
         drop(guard);
 
-        let _guard = server.fault(faults::error_frame(410));
+        let _guard = server.inject(faults::error_frame(410));
         let response = send(&server, "GET", WATCH, PROTOBUF, None).await;
         assert_eq!(response.headers()["content-type"], format!("{PROTOBUF};stream=watch"));
         let mut watch = Watch::open_as(&server, WATCH, PROTOBUF).await;
@@ -460,8 +463,8 @@ async fn stale_read_affects_only_reads_that_allow_it() {
         for name in ["a", "b", "c", "d"] {
             server.create(&configmap(name, "1")).unwrap();
         }
-        let newest = server.version();
-        let _guard = server.fault(faults::stale_read().behind(2).of("configmaps"));
+        let newest = server.resource_version();
+        let _guard = server.inject(faults::stale_read().lag_writes(2).for_resource("configmaps"));
         let list = async |query: &str| {
             let (_, list) = raw(&server, &format!("{MAPS}{query}")).await;
             let version = list["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
@@ -472,7 +475,7 @@ async fn stale_read_affects_only_reads_that_allow_it() {
         assert_eq!(list(&format!("?resourceVersion={}", newest - 1)).await, (3, newest - 1));
         assert_eq!(raw(&server, &format!("{MAPS}/d?resourceVersion=0")).await.0, 404);
         assert_eq!(raw(&server, &format!("{MAPS}/d")).await.0, 200);
-        let _further = server.fault(faults::stale_read().behind(1_000).of("configmaps"));
+        let _further = server.inject(faults::stale_read().lag_writes(1_000).for_resource("configmaps"));
         assert_eq!(list("?resourceVersion=0").await, (0, 1), "lists never have version 0");
         server.compact();
         assert_eq!(list("?resourceVersion=0").await, (4, newest), "older states were compacted");
@@ -484,15 +487,15 @@ async fn stale_read_affects_only_reads_that_allow_it() {
 async fn schedule_is_deterministic_for_a_seed() {
     with_timeout(async {
         let rendered = |seed: u64| -> Vec<String> {
-            let scheduled = faults::Schedule::seeded(seed).of("pods").take(300);
-            scheduled.map(|fault| format!("{:?} {} {:?}", fault.start, fault.rule, fault.lasts)).collect()
+            let scheduled = faults::Schedule::seeded(seed).for_resource("pods").take(300);
+            scheduled.map(|fault| format!("{:?} {} {:?}", fault.start, fault.rule, fault.duration)).collect()
         };
         assert_eq!(rendered(3), rendered(3));
         assert_ne!(rendered(3), rendered(4));
         let server = server();
-        faults::Schedule::seeded(3).play(&server, Duration::from_mins(10)).await;
+        faults::Schedule::seeded(3).run(&server, Duration::from_mins(10)).await;
         assert_eq!(raw(&server, MAPS).await.0, 200, "no rule stays active");
-        let busy = faults::status(429).retry_after(2).on(Verb::List).of("pods").times(3);
+        let busy = faults::respond(429).retry_after(2).for_verb(Verb::List).for_resource("pods").max_hits(3);
         assert_eq!(busy.to_string(), "status 429 of list pods, 3 times");
     })
     .await;

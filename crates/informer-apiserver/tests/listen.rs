@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
 use http_body_util::BodyExt;
-use informer_apiserver::{ApiServer, Listen, ListenError, Listening, Overwrite, User};
+use informer_apiserver::{ApiServer, ListenError, ListenOptions, Overwrite, RunningServer, User};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{ListParams, ObjectMeta, PostParams, WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -42,7 +42,7 @@ async fn exercise(client: Client) {
 }
 
 /// Returns the client configuration of the server's kubeconfig.
-async fn config(listening: &Listening) -> Config {
+async fn config(listening: &RunningServer) -> Config {
     let kubeconfig = Kubeconfig::from_yaml(&listening.kubeconfig()).unwrap();
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap()
 }
@@ -56,11 +56,11 @@ fn code(error: kube::Error) -> u16 {
 async fn clients_list_and_watch_over_tls() {
     with_timeout(async {
         let server = ApiServer::new();
-        let listening = server.listen(Listen::https()).await.unwrap();
+        let listening = server.listen(ListenOptions::https()).await.unwrap();
         assert!(listening.url().starts_with("https://127.0.0.1:"), "{}", listening.url());
         assert!(listening.ca_pem().unwrap().starts_with("-----BEGIN CERTIFICATE-----"));
         exercise(listening.client()).await;
-        assert!(server.requests().iter().all(|seen| seen.user == "admin"));
+        assert!(server.recorded_requests().iter().all(|seen| seen.user == "admin"));
     })
     .await;
 }
@@ -68,7 +68,7 @@ async fn clients_list_and_watch_over_tls() {
 #[tokio::test]
 async fn clients_list_and_watch_without_tls() {
     with_timeout(async {
-        let listening = ApiServer::new().listen(Listen::http().token("given")).await.unwrap();
+        let listening = ApiServer::new().listen(ListenOptions::http().token("given")).await.unwrap();
         assert_eq!((listening.token(), listening.ca_pem()), ("given", None));
         exercise(listening.client()).await;
     })
@@ -78,7 +78,7 @@ async fn clients_list_and_watch_without_tls() {
 #[tokio::test]
 async fn client_connects_with_kubeconfig() {
     with_timeout(async {
-        let listening = ApiServer::new().listen(Listen::https()).await.unwrap();
+        let listening = ApiServer::new().listen(ListenOptions::https()).await.unwrap();
         exercise(Client::try_from(config(&listening).await).unwrap()).await;
     })
     .await;
@@ -88,7 +88,7 @@ async fn client_connects_with_kubeconfig() {
 async fn token_determines_user_and_permissions() {
     with_timeout(async {
         let server = ApiServer::new();
-        let how = Listen::https().anonymous(false).user("other", User::new("limited"));
+        let how = ListenOptions::https().anonymous(false).user("other", User::new("limited"));
         let listening = server.listen(how).await.unwrap();
         for (token, expected) in [(Some("wrong"), 401), (None, 401), (Some("other"), 403)] {
             let mut config = config(&listening).await;
@@ -96,7 +96,7 @@ async fn token_determines_user_and_permissions() {
             let namespaces: Api<Namespace> = Api::all(Client::try_from(config).unwrap());
             assert_eq!(code(namespaces.get("default").await.unwrap_err()), expected, "{token:?}");
         }
-        let open = server.listen(Listen::http().open()).await.unwrap();
+        let open = server.listen(ListenOptions::http().without_access_control()).await.unwrap();
         let mut config = config(&open).await;
         config.auth_info.token = None;
         let namespaces: Api<Namespace> = Api::all(Client::try_from(config).unwrap());
@@ -109,8 +109,8 @@ async fn token_determines_user_and_permissions() {
 async fn a_certificate_of_another_server_is_not_trusted() {
     with_timeout(async {
         let (one, other) = (ApiServer::new(), ApiServer::new());
-        let one = one.listen(Listen::https()).await.unwrap();
-        let other = other.listen(Listen::https()).await.unwrap();
+        let one = one.listen(ListenOptions::https()).await.unwrap();
+        let other = other.listen(ListenOptions::https()).await.unwrap();
         let mut config = config(&one).await;
         config.cluster_url = other.url().parse().unwrap();
         config.default_retry = false;
@@ -125,8 +125,8 @@ async fn a_certificate_of_another_server_is_not_trusted() {
 async fn servers_are_independent() {
     with_timeout(async {
         let (one, other) = (ApiServer::new(), ApiServer::new());
-        let one = one.listen(Listen::https()).await.unwrap();
-        let two = other.listen(Listen::https()).await.unwrap();
+        let one = one.listen(ListenOptions::https()).await.unwrap();
+        let two = other.listen(ListenOptions::https()).await.unwrap();
         assert_ne!(one.address(), two.address());
         assert_ne!(one.token(), two.token());
         exercise(one.client()).await;
@@ -140,13 +140,13 @@ async fn servers_are_independent() {
 async fn port_in_use_is_reported() {
     with_timeout(async {
         let server = ApiServer::new();
-        let listening = server.listen(Listen::http()).await.unwrap();
+        let listening = server.listen(ListenOptions::http()).await.unwrap();
         let port = listening.address().port();
-        let error = server.listen(Listen::http().port(port)).await.unwrap_err();
+        let error = server.listen(ListenOptions::http().port(port)).await.unwrap_err();
         assert!(matches!(error, ListenError::InUse { address } if address.port() == port), "{error:?}");
         assert!(error.to_string().contains("port 0"), "{error}");
         listening.shutdown().await;
-        server.listen(Listen::http().port(port)).await.unwrap().shutdown().await;
+        server.listen(ListenOptions::http().port(port)).await.unwrap().shutdown().await;
     })
     .await;
 }
@@ -154,12 +154,15 @@ async fn port_in_use_is_reported() {
 #[tokio::test]
 async fn shutdown_ends_watches_cleanly() {
     with_timeout(async {
-        for how in [Listen::https(), Listen::http()] {
+        for how in [ListenOptions::https(), ListenOptions::http()] {
             let server = ApiServer::new();
             let listening = server.listen(how).await.unwrap();
             let maps: Api<ConfigMap> = Api::default_namespaced(listening.client());
-            let mut watch =
-                maps.watch(&WatchParams::default(), &server.version().to_string()).await.unwrap().boxed();
+            let mut watch = maps
+                .watch(&WatchParams::default(), &server.resource_version().to_string())
+                .await
+                .unwrap()
+                .boxed();
             server.create(&map_value("a")).unwrap();
             assert!(matches!(watch.try_next().await.unwrap(), Some(WatchEvent::Added(_))));
             let address = listening.address();
@@ -177,10 +180,13 @@ async fn shutdown_ends_watches_cleanly() {
 async fn dropping_running_server_ends_watches() {
     with_timeout(async {
         let server = ApiServer::new();
-        let listening = server.listen(Listen::https()).await.unwrap();
+        let listening = server.listen(ListenOptions::https()).await.unwrap();
         let maps: Api<ConfigMap> = Api::default_namespaced(listening.client());
-        let mut watch =
-            maps.watch(&WatchParams::default(), &server.version().to_string()).await.unwrap().boxed();
+        let mut watch = maps
+            .watch(&WatchParams::default(), &server.resource_version().to_string())
+            .await
+            .unwrap()
+            .boxed();
         drop(listening);
         assert!(watch.try_next().await.unwrap().is_none());
     })
@@ -192,7 +198,7 @@ fn map_value(name: &str) -> serde_json::Value {
 }
 
 /// Sends raw bytes and reads the response until the server closes the connection.
-async fn raw(listening: &Listening, bytes: &[u8]) -> String {
+async fn raw(listening: &RunningServer, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(listening.address()).await.unwrap();
     // The server may close the connection before it has read everything.
     let _sent = stream.write_all(bytes).await;
@@ -204,7 +210,7 @@ async fn raw(listening: &Listening, bytes: &[u8]) -> String {
 #[tokio::test]
 async fn malformed_requests_do_not_affect_other_clients() {
     with_timeout(async {
-        let listening = ApiServer::new().listen(Listen::http()).await.unwrap();
+        let listening = ApiServer::new().listen(ListenOptions::http()).await.unwrap();
         let post = format!(
             "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n",
             listening.token()
@@ -229,7 +235,7 @@ async fn malformed_requests_do_not_affect_other_clients() {
 #[tokio::test]
 async fn too_large_body_is_rejected_while_it_is_received() {
     with_timeout(async {
-        let listening = ApiServer::new().listen(Listen::http()).await.unwrap();
+        let listening = ApiServer::new().listen(ListenOptions::http()).await.unwrap();
         let head = format!(
             "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\
              content-length: 100000000\r\n\r\n",
@@ -268,8 +274,8 @@ async fn kubeconfig_file_is_private_and_overwritten_only_on_request() {
         let folder = Folder::new("kubeconfig");
         let path = folder.0.join("config");
         let server = ApiServer::new();
-        let one = server.listen(Listen::https()).await.unwrap();
-        let two = server.listen(Listen::https()).await.unwrap();
+        let one = server.listen(ListenOptions::https()).await.unwrap();
+        let two = server.listen(ListenOptions::https()).await.unwrap();
         one.write_kubeconfig(&path, Overwrite::No).unwrap();
         let error = two.write_kubeconfig(&path, Overwrite::No).unwrap_err();
         assert!(matches!(error, ListenError::KubeconfigExists { .. }), "{error:?}");
@@ -305,7 +311,7 @@ async fn kubeconfig_file_is_private_and_overwritten_only_on_request() {
 async fn http2_clients_are_supported() {
     with_timeout(async {
         let server = ApiServer::new();
-        let listening = server.listen(Listen::http()).await.unwrap();
+        let listening = server.listen(ListenOptions::http()).await.unwrap();
         let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
             .http2_only(true)
             .build_http::<String>();

@@ -7,7 +7,7 @@ mod common;
 use common::{configmap, definition, pod, raw_with, server, with_timeout};
 use http::Request;
 use http_body_util::BodyExt;
-use informer_apiserver::{Access, ApiServer, User};
+use informer_apiserver::{AccessControl, ApiServer, User};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -237,7 +237,7 @@ async fn authorized_request_is_the_executed_request() {
             server.create(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "default"}})).unwrap();
         }
         server.create(&configmap("a", "1")).unwrap();
-        let service = server.guarded(Access::new().token("eve-token", User::new("eve")));
+        let service = server.service_with_access(AccessControl::new().token("eve-token", User::new("eve")));
         let send_request = async |method: &str, path: &str| {
             let request = Request::builder().method(method).uri(path).header("authorization", "Bearer eve-token");
             let response = service.clone().oneshot(request.body(String::new()).unwrap()).await.unwrap();
@@ -275,7 +275,7 @@ async fn update_that_creates_requires_create_permission() {
             "apiVersion": version, "kind": "RoleBinding", "metadata": named, "subjects": eve, "roleRef": role,
         });
         server.create(&binding).unwrap();
-        let service = server.guarded(Access::new().token("eve-token", User::new("eve")));
+        let service = server.service_with_access(AccessControl::new().token("eve-token", User::new("eve")));
         let send_request = async |method: &str, path: &str, kind: &str, body: Value| {
             let request = Request::builder()
                 .method(method)

@@ -24,7 +24,7 @@ async fn object_is_created_replaced_and_deleted() {
         let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
         let map: ConfigMap = serde_json::from_value(configmap("a", "1")).unwrap();
         let mut created = maps.create(&PostParams::default(), &map).await.unwrap();
-        assert_eq!(created.metadata.resource_version, Some(server.version().to_string()));
+        assert_eq!(created.metadata.resource_version, Some(server.resource_version().to_string()));
         assert_eq!(code(&maps.create(&PostParams::default(), &map).await.unwrap_err()), 409);
 
         created.data.as_mut().unwrap().insert("k".to_owned(), "2".to_owned());
@@ -98,7 +98,7 @@ async fn list_at_future_version_waits_for_it() {
     with_timeout(async {
         let server = server();
         let path = "/api/v1/namespaces/default/configmaps";
-        let future = server.version() + 1;
+        let future = server.resource_version() + 1;
         let started = tokio::time::Instant::now();
         let (code, status) = raw(&server, &format!("{path}?resourceVersion={}", future + 100)).await;
         assert_eq!((code, status["reason"].as_str()), (504, Some("Timeout")));

@@ -22,7 +22,7 @@ async fn watch_sends_changes_after_its_version() {
     with_timeout(async {
         let server = server();
         server.create(&configmap("a", "1")).unwrap();
-        let from = server.version();
+        let from = server.resource_version();
         let mut watch = Watch::open(&server, &format!("{MAPS}&resourceVersion={from}")).await;
         server.create(&configmap("b", "1")).unwrap();
         server.update(&configmap("a", "2")).unwrap();
@@ -34,7 +34,7 @@ async fn watch_sends_changes_after_its_version() {
             format!("DELETED a {}", from + 3),
         ];
         assert_eq!(watch.next_summaries(3).await, expected);
-        assert_eq!(server.version(), from + 3, "an update without changes must not take a version");
+        assert_eq!(server.resource_version(), from + 3, "an update without changes must not take a version");
         assert!(watch.is_silent(50).await);
         assert_eq!(server.open_watches(), 1);
         drop(watch);
@@ -68,7 +68,7 @@ async fn watch_list_ends_with_bookmark_then_sends_changes() {
         for name in ["c", "a", "b"] {
             server.create(&configmap(name, "1")).unwrap();
         }
-        let version = server.version();
+        let version = server.resource_version();
         let mut watch = Watch::open(&server, &format!("{MAPS}&{WATCH_LIST}")).await;
         server.create(&configmap("d", "1")).unwrap();
         let expected = [
@@ -90,7 +90,7 @@ async fn objects_are_encoded_once_for_all_watchers() {
     with_timeout(async {
         const WATCHERS: usize = 7;
         let server = server();
-        let from = server.version();
+        let from = server.resource_version();
         let path = |plural: &str| format!("{plural}?watch=1&resourceVersion={from}");
         let (mut json, mut protobuf, mut metadata) = (Vec::new(), Vec::new(), Vec::new());
         let partial = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -99,7 +99,7 @@ async fn objects_are_encoded_once_for_all_watchers() {
             protobuf.push(Watch::open_as(&server, &path("/api/v1/configmaps"), PROTOBUF).await);
             metadata.push(Watch::open_as(&server, &path("/api/v1/configmaps"), partial).await);
         }
-        let before = server.encodings();
+        let before = server.encoding_counters();
         server.create(&configmap("a", "1")).unwrap();
         server.update(&configmap("a", "2")).unwrap();
         server.update(&configmap("a", "3")).unwrap();
@@ -115,7 +115,7 @@ async fn objects_are_encoded_once_for_all_watchers() {
                 assert!(frame.windows(version.len()).any(|part| part == version.as_bytes()), "{version}");
             }
         }
-        let after = server.encodings();
+        let after = server.encoding_counters();
         // A deletion needs no new JSON: it is the last state with another version.
         assert_eq!(after.json - before.json, 3);
         assert_eq!(after.protobuf - before.protobuf, 4 + 4, "once whole and once as metadata");
@@ -129,14 +129,14 @@ async fn objects_are_encoded_once_for_all_watchers() {
 async fn converted_objects_are_encoded_once_for_all_watchers() {
     with_timeout(async {
         let server = server();
-        let from = server.version();
+        let from = server.resource_version();
         let path = format!("/apis/events.k8s.io/v1/events?watch=1&resourceVersion={from}");
         let (mut json, mut protobuf) = (Vec::new(), Vec::new());
         for _ in 0..5 {
             json.push(Watch::open(&server, &path).await);
             protobuf.push(Watch::open_as(&server, &path, PROTOBUF).await);
         }
-        let before = server.encodings();
+        let before = server.encoding_counters();
         let event = json!({
             "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"},
             "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}, "message": "hello",
@@ -154,7 +154,7 @@ async fn converted_objects_are_encoded_once_for_all_watchers() {
         for watch in &mut protobuf {
             assert!(watch.next_protobuf().await.is_some() && watch.next_protobuf().await.is_some());
         }
-        let after = server.encodings();
+        let after = server.encoding_counters();
         assert_eq!((after.json - before.json, after.protobuf - before.protobuf), (2, 2));
     })
     .await;
@@ -164,7 +164,7 @@ async fn converted_objects_are_encoded_once_for_all_watchers() {
 async fn bookmarks_are_sent_every_minute_and_before_the_end() {
     with_timeout(async {
         let server = server();
-        let from = server.version();
+        let from = server.resource_version();
         let path = format!("{MAPS}&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds=75");
         let mut watch = Watch::open(&server, &path).await;
         server.create(&common::pod("p")).unwrap();
@@ -180,10 +180,10 @@ async fn bookmarks_are_sent_every_minute_and_before_the_end() {
 async fn too_old_version_is_an_error_frame_and_future_version_is_silent() {
     with_timeout(async {
         let server = server();
-        let from = server.version();
+        let from = server.resource_version();
         server.create(&configmap("a", "1")).unwrap();
         server.compact();
-        let now = server.version();
+        let now = server.resource_version();
         let mut old = Watch::open(&server, &format!("{MAPS}&resourceVersion={from}")).await;
         assert_eq!(old.next_summary().await, format!("ERROR 410 too old resource version: {from} ({now})"));
         assert_eq!(old.next_summary().await, "end");
@@ -206,8 +206,8 @@ async fn too_old_version_is_an_error_frame_and_future_version_is_silent() {
 #[tokio::test(start_paused = true)]
 async fn watcher_behind_history_receives_expired_error() {
     with_timeout(async {
-        let server = informer_apiserver::ApiServer::builder().history(3).build();
-        let from = server.version();
+        let server = informer_apiserver::ApiServer::builder().history_limit(3).build();
+        let from = server.resource_version();
         let mut watch = Watch::open(&server, &format!("{MAPS}&resourceVersion={from}")).await;
         for number in 0..10 {
             server.create(&configmap(&format!("m-{number}"), "1")).unwrap();
@@ -232,7 +232,7 @@ async fn selector_turns_updates_into_added_and_deleted() {
             map
         };
         server.create(&labelled("1", "no")).unwrap();
-        let from = server.version();
+        let from = server.resource_version();
         let mut watch =
             Watch::open(&server, &format!("{MAPS}&labelSelector=on%3Dyes&resourceVersion={from}")).await;
         for (value, on) in [("1", "yes"), ("2", "yes"), ("3", "no"), ("4", "no")] {
@@ -255,7 +255,7 @@ async fn deleted_pod_is_modified_then_deleted() {
     with_timeout(async {
         let server = server();
         server.create(&common::pod("p")).unwrap();
-        let from = server.version();
+        let from = server.resource_version();
         let path = format!("/api/v1/pods?watch=1&resourceVersion={from}");
         let mut watch = Watch::open(&server, &path).await;
         server.delete("v1", "pods", Some("default"), "p").unwrap();
@@ -361,14 +361,14 @@ async fn restored_server_has_older_version() {
         let server = server();
         server.create(&configmap("kept", "1")).unwrap();
         let backup = server.backup();
-        let then = server.version();
+        let then = server.resource_version();
         server.create(&configmap("lost", "1")).unwrap();
         server.create(&definition()).unwrap();
-        let ahead = server.version();
+        let ahead = server.resource_version();
         let mut watch = Watch::open(&server, &format!("{MAPS}&resourceVersion={ahead}")).await;
         server.restore(&backup);
         assert_eq!(watch.next_summary().await, "broken");
-        assert_eq!((server.version(), server.open_watches()), (then, 0));
+        assert_eq!((server.resource_version(), server.open_watches()), (then, 0));
         assert_eq!(server.list("v1", "configmaps", None).len(), 1);
         assert_eq!(raw(&server, "/apis/rec.example.com/v1/widgets").await.0, 404);
 
@@ -391,7 +391,7 @@ async fn watchers_miss_nothing_under_concurrent_writes() {
     const WRITERS: usize = 4;
     const WRITES: usize = 250;
     let server = server();
-    let from = server.version();
+    let from = server.resource_version();
     let watchers: Vec<_> = (0..3)
         .map(|_| {
             let server = server.clone();

@@ -6,7 +6,7 @@ use crate::cluster::counted;
 use crate::demo;
 use crate::terminal::Terminal;
 use crate::watch::stop_signal;
-use informer_apiserver::{ApiServer, Listen, ListenError, Listening, Overwrite};
+use informer_apiserver::{ApiServer, ListenError, ListenOptions, Overwrite, RunningServer};
 use std::path::Path;
 
 /// Runs the server until Ctrl-C.
@@ -14,7 +14,7 @@ pub(crate) async fn run(args: Apiserver) -> Result<(), CliError> {
     let terminal = Terminal::new();
     let server = ApiServer::builder().seed(demo::any_seed()).build();
     let stop = stop_signal(&terminal)?;
-    let how = Listen::https().address(args.address).port(args.port);
+    let how = ListenOptions::https().address(args.address).port(args.port);
     let listening = server.listen(how).await.map_err(|error| listen_error(&error))?;
     let overwrite = if args.overwrite { Overwrite::Yes } else { Overwrite::No };
     listening.write_kubeconfig(&args.kubeconfig, overwrite).map_err(|error| listen_error(&error))?;
@@ -39,7 +39,7 @@ fn content(path: &Path) -> Option<Vec<u8>> {
 }
 
 /// Prints the address and how to connect; the token is only in the file.
-fn greet(terminal: &Terminal, listening: &Listening, args: &Apiserver) {
+fn greet(terminal: &Terminal, listening: &RunningServer, args: &Apiserver) {
     let cluster = args
         .demo_size()
         .map(|pods| format!(" with a demo cluster of about {}", counted(pods)))

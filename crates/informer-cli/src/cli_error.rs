@@ -1,7 +1,7 @@
 //! Errors of commands: one line with the cause and a hint.
 
 use crate::show::escape::escape;
-use informer::State;
+use informer::InformerState;
 use std::error::Error;
 use std::process::ExitCode;
 
@@ -43,21 +43,21 @@ impl std::fmt::Display for CliError {
 }
 
 /// Returns a hint for an informer's state.
-pub(crate) fn hint(state: &State) -> &'static str {
+pub(crate) fn hint(state: &InformerState) -> &'static str {
     match state {
-        State::Forbidden { .. } => "the user needs permission to list and watch; try -n NAMESPACE",
-        State::NotServed { .. } => "is the definition still installed?",
-        State::BackingOff { because, .. } if is_final(state) => final_hint(because),
-        State::BackingOff { because, .. } if has_answered(because) => "",
-        State::BackingOff { because, .. } => reach_hint(because),
-        State::Connecting => reach_hint(""),
+        InformerState::Forbidden { .. } => "the user needs permission to list and watch; try -n NAMESPACE",
+        InformerState::NotServed { .. } => "is the definition still installed?",
+        InformerState::BackingOff { because, .. } if is_final(state) => final_hint(because),
+        InformerState::BackingOff { because, .. } if has_answered(because) => "",
+        InformerState::BackingOff { because, .. } => reach_hint(because),
+        InformerState::Connecting => reach_hint(""),
         _ => "",
     }
 }
 
 /// Whether the server rejected the request permanently, so that retries are useless.
-pub(crate) fn is_final(state: &State) -> bool {
-    let State::BackingOff { because, .. } = state else { return false };
+pub(crate) fn is_final(state: &InformerState) -> bool {
+    let InformerState::BackingOff { because, .. } = state else { return false };
     because.starts_with("400 ") || because.starts_with("422 ")
 }
 
@@ -124,7 +124,7 @@ mod tests {
             ),
             ("connection refused", false, "is the server running and reachable?"),
         ] {
-            let state = State::BackingOff { until: Moment::default(), because: because.into() };
+            let state = InformerState::BackingOff { until: Moment::default(), because: because.into() };
             assert_eq!((is_final(&state), hint(&state)), (is_last, expected), "{because}");
         }
     }

@@ -1,6 +1,6 @@
 //! Rows of the benchmark `scan` for compressed objects: size, and time of compression and decoding.
 
-use informer_core::wire::Scanned;
+use informer_core::wire::ScannedObject;
 use informer_core::{Compressor, Entry, Object, Retention, Scope, StoreWriter};
 use k8s_openapi::api::core::v1::Pod;
 use std::hint::black_box;
@@ -20,7 +20,7 @@ struct Results {
     typed: f64,
 }
 
-pub(crate) fn rows(json: &[Scanned], protobuf: &[Scanned]) {
+pub(crate) fn rows(json: &[ScannedObject], protobuf: &[ScannedObject]) {
     let [json, protobuf] = [json, protobuf].map(measure);
     let row = |what: &str, of: fn(&Results) -> f64, digits: usize, target: Option<f64>| {
         let target = target.map_or(String::new(), |target| {
@@ -39,16 +39,16 @@ pub(crate) fn rows(json: &[Scanned], protobuf: &[Scanned]) {
     row("typed(): compressed Pod, us", |of| of.typed * 1e6, 1, Some(TYPED_TARGET));
 }
 
-fn measure(pods: &[Scanned]) -> Results {
+fn measure(pods: &[ScannedObject]) -> Results {
     let (_, reader) = StoreWriter::new([Scope::All]);
-    let (compressor, cached) = (Compressor::learning(), reader.snapshot());
-    let entry = |pod: &Scanned| Entry::new(pod.clone(), Retention::Compressed);
+    let (compressor, cached) = (Compressor::with_training(), reader.snapshot());
+    let entry = |pod: &ScannedObject| Entry::new(pod.clone(), Retention::Compressed);
     let mut samples = pods.iter();
-    while !compressor.is_due(&cached) {
+    while !compressor.needs_training(&cached) {
         compressor.compress(entry(samples.next().expect("enough pods to train on")));
     }
     let begun = Instant::now();
-    compressor.learn(&cached);
+    compressor.train(&cached);
     let train = begun.elapsed().as_secs_f64();
     let (mut compress, mut typed) = (f64::INFINITY, f64::INFINITY);
     let mut objects = Vec::new();
@@ -66,7 +66,7 @@ fn measure(pods: &[Scanned]) -> Results {
     }
     let cost = |entries: &mut dyn Iterator<Item = usize>| entries.sum::<usize>() / pods.len();
     let plain = cost(&mut pods.iter().map(|pod| pod.bytes.len()));
-    let saved = cost(&mut pods.iter().map(|pod| entry(pod).cost()))
-        - cost(&mut objects.iter().map(|object| object.entry().cost()));
+    let saved = cost(&mut pods.iter().map(|pod| entry(pod).memory_size()))
+        - cost(&mut objects.iter().map(|object| object.entry().memory_size()));
     Results { plain, stored: plain - saved, train, compress, typed }
 }

@@ -21,8 +21,8 @@ const OBJECTS: usize = 50_000;
 
 fn main() {
     let (mut writer, reader) = StoreWriter::new([Scope::All]);
-    writer.add_index(Index::label("app").into_handle().unwrap());
-    writer.add_index(Index::field("spec.nodeName").into_handle().unwrap());
+    writer.add_index(Index::label("app").build().unwrap());
+    writer.add_index(Index::field("spec.nodeName").build().unwrap());
     let empty = MEMORY.current_usage();
     let first = list();
     let listed = MEMORY.current_usage() - empty;

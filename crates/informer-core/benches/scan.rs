@@ -3,20 +3,20 @@
 //! The same pods as protobuf, and the time of decoding typed objects from both encodings. With the feature
 //! `compressed`, results for compressed objects too.
 //!
-//! `cargo bench -p informer-core --bench scan --features compressed`
+//! `cargo bench -p informer-core --bench scan --features compression`
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss)]
 
-#[cfg(feature = "compressed")]
+#[cfg(feature = "compression")]
 mod compressed;
 #[path = "../tests/protobuf/encode.rs"]
 mod encode;
 
 use bench_data::pods::{Pod, Random};
 use informer_core::wire::{
-    Frame, Limits, ListItem, ListReader, ProtobufListReader, ProtobufWatchReader, Scanned, WatchReader,
+    Frame, Limits, ListItem, ListReader, ProtobufListReader, ProtobufWatchReader, ScannedObject, WatchReader,
     message_of,
 };
-use informer_core::{Entry, Object, Projection, Retention, TypeMeta};
+use informer_core::{Entry, FieldFilter, Object, Retention, TypeMeta};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -44,8 +44,8 @@ fn main() {
     let fields = items.iter().map(|item| managed_bytes(item)).sum::<usize>();
     println!("{PODS} pods of {} bytes, managedFields {} of them", list.len() / PODS, fields / PODS);
 
-    let dropped = Projection::drop(["status", "metadata.annotations", "spec.containers[*].env"]).unwrap();
-    let two_fields = Projection::keep(["spec.nodeName", "status.phase"]).unwrap();
+    let dropped = FieldFilter::drop(["status", "metadata.annotations", "spec.containers[*].env"]).unwrap();
+    let two_fields = FieldFilter::keep(["spec.nodeName", "status.phase"]).unwrap();
     let (pb_list, pb_watch) = (protobuf_list(&items), protobuf_watch(&items));
     println!("as protobuf {} bytes", pb_list.len() / PODS);
     let mut rows: [Row<'_>; 10] = [
@@ -104,20 +104,20 @@ fn typed_views(json: &[u8], protobuf: &[u8]) {
         "{:<30} {:>9} {:>9} {:>9} {:>7}",
         "us each, quickest run", "JSON", "protobuf", "ratio", "target"
     );
-    let bytes = |all: &[Scanned]| all.iter().map(|one| one.bytes.len()).sum::<usize>() / all.len();
+    let bytes = |all: &[ScannedObject]| all.iter().map(|one| one.bytes.len()).sum::<usize>() / all.len();
     println!("{:<30} {:>9} {:>9}", "bytes stored", bytes(&from_json), bytes(&from_protobuf));
     view::<k8s_openapi::api::core::v1::Pod>("typed(): Pod", &from_json, &from_protobuf, Some(3.0));
     clone_baseline(&from_protobuf);
     view::<serde_json::Value>("typed(): Value", &from_json, &from_protobuf, None);
     view::<IgnoredAny>("typed(): IgnoredAny", &from_json, &from_protobuf, None);
-    #[cfg(feature = "compressed")]
+    #[cfg(feature = "compression")]
     compressed::rows(&from_json, &from_protobuf);
 }
 
 fn view<K: DeserializeOwned + Send + Sync + 'static>(
     name: &str,
-    json: &[Scanned],
-    protobuf: &[Scanned],
+    json: &[ScannedObject],
+    protobuf: &[ScannedObject],
     target: Option<f64>,
 ) {
     let mut times = [Vec::new(), Vec::new()];
@@ -145,7 +145,7 @@ fn view<K: DeserializeOwned + Send + Sync + 'static>(
 }
 
 /// Baseline for decoders: cloning and dropping a decoded pod.
-fn clone_baseline(all: &[Scanned]) {
+fn clone_baseline(all: &[ScannedObject]) {
     let pods: Vec<_> = all
         .iter()
         .take(500)
@@ -169,7 +169,7 @@ fn quickest(times: Vec<f64>) -> f64 {
     times.into_iter().fold(f64::INFINITY, f64::min)
 }
 
-fn object_of(item: ListItem) -> Option<Scanned> {
+fn object_of(item: ListItem) -> Option<ScannedObject> {
     match item {
         ListItem::Object(object) => Some(object),
         _ => None,
@@ -239,9 +239,10 @@ fn objects_of(frame: Frame) -> usize {
     }
 }
 
-fn read_protobuf_list(body: &[u8], by: Option<&Projection>) {
+fn read_protobuf_list(body: &[u8], by: Option<&FieldFilter>) {
     let types = TypeMeta::new("v1", "Pod");
-    let mut reader = ProtobufListReader::new(types, Limits::default()).unwrap().projecting(by.cloned());
+    let mut reader =
+        ProtobufListReader::new(types, Limits::default()).unwrap().with_field_filter(by.cloned());
     let mut objects = 0;
     for chunk in body.chunks(CHUNK_BYTES) {
         reader.read(chunk, |item| objects += objects_in(item)).unwrap();
@@ -265,8 +266,9 @@ fn managed_bytes(item: &str) -> usize {
     item[start..].find("],\"spec\"").or_else(|| item[start..].find("]},\"spec\"")).unwrap()
 }
 
-fn read_list(body: &[u8], by: Option<&Projection>) {
-    let mut reader = ListReader::new(TypeMeta::new("v1", "Pod"), Limits::default()).projecting(by.cloned());
+fn read_list(body: &[u8], by: Option<&FieldFilter>) {
+    let mut reader =
+        ListReader::new(TypeMeta::new("v1", "Pod"), Limits::default()).with_field_filter(by.cloned());
     let mut objects = 0;
     for chunk in body.chunks(CHUNK_BYTES) {
         reader.read(chunk, |item| objects += objects_in(item)).unwrap();

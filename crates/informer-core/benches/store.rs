@@ -153,8 +153,8 @@ impl Set {
     /// Creates a store with the objects and its indexes.
     fn store(&self) -> (StoreWriter, StoreReader) {
         let (mut writer, reader) = StoreWriter::new([Scope::All]);
-        writer.add_index(Index::label("app").into_handle().unwrap());
-        writer.add_index(Index::field("spec.nodeName").into_handle().unwrap());
+        writer.add_index(Index::label("app").build().unwrap());
+        writer.add_index(Index::field("spec.nodeName").build().unwrap());
         let (version, entries) = (ResourceVersion::new("1000"), self.base.clone());
         let replaced = Replaced { scope: Scope::All, version, entries, unreadable: Vec::new(), audit: false };
         writer.apply(&Scope::All, [Delta::Replaced(replaced)]);

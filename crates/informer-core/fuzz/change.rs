@@ -6,7 +6,7 @@ use crate::{json, protobuf};
 use informer_core::random::Random;
 
 /// Larger inputs say nothing that smaller ones do not.
-const LONGEST: usize = 256 << 10;
+const MAX_CHANGED_BYTES: usize = 256 << 10;
 
 /// Lengths and numbers at which something may tip over.
 const NUMBERS: [u64; 16] = [
@@ -50,7 +50,7 @@ pub(crate) fn damaged(seed: &Seed, other: &[u8], random: &mut Random) -> Vec<u8>
             }
             _ => blind(&mut body, other, random),
         }
-        body.truncate(LONGEST);
+        body.truncate(MAX_CHANGED_BYTES);
     }
     body
 }

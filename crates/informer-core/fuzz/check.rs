@@ -6,10 +6,10 @@ use crate::seeds::{Form, Seed, What, list_of};
 use crate::{MEMORY, protobuf};
 use informer_core::random::Random;
 use informer_core::wire::{
-    BodyProblem, Frame, Limits, ListItem, ListReader, ProtobufListReader, ProtobufWatchReader, Scanned,
-    Status, TypeMeta, WatchReader, WireError, message_of,
+    BodyErrorKind, Frame, Limits, ListItem, ListReader, ProtobufListReader, ProtobufWatchReader,
+    ScannedObject, Status, TypeMeta, WatchReader, WireError, message_of,
 };
-use informer_core::{Entry, Object, Projection, Retention};
+use informer_core::{Entry, FieldFilter, Object, Retention};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub(crate) struct Case {
     pub(crate) what: What,
     pub(crate) types: TypeMeta,
     pub(crate) limits: Limits,
-    pub(crate) projection: Option<Projection>,
+    pub(crate) projection: Option<FieldFilter>,
     /// Where it is cut.
     pub(crate) cuts: u64,
     /// What its headers say it is.
@@ -39,14 +39,14 @@ pub(crate) struct Tally(BTreeMap<String, u64>);
 
 /// What came out of a body.
 #[derive(Debug, PartialEq)]
-enum Told {
+enum ReadItem {
     Item(ListItem),
     Frame(Frame),
 }
 
 #[derive(Debug, PartialEq)]
 struct Read {
-    told: Vec<Told>,
+    items: Vec<ReadItem>,
     end: Result<(), WireError>,
 }
 
@@ -81,8 +81,8 @@ impl Case {
         let limits =
             if random.below(4) == 0 { Limits::new(64 << random.below(6)) } else { Limits::default() };
         let projection = match random.below(6) {
-            0 => Projection::drop(["status", "metadata.annotations", "spec.containers[*].env"]).ok(),
-            1 => Projection::keep(["spec.nodeName", "metadata.labels", "data"]).ok(),
+            0 => FieldFilter::drop(["status", "metadata.annotations", "spec.containers[*].env"]).ok(),
+            1 => FieldFilter::keep(["spec.nodeName", "metadata.labels", "data"]).ok(),
             _ => None,
         };
         let content_type = match random.below(10) {
@@ -122,25 +122,25 @@ impl Case {
         // The readers have no trait in common; nobody but tests would use it.
         macro_rules! read {
             ($reader:expr, $told:path) => {{
-                let mut reader = $reader.projecting(projection);
+                let mut reader = $reader.with_field_filter(projection);
                 let read =
                     pieces.iter().try_for_each(|piece| reader.read(piece, |one| told.push($told(one))));
                 read.and_then(|()| reader.finish())
             }};
         }
         let end = match (self.form, self.what) {
-            (Form::Json, What::Watch) => read!(WatchReader::new(types, limits), Told::Frame),
-            (Form::Json, _) => read!(ListReader::new(types, limits), Told::Item),
+            (Form::Json, What::Watch) => read!(WatchReader::new(types, limits), ReadItem::Frame),
+            (Form::Json, _) => read!(ListReader::new(types, limits), ReadItem::Item),
             (Form::Protobuf, What::Watch) => match ProtobufWatchReader::new(types, limits) {
-                Some(reader) => read!(reader, Told::Frame),
+                Some(reader) => read!(reader, ReadItem::Frame),
                 None => Ok(()),
             },
             (Form::Protobuf, _) => match ProtobufListReader::new(types, limits) {
-                Some(reader) => read!(reader, Told::Item),
+                Some(reader) => read!(reader, ReadItem::Item),
                 None => Ok(()),
             },
         };
-        Read { told, end }
+        Read { items: told, end }
     }
 
     /// Does it, in memory that `length` bytes pay for.
@@ -158,7 +158,7 @@ impl Case {
     /// What a plain parser takes for JSON is no syntax error.
     fn check_json(&self, read: &Read) -> Result<(), String> {
         let Err(error) = &read.end else { return Ok(()) };
-        let wrong = matches!(error.problem, BodyProblem::Syntax(_) | BodyProblem::Truncated);
+        let wrong = matches!(error.kind, BodyErrorKind::Syntax(_) | BodyErrorKind::Truncated);
         let is_object = self.body.trim_ascii_start().first() == Some(&b'{');
         let parses = || serde_json::from_slice::<&RawValue>(&self.body).is_ok();
         if self.form == Form::Json && wrong && is_object && parses() {
@@ -179,7 +179,7 @@ impl Case {
         };
         let (mut count, mut kept) = (0, 0);
         for scanned in read.objects() {
-            if scanned.bytes.len() > self.limits.object_bytes {
+            if scanned.bytes.len() > self.limits.max_object_bytes {
                 return Err(format!("{} bytes are kept of {}", scanned.bytes.len(), scanned.head.key));
             }
             count += 1;
@@ -190,7 +190,7 @@ impl Case {
     }
 
     /// An object's bytes are read to the same object.
-    fn check_again(&self, scanned: &Scanned) -> Result<(), String> {
+    fn check_again(&self, scanned: &ScannedObject) -> Result<(), String> {
         let bytes: &[u8] = &scanned.bytes;
         let body = match self.form {
             Form::Json => list_of(&self.types, bytes),
@@ -205,7 +205,7 @@ impl Case {
     }
 
     /// Every way to look into an object ends, with a value or with an error.
-    fn look_into(&self, scanned: &Scanned) -> Result<(), String> {
+    fn look_into(&self, scanned: &ScannedObject) -> Result<(), String> {
         let entry = || Arc::new(Entry::new(scanned.clone(), Retention::Bytes));
         let object = Object::<Value>::new(entry());
         let length = scanned.bytes.len();
@@ -214,11 +214,11 @@ impl Case {
                 object.entry().values_at(&path);
             }
             let _ = object.metadata::<ObjectMeta>();
-            let _ = object.json();
-            let _ = object.view::<Pod>().typed();
+            let _ = object.to_json();
+            let _ = object.cast::<Pod>().typed();
         })?;
         let value = self.paid_for(VIEW_FACTOR, length, || object.typed())?;
-        if value.is_ok() && !object.entry().is_identical(&entry()) {
+        if value.is_ok() && !object.entry().is_same_state(&entry()) {
             return Err(format!("{} differs from itself", scanned.head.key));
         }
         Ok(())
@@ -226,10 +226,10 @@ impl Case {
 }
 
 impl Read {
-    fn objects(&self) -> impl Iterator<Item = &Scanned> {
-        self.told.iter().filter_map(|told| match told {
-            Told::Item(ListItem::Object(scanned))
-            | Told::Frame(Frame::Added(scanned) | Frame::Modified(scanned) | Frame::Deleted(scanned)) => {
+    fn objects(&self) -> impl Iterator<Item = &ScannedObject> {
+        self.items.iter().filter_map(|told| match told {
+            ReadItem::Item(ListItem::Object(scanned))
+            | ReadItem::Frame(Frame::Added(scanned) | Frame::Modified(scanned) | Frame::Deleted(scanned)) => {
                 Some(scanned)
             }
             _ => None,
@@ -237,10 +237,10 @@ impl Read {
     }
 
     fn passed_over(&self) -> bool {
-        let is = |told: &Told| {
-            matches!(told, Told::Item(ListItem::Unreadable(_)) | Told::Frame(Frame::Unreadable(..)))
+        let is = |told: &ReadItem| {
+            matches!(told, ReadItem::Item(ListItem::Unreadable(_)) | ReadItem::Frame(Frame::Unreadable(..)))
         };
-        self.told.iter().any(is)
+        self.items.iter().any(is)
     }
 }
 
@@ -265,12 +265,12 @@ impl Tally {
         let end = match &read.end {
             Ok(()) if read.passed_over() => "read, some objects passed over",
             Ok(()) => "read",
-            Err(error) => match error.problem {
-                BodyProblem::Syntax(_) => "not JSON",
-                BodyProblem::Protobuf(_) => "not protobuf",
-                BodyProblem::Truncated => "ends too early",
-                BodyProblem::NotAList { .. } => "not a list",
-                BodyProblem::ListMeta { .. } => "no metadata of a list",
+            Err(error) => match error.kind {
+                BodyErrorKind::Syntax(_) => "not JSON",
+                BodyErrorKind::Protobuf(_) => "not protobuf",
+                BodyErrorKind::Truncated => "ends too early",
+                BodyErrorKind::NotAList { .. } => "not a list",
+                BodyErrorKind::ListMeta { .. } => "no metadata of a list",
                 _ => "something else",
             },
         };

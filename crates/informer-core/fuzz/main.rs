@@ -34,7 +34,7 @@ static PANIC: Mutex<String> = Mutex::new(String::new());
 /// As much as the threads have on which a program reads; there a stack that is used up ends the program.
 const STACK: usize = 2 << 20;
 /// After so many failures there is enough to do.
-const ENOUGH: usize = 10;
+const MAX_FINDINGS: usize = 10;
 
 /// What it is called with, all of it by `cargo xtask fuzz`.
 struct Options {
@@ -82,13 +82,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         _ => {
-            eprintln!("error: the fuzzer itself: {}", said());
+            eprintln!("error: the fuzzer itself: {}", panic_message());
             ExitCode::FAILURE
         }
     }
 }
 
-fn said() -> String {
+fn panic_message() -> String {
     PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
@@ -102,7 +102,7 @@ fn run(options: &Options) -> Result<usize, String> {
     let (mut tally, mut failed, mut number, mut shown) = (Tally::default(), 0, 0, 0);
     loop {
         let took = begun.elapsed();
-        let enough = options.inputs.is_some_and(|inputs| number >= inputs) || failed >= ENOUGH;
+        let enough = options.inputs.is_some_and(|inputs| number >= inputs) || failed >= MAX_FINDINGS;
         let over = took >= Duration::from_secs(options.seconds) || enough;
         if options.input.map_or(over, |_| number > 0) {
             break;
@@ -155,7 +155,7 @@ fn input(seeds: &[Seed], seed: u64, index: u64) -> Case {
 /// Whether an input keeps all promises; a panic breaks one.
 fn tried(case: &Case, tally: &mut Tally) -> Result<(), String> {
     panic::catch_unwind(AssertUnwindSafe(|| case.check(tally).and_then(|()| reflect::check(case))))
-        .unwrap_or_else(|_| Err(said()))
+        .unwrap_or_else(|_| Err(panic_message()))
 }
 
 /// A shorter input that fails too, by leaving out ever smaller parts.

@@ -19,7 +19,7 @@ pub(crate) fn check(case: &Case) -> Result<(), String> {
 /// What a reflector does when a request is answered with an input: a list, a watch behind a good list, or a refusal.
 fn answered(case: &Case, pieces: &[&[u8]]) -> Vec<String> {
     let mut config = Config::new(case.types.clone(), Scope::All);
-    (config.limits, config.projection) = (case.limits, case.projection.clone());
+    (config.limits, config.field_filter) = (case.limits, case.projection.clone());
     // A watch may also be one that begins with the whole set.
     let streams = case.what == What::Watch && case.cuts.is_multiple_of(3);
     config.watch_list = if streams { WatchListPolicy::Always } else { WatchListPolicy::Never };

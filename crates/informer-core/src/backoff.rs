@@ -10,21 +10,21 @@ use std::time::Duration;
 #[non_exhaustive]
 pub struct BackoffConfig {
     /// The first wait.
-    pub first: Duration,
+    pub initial: Duration,
     /// The longest wait, before jitter.
-    pub longest: Duration,
+    pub max: Duration,
 }
 
 impl Default for BackoffConfig {
     fn default() -> Self {
-        Self { first: Duration::from_millis(800), longest: Duration::from_secs(30) }
+        Self { initial: Duration::from_millis(800), max: Duration::from_secs(30) }
     }
 }
 
 impl BackoffConfig {
     /// Waits that begin with `first` and double up to `longest`.
     pub fn new(first: Duration, longest: Duration) -> Self {
-        Self { first, longest }
+        Self { initial: first, max: longest }
     }
 }
 
@@ -42,9 +42,9 @@ impl Backoff {
     }
 
     pub(crate) fn next(&mut self, random: &mut Random) -> Duration {
-        let grown = self.config.first.saturating_mul(1 << self.failures.min(20));
+        let grown = self.config.initial.saturating_mul(1 << self.failures.min(20));
         self.failures += 1;
-        random.stretch(grown.min(self.config.longest))
+        random.jittered(grown.min(self.config.max))
     }
 
     pub(crate) fn reset(&mut self) {

@@ -1,30 +1,30 @@
 //! What compresses the objects of one cache, and learns how.
 //!
 //! The first objects stay as they are and are copied; while it learns from them, others are compressed without a dictionary. What it learnt
-//! is used for everything that comes later; what is in the cache already is rewritten by [`StoreWriter::rewrite`](crate::StoreWriter::rewrite). It
+//! is used for everything that comes later; what is in the cache already is rewritten by [`StoreWriter::install_recompressed`](crate::StoreWriter::install_recompressed). It
 //! learns again, from all of the cache, when objects no longer shrink as they did; less is enough for that once the cache has grown far beyond what it
-//! learnt from. Learning takes a while, so it happens where [`Compressor::learn`] is called, and everything else goes on meanwhile.
+//! learnt from. Learning takes a while, so it happens where [`Compressor::train`] is called, and everything else goes on meanwhile.
 
 use crate::object::Entry;
-use crate::retention::{Coder, Kept, Samples, Share};
+use crate::retention::{Codec, Samples, SizeTotals, StoredBytes};
 use crate::store::StoreSnapshot;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// So many objects of a cache are learnt from, when there is time.
-const LESSONS: usize = 512;
+const MAX_TRAINING_OBJECTS: usize = 512;
 /// So many objects say how well others shrink.
-const WINDOW: usize = 512;
+const RATIO_WINDOW_OBJECTS: usize = 512;
 /// It learns again when objects take a quarter more than they did.
-const DECAYED: usize = 80;
+const DEGRADED_PERCENT: usize = 80;
 /// What was learnt takes the place of what was known if objects take a tenth less.
-const BETTER: usize = 90;
+const REPLACE_PERCENT: usize = 90;
 /// It looks whether to learn again when the cache is so many times as large as it was.
-const GROWN: usize = 8;
+const GROWTH_FACTOR: usize = 8;
 /// Growth is a reason to learn while too few were learnt from, or if objects take a ninth more than they did.
-const STEADY: usize = 90;
+const STEADY_PERCENT: usize = 90;
 /// A cache of fewer objects is not worth learning again for.
-const FEWEST: usize = 64;
+const MIN_RETRAIN_OBJECTS: usize = 64;
 
 /// Compresses the objects of one cache. Shared by all that feed it.
 ///
@@ -38,161 +38,167 @@ const FEWEST: usize = 64;
 pub struct Compressor {
     state: Mutex<State>,
     /// What compresses while there is no dictionary.
-    interim: Coder,
+    untrained_codec: Codec,
     /// Called when there may be something to learn.
     hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 struct State {
     /// None until the first dictionary.
-    coder: Option<Arc<Coder>>,
+    codec: Option<Arc<Codec>>,
     phase: Phase,
     /// How the newest objects shrank.
-    recent: Share,
+    recent: SizeTotals,
     /// So many objects make a window. Grows when learning again was in vain.
     window: usize,
     /// How objects shrank when it learnt.
-    expected: Share,
+    expected: SizeTotals,
     /// How all objects have shrunk since it learnt.
-    since: Share,
+    since: SizeTotals,
     /// How many objects there were when it learnt, and whether those were enough to go by.
-    learnt_from: usize,
-    enough: bool,
+    trained_objects: usize,
+    trained_on_full_sample: bool,
     /// Whether objects no longer shrink as they did.
-    decayed: bool,
+    ratio_degraded: bool,
 }
 
 enum Phase {
     /// Nothing is ever learnt.
-    Never,
+    Disabled,
     /// The first objects are copied.
-    Gathering(Samples),
+    Sampling(Samples),
     /// Somebody is at it.
-    Learning,
-    Learnt,
+    Training,
+    Trained,
 }
 
 impl Compressor {
     /// One that learns from what it is given.
-    pub fn learning() -> Self {
-        Self::new(None, Phase::Gathering(Samples::default()))
+    pub fn with_training() -> Self {
+        Self::new(None, Phase::Sampling(Samples::default()))
     }
 
     /// One that never learns: a dictionary quotes the objects it was learnt from, so nothing may be learnt from secrets.
-    pub fn unlearning() -> Self {
-        Self::new(Some(Arc::new(Coder::without_dictionary())), Phase::Never)
+    pub fn without_training() -> Self {
+        Self::new(Some(Arc::new(Codec::without_dictionary())), Phase::Disabled)
     }
 
-    fn new(coder: Option<Arc<Coder>>, phase: Phase) -> Self {
-        let (recent, expected) = (Share::default(), Share::default());
+    fn new(coder: Option<Arc<Codec>>, phase: Phase) -> Self {
+        let (recent, expected) = (SizeTotals::default(), SizeTotals::default());
         let state = State {
-            coder,
+            codec: coder,
             phase,
             recent,
-            window: WINDOW,
+            window: RATIO_WINDOW_OBJECTS,
             expected,
             since: recent,
-            learnt_from: 0,
-            enough: false,
-            decayed: false,
+            trained_objects: 0,
+            trained_on_full_sample: false,
+            ratio_degraded: false,
         };
-        Self { state: Mutex::new(state), interim: Coder::without_dictionary(), hook: OnceLock::new() }
+        Self { state: Mutex::new(state), untrained_codec: Codec::without_dictionary(), hook: OnceLock::new() }
     }
 
     /// Has this called whenever there may be something to learn. Only the first counts. It must not wait for anything.
-    pub fn on_due(&self, hook: impl Fn() + Send + Sync + 'static) {
+    pub fn on_training_needed(&self, hook: impl Fn() + Send + Sync + 'static) {
         let _ = self.hook.set(Box::new(hook));
     }
 
     /// The same entry as the cache is to keep it.
     pub fn compress(&self, entry: Entry) -> Entry {
-        let Some(coder) = self.coder() else {
+        let Some(coder) = self.codec() else {
             // A list may bring thousands while the first dictionary is learnt: they would be the peak of its memory.
-            let enough = !self.gather(&entry);
-            return if enough { entry.packed(|plain| Kept::Packed(self.interim.pack(plain))) } else { entry };
+            let enough = !self.add_sample(&entry);
+            return if enough {
+                entry.with_stored(|plain| StoredBytes::Compressed(self.untrained_codec.compress(plain)))
+            } else {
+                entry
+            };
         };
-        let plain = entry.kept().len();
-        let entry = entry.packed(|plain| Kept::Packed(coder.pack(plain)));
-        self.note(plain, entry.kept().len());
+        let plain = entry.stored().len();
+        let entry = entry.with_stored(|plain| StoredBytes::Compressed(coder.compress(plain)));
+        self.record_sizes(plain, entry.stored().len());
         entry
     }
 
-    /// Whether [`Compressor::learn`] should be called, for a cache of which this is the newest state.
-    pub fn is_due(&self, cached: &StoreSnapshot) -> bool {
+    /// Whether [`Compressor::train`] should be called, for a cache of which this is the newest state.
+    pub fn needs_training(&self, cached: &StoreSnapshot) -> bool {
         let state = self.lock();
         match &state.phase {
-            Phase::Never | Phase::Learning => false,
-            Phase::Gathering(samples) => samples.is_full() || (samples.len() > 0 && cached.is_synced()),
-            Phase::Learnt => {
-                let grown = cached.len() >= state.learnt_from.saturating_mul(GROWN);
-                let steady = state.enough && !state.expected.is_below(STEADY, &state.since);
-                cached.len() >= FEWEST && (state.decayed || (grown && !steady))
+            Phase::Disabled | Phase::Training => false,
+            Phase::Sampling(samples) => samples.is_full() || (samples.len() > 0 && cached.has_synced()),
+            Phase::Trained => {
+                let grown = cached.len() >= state.trained_objects.saturating_mul(GROWTH_FACTOR);
+                let steady = state.trained_on_full_sample
+                    && !state.expected.is_smaller_than_percent(STEADY_PERCENT, &state.since);
+                cached.len() >= MIN_RETRAIN_OBJECTS && (state.ratio_degraded || (grown && !steady))
             }
         }
     }
 
     /// Learns, from the first objects or from all over the cache; returns whether anything in the cache can be rewritten for it. It takes
     /// a while.
-    pub fn learn(&self, cached: &StoreSnapshot) -> bool {
+    pub fn train(&self, cached: &StoreSnapshot) -> bool {
         let Some((samples, known)) = self.begin(cached) else { return false };
-        let learnt = Coder::learn(&samples);
-        let share_of = |coder: &Coder| coder.share(samples.held_out());
+        let learnt = Codec::train(&samples);
+        let share_of = |coder: &Codec| coder.measure(samples.held_out());
         let new = match (&known, learnt) {
-            (None, learnt) => Some(learnt.unwrap_or_else(Coder::without_dictionary)),
-            (Some(known), learnt) => {
-                learnt.filter(|learnt| share_of(learnt).is_below(BETTER, &share_of(known)))
-            }
+            (None, learnt) => Some(learnt.unwrap_or_else(Codec::without_dictionary)),
+            (Some(known), learnt) => learnt
+                .filter(|learnt| share_of(learnt).is_smaller_than_percent(REPLACE_PERCENT, &share_of(known))),
         };
         let changed = new.is_some();
         let coder = new.map(Arc::new).or(known);
         let expected = coder.as_deref().map(share_of).unwrap_or_default();
         let mut state = self.lock();
-        state.window = if changed { WINDOW } else { state.window.saturating_mul(2) };
-        (state.coder, state.expected) = (coder, expected);
-        (state.learnt_from, state.enough) = (samples.len().max(cached.len()), samples.is_full());
-        (state.recent, state.since, state.decayed) = (Share::default(), Share::default(), false);
-        state.phase = Phase::Learnt;
+        state.window = if changed { RATIO_WINDOW_OBJECTS } else { state.window.saturating_mul(2) };
+        (state.codec, state.expected) = (coder, expected);
+        (state.trained_objects, state.trained_on_full_sample) =
+            (samples.len().max(cached.len()), samples.is_full());
+        (state.recent, state.since, state.ratio_degraded) =
+            (SizeTotals::default(), SizeTotals::default(), false);
+        state.phase = Phase::Trained;
         changed
     }
 
     /// Says that learning came to nothing, and is not to be tried again: objects are compressed with what there is, or by themselves.
-    pub fn give_up(&self) {
+    pub fn disable_training(&self) {
         let mut state = self.lock();
-        state.coder.get_or_insert_with(|| Arc::new(Coder::without_dictionary()));
-        state.phase = Phase::Never;
+        state.codec.get_or_insert_with(|| Arc::new(Codec::without_dictionary()));
+        state.phase = Phase::Disabled;
     }
 
     /// Whether an entry is as [`Compressor::compress`] would leave it now.
     pub fn is_current(&self, entry: &Entry) -> bool {
-        self.coder().is_none_or(|coder| is_by(entry, &coder))
+        self.codec().is_none_or(|coder| uses(entry, &coder))
     }
 
     /// An equal entry as [`Compressor::compress`] would leave it now; `None` if this one is like that already, or damaged.
-    pub fn rewritten(&self, entry: &Arc<Entry>) -> Option<Arc<Entry>> {
-        let coder = self.coder().filter(|coder| !is_by(entry, coder))?;
-        entry.rewritten(|plain| Kept::Packed(coder.pack(plain))).map(Arc::new)
+    pub fn recompressed(&self, entry: &Arc<Entry>) -> Option<Arc<Entry>> {
+        let coder = self.codec().filter(|coder| !uses(entry, coder))?;
+        entry.recompressed(|plain| StoredBytes::Compressed(coder.compress(plain))).map(Arc::new)
     }
 
     /// What to learn from, and what is known.
-    fn begin(&self, cached: &StoreSnapshot) -> Option<(Samples, Option<Arc<Coder>>)> {
+    fn begin(&self, cached: &StoreSnapshot) -> Option<(Samples, Option<Arc<Codec>>)> {
         let mut state = self.lock();
-        let gathered = match std::mem::replace(&mut state.phase, Phase::Learning) {
-            Phase::Gathering(samples) => Some(samples),
-            Phase::Learnt => None,
-            other @ (Phase::Never | Phase::Learning) => {
+        let gathered = match std::mem::replace(&mut state.phase, Phase::Training) {
+            Phase::Sampling(samples) => Some(samples),
+            Phase::Trained => None,
+            other @ (Phase::Disabled | Phase::Training) => {
                 state.phase = other;
                 return None;
             }
         };
-        let known = state.coder.clone();
+        let known = state.codec.clone();
         drop(state);
-        Some((gathered.unwrap_or_else(|| all_over(cached)), known))
+        Some((gathered.unwrap_or_else(|| sample_store(cached)), known))
     }
 
     /// Copies one of the first objects; returns whether it did.
-    fn gather(&self, entry: &Entry) -> bool {
+    fn add_sample(&self, entry: &Entry) -> bool {
         let mut state = self.lock();
-        let Phase::Gathering(samples) = &mut state.phase else { return false };
+        let Phase::Sampling(samples) = &mut state.phase else { return false };
         if samples.is_full() {
             return false;
         }
@@ -206,17 +212,18 @@ impl Compressor {
     }
 
     /// Notes how an object shrank.
-    fn note(&self, plain: usize, packed: usize) {
+    fn record_sizes(&self, plain: usize, packed: usize) {
         let mut state = self.lock();
         state.recent.add(plain, packed);
         state.since.add(plain, packed);
-        if state.recent.objects < state.window || !matches!(state.phase, Phase::Learnt) {
+        if state.recent.objects < state.window || !matches!(state.phase, Phase::Trained) {
             return;
         }
         let recent = std::mem::take(&mut state.recent);
-        let decayed = state.expected.objects > 0 && state.expected.is_below(DECAYED, &recent);
-        let news = decayed && !state.decayed;
-        state.decayed |= decayed;
+        let decayed =
+            state.expected.objects > 0 && state.expected.is_smaller_than_percent(DEGRADED_PERCENT, &recent);
+        let news = decayed && !state.ratio_degraded;
+        state.ratio_degraded |= decayed;
         drop(state);
         if news {
             self.call_hook();
@@ -229,8 +236,8 @@ impl Compressor {
         }
     }
 
-    fn coder(&self) -> Option<Arc<Coder>> {
-        self.lock().coder.clone()
+    fn codec(&self) -> Option<Arc<Codec>> {
+        self.lock().codec.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -238,14 +245,14 @@ impl Compressor {
     }
 }
 
-fn is_by(entry: &Entry, coder: &Coder) -> bool {
-    matches!(entry.kept(), Kept::Packed(packed) if packed.is_by(coder))
+fn uses(entry: &Entry, coder: &Codec) -> bool {
+    matches!(entry.stored(), StoredBytes::Compressed(packed) if packed.uses(coder))
 }
 
 /// Objects from all over a cache.
-fn all_over(cached: &StoreSnapshot) -> Samples {
+fn sample_store(cached: &StoreSnapshot) -> Samples {
     let mut samples = Samples::default();
-    let step = cached.len().div_ceil(LESSONS).max(1);
+    let step = cached.len().div_ceil(MAX_TRAINING_OBJECTS).max(1);
     cached.list().step_by(step).for_each(|entry| samples.add(&entry.bytes()));
     samples
 }
@@ -254,10 +261,10 @@ fn all_over(cached: &StoreSnapshot) -> Samples {
 impl fmt::Debug for Compressor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.lock().phase {
-            Phase::Never => "never learns",
-            Phase::Gathering(_) => "gathers",
-            Phase::Learning => "learns",
-            Phase::Learnt => "has learnt",
+            Phase::Disabled => "never learns",
+            Phase::Sampling(_) => "gathers",
+            Phase::Training => "learns",
+            Phase::Trained => "has learnt",
         })
     }
 }

@@ -3,7 +3,7 @@
 //! A uid is no part of it: a deleted and re-created object has the same key. This module does not know which
 //! kind a key belongs to; a cache holds one kind.
 
-use crate::text::{Text, as_text};
+use crate::small_text::{InlineText, as_text};
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::LazyLock;
 
 /// The longest text that is kept in the key itself. Most are shorter, and comparing those does not go elsewhere in memory.
-const INLINE: usize = 54;
+const INLINE_BYTES: usize = 54;
 
 /// Namespace and name of an object. Cheap to clone.
 ///
@@ -29,7 +29,7 @@ const INLINE: usize = 54;
 pub struct Key {
     /// Namespace, a NUL, name. The NUL sorts before every character of a name, so that comparing the texts
     /// compares namespaces first, in one go.
-    text: Text<INLINE>,
+    text: InlineText<INLINE_BYTES>,
     /// Where the NUL is. Invariant: `text.bytes()[split] == 0`.
     split: u32,
     /// A hash of the text, made once: caches look keys up far more often than they meet new ones.
@@ -39,7 +39,7 @@ pub struct Key {
 impl Key {
     /// The key of a namespaced object; an empty namespace means a cluster-scoped one.
     pub fn new(namespace: &str, name: &str) -> Self {
-        let text = Text::concat([namespace, "\0", name]);
+        let text = InlineText::concat([namespace, "\0", name]);
         let split = u32::try_from(namespace.len()).unwrap_or(u32::MAX);
         Self { hash: hash(text.bytes()), text, split }
     }
@@ -65,8 +65,8 @@ impl Key {
     }
 
     /// How much of it is not in place.
-    pub(crate) fn elsewhere(&self) -> usize {
-        self.text.elsewhere()
+    pub(crate) fn heap_size(&self) -> usize {
+        self.text.heap_size()
     }
 
     /// A hash of the whole key. Another one in every process, so nothing that can be seen may depend on it.

@@ -7,11 +7,11 @@
 //! [`StoreWriter`], which publishes snapshots for readers and says what changed.
 
 pub mod backoff;
-#[cfg(feature = "compressed")]
+#[cfg(feature = "compression")]
 pub mod compressor;
 pub mod delta;
+pub mod election;
 pub mod key;
-pub mod lease;
 pub mod object;
 pub mod random;
 pub mod recorder;
@@ -19,32 +19,32 @@ pub mod reflector;
 pub mod retention;
 pub mod scope;
 pub mod selector;
+mod small_text;
 pub mod store;
 mod sync;
-mod text;
 pub mod time;
 pub mod transform;
 pub mod version;
 pub mod wire;
 pub mod workqueue;
 
-#[cfg(feature = "compressed")]
+#[cfg(feature = "compression")]
 pub use compressor::Compressor;
-pub use delta::{Batch, Closed, Deleted, Delta, DeltaFifo, FifoLimits, Replaced};
+pub use delta::{Batch, Deleted, Delta, DeltaFifo, FifoCapacity, QueueClosed, Replaced};
 pub use key::{Key, ParseKeyError};
 pub use object::{DecodeError, Entry, Object, Typed};
 pub use retention::Retention;
 pub use scope::Scope;
 pub use selector::{FieldSelector, LabelSelector, SelectorError};
-#[cfg(feature = "compressed")]
-pub use store::Rewrite;
+#[cfg(feature = "compression")]
+pub use store::Recompression;
 pub use store::{
-    Applied, BuiltIndex, Change, EntryIter, Index, IndexHandle, StoreReader, StoreSnapshot, StoreWriter,
+    BatchResult, BuiltIndex, Change, EntryIter, Index, IndexHandle, StoreReader, StoreSnapshot, StoreWriter,
 };
 pub use time::Moment;
-pub use transform::{OnTransformError, Transform};
+pub use transform::{Transform, TransformFallback};
 pub use version::ResourceVersion;
 pub use wire::{
-    Encoding, FieldPath, FieldPathError, Labels, Owner, OwnerReference, Owners, Projection, ProjectionError,
-    TypeMeta,
+    EntryEncoding, FieldFilter, FieldPath, FieldPathError, Labels, Owner, OwnerReference, Owners,
+    ProjectionError, TypeMeta,
 };

@@ -5,9 +5,9 @@
 //! (C13), except that one may learn that the server has a newer state which could not be read.
 
 use crate::key::Key;
-use crate::retention::{Interner, Kept, Retention};
+use crate::retention::{Interner, Retention, StoredBytes};
 use crate::version::ResourceVersion;
-use crate::wire::{self, Encoding, FieldPath, Head, Labels, Owners, Scanned};
+use crate::wire::{self, EntryEncoding, FieldPath, Head, Labels, Owners, ScannedObject};
 use jiff::Timestamp;
 use ref_cast::{RefCastCustom, ref_cast_custom};
 use serde::de::DeserializeOwned;
@@ -24,24 +24,24 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 #[repr(C)]
 pub struct Entry {
     head: Head,
-    kept: Kept,
-    encoding: Encoding,
+    stored: StoredBytes,
+    encoding: EntryEncoding,
     retention: Retention,
     /// Whether the server has a newer state that could not be read.
     stale: AtomicBool,
     /// What was decoded from the bytes, at most one view per type. Few entries are ever decoded, so it takes little until then.
-    views: OnceLock<Arc<Mutex<Vec<View>>>>,
+    views: OnceLock<Arc<Mutex<Vec<CachedView>>>>,
     /// Where a view that does not decode is counted.
     decode_errors: Option<Arc<AtomicU64>>,
 }
 
 /// A decoded view in an entry's slot. The value is a `Box<K>`.
-enum View {
+enum CachedView {
     Kept(Arc<dyn Any + Send + Sync>),
     Shared(Weak<dyn Any + Send + Sync>),
 }
 
-impl View {
+impl CachedView {
     fn get<K: Send + Sync + 'static>(&self) -> Option<Typed<K>> {
         let any = match self {
             Self::Kept(view) => Arc::clone(view),
@@ -60,10 +60,18 @@ impl View {
 
 impl Entry {
     /// The entry of an object that was just read.
-    pub fn new(scanned: Scanned, retention: Retention) -> Self {
-        let Scanned { head, bytes, encoding } = scanned;
+    pub fn new(scanned: ScannedObject, retention: Retention) -> Self {
+        let ScannedObject { head, bytes, encoding } = scanned;
         let (stale, views) = (AtomicBool::new(false), OnceLock::new());
-        Self { head, kept: Kept::Plain(bytes), encoding, retention, stale, views, decode_errors: None }
+        Self {
+            head,
+            stored: StoredBytes::Plain(bytes),
+            encoding,
+            retention,
+            stale,
+            views,
+            decode_errors: None,
+        }
     }
 
     /// The same, counting there the views that do not decode.
@@ -91,17 +99,17 @@ impl Entry {
     /// The object's bytes, in the form that [`Entry::encoding`] says. They are borrowed unless they are kept compressed. Empty if they
     /// were damaged in memory since.
     pub fn bytes(&self) -> Cow<'_, [u8]> {
-        self.kept.bytes().unwrap_or_default()
+        self.stored.bytes().unwrap_or_default()
     }
 
     /// How the bytes are written.
-    pub fn encoding(&self) -> Encoding {
+    pub fn encoding(&self) -> EntryEncoding {
         self.encoding
     }
 
     /// About how much memory the entry takes.
-    pub fn cost(&self) -> usize {
-        size_of::<Self>() + self.kept.len() + self.head.elsewhere()
+    pub fn memory_size(&self) -> usize {
+        size_of::<Self>() + self.stored.len() + self.head.heap_size()
     }
 
     /// The values at a path, without decoding the object: strings as they are, numbers and booleans as JSON writes them, whatever form
@@ -120,15 +128,17 @@ impl Entry {
     /// Whether `other` is the same state, to the last byte or to the last value: servers of different versions write the same object in
     /// protobuf that differs, and another form differs anyway. A server that was restored from a backup gives version numbers out a second
     /// time, so there uid and version prove nothing.
-    pub fn is_identical(&self, other: &Self) -> bool {
-        self.head.uid == other.head.uid && self.head.version == other.head.version && self.says_what(other)
+    pub fn is_same_state(&self, other: &Self) -> bool {
+        self.head.uid == other.head.uid
+            && self.head.version == other.head.version
+            && self.has_same_content(other)
     }
 
-    fn says_what(&self, other: &Self) -> bool {
-        if self.encoding == other.encoding && self.kept.is_equal(&other.kept) {
+    fn has_same_content(&self, other: &Self) -> bool {
+        if self.encoding == other.encoding && self.stored.is_equal(&other.stored) {
             return true;
         }
-        if (self.encoding, other.encoding) == (Encoding::Json, Encoding::Json) {
+        if (self.encoding, other.encoding) == (EntryEncoding::Json, EntryEncoding::Json) {
             return false;
         }
         let [own, others] = [self, other].map(Self::value);
@@ -137,15 +147,15 @@ impl Entry {
 
     /// What the object says, if it can be decoded. Nobody asked to see it, so a failure is not counted.
     fn value(&self) -> Option<serde_json::Value> {
-        let bytes = self.kept.bytes().ok()?;
+        let bytes = self.stored.bytes().ok()?;
         match self.encoding {
-            Encoding::Json => serde_json::from_slice(&bytes).ok(),
-            Encoding::Protobuf(of) => wire::decode(of, &bytes).ok(),
+            EntryEncoding::Json => serde_json::from_slice(&bytes).ok(),
+            EntryEncoding::Protobuf(of) => wire::decode(of, &bytes).ok(),
         }
     }
 
     /// Whether `other` is another life of this key: deleted and created again. Unknown uids are taken for equal.
-    pub fn is_other_life(&self, other: &Self) -> bool {
+    pub fn is_other_incarnation(&self, other: &Self) -> bool {
         self.head.uid != other.head.uid && !self.head.uid.is_empty() && !other.head.uid.is_empty()
     }
 
@@ -154,27 +164,27 @@ impl Entry {
         self.stale.load(Ordering::Relaxed)
     }
 
-    #[cfg(feature = "compressed")]
-    pub(crate) fn kept(&self) -> &Kept {
-        &self.kept
+    #[cfg(feature = "compression")]
+    pub(crate) fn stored(&self) -> &StoredBytes {
+        &self.stored
     }
 
     /// The same entry with its bytes in another form.
-    #[cfg(feature = "compressed")]
-    pub(crate) fn packed(self, pack: impl FnOnce(Box<[u8]>) -> Kept) -> Self {
-        match self.kept {
-            Kept::Plain(bytes) => Self { kept: pack(bytes), ..self },
-            Kept::Packed(_) => self,
+    #[cfg(feature = "compression")]
+    pub(crate) fn with_stored(self, pack: impl FnOnce(Box<[u8]>) -> StoredBytes) -> Self {
+        match self.stored {
+            StoredBytes::Plain(bytes) => Self { stored: pack(bytes), ..self },
+            StoredBytes::Compressed(_) => self,
         }
     }
 
     /// An equal entry with its bytes in another form. Views that are held are shared on. `None` if the bytes are damaged.
-    #[cfg(feature = "compressed")]
-    pub(crate) fn rewritten(&self, pack: impl FnOnce(Box<[u8]>) -> Kept) -> Option<Self> {
-        let plain = self.kept.bytes().ok()?.into_owned().into_boxed_slice();
+    #[cfg(feature = "compression")]
+    pub(crate) fn recompressed(&self, pack: impl FnOnce(Box<[u8]>) -> StoredBytes) -> Option<Self> {
+        let plain = self.stored.bytes().ok()?.into_owned().into_boxed_slice();
         Some(Self {
             head: self.head.clone(),
-            kept: pack(plain),
+            stored: pack(plain),
             encoding: self.encoding,
             retention: self.retention,
             stale: AtomicBool::new(self.is_stale()),
@@ -189,51 +199,55 @@ impl Entry {
 
     fn typed<K: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Typed<K>, DecodeError> {
         if self.views.get().is_some()
-            && let Some(view) = self.lock_views().iter().find_map(View::get)
+            && let Some(view) = self.lock_views().iter().find_map(CachedView::get)
         {
             return Ok(view);
         }
         // Decoded outside the lock: two threads may both do it, but neither waits for the other.
         let view = Arc::new(Box::new(self.decode::<K>()?));
         let mut views = self.lock_views();
-        if let Some(earlier) = views.iter().find_map(View::get) {
+        if let Some(earlier) = views.iter().find_map(CachedView::get) {
             return Ok(earlier);
         }
-        views.retain(View::is_alive);
+        views.retain(CachedView::is_alive);
         let any: Arc<dyn Any + Send + Sync> = view.clone();
         let keeps = self.retention == Retention::Decoded;
-        views.push(if keeps { View::Kept(any) } else { View::Shared(Arc::downgrade(&any)) });
+        views.push(if keeps { CachedView::Kept(any) } else { CachedView::Shared(Arc::downgrade(&any)) });
         Ok(Typed(view))
     }
 
     fn decode<K: DeserializeOwned>(&self) -> Result<K, DecodeError> {
-        self.decode_as(self.encoding, &self.undamaged::<K>()?)
+        self.decode_as(self.encoding, &self.checked_bytes::<K>()?)
     }
 
-    fn undamaged<K>(&self) -> Result<Cow<'_, [u8]>, DecodeError> {
-        self.kept.bytes().map_err(|damaged| self.decode_error::<K>(String::new(), damaged.to_string()))
+    fn checked_bytes<K>(&self) -> Result<Cow<'_, [u8]>, DecodeError> {
+        self.stored.bytes().map_err(|damaged| self.decode_error::<K>(String::new(), damaged.to_string()))
     }
 
     fn decode_metadata<M: DeserializeOwned>(&self) -> Result<M, DecodeError> {
-        let (range, bytes) = (&self.head.metadata, self.undamaged::<M>()?);
+        let (range, bytes) = (&self.head.metadata, self.checked_bytes::<M>()?);
         let bytes = bytes.get(range.start as usize..range.end as usize).unwrap_or_default();
         let encoding = match self.encoding {
-            Encoding::Json => Encoding::Json,
-            Encoding::Protobuf(of) => Encoding::Protobuf(wire::metadata_message(of).unwrap_or(of)),
+            EntryEncoding::Json => EntryEncoding::Json,
+            EntryEncoding::Protobuf(of) => EntryEncoding::Protobuf(wire::metadata_message(of).unwrap_or(of)),
         };
         self.decode_as(encoding, bytes)
     }
 
-    fn decode_as<K: DeserializeOwned>(&self, encoding: Encoding, bytes: &[u8]) -> Result<K, DecodeError> {
+    fn decode_as<K: DeserializeOwned>(
+        &self,
+        encoding: EntryEncoding,
+        bytes: &[u8],
+    ) -> Result<K, DecodeError> {
         match encoding {
-            Encoding::Json => serde_json::from_slice(bytes).map_err(|error| {
+            EntryEncoding::Json => serde_json::from_slice(bytes).map_err(|error| {
                 // Only a failure pays for finding out where.
                 let mut again = serde_json::Deserializer::from_slice(bytes);
                 let place =
                     serde_path_to_error::deserialize::<_, K>(&mut again).err().map(|e| e.path().to_string());
                 self.decode_error::<K>(place.unwrap_or_default(), error.to_string())
             }),
-            Encoding::Protobuf(of) => wire::decode(of, bytes).map_err(|error: wire::MessageError| {
+            EntryEncoding::Protobuf(of) => wire::decode(of, bytes).map_err(|error: wire::MessageError| {
                 self.decode_error::<K>(error.place(), error.to_string())
             }),
         }
@@ -246,13 +260,13 @@ impl Entry {
         DecodeError {
             key: self.head.key.clone(),
             version: self.head.version.clone(),
-            target: std::any::type_name::<K>(),
-            place: if place == "." { Box::default() } else { place.into() },
-            reason: reason.into(),
+            type_name: std::any::type_name::<K>(),
+            field_path: if place == "." { Box::default() } else { place.into() },
+            message: reason.into(),
         }
     }
 
-    fn lock_views(&self) -> MutexGuard<'_, Vec<View>> {
+    fn lock_views(&self) -> MutexGuard<'_, Vec<CachedView>> {
         self.views.get_or_init(Arc::default).lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -260,7 +274,7 @@ impl Entry {
 /// Two entries are equal if they are the same state of the same object, to the last byte.
 impl PartialEq for Entry {
     fn eq(&self, other: &Self) -> bool {
-        self.head.key == other.head.key && self.is_identical(other)
+        self.head.key == other.head.key && self.is_same_state(other)
     }
 }
 
@@ -314,7 +328,7 @@ impl<K> Typed<K> {
 
 /// An object whose bytes do not decode as the asked type. A trouble of whoever asked, not of the cache (C9).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{key} at version {version} does not decode as {target}{}{place}: {reason}", if place.is_empty() { "" } else { ", at " })]
+#[error("{key} at version {version} does not decode as {type_name}{}{field_path}: {message}", if field_path.is_empty() { "" } else { ", at " })]
 #[non_exhaustive]
 pub struct DecodeError {
     /// Which object.
@@ -322,11 +336,11 @@ pub struct DecodeError {
     /// Which state of it.
     pub version: ResourceVersion,
     /// The type that was asked for.
-    pub target: &'static str,
+    pub type_name: &'static str,
     /// The path of the field, as in `spec.containers[0].name`; empty for the object as a whole.
-    pub place: Box<str>,
+    pub field_path: Box<str>,
     /// What the decoder says.
-    pub reason: Box<str>,
+    pub message: Box<str>,
 }
 
 /// A cached object, seen as a `K`. Cheap to clone, immutable.
@@ -356,7 +370,7 @@ impl<K> Object<K> {
     }
 
     /// The same object, seen as another type.
-    pub fn view<T>(&self) -> Object<T> {
+    pub fn cast<T>(&self) -> Object<T> {
         Object::new(Arc::clone(&self.entry))
     }
 
@@ -386,7 +400,7 @@ impl<K> Object<K> {
     }
 
     /// The resource version of this state.
-    pub fn version(&self) -> &ResourceVersion {
+    pub fn resource_version(&self) -> &ResourceVersion {
         &self.entry.head.version
     }
 
@@ -406,12 +420,12 @@ impl<K> Object<K> {
     }
 
     /// When it was created.
-    pub fn created(&self) -> Option<Timestamp> {
+    pub fn creation_timestamp(&self) -> Option<Timestamp> {
         self.entry.head.created()
     }
 
     /// When its deletion was asked for; `None` while nobody has.
-    pub fn deleted(&self) -> Option<Timestamp> {
+    pub fn deletion_timestamp(&self) -> Option<Timestamp> {
         self.entry.head.deleted()
     }
 
@@ -422,16 +436,16 @@ impl<K> Object<K> {
 
     /// The object's bytes, without `metadata.managedFields`, in the form that [`Entry::encoding`] says. Equal whether the object arrived by
     /// a list or by a watch. Borrowed, unless the cache keeps them compressed.
-    pub fn raw(&self) -> Cow<'_, [u8]> {
+    pub fn raw_bytes(&self) -> Cow<'_, [u8]> {
         self.entry.bytes()
     }
 
     /// The object as JSON, without `metadata.managedFields`. As it arrived if that was JSON; otherwise it is decoded and written, with names in
     /// the order of the alphabet.
-    pub fn json(&self) -> Result<Cow<'_, [u8]>, DecodeError> {
+    pub fn to_json(&self) -> Result<Cow<'_, [u8]>, DecodeError> {
         match self.entry.encoding {
-            Encoding::Json => self.entry.undamaged::<serde_json::Value>(),
-            Encoding::Protobuf(_) => {
+            EntryEncoding::Json => self.entry.checked_bytes::<serde_json::Value>(),
+            EntryEncoding::Protobuf(_) => {
                 let value: serde_json::Value = self.entry.decode()?;
                 Ok(Cow::Owned(value.to_string().into_bytes()))
             }
@@ -471,6 +485,6 @@ mod tests {
     /// A cache holds one entry for each object: what is added here is paid for each of them.
     #[test]
     fn entry_takes_four_words_besides_head_and_bytes() {
-        assert_eq!(size_of::<Entry>(), size_of::<Head>() + size_of::<Kept>() + 4 * size_of::<usize>());
+        assert_eq!(size_of::<Entry>(), size_of::<Head>() + size_of::<StoredBytes>() + 4 * size_of::<usize>());
     }
 }

@@ -30,7 +30,7 @@ impl Random {
     }
 
     /// Something from `duration` up to twice that.
-    pub fn stretch(&mut self, duration: Duration) -> Duration {
+    pub fn jittered(&mut self, duration: Duration) -> Duration {
         let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         duration.saturating_add(Duration::from_millis(self.below(millis)))
     }

@@ -1,11 +1,11 @@
 //! Changing objects before they are cached.
 //!
 //! A [`Transform`] is a function from an object to bytes. Whatever it does, what is cached is an object of the same key, uid and
-//! version: its result is read like anything else that comes in, and if that fails the cache takes what [`OnTransformError`] says.
+//! version: its result is read like anything else that comes in, and if that fails the cache takes what [`TransformFallback`] says.
 //! Nothing here knows the kind: who wants to change a typed object decodes and encodes it inside the function.
 
 use crate::object::Entry;
-use crate::wire::{Head, Limits, NoObject, Scanned, TypeMeta, read_object};
+use crate::wire::{Head, Limits, ReadObjectError, ScannedObject, TypeMeta, read_object};
 use serde::Deserialize;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,11 +16,11 @@ type Change = dyn Fn(&Entry) -> Result<Vec<u8>, Box<str>> + Send + Sync;
 /// Changes every object of a cache before it is cached. Cheap to clone.
 ///
 /// It is called exactly once for each object that arrives to be cached or told: an item of a list, an initial object of a watch-list,
-/// the object of an `ADDED`, `MODIFIED` or `DELETED` frame. What a [`Projection`](crate::Projection) leaves out is gone by then.
+/// the object of an `ADDED`, `MODIFIED` or `DELETED` frame. What a [`FieldFilter`](crate::FieldFilter) leaves out is gone by then.
 ///
 /// The result is the object as JSON. `apiVersion` and `kind` may be missing, `managedFields` are dropped, and labels and all else that the
 /// cache knows of an object are read from it; but key, uid, version, deletion, owners and finalizers must be those of the object that came in:
-/// controllers go by them. Anything else is an error, as are a panic and a result over the size limit. Each is counted and reported (C9), and [`OnTransformError`] says what is cached instead.
+/// controllers go by them. Anything else is an error, as are a panic and a result over the size limit. Each is counted and reported (C9), and [`TransformFallback`] says what is cached instead.
 ///
 /// **It should be deterministic**: the same object in, the same bytes out. A relist compares bytes, and an object whose bytes differ is told
 /// as changed. It runs where objects are read, so while it works nothing else of this cache arrives.
@@ -30,10 +30,10 @@ pub struct Transform(Arc<Change>);
 /// What is cached of an object whose transform failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum OnTransformError {
+pub enum TransformFallback {
     /// The object as it was received, less what a projection left out.
     #[default]
-    AsReceived,
+    KeepOriginal,
     /// `apiVersion`, `kind` and `metadata`. Annotations are left out as well: `kubectl apply` keeps a copy of the whole object in
     /// one. For kinds whose contents must not get into a cache unchanged.
     MetadataOnly,
@@ -56,11 +56,11 @@ impl Transform {
         received: &Entry,
         types: &TypeMeta,
         limits: Limits,
-    ) -> Result<Scanned, Box<str>> {
+    ) -> Result<ScannedObject, Box<str>> {
         let changed = catch_unwind(AssertUnwindSafe(|| self.0(received)));
         // What a panic says may quote the object.
         let changed = changed.unwrap_or_else(|_| Err("the transform panicked".into()))?;
-        let unfit = |error: NoObject| format!("the transform's result does not read: {error}");
+        let unfit = |error: ReadObjectError| format!("the transform's result does not read: {error}");
         let scanned = read_object(types, limits, &changed).map_err(unfit)?;
         let (new, old) = (&scanned.head, received.head());
         let lasting = [(&*scanned.bytes, new), (&received.bytes(), old)].map(Lasting::of);

@@ -5,7 +5,7 @@
 //! equal to itself and says nothing about order. This module does not know which resource a version belongs to;
 //! versions of different resources must not be compared.
 
-use crate::text::Text;
+use crate::small_text::InlineText;
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -14,15 +14,15 @@ use std::fmt;
 /// It has no `Ord`: two versions may be incomparable, and code that drops something because it is "older" must
 /// ask [`ResourceVersion::compare`] and handle `None`.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct ResourceVersion(Text<INLINE>);
+pub struct ResourceVersion(InlineText<INLINE_BYTES>);
 
 /// The longest text that is kept in the version itself. Nearly all are shorter; each object has one.
-const INLINE: usize = 22;
+const INLINE_BYTES: usize = 22;
 
 impl ResourceVersion {
     /// The version as the server wrote it.
     pub fn new(text: &str) -> Self {
-        Self(Text::new(text))
+        Self(InlineText::new(text))
     }
 
     /// The text to send back to the server.
@@ -31,8 +31,8 @@ impl ResourceVersion {
     }
 
     /// How much of it is not in place.
-    pub(crate) fn elsewhere(&self) -> usize {
-        self.0.elsewhere()
+    pub(crate) fn heap_size(&self) -> usize {
+        self.0.heap_size()
     }
 
     fn bytes(&self) -> &[u8] {

@@ -62,7 +62,7 @@ impl Cache {
     fn new() -> Self {
         let types = TypeMeta::new("v1", "Pod");
         let (mut writer, reader) = StoreWriter::new([Scope::All]);
-        writer.add_index(Index::field("spec.nodeName").into_handle().unwrap());
+        writer.add_index(Index::field("spec.nodeName").build().unwrap());
         let mut machine = Reflector::new(Config::new(types.clone(), Scope::All), 7, Some(reader));
         machine.start(Moment::default());
         let stream = std::iter::from_fn(|| machine.poll_action()).find_map(|action| match action {

@@ -5,18 +5,18 @@
 //!
 //! A store of compressed entries is compared with an uncompressed one; training of dictionaries;
 //! recompression; typed access in both encodings. Damaged bytes are tested next to the code.
-#![cfg(feature = "compressed")]
+#![cfg(feature = "compression")]
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 #[path = "protobuf/encode.rs"]
 mod encode;
-#[path = "compressed/learning.rs"]
-mod learning;
 #[path = "compressed/objects.rs"]
 mod objects;
+#[path = "compressed/reference_model.rs"]
+mod reference_model;
 #[path = "compressed/rewriting.rs"]
 mod rewriting;
-#[path = "compressed/twin.rs"]
-mod twin;
+#[path = "compressed/training.rs"]
+mod training;
 #[path = "compressed/typed.rs"]
 mod typed;

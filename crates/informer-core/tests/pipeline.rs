@@ -16,12 +16,12 @@ mod faults;
 mod json;
 #[path = "pipeline/net.rs"]
 mod net;
+#[path = "pipeline/regressions.rs"]
+mod regressions;
 #[path = "pipeline/run.rs"]
 mod run;
 #[path = "pipeline/server.rs"]
 mod server;
-#[path = "pipeline/stories.rs"]
-mod stories;
 
 use faults::FAULTS;
 use run::{Trace, run};

@@ -5,8 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
-use informer_core::wire::{Frame, Limits, ListItem, ListReader, Scanned, WatchReader};
-use informer_core::{Projection, TypeMeta};
+use informer_core::wire::{Frame, Limits, ListItem, ListReader, ScannedObject, WatchReader};
+use informer_core::{FieldFilter, TypeMeta};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Map, Value, json};
@@ -212,8 +212,8 @@ fn cut<'a>(body: &'a str, cuts: &[Index]) -> Vec<&'a [u8]> {
     ends.windows(2).map(|ends| &body.as_bytes()[ends[0]..ends[1]]).collect()
 }
 
-fn read_list(projection: &Projection, body: &str, cuts: &[Index]) -> Scanned {
-    let mut reader = ListReader::new(types(), Limits::default()).projecting(Some(projection.clone()));
+fn read_list(projection: &FieldFilter, body: &str, cuts: &[Index]) -> ScannedObject {
+    let mut reader = ListReader::new(types(), Limits::default()).with_field_filter(Some(projection.clone()));
     let mut found = Vec::new();
     for piece in cut(body, cuts) {
         reader.read(piece, |item| found.push(item)).unwrap();
@@ -225,8 +225,8 @@ fn read_list(projection: &Projection, body: &str, cuts: &[Index]) -> Scanned {
     }
 }
 
-fn read_watch(projection: &Projection, body: &str, cuts: &[Index]) -> Scanned {
-    let mut reader = WatchReader::new(types(), Limits::default()).projecting(Some(projection.clone()));
+fn read_watch(projection: &FieldFilter, body: &str, cuts: &[Index]) -> ScannedObject {
+    let mut reader = WatchReader::new(types(), Limits::default()).with_field_filter(Some(projection.clone()));
     let mut found = Vec::new();
     for piece in cut(body, cuts) {
         reader.read(piece, |frame| found.push(frame)).unwrap();
@@ -251,7 +251,7 @@ proptest! {
         cuts in prop::collection::vec(any::<Index>(), 0..6),
     ) {
         let texts: Vec<String> = paths.iter().map(|path| written(path)).collect();
-        let projection = if keep { Projection::keep(&texts) } else { Projection::drop(&texts) }.unwrap();
+        let projection = if keep { FieldFilter::keep(&texts) } else { FieldFilter::drop(&texts) }.unwrap();
         let json = json_of(&object, space, escaped, false);
         let list = format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{json}]}}"#);
         let read = read_list(&projection, &list, &cuts);

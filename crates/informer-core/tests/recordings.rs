@@ -6,9 +6,9 @@
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 use informer_core::wire::{
-    Frame, Head, Limits, ListItem, ListMeta, ListReader, Scanned, Status, TypeMeta, WatchReader,
+    Frame, Head, Limits, ListItem, ListMeta, ListReader, ScannedObject, Status, TypeMeta, WatchReader,
 };
-use informer_core::{Key, Projection, ResourceVersion};
+use informer_core::{FieldFilter, Key, ResourceVersion};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -92,16 +92,16 @@ fn type_of(value: &Value) -> TypeMeta {
 
 /// Reads a list whole and in pieces; all items must be readable.
 #[track_caller]
-fn read_list(types: &TypeMeta, body: &str) -> (ListMeta, Vec<Scanned>) {
+fn read_list(types: &TypeMeta, body: &str) -> (ListMeta, Vec<ScannedObject>) {
     read_projected(types, None, body)
 }
 
 /// Reads a list with a projection.
 #[track_caller]
-fn read_projected(types: &TypeMeta, by: Option<&Projection>, body: &str) -> (ListMeta, Vec<Scanned>) {
+fn read_projected(types: &TypeMeta, by: Option<&FieldFilter>, body: &str) -> (ListMeta, Vec<ScannedObject>) {
     let read = |size: usize| {
         let reader = ListReader::new(types.clone(), Limits::default());
-        let (mut reader, mut items) = (reader.projecting(by.cloned()), Vec::new());
+        let (mut reader, mut items) = (reader.with_field_filter(by.cloned()), Vec::new());
         body.as_bytes().chunks(size).for_each(|piece| reader.read(piece, |item| items.push(item)).unwrap());
         reader.finish().unwrap();
         items
@@ -169,7 +169,7 @@ fn text_of(value: &Value, field: &str) -> String {
 
 /// Compares the scanned object with the parsed one, without `managedFields` and with the type of its cache.
 #[track_caller]
-fn check_object(object: &Scanned, types: &TypeMeta, mut expected: Value) {
+fn check_object(object: &ScannedObject, types: &TypeMeta, mut expected: Value) {
     check_head(&object.head, &expected["metadata"]);
     expected["metadata"].as_object_mut().unwrap().remove("managedFields");
     expected["apiVersion"] = types.api_version.clone().into();
@@ -261,8 +261,8 @@ fn every_recorded_list_reads_as_its_json() {
 #[test]
 fn every_recorded_list_reads_when_projected() {
     let env = "spec.template.spec.containers[*].env";
-    let dropped = Projection::drop(["status", "metadata.annotations", env]).unwrap();
-    let kept_fields = Projection::keep(["spec.nodeName", "data"]).unwrap();
+    let dropped = FieldFilter::drop(["status", "metadata.annotations", env]).unwrap();
+    let kept_fields = FieldFilter::keep(["spec.nodeName", "data"]).unwrap();
     let (mut lists, mut items) = (0, 0);
     let recorded = responses().filter_map(|(_, response)| Some(response.body?.get().to_owned()));
     for json in recorded.chain(kinds().into_iter().map(|(_, body)| body)) {
@@ -277,12 +277,12 @@ fn every_recorded_list_reads_when_projected() {
 
 /// Checks that projected items are the items without the dropped fields. Returns their number.
 #[track_caller]
-fn check_projected(json: &str, types: &TypeMeta, dropped: &Projection, kept_fields: &Projection) -> usize {
+fn check_projected(json: &str, types: &TypeMeta, dropped: &FieldFilter, kept_fields: &FieldFilter) -> usize {
     let read = |by| read_projected(types, by, &compact(json)).1;
     let (all, dropped, kept_fields) = (read(None), read(Some(dropped)), read(Some(kept_fields)));
     assert_eq!((dropped.len(), kept_fields.len()), (all.len(), all.len()));
     for ((object, dropped), kept_fields) in all.iter().zip(dropped).zip(kept_fields) {
-        let parse = |object: &Scanned| serde_json::from_slice::<Value>(&object.bytes).unwrap();
+        let parse = |object: &ScannedObject| serde_json::from_slice::<Value>(&object.bytes).unwrap();
         let mut expected = parse(object);
         check_head(&kept_fields.head, &expected["metadata"]);
         expected.as_object_mut().unwrap().remove("status");
@@ -324,7 +324,7 @@ fn check_table_watch(events: &[&str]) {
     for frame in read_watch(&TypeMeta::new("v1", "ConfigMap"), &events.concat()) {
         match frame {
             Frame::Unreadable(_, unreadable) => {
-                assert_eq!(unreadable.problem.to_string(), "it is of another kind: meta.k8s.io/v1 Table");
+                assert_eq!(unreadable.error.to_string(), "it is of another kind: meta.k8s.io/v1 Table");
             }
             Frame::Bookmark { .. } | Frame::Error(_) => {}
             other => panic!("{other:?}"),

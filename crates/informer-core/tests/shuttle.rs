@@ -58,7 +58,7 @@ fn batch(round: u64, retention: Retention) -> Vec<Delta> {
 /// C5: checks that all results of one snapshot agree with each other and with its version. Returns its round.
 #[track_caller]
 fn check(snapshot: &StoreSnapshot, indexes: &[IndexHandle]) -> u64 {
-    let Some(version) = snapshot.version() else {
+    let Some(version) = snapshot.resource_version() else {
         assert!(snapshot.is_empty(), "objects without a version");
         return 0;
     };
@@ -92,8 +92,8 @@ fn watch(reader: &StoreReader, indexes: &[IndexHandle]) {
 }
 
 fn publish_and_read() {
-    let label = Index::label("round").into_handle().unwrap();
-    let field = Index::field("spec.round").into_handle().unwrap();
+    let label = Index::label("round").build().unwrap();
+    let field = Index::field("spec.round").build().unwrap();
     let (mut writer, reader) = StoreWriter::new([Scope::All]);
     writer.add_index(label.clone());
     let indexes = [label, field.clone()];

@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
-use informer_core::wire::{Frame, Limits, ListItem, ListReader, Scanned, WatchReader};
+use informer_core::wire::{Frame, Limits, ListItem, ListReader, ScannedObject, WatchReader};
 use informer_core::{Entry, Object, Retention, TypeMeta, Typed};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ fn typed_json(object: &Value) -> Value {
     typed
 }
 
-fn by_watch(kind: &str, object: &Value) -> Scanned {
+fn by_watch(kind: &str, object: &Value) -> ScannedObject {
     let mut found = Vec::new();
     let frame = json!({ "type": kind, "object": typed_json(object) }).to_string();
     WatchReader::new(types(), Limits::default()).read(frame.as_bytes(), |frame| found.push(frame)).unwrap();
@@ -81,7 +81,7 @@ fn by_watch(kind: &str, object: &Value) -> Scanned {
     }
 }
 
-fn by_list(object: &Value) -> Scanned {
+fn by_list(object: &Value) -> ScannedObject {
     let mut found = Vec::new();
     let body = json!({ "metadata": { "resourceVersion": "9" }, "items": [object] }).to_string();
     let mut reader = ListReader::new(types(), Limits::default());
@@ -94,7 +94,7 @@ fn by_list(object: &Value) -> Scanned {
     found.pop().unwrap()
 }
 
-fn object<K>(scanned: Scanned, retention: Retention) -> Object<K> {
+fn object<K>(scanned: ScannedObject, retention: Retention) -> Object<K> {
     Object::new(Arc::new(Entry::new(scanned, retention)))
 }
 
@@ -170,10 +170,10 @@ fn decoded_retention_keeps_the_view_until_the_entry_is_dropped() {
 fn views_of_two_types_coexist() {
     for retention in [Retention::Bytes, Retention::Decoded] {
         let object: Object<Widget> = object(by_list(&widget(&json!(2))), retention);
-        let (widget, kind) = (object.typed().unwrap(), object.view::<OnlyKind>().typed().unwrap());
+        let (widget, kind) = (object.typed().unwrap(), object.cast::<OnlyKind>().typed().unwrap());
         assert_eq!(*kind, OnlyKind { kind: "Widget".to_owned() });
         assert!(Typed::ptr_eq(&widget, &object.typed().unwrap()));
-        assert!(Typed::ptr_eq(&kind, &object.view().typed().unwrap()));
+        assert!(Typed::ptr_eq(&kind, &object.cast().typed().unwrap()));
     }
 }
 
@@ -181,13 +181,13 @@ fn views_of_two_types_coexist() {
 fn c9_a_decode_error_names_the_object_and_the_field() {
     let object: Object<Widget> = object(by_list(&widget(&json!("many"))), Retention::Bytes);
     let error = object.typed().unwrap_err();
-    assert_eq!(&*error.place, "spec.parts[1].count");
+    assert_eq!(&*error.field_path, "spec.parts[1].count");
     assert_eq!((error.key.to_string().as_str(), error.version.as_str()), ("a/x", "7"));
     let text = error.to_string();
     assert!(text.starts_with("a/x at version 7 does not decode as "), "{text}");
     assert!(text.contains("Widget, at spec.parts[1].count: "), "{text}");
     assert_eq!(object.name(), "x", "the head is readable");
-    assert!(object.view::<OnlyKind>().typed().is_ok(), "other views decode");
+    assert!(object.cast::<OnlyKind>().typed().is_ok(), "other views decode");
     assert_eq!(object.typed().unwrap_err(), error, "a second access returns the same error");
 }
 
@@ -199,7 +199,7 @@ fn metadata_decodes_without_the_rest() {
     assert_eq!((meta.name.as_str(), meta.labels["app"].as_str()), ("x", "web"));
     let all: Value = object.metadata().unwrap();
     assert!(all.get("managedFields").is_none());
-    assert_eq!(&*object.metadata::<WrongMeta>().unwrap_err().place, "labels");
+    assert_eq!(&*object.metadata::<WrongMeta>().unwrap_err().field_path, "labels");
 }
 
 #[test]
@@ -211,8 +211,8 @@ fn views_are_equal_whichever_request_returned_the_object() {
     let mut expected = typed_json(&json);
     expected["metadata"].as_object_mut().unwrap().remove("managedFields");
     for other in [&listed, &initial, &modified] {
-        assert_eq!(other.raw(), listed.raw());
-        assert_eq!(*other.view::<Value>().typed().unwrap(), expected, "dynamic");
+        assert_eq!(other.raw_bytes(), listed.raw_bytes());
+        assert_eq!(*other.cast::<Value>().typed().unwrap(), expected, "dynamic");
         assert_eq!(*other.typed().unwrap(), *listed.typed().unwrap(), "typed");
         assert_eq!(other.typed().unwrap().kind, "Widget");
         assert_eq!(other.entry().head(), listed.entry().head());
@@ -224,5 +224,5 @@ fn views_are_equal_whichever_request_returned_the_object() {
 fn debug_prints_key_and_version_and_no_contents() {
     let object = good::<Widget>();
     assert_eq!(format!("{object:?} {:?}", object.entry()), "a/x@7 a/x@7");
-    assert_eq!(format!("{:#?}", object.view::<Value>()), "a/x@7");
+    assert_eq!(format!("{:#?}", object.cast::<Value>()), "a/x@7");
 }

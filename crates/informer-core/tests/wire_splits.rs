@@ -7,9 +7,9 @@
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 use informer_core::wire::{
-    Frame, FrameKind, Limits, ListItem, ListReader, Scanned, Status, TypeMeta, WatchReader, WireError,
+    Frame, FrameKind, Limits, ListItem, ListReader, ScannedObject, Status, TypeMeta, WatchReader, WireError,
 };
-use informer_core::{FieldPath, Key, Projection, ResourceVersion};
+use informer_core::{FieldFilter, FieldPath, Key, ResourceVersion};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Map, Value, json};
@@ -32,8 +32,8 @@ fn read_list(limit: usize, pieces: &[&[u8]]) -> Read<ListItem> {
     read_list_by(None, limit, pieces)
 }
 
-fn read_list_by(by: Option<&Projection>, limit: usize, pieces: &[&[u8]]) -> Read<ListItem> {
-    let reader = ListReader::new(types(), Limits::new(limit)).projecting(by.cloned());
+fn read_list_by(by: Option<&FieldFilter>, limit: usize, pieces: &[&[u8]]) -> Read<ListItem> {
+    let reader = ListReader::new(types(), Limits::new(limit)).with_field_filter(by.cloned());
     let (mut reader, mut items) = (reader, Vec::new());
     let read = pieces.iter().try_for_each(|piece| reader.read(piece, |item| items.push(item)));
     (items, read.and_then(|()| reader.finish()))
@@ -43,8 +43,8 @@ fn read_watch(limit: usize, pieces: &[&[u8]]) -> Read<Frame> {
     read_watch_by(None, limit, pieces)
 }
 
-fn read_watch_by(by: Option<&Projection>, limit: usize, pieces: &[&[u8]]) -> Read<Frame> {
-    let reader = WatchReader::new(types(), Limits::new(limit)).projecting(by.cloned());
+fn read_watch_by(by: Option<&FieldFilter>, limit: usize, pieces: &[&[u8]]) -> Read<Frame> {
+    let reader = WatchReader::new(types(), Limits::new(limit)).with_field_filter(by.cloned());
     let (mut reader, mut frames) = (reader, Vec::new());
     let read = pieces.iter().try_for_each(|piece| reader.read(piece, |frame| frames.push(frame)));
     (frames, read.and_then(|()| reader.finish()))
@@ -83,7 +83,7 @@ fn kept(object: &Value) -> Option<Value> {
 }
 
 /// Compares a scanned object with the object.
-fn check_object(read: &Scanned, object: &Value) -> Result<(), TestCaseError> {
+fn check_object(read: &ScannedObject, object: &Value) -> Result<(), TestCaseError> {
     prop_assert_eq!(serde_json::from_slice::<Value>(&read.bytes).ok(), kept(object));
     let metadata = &object["metadata"];
     let text = |field: &str| metadata[field].as_str().unwrap_or_default();
@@ -361,7 +361,7 @@ fn check_any(body: &[u8], limit: usize, cuts: &[Index]) -> Result<(), TestCaseEr
     };
     // A projection does not change where a body is malformed.
     let paths = ["a", "name.items", "items[*].kind", "metadata.annotations.items"];
-    for by in [Projection::drop(paths).unwrap(), Projection::keep(paths).unwrap()] {
+    for by in [FieldFilter::drop(paths).unwrap(), FieldFilter::keep(paths).unwrap()] {
         let (_, end) = read_in_all_splits(body, cuts, |pieces| read_list_by(Some(&by), limit, pieces));
         prop_assert_eq!(&end, &list_end);
         let (_, end) = read_in_all_splits(body, cuts, |pieces| read_watch_by(Some(&by), limit, pieces));

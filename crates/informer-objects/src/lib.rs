@@ -11,7 +11,7 @@
 pub mod body;
 pub mod builtin;
 pub mod definition;
-pub mod managed;
+pub mod field_management;
 pub mod patch;
 pub mod protobuf;
 pub mod schema;
@@ -19,4 +19,4 @@ pub mod status;
 pub mod tables;
 pub mod text;
 
-pub use status::{Cause, Details, Status};
+pub use status::{Status, StatusCause, StatusDetails};

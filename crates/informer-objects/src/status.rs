@@ -25,7 +25,7 @@ pub struct Status {
     /// The text for people.
     pub message: String,
     /// What it is about.
-    pub details: Option<Box<Details>>,
+    pub details: Option<Box<StatusDetails>>,
     /// A token with which an expired list may go on, inconsistently.
     pub continue_token: Option<String>,
 }
@@ -34,7 +34,7 @@ pub struct Status {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct Details {
+pub struct StatusDetails {
     /// The object's name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
@@ -49,7 +49,7 @@ pub struct Details {
     pub uid: String,
     /// What is wrong, field by field.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub causes: Vec<Cause>,
+    pub causes: Vec<StatusCause>,
     /// After how many seconds a client may try again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u32>,
@@ -58,7 +58,7 @@ pub struct Details {
 /// One thing that is wrong.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Cause {
+pub struct StatusCause {
     /// The machine-readable reason.
     pub reason: String,
     /// The text for people.
@@ -128,7 +128,7 @@ impl Status {
     }
 
     /// 422, with one or several causes; `kind` is a kind here, not a plural.
-    pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
+    pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<StatusCause>) -> Self {
         let mut texts: Vec<String> = Vec::new();
         for text in causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)) {
             if !texts.contains(&text) {
@@ -172,12 +172,13 @@ impl Status {
     /// 504: nobody has seen this version yet.
     pub fn version_too_large(wanted: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
-        let cause = Cause {
+        let cause = StatusCause {
             reason: "ResourceVersionTooLarge".to_owned(),
             message: "Too large resource version".to_owned(),
             field: String::new(),
         };
-        let details = Details { causes: vec![cause], retry_after_seconds: Some(1), ..Details::default() };
+        let details =
+            StatusDetails { causes: vec![cause], retry_after_seconds: Some(1), ..StatusDetails::default() };
         Status { details: Some(Box::new(details)), ..Status::new(504, "Timeout", message) }
     }
 
@@ -206,31 +207,31 @@ impl Status {
     /// The same refusal, about an object.
     #[must_use]
     pub fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
-        self.details = Some(Box::new(Details {
+        self.details = Some(Box::new(StatusDetails {
             name: name.to_owned(),
             group: group.to_owned(),
             kind: kind.to_owned(),
-            ..Details::default()
+            ..StatusDetails::default()
         }));
         self
     }
 }
 
-impl Cause {
+impl StatusCause {
     /// One thing that is wrong with a field.
     pub fn new(reason: &str, field: &str, message: impl Into<String>) -> Self {
-        Cause { reason: reason.to_owned(), message: message.into(), field: field.to_owned() }
+        StatusCause { reason: reason.to_owned(), message: message.into(), field: field.to_owned() }
     }
 }
 
 /// The answer to a deletion that leaves nothing: a success without a code.
 pub fn deleted(group: &str, plural: &str, name: &str, uid: &str) -> Vec<u8> {
-    let details = Details {
+    let details = StatusDetails {
         name: name.to_owned(),
         group: group.to_owned(),
         kind: plural.to_owned(),
         uid: uid.to_owned(),
-        ..Details::default()
+        ..StatusDetails::default()
     };
     let wire = Wire {
         kind: "Status",
@@ -262,7 +263,7 @@ struct Wire<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<&'a Details>,
+    details: Option<&'a StatusDetails>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<u16>,
 }
@@ -293,7 +294,7 @@ mod tests {
 
     #[test]
     fn several_causes_stand_in_brackets() {
-        let causes = vec![Cause::new("A", "x", "one"), Cause::new("B", "y", "two")];
+        let causes = vec![StatusCause::new("A", "x", "one"), StatusCause::new("B", "y", "two")];
         let status = Status::invalid("meta.k8s.io", "ListOptions", "", causes);
         assert_eq!(status.message, r#"ListOptions.meta.k8s.io "" is invalid: [x: one, y: two]"#);
     }

@@ -50,7 +50,7 @@ struct Setup {
 
 impl Setup {
     async fn new(with_sleeper: bool) -> Self {
-        let server = ApiServer::builder().history(2 * ROUND).build();
+        let server = ApiServer::builder().history_limit(2 * ROUND).build();
         for number in 0..OBJECTS {
             server.create(&pod(number, 0)).unwrap();
         }
@@ -59,12 +59,15 @@ impl Setup {
         pods.wait_for_sync(Duration::from_mins(1)).await.unwrap();
         let delivered = Arc::new(AtomicU64::new(0));
         let sleeper = with_sleeper.then(|| {
-            pods.handler().name("sleeper").blocking().on(|_| std::thread::sleep(Duration::from_hours(1)))
+            pods.handler()
+                .name("sleeper")
+                .blocking()
+                .on_event(|_| std::thread::sleep(Duration::from_hours(1)))
         });
         let free = HANDLERS - usize::from(with_sleeper);
         let handler = |_| {
             let delivered = Arc::clone(&delivered);
-            pods.on(move |event| {
+            pods.on_event(move |event| {
                 if let Event::Updated { .. } = event {
                     delivered.fetch_add(1, Ordering::Relaxed);
                 }
@@ -72,7 +75,7 @@ impl Setup {
         };
         let handlers: Vec<Registration> = (0..free).map(handler).collect();
         for registration in &handlers {
-            assert!(registration.synced().await);
+            assert!(registration.wait_for_sync().await);
         }
         let free = free as u64;
         Self { server, pods, delivered, free, handlers, sleeper, took: Duration::ZERO, revision: 0 }
@@ -136,8 +139,8 @@ fn report(all: &Setup, one_sleeps: &Setup, (before, peak): (usize, usize), event
     println!("{events} events of {OBJECTS} pods, one thread, including the server");
     println!("100 handlers:                       {:>9} calls/s, {:.2?}", rate(all), all.took);
     println!("99 handlers and one that sleeps:   {:>9} calls/s, {:.2?}", rate(one_sleeps), one_sleeps.took);
-    let pending = one_sleeps.sleeper.as_ref().map_or(0, Registration::pending);
-    let lag: usize = one_sleeps.handlers.iter().map(Registration::pending).sum();
+    let pending = one_sleeps.sleeper.as_ref().map_or(0, Registration::pending_events);
+    let lag: usize = one_sleeps.handlers.iter().map(Registration::pending_events).sum();
     println!(
         "the sleeping handler has {pending} pending events for {OBJECTS} objects; the others have {lag}"
     );

@@ -11,8 +11,8 @@
 
 #[path = "memory/client.rs"]
 mod client;
-#[path = "memory/gauge.rs"]
-mod gauge;
+#[path = "memory/process_stats.rs"]
+mod process_stats;
 #[path = "memory/report.rs"]
 mod report;
 #[path = "memory/run.rs"]
@@ -39,7 +39,7 @@ Measures the memory of an informer that syncs pods from its own server and relis
     --objects N         number of pods [50000]
     --handlers N        number of handlers, which count events [1]
     --mode MODE         list or watch-list only [both]
-    --compressed        compress the cached pods; needs `--features compressed`
+    --compressed        compress the cached pods; needs `--features compression`
     --paged             the server pages lists, as one without a watch cache does
     --help              this text
 
@@ -114,8 +114,8 @@ fn plan(words: &[&str]) -> Result<Plan, Failure> {
             "--handlers" => plan.handlers = count(value()?)?,
             "--mode" => plan.modes = vec![Mode::parse(value()?)?],
             "--paged" => plan.paged = true,
-            "--compressed" if cfg!(feature = "compressed") => plan.compressed = true,
-            "--compressed" => return Err("--compressed needs `--features compressed`".into()),
+            "--compressed" if cfg!(feature = "compression") => plan.compressed = true,
+            "--compressed" => return Err("--compressed needs `--features compression`".into()),
             "--bench" => {} // passed by cargo to every benchmark
             _ => return Err(format!("unknown argument `{word}`, see --help").into()),
         }

@@ -7,7 +7,7 @@
 //! under tokio's paused clock, so that all of them expire at the same time.
 #![allow(clippy::unwrap_used)]
 
-use informer::{Exponential, Key, WorkQueue};
+use informer::{ExponentialBackoff, Key, WorkQueue};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ fn round<T: Name>(names: &Arc<[T]>, arguments: &[String]) -> Vec<(String, Durati
 }
 
 fn queue<T: Name>() -> WorkQueue<T> {
-    WorkQueue::with_limiter(Exponential::default())
+    WorkQueue::with_rate_limiter(ExponentialBackoff::default())
 }
 
 fn one_thread<T: Name>(names: &[T]) -> Duration {
@@ -104,7 +104,7 @@ fn with_workers<T: Name>(names: &[T], workers: usize, threads: usize) -> Duratio
     for name in names {
         queue.add(name.clone());
     }
-    queue.shut_down();
+    queue.shutdown();
     runtime.block_on(async {
         let mut processed = 0;
         for task in tasks {

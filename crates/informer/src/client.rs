@@ -16,11 +16,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 use tower::{BoxError, ServiceBuilder};
 
-/// An idle connection is probed after this long, then every [`PROBE_EVERY`]: a dead peer is noticed within 75 s,
+/// An idle connection is probed after this long, then every [`KEEPALIVE_PERIOD`]: a dead peer is noticed within 75 s,
 /// before the shortest silence deadline of a watch.
-const PROBE_AFTER: Duration = Duration::from_secs(30);
-const PROBE_EVERY: Duration = Duration::from_secs(15);
-const PROBES: u32 = 3;
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEPALIVE_PERIOD: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 3;
 
 /// Builds the client that informers work best with.
 ///
@@ -54,9 +54,9 @@ pub fn client(mut config: Config) -> Result<Client, kube::Error> {
     }
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
-    tcp.set_keepalive(Some(PROBE_AFTER));
-    tcp.set_keepalive_interval(Some(PROBE_EVERY));
-    tcp.set_keepalive_retries(Some(PROBES));
+    tcp.set_keepalive(Some(KEEPALIVE_IDLE));
+    tcp.set_keepalive_interval(Some(KEEPALIVE_PERIOD));
+    tcp.set_keepalive_retries(Some(KEEPALIVE_PROBES));
     if config.cluster_url.scheme() == Some(&http::uri::Scheme::HTTPS) {
         over_tls(&config, tcp)
     } else {

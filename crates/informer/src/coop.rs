@@ -5,29 +5,29 @@ use std::task::Poll;
 
 /// A task's turns, so many steps long. Without them a task that never waits would keep its thread; and of many things the runtime allows only so
 /// much before it puts a task aside with its thread (see [`give_way`]), 128 of them at the time of writing.
-pub(crate) struct Turn {
+pub(crate) struct YieldBudget {
     steps: u32,
     left: u32,
 }
 
-impl Turn {
-    pub(crate) fn of(steps: u32) -> Self {
+impl YieldBudget {
+    pub(crate) fn new(steps: u32) -> Self {
         Self { steps, left: steps }
     }
 
     /// Counts a step; behind the last one of its turn, others have theirs.
-    pub(crate) async fn step(&mut self) {
+    pub(crate) async fn consume(&mut self) {
         self.left -= 1;
         if self.left == 0 {
             self.left = self.steps;
-            give_way().await;
+            reschedule().await;
         }
     }
 }
 
 /// Lets others have a turn. Whoever gives way waits where every thread can take it up again: what the runtime's own means for this puts aside
 /// stays with its thread, and a handler that blocks the thread next would hold it up (C8).
-pub(crate) async fn give_way() {
+pub(crate) async fn reschedule() {
     let mut given = false;
     poll_fn(|context| {
         if std::mem::replace(&mut given, true) {
@@ -53,9 +53,9 @@ mod tests {
                 let (went_on, wait) = mpsc::channel();
                 // It is woken here, so this thread takes it next.
                 let blocking = tokio::spawn(async move { wait.recv_timeout(Duration::from_secs(30)) });
-                let mut turn = Turn::of(2);
-                turn.step().await;
-                turn.step().await;
+                let mut turn = YieldBudget::new(2);
+                turn.consume().await;
+                turn.consume().await;
                 went_on.send(()).unwrap();
                 blocking.await.unwrap()
             });

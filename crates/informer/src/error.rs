@@ -2,9 +2,9 @@
 //!
 //! Only definitions, their texts and questions about them. Nothing here knows how an error comes about or how it is handled.
 
-use crate::reference::Reference;
-use informer_core::lease::ElectionConfigError;
-use informer_core::reflector::State;
+use crate::reference::ObjectReference;
+use informer_core::election::ElectionConfigError;
+use informer_core::reflector::InformerState;
 use informer_core::{FieldPathError, Key, Moment, OwnerReference, ResourceVersion};
 use std::fmt;
 use std::net::SocketAddr;
@@ -56,7 +56,7 @@ pub struct InformerSync {
     /// Whether it has synced.
     pub synced: bool,
     /// Its state.
-    pub state: State,
+    pub state: InformerState,
     /// When it was in that state, on the clock of the moments in `state`.
     pub now: Moment,
 }
@@ -72,8 +72,12 @@ impl SyncError {
         let states = || self.failed().map(|informer| &informer.state);
         match self.timeout {
             Some(_) => ErrorKind::Timeout,
-            None if states().any(|state| matches!(state, State::Forbidden { .. })) => ErrorKind::Forbidden,
-            None if states().any(|state| matches!(state, State::NotServed { .. })) => ErrorKind::NotServed,
+            None if states().any(|state| matches!(state, InformerState::Forbidden { .. })) => {
+                ErrorKind::Forbidden
+            }
+            None if states().any(|state| matches!(state, InformerState::NotServed { .. })) => {
+                ErrorKind::NotServed
+            }
             None => ErrorKind::Stopped,
         }
     }
@@ -95,7 +99,7 @@ impl fmt::Display for SyncError {
 
 impl fmt::Display for InformerSync {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.informer, self.state.seen_from(self.now))
+        write!(f, "{}: {}", self.informer, self.state.display_at(self.now))
     }
 }
 
@@ -146,7 +150,7 @@ pub enum VersionWaitReason {
     #[error(
         "timed out after {timeout:?} at {}: {}",
         reached.as_ref().map_or("no version".to_owned(), |version| format!("version {version}")),
-        state.seen_from(*now)
+        state.display_at(*now)
     )]
     #[non_exhaustive]
     TimedOut {
@@ -155,7 +159,7 @@ pub enum VersionWaitReason {
         /// The version of the cache.
         reached: Option<ResourceVersion>,
         /// The state of the informer.
-        state: State,
+        state: InformerState,
         /// When it was in that state, on the clock of the moments in `state`.
         now: Moment,
     },
@@ -273,7 +277,7 @@ pub enum ControllerError {
         "controller {controller}: the informer for {resource} has stopped (stop controllers before informers)"
     )]
     #[non_exhaustive]
-    SourceStopped {
+    InformerStopped {
         /// Its name.
         controller: Arc<str>,
         /// What the informer was about.
@@ -283,7 +287,7 @@ pub enum ControllerError {
     #[error("controller {controller}: {} turns had not ended after {after:?} and were dropped: {}{}", keys.len(), some(keys),
         if *stuck { "; not all of them let go (is something blocking its thread?)" } else { "" })]
     #[non_exhaustive]
-    TurnsDropped {
+    ReconcilesAborted {
         /// Its name.
         controller: Arc<str>,
         /// Whose turns they were.
@@ -296,7 +300,7 @@ pub enum ControllerError {
     /// It runs already.
     #[error("controller {controller}: it runs already")]
     #[non_exhaustive]
-    RunsAlready {
+    AlreadyRunning {
         /// Its name.
         controller: Arc<str>,
     },
@@ -305,7 +309,7 @@ pub enum ControllerError {
 impl ControllerError {
     /// Whether a turn still goes on, and may act.
     pub(crate) fn is_stuck(&self) -> bool {
-        matches!(self, Self::TurnsDropped { stuck: true, .. })
+        matches!(self, Self::ReconcilesAborted { stuck: true, .. })
     }
 }
 
@@ -333,7 +337,7 @@ pub enum ManagerError {
     Signals(std::io::Error),
     /// Two controllers have one name, so nobody could tell them apart.
     #[error("two controllers are called {0} (give one another name)")]
-    SameName(Box<str>),
+    DuplicateController(Box<str>),
     /// No leader can be elected like this.
     #[error("leader election: {0}")]
     Election(#[from] ElectionConfigError),
@@ -405,31 +409,31 @@ pub enum OwnerError {
     /// The owner is not on a server, or what is known of it is not enough.
     #[error("{owner} cannot own anything: it has no {missing}; take it as the server has it")]
     #[non_exhaustive]
-    Unknown {
+    IncompleteOwner {
         /// The owner.
-        owner: Box<Reference>,
+        owner: Box<ObjectReference>,
         /// What is missing.
         missing: &'static str,
     },
     /// Another object controls it.
     #[error("{child} is controlled by {} {} (uid {}) and cannot be by {owner} too", by.kind, by.name, by.uid)]
     #[non_exhaustive]
-    Controlled {
+    AlreadyControlled {
         /// The object that was to be owned.
-        child: Box<Reference>,
+        child: Box<ObjectReference>,
         /// Who was to be its controller.
-        owner: Box<Reference>,
+        owner: Box<ObjectReference>,
         /// Who is.
         by: Box<OwnerReference>,
     },
     /// The two are in different namespaces. The garbage collector would delete the child.
     #[error("{child} cannot be owned by {owner}: an owner is in the same namespace, or in none")]
     #[non_exhaustive]
-    OtherNamespace {
+    CrossNamespace {
         /// The object that was to be owned.
-        child: Box<Reference>,
+        child: Box<ObjectReference>,
         /// Who was to be its controller.
-        owner: Box<Reference>,
+        owner: Box<ObjectReference>,
     },
     /// The child is in no namespace, and the owner is in one. The garbage collector would delete the child.
     #[error(
@@ -439,9 +443,9 @@ pub enum OwnerError {
     #[non_exhaustive]
     ClusterScopedChild {
         /// The object that was to be owned.
-        child: Box<Reference>,
+        child: Box<ObjectReference>,
         /// Who was to be its controller.
-        owner: Box<Reference>,
+        owner: Box<ObjectReference>,
     },
 }
 

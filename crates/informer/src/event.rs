@@ -6,7 +6,7 @@ use std::fmt;
 /// Why an object is told as updated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum UpdateCause {
     /// It changed.
     Change,
     /// It is told again by a resync; old and new are the same.
@@ -31,7 +31,7 @@ pub enum Event<K> {
         /// The state now.
         new: Object<K>,
         /// Whether it changed, or is told again.
-        cause: Cause,
+        cause: UpdateCause,
     },
     /// An object that this handler knew is gone.
     #[non_exhaustive]

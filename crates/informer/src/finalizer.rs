@@ -19,11 +19,11 @@ use crate::error::FinalizerError;
 use crate::resource::ResourceType;
 
 /// So often a write is decided anew before it is the caller's turn to wait.
-const ATTEMPTS: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 
 /// A finalizer of objects of kind `K`: a name in `metadata.finalizers` that keeps a deleted object until it is taken out.
 ///
-/// Names have a domain in front, as in `websites.example.com/cleanup`, and are used by one controller. [`Finalizer::step`] says what a
+/// Names have a domain in front, as in `websites.example.com/cleanup`, and are used by one controller. [`Finalizer::ensure`] says what a
 /// reconcile has to do. Cleaning up must bear being done again, and being done when nothing was ever applied. The controller needs the rights to
 /// patch and to get its objects.
 ///
@@ -54,19 +54,19 @@ pub struct Finalizer<K> {
 
 /// What is to be done with an object that has a finalizer.
 #[must_use = "it says what is to be done"]
-pub enum Step<'a, K> {
+pub enum FinalizerAction<'a, K> {
     /// The object is wanted, and has the finalizer: do your work. If the finalizer was missing, this is the object as it was written, which
     /// the cache may not have seen yet.
     Apply(Object<K>),
-    /// The object is being deleted and waits for you: clean up, then say that it is [`done`](CleanUp::done).
-    CleanUp(CleanUp<'a, K>),
+    /// The object is being deleted and waits for you: clean up, then say that it is [`done`](Cleanup::complete).
+    Cleanup(Cleanup<'a, K>),
     /// There is nothing to do: the object is not there any more, or goes without waiting for you.
     Gone,
 }
 
 /// An object that is being deleted and has the finalizer still. Dropped, it keeps it, and the next reconcile comes here again.
 #[must_use = "the object stays until it is done"]
-pub struct CleanUp<'a, K> {
+pub struct Cleanup<'a, K> {
     finalizer: &'a Finalizer<K>,
     object: Object<K>,
 }
@@ -96,21 +96,27 @@ impl<K> Finalizer<K> {
     }
 
     /// What is to be done with an object: puts the finalizer in if the object is wanted and does not have it. Otherwise nothing is asked of the server.
-    pub async fn step(&self, object: &Object<K>) -> Result<Step<'_, K>, FinalizerError> {
+    pub async fn ensure(&self, object: &Object<K>) -> Result<FinalizerAction<'_, K>, FinalizerError> {
         let deciding = |state: &State| match state.place_of(&self.name) {
             None if !state.deleted => Some(state.adding(&self.name)),
             _ => None,
         };
-        let Some(object) = self.write(object, Phase::Add, deciding).await? else { return Ok(Step::Gone) };
-        if object.deleted().is_none() {
-            return Ok(Step::Apply(object));
+        let Some(object) = self.write(object, Phase::Add, deciding).await? else {
+            return Ok(FinalizerAction::Gone);
+        };
+        if object.deletion_timestamp().is_none() {
+            return Ok(FinalizerAction::Apply(object));
         }
         let waits = self.state(&object)?.place_of(&self.name).is_some();
-        Ok(if waits { Step::CleanUp(CleanUp { finalizer: self, object }) } else { Step::Gone })
+        Ok(if waits {
+            FinalizerAction::Cleanup(Cleanup { finalizer: self, object })
+        } else {
+            FinalizerAction::Gone
+        })
     }
 
     /// Takes the finalizer out, whatever the object's state: for a controller that does not need it any more. Answers with the object as it was
-    /// written, or as it was given if it did not have it; `None` if it is gone, through this or before. After cleaning up there is [`CleanUp::done`].
+    /// written, or as it was given if it did not have it; `None` if it is gone, through this or before. After cleaning up there is [`Cleanup::complete`].
     pub async fn remove(&self, object: &Object<K>) -> Result<Option<Object<K>>, FinalizerError> {
         let deciding = |state: &State| state.place_of(&self.name).map(|place| state.removing(place));
         self.write(object, Phase::Remove, deciding).await
@@ -124,12 +130,12 @@ impl<K> Finalizer<K> {
         deciding: impl Fn(&State) -> Option<Value>,
     ) -> Result<Option<Object<K>>, FinalizerError> {
         let mut newest = object.clone();
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let Some(patch) = deciding(&self.state(&newest)?) else { return Ok(Some(newest)) };
             let refused = match self.patch(object.key(), &patch).await {
                 Ok(body) => {
                     let written = self.read(object, body.as_bytes())?;
-                    let goes = self.state(&written)?.goes();
+                    let goes = self.state(&written)?.is_removed_by_server();
                     return Ok((!goes).then_some(written));
                 }
                 Err(error) => error,
@@ -154,7 +160,7 @@ impl<K> Finalizer<K> {
                 return Err(self.failed(object, phase, refused));
             }
         }
-        Err(FinalizerError::Conflict { object: self.said(object), finalizer: Arc::clone(&self.name) })
+        Err(FinalizerError::Conflict { object: self.describe(object), finalizer: Arc::clone(&self.name) })
     }
 
     async fn patch(&self, key: &Key, patch: &Value) -> Result<String, kube::Error> {
@@ -180,7 +186,7 @@ impl<K> Finalizer<K> {
 
     /// An object as a server answered it, read as a cache reads it.
     fn read(&self, asked: &Object<K>, body: &[u8]) -> Result<Object<K>, FinalizerError> {
-        let unread = |reason: String| FinalizerError::Read { object: self.said(asked), reason };
+        let unread = |reason: String| FinalizerError::Read { object: self.describe(asked), reason };
         let mut entry = Err("the server answered with no object".to_owned());
         let mut reader = WatchReader::new(self.resource.types(), Limits::default());
         let frame = [br#"{"type":"MODIFIED","object":"#, body, b"}"].concat();
@@ -195,32 +201,32 @@ impl<K> Finalizer<K> {
 
     fn state(&self, object: &Object<K>) -> Result<State, FinalizerError> {
         let unread = |error: DecodeError| FinalizerError::Read {
-            object: self.said(object),
+            object: self.describe(object),
             reason: error.to_string(),
         };
         let meta: Meta = object.metadata().map_err(unread)?;
         Ok(State {
             uid: object.uid().to_owned(),
             finalizers: meta.finalizers.unwrap_or_default(),
-            deleted: object.deleted().is_some(),
+            deleted: object.deletion_timestamp().is_some(),
             grace: meta.deletion_grace_period_seconds.unwrap_or_default(),
         })
     }
 
     fn failed(&self, object: &Object<K>, phase: Phase, source: kube::Error) -> FinalizerError {
-        let (object, finalizer, source) = (self.said(object), Arc::clone(&self.name), Box::new(source));
+        let (object, finalizer, source) = (self.describe(object), Arc::clone(&self.name), Box::new(source));
         match phase {
             Phase::Add => FinalizerError::Add { object, finalizer, source },
             Phase::Remove => FinalizerError::Remove { object, finalizer, source },
         }
     }
 
-    fn said(&self, object: &Object<K>) -> String {
+    fn describe(&self, object: &Object<K>) -> String {
         format!("{} {}", self.resource.kind, object.key())
     }
 }
 
-impl<K> CleanUp<'_, K> {
+impl<K> Cleanup<'_, K> {
     /// What is to be cleaned up behind.
     pub fn object(&self) -> &Object<K> {
         &self.object
@@ -229,25 +235,25 @@ impl<K> CleanUp<'_, K> {
     /// It is cleaned up: takes the finalizer out, so that the server may delete the object. Answers with the object as it was written if it still
     /// waits for others; `None` if it is gone. After an error the next reconcile comes here again.
     ///
-    /// What it answers with goes to [`Context::wrote`](crate::Context::wrote): otherwise the next turn may see the object from before, with the finalizer
+    /// What it answers with goes to [`Context::record_write`](crate::Context::record_write): otherwise the next turn may see the object from before, with the finalizer
     /// in it, and clean up once more.
-    pub async fn done(self) -> Result<Option<Object<K>>, FinalizerError> {
+    pub async fn complete(self) -> Result<Option<Object<K>>, FinalizerError> {
         self.finalizer.remove(&self.object).await
     }
 }
 
 /// Which object, not what is in it.
-impl<K> fmt::Debug for Step<'_, K> {
+impl<K> fmt::Debug for FinalizerAction<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Apply(object) => f.debug_tuple("Apply").field(object).finish(),
-            Self::CleanUp(clean_up) => clean_up.fmt(f),
+            Self::Cleanup(clean_up) => clean_up.fmt(f),
             Self::Gone => f.write_str("Gone"),
         }
     }
 }
 
-impl<K> fmt::Debug for CleanUp<'_, K> {
+impl<K> fmt::Debug for Cleanup<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("CleanUp").field(&self.object).finish()
     }
@@ -299,7 +305,7 @@ impl State {
     }
 
     /// Whether a server that is left with this deletes the object. It answers with the last state, under the version before.
-    fn goes(&self) -> bool {
+    fn is_removed_by_server(&self) -> bool {
         self.deleted && self.finalizers.is_empty() && self.grace == 0
     }
 

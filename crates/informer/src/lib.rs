@@ -34,17 +34,17 @@
 //! |---|---|
 //! | informers of many kinds, shared by a whole program | [`SharedInformerFactory`] |
 //! | one kind: start, handlers, indexes, freshness | [`SharedInformer`] |
-//! | settings: namespaces, selectors, resync, transforms… | [`Options`] |
-//! | being told what changes | [`Handler`], [`SharedInformer::on`], [`EventStream`], [`HandlerBuilder`] |
+//! | settings: namespaces, selectors, resync, transforms… | [`InformerOptions`] |
+//! | being told what changes | [`Handler`], [`SharedInformer::on_event`], [`EventStream`], [`HandlerBuilder`] |
 //! | reading the cache | [`Lister`], [`Object`], [`Index`] |
-//! | how it is doing | [`Status`], [`State`], [`Metrics`], [`Problem`] |
-//! | keys that need work, and workers | [`WorkQueue`], [`Lease`], [`RateLimiter`] |
-//! | reconciling: sources, retries, turns | [`Controller`], [`Reconciler`], [`changed`] |
+//! | how it is doing | [`InformerStatus`], [`InformerState`], [`InformerMetrics`], [`Problem`] |
+//! | keys that need work, and workers | [`WorkQueue`], [`WorkItem`], [`RateLimiter`] |
+//! | reconciling: sources, retries, turns | [`Controller`], [`RunnableController`], [`predicates`] |
 //! | which of several processes acts | [`LeaderElector`], [`Leadership`] |
 //! | all of it as one program: start, stop, signals, `/readyz`, `/metrics` | [`Manager`] |
-//! | cleaning up before an object goes | [`Finalizer`], [`Step`] |
-//! | owners and what they own | [`set_controller`], [`controller_of`], [`is_controlled_by`] |
-//! | telling users what a controller does | [`Recorder`] |
+//! | cleaning up before an object goes | [`Finalizer`], [`FinalizerAction`] |
+//! | owners and what they own | [`set_controller_reference`], [`controller_of`], [`is_controlled_by`] |
+//! | telling users what a controller does | [`EventRecorder`] |
 //! | lists and watches from elsewhere | [`source::Source`] |
 //!
 //! # Promises
@@ -63,8 +63,8 @@
 //!   each other. A relist is swapped in whole and speaks only for its namespace.
 //! - **C6 Late handlers.** A handler added at any time gets the current set (flagged as initial), then what follows. Removing it is
 //!   awaitable: no call after removal returns.
-//! - **C7 Sync ends.** An informer is always in a named [`State`]; [`SharedInformerFactory::wait_for_sync`] fails at once where waiting
-//!   is useless, and at its deadline says why. Informer-synced and handler-synced ([`Registration::synced`]) are two things.
+//! - **C7 Sync ends.** An informer is always in a named [`InformerState`]; [`SharedInformerFactory::wait_for_sync`] fails at once where waiting
+//!   is useless, and at its deadline says why. Informer-synced and handler-synced ([`Registration::wait_for_sync`]) are two things.
 //! - **C8 Bounded.** A slow handler costs at most one pending transition per key, and delays nobody else. The queue in front of the cache is
 //!   bounded, and slows the socket down when it is full. Handlers run inline, and are named if they take long, or on threads that may block.
 //! - **C9 Failure domains.** A bad object, a panicking handler, a forbidden kind or a broken index function hurts only itself, and is
@@ -124,41 +124,42 @@ mod test_support;
 mod workqueue;
 
 pub use client::client;
-pub use controller::{Context, Controller, ControllerState, Outcome, Reconciler, changed};
-pub use election::{Ended, LeaderElector, Leadership, Term};
+pub use controller::{Context, Controller, ControllerState, Outcome, RunnableController, predicates};
+pub use election::{ElectionOutcome, LeaderElector, Leadership, Term};
 pub use error::{
     AddIndexError, ConfigureError, ControllerError, ErrorKind, FinalizerError, InformerSync, ManagerError,
     OwnerError, ShutdownError, SyncError, Unfinished, VersionWaitError, VersionWaitReason,
 };
-pub use event::{Cause, Delivery, Event};
+pub use event::{Delivery, Event, UpdateCause};
 pub use factory::SharedInformerFactory;
 #[cfg(feature = "accessors")]
 pub use factory::accessors;
-pub use finalizer::{CleanUp, Finalizer, Step};
-pub use handler::{EventStream, FilteringHandler, Given, Handler, HandlerBuilder};
+pub use finalizer::{Cleanup, Finalizer, FinalizerAction};
+pub use handler::{Deliverable, EventStream, FilteringHandler, Handler, HandlerBuilder};
 pub use informer::SharedInformer;
-pub use informer_core::lease::{ElectionConfig, ElectionConfigError, Fence};
+pub use informer_core::election::{ElectionConfig, ElectionConfigError, FencingToken};
 pub use informer_core::recorder::RecorderMetrics;
 pub use informer_core::reflector::{
-    Asked, Consistency, Counters, Failure, ListRequest, Relists, Report, State, Trouble, WatchListPolicy,
-    WatchRequest, WatchStart,
+    Consistency, Failure, InformerState, ListRequest, ReflectorCounters, RelistCounters, Report, RequestKind,
+    Trouble, WatchListPolicy, WatchRequest, WatchStart,
 };
 pub use informer_core::selector::{FieldRequirement, Requirement};
-pub use informer_core::wire::{Head, ObjectProblem, Uid, Unreadable};
+pub use informer_core::wire::{Head, ObjectError, Uid, UnreadableObject};
 pub use informer_core::workqueue::{
-    Bucket, Exponential, FastSlow, Histogram, MaxOf, MaxWait, Priority, QueueMetrics, RateLimiter,
+    ExponentialBackoff, FastSlow, Histogram, MaxOf, Priority, QueueMetrics, RateLimiter, TokenBucket,
+    WithMaxDelay,
 };
 pub use informer_core::{
     DecodeError, Entry, FieldPathError, FieldSelector, Index, IndexHandle, Key, LabelSelector, Labels,
-    Moment, Object, OnTransformError, Owner, OwnerReference, Owners, ParseKeyError, ProjectionError,
-    ResourceVersion, Retention, Scope, SelectorError, Typed,
+    Moment, Object, Owner, OwnerReference, Owners, ParseKeyError, ProjectionError, ResourceVersion,
+    Retention, Scope, SelectorError, TransformFallback, Typed,
 };
 pub use lister::{Iter, Lister, NamespaceLister, Snapshot};
-pub use manager::{Caches, Manager, ManagerHandle};
-pub use metrics::{ControllerMetrics, HandlerMetrics, Metrics};
-pub use owner::{controller_of, is_controlled_by, is_owned_by, set_controller};
-pub use recorder::{EventType, Recorder};
-pub use reference::{Reference, Referent};
-pub use shared::{Options, Registration};
-pub use status::{ChangeCounters, Problem, ScopeStatus, Status};
-pub use workqueue::{Drained, Get, Lease, WorkQueue};
+pub use manager::{CacheStart, Manager, ManagerHandle};
+pub use metrics::{ControllerMetrics, HandlerMetrics, InformerMetrics};
+pub use owner::{controller_of, is_controlled_by, is_owned_by, set_controller_reference};
+pub use recorder::{EventRecorder, EventType};
+pub use reference::{ObjectReference, ToObjectReference};
+pub use shared::{InformerOptions, Registration};
+pub use status::{CacheCounters, InformerStatus, Problem, ScopeStatus};
+pub use workqueue::{Drained, Get, WorkItem, WorkQueue};

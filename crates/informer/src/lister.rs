@@ -62,24 +62,24 @@ impl<K> Lister<K> {
     }
 
     /// Returns the objects whose labels match, ordered by namespace and name.
-    pub fn matching(&self, selector: &LabelSelector) -> Vec<Object<K>> {
+    pub fn list_matching(&self, selector: &LabelSelector) -> Vec<Object<K>> {
         self.snapshot().matching(selector).cloned().collect()
     }
 
     /// Returns the objects that have this value in an index, ordered by namespace and name.
-    pub fn by(&self, index: &IndexHandle, value: &str) -> Vec<Object<K>> {
+    pub fn by_index(&self, index: &IndexHandle, value: &str) -> Vec<Object<K>> {
         let mut objects: Vec<_> = self.snapshot().by_index(index, value).cloned().collect();
         objects.sort_unstable_by(|left, right| left.key().cmp(right.key()));
         objects
     }
 
     /// Returns the keys of the objects that have this value in an index, in order.
-    pub fn keys_by(&self, index: &IndexHandle, value: &str) -> Vec<Key> {
+    pub fn keys_by_index(&self, index: &IndexHandle, value: &str) -> Vec<Key> {
         self.snapshot().state.index_keys(index, value)
     }
 
     /// Returns the values that occur in an index, in order.
-    pub fn values_of(&self, index: &IndexHandle) -> Vec<String> {
+    pub fn index_values(&self, index: &IndexHandle) -> Vec<String> {
         self.snapshot().index_values(index).map(Cow::into_owned).collect()
     }
 
@@ -99,7 +99,7 @@ impl<K> Lister<K> {
     }
 
     /// Returns the resource version of the cache; `None` until the initial list is complete.
-    pub fn version(&self) -> Option<ResourceVersion> {
+    pub fn resource_version(&self) -> Option<ResourceVersion> {
         self.snapshot().resource_version().cloned()
     }
 
@@ -204,12 +204,12 @@ impl<K> Snapshot<K> {
 
     /// Returns the resource version of this state; `None` until the initial list is complete.
     pub fn resource_version(&self) -> Option<&ResourceVersion> {
-        self.state.version()
+        self.state.resource_version()
     }
 
     /// Returns whether the initial list is complete, in every namespace that the informer watches.
     pub fn has_synced(&self) -> bool {
-        self.state.is_synced()
+        self.state.has_synced()
     }
 }
 
@@ -286,7 +286,7 @@ impl<K> NamespaceLister<K> {
     }
 
     /// Returns the objects of the namespace whose labels match, ordered by name.
-    pub fn matching(&self, selector: &LabelSelector) -> Vec<Object<K>> {
+    pub fn list_matching(&self, selector: &LabelSelector) -> Vec<Object<K>> {
         let snapshot = self.lister.snapshot();
         let objects = snapshot.namespace(&self.namespace);
         objects.filter(|object| matches(selector, object.entry())).cloned().collect()

@@ -8,7 +8,7 @@ use kube::core::NamespaceResourceScope;
 use std::any::TypeId;
 
 use crate::error::OwnerError;
-use crate::reference::{Reference, Referent};
+use crate::reference::{ObjectReference, ToObjectReference};
 use crate::resource::is_cluster_scoped;
 
 /// Makes `owner` the controller of `child`: it is deleted with its owner, not before it if somebody waits for that
@@ -32,21 +32,21 @@ use crate::resource::is_cluster_scoped;
 /// assert_eq!(deployment.metadata.namespace.as_deref(), Some("shop"));
 /// # Ok::<(), informer::OwnerError>(())
 /// ```
-pub fn set_controller<OwnerForm, Form, C>(
-    owner: &impl Referent<OwnerForm>,
+pub fn set_controller_reference<OwnerForm, Form, C>(
+    owner: &impl ToObjectReference<OwnerForm>,
     child: &mut C,
 ) -> Result<(), OwnerError>
 where
-    C: Resource + Referent<Form> + 'static,
+    C: Resource + ToObjectReference<Form> + 'static,
 {
     let (owner, reference) = (Box::new(owner.reference()), Box::new(child.reference()));
     let parts = [("kind", &owner.kind), ("name", &owner.name), ("uid", &owner.uid)];
     if let Some((missing, _)) = parts.iter().find(|(_, part)| part.is_empty()).copied() {
-        return Err(OwnerError::Unknown { owner, missing });
+        return Err(OwnerError::IncompleteOwner { owner, missing });
     }
     let namespace = namespace_for::<C>(&owner, &reference)?;
     if let Some(by) = controller_of(child).filter(|by| *by.uid != *owner.uid) {
-        return Err(OwnerError::Controlled { child: reference, owner, by: Box::new(by) });
+        return Err(OwnerError::AlreadyControlled { child: reference, owner, by: Box::new(by) });
     }
     let meta = child.meta_mut();
     meta.namespace = namespace;
@@ -73,35 +73,38 @@ where
 ///     (&*controller.kind == "ReplicaSet").then(|| Key::new(pod.namespace().unwrap_or_default(), &controller.name))
 /// }
 /// ```
-pub fn controller_of<Form>(object: &impl Referent<Form>) -> Option<OwnerReference> {
+pub fn controller_of<Form>(object: &impl ToObjectReference<Form>) -> Option<OwnerReference> {
     object.owners().into_iter().find(|owner| owner.controller)
 }
 
 /// Whether `owner` controls `object`: this very owner, not another of the same name.
 pub fn is_controlled_by<Form, OwnerForm>(
-    object: &impl Referent<Form>,
-    owner: &impl Referent<OwnerForm>,
+    object: &impl ToObjectReference<Form>,
+    owner: &impl ToObjectReference<OwnerForm>,
 ) -> bool {
-    controller_of(object).is_some_and(|controller| owner.reference().is_meant_by(&controller))
+    controller_of(object).is_some_and(|controller| owner.reference().refers_to(&controller))
 }
 
 /// Whether `owner` is among the owners of `object`: this very owner, not another of the same name.
-pub fn is_owned_by<Form, OwnerForm>(object: &impl Referent<Form>, owner: &impl Referent<OwnerForm>) -> bool {
+pub fn is_owned_by<Form, OwnerForm>(
+    object: &impl ToObjectReference<Form>,
+    owner: &impl ToObjectReference<OwnerForm>,
+) -> bool {
     let owner = owner.reference();
-    object.owners().iter().any(|other| owner.is_meant_by(other))
+    object.owners().iter().any(|other| owner.refers_to(other))
 }
 
 /// The namespace in which a child of this owner is, or is to be.
 fn namespace_for<C: Resource + 'static>(
-    owner: &Reference,
-    child: &Reference,
+    owner: &ObjectReference,
+    child: &ObjectReference,
 ) -> Result<Option<String>, OwnerError> {
     let Some(needed) = &owner.namespace else { return Ok(child.namespace.clone()) };
     let is_namespaced = TypeId::of::<C::Scope>() == TypeId::of::<NamespaceResourceScope>();
     let (owner, child) = (Box::new(owner.clone()), Box::new(child.clone()));
     match &child.namespace {
         _ if is_cluster_scoped::<C>() => Err(OwnerError::ClusterScopedChild { child, owner }),
-        Some(namespace) if namespace != needed => Err(OwnerError::OtherNamespace { child, owner }),
+        Some(namespace) if namespace != needed => Err(OwnerError::CrossNamespace { child, owner }),
         None if !is_namespaced => Err(OwnerError::ClusterScopedChild { child, owner }),
         _ => Ok(Some(needed.clone())),
     }

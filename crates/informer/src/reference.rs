@@ -2,7 +2,7 @@
 //!
 //! Nothing here asks a server. Whether what is pointed at is there is not known.
 
-use informer_core::wire::Encoding;
+use informer_core::wire::EntryEncoding;
 use informer_core::{Object, OwnerReference, ResourceVersion, Typed};
 use kube::Resource;
 use kube::api::{DynamicObject, ObjectMeta};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 /// Which object is meant, wherever it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Reference {
+pub struct ObjectReference {
     /// `v1`, or `group/version`.
     pub api_version: String,
     /// The kind, as in `Pod`.
@@ -42,9 +42,9 @@ pub struct Reference {
     note = "it can be an `Object<K>` or its `typed()` view, a kind like `Pod`, a `DynamicObject`, or a `Reference`; \
             of a kind that is known at run time but is no `DynamicObject`, make a `Reference`"
 )]
-pub trait Referent<Form> {
+pub trait ToObjectReference<Form> {
     /// Which object it is.
-    fn reference(&self) -> Reference;
+    fn reference(&self) -> ObjectReference;
 
     /// Who owns it.
     fn owners(&self) -> Vec<OwnerReference>;
@@ -77,8 +77,8 @@ pub enum Plain {}
 #[derive(Debug)]
 pub enum PlainDynamic {}
 
-impl<K: Resource<DynamicType = ()>> Referent<Cached> for Object<K> {
-    fn reference(&self) -> Reference {
+impl<K: Resource<DynamicType = ()>> ToObjectReference<Cached> for Object<K> {
+    fn reference(&self) -> ObjectReference {
         cached(self, K::api_version(&()).into_owned(), K::kind(&()).into_owned())
     }
 
@@ -87,18 +87,18 @@ impl<K: Resource<DynamicType = ()>> Referent<Cached> for Object<K> {
     }
 
     fn version(&self) -> Option<ResourceVersion> {
-        Some(Object::version(self).clone())
+        Some(Object::resource_version(self).clone())
     }
 }
 
-impl Referent<CachedDynamic> for Object<DynamicObject> {
-    fn reference(&self) -> Reference {
+impl ToObjectReference<CachedDynamic> for Object<DynamicObject> {
+    fn reference(&self) -> ObjectReference {
         // A message does not say what it is: its cache knows.
-        if let Encoding::Protobuf(of) = self.entry().encoding() {
+        if let EntryEncoding::Protobuf(of) = self.entry().encoding() {
             return cached(self, of.get().api_version.to_owned(), of.get().kind().to_owned());
         }
         // The cache has read it, and wrote both in front.
-        let Types { api_version, kind } = serde_json::from_slice(&self.raw()).unwrap_or_default();
+        let Types { api_version, kind } = serde_json::from_slice(&self.raw_bytes()).unwrap_or_default();
         cached(self, api_version, kind)
     }
 
@@ -107,40 +107,40 @@ impl Referent<CachedDynamic> for Object<DynamicObject> {
     }
 
     fn version(&self) -> Option<ResourceVersion> {
-        Some(Object::version(self).clone())
+        Some(Object::resource_version(self).clone())
     }
 }
 
-impl<K: Resource<DynamicType = ()>> Referent<View> for Typed<K> {
-    fn reference(&self) -> Reference {
-        Referent::<Plain>::reference(&**self)
+impl<K: Resource<DynamicType = ()>> ToObjectReference<View> for Typed<K> {
+    fn reference(&self) -> ObjectReference {
+        ToObjectReference::<Plain>::reference(&**self)
     }
 
     fn owners(&self) -> Vec<OwnerReference> {
-        Referent::<Plain>::owners(&**self)
+        ToObjectReference::<Plain>::owners(&**self)
     }
 
     fn version(&self) -> Option<ResourceVersion> {
-        Referent::<Plain>::version(&**self)
+        ToObjectReference::<Plain>::version(&**self)
     }
 }
 
-impl Referent<ViewDynamic> for Typed<DynamicObject> {
-    fn reference(&self) -> Reference {
-        Referent::<PlainDynamic>::reference(&**self)
+impl ToObjectReference<ViewDynamic> for Typed<DynamicObject> {
+    fn reference(&self) -> ObjectReference {
+        ToObjectReference::<PlainDynamic>::reference(&**self)
     }
 
     fn owners(&self) -> Vec<OwnerReference> {
-        Referent::<PlainDynamic>::owners(&**self)
+        ToObjectReference::<PlainDynamic>::owners(&**self)
     }
 
     fn version(&self) -> Option<ResourceVersion> {
-        Referent::<PlainDynamic>::version(&**self)
+        ToObjectReference::<PlainDynamic>::version(&**self)
     }
 }
 
-impl<K: Resource<DynamicType = ()>> Referent<Plain> for K {
-    fn reference(&self) -> Reference {
+impl<K: Resource<DynamicType = ()>> ToObjectReference<Plain> for K {
+    fn reference(&self) -> ObjectReference {
         plain(self.meta(), K::api_version(&()).into_owned(), K::kind(&()).into_owned())
     }
 
@@ -153,8 +153,8 @@ impl<K: Resource<DynamicType = ()>> Referent<Plain> for K {
     }
 }
 
-impl Referent<PlainDynamic> for DynamicObject {
-    fn reference(&self) -> Reference {
+impl ToObjectReference<PlainDynamic> for DynamicObject {
+    fn reference(&self) -> ObjectReference {
         let (api_version, kind) =
             self.types.clone().map(|types| (types.api_version, types.kind)).unwrap_or_default();
         plain(&self.metadata, api_version, kind)
@@ -170,8 +170,8 @@ impl Referent<PlainDynamic> for DynamicObject {
 }
 
 /// Itself. It does not know its owners, or any version.
-impl Referent<Reference> for Reference {
-    fn reference(&self) -> Reference {
+impl ToObjectReference<ObjectReference> for ObjectReference {
+    fn reference(&self) -> ObjectReference {
         self.clone()
     }
 
@@ -185,7 +185,7 @@ impl Referent<Reference> for Reference {
 }
 
 /// As people say it: `Pod shop/web-0`.
-impl std::fmt::Display for Reference {
+impl std::fmt::Display for ObjectReference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.namespace {
             Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
@@ -194,9 +194,9 @@ impl std::fmt::Display for Reference {
     }
 }
 
-impl Reference {
+impl ObjectReference {
     /// Whether an owner reference means this object. Versions of its group are all the same; a uid that is not known means nothing.
-    pub(crate) fn is_meant_by(&self, owner: &OwnerReference) -> bool {
+    pub(crate) fn refers_to(&self, owner: &OwnerReference) -> bool {
         group(&self.api_version) == group(&owner.api_version)
             && *self.kind == *owner.kind
             && *self.name == *owner.name
@@ -217,8 +217,8 @@ pub(crate) fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-fn cached<K>(object: &Object<K>, api_version: String, kind: String) -> Reference {
-    Reference {
+fn cached<K>(object: &Object<K>, api_version: String, kind: String) -> ObjectReference {
+    ObjectReference {
         api_version,
         kind,
         namespace: object.namespace().map(str::to_owned),
@@ -227,8 +227,8 @@ fn cached<K>(object: &Object<K>, api_version: String, kind: String) -> Reference
     }
 }
 
-fn plain(meta: &ObjectMeta, api_version: String, kind: String) -> Reference {
-    Reference {
+fn plain(meta: &ObjectMeta, api_version: String, kind: String) -> ObjectReference {
+    ObjectReference {
         api_version,
         kind,
         namespace: meta.namespace.clone().filter(|namespace| !namespace.is_empty()),

@@ -1,12 +1,12 @@
 //! Drives the reflector machine: carries out its actions, tells it what happened. It decides nothing.
 
 use crate::clock::{Clock, sleep_until};
-use crate::delta_queue::Queue;
-use crate::source::{Answer, ByteStream, Link, Reading, Response, Source, SourceError};
+use crate::delta_queue::DeltaQueue;
+use crate::source::{ByteStream, Response, ResponseFuture, Source, SourceError, Throughput, TransferSample};
 use crate::status::{Problem, Problems, StatusCell};
 use futures::{FutureExt as _, StreamExt as _};
 use informer_core::reflector::{Action, Failure, Reflector, ResponseHead, StreamId};
-use informer_core::{Closed, Delta, Moment};
+use informer_core::{Delta, Moment, QueueClosed};
 use std::collections::VecDeque;
 use std::error::Error as _;
 use std::future::pending;
@@ -16,18 +16,18 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Everything the driver works with.
-pub(crate) struct Driver {
+pub(crate) struct ReflectorDriver {
     pub(crate) machine: Reflector,
     pub(crate) source: Arc<dyn Source>,
     /// The connection over which its sets come.
-    pub(crate) link: Link,
+    pub(crate) link: Throughput,
     /// The set that is coming, unless it is compressed.
-    pub(crate) reading: Option<Reading>,
-    pub(crate) queue: Arc<Queue>,
+    pub(crate) reading: Option<TransferSample>,
+    pub(crate) queue: Arc<DeltaQueue>,
     pub(crate) status: Arc<StatusCell>,
     pub(crate) problems: Problems,
     /// Which of the informer's scopes it reflects.
-    pub(crate) lane: usize,
+    pub(crate) scope_index: usize,
     /// What is to be pushed next; empty but for its room.
     pub(crate) deltas: VecDeque<Delta>,
     pub(crate) clock: Clock,
@@ -36,19 +36,19 @@ pub(crate) struct Driver {
 }
 
 /// The one request that is open.
-enum Open {
+enum InFlight {
     Nothing,
-    Answer(StreamId, Answer),
+    Answer(StreamId, ResponseFuture),
     Body(StreamId, ByteStream),
 }
 
 /// What the open request brought.
-enum Arrival {
+enum Incoming {
     Answer(StreamId, Result<Response, SourceError>),
     Chunk(StreamId, Option<Result<bytes::Bytes, SourceError>>),
 }
 
-impl Open {
+impl InFlight {
     fn id(&self) -> Option<StreamId> {
         match self {
             Self::Nothing => None,
@@ -57,39 +57,39 @@ impl Open {
     }
 
     /// Asks a source. If it panics, at once or later, that request has failed, and no more (C9).
-    fn ask(id: StreamId, source: impl FnOnce() -> Answer) -> Self {
+    fn send(id: StreamId, source: impl FnOnce() -> ResponseFuture) -> Self {
         let answer =
             catch_unwind(AssertUnwindSafe(source)).unwrap_or_else(|_| Box::pin(async { Err(panicked()) }));
         Self::Answer(id, answer)
     }
 
-    async fn next(&mut self) -> Arrival {
+    async fn next(&mut self) -> Incoming {
         match self {
             Self::Nothing => pending().await,
             Self::Answer(id, answer) => {
                 let answer = AssertUnwindSafe(answer).catch_unwind().await;
-                Arrival::Answer(*id, answer.unwrap_or_else(|_| Err(panicked())))
+                Incoming::Answer(*id, answer.unwrap_or_else(|_| Err(panicked())))
             }
             Self::Body(id, body) => {
                 let chunk = AssertUnwindSafe(body.next()).catch_unwind().await;
-                Arrival::Chunk(*id, chunk.unwrap_or_else(|_| Some(Err(panicked()))))
+                Incoming::Chunk(*id, chunk.unwrap_or_else(|_| Some(Err(panicked()))))
             }
         }
     }
 }
 
-impl Driver {
+impl ReflectorDriver {
     /// Runs until it is to stop or the queue is closed.
     pub(crate) async fn run(mut self) {
         let (clock, mut stop) = (self.clock, self.stop.subscribe());
-        let mut open = Open::Nothing;
+        let mut open = InFlight::Nothing;
         self.machine.prefer_lists(self.link.is_slow(Instant::now()));
         self.machine.start(clock.now());
         loop {
             tokio::select! {
                 biased;
                 () = stopped(&mut stop) => break,
-                carried_out = self.carry_out(&mut open) => if carried_out.is_err() { break },
+                carried_out = self.execute_actions(&mut open) => if carried_out.is_err() { break },
             }
             let deadline = self.machine.next_deadline().map(|moment| clock.instant(moment));
             let before = Instant::now();
@@ -107,28 +107,28 @@ impl Driver {
     }
 
     /// Does what the machine wants done. Deltas wait for room in the queue; meanwhile nothing is read.
-    async fn carry_out(&mut self, open: &mut Open) -> Result<(), Closed> {
+    async fn execute_actions(&mut self, open: &mut InFlight) -> Result<(), QueueClosed> {
         self.publish();
         while let Some(action) = self.machine.poll_action() {
             if !matches!(action, Action::Push(_)) {
-                self.queue.push(self.lane, &mut self.deltas).await?;
+                self.queue.push(self.scope_index, &mut self.deltas).await?;
             }
             match action {
-                Action::List(id, request) => *open = Open::ask(id, || self.source.list(request)),
-                Action::Watch(id, request) => *open = Open::ask(id, || self.source.watch(request)),
-                Action::Cancel(id) if open.id() == Some(id) => *open = Open::Nothing,
+                Action::List(id, request) => *open = InFlight::send(id, || self.source.list(request)),
+                Action::Watch(id, request) => *open = InFlight::send(id, || self.source.watch(request)),
+                Action::Cancel(id) if open.id() == Some(id) => *open = InFlight::Nothing,
                 Action::Cancel(_) => {}
                 Action::Push(delta) => self.deltas.push_back(delta),
                 Action::Report(report) => self.problems.report(&Problem::Server(report)),
             }
         }
-        self.queue.push(self.lane, &mut self.deltas).await
+        self.queue.push(self.scope_index, &mut self.deltas).await
     }
 
     /// What comes of a set says how fast the connection is.
-    fn measure(&mut self, arrival: &Arrival, before: Instant) {
+    fn measure(&mut self, arrival: &Incoming, before: Instant) {
         match (arrival, &mut self.reading) {
-            (Arrival::Chunk(_, Some(Ok(chunk))), Some(reading)) if self.machine.is_reading_set() => {
+            (Incoming::Chunk(_, Some(Ok(chunk))), Some(reading)) if self.machine.is_receiving_list() => {
                 let now = Instant::now();
                 reading.note(chunk.len(), now - before, now);
             }
@@ -136,37 +136,37 @@ impl Driver {
         }
     }
 
-    fn handle(&mut self, now: Moment, arrival: Arrival, open: &mut Open) {
+    fn handle(&mut self, now: Moment, arrival: Incoming, open: &mut InFlight) {
         match arrival {
-            Arrival::Answer(id, Ok(response)) => {
+            Incoming::Answer(id, Ok(response)) => {
                 let mut head = ResponseHead::new(response.status);
                 head.content_type = response.content_type.map(Into::into);
                 head.retry_after = response.retry_after;
                 let compressed = response.compressed;
-                *open = Open::Body(id, response.body);
+                *open = InFlight::Body(id, response.body);
                 self.machine.handle_response(now, id, head);
                 // How much a compressed body took on its way is not known here.
-                self.reading = (!compressed && self.machine.is_reading_set()).then(|| self.link.begin());
+                self.reading = (!compressed && self.machine.is_receiving_list()).then(|| self.link.begin());
             }
-            Arrival::Chunk(id, Some(Ok(chunk))) => self.machine.handle_bytes(now, id, &chunk),
-            Arrival::Chunk(id, None) => {
-                *open = Open::Nothing;
+            Incoming::Chunk(id, Some(Ok(chunk))) => self.machine.handle_bytes(now, id, &chunk),
+            Incoming::Chunk(id, None) => {
+                *open = InFlight::Nothing;
                 self.machine.handle_end(now, id);
             }
-            Arrival::Answer(id, Err(error)) | Arrival::Chunk(id, Some(Err(error))) => {
-                *open = Open::Nothing;
+            Incoming::Answer(id, Err(error)) | Incoming::Chunk(id, Some(Err(error))) => {
+                *open = InFlight::Nothing;
                 self.machine.handle_error(now, id, failure(&error));
             }
         }
     }
 
     fn publish(&self) {
-        self.status.set_reflector(self.lane, &self.machine, self.clock.now());
+        self.status.record_reflector(self.scope_index, &self.machine, self.clock.now());
     }
 }
 
 /// However the driver ends, also by a panic of the source: nothing more comes, and everybody can see it (C9).
-impl Drop for Driver {
+impl Drop for ReflectorDriver {
     fn drop(&mut self) {
         self.machine.stop();
         self.publish();
@@ -181,7 +181,7 @@ pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 fn panicked() -> SourceError {
-    SourceError::Send { source: "the source panicked".into() }
+    SourceError::ConnectionLost { source: "the source panicked".into() }
 }
 
 /// What a source's error means to the machine, with its causes spelt out.

@@ -42,7 +42,7 @@ impl ResourceType {
     pub(crate) fn types(&self) -> TypeMeta {
         let whole = TypeMeta::new(self.api_version(), &*self.kind);
         if self.metadata_only {
-            TypeMeta::new("meta.k8s.io/v1", "PartialObjectMetadata").or(whole)
+            TypeMeta::new("meta.k8s.io/v1", "PartialObjectMetadata").also_accept(whole)
         } else {
             whole
         }

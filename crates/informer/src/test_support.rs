@@ -1,6 +1,6 @@
 //! Objects, changes and events in short, for unit tests.
 
-use crate::event::{Cause, Delivery, Event, Untyped};
+use crate::event::{Delivery, Event, Untyped, UpdateCause};
 use informer_core::wire::{Limits, ListItem, ListReader};
 use informer_core::{Change, Entry, Object, Retention, TypeMeta};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(crate) fn text(delivery: &Delivery<Untyped>) -> String {
     };
     match event {
         Event::Added { object, initial } => format!("+{object:?}{}", if *initial { "!" } else { "" }),
-        Event::Updated { old, new, cause: Cause::Change } => format!("~{old:?}>{new:?}"),
+        Event::Updated { old, new, cause: UpdateCause::Change } => format!("~{old:?}>{new:?}"),
         Event::Updated { new, .. } => format!("={new:?}"),
         Event::Deleted { last, .. } => format!("-{last:?}"),
     }

@@ -19,13 +19,13 @@ static MEMORY: PeakAlloc = PeakAlloc;
 async fn run_one_informer(server: &ApiServer, factory: &SharedInformerFactory, round: usize) {
     let pods = factory.informer::<Pod>();
     let by_node = pods.add_index(Index::field("spec.nodeName")).unwrap();
-    let registration = pods.on(drop);
-    let mut events = pods.events();
+    let registration = pods.on_event(drop);
+    let mut events = pods.event_stream();
     let lister = pods.lister();
     pods.wait_for_sync(TIMEOUT).await.unwrap();
-    assert!(registration.synced().await);
+    assert!(registration.wait_for_sync().await);
     assert!(matches!(events.next().await, Some(Event::Added { initial: true, .. })));
-    assert_eq!(lister.by(&by_node, "node-1").len(), 0);
+    assert_eq!(lister.by_index(&by_node, "node-1").len(), 0);
     match round % 3 {
         0 => registration.remove().await,
         1 => drop(registration),

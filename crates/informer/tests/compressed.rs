@@ -1,18 +1,18 @@
 //! Compressed caches behave as uncompressed ones and use less memory.
-#![cfg(feature = "compressed")]
+#![cfg(feature = "compression")]
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/cluster.rs"]
 mod cluster;
 
 use cluster::{Diagnostics, TIMEOUT, gap_without_change, log_events, pod, synced_informer, until, with};
-use informer::{Index, Options, Retention, SharedInformer, WatchListPolicy};
+use informer::{Index, InformerOptions, Retention, SharedInformer, WatchListPolicy};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use serde_json::{Value, json};
 
-fn compressed() -> Options {
-    Options::default().retention(Retention::Compressed)
+fn compressed() -> InformerOptions {
+    InformerOptions::default().retention(Retention::Compressed)
 }
 
 /// A pod with contents that all pods share.
@@ -35,21 +35,21 @@ fn create(server: &ApiServer, numbers: std::ops::Range<usize>) {
 /// Bytes in the cache, and the uncompressed size of all objects.
 fn bytes(pods: &SharedInformer<Pod>) -> (usize, usize) {
     let objects = pods.lister().list();
-    (pods.metrics().bytes, objects.iter().map(|object| object.raw().len()).sum())
+    (pods.metrics().memory_bytes, objects.iter().map(|object| object.raw_bytes().len()).sum())
 }
 
 #[tokio::test(start_paused = true)]
 async fn compressed_cache_equals_uncompressed_cache() {
     let server = ApiServer::new();
     create(&server, 0..100);
-    let plain = synced_informer::<Pod>(&server, Options::default()).await;
+    let plain = synced_informer::<Pod>(&server, InformerOptions::default()).await;
     for policy in [WatchListPolicy::Auto, WatchListPolicy::Never] {
         let compressed_pods = synced_informer::<Pod>(&server, compressed().watch_list(policy)).await;
         let by_node = compressed_pods.add_index(Index::field("spec.nodeName")).unwrap();
-        until(|| compressed_pods.metrics().bytes < plain.metrics().bytes / 2).await;
-        assert_eq!(compressed_pods.lister().by(&by_node, "node-1").len(), 33);
+        until(|| compressed_pods.metrics().memory_bytes < plain.metrics().memory_bytes / 2).await;
+        assert_eq!(compressed_pods.lister().by_index(&by_node, "node-1").len(), 33);
         for (left, right) in plain.lister().list().iter().zip(compressed_pods.lister().list()) {
-            assert_eq!((left.raw(), left.labels()), (right.raw(), right.labels()));
+            assert_eq!((left.raw_bytes(), left.labels()), (right.raw_bytes(), right.labels()));
             assert_eq!(*left.typed().unwrap(), *right.typed().unwrap());
         }
     }
@@ -68,7 +68,7 @@ async fn compression_causes_no_event() {
     notes.expect(&log.iter().map(String::as_str).collect::<Vec<_>>()).await;
     // A relist finds all objects unchanged.
     gap_without_change(&server).await;
-    until(|| pods.status().counters.replaces == 2).await;
+    until(|| pods.status().reflector.full_lists == 2).await;
     server.create(&large(500)).unwrap();
     notes.expect(&["+pod-0500"]).await;
     assert!(notes.is_empty());
@@ -99,8 +99,8 @@ async fn secrets_are_compressed_without_failures() {
     let diagnostics = Diagnostics::default();
     let secrets = synced_informer::<Secret>(&server, diagnostics.hook(compressed())).await;
     // Immediately, since there is no dictionary to wait for.
-    let plain: usize = secrets.lister().list().iter().map(|secret| secret.raw().len()).sum();
-    assert!(secrets.metrics().bytes < plain);
+    let plain: usize = secrets.lister().list().iter().map(|secret| secret.raw_bytes().len()).sum();
+    assert!(secrets.metrics().memory_bytes < plain);
     for secret in secrets.lister().list() {
         assert_eq!(secret.typed().unwrap().data.as_ref().unwrap()["password"].0.len(), 600);
     }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use informer::{ElectionConfig, Ended, LeaderElector, Leadership};
+use informer::{ElectionConfig, ElectionOutcome, LeaderElector, Leadership};
 use informer_apiserver::{ApiServer, Verb, faults};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_hours(1);
 struct Candidate {
     leadership: Leadership,
     stop: Option<oneshot::Sender<()>>,
-    task: JoinHandle<Ended>,
+    task: JoinHandle<ElectionOutcome>,
 }
 
 /// Names of the candidates that are working.
@@ -50,7 +50,7 @@ impl Candidate {
             let working = working.clone();
             async move {
                 let _acts = WorkingGuard::new(&working, name);
-                term.stopping().await;
+                term.stop_requested().await;
                 // Stopping takes longer than a lease lasts.
                 tokio::time::sleep_until(Instant::now() + Duration::from_secs(20)).await;
             }
@@ -69,7 +69,7 @@ impl Candidate {
         timeout(TIMEOUT, wait).await.expect("the candidate leads in time");
     }
 
-    async fn stop(mut self) -> Ended {
+    async fn stop(mut self) -> ElectionOutcome {
         drop(self.stop.take());
         timeout(TIMEOUT, self.task).await.expect("the candidate ends in time").unwrap()
     }
@@ -93,7 +93,7 @@ async fn le_2_lease_names_the_leader() {
     assert!(holder(&server).starts_with("one_"), "{spec}");
     assert_eq!((&spec["leaseDurationSeconds"], &spec["leaseTransitions"]), (&json!(15), &json!(0)));
     assert_eq!(spec["renewTime"].as_str().unwrap().len(), "2026-01-01T00:00:00.000000Z".len());
-    let fence = one.leadership.fence().unwrap();
+    let fence = one.leadership.fencing_token().unwrap();
     assert_eq!(fence.version, lease["metadata"]["resourceVersion"].as_str().unwrap());
     assert_eq!(one.leadership.holder(), holder(&server));
 }
@@ -105,14 +105,14 @@ async fn stopping_leader_ends_its_work_and_releases_the_lease() {
     let mut one = Candidate::start(&server, &working, "one");
     one.wait_until_leading().await;
     let mut two = Candidate::start(&server, &working, "two");
-    let first = one.leadership.fence().unwrap();
+    let first = one.leadership.fencing_token().unwrap();
     let begun = Instant::now();
-    assert_eq!(one.stop().await, Ended::Stopped);
+    assert_eq!(one.stop().await, ElectionOutcome::Stopped);
     assert!(begun.elapsed() >= Duration::from_secs(20), "the work finished while the lease was held");
     assert_eq!(holder(&server), "");
     two.wait_until_leading().await;
     assert!(begun.elapsed() < Duration::from_secs(26), "{:?}", begun.elapsed());
-    let second = two.leadership.fence().unwrap();
+    let second = two.leadership.fencing_token().unwrap();
     assert!(second.version.parse::<u64>().unwrap() > first.version.parse::<u64>().unwrap());
     assert_eq!(second.transitions, 1);
 }
@@ -139,7 +139,7 @@ async fn no_candidate_works_without_a_server() {
     let mut one = Candidate::start(&server, &working, "one");
     one.wait_until_leading().await;
     let two = Candidate::start(&server, &working, "two");
-    let unavailable = server.fault(faults::status(503));
+    let unavailable = server.inject(faults::respond(503));
     let begun = Instant::now();
     while one.leadership.is_leader() {
         tokio::time::advance(Duration::from_millis(500)).await;
@@ -178,7 +178,7 @@ async fn taken_lease_ends_the_term() {
     let (server, working) = (ApiServer::new(), Working::default());
     let mut one = Candidate::start(&server, &working, "one");
     one.wait_until_leading().await;
-    let first = one.leadership.fence().unwrap();
+    let first = one.leadership.fencing_token().unwrap();
     let mut taken = lease(&server);
     taken["spec"]["holderIdentity"] = json!("another holder");
     server.update(&taken).unwrap();
@@ -187,7 +187,7 @@ async fn taken_lease_ends_the_term() {
     }
     assert_eq!(one.leadership.holder(), "another holder");
     one.wait_until_leading().await;
-    let second = one.leadership.fence().unwrap();
+    let second = one.leadership.fencing_token().unwrap();
     let numbers = [first, second].map(|fence| fence.version.parse::<u64>().unwrap());
     assert!(numbers[0] < numbers[1], "{numbers:?}");
 }
@@ -199,14 +199,14 @@ async fn deleted_lease_is_recreated_by_the_next_renewal() {
     let (server, working) = (ApiServer::new(), Working::default());
     let mut one = Candidate::start(&server, &working, "one");
     one.wait_until_leading().await;
-    let term = one.leadership.fence();
+    let term = one.leadership.fencing_token();
     server.delete("coordination.k8s.io/v1", "leases", Some("kube-system"), "test").unwrap();
     tokio::time::advance(Duration::from_secs(3)).await;
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
     assert!(holder(&server).starts_with("one_"));
-    assert_eq!((one.leadership.fence(), one.leadership.is_leader()), (term, true));
+    assert_eq!((one.leadership.fencing_token(), one.leadership.is_leader()), (term, true));
 }
 
 /// Labels that others set on the lease are preserved.
@@ -228,18 +228,18 @@ async fn le_2_foreign_labels_are_preserved() {
 #[tokio::test(start_paused = true)]
 async fn inaccessible_lease_is_retried_at_the_retry_period() {
     let (server, working) = (ApiServer::new(), Working::default());
-    let forbidden = server.fault(faults::status(403).on(Verb::Create));
+    let forbidden = server.inject(faults::respond(403).for_verb(Verb::Create));
     let mut one = Candidate::start(&server, &working, "one");
     tokio::time::advance(Duration::from_mins(1)).await;
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
     assert!(!one.leadership.is_leader());
-    assert!(server.requests().len() < 80, "{}", server.requests().len());
+    assert!(server.recorded_requests().len() < 80, "{}", server.recorded_requests().len());
     drop(forbidden);
     one.wait_until_leading().await;
     server
-        .plant(&json!({
+        .insert_unchecked(&json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "test", "namespace": "kube-system"},
             "spec": {"holderIdentity": "x", "leaseDurationSeconds": "soon"},
         }))
@@ -255,10 +255,10 @@ async fn completed_work_ends_the_candidacy() {
     let server = ApiServer::new();
     let elector = LeaderElector::new(server.client(), "kube-system", "test");
     let ended = elector.run(|_| async {}, std::future::pending()).await.unwrap();
-    assert_eq!((ended, holder(&server).as_str()), (Ended::WorkDone, ""));
+    assert_eq!((ended, holder(&server).as_str()), (ElectionOutcome::WorkCompleted, ""));
     let seconds = Duration::from_secs;
     let elector = LeaderElector::new(server.client(), "kube-system", "test");
-    assert!(elector.times(ElectionConfig::new(seconds(10), seconds(10), seconds(2))).is_err());
+    assert!(elector.config(ElectionConfig::new(seconds(10), seconds(10), seconds(2))).is_err());
 }
 
 /// A request without a response does not block a candidate forever.
@@ -266,7 +266,7 @@ async fn completed_work_ends_the_candidacy() {
 async fn hanging_request_is_cancelled() {
     let server = ApiServer::new();
     let working = Working::default();
-    let stalled = server.fault(faults::hold().of("leases").times(1));
+    let stalled = server.inject(faults::stall_request().for_resource("leases").max_hits(1));
     let mut candidate = Candidate::start(&server, &working, "a");
     candidate.wait_until_leading().await;
     assert_eq!(stalled.hits(), 1);
@@ -283,7 +283,7 @@ async fn invalid_lease_is_left_unchanged() {
         "metadata": {"namespace": "kube-system", "name": "test"},
         "spec": {"holderIdentity": 7, "leaseDurationSeconds": "long"},
     });
-    server.plant(&odd).unwrap();
+    server.insert_unchecked(&odd).unwrap();
     let mut candidate = Candidate::start(&server, &working, "a");
     let waited = timeout(Duration::from_mins(10), candidate.wait_until_leading()).await;
     assert!(waited.is_err(), "it leads with an invalid lease");

@@ -6,9 +6,11 @@ mod cluster;
 
 use cluster::{TIMEOUT, config_map, log_events, names, pod, until, with};
 use informer::metrics::{self, Collect};
-use informer::{Options, Retention, SharedInformer, SharedInformerFactory, State, WatchListPolicy};
+use informer::{
+    InformerOptions, InformerState, Retention, SharedInformer, SharedInformerFactory, WatchListPolicy,
+};
 use informer_apiserver::{ApiServer, Verb, faults};
-use informer_core::Encoding;
+use informer_core::EntryEncoding;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret, Service, ServiceAccount};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -18,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn watches(server: &ApiServer, plural: &str) -> usize {
-    server.requests().iter().filter(|seen| seen.verb == Verb::Watch && seen.plural == plural).count()
+    server.recorded_requests().iter().filter(|seen| seen.verb == Verb::Watch && seen.plural == plural).count()
 }
 
 fn started(server: &ApiServer) -> SharedInformerFactory {
@@ -28,7 +30,7 @@ fn started(server: &ApiServer) -> SharedInformerFactory {
 }
 
 fn is_live<K>(informer: &SharedInformer<K>) -> bool {
-    informer.status().state == State::Live
+    informer.status().state == InformerState::Live
 }
 
 // Sharing.
@@ -39,7 +41,7 @@ async fn c11_typed_dynamic_and_lister_views_share_one_watch_and_one_cache() {
     server.create(&pod("default", "a")).unwrap();
     let factory = SharedInformerFactory::new(server.client());
     let typed = factory.informer::<Pod>();
-    let dynamic = factory.dynamic(&ApiResource::erase::<Pod>(&()));
+    let dynamic = factory.dynamic_informer(&ApiResource::erase::<Pod>(&()));
     let lister = factory.lister::<Pod>();
     factory.start();
     factory.wait_for_sync(TIMEOUT).await.unwrap();
@@ -58,8 +60,8 @@ async fn another_selection_opens_another_watch_and_an_equal_one_does_not() {
     server.create(&pod("default", "a")).unwrap();
     server.create(&pod("kube-system", "b")).unwrap();
     let factory = started(&server);
-    let system = factory.select(Options::default().namespace("kube-system"));
-    let everywhere = system.select(Options::default().all_namespaces());
+    let system = factory.select(InformerOptions::default().namespace("kube-system"));
+    let everywhere = system.select(InformerOptions::default().all_namespaces());
     let (all, some, again) =
         (factory.informer::<Pod>(), system.informer::<Pod>(), everywhere.informer::<Pod>());
     factory.wait_for_sync(TIMEOUT).await.unwrap();
@@ -76,22 +78,23 @@ async fn configuration_of_a_kind_applies_to_every_selection() {
     let server = ApiServer::new();
     server.create(&config_map("default", "a", "secret")).unwrap();
     let factory = started(&server);
-    factory.configure::<ConfigMap>(Options::default().drop_fields(["data"]).unwrap()).unwrap();
-    let here = factory.select(Options::default().namespace("default"));
+    factory.configure::<ConfigMap>(InformerOptions::default().drop_fields(["data"]).unwrap()).unwrap();
+    let here = factory.select(InformerOptions::default().namespace("default"));
     let maps = here.informer::<ConfigMap>();
     maps.wait_for_sync(TIMEOUT).await.unwrap();
     assert_eq!(maps.lister().list()[0].typed().unwrap().data, None);
-    assert_eq!(maps.resource(), "configmaps in namespace default");
+    assert_eq!(maps.description(), "configmaps in namespace default");
 }
 
 #[tokio::test(start_paused = true)]
 async fn informer_descriptions_are_distinct() {
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
-    let web = factory.select(Options::default().labels("app=web".parse().unwrap()).namespaces(["b", "a"]));
+    let web = factory
+        .select(InformerOptions::default().label_selector("app=web".parse().unwrap()).namespaces(["b", "a"]));
     let (all, some) = (factory.informer::<Pod>(), web.informer::<Pod>());
-    assert_eq!(all.resource(), "pods in all namespaces");
-    assert_eq!(some.resource(), "pods in namespaces a, b with app=web");
+    assert_eq!(all.description(), "pods in all namespaces");
+    assert_eq!(some.description(), "pods in namespaces a, b with app=web");
     let text = metrics::encode([&factory as &dyn Collect]);
     assert!(
         text.contains(r#"informer_objects{resource="pods in namespaces a, b with app=web"} 0"#),
@@ -107,18 +110,20 @@ async fn configure_applies_to_every_later_call() {
     server.create(&pod("default", "a")).unwrap();
     server.create(&pod("kube-system", "b")).unwrap();
     let factory = SharedInformerFactory::new(server.client());
-    let paged = Options::default().namespace("default").watch_list(WatchListPolicy::Never).page_size(7);
+    let paged =
+        InformerOptions::default().namespace("default").watch_list(WatchListPolicy::Never).page_size(7);
     factory.configure::<Pod>(paged.clone()).unwrap();
     factory.configure::<Pod>(paged).expect("equal options are no conflict");
     let lister = factory.lister::<Pod>();
-    let accessed = factory.dynamic(&ApiResource::erase::<Pod>(&()));
+    let accessed = factory.dynamic_informer(&ApiResource::erase::<Pod>(&()));
     factory.start();
     factory.wait_for_sync(TIMEOUT).await.unwrap();
     assert_eq!(
         (names(&lister.list()), names(&accessed.lister().list())),
         (vec!["a".into()], vec!["a".into()])
     );
-    let lists: Vec<_> = server.requests().into_iter().filter(|seen| seen.verb == Verb::List).collect();
+    let lists: Vec<_> =
+        server.recorded_requests().into_iter().filter(|seen| seen.verb == Verb::List).collect();
     assert_eq!(lists.len(), 1);
     assert!(format!("{:?}", lists[0]).contains('7'), "{:?}", lists[0]);
 }
@@ -127,20 +132,23 @@ async fn configure_applies_to_every_later_call() {
 async fn conflict_names_the_option_and_opens_no_second_watch() {
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
-    factory.configure::<Pod>(Options::default().page_size(7)).unwrap();
-    let error = factory.configure::<Pod>(Options::default().page_size(8)).unwrap_err();
+    factory.configure::<Pod>(InformerOptions::default().page_size(7)).unwrap();
+    let error = factory.configure::<Pod>(InformerOptions::default().page_size(8)).unwrap_err();
     assert_eq!(error.option, "page_size");
     assert_eq!(
         error.to_string(),
         "pods: another `page_size` is in use already (configure a kind before it is first asked for, and the same everywhere)"
     );
     let nodes = factory.informer::<Node>();
-    let late = factory.configure::<Node>(Options::default().retention(Retention::Decoded));
+    let late = factory.configure::<Node>(InformerOptions::default().retention(Retention::Decoded));
     assert_eq!(late.unwrap_err().option, "retention", "the informer exists with the defaults");
     // Another view that selects the same objects reports the conflict too.
-    let other = factory.select(Options::default().all_namespaces());
-    assert_eq!(other.configure::<Pod>(Options::default().page_size(9)).unwrap_err().option, "page_size");
-    let transform = || Options::default().transform(|_: &mut ConfigMap| Ok(()));
+    let other = factory.select(InformerOptions::default().all_namespaces());
+    assert_eq!(
+        other.configure::<Pod>(InformerOptions::default().page_size(9)).unwrap_err().option,
+        "page_size"
+    );
+    let transform = || InformerOptions::default().transform(|_: &mut ConfigMap| Ok(()));
     factory.configure::<ConfigMap>(transform()).unwrap();
     assert_eq!(factory.configure::<ConfigMap>(transform()).unwrap_err().option, "transform");
     drop(nodes);
@@ -152,9 +160,9 @@ async fn unset_options_are_inherited_from_the_factory() {
     server.create(&pod("default", "a")).unwrap();
     server.create(&pod("kube-system", "b")).unwrap();
     let factory =
-        SharedInformerFactory::with_options(server.client(), Options::default().namespace("default"));
-    factory.configure::<Pod>(Options::default().retention(Retention::Decoded)).unwrap();
-    factory.configure::<ConfigMap>(Options::default().all_namespaces()).unwrap();
+        SharedInformerFactory::with_options(server.client(), InformerOptions::default().namespace("default"));
+    factory.configure::<Pod>(InformerOptions::default().retention(Retention::Decoded)).unwrap();
+    factory.configure::<ConfigMap>(InformerOptions::default().all_namespaces()).unwrap();
     server.create(&config_map("kube-system", "c", "1")).unwrap();
     let (pods, maps, nodes) =
         (factory.lister::<Pod>(), factory.lister::<ConfigMap>(), factory.lister::<Namespace>());
@@ -171,10 +179,13 @@ async fn unset_options_are_inherited_from_the_factory() {
 async fn factory_keeps_informers_until_start_then_each_handle_does() {
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
-    factory.informer::<Pod>().on(|_| {}).detach();
-    let (lister, maps, stream) =
-        (factory.lister::<Secret>(), factory.informer::<ConfigMap>(), factory.informer::<Service>().events());
-    let registration = factory.informer::<Node>().on(|_| {});
+    factory.informer::<Pod>().on_event(|_| {}).detach();
+    let (lister, maps, stream) = (
+        factory.lister::<Secret>(),
+        factory.informer::<ConfigMap>(),
+        factory.informer::<Service>().event_stream(),
+    );
+    let registration = factory.informer::<Node>().on_event(|_| {});
     drop(factory.informer::<Namespace>()); // unused, but kept by the factory until the start
     factory.start();
     factory.start();
@@ -218,7 +229,7 @@ async fn detached_handler_owning_its_lister_ends_with_the_factory() {
     let count = Arc::clone(&calls);
     factory
         .informer::<Pod>()
-        .on(move |_| {
+        .on_event(move |_| {
             let _ = (&owned, lister.len());
             count.fetch_add(1, Ordering::Relaxed);
         })
@@ -235,13 +246,17 @@ async fn detached_handler_owning_its_lister_ends_with_the_factory() {
 #[tokio::test(start_paused = true)]
 async fn c7_c9_one_forbidden_kind_among_ten_never_delays_the_other_nine() {
     let server = ApiServer::new();
-    let fault = server.fault(faults::forbid("secrets"));
+    let fault = server.inject(faults::forbid("secrets"));
     let factory = SharedInformerFactory::new(server.client());
     let secrets = factory.informer::<Secret>();
     let others = (
         (factory.informer::<Pod>(), factory.informer::<ConfigMap>(), factory.informer::<Service>()),
         (factory.informer::<Node>(), factory.informer::<Namespace>(), factory.informer::<Event>()),
-        (factory.informer::<Deployment>(), factory.informer::<ServiceAccount>(), factory.metadata::<Pod>()),
+        (
+            factory.informer::<Deployment>(),
+            factory.informer::<ServiceAccount>(),
+            factory.metadata_informer::<Pod>(),
+        ),
     );
     factory.start();
     let before = tokio::time::Instant::now();
@@ -249,7 +264,7 @@ async fn c7_c9_one_forbidden_kind_among_ten_never_delays_the_other_nine() {
     assert!(before.elapsed() < Duration::from_secs(5), "it failed immediately");
     assert_eq!(error.informers.len(), 10);
     let failed: Vec<_> =
-        error.failed().filter(|error| matches!(error.state, State::Forbidden { .. })).collect();
+        error.failed().filter(|error| matches!(error.state, InformerState::Forbidden { .. })).collect();
     assert_eq!(failed.len(), 1);
     assert_eq!(&*failed[0].informer, "secrets in all namespaces");
     assert!(error.to_string().contains("secrets in all namespaces: forbidden: "), "{error}");
@@ -286,12 +301,12 @@ async fn c7_kind_follows_its_definition_and_others_are_unaffected() {
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
     let gvk = GroupVersionKind::gvk("example.com", "v1", "Website");
-    let websites = factory.dynamic(&ApiResource::from_gvk(&gvk));
+    let websites = factory.dynamic_informer(&ApiResource::from_gvk(&gvk));
     let pods = factory.informer::<Pod>();
     let (_registration, mut log) = log_events(&websites);
     factory.start();
     let error = websites.wait_for_sync(TIMEOUT).await.unwrap_err();
-    assert!(matches!(error.informers[0].state, State::NotServed { .. }), "{error}");
+    assert!(matches!(error.informers[0].state, InformerState::NotServed { .. }), "{error}");
     pods.wait_for_sync(TIMEOUT).await.unwrap();
 
     server.create(&definition()).unwrap();
@@ -303,7 +318,7 @@ async fn c7_kind_follows_its_definition_and_others_are_unaffected() {
         .delete("apiextensions.k8s.io/v1", "customresourcedefinitions", None, "websites.example.com")
         .unwrap();
     log.expect(&["-a"]).await;
-    until(|| matches!(websites.status().state, State::NotServed { .. })).await;
+    until(|| matches!(websites.status().state, InformerState::NotServed { .. })).await;
 
     server.create(&definition()).unwrap();
     server.create(&website("b")).unwrap();
@@ -322,21 +337,21 @@ async fn metadata_of_a_custom_kind_is_sent_as_protobuf() {
     server.create(&with(website("a"), "/metadata/labels", json!({"app": "web"}))).unwrap();
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Website"));
     for policy in [WatchListPolicy::Always, WatchListPolicy::Never] {
-        let options = Options::default().watch_list(policy);
+        let options = InformerOptions::default().watch_list(policy);
         let factory = SharedInformerFactory::with_options(server.client(), options);
-        let (whole, websites) = (factory.dynamic(&kind), factory.dynamic_metadata(&kind));
+        let (whole, websites) = (factory.dynamic_informer(&kind), factory.dynamic_metadata_informer(&kind));
         factory.start();
         factory.wait_for_sync(TIMEOUT).await.unwrap();
         let encoding =
             |name: &str| websites.lister().get("default", name).map(|object| object.entry().encoding());
-        assert!(matches!(encoding("a"), Some(Encoding::Protobuf(_))), "{:?}", encoding("a"));
+        assert!(matches!(encoding("a"), Some(EntryEncoding::Protobuf(_))), "{:?}", encoding("a"));
         let found = websites.lister().get("default", "a").unwrap();
         assert_eq!(found.labels().get("app"), Some("web"));
         assert_eq!(found.typed().unwrap().metadata.name.as_deref(), Some("a"));
-        assert_eq!(whole.lister().get("default", "a").unwrap().entry().encoding(), Encoding::Json);
+        assert_eq!(whole.lister().get("default", "a").unwrap().entry().encoding(), EntryEncoding::Json);
         // Objects of the watch too.
         server.create(&website("b")).unwrap();
-        until(|| matches!(encoding("b"), Some(Encoding::Protobuf(_)))).await;
+        until(|| matches!(encoding("b"), Some(EntryEncoding::Protobuf(_)))).await;
         factory.shutdown(TIMEOUT).await.unwrap();
         server.delete("example.com/v1", "websites", Some("default"), "b").unwrap();
     }
@@ -357,7 +372,7 @@ async fn c10_shutdown_delivers_received_events_and_is_final() {
     factory.shutdown(TIMEOUT).await.unwrap();
     log.expect(&["+a"]).await;
     assert_eq!(server.open_watches(), 0);
-    assert_eq!(pods.status().state, State::Stopped);
+    assert_eq!(pods.status().state, InformerState::Stopped);
     assert_eq!(names(&pods.lister().list()), ["a"], "the last state stays readable");
 
     // Starting after the shutdown does nothing, and new informers are stopped from the beginning, so nothing
@@ -365,9 +380,9 @@ async fn c10_shutdown_delivers_received_events_and_is_final() {
     factory.start();
     pods.start();
     let late = factory.informer::<Node>();
-    assert_eq!(late.wait_for_sync(TIMEOUT).await.unwrap_err().informers[0].state, State::Stopped);
-    assert!(!late.on(|_| {}).synced().await);
-    assert!(late.events().next().await.is_none());
+    assert_eq!(late.wait_for_sync(TIMEOUT).await.unwrap_err().informers[0].state, InformerState::Stopped);
+    assert!(!late.on_event(|_| {}).wait_for_sync().await);
+    assert!(late.event_stream().next().await.is_none());
     factory.wait_for_sync(TIMEOUT).await.unwrap_err();
     factory.shutdown(TIMEOUT).await.unwrap();
     assert!(log.is_empty());
@@ -379,14 +394,14 @@ async fn factory_never_started_shuts_down_immediately() {
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
     let pods = factory.informer::<Pod>();
-    let registration = pods.on(|_| {});
+    let registration = pods.on_event(|_| {});
     assert_eq!(
         pods.wait_for_sync(Duration::from_secs(1)).await.unwrap_err().informers[0].state,
-        State::NotStarted
+        InformerState::NotStarted
     );
     factory.shutdown(TIMEOUT).await.unwrap();
-    assert!(!registration.synced().await);
-    assert_eq!(pods.wait_for_sync(TIMEOUT).await.unwrap_err().informers[0].state, State::Stopped);
+    assert!(!registration.wait_for_sync().await);
+    assert_eq!(pods.wait_for_sync(TIMEOUT).await.unwrap_err().informers[0].state, InformerState::Stopped);
 }
 
 #[tokio::test(start_paused = true)]
@@ -394,7 +409,7 @@ async fn c6_handlers_of_two_views_see_the_same_events() {
     let server = ApiServer::new();
     let factory = started(&server);
     let typed = factory.informer::<Pod>();
-    let dynamic: SharedInformer<DynamicObject> = factory.dynamic(&ApiResource::erase::<Pod>(&()));
+    let dynamic: SharedInformer<DynamicObject> = factory.dynamic_informer(&ApiResource::erase::<Pod>(&()));
     let (_one, mut one) = log_events(&typed);
     let (_two, mut two) = log_events(&dynamic);
     factory.wait_for_sync(TIMEOUT).await.unwrap();
@@ -403,7 +418,7 @@ async fn c6_handlers_of_two_views_see_the_same_events() {
     two.expect(&["+a"]).await;
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let late = Arc::clone(&seen);
-    let registration = dynamic.on(move |event| late.lock().unwrap().push(cluster::describe(&event)));
-    assert!(registration.synced().await);
+    let registration = dynamic.on_event(move |event| late.lock().unwrap().push(cluster::describe(&event)));
+    assert!(registration.wait_for_sync().await);
     assert_eq!(*seen.lock().unwrap(), ["+a initial"]);
 }

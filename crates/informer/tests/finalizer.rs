@@ -6,8 +6,8 @@ mod cluster;
 
 use cluster::{TIMEOUT, config_map, with};
 use informer::{
-    Finalizer, FinalizerError, Lister, Object, Options, ResourceVersion, SharedInformer,
-    SharedInformerFactory, Step,
+    Finalizer, FinalizerAction, FinalizerError, InformerOptions, Lister, Object, ResourceVersion,
+    SharedInformer, SharedInformerFactory,
 };
 use informer_apiserver::{ApiServer, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
@@ -26,11 +26,11 @@ struct Cluster {
 
 impl Cluster {
     async fn with(finalizers: &[&str]) -> Self {
-        Self::with_options(finalizers, Options::default()).await
+        Self::with_options(finalizers, InformerOptions::default()).await
     }
 
     /// Uses an informer with these options.
-    async fn with_options(finalizers: &[&str], options: Options) -> Self {
+    async fn with_options(finalizers: &[&str], options: InformerOptions) -> Self {
         let server = ApiServer::new();
         server.create(&map(finalizers)).unwrap();
         let factory = SharedInformerFactory::new(server.client());
@@ -50,7 +50,7 @@ impl Cluster {
     /// The object once the cache has reached the server's version.
     async fn fresh(&self) -> Object<ConfigMap> {
         let newest = self.stored().unwrap()["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
-        self.maps.wait_for_version(&ResourceVersion::new(&newest), TIMEOUT).await.unwrap();
+        self.maps.wait_for_resource_version(&ResourceVersion::new(&newest), TIMEOUT).await.unwrap();
         self.cached()
     }
 
@@ -73,7 +73,11 @@ impl Cluster {
 
     /// Number of requests other than lists and watches.
     fn requests(&self) -> usize {
-        self.server.requests().iter().filter(|seen| !matches!(seen.verb, Verb::List | Verb::Watch)).count()
+        self.server
+            .recorded_requests()
+            .iter()
+            .filter(|seen| !matches!(seen.verb, Verb::List | Verb::Watch))
+            .count()
     }
 }
 
@@ -85,45 +89,50 @@ fn lister(maps: &SharedInformer<ConfigMap>) -> Lister<ConfigMap> {
     maps.lister()
 }
 
-fn step_name<K>(step: &Step<'_, K>) -> &'static str {
+fn step_name<K>(step: &FinalizerAction<'_, K>) -> &'static str {
     match step {
-        Step::Apply(_) => "apply",
-        Step::CleanUp(_) => "clean up",
-        Step::Gone => "gone",
+        FinalizerAction::Apply(_) => "apply",
+        FinalizerAction::Cleanup(_) => "clean up",
+        FinalizerAction::Gone => "gone",
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn finalizer_is_added_and_removed_over_the_life_of_an_object() {
     let cluster = Cluster::with(&[]).await;
-    let Step::Apply(written) = cluster.finalizer.step(&cluster.cached()).await.unwrap() else { panic!() };
+    let FinalizerAction::Apply(written) = cluster.finalizer.ensure(&cluster.cached()).await.unwrap() else {
+        panic!()
+    };
     assert_eq!(cluster.finalizers(), json!([OURS]));
-    assert_eq!(cluster.stored().unwrap()["metadata"]["resourceVersion"], written.version().to_string());
+    assert_eq!(
+        cluster.stored().unwrap()["metadata"]["resourceVersion"],
+        written.resource_version().to_string()
+    );
     assert_eq!(
         written.typed().unwrap().data.as_ref().unwrap()["v"],
         "1",
         "the written object can be decoded"
     );
-    cluster.maps.wait_for_version(written.version(), TIMEOUT).await.unwrap();
+    cluster.maps.wait_for_resource_version(written.resource_version(), TIMEOUT).await.unwrap();
     assert!(
-        cluster.cached().entry().is_identical(written.entry()),
+        cluster.cached().entry().is_same_state(written.entry()),
         "equal to the cached object in either encoding"
     );
 
     // The finalizer is present: no request is sent.
     assert_eq!(
-        (step_name(&cluster.finalizer.step(&written).await.unwrap()), cluster.requests()),
+        (step_name(&cluster.finalizer.ensure(&written).await.unwrap()), cluster.requests()),
         ("apply", 1)
     );
 
     cluster.delete();
     let deleted = cluster.fresh().await;
-    let step = cluster.finalizer.step(&deleted).await.unwrap();
-    assert_eq!(format!("{step:?}"), format!("CleanUp(default/a@{})", deleted.version()));
-    let Step::CleanUp(clean_up) = step else { panic!() };
-    assert_eq!((clean_up.object().version(), cluster.requests()), (deleted.version(), 1));
+    let step = cluster.finalizer.ensure(&deleted).await.unwrap();
+    assert_eq!(format!("{step:?}"), format!("CleanUp(default/a@{})", deleted.resource_version()));
+    let FinalizerAction::Cleanup(clean_up) = step else { panic!() };
+    assert_eq!((clean_up.object().resource_version(), cluster.requests()), (deleted.resource_version(), 1));
     assert!(cluster.stored().is_some(), "the object still exists");
-    assert!(clean_up.done().await.unwrap().is_none(), "it was the last finalizer");
+    assert!(clean_up.complete().await.unwrap().is_none(), "it was the last finalizer");
     assert_eq!((cluster.stored(), cluster.requests()), (None, 2));
 }
 
@@ -135,7 +144,7 @@ async fn written_object_is_returned_only_if_it_still_exists() {
     cluster.delete();
     let deleted = cluster.fresh().await;
     let left = cluster.finalizer.remove(&deleted).await.unwrap().expect("another finalizer is left");
-    assert_eq!(cluster.stored().unwrap()["metadata"]["resourceVersion"], left.version().to_string());
+    assert_eq!(cluster.stored().unwrap()["metadata"]["resourceVersion"], left.resource_version().to_string());
     let other: Finalizer<ConfigMap> = Finalizer::new(cluster.server.client(), "example.com/other");
     assert!(other.remove(&left).await.unwrap().is_none());
     // A pod has a grace period: it exists until that is over, even without finalizers.
@@ -149,12 +158,12 @@ async fn written_object_is_returned_only_if_it_still_exists() {
     factory.start();
     factory.wait_for_sync(TIMEOUT).await.unwrap();
     let finalizer = Finalizer::new(cluster.server.client(), OURS);
-    let Step::CleanUp(clean_up) =
-        finalizer.step(&informer.lister().get("default", "p").unwrap()).await.unwrap()
+    let FinalizerAction::Cleanup(clean_up) =
+        finalizer.ensure(&informer.lister().get("default", "p").unwrap()).await.unwrap()
     else {
         panic!()
     };
-    assert!(clean_up.done().await.unwrap().is_some());
+    assert!(clean_up.complete().await.unwrap().is_some());
     assert!(cluster.server.get("v1", "pods", Some("default"), "p").is_some());
 }
 
@@ -164,28 +173,30 @@ async fn written_object_is_returned_only_if_it_still_exists() {
 /// error.
 #[tokio::test(start_paused = true)]
 async fn projected_cache_keeps_finalizers() {
-    let stripping = Options::default().transform(|map: &mut ConfigMap| {
+    let stripping = InformerOptions::default().transform(|map: &mut ConfigMap| {
         map.metadata.finalizers = None;
         Ok(())
     });
     let lean = [
-        Options::default().keep_fields(["data"]).unwrap(),
-        Options::default().keep_fields::<&str>([]).unwrap(),
-        Options::default().drop_fields(["data", "metadata.annotations"]).unwrap(),
+        InformerOptions::default().keep_fields(["data"]).unwrap(),
+        InformerOptions::default().keep_fields::<&str>([]).unwrap(),
+        InformerOptions::default().drop_fields(["data", "metadata.annotations"]).unwrap(),
         stripping,
     ];
     for options in lean {
         let cluster = Cluster::with_options(&[OURS], options).await;
-        assert_eq!(step_name(&cluster.finalizer.step(&cluster.cached()).await.unwrap()), "apply");
+        assert_eq!(step_name(&cluster.finalizer.ensure(&cluster.cached()).await.unwrap()), "apply");
         assert_eq!(cluster.requests(), 0, "the finalizer is present already");
         cluster.delete();
-        let Step::CleanUp(clean_up) = cluster.finalizer.step(&cluster.fresh().await).await.unwrap() else {
+        let FinalizerAction::Cleanup(clean_up) =
+            cluster.finalizer.ensure(&cluster.fresh().await).await.unwrap()
+        else {
             panic!("expected CleanUp")
         };
-        assert!(clean_up.done().await.unwrap().is_none());
+        assert!(clean_up.complete().await.unwrap().is_none());
         assert_eq!(cluster.stored(), None);
     }
-    let error = Options::default().drop_fields(["metadata.finalizers"]).err().unwrap();
+    let error = InformerOptions::default().drop_fields(["metadata.finalizers"]).err().unwrap();
     let text = "`metadata.finalizers` cannot be dropped: objects are known by it, or controllers go by it";
     assert_eq!(error.to_string(), text);
 }
@@ -194,7 +205,7 @@ async fn projected_cache_keeps_finalizers() {
 #[test]
 fn debug_of_a_step_omits_the_object() {
     struct NotDebug;
-    assert_eq!(format!("{:?}", Step::<NotDebug>::Gone), "Gone");
+    assert_eq!(format!("{:?}", FinalizerAction::<NotDebug>::Gone), "Gone");
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,7 +214,7 @@ async fn unfinished_cleanup_keeps_the_object() {
     cluster.delete();
     let deleted = cluster.fresh().await;
     for _ in 0..2 {
-        assert_eq!(step_name(&cluster.finalizer.step(&deleted).await.unwrap()), "clean up");
+        assert_eq!(step_name(&cluster.finalizer.ensure(&deleted).await.unwrap()), "clean up");
     }
     assert_eq!((cluster.finalizers(), cluster.requests()), (json!([OURS]), 0));
 }
@@ -213,10 +224,10 @@ async fn deleted_object_without_our_finalizer_is_gone() {
     let cluster = Cluster::with(&["example.com/other"]).await;
     let wanted = cluster.cached();
     cluster.delete();
-    assert_eq!(step_name(&cluster.finalizer.step(&cluster.fresh().await).await.unwrap()), "gone");
+    assert_eq!(step_name(&cluster.finalizer.ensure(&cluster.fresh().await).await.unwrap()), "gone");
     assert_eq!(cluster.requests(), 0, "a finalizer is never added to an object being deleted");
     // The cache has not seen the deletion: the server rejects the write, which is not an error.
-    assert_eq!(step_name(&cluster.finalizer.step(&wanted).await.unwrap()), "gone");
+    assert_eq!(step_name(&cluster.finalizer.ensure(&wanted).await.unwrap()), "gone");
     assert_eq!(cluster.finalizers(), json!(["example.com/other"]));
 }
 
@@ -224,7 +235,9 @@ async fn deleted_object_without_our_finalizer_is_gone() {
 async fn foreign_finalizers_keep_their_order() {
     let others = ["example.com/z", "example.com/a"];
     let cluster = Cluster::with(&others).await;
-    let Step::Apply(written) = cluster.finalizer.step(&cluster.cached()).await.unwrap() else { panic!() };
+    let FinalizerAction::Apply(written) = cluster.finalizer.ensure(&cluster.cached()).await.unwrap() else {
+        panic!()
+    };
     assert_eq!(cluster.finalizers(), json!([others[0], others[1], OURS]));
     cluster.set(&[others[0], OURS, others[1]]);
     // The cached list says that ours is the last finalizer, so removal by index would remove another one.
@@ -232,7 +245,10 @@ async fn foreign_finalizers_keep_their_order() {
     assert_eq!(cluster.finalizers(), json!(others));
     // The object does not have our finalizer any more: no request is sent.
     let before = cluster.requests();
-    assert_eq!(cluster.finalizer.remove(&left).await.unwrap().unwrap().version(), left.version());
+    assert_eq!(
+        cluster.finalizer.remove(&left).await.unwrap().unwrap().resource_version(),
+        left.resource_version()
+    );
     assert_eq!(cluster.requests(), before);
 }
 
@@ -242,20 +258,20 @@ async fn stale_object_loses_and_duplicates_no_finalizer() {
     let cluster = Cluster::with(&[]).await;
     let stale = cluster.cached();
     cluster.set(&["example.com/other"]);
-    let Step::Apply(written) = cluster.finalizer.step(&stale).await.unwrap() else { panic!() };
+    let FinalizerAction::Apply(written) = cluster.finalizer.ensure(&stale).await.unwrap() else { panic!() };
     assert_eq!(cluster.finalizers(), json!(["example.com/other", OURS]));
     // Again from the same stale object: the finalizer is present already.
-    let Step::Apply(again) = cluster.finalizer.step(&stale).await.unwrap() else { panic!() };
+    let FinalizerAction::Apply(again) = cluster.finalizer.ensure(&stale).await.unwrap() else { panic!() };
     assert_eq!(
-        (again.version(), cluster.finalizers()),
-        (written.version(), json!(["example.com/other", OURS]))
+        (again.resource_version(), cluster.finalizers()),
+        (written.resource_version(), json!(["example.com/other", OURS]))
     );
     // A change of any other field is no conflict: one request.
     cluster.set(&[]);
     let stale = cluster.fresh().await;
     cluster.server.update(&with(cluster.stored().unwrap(), "/data/v", "2")).unwrap();
     let before = cluster.requests();
-    assert_eq!(step_name(&cluster.finalizer.step(&stale).await.unwrap()), "apply");
+    assert_eq!(step_name(&cluster.finalizer.ensure(&stale).await.unwrap()), "apply");
     assert_eq!(cluster.requests() - before, 1);
 }
 
@@ -264,16 +280,19 @@ async fn object_with_another_uid_is_left_unchanged() {
     let cluster = Cluster::with(&[]).await;
     let first = cluster.cached();
     cluster.delete();
-    assert_eq!(step_name(&cluster.finalizer.step(&first).await.unwrap()), "gone", "404");
+    assert_eq!(step_name(&cluster.finalizer.ensure(&first).await.unwrap()), "gone", "404");
     assert!(
         cluster.finalizer.remove(&first).await.unwrap().is_some(),
         "it had no finalizer: no request is sent"
     );
     cluster.server.create(&map(&[])).unwrap();
-    assert_eq!(step_name(&cluster.finalizer.step(&first).await.unwrap()), "gone", "another uid");
+    assert_eq!(step_name(&cluster.finalizer.ensure(&first).await.unwrap()), "gone", "another uid");
     assert_eq!(cluster.finalizers(), Value::Null);
 
-    let Step::Apply(second) = cluster.finalizer.step(&cluster.fresh().await).await.unwrap() else { panic!() };
+    let FinalizerAction::Apply(second) = cluster.finalizer.ensure(&cluster.fresh().await).await.unwrap()
+    else {
+        panic!()
+    };
     cluster.set(&[]);
     cluster.delete();
     assert!(cluster.finalizer.remove(&second).await.unwrap().is_none(), "404");
@@ -285,21 +304,21 @@ async fn object_with_another_uid_is_left_unchanged() {
 #[tokio::test(start_paused = true)]
 async fn endless_races_end_in_a_conflict_error() {
     let cluster = Cluster::with(&[]).await;
-    let busy = cluster.server.fault(faults::status(409).on(Verb::Patch));
-    let error = cluster.finalizer.step(&cluster.cached()).await.unwrap_err();
+    let busy = cluster.server.inject(faults::respond(409).for_verb(Verb::Patch));
+    let error = cluster.finalizer.ensure(&cluster.cached()).await.unwrap_err();
     assert!(error.is_conflict(), "{error}");
     let text = "the finalizers of ConfigMap default/a were changed by others meanwhile; try again with example.com/cleanup later";
     assert_eq!((error.to_string().as_str(), busy.hits()), (text, 4));
     drop(busy);
-    let _once = cluster.server.fault(faults::status(409).on(Verb::Patch).times(1));
-    assert_eq!(step_name(&cluster.finalizer.step(&cluster.cached()).await.unwrap()), "apply");
+    let _once = cluster.server.inject(faults::respond(409).for_verb(Verb::Patch).max_hits(1));
+    assert_eq!(step_name(&cluster.finalizer.ensure(&cluster.cached()).await.unwrap()), "apply");
 }
 
 #[tokio::test(start_paused = true)]
 async fn errors_name_phase_and_object() {
     let cluster = Cluster::with(&[]).await;
-    let forbidden = cluster.server.fault(faults::forbid("configmaps").on(Verb::Patch));
-    let error = cluster.finalizer.step(&cluster.cached()).await.unwrap_err();
+    let forbidden = cluster.server.inject(faults::forbid("configmaps").for_verb(Verb::Patch));
+    let error = cluster.finalizer.ensure(&cluster.cached()).await.unwrap_err();
     assert!(matches!(error, FinalizerError::Add { .. }) && !error.is_conflict());
     let start = "finalizer example.com/cleanup could not be added to ConfigMap default/a: ";
     assert!(error.to_string().starts_with(start), "{error}");
@@ -307,13 +326,15 @@ async fn errors_name_phase_and_object() {
 
     // A name that every server rejects: the error is returned after one read that rules out a race.
     let invalid_name: Finalizer<ConfigMap> = Finalizer::new(cluster.server.client(), "not a name");
-    let error = invalid_name.step(&cluster.cached()).await.unwrap_err();
+    let error = invalid_name.ensure(&cluster.cached()).await.unwrap_err();
     assert!(matches!(error, FinalizerError::Add { .. }), "{error}");
     assert!(error.to_string().ends_with("nor is it fully qualified] (422)"), "{error}");
     assert_eq!(cluster.finalizers(), Value::Null);
 
-    let Step::Apply(object) = cluster.finalizer.step(&cluster.cached()).await.unwrap() else { panic!() };
-    let _broken = cluster.server.fault(faults::status(500));
+    let FinalizerAction::Apply(object) = cluster.finalizer.ensure(&cluster.cached()).await.unwrap() else {
+        panic!()
+    };
+    let _broken = cluster.server.inject(faults::respond(500));
     let error = cluster.finalizer.remove(&object).await.unwrap_err();
     assert!(matches!(error, FinalizerError::Remove { .. }), "{error}");
     assert_eq!(cluster.finalizers(), json!([OURS]));
@@ -342,22 +363,26 @@ async fn dynamic_kinds_metadata_and_cluster_scoped_objects_are_supported() {
     server.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})).unwrap();
     let factory = SharedInformerFactory::new(server.client());
     let resource = ApiResource::erase::<ConfigMap>(&());
-    let (dynamic, heads, nodes) =
-        (factory.dynamic(&resource), factory.metadata::<ConfigMap>(), factory.informer::<Node>());
+    let (dynamic, heads, nodes) = (
+        factory.dynamic_informer(&resource),
+        factory.metadata_informer::<ConfigMap>(),
+        factory.informer::<Node>(),
+    );
     factory.start();
     factory.wait_for_sync(TIMEOUT).await.unwrap();
 
     let finalizer = Finalizer::dynamic(server.client(), &resource, "example.com/dynamic");
-    let step: Step<'_, DynamicObject> =
-        finalizer.step(&dynamic.lister().get("default", "a").unwrap()).await.unwrap();
-    let Step::Apply(object) = step else { panic!() };
+    let step: FinalizerAction<'_, DynamicObject> =
+        finalizer.ensure(&dynamic.lister().get("default", "a").unwrap()).await.unwrap();
+    let FinalizerAction::Apply(object) = step else { panic!() };
     assert_eq!(object.typed().unwrap().data["data"]["v"], "1");
     let head = heads.lister().get("default", "a").unwrap();
     let finalizer = Finalizer::new(server.client(), "example.com/head");
-    assert_eq!(step_name(&finalizer.step(&head).await.unwrap()), "apply");
+    assert_eq!(step_name(&finalizer.ensure(&head).await.unwrap()), "apply");
     assert_eq!(cluster.finalizers(), json!(["example.com/dynamic", "example.com/head"]));
     let finalizer = Finalizer::new(server.client(), OURS);
-    let Step::Apply(node) = finalizer.step(&nodes.lister().get("", "n").unwrap()).await.unwrap() else {
+    let FinalizerAction::Apply(node) = finalizer.ensure(&nodes.lister().get("", "n").unwrap()).await.unwrap()
+    else {
         panic!()
     };
     assert_eq!(server.get("v1", "nodes", None, "n").unwrap()["metadata"]["finalizers"], json!([OURS]));

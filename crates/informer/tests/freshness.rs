@@ -11,8 +11,8 @@ use cluster::{
 };
 use informer::metrics::{self, Collect};
 use informer::{
-    Options, Problem, Report, ResourceVersion, SharedInformer, SharedInformerFactory, State, Trouble,
-    VersionWaitReason, WatchListPolicy,
+    InformerOptions, InformerState, Problem, Report, ResourceVersion, SharedInformer, SharedInformerFactory,
+    Trouble, VersionWaitReason, WatchListPolicy,
 };
 use informer_apiserver::{ApiServer, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -25,8 +25,8 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn listing() -> Options {
-    Options::default().watch_list(WatchListPolicy::Never)
+fn listing() -> InformerOptions {
+    InformerOptions::default().watch_list(WatchListPolicy::Never)
 }
 
 fn version(number: u64) -> ResourceVersion {
@@ -40,21 +40,21 @@ fn version_of(object: &Value) -> ResourceVersion {
 #[tokio::test(start_paused = true)]
 async fn wait_for_version_makes_own_writes_visible() {
     let server = ApiServer::new();
-    let maps = synced_informer::<ConfigMap>(&server, Options::default()).await;
+    let maps = synced_informer::<ConfigMap>(&server, InformerOptions::default()).await;
     let api: Api<ConfigMap> = Api::namespaced(server.client(), "default");
     for round in 0..20 {
         let map = serde_json::from_value(config_map("default", &format!("map-{round}"), "1")).unwrap();
         let mut created = api.create(&kube::api::PostParams::default(), &map).await.unwrap();
         let written = ResourceVersion::new(created.metadata.resource_version.as_deref().unwrap());
-        maps.wait_for_version(&written, TIMEOUT).await.unwrap();
+        maps.wait_for_resource_version(&written, TIMEOUT).await.unwrap();
         assert!(maps.lister().get("default", &format!("map-{round}")).is_some());
-        assert!(!maps.last_version().unwrap().is_before(&written));
+        assert!(!maps.resource_version().unwrap().is_before(&written));
 
         created.data.as_mut().unwrap().insert("v".to_owned(), "2".to_owned());
         let name = created.metadata.name.clone().unwrap();
         let updated = api.replace(&name, &kube::api::PostParams::default(), &created).await.unwrap();
         let written = ResourceVersion::new(updated.metadata.resource_version.as_deref().unwrap());
-        maps.wait_for_version(&written, TIMEOUT).await.unwrap();
+        maps.wait_for_resource_version(&written, TIMEOUT).await.unwrap();
         let cached = maps.lister().get("default", &name).unwrap();
         assert_eq!(cached.typed().unwrap().data.as_ref().unwrap()["v"], "2");
     }
@@ -64,13 +64,13 @@ async fn wait_for_version_makes_own_writes_visible() {
 async fn wait_for_a_reached_version_returns_immediately() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
-    let pods = synced_informer::<Pod>(&server, Options::default()).await;
-    let now = pods.last_version().unwrap();
-    assert_eq!(now, version(server.version()));
-    pods.wait_for_version(&now, Duration::ZERO).await.unwrap();
-    pods.wait_for_version(&version(1), Duration::ZERO).await.unwrap();
+    let pods = synced_informer::<Pod>(&server, InformerOptions::default()).await;
+    let now = pods.resource_version().unwrap();
+    assert_eq!(now, version(server.resource_version()));
+    pods.wait_for_resource_version(&now, Duration::ZERO).await.unwrap();
+    pods.wait_for_resource_version(&version(1), Duration::ZERO).await.unwrap();
     pods.shutdown(TIMEOUT).await.unwrap();
-    pods.wait_for_version(&now, Duration::ZERO).await.unwrap();
+    pods.wait_for_resource_version(&now, Duration::ZERO).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,11 +78,11 @@ async fn wait_for_version_may_begin_before_start() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
     let pods = SharedInformer::<Pod>::new(server.client());
-    assert_eq!(pods.last_version(), None);
-    let wanted = version(server.version());
+    assert_eq!(pods.resource_version(), None);
+    let wanted = version(server.resource_version());
     let waiting = tokio::spawn({
         let pods = pods.clone();
-        async move { pods.wait_for_version(&wanted, TIMEOUT).await }
+        async move { pods.wait_for_resource_version(&wanted, TIMEOUT).await }
     });
     advance_time(seconds(5)).await;
     assert!(!waiting.is_finished());
@@ -97,13 +97,13 @@ async fn c1_rewind_fails_pending_version_waits() {
     let backup = server.backup();
     create_pods(&server, &["b", "c"]);
     let diagnostics = Diagnostics::default();
-    let pods = synced_informer::<Pod>(&server, diagnostics.hook(Options::default())).await;
+    let pods = synced_informer::<Pod>(&server, diagnostics.hook(InformerOptions::default())).await;
     let (_registration, mut log) = log_events(&pods);
     log.expect(&["+a initial", "+b initial", "+c initial"]).await;
-    let wanted = version(server.version() + 100);
+    let wanted = version(server.resource_version() + 100);
     let waiting = tokio::spawn({
         let pods = pods.clone();
-        async move { pods.wait_for_version(&wanted, Duration::from_hours(24)).await }
+        async move { pods.wait_for_resource_version(&wanted, Duration::from_hours(24)).await }
     });
     advance_time(seconds(1)).await;
     server.restore(&backup);
@@ -115,25 +115,25 @@ async fn c1_rewind_fails_pending_version_waits() {
     assert_eq!(error.reason, VersionWaitReason::Rewound, "{error}");
     log.expect(&["-b inferred", "-c inferred"]).await;
     let status = pods.status();
-    assert_eq!((status.counters.rewinds, status.changes.rewinds), (1, 1));
+    assert_eq!((status.reflector.rewinds, status.cache.rewinds), (1, 1));
     assert_eq!(
-        pods.last_version().unwrap(),
-        version(server.version()),
+        pods.resource_version().unwrap(),
+        version(server.resource_version()),
         "the server's version, although smaller"
     );
     assert!(diagnostics.any(|problem| matches!(problem, Problem::Server(Report::Rewound { .. }))));
     // A wait that begins after the rewind is unaffected.
     let written = version_of(&server.create(&pod("default", "new")).unwrap());
-    pods.wait_for_version(&written, TIMEOUT).await.unwrap();
+    pods.wait_for_resource_version(&written, TIMEOUT).await.unwrap();
     log.expect(&["+new"]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn incomparable_versions_are_rejected_immediately() {
     let server = ApiServer::new();
-    let pods = synced_informer::<Pod>(&server, Options::default()).await;
+    let pods = synced_informer::<Pod>(&server, InformerOptions::default()).await;
     for text in ["abc", "0", "", "12a"] {
-        let error = pods.wait_for_version(&ResourceVersion::new(text), TIMEOUT).await.unwrap_err();
+        let error = pods.wait_for_resource_version(&ResourceVersion::new(text), TIMEOUT).await.unwrap_err();
         assert_eq!(error.reason, VersionWaitReason::NotComparable, "{text}");
     }
 }
@@ -142,7 +142,7 @@ async fn incomparable_versions_are_rejected_immediately() {
 async fn timeout_error_contains_the_version_of_the_cache() {
     let server = ApiServer::new();
     let pods = SharedInformer::<Pod>::new(server.client());
-    let error = pods.wait_for_version(&version(77), seconds(3)).await.unwrap_err();
+    let error = pods.wait_for_resource_version(&version(77), seconds(3)).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "wait for version 77: pods in all namespaces: timed out after 3s at no version: not started (call start)"
@@ -150,9 +150,9 @@ async fn timeout_error_contains_the_version_of_the_cache() {
     pods.start();
     pods.wait_for_sync(TIMEOUT).await.unwrap();
     let begun = tokio::time::Instant::now();
-    let error = pods.wait_for_version(&version(9_999), seconds(5)).await.unwrap_err();
+    let error = pods.wait_for_resource_version(&version(9_999), seconds(5)).await.unwrap_err();
     assert_eq!(begun.elapsed(), seconds(5));
-    let at = server.version();
+    let at = server.resource_version();
     assert_eq!(
         error.to_string(),
         format!("wait for version 9999: pods in all namespaces: timed out after 5s at version {at}: live")
@@ -162,54 +162,54 @@ async fn timeout_error_contains_the_version_of_the_cache() {
 #[tokio::test(start_paused = true)]
 async fn c10_shutdown_ends_version_waits() {
     let server = ApiServer::new();
-    let pods = synced_informer::<Pod>(&server, Options::default()).await;
+    let pods = synced_informer::<Pod>(&server, InformerOptions::default()).await;
     let waiting = tokio::spawn({
         let pods = pods.clone();
-        async move { pods.wait_for_version(&version(9_999), TIMEOUT).await }
+        async move { pods.wait_for_resource_version(&version(9_999), TIMEOUT).await }
     });
     advance_time(seconds(1)).await;
     pods.shutdown(TIMEOUT).await.unwrap();
     let error = tokio::time::timeout(seconds(1), waiting).await.expect("still waiting").unwrap().unwrap_err();
     assert_eq!(error.reason, VersionWaitReason::Stopped);
-    let again = pods.wait_for_version(&version(9_999), TIMEOUT).await.unwrap_err();
+    let again = pods.wait_for_resource_version(&version(9_999), TIMEOUT).await.unwrap_err();
     assert_eq!(again.reason, VersionWaitReason::Stopped);
 }
 
 #[tokio::test(start_paused = true)]
 async fn version_of_unselected_object_is_reached_with_the_next_bookmark() {
     let server = ApiServer::new();
-    let options = Options::default().labels("app=db".parse().unwrap());
+    let options = InformerOptions::default().label_selector("app=db".parse().unwrap());
     let pods = synced_informer::<Pod>(&server, options).await;
     // Shortly after the initial events a stream sends another bookmark.
     advance_time(seconds(2)).await;
     let hidden = version_of(&server.create(&pod("default", "web")).unwrap());
-    assert!(pods.wait_for_version(&hidden, seconds(50)).await.is_err());
-    pods.wait_for_version(&hidden, seconds(30)).await.unwrap();
+    assert!(pods.wait_for_resource_version(&hidden, seconds(50)).await.is_err());
+    pods.wait_for_resource_version(&hidden, seconds(30)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn contact_age_grows_while_a_watch_is_stalled_and_staleness_after_it_is_cancelled() {
     let server = ApiServer::new();
-    let pods = synced_informer::<Pod>(&server, Options::default()).await;
+    let pods = synced_informer::<Pod>(&server, InformerOptions::default()).await;
     advance_time(seconds(130)).await;
     assert_eq!(pods.status().staleness(), Some(Duration::ZERO));
-    assert!(pods.status().silence().unwrap() <= seconds(60), "bookmarks count as contact");
+    assert!(pods.status().contact_age().unwrap() <= seconds(60), "bookmarks count as contact");
     // The watch becomes silent, and new requests get no response.
     let stalled = inject_from_first_frame(&server, faults::stall_watch()).await;
     until(|| stalled.hits() == 1).await;
-    let _stalled = server.fault(faults::hold());
-    let begun = pods.status().silence().unwrap();
+    let _stalled = server.inject(faults::stall_request());
+    let begun = pods.status().contact_age().unwrap();
     advance_time(seconds(60)).await;
     let status = pods.status();
-    assert_eq!((&status.state, status.staleness()), (&State::Live, Some(Duration::ZERO)));
-    assert_eq!(status.silence().unwrap(), begun + seconds(60));
+    assert_eq!((&status.state, status.staleness()), (&InformerState::Live, Some(Duration::ZERO)));
+    assert_eq!(status.contact_age().unwrap(), begun + seconds(60));
     // Three bookmarks are missing: the watch is cancelled (C11).
-    until(|| pods.status().counters.silent == 1).await;
+    until(|| pods.status().reflector.silence_timeouts == 1).await;
     advance_time(seconds(1)).await;
     let status = pods.status();
-    assert!(matches!(status.state, State::Stale { .. }), "{:?}", status.state);
+    assert!(matches!(status.state, InformerState::Stale { .. }), "{:?}", status.state);
     assert!(status.staleness().unwrap() >= seconds(180), "{:?}", status.staleness());
-    assert_eq!(status.staleness(), status.silence());
+    assert_eq!(status.staleness(), status.contact_age());
     assert_eq!(pods.metrics().staleness, pods.status().staleness());
 }
 
@@ -221,11 +221,11 @@ async fn staleness_grows_while_the_server_responds_with_errors() {
     for code in [500, 403] {
         let server = ApiServer::new();
         create_pods(&server, &["a"]);
-        let pods = synced_informer::<Pod>(&server, Options::default()).await;
+        let pods = synced_informer::<Pod>(&server, InformerOptions::default()).await;
         let _broken = break_watches_with(&server, faults::answer(code));
         advance_time(TIMEOUT).await;
         let status = pods.status();
-        assert_ne!(status.state, State::Live);
+        assert_ne!(status.state, InformerState::Live);
         let staleness = status.staleness().unwrap();
         assert!(staleness >= seconds(590), "after ten minutes of {code}: {staleness:?} ({})", status.state);
     }
@@ -236,20 +236,21 @@ async fn status_changes_can_be_subscribed() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
     let pods = SharedInformer::<Pod>::new(server.client());
-    let mut statuses = pods.watch_status();
-    assert_eq!(statuses.borrow_and_update().state, State::NotStarted);
+    let mut statuses = pods.subscribe_status();
+    assert_eq!(statuses.borrow_and_update().state, InformerState::NotStarted);
     pods.start();
-    let live = statuses.wait_for(|status| status.synced && status.state == State::Live);
-    let first = tokio::time::timeout(TIMEOUT, live).await.unwrap().unwrap().version.clone().unwrap();
+    let live = statuses.wait_for(|status| status.synced && status.state == InformerState::Live);
+    let first = tokio::time::timeout(TIMEOUT, live).await.unwrap().unwrap().resource_version.clone().unwrap();
     create_pods(&server, &["b"]);
-    let moved = statuses.wait_for(|status| status.version.as_ref() != Some(&first));
-    let second = tokio::time::timeout(TIMEOUT, moved).await.unwrap().unwrap().version.clone().unwrap();
+    let moved = statuses.wait_for(|status| status.resource_version.as_ref() != Some(&first));
+    let second =
+        tokio::time::timeout(TIMEOUT, moved).await.unwrap().unwrap().resource_version.clone().unwrap();
     assert!(first.is_before(&second));
-    let _stalled = break_watches_with(&server, faults::hold());
-    let stale = statuses.wait_for(|status| status.state != State::Live);
+    let _stalled = break_watches_with(&server, faults::stall_request());
+    let stale = statuses.wait_for(|status| status.state != InformerState::Live);
     assert!(tokio::time::timeout(TIMEOUT, stale).await.unwrap().unwrap().synced, "synced stays true");
     pods.shutdown(TIMEOUT).await.unwrap();
-    let stopped = statuses.wait_for(|status| status.state == State::Stopped);
+    let stopped = statuses.wait_for(|status| status.state == InformerState::Stopped);
     assert!(tokio::time::timeout(TIMEOUT, stopped).await.unwrap().is_ok());
 }
 
@@ -257,19 +258,19 @@ async fn status_changes_can_be_subscribed() {
 async fn c9_hook_receives_rejected_requests() {
     let server = ApiServer::new();
     let diagnostics = Diagnostics::default();
-    let forbidden = server.fault(faults::forbid("pods"));
+    let forbidden = server.inject(faults::forbid("pods"));
     let pods = SharedInformer::<Pod>::with_options(server.client(), diagnostics.hook(listing()));
     pods.start();
     let error = pods.wait_for_sync(TIMEOUT).await.unwrap_err();
     assert!(
-        matches!(&error.informers[0].state, State::Forbidden { because } if because.contains("cannot list")),
+        matches!(&error.informers[0].state, InformerState::Forbidden { because } if because.contains("cannot list")),
         "{error}"
     );
     assert!(diagnostics.any(|problem| problem.trouble() == Some(Trouble::Forbidden)));
     drop(forbidden);
 
-    let error_frame = server.fault(faults::error_frame(500).times(1));
-    until(|| pods.status().state == State::Live && error_frame.hits() == 1).await;
+    let error_frame = server.inject(faults::error_frame(500).max_hits(1));
+    until(|| pods.status().state == InformerState::Live && error_frame.hits() == 1).await;
     assert!(
         diagnostics.any(|problem| problem.trouble() == Some(Trouble::Transient)
             && problem.to_string().starts_with("watch: ")),
@@ -287,37 +288,39 @@ async fn c9_hook_receives_local_failures() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
     let diagnostics = Diagnostics::default();
-    let pods = synced_informer::<Pod>(&server, diagnostics.hook(Options::default().protobuf(false))).await;
-    let registration = pods.handler().name("shaky").on(|_| panic!("intended panic"));
+    let pods =
+        synced_informer::<Pod>(&server, diagnostics.hook(InformerOptions::default().prefer_protobuf(false)))
+            .await;
+    let registration = pods.handler().name("shaky").on_event(|_| panic!("intended panic"));
     until(|| registration.panics() == 1).await;
     let by_name = |problem: &Problem| matches!(problem, Problem::HandlerPanicked { handler, .. } if &**handler == "shaky");
     assert!(diagnostics.any(by_name));
     let nameless =
         serde_json::json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"labels": {"secret": "hush"}}});
     let _forged =
-        inject_from_first_frame(&server, faults::raw_frame(frame("ADDED", &nameless)).times(1)).await;
+        inject_from_first_frame(&server, faults::raw_frame(frame("ADDED", &nameless)).max_hits(1)).await;
     until(|| diagnostics.any(|problem| matches!(problem, Problem::Server(Report::Unreadable(_))))).await;
     assert!(!diagnostics.texts().concat().contains("hush"), "contents are never reported");
-    assert_eq!(pods.metrics().wire.unreadable, 1);
+    assert_eq!(pods.metrics().reflector.unreadable, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn c9_panicking_hook_affects_nothing_else() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
-    let _refused = server.fault(faults::answer(500).times(2));
-    let options = Options::default().on_error(|_, _| panic!("intended panic"));
+    let _refused = server.inject(faults::answer(500).max_hits(2));
+    let options = InformerOptions::default().on_diagnostic(|_, _| panic!("intended panic"));
     let pods = synced_informer::<Pod>(&server, options).await;
     assert_eq!(pods.lister().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn audit_finds_no_drift_in_a_healthy_cache() {
-    for options in [Options::default(), listing().page_size(2)] {
+    for options in [InformerOptions::default(), listing().page_size(2)] {
         let server = ApiServer::new();
         create_pods(&server, &["a", "b", "c"]);
         let diagnostics = Diagnostics::default();
-        let pods = synced_informer::<Pod>(&server, diagnostics.hook(options.relist_every(seconds(60)))).await;
+        let pods = synced_informer::<Pod>(&server, diagnostics.hook(options.audit_period(seconds(60)))).await;
         let (_registration, mut log) = log_events(&pods);
         log.expect(&["+a initial", "+b initial", "+c initial"]).await;
         for round in 0..7 {
@@ -325,7 +328,7 @@ async fn audit_finds_no_drift_in_a_healthy_cache() {
             server.update(&with(pod("default", "b"), "/metadata/labels/round", round.to_string())).unwrap();
         }
         let status = pods.status();
-        assert_eq!((status.counters.relists.audit, status.changes.drift), (3, 0));
+        assert_eq!((status.reflector.relists.audit, status.cache.drift), (3, 0));
         assert_eq!(log.take(), ["~b"; 6], "only the changed object");
         assert!(!diagnostics.any(|problem| matches!(problem, Problem::Drift { .. })));
         let exact = requests_for(&server, Verb::List, "pods")
@@ -344,7 +347,7 @@ async fn audit_delivers_counts_and_repairs_drift() {
     let diagnostics = Diagnostics::default();
     let pods = synced_informer::<Pod>(
         &server,
-        diagnostics.hook(Options::default().protobuf(false).relist_every(seconds(60))),
+        diagnostics.hook(InformerOptions::default().prefer_protobuf(false).audit_period(seconds(60))),
     )
     .await;
     let (_registration, mut log) = log_events(&pods);
@@ -359,11 +362,11 @@ async fn audit_delivers_counts_and_repairs_drift() {
     let changed = with(changed, "/metadata/labels/app", "forged");
     let ghost = with(with(get("same"), "/metadata/name", "ghost"), "/metadata/uid", "ghost");
     let forged = frame("DELETED", &lost) + &frame("MODIFIED", &changed) + &frame("ADDED", &ghost);
-    let _forged = inject_from_first_frame(&server, faults::raw_frame(forged).times(1)).await;
+    let _forged = inject_from_first_frame(&server, faults::raw_frame(forged).max_hits(1)).await;
     log.expect(&["-lost", "~changed", "+ghost"]).await;
 
     log.expect(&["-ghost inferred", "~changed", "+lost"]).await;
-    assert_eq!((pods.status().changes.drift, pods.metrics().drift), (3, 3));
+    assert_eq!((pods.status().cache.drift, pods.metrics().drift), (3, 3));
     assert!(
         diagnostics.any(|problem| matches!(problem, Problem::Drift { changes: 3, .. })),
         "{:?}",
@@ -372,7 +375,7 @@ async fn audit_delivers_counts_and_repairs_drift() {
     assert_eq!(pods.lister().get("default", "changed").unwrap().labels().get("app"), Some("web"));
     advance_time(seconds(135)).await;
     assert_eq!(
-        (pods.status().counters.relists.audit, pods.status().changes.drift),
+        (pods.status().reflector.relists.audit, pods.status().cache.drift),
         (3, 3),
         "no further drift"
     );
@@ -384,26 +387,32 @@ async fn audit_delivers_counts_and_repairs_drift() {
 async fn metrics_follow_events_and_relists() {
     let server = ApiServer::new();
     create_pods(&server, &["a", "b"]);
-    let pods = SharedInformer::<Pod>::with_options(server.client(), Options::default().protobuf(false));
+    let pods = SharedInformer::<Pod>::with_options(
+        server.client(),
+        InformerOptions::default().prefer_protobuf(false),
+    );
     let before = pods.metrics();
-    assert_eq!((before.state, before.synced, before.objects, before.bytes), (State::NotStarted, false, 0, 0));
-    assert_eq!((before.staleness, before.silence), (None, None));
+    assert_eq!(
+        (before.state, before.synced, before.objects, before.memory_bytes),
+        (InformerState::NotStarted, false, 0, 0)
+    );
+    assert_eq!((before.staleness, before.contact_age), (None, None));
     let (_registration, mut log) = log_events_with(pods.handler().name("notes"));
     pods.start();
     log.expect(&["+a initial", "+b initial"]).await;
-    server.plant(&with(pod("default", "a"), "/spec/containers", "none")).unwrap();
+    server.insert_unchecked(&with(pod("default", "a"), "/spec/containers", "none")).unwrap();
     server.delete("v1", "pods", Some("default"), "b").unwrap();
     log.expect(&["~a", "-b"]).await;
     let broken = pods.lister().get("default", "a").unwrap();
     assert!(broken.typed().is_err() && broken.typed().is_err());
     gap_without_change(&server).await;
-    until(|| pods.metrics().wire.replaces == 2).await;
+    until(|| pods.metrics().reflector.full_lists == 2).await;
     let m = pods.metrics();
     // A pod is marked as deleted, which is an update, and then deleted.
     assert_eq!((m.added, m.updated, m.deleted, m.objects, m.decode_errors), (2, 2, 1, 1, 2));
-    assert_eq!((m.wire.relists.first, m.wire.relists.forgotten, m.wire.expired), (1, 1, 1));
-    assert!(m.synced && m.bytes > 0);
-    assert_eq!((&*m.handlers[0].name, m.handlers[0].told, m.handlers[0].pending), ("notes", 4, 0));
+    assert_eq!((m.reflector.relists.initial, m.reflector.relists.expired, m.reflector.expired), (1, 1, 1));
+    assert!(m.synced && m.memory_bytes > 0);
+    assert_eq!((&*m.handlers[0].name, m.handlers[0].delivered, m.handlers[0].pending), ("notes", 4, 0));
 }
 
 /// Parses and validates a text in Prometheus format and returns its samples.
@@ -473,10 +482,11 @@ async fn two_selections_of_one_kind_have_two_series() {
     // which Prometheus rejects.
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
-    let web = factory.select(Options::default().labels("app=web".parse().unwrap()));
+    let web = factory.select(InformerOptions::default().label_selector("app=web".parse().unwrap()));
     let (_all, _web) = (factory.informer::<Pod>(), web.informer::<Pod>());
-    let names =
-        |names: [&str; 2]| factory.select(Options::default().namespaces(names)).informer::<ConfigMap>();
+    let names = |names: [&str; 2]| {
+        factory.select(InformerOptions::default().namespaces(names)).informer::<ConfigMap>()
+    };
     let (_one, _other) = (names(["a", "b"]), names(["c", "d"]));
     samples(&metrics::encode([&factory as &dyn Collect]));
 }

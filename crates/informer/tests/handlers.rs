@@ -6,7 +6,8 @@ mod cluster;
 
 use cluster::{TIMEOUT, describe, log_events, pod, until, with};
 use informer::{
-    Cause, Delivery, FilteringHandler, Handler, Object, Options, Problem, Registration, SharedInformer,
+    Delivery, FilteringHandler, Handler, InformerOptions, Object, Problem, Registration, SharedInformer,
+    UpdateCause,
 };
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::Pod;
@@ -16,10 +17,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 async fn synced(server: &ApiServer) -> SharedInformer<Pod> {
-    synced_with(server, Options::default()).await
+    synced_with(server, InformerOptions::default()).await
 }
 
-async fn synced_with(server: &ApiServer, options: Options) -> SharedInformer<Pod> {
+async fn synced_with(server: &ApiServer, options: InformerOptions) -> SharedInformer<Pod> {
     let pods = SharedInformer::with_options(server.client(), options);
     pods.start();
     pods.wait_for_sync(TIMEOUT).await.unwrap();
@@ -59,8 +60,9 @@ impl Handler<Pod> for LoggingHandler {
         let _ = self.0.send(format!("+{}{}", object.name(), if initial { " initial" } else { "" }));
     }
 
-    fn on_update(&mut self, _: Object<Pod>, new: Object<Pod>, cause: Cause) {
-        let _ = self.0.send(format!("{}{}", if cause == Cause::Resync { "=" } else { "~" }, new.name()));
+    fn on_update(&mut self, _: Object<Pod>, new: Object<Pod>, cause: UpdateCause) {
+        let _ =
+            self.0.send(format!("{}{}", if cause == UpdateCause::Resync { "=" } else { "~" }, new.name()));
     }
 
     fn on_delete(&mut self, last: Object<Pod>, _observed: bool) {
@@ -77,7 +79,7 @@ async fn closure_trait_and_stream_receive_the_same_events() {
     let (sender, receiver) = mpsc::unbounded_channel();
     let _handler = pods.add_handler(LoggingHandler(sender));
     let mut from_trait = cluster::EventLog(receiver);
-    let mut stream = pods.events();
+    let mut stream = pods.event_stream();
     let first = stream.next().await.unwrap();
     assert_eq!(describe(&first), "+a initial");
     closure.expect(&["+a initial"]).await;
@@ -93,7 +95,7 @@ async fn closure_trait_and_stream_receive_the_same_events() {
         let event = if act == 2 && describe(&event) == "~b" { stream.next().await.unwrap() } else { event };
         assert_eq!(describe(&event), expected);
     }
-    assert!(stream.is_synced());
+    assert!(stream.has_synced());
     closure.expect(&["+b", "~b"]).await;
     from_trait.expect(&["+b", "~b"]).await;
 }
@@ -102,10 +104,10 @@ async fn closure_trait_and_stream_receive_the_same_events() {
 async fn stream_ends_with_its_informer_after_received_events() {
     let server = ApiServer::new();
     let pods = synced(&server).await;
-    let mut stream = pods.events();
+    let mut stream = pods.event_stream();
     server.create(&pod("default", "a")).unwrap();
-    until(|| stream.pending() == 1).await;
-    assert!(stream.oldest_pending().is_some());
+    until(|| stream.pending_events() == 1).await;
+    assert!(stream.oldest_pending_age().is_some());
     pods.shutdown(TIMEOUT).await.unwrap();
     assert_eq!(describe(&stream.next().await.unwrap()), "+a");
     assert!(stream.next().await.is_none());
@@ -122,21 +124,26 @@ async fn c3_update_that_starts_or_stops_matching_is_add_or_delete() {
         pod.typed().is_ok_and(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()))
     };
     let (sender, receiver) = mpsc::unbounded_channel();
-    let _as_option = pods.handler().filter(assigned).on(move |event| drop(sender.send(describe(&event))));
+    let _as_option =
+        pods.handler().filter(assigned).on_event(move |event| drop(sender.send(describe(&event))));
     let mut by_option = cluster::EventLog(receiver);
     let (sender, receiver) = mpsc::unbounded_channel();
     let _as_handler = pods.add_handler(FilteringHandler::new(assigned, LoggingHandler(sender)));
     let mut by_handler = cluster::EventLog(receiver);
 
     server.create(&pod("default", "a")).unwrap();
-    server.plant(&with(pod("default", "a"), "/spec/nodeName", "node-1")).unwrap();
+    server.insert_unchecked(&with(pod("default", "a"), "/spec/nodeName", "node-1")).unwrap();
     by_option.expect(&["+a"]).await;
     by_handler.expect(&["+a"]).await;
     server
-        .plant(&with(with(pod("default", "a"), "/spec/nodeName", "node-1"), "/metadata/labels/app", "db"))
+        .insert_unchecked(&with(
+            with(pod("default", "a"), "/spec/nodeName", "node-1"),
+            "/metadata/labels/app",
+            "db",
+        ))
         .unwrap();
     by_option.expect(&["~a"]).await;
-    server.plant(&pod("default", "a")).unwrap();
+    server.insert_unchecked(&pod("default", "a")).unwrap();
     by_option.expect(&["-a"]).await;
     by_handler.expect(&["~a", "-a"]).await;
     delete(&server, "a");
@@ -153,7 +160,7 @@ async fn c8_blocking_handler_delays_no_other_on_a_single_thread() {
     let gate = Arc::new(Gate::default());
     let (at_gate, log) = (Arc::clone(&gate), Arc::new(Mutex::new(Vec::new())));
     let written = Arc::clone(&log);
-    let blocked = pods.handler().name("blocked").blocking().on(move |event| {
+    let blocked = pods.handler().name("blocked").blocking().on_event(move |event| {
         at_gate.wait(); // blocks the thread
         written.lock().unwrap().push(describe(&event));
     });
@@ -164,12 +171,12 @@ async fn c8_blocking_handler_delays_no_other_on_a_single_thread() {
         update(&server, "a", image);
         free.expect(&["~a"]).await;
     }
-    assert_eq!(blocked.pending(), 1, "three changes of one object are coalesced into one event");
-    assert!(blocked.oldest_pending().is_some());
+    assert_eq!(blocked.pending_events(), 1, "three changes of one object are coalesced into one event");
+    assert!(blocked.oldest_pending_age().is_some());
     gate.open();
     until(|| log.lock().unwrap().len() == 2).await;
     assert_eq!(*log.lock().unwrap(), ["+a", "~a"]);
-    assert_eq!((blocked.pending(), blocked.oldest_pending()), (0, None));
+    assert_eq!((blocked.pending_events(), blocked.oldest_pending_age()), (0, None));
 }
 
 #[tokio::test]
@@ -177,13 +184,13 @@ async fn c8_slow_inline_handler_is_reported_and_counted() {
     let server = ApiServer::new();
     let diagnostics: Arc<Mutex<Vec<String>>> = Arc::default();
     let hook = Arc::clone(&diagnostics);
-    let options = Options::default().on_error(move |_, problem| {
+    let options = InformerOptions::default().on_diagnostic(move |_, problem| {
         if let Problem::HandlerSlow { handler, .. } = problem {
             hook.lock().unwrap().push(handler.to_string());
         }
     });
     let pods = synced_with(&server, options).await;
-    let _slow = pods.handler().name("slow one").on(|_| {
+    let _slow = pods.handler().name("slow one").on_event(|_| {
         let began = std::time::Instant::now();
         while began.elapsed() < Duration::from_millis(101) {
             std::hint::spin_loop();
@@ -193,7 +200,7 @@ async fn c8_slow_inline_handler_is_reported_and_counted() {
     until(|| !diagnostics.lock().unwrap().is_empty()).await;
     assert_eq!(*diagnostics.lock().unwrap(), ["slow one"]);
     let metrics = pods.metrics();
-    assert_eq!((metrics.handlers[0].slow_calls, metrics.handlers[0].told), (1, 1));
+    assert_eq!((metrics.handlers[0].slow_calls, metrics.handlers[0].delivered), (1, 1));
 }
 
 #[tokio::test]
@@ -203,7 +210,7 @@ async fn c8_uncoalesced_handler_receives_every_state_up_to_its_capacity_then_lag
     let gate = Arc::new(Gate::default());
     let (at_gate, log) = (Arc::clone(&gate), Arc::new(Mutex::new(Vec::new())));
     let written = Arc::clone(&log);
-    let registration = pods.handler().every_state_up_to(3).blocking().on(move |delivery| {
+    let registration = pods.handler().uncoalesced_with_capacity(3).blocking().on_event(move |delivery| {
         at_gate.wait();
         written.lock().unwrap().push(match delivery {
             Delivery::Lagged { skipped, .. } => format!("lagged {skipped}"),
@@ -214,19 +221,19 @@ async fn c8_uncoalesced_handler_receives_every_state_up_to_its_capacity_then_lag
     let (_free, mut free) = log_events(&pods);
     server.create(&pod("default", "a")).unwrap();
     free.expect(&["+a"]).await;
-    until(|| registration.pending() == 0).await; // the handler waits at the gate with the first event
+    until(|| registration.pending_events() == 0).await; // the handler waits at the gate with the first event
     for image in ["1", "2", "3", "4", "5", "6"] {
         update(&server, "a", image);
         free.expect(&["~a"]).await;
     }
-    assert_eq!(registration.pending(), 4, "three states, and one coalesced from three");
+    assert_eq!(registration.pending_events(), 4, "three states, and one coalesced from three");
     gate.open();
-    until(|| registration.pending() == 0 && log.lock().unwrap().len() == 6).await;
+    until(|| registration.pending_events() == 0 && log.lock().unwrap().len() == 6).await;
     assert_eq!(*log.lock().unwrap(), ["+a", "~a", "~a", "~a", "lagged 2", "~a"]);
     update(&server, "a", "7");
     update(&server, "a", "8");
     until(|| log.lock().unwrap().len() == 8).await;
-    assert_eq!(pods.metrics().handlers[0].skipped, 2);
+    assert_eq!(pods.metrics().handlers[0].coalesced, 2);
 }
 
 // Removal, from inside and outside of calls.
@@ -238,7 +245,7 @@ async fn c6_handler_may_drop_its_registration_during_a_call() {
     let slot: Arc<Mutex<Option<Registration>>> = Arc::default();
     let (own, calls) = (Arc::clone(&slot), Arc::new(AtomicUsize::new(0)));
     let count = Arc::clone(&calls);
-    let registration = pods.on(move |_| {
+    let registration = pods.on_event(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
         drop(own.lock().unwrap().take());
     });
@@ -258,7 +265,7 @@ async fn c6_blocking_handler_waiting_for_its_own_removal_does_not_hang() {
     let slot: Arc<Mutex<Option<Registration>>> = Arc::default();
     let (own, calls) = (Arc::clone(&slot), Arc::new(AtomicUsize::new(0)));
     let (count, runtime) = (Arc::clone(&calls), tokio::runtime::Handle::current());
-    let registration = pods.handler().blocking().on(move |_| {
+    let registration = pods.handler().blocking().on_event(move |_| {
         if let Some(registration) = own.lock().unwrap().take() {
             runtime.block_on(registration.remove());
         }
@@ -280,7 +287,7 @@ async fn c6_removal_waits_for_a_blocking_call_in_progress() {
     let gate = Arc::new(Gate::default());
     let (at_gate, running) = (Arc::clone(&gate), Arc::new(AtomicUsize::new(0)));
     let count = Arc::clone(&running);
-    let registration = pods.handler().blocking().on(move |_| {
+    let registration = pods.handler().blocking().on_event(move |_| {
         count.store(1, Ordering::SeqCst);
         at_gate.wait();
         count.store(2, Ordering::SeqCst);
@@ -300,7 +307,7 @@ async fn c9_panicking_handler_is_reported_and_called_again() {
     let server = ApiServer::new();
     let diagnostics = Arc::new(AtomicUsize::new(0));
     let hook = Arc::clone(&diagnostics);
-    let options = Options::default().on_error(move |resource, problem| {
+    let options = InformerOptions::default().on_diagnostic(move |resource, problem| {
         assert_eq!(resource, "pods in all namespaces");
         if matches!(problem, Problem::HandlerPanicked { .. }) {
             hook.fetch_add(1, Ordering::Relaxed);
@@ -313,7 +320,9 @@ async fn c9_panicking_handler_is_reported_and_called_again() {
     // Detached: panics are counted in its metrics nevertheless.
     pods.handler()
         .name("panicking")
-        .on(move |_| assert!(count.fetch_add(1, Ordering::Relaxed) != 0, "intended panic of the first call"))
+        .on_event(move |_| {
+            assert!(count.fetch_add(1, Ordering::Relaxed) != 0, "intended panic of the first call")
+        })
         .detach();
     server.create(&pod("default", "a")).unwrap();
     server.create(&pod("default", "b")).unwrap();

@@ -5,7 +5,9 @@
 #[path = "common/script.rs"]
 mod script;
 
-use informer::{Event, Index, Key, Options, Registration, SharedInformer, State, WatchListPolicy};
+use informer::{
+    Event, Index, InformerOptions, InformerState, Key, Registration, SharedInformer, WatchListPolicy,
+};
 use k8s_openapi::api::core::v1::Pod;
 use script::{Server, pod, pod_with_uid, script};
 use std::sync::mpsc::channel;
@@ -16,10 +18,10 @@ use tokio::sync::mpsc;
 const TIMEOUT: Duration = Duration::from_mins(10);
 
 fn informer() -> (SharedInformer<Pod>, Server) {
-    informer_with(&Options::default())
+    informer_with(&InformerOptions::default())
 }
 
-fn informer_with(options: &Options) -> (SharedInformer<Pod>, Server) {
+fn informer_with(options: &InformerOptions) -> (SharedInformer<Pod>, Server) {
     let (source, server) = script();
     (SharedInformer::with_source(source, options.clone()), server)
 }
@@ -27,7 +29,7 @@ fn informer_with(options: &Options) -> (SharedInformer<Pod>, Server) {
 /// Adds a handler that logs its events.
 fn log_events(pods: &SharedInformer<Pod>) -> (Registration, EventLog) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let registration = pods.on(move |event| {
+    let registration = pods.on_event(move |event| {
         let _ = sender.send(describe(&event));
     });
     (registration, EventLog(receiver))
@@ -51,14 +53,21 @@ impl EventLog {
 fn describe(event: &Event<Pod>) -> String {
     match event {
         Event::Added { object, initial, .. } => {
-            format!("+ {}@{}{}", object.name(), object.version(), if *initial { " initial" } else { "" })
+            format!(
+                "+ {}@{}{}",
+                object.name(),
+                object.resource_version(),
+                if *initial { " initial" } else { "" }
+            )
         }
-        Event::Updated { old, new, .. } => format!("~ {}@{}->{}", new.name(), old.version(), new.version()),
+        Event::Updated { old, new, .. } => {
+            format!("~ {}@{}->{}", new.name(), old.resource_version(), new.resource_version())
+        }
         Event::Deleted { last, observed, .. } => {
             format!(
                 "- {}@{} {}",
                 last.name(),
-                last.version(),
+                last.resource_version(),
                 if *observed { "observed" } else { "inferred" }
             )
         }
@@ -77,7 +86,7 @@ async fn c2_initial_list_is_added_and_every_later_change_is_delivered() {
     watch.frame("MODIFIED", &pod("a", 7));
     watch.frame("DELETED", &pod("b", 8));
     log.expect(&["+ c@6", "~ a@1->7", "- b@8 observed"]).await;
-    assert_eq!(pods.lister().version().unwrap().as_str(), "8");
+    assert_eq!(pods.lister().resource_version().unwrap().as_str(), "8");
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +106,7 @@ async fn c2_c3_changes_of_a_gap_are_delivered_as_if_observed() {
     // Deletions first, then the rest in key order (C5); unchanged objects are not delivered.
     log.expect(&["- gone@1 inferred", "- reborn@4 inferred"]).await;
     log.expect(&["~ changed@3->8", "+ new@9", "+ reborn@7"]).await;
-    assert_eq!(pods.status().counters.expired, 1);
+    assert_eq!(pods.status().reflector.expired, 1);
 }
 
 /// Uses real threads: the cache and the handlers race with the reader.
@@ -106,18 +115,20 @@ async fn c4_change_is_cached_before_its_handler_runs() {
     let (pods, mut server) = informer();
     let lister = pods.lister();
     let (sender, mut behind) = mpsc::unbounded_channel();
-    let _on = pods.on(move |event| {
+    let _on = pods.on_event(move |event| {
         let cached = lister.get_by_key(event.object().key());
         let fine = match &event {
             // Deleted, or present again as a later incarnation.
             Event::Deleted { last, .. } => {
-                cached.is_none_or(|cached| !cached.version().is_before(last.version()))
+                cached.is_none_or(|cached| !cached.resource_version().is_before(last.resource_version()))
             }
             Event::Added { .. } | Event::Updated { .. } if cached.is_none() => {
-                let newest = lister.version();
-                newest.is_some_and(|newest| event.object().version().is_before(&newest))
+                let newest = lister.resource_version();
+                newest.is_some_and(|newest| event.object().resource_version().is_before(&newest))
             }
-            _ => cached.is_some_and(|cached| !cached.version().is_before(event.object().version())),
+            _ => cached.is_some_and(|cached| {
+                !cached.resource_version().is_before(event.object().resource_version())
+            }),
         };
         let _ = sender.send(fine);
     });
@@ -149,7 +160,7 @@ async fn c5_snapshot_does_not_change() {
     watch.frame("ADDED", &pod("b", 6));
     log.expect(&["+ a@1 initial", "+ b@6"]).await;
     assert_eq!((before.len(), before.resource_version().unwrap().as_str()), (1, "5"));
-    assert_eq!((pods.lister().len(), pods.lister().version().unwrap().as_str()), (2, "6"));
+    assert_eq!((pods.lister().len(), pods.lister().resource_version().unwrap().as_str()), (2, "6"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,7 +171,7 @@ async fn c6_late_handler_receives_the_initial_list_then_changes() {
     pods.wait_for_sync(TIMEOUT).await.unwrap();
     let (late, mut delivered) = log_events(&pods);
     watch.frame("MODIFIED", &pod("b", 6));
-    assert!(late.synced().await);
+    assert!(late.wait_for_sync().await);
     delivered.expect(&["+ a@1 initial", "+ b@2 initial", "~ b@2->6"]).await;
     late.remove().await;
     watch.frame("MODIFIED", &pod("b", 7));
@@ -182,11 +193,11 @@ async fn handler_can_be_removed_before_start() {
 
 #[tokio::test(start_paused = true)]
 async fn c7_wait_for_sync_fails_immediately_if_forbidden_or_not_served() {
-    let not_served = |state: &State| matches!(state, State::NotServed { .. });
-    let forbidden = |state: &State| matches!(state, State::Forbidden { .. });
+    let not_served = |state: &InformerState| matches!(state, InformerState::NotServed { .. });
+    let forbidden = |state: &InformerState| matches!(state, InformerState::Forbidden { .. });
     let status = r#"{"kind":"Status","reason":"Forbidden","message":"pods is forbidden","code":403}"#;
     for (code, body, expected) in [
-        (403, status, &forbidden as &dyn Fn(&State) -> bool),
+        (403, status, &forbidden as &dyn Fn(&InformerState) -> bool),
         (404, "404 page not found\n", &not_served),
         (404, r#"{"kind":"Status","reason":"NotFound","code":404}"#, &not_served),
     ] {
@@ -215,7 +226,7 @@ async fn c7_timeout_error_contains_the_state() {
     });
     let error = pods.wait_for_sync(Duration::from_secs(20)).await.unwrap_err();
     assert!(
-        matches!(&error.informers[0].state, State::BackingOff { because, .. } if &**because == "500"),
+        matches!(&error.informers[0].state, InformerState::BackingOff { because, .. } if &**because == "500"),
         "{error}"
     );
     assert!(
@@ -229,7 +240,7 @@ async fn c7_timeout_error_contains_the_state() {
 
 #[tokio::test(start_paused = true)]
 async fn c7_wait_for_sync_outlasts_transient_failures() {
-    let (pods, mut server) = informer_with(&Options::default().watch_list(WatchListPolicy::Never));
+    let (pods, mut server) = informer_with(&InformerOptions::default().watch_list(WatchListPolicy::Never));
     pods.start();
     server.next().await.reply(503, "");
     server.next().await.reply(200, "<html>proxy</html>");
@@ -244,7 +255,7 @@ async fn c9_panicking_handler_continues_and_affects_no_other() {
     let (pods, mut server) = informer();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let record = Arc::clone(&seen);
-    let shaky = pods.on(move |event| {
+    let shaky = pods.on_event(move |event| {
         record.lock().unwrap().push(event.object().name().to_owned());
         assert_ne!(event.object().name(), "a", "intended panic for a");
     });
@@ -252,7 +263,7 @@ async fn c9_panicking_handler_continues_and_affects_no_other() {
     pods.start();
     let _watch = server.sync(&[pod("a", 1), pod("b", 2)], 5).await;
     log.expect(&["+ a@1 initial", "+ b@2 initial"]).await;
-    assert!(shaky.synced().await);
+    assert!(shaky.wait_for_sync().await);
     assert_eq!(*seen.lock().unwrap(), ["a", "b"]);
     assert_eq!(shaky.panics(), 1);
 }
@@ -267,7 +278,7 @@ async fn c9_invalid_object_is_an_error_on_decoding() {
     let watch = server.sync(&[invalid, pod("good", 2)], 5).await;
     log.expect(&["+ bad@1 initial", "+ good@2 initial"]).await;
     let error = pods.lister().get_by_key(&Key::new("ns", "bad")).unwrap().typed().unwrap_err();
-    assert_eq!((error.key.to_string().as_str(), &*error.place), ("ns/bad", "spec.containers"));
+    assert_eq!((error.key.to_string().as_str(), &*error.field_path), ("ns/bad", "spec.containers"));
 
     // A newer state without a version cannot be cached: the older one stays and is marked as stale.
     let mut without_version = pod("good", 6);
@@ -277,32 +288,32 @@ async fn c9_invalid_object_is_an_error_on_decoding() {
     log.expect(&["+ next@7"]).await;
     let good = pods.lister().get_by_key(&Key::new("ns", "good")).unwrap();
     assert!(good.is_stale());
-    assert_eq!(pods.status().unreadable[0].0, Key::new("ns", "good"));
+    assert_eq!(pods.status().unreadable_objects[0].0, Key::new("ns", "good"));
     watch.frame("MODIFIED", &pod("good", 8));
     log.expect(&["~ good@2->8"]).await;
     assert!(!pods.lister().get_by_key(&Key::new("ns", "good")).unwrap().is_stale());
-    assert!(pods.status().unreadable.is_empty());
+    assert!(pods.status().unreadable_objects.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn c9_panicking_source_is_a_failure_and_is_retried() {
     struct Broken;
     impl informer::source::Source for Broken {
-        fn list(&self, _: informer::ListRequest) -> informer::source::Answer {
+        fn list(&self, _: informer::ListRequest) -> informer::source::ResponseFuture {
             panic!("broken source")
         }
-        fn watch(&self, _: informer::WatchRequest) -> informer::source::Answer {
+        fn watch(&self, _: informer::WatchRequest) -> informer::source::ResponseFuture {
             panic!("broken source")
         }
     }
-    let pods = SharedInformer::<Pod>::with_source(Broken, Options::default());
+    let pods = SharedInformer::<Pod>::with_source(Broken, InformerOptions::default());
     pods.start();
     let error = pods.wait_for_sync(TIMEOUT).await.unwrap_err();
     assert!(
-        matches!(&error.informers[0].state, State::BackingOff { because, .. } if because.contains("panicked")),
+        matches!(&error.informers[0].state, InformerState::BackingOff { because, .. } if because.contains("panicked")),
         "{error}"
     );
-    assert!(pods.status().counters.failures > 3);
+    assert!(pods.status().reflector.failures > 3);
     pods.shutdown(TIMEOUT).await.unwrap();
 }
 
@@ -315,7 +326,7 @@ async fn indexes_work_before_and_after_start() {
     pods.wait_for_sync(TIMEOUT).await.unwrap();
     let by_app = pods.add_index(Index::label("app")).unwrap();
     let by_volumes = pods
-        .add_index(Index::by("containers", |pod: &informer::Object<Pod>| {
+        .add_index(Index::from_fn("containers", |pod: &informer::Object<Pod>| {
             pod.typed().ok().and_then(|pod| Some(pod.spec.as_ref()?.containers.len().to_string()))
         }))
         .unwrap();
@@ -323,14 +334,14 @@ async fn indexes_work_before_and_after_start() {
         pods.iter().map(|pod| pod.name().to_owned()).collect()
     };
     let lister = pods.lister();
-    assert_eq!(names(lister.by(&by_node, "node-2")), ["b"]);
-    assert_eq!(names(lister.by(&by_app, "a")), ["a"]);
-    assert_eq!(names(lister.by(&by_volumes, "0")), ["a", "b"]);
+    assert_eq!(names(lister.by_index(&by_node, "node-2")), ["b"]);
+    assert_eq!(names(lister.by_index(&by_app, "a")), ["a"]);
+    assert_eq!(names(lister.by_index(&by_volumes, "0")), ["a", "b"]);
     let (_on, mut log) = log_events(&pods);
     watch.frame("MODIFIED", &pod("a", 7));
     log.expect(&["+ a@1 initial", "+ b@2 initial", "~ a@1->7"]).await;
-    assert_eq!(lister.keys_by(&by_node, "node-7"), [Key::new("ns", "a")]);
-    assert_eq!(lister.values_of(&by_node).iter().map(|v| &**v).collect::<Vec<_>>(), ["node-2", "node-7"]);
+    assert_eq!(lister.keys_by_index(&by_node, "node-7"), [Key::new("ns", "a")]);
+    assert_eq!(lister.index_values(&by_node).iter().map(|v| &**v).collect::<Vec<_>>(), ["node-2", "node-7"]);
     assert!(pods.add_index(Index::field("spec..nodeName")).is_err());
 }
 
@@ -348,7 +359,7 @@ async fn c1_restored_server_is_followed_and_counted() {
     log.expect(&["~ a@40->20"]).await;
     watch.frame("MODIFIED", &pod("a", 31));
     log.expect(&["~ a@20->31"]).await;
-    assert_eq!(pods.status().counters.rewinds, 1);
+    assert_eq!(pods.status().reflector.rewinds, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -362,16 +373,16 @@ async fn c10_shutdown_delivers_received_events_and_then_nothing() {
     assert!(watch.is_abandoned());
     watch.frame("ADDED", &pod("b", 6));
     assert_eq!(log.0.recv().await, None, "the handler was dropped");
-    assert_eq!(pods.status().state, State::Stopped);
+    assert_eq!(pods.status().state, InformerState::Stopped);
     assert_eq!(pods.lister().len(), 1, "the last state can still be read");
     let state = pods.wait_for_sync(TIMEOUT).await.unwrap_err().informers[0].state.clone();
-    assert_eq!(state, State::Stopped, "the cache is not updated any more");
+    assert_eq!(state, InformerState::Stopped, "the cache is not updated any more");
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropping_the_last_handle_ends_the_informer() {
     let (pods, mut server) = informer();
-    pods.on(|_| {}).detach();
+    pods.on_event(|_| {}).detach();
     pods.start();
     let watch = server.sync(&[pod("a", 1)], 5).await;
     pods.wait_for_sync(TIMEOUT).await.unwrap();
@@ -397,9 +408,9 @@ async fn typed_raw_and_dynamic_views_share_one_object() {
     pods.wait_for_sync(TIMEOUT).await.unwrap();
     let object = pods.lister().namespace("ns").get("a").unwrap();
     let typed = object.typed().unwrap();
-    let dynamic = object.view::<serde_json::Value>().typed().unwrap();
+    let dynamic = object.cast::<serde_json::Value>().typed().unwrap();
     assert_eq!(typed.spec.as_ref().unwrap().node_name.as_deref(), dynamic["spec"]["nodeName"].as_str());
-    assert_eq!(serde_json::from_slice::<serde_json::Value>(&object.json().unwrap()).unwrap(), *dynamic);
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&object.to_json().unwrap()).unwrap(), *dynamic);
     assert!(dynamic["metadata"].get("managedFields").is_none());
     let meta: kube::core::ObjectMeta = object.metadata().unwrap();
     assert_eq!(meta.name.as_deref(), Some("a"));
@@ -416,10 +427,11 @@ async fn c6_removal_is_final_during_deliveries() {
     for round in 0..50 {
         let removed = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let late = Arc::clone(&removed);
-        let on = pods
-            .on(move |_| assert!(!late.load(std::sync::atomic::Ordering::SeqCst), "called after removal"));
+        let on = pods.on_event(move |_| {
+            assert!(!late.load(std::sync::atomic::Ordering::SeqCst), "called after removal")
+        });
         watch.frame("MODIFIED", &pod("a", 10 + round));
-        assert!(on.synced().await);
+        assert!(on.wait_for_sync().await);
         watch.frame("MODIFIED", &pod("a", 1000 + round));
         on.remove().await;
         removed.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -459,7 +471,7 @@ async fn c8_stuck_handler_delays_no_other_and_costs_one_event_per_key() {
     let (pods, mut server) = informer();
     let (release, stuck) = std::sync::mpsc::channel::<()>();
     let (sender, mut delivered) = mpsc::unbounded_channel();
-    let slow = pods.on(move |event| {
+    let slow = pods.on_event(move |event| {
         let _ = sender.send(describe(&event));
         let _ = stuck.recv();
     });
@@ -474,7 +486,7 @@ async fn c8_stuck_handler_delays_no_other_and_costs_one_event_per_key() {
         log.expect(&[&format!("~ a@{last}->{version}")]).await;
         last = version;
     }
-    assert_eq!(slow.pending(), 1);
+    assert_eq!(slow.pending_events(), 1);
     release.send(()).unwrap();
     assert_eq!(delivered.recv().await.unwrap(), "~ a@1->59");
     drop(release);
@@ -516,7 +528,7 @@ async fn c8_blocking_new_handler_delays_no_other_new_handler() {
                     last_delivered.send(()).unwrap();
                 }
             };
-            adding.on(delivered).detach();
+            adding.on_event(delivered).detach();
         }
     });
     assert_eq!(waited.recv().await, Some(Ok(())), "the last handler received its event meanwhile");
@@ -528,7 +540,7 @@ async fn c10_shutdown_times_out_with_a_stuck_handler_and_can_be_repeated() {
     let (pods, mut server) = informer();
     let (release, stuck) = std::sync::mpsc::channel::<()>();
     let (sender, mut delivered) = mpsc::unbounded_channel();
-    pods.on(move |event| {
+    pods.on_event(move |event| {
         let _ = sender.send(describe(&event));
         let _ = stuck.recv();
     })
@@ -560,11 +572,11 @@ async fn c10_pending_events_are_delivered_at_shutdown() {
 #[tokio::test(start_paused = true)]
 async fn handler_without_initial_list_never_syncs() {
     let (pods, _server) = informer();
-    let early = pods.on(|_| {});
+    let early = pods.on_event(|_| {});
     pods.shutdown(TIMEOUT).await.unwrap();
-    assert!(!early.synced().await);
-    let late = pods.on(|_| {});
-    assert!(!late.synced().await);
+    assert!(!early.wait_for_sync().await);
+    let late = pods.on_event(|_| {});
+    assert!(!late.wait_for_sync().await);
     late.remove().await;
 }
 
@@ -578,7 +590,7 @@ async fn c9_handler_panicking_on_drop_affects_nothing_else() {
     }
     let (pods, mut server) = informer();
     let bomb = Bomb;
-    let never = pods.on(move |_| {
+    let never = pods.on_event(move |_| {
         let _held = &bomb;
     });
     never.remove().await;
@@ -593,7 +605,7 @@ async fn c9_handler_panicking_on_drop_affects_nothing_else() {
 async fn c9_panicking_index_function_affects_only_its_index() {
     let (pods, mut server) = informer();
     let shaky = pods
-        .add_index(Index::by("shaky", |pod: &informer::Object<Pod>| {
+        .add_index(Index::from_fn("shaky", |pod: &informer::Object<Pod>| {
             assert_ne!(pod.name(), "a", "intended panic for a");
             Some(pod.name().to_owned())
         }))
@@ -602,10 +614,10 @@ async fn c9_panicking_index_function_affects_only_its_index() {
     pods.start();
     let _watch = server.sync(&[pod("a", 1), pod("b", 2)], 5).await;
     pods.wait_for_sync(TIMEOUT).await.unwrap();
-    assert_eq!(pods.lister().keys_by(&by_app, "a"), [Key::new("ns", "a")]);
-    assert_eq!(pods.lister().keys_by(&shaky, "b"), [Key::new("ns", "b")]);
-    assert!(pods.lister().keys_by(&shaky, "a").is_empty());
-    assert_eq!(shaky.failures(), 1);
+    assert_eq!(pods.lister().keys_by_index(&by_app, "a"), [Key::new("ns", "a")]);
+    assert_eq!(pods.lister().keys_by_index(&shaky, "b"), [Key::new("ns", "b")]);
+    assert!(pods.lister().keys_by_index(&shaky, "a").is_empty());
+    assert_eq!(shaky.panics(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -615,7 +627,7 @@ async fn synced_handler_stays_synced() {
     pods.start();
     let _watch = server.sync(&[pod("a", 1)], 5).await;
     log.expect(&["+ a@1 initial"]).await;
-    assert!(on.synced().await);
+    assert!(on.wait_for_sync().await);
     pods.shutdown(TIMEOUT).await.unwrap();
-    assert!(on.synced().await);
+    assert!(on.wait_for_sync().await);
 }

@@ -8,7 +8,7 @@ mod cluster;
 use cluster::{TIMEOUT, pod, with};
 use futures::stream::StreamExt as _;
 use http_body_util::{BodyDataStream, StreamBody};
-use informer::{Options, SharedInformerFactory, WatchListPolicy};
+use informer::{InformerOptions, SharedInformerFactory, WatchListPolicy};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::client::Body;
@@ -65,7 +65,7 @@ fn connected(server: &ApiServer, kilobyte: Duration) -> (kube::Client, Arc<Mutex
 }
 
 /// How the second kind of a factory is requested after the first one transferred two megabytes.
-async fn second_list(kilobyte: Duration, options: Options) -> RequestedList {
+async fn second_list(kilobyte: Duration, options: InformerOptions) -> RequestedList {
     let server = ApiServer::new();
     for number in 0..250 {
         let pod = pod("default", &format!("p{number}"));
@@ -91,23 +91,23 @@ fn check((_, stream, compression): &RequestedList, expected: (bool, &str)) {
 
 #[tokio::test(start_paused = true)]
 async fn lists_over_a_fast_connection_are_streams() {
-    check(&second_list(Duration::ZERO, Options::default()).await, (true, "identity"));
+    check(&second_list(Duration::ZERO, InformerOptions::default()).await, (true, "identity"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn lists_over_a_slow_connection_are_gzip_lists() {
-    check(&second_list(Duration::from_millis(1), Options::default()).await, (false, "gzip"));
+    check(&second_list(Duration::from_millis(1), InformerOptions::default()).await, (false, "gzip"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn explicit_options_override_the_measured_speed() {
     let slow = Duration::from_millis(1);
-    let options = Options::default();
-    check(&second_list(slow, options.clone().compress_lists(false)).await, (true, "identity"));
+    let options = InformerOptions::default();
+    check(&second_list(slow, options.clone().gzip_lists(false)).await, (true, "identity"));
     check(&second_list(slow, options.clone().watch_list(WatchListPolicy::Always)).await, (true, "identity"));
     check(&second_list(slow, options.clone().watch_list(WatchListPolicy::Never)).await, (false, "gzip"));
     let never = options.watch_list(WatchListPolicy::Never);
-    check(&second_list(slow, never.clone().compress_lists(false)).await, (false, "identity"));
+    check(&second_list(slow, never.clone().gzip_lists(false)).await, (false, "identity"));
     let fast = Duration::ZERO;
-    check(&second_list(fast, never.compress_lists(true)).await, (false, "gzip"));
+    check(&second_list(fast, never.gzip_lists(true)).await, (false, "gzip"));
 }

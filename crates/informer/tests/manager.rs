@@ -7,7 +7,7 @@ mod cluster;
 use cluster::{TIMEOUT, advance_time, create_pods, requests_for, until};
 use informer::metrics::{Collect, Encoder};
 use informer::{
-    Caches, Controller, LeaderElector, Manager, ManagerError, ManagerHandle, Outcome, Reconciler,
+    CacheStart, Controller, LeaderElector, Manager, ManagerError, ManagerHandle, Outcome, RunnableController,
     SharedInformerFactory,
 };
 use informer_apiserver::{ApiServer, Verb, faults};
@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 /// A controller of pods that does nothing.
-fn idle(factory: &SharedInformerFactory) -> Reconciler {
+fn idle(factory: &SharedInformerFactory) -> RunnableController {
     Controller::new::<Pod>(factory).reconcile(|_, _| async { Ok::<_, Infallible>(Outcome::Done) })
 }
 
@@ -46,7 +46,7 @@ async fn get_endpoint(address: std::net::SocketAddr, request: &str) -> (u16, Str
 }
 
 /// A controller of pods that owns secrets and, optionally, config maps.
-fn owner(server: &ApiServer) -> Reconciler {
+fn owner(server: &ApiServer) -> RunnableController {
     Controller::new::<Pod>(&SharedInformerFactory::new(server.client()))
         .owns::<Secret>()
         .owns::<ConfigMap>()
@@ -66,18 +66,18 @@ impl Collect for Mine {
 #[tokio::test]
 async fn readyz_reports_the_reasons() {
     let server = ApiServer::new();
-    let _forbidden = server.fault(faults::forbid("secrets"));
-    let _absent = server.fault(faults::forbid("configmaps"));
+    let _forbidden = server.inject(faults::forbid("secrets"));
+    let _absent = server.inject(faults::forbid("configmaps"));
     let warmed_up = Arc::new(Mutex::new(Err("is loading".to_owned())));
     let warm = Arc::clone(&warmed_up);
     let check = move || warm.lock().unwrap().clone();
-    let manager = Manager::new().controller(owner(&server)).ready_when("model", check).serve(0);
-    assert_eq!(manager.handle().not_ready(), ["not started"]);
+    let manager = Manager::new().controller(owner(&server)).add_readyz_check("model", check).serve(0);
+    assert_eq!(manager.handle().readiness_failures(), ["not started"]);
     let (handle, task) = start(manager);
     let address = handle.address().await.unwrap();
     assert!(address.ip().is_loopback());
     let waiting = |reasons: &[String]| reasons.len() == 3 && reasons[1].contains("forbidden");
-    until(|| waiting(&handle.not_ready())).await;
+    until(|| waiting(&handle.readiness_failures())).await;
     let (code, text) = get_endpoint(address, "GET /readyz").await;
     assert_eq!(code, 503);
     let expected = "model: is loading\n\
@@ -94,15 +94,15 @@ async fn readyz_reports_the_reasons() {
 #[tokio::test(start_paused = true)]
 async fn ready_once_all_required_caches_are_synced() {
     let server = ApiServer::new();
-    let forbidden = server.fault(faults::forbid("secrets"));
-    let _absent = server.fault(faults::forbid("configmaps"));
+    let forbidden = server.inject(faults::forbid("secrets"));
+    let _absent = server.inject(faults::forbid("configmaps"));
     let controller = owner(&server);
     let (handle, task) = start(Manager::new().controller(controller.clone()));
     advance_time(Duration::from_mins(5)).await;
-    assert_eq!(handle.not_ready().len(), 2);
+    assert_eq!(handle.readiness_failures().len(), 2);
     drop(forbidden);
-    controller.running().await;
-    assert_eq!(handle.not_ready(), <[&str; 0]>::default());
+    controller.wait_until_running().await;
+    assert_eq!(handle.readiness_failures(), <[&str; 0]>::default());
     handle.stop();
     end(task).await.unwrap();
 }
@@ -113,7 +113,7 @@ async fn healthz_and_metrics_are_served() {
     let manager = Manager::new().controller(owner(&server)).add_collector(Mine).serve(0);
     let (handle, task) = start(manager);
     let address = handle.address().await.unwrap();
-    until(|| handle.not_ready().is_empty()).await;
+    until(|| handle.readiness_failures().is_empty()).await;
     assert_eq!(get_endpoint(address, "GET /readyz?verbose").await, (200, "ok\n".to_owned()));
     let (code, text) = get_endpoint(address, "GET /metrics").await;
     assert_eq!(code, 200);
@@ -128,7 +128,7 @@ async fn healthz_and_metrics_are_served() {
     assert_eq!(get_endpoint(address, "POST /healthz").await.0, 405);
     handle.stop();
     end(task).await.unwrap();
-    assert_eq!((handle.not_ready(), handle.address().await), (vec!["ended".to_owned()], None));
+    assert_eq!((handle.readiness_failures(), handle.address().await), (vec!["ended".to_owned()], None));
     assert!(TcpStream::connect(address).await.is_err(), "the server has stopped");
 }
 
@@ -136,8 +136,8 @@ async fn healthz_and_metrics_are_served() {
 #[tokio::test]
 async fn failing_and_panicking_checks_are_reported() {
     let manager = Manager::new()
-        .healthy_when("disk", || Err("is full".to_owned()))
-        .ready_when("bad", || panic!("intended panic"))
+        .add_healthz_check("disk", || Err("is full".to_owned()))
+        .add_readyz_check("bad", || panic!("intended panic"))
         .serve(0);
     let (handle, task) = start(manager);
     let address = handle.address().await.unwrap();
@@ -174,7 +174,7 @@ async fn invalid_setup_is_an_error_before_anything_starts() {
     let duplicates = Manager::new().controller(idle(&factory)).controller(idle(&factory));
     let error = duplicates.run_until(std::future::pending()).await.unwrap_err();
     assert_eq!(error.to_string(), "two controllers are called pods (give one another name)");
-    assert!(server.requests().is_empty());
+    assert!(server.recorded_requests().is_empty());
 }
 
 /// Regression: a handle of a dropped manager reported it as ready and kept its informers alive.
@@ -185,12 +185,12 @@ async fn dropped_manager_has_ended() {
         let factory = SharedInformerFactory::new(server.client());
         start(Manager::new().controller(idle(&factory)))
     };
-    until(|| handle.not_ready().is_empty()).await;
+    until(|| handle.readiness_failures().is_empty()).await;
     assert_eq!(handle.address().await, None, "no server");
     task.abort();
-    until(|| handle.not_ready() == ["ended"]).await;
+    until(|| handle.readiness_failures() == ["ended"]).await;
     until(|| server.open_watches() == 0).await;
-    assert!(handle.not_healthy().is_empty());
+    assert!(handle.health_failures().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,7 +201,7 @@ async fn failing_controller_stops_the_manager_with_its_error() {
     let other =
         Controller::new::<ConfigMap>(&healthy).reconcile(|_, _| async { Ok::<_, Infallible>(Outcome::Done) });
     let (_, task) = start(Manager::new().controller(idle(&failing)).controller(other.clone()));
-    other.running().await;
+    other.wait_until_running().await;
     failing.shutdown(Duration::from_secs(1)).await.unwrap();
     let error = end(task).await.unwrap_err();
     assert!(error.to_string().contains("the informer for pods in all namespaces has stopped"), "{error}");
@@ -233,20 +233,20 @@ impl Drop for ActiveGuard {
 
 /// One of several managers that elect a leader, all with the same identity; its controller reconciles
 /// continuously.
-fn candidate(server: &ApiServer, exclusive: &Exclusive, name: &'static str) -> (Manager, Reconciler) {
+fn candidate(server: &ApiServer, exclusive: &Exclusive, name: &'static str) -> (Manager, RunnableController) {
     let factory = SharedInformerFactory::new(server.client());
     let exclusive = exclusive.clone();
     let controller = Controller::new::<Pod>(&factory).concurrency(2).reconcile(move |_, ctx| {
         let exclusive = exclusive.clone();
         async move {
             let _acting = exclusive.enter(name);
-            assert!(ctx.fence().is_some());
+            assert!(ctx.fencing_token().is_some());
             advance_time(Duration::from_millis(700)).await;
             Ok::<_, Infallible>(Outcome::RequeueAfter(Duration::from_millis(300)))
         }
     });
     let elector = LeaderElector::new(server.client(), "default", "shop").identity("same");
-    (Manager::new().controller(controller.clone()).elect(elector), controller)
+    (Manager::new().controller(controller.clone()).leader_election(elector), controller)
 }
 
 fn holder(server: &ApiServer) -> String {
@@ -282,7 +282,7 @@ async fn only_the_leader_reconciles_and_another_takes_over() {
     until(|| standby.metrics().requeued > 3).await;
     let done = leads.metrics().requeued;
     // Disconnected: the manager stops reconciling by itself and continues when it leads again.
-    let disconnected = server.fault(faults::drop_connection());
+    let disconnected = server.inject(faults::drop_connection());
     advance_time(Duration::from_mins(1)).await;
     assert!(exclusive.0.lock().unwrap().is_empty());
     let before = standby.metrics().requeued;
@@ -304,7 +304,7 @@ async fn manager_stops_in_reverse_order() {
     let controller = Controller::new::<Pod>(&factory).reconcile(move |_, ctx| {
         let (observed, leases) = (Arc::clone(&observed), leases.clone());
         async move {
-            ctx.stopping().await;
+            ctx.stop_requested().await;
             advance_time(Duration::from_secs(20)).await;
             let held = !holder(&leases).is_empty();
             let live = ctx.lister::<Pod>().has_synced() && leases.open_watches() == 1;
@@ -313,11 +313,11 @@ async fn manager_stops_in_reverse_order() {
         }
     });
     let elector = LeaderElector::new(server.client(), "default", "shop");
-    let (handle, task) = start(Manager::new().controller(controller.clone()).elect(elector));
+    let (handle, task) = start(Manager::new().controller(controller.clone()).leader_election(elector));
     until(|| controller.metrics().active == 1).await;
     handle.stop();
     // The manager is not ready from the moment it stops.
-    until(|| handle.not_ready() == ["stopping"]).await;
+    until(|| handle.readiness_failures() == ["stopping"]).await;
     assert!(!task.is_finished());
     end(task).await.unwrap();
     assert_eq!(*seen.lock().unwrap(), ["held: true, live: true"]);
@@ -326,7 +326,7 @@ async fn manager_stops_in_reverse_order() {
 
 #[tokio::test(start_paused = true)]
 async fn caches_start_immediately_or_once_leading() {
-    for (caches, warm) in [(Caches::Warm, true), (Caches::WhenLeading, false)] {
+    for (caches, warm) in [(CacheStart::Immediate, true), (CacheStart::OnceLeading, false)] {
         let server = ApiServer::new();
         create_pods(&server, &["a"]);
         let exclusive = Exclusive::default();
@@ -335,9 +335,9 @@ async fn caches_start_immediately_or_once_leading() {
         until(|| leading.metrics().requeued > 0).await;
         let watches = requests_for(&server, Verb::Watch, "pods").len();
         let (standby_manager, standby) = candidate(&server, &exclusive, "standby");
-        let (ready, second) = start(standby_manager.caches(caches));
+        let (ready, second) = start(standby_manager.cache_start(caches));
         advance_time(Duration::from_secs(30)).await;
-        assert_eq!(ready.not_ready(), <[&str; 0]>::default(), "a standby is ready");
+        assert_eq!(ready.readiness_failures(), <[&str; 0]>::default(), "a standby is ready");
         assert_eq!(requests_for(&server, Verb::Watch, "pods").len() > watches, warm, "{caches:?}");
         handle.stop();
         end(task).await.unwrap();
@@ -354,7 +354,8 @@ async fn caches_started_once_leading_need_no_controller() {
     let factory = SharedInformerFactory::new(server.client());
     let pods = factory.lister::<Pod>();
     let elector = LeaderElector::new(server.client(), "default", "shop");
-    let (handle, task) = start(Manager::new().factory(&factory).elect(elector).caches(Caches::WhenLeading));
+    let (handle, task) =
+        start(Manager::new().factory(&factory).leader_election(elector).cache_start(CacheStart::OnceLeading));
     until(|| pods.has_synced()).await;
     handle.stop();
     end(task).await.unwrap();
@@ -369,15 +370,16 @@ async fn lease_is_not_released_while_a_reconcile_runs() {
     let factory = SharedInformerFactory::new(server.client());
     let (let_go, gate) = std::sync::mpsc::channel::<()>();
     let gate = Arc::new(Mutex::new(gate));
-    let controller = Controller::new::<Pod>(&factory).grace(Duration::ZERO).reconcile(move |_, _| {
-        let gate = Arc::clone(&gate);
-        async move {
-            let _over = gate.lock().unwrap().recv().is_err();
-            Ok::<_, Infallible>(Outcome::Done)
-        }
-    });
+    let controller =
+        Controller::new::<Pod>(&factory).shutdown_timeout(Duration::ZERO).reconcile(move |_, _| {
+            let gate = Arc::clone(&gate);
+            async move {
+                let _over = gate.lock().unwrap().recv().is_err();
+                Ok::<_, Infallible>(Outcome::Done)
+            }
+        });
     let elector = LeaderElector::new(server.client(), "default", "shop");
-    let (handle, task) = start(Manager::new().controller(controller.clone()).elect(elector));
+    let (handle, task) = start(Manager::new().controller(controller.clone()).leader_election(elector));
     until(|| controller.metrics().active == 1).await;
     handle.stop();
     let error = end(task).await.unwrap_err();
@@ -392,7 +394,7 @@ async fn le_19_election_metrics_have_client_go_names() {
     let server = ApiServer::new();
     let elector = LeaderElector::new(server.client(), "default", "shop");
     let mut leadership = elector.leadership();
-    let (handle, task) = start(Manager::new().elect(elector).serve(0));
+    let (handle, task) = start(Manager::new().leader_election(elector).serve(0));
     while !leadership.is_leader() {
         assert!(leadership.changed().await);
     }
@@ -410,20 +412,20 @@ async fn le_18_leader_with_unnoticed_expiry_is_unhealthy() {
     let server = ApiServer::new();
     let elector = LeaderElector::new(server.client(), "default", "shop");
     let leadership = elector.leadership();
-    let manager = Manager::new().elect(elector);
+    let manager = Manager::new().leader_election(elector);
     let handle = manager.handle();
     let mut running = Box::pin(manager.run_until(std::future::pending()));
     tokio::select! {
         _ = &mut running => panic!("the manager ended"),
         () = until(|| leadership.is_leader()) => {}
     }
-    assert_eq!(handle.not_healthy(), <[&str; 0]>::default());
+    assert_eq!(handle.health_failures(), <[&str; 0]>::default());
     // From here on the election task does not run. Its term is over after ten seconds; twenty seconds later
     // it is unhealthy.
     tokio::time::advance(Duration::from_secs(25)).await;
-    assert!(!leadership.is_leader() && handle.not_healthy().is_empty());
+    assert!(!leadership.is_leader() && handle.health_failures().is_empty());
     tokio::time::advance(Duration::from_secs(10)).await;
-    let reasons = handle.not_healthy();
+    let reasons = handle.health_failures();
     assert!(
         matches!(&reasons[..], [one] if one.starts_with("election default/shop: its end was due 2")),
         "{reasons:?}"
@@ -433,7 +435,7 @@ async fn le_18_leader_with_unnoticed_expiry_is_unhealthy() {
         _ = &mut running => panic!("the manager ended"),
         () = until(|| leadership.is_leader()) => {}
     }
-    assert_eq!(handle.not_healthy(), <[&str; 0]>::default());
+    assert_eq!(handle.health_failures(), <[&str; 0]>::default());
 }
 
 /// The program that the signal tests run: a manager with a reconcile of a given duration.
@@ -451,7 +453,7 @@ async fn signal_test_program() {
                 // Blocks the only thread of the program.
                 std::thread::park();
             }
-            ctx.stopping().await;
+            ctx.stop_requested().await;
             println!("stopping");
             Ok::<_, Infallible>(Outcome::Done)
         }

@@ -7,8 +7,8 @@ mod cluster;
 
 use cluster::{TIMEOUT, config_map};
 use informer::{
-    Object, Options, OwnerError, Reference, Referent, SharedInformerFactory, controller_of, is_controlled_by,
-    is_owned_by, set_controller,
+    InformerOptions, Object, ObjectReference, OwnerError, SharedInformerFactory, ToObjectReference,
+    controller_of, is_controlled_by, is_owned_by, set_controller_reference,
 };
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -41,12 +41,12 @@ fn references(pod: &Pod) -> Value {
 #[test]
 fn set_controller_writes_a_controller_reference() {
     let mut pod = pod("shop");
-    set_controller(&site(), &mut pod).unwrap();
+    set_controller_reference(&site(), &mut pod).unwrap();
     let expected = json!([{
         "apiVersion": "v1", "kind": "ConfigMap", "name": "site", "uid": "u-1", "controller": true, "blockOwnerDeletion": true,
     }]);
     assert_eq!(references(&pod), expected);
-    set_controller(&site(), &mut pod).unwrap();
+    set_controller_reference(&site(), &mut pod).unwrap();
     assert_eq!(references(&pod), expected, "a second call changes nothing");
 }
 
@@ -57,7 +57,7 @@ fn other_owners_stay_and_our_reference_is_updated() {
     let old = json!({"apiVersion": "v1beta1", "kind": "ConfigMap", "name": "site", "uid": "u-1"});
     pod.metadata.owner_references = typed(json!([other, old]));
     assert!(is_owned_by(&pod, &site()) && !is_controlled_by(&pod, &site()));
-    set_controller(&site(), &mut pod).unwrap();
+    set_controller_reference(&site(), &mut pod).unwrap();
     let written = references(&pod);
     assert_eq!((written.as_array().unwrap().len(), &written[0]), (2, &other));
     assert_eq!((&written[1]["apiVersion"], &written[1]["controller"]), (&json!("v1"), &json!(true)));
@@ -67,55 +67,55 @@ fn other_owners_stay_and_our_reference_is_updated() {
 #[test]
 fn object_with_another_controller_is_rejected_and_unchanged() {
     let mut pod = pod("shop");
-    set_controller(&node(), &mut pod).unwrap();
+    set_controller_reference(&node(), &mut pod).unwrap();
     let before = pod.clone();
-    let error = set_controller(&site(), &mut pod).unwrap_err();
+    let error = set_controller_reference(&site(), &mut pod).unwrap_err();
     let text = "Pod shop/p is controlled by Node node-1 (uid u-2) and cannot be by ConfigMap shop/site too";
     assert_eq!(error.to_string(), text);
-    assert!(matches!(error, OwnerError::Controlled { by, .. } if &*by.uid == "u-2"));
+    assert!(matches!(error, OwnerError::AlreadyControlled { by, .. } if &*by.uid == "u-2"));
     assert_eq!(pod, before);
     // An owner with the same name but another uid is another object.
     let mut again = site();
     again.metadata.uid = Some("u-3".to_owned());
     let mut pod: Pod = self::pod("shop");
-    set_controller(&site(), &mut pod).unwrap();
-    assert!(matches!(set_controller(&again, &mut pod), Err(OwnerError::Controlled { .. })));
+    set_controller_reference(&site(), &mut pod).unwrap();
+    assert!(matches!(set_controller_reference(&again, &mut pod), Err(OwnerError::AlreadyControlled { .. })));
     assert!(!is_controlled_by(&pod, &again) && !is_owned_by(&pod, &again));
 }
 
 #[test]
 fn owner_must_be_in_the_same_namespace_or_cluster_scoped() {
-    let error = set_controller(&site(), &mut pod("other")).unwrap_err();
+    let error = set_controller_reference(&site(), &mut pod("other")).unwrap_err();
     let text =
         "Pod other/p cannot be owned by ConfigMap shop/site: an owner is in the same namespace, or in none";
     assert_eq!(error.to_string(), text);
     let mut volume = PersistentVolume::default();
-    let error = set_controller(&site(), &mut volume).unwrap_err();
+    let error = set_controller_reference(&site(), &mut volume).unwrap_err();
     assert!(matches!(error, OwnerError::ClusterScopedChild { .. }), "{error}");
     assert_eq!(volume, PersistentVolume::default());
     // A namespace set on a cluster-scoped object is ignored.
     volume.metadata.namespace = Some("shop".to_owned());
-    let error = set_controller(&site(), &mut volume).unwrap_err();
+    let error = set_controller_reference(&site(), &mut volume).unwrap_err();
     assert!(matches!(error, OwnerError::ClusterScopedChild { .. }), "{error}");
-    set_controller(&node(), &mut volume).unwrap();
-    set_controller(&node(), &mut pod("anywhere")).unwrap();
+    set_controller_reference(&node(), &mut volume).unwrap();
+    set_controller_reference(&node(), &mut pod("anywhere")).unwrap();
 }
 
 #[test]
 fn child_without_namespace_gets_that_of_its_owner() {
     let mut deployment = Deployment::default();
-    set_controller(&site(), &mut deployment).unwrap();
+    set_controller_reference(&site(), &mut deployment).unwrap();
     assert_eq!(deployment.metadata.namespace.as_deref(), Some("shop"));
     let mut deployment = Deployment::default();
-    set_controller(&node(), &mut deployment).unwrap();
+    set_controller_reference(&node(), &mut deployment).unwrap();
     assert_eq!(deployment.metadata.namespace, None, "the owner is cluster-scoped");
     // Whether a kind known only at run time is namespaced is unknown.
     let resource = ApiResource::erase::<Deployment>(&());
     let mut dynamic = DynamicObject::new("d", &resource);
-    let error = set_controller(&site(), &mut dynamic).unwrap_err();
+    let error = set_controller_reference(&site(), &mut dynamic).unwrap_err();
     assert!(error.to_string().ends_with("if it is to be in a namespace, say which"), "{error}");
     let mut dynamic = dynamic.within("shop");
-    set_controller(&site(), &mut dynamic).unwrap();
+    set_controller_reference(&site(), &mut dynamic).unwrap();
     assert!(is_controlled_by(&dynamic, &site()));
 }
 
@@ -123,7 +123,7 @@ fn child_without_namespace_gets_that_of_its_owner() {
 fn owner_without_uid_is_rejected() {
     let mut made = site();
     made.metadata.uid = None;
-    let error = set_controller(&made, &mut pod("shop")).unwrap_err();
+    let error = set_controller_reference(&made, &mut pod("shop")).unwrap_err();
     let text = "ConfigMap shop/site cannot own anything: it has no uid; take it as the server has it";
     assert_eq!(error.to_string(), text);
     assert!(!is_owned_by(&pod("shop"), &made), "two objects without uid are not equal");
@@ -134,14 +134,14 @@ fn owner_without_uid_is_rejected() {
 /// rest.
 #[tokio::test(start_paused = true)]
 async fn owners_are_kept_in_a_projected_cache() {
-    assert!(Options::default().drop_fields(["metadata.ownerReferences"]).is_err());
+    assert!(InformerOptions::default().drop_fields(["metadata.ownerReferences"]).is_err());
     let server = ApiServer::new();
     let mut child: ConfigMap = typed(config_map("shop", "child", "1"));
     server.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})).unwrap();
-    set_controller(&site(), &mut child).unwrap();
+    set_controller_reference(&site(), &mut child).unwrap();
     server.create(&child).unwrap();
     let factory = SharedInformerFactory::new(server.client());
-    factory.configure::<ConfigMap>(Options::default().keep_fields::<&str>([]).unwrap()).unwrap();
+    factory.configure::<ConfigMap>(InformerOptions::default().keep_fields::<&str>([]).unwrap()).unwrap();
     let maps = factory.informer::<ConfigMap>();
     factory.start();
     factory.wait_for_sync(TIMEOUT).await.unwrap();
@@ -161,16 +161,19 @@ async fn cached_objects_can_be_owners_and_owned() {
     });
     let deployment: Deployment = typed(server.create(&deployment).unwrap());
     let factory = SharedInformerFactory::new(server.client());
-    let (deployments, heads, maps) =
-        (factory.informer::<Deployment>(), factory.metadata::<Deployment>(), factory.informer::<ConfigMap>());
-    let dynamic = factory.dynamic(&ApiResource::erase::<Deployment>(&()));
+    let (deployments, heads, maps) = (
+        factory.informer::<Deployment>(),
+        factory.metadata_informer::<Deployment>(),
+        factory.informer::<ConfigMap>(),
+    );
+    let dynamic = factory.dynamic_informer(&ApiResource::erase::<Deployment>(&()));
     factory.start();
     factory.wait_for_sync(TIMEOUT).await.unwrap();
     let cached: Object<Deployment> = deployments.lister().get("default", "d").unwrap();
     let head = heads.lister().get("default", "d").unwrap();
     let dynamic = dynamic.lister().get("default", "d").unwrap();
 
-    let reference = Reference {
+    let reference = ObjectReference {
         api_version: "apps/v1".to_owned(),
         kind: "Deployment".to_owned(),
         namespace: Some("default".to_owned()),
@@ -182,21 +185,21 @@ async fn cached_objects_can_be_owners_and_owned() {
     assert_eq!(references, [(); 4].map(|()| reference.clone()));
     assert_eq!([views.0.reference(), views.1.reference()], [(); 2].map(|()| reference.clone()));
     assert_eq!(
-        [Referent::version(&views.0), Referent::version(&views.1)],
-        [(); 2].map(|()| Some(cached.version().clone()))
+        [ToObjectReference::version(&views.0), ToObjectReference::version(&views.1)],
+        [(); 2].map(|()| Some(cached.resource_version().clone()))
     );
 
     let mut child: ConfigMap = typed(config_map("default", "child", "1"));
-    set_controller(&cached, &mut child).unwrap();
-    set_controller(&head, &mut child).unwrap();
-    set_controller(&dynamic, &mut child).unwrap();
-    set_controller(&views.0, &mut child).unwrap();
-    set_controller(&views.1, &mut child).unwrap();
-    set_controller(&reference, &mut child).unwrap();
+    set_controller_reference(&cached, &mut child).unwrap();
+    set_controller_reference(&head, &mut child).unwrap();
+    set_controller_reference(&dynamic, &mut child).unwrap();
+    set_controller_reference(&views.0, &mut child).unwrap();
+    set_controller_reference(&views.1, &mut child).unwrap();
+    set_controller_reference(&reference, &mut child).unwrap();
     assert_eq!(child.metadata.owner_references.as_ref().unwrap().len(), 1);
     let written = server.create(&child).unwrap();
     let version = informer::ResourceVersion::new(written["metadata"]["resourceVersion"].as_str().unwrap());
-    maps.wait_for_version(&version, TIMEOUT).await.unwrap();
+    maps.wait_for_resource_version(&version, TIMEOUT).await.unwrap();
     let child = maps.lister().get("default", "child").unwrap();
     assert!(
         is_controlled_by(&child, &cached) && is_controlled_by(&child, &dynamic) && is_owned_by(&child, &head)
@@ -206,11 +209,14 @@ async fn cached_objects_can_be_owners_and_owned() {
     assert!(!is_controlled_by(&child, &namespace) && controller_of(&cached).is_none());
     // Another version of the group is the same kind; another group is not.
     let with_api_version =
-        |api_version: &str| Reference { api_version: api_version.to_owned(), ..reference.clone() };
+        |api_version: &str| ObjectReference { api_version: api_version.to_owned(), ..reference.clone() };
     assert!(is_controlled_by(&child, &with_api_version("apps/v1beta2")));
     assert!(!is_controlled_by(&child, &with_api_version("example.com/v1")));
     // A uid alone is not enough: kind and name must match too.
-    assert!(!is_controlled_by(&child, &Reference { kind: "StatefulSet".to_owned(), ..reference.clone() }));
-    assert!(!is_owned_by(&child, &Reference { name: "e".to_owned(), ..reference.clone() }));
-    assert!(!is_owned_by(&child, &Reference { uid: "another".to_owned(), ..reference.clone() }));
+    assert!(!is_controlled_by(
+        &child,
+        &ObjectReference { kind: "StatefulSet".to_owned(), ..reference.clone() }
+    ));
+    assert!(!is_owned_by(&child, &ObjectReference { name: "e".to_owned(), ..reference.clone() }));
+    assert!(!is_owned_by(&child, &ObjectReference { uid: "another".to_owned(), ..reference.clone() }));
 }

@@ -7,23 +7,23 @@
 mod bytes;
 #[path = "../../informer-core/tests/protobuf/encode.rs"]
 mod encode;
-#[path = "../../informer-core/tests/protobuf/maker.rs"]
-mod maker;
-#[path = "../../informer-core/tests/protobuf/twins.rs"]
-mod twins;
+#[path = "../../informer-core/tests/protobuf/generator.rs"]
+mod generator;
+#[path = "../../informer-core/tests/protobuf/reference_model.rs"]
+mod reference_model;
 #[path = "common/types.rs"]
 mod types;
 
 use bytes::{envelope, frame, object, read_watch};
+use generator::{KINDS, Maker, types_of};
 use informer_core::wire::{Frame, TypeMeta};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
-use maker::{KINDS, Maker, types_of};
 use proptest::prelude::*;
+use reference_model::{json_object, json_watch, recordings, type_of};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
-use twins::{json_object, json_watch, recordings, type_of};
 use types::{Visit, with_type};
 
 /// Metadata only.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cluster::{TIMEOUT, config_map, create_namespace};
-use informer::{EventType, Recorder, Reference, SharedInformerFactory};
+use informer::{EventRecorder, EventType, ObjectReference, SharedInformerFactory};
 use informer_apiserver::{ApiServer, ApiService, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use serde_json::{Value, json};
@@ -19,10 +19,10 @@ use tokio::time::Instant;
 use tower::Service;
 
 /// Reference to an object with this name in the namespace `default`.
-fn object(name: &str) -> Reference {
+fn object(name: &str) -> ObjectReference {
     let text = |text: &str| text.to_owned();
     let namespace = Some(text("default"));
-    Reference {
+    ObjectReference {
         api_version: text("v1"),
         kind: text("ConfigMap"),
         namespace,
@@ -31,8 +31,8 @@ fn object(name: &str) -> Reference {
     }
 }
 
-fn note(recorder: &Recorder, name: &str, note: &str) {
-    recorder.event(&object(name), EventType::Normal, "Done", "DoIt", note);
+fn note(recorder: &EventRecorder, name: &str, note: &str) {
+    recorder.record(&object(name), EventType::Normal, "Done", "DoIt", note);
 }
 
 fn events(server: &ApiServer) -> Vec<Value> {
@@ -41,7 +41,7 @@ fn events(server: &ApiServer) -> Vec<Value> {
 
 /// Verbs of the requests that the server received.
 fn verbs(server: &ApiServer) -> Vec<Verb> {
-    server.requests().iter().map(|seen| seen.verb).collect()
+    server.recorded_requests().iter().map(|seen| seen.verb).collect()
 }
 
 /// Runs the recorder until it has done everything that is due.
@@ -61,7 +61,7 @@ async fn advance_time(time: Duration) {
     }
 }
 
-async fn end(recorder: &Recorder) {
+async fn end(recorder: &EventRecorder) {
     recorder.shutdown(TIMEOUT).await.unwrap();
 }
 
@@ -77,17 +77,17 @@ async fn event_has_all_fields_required_by_the_api() {
     let mut node = Node::default();
     node.metadata.name = Some("node-1".to_owned());
 
-    let recorder = Recorder::new(server.client(), "website-controller");
+    let recorder = EventRecorder::new(server.client(), "website-controller");
     // The typed object refers to the same object.
     let map = map.typed().unwrap();
-    recorder.event_with(&map, &node, EventType::Warning, "Created", "CreateDeployment", "created it");
+    recorder.record_related(&map, &node, EventType::Warning, "Created", "CreateDeployment", "created it");
     end(&recorder).await;
     let event = &events(&server)[0];
     let expected = json!({
         "type": "Warning", "reason": "Created", "action": "CreateDeployment", "note": "created it",
         "regarding": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "a", "uid": map.metadata.uid},
         "related": {"apiVersion": "v1", "kind": "Node", "name": "node-1"},
-        "reportingController": "website-controller", "reportingInstance": recorder.instance(),
+        "reportingController": "website-controller", "reportingInstance": recorder.reporting_instance(),
     });
     for (field, value) in expected.as_object().unwrap() {
         assert_eq!(&event[field], value, "{field}");
@@ -103,14 +103,14 @@ async fn event_has_all_fields_required_by_the_api() {
 #[tokio::test(start_paused = true)]
 async fn events_of_cluster_scoped_objects_are_in_default() {
     let server = ApiServer::new();
-    let recorder = Recorder::new(server.client(), "c");
+    let recorder = EventRecorder::new(server.client(), "c");
     let mut node = Node::default();
     node.metadata.name = Some("node-1".to_owned());
-    recorder.event(&node, EventType::Normal, "Ready", "Probe", "");
+    recorder.record(&node, EventType::Normal, "Ready", "Probe", "");
     // Names that an event name cannot contain, or that leave no space for a suffix.
     for name in ["system:node", &"x".repeat(253), "UPPER", "-", ""] {
-        let regarding = Reference { namespace: None, ..object(name) };
-        recorder.event(&regarding, EventType::Normal, "Ready", "Probe", "");
+        let regarding = ObjectReference { namespace: None, ..object(name) };
+        recorder.record(&regarding, EventType::Normal, "Ready", "Probe", "");
     }
     end(&recorder).await;
     assert_eq!((events(&server).len(), recorder.metrics().failed), (6, 0));
@@ -120,7 +120,7 @@ async fn events_of_cluster_scoped_objects_are_in_default() {
 #[tokio::test(start_paused = true)]
 async fn repeated_event_becomes_a_series() {
     let server = ApiServer::new();
-    let recorder = Recorder::new(server.client(), "c");
+    let recorder = EventRecorder::new(server.client(), "c");
     note(&recorder, "a", "same");
     advance_time(Duration::from_secs(1)).await;
     for _ in 0..5 {
@@ -145,12 +145,12 @@ async fn repeated_event_becomes_a_series() {
     // Anything else is a different event: other note, type, reason, action or objects, and the same again
     // after the end of the series.
     let (a, b) = (object("a"), object("b"));
-    recorder.event(&a, EventType::Normal, "Done", "DoIt", "same");
-    recorder.event(&a, EventType::Warning, "Done", "DoIt", "same");
-    recorder.event(&a, EventType::Normal, "Undone", "DoIt", "same");
-    recorder.event(&a, EventType::Normal, "Done", "Undo", "same");
-    recorder.event(&b, EventType::Normal, "Done", "DoIt", "same");
-    recorder.event_with(&a, &b, EventType::Normal, "Done", "DoIt", "same");
+    recorder.record(&a, EventType::Normal, "Done", "DoIt", "same");
+    recorder.record(&a, EventType::Warning, "Done", "DoIt", "same");
+    recorder.record(&a, EventType::Normal, "Undone", "DoIt", "same");
+    recorder.record(&a, EventType::Normal, "Done", "Undo", "same");
+    recorder.record(&b, EventType::Normal, "Done", "DoIt", "same");
+    recorder.record_related(&a, &b, EventType::Normal, "Done", "DoIt", "same");
     end(&recorder).await;
     assert_eq!(events(&server).len(), 7);
     let m = recorder.metrics();
@@ -160,7 +160,7 @@ async fn repeated_event_becomes_a_series() {
 #[tokio::test(start_paused = true)]
 async fn ongoing_series_is_written_every_half_hour() {
     let server = ApiServer::new();
-    let recorder = Recorder::new(server.client(), "c");
+    let recorder = EventRecorder::new(server.client(), "c");
     for _ in 0..70 {
         note(&recorder, "a", "same");
         advance_time(Duration::from_mins(1)).await;
@@ -176,7 +176,7 @@ async fn ongoing_series_is_written_every_half_hour() {
 #[tokio::test(start_paused = true)]
 async fn deleted_event_is_recreated_with_its_series() {
     let server = ApiServer::new();
-    let recorder = Recorder::new(server.client(), "c");
+    let recorder = EventRecorder::new(server.client(), "c");
     note(&recorder, "a", "same");
     settle().await;
     let name = events(&server)[0]["metadata"]["name"].as_str().unwrap().to_owned();
@@ -193,7 +193,7 @@ async fn deleted_event_is_recreated_with_its_series() {
 #[tokio::test(start_paused = true)]
 async fn events_of_one_object_are_rate_limited() {
     let server = ApiServer::new();
-    let recorder = Recorder::new(server.client(), "c");
+    let recorder = EventRecorder::new(server.client(), "c");
     for number in 0..100 {
         note(&recorder, "a", &number.to_string());
     }
@@ -210,8 +210,8 @@ async fn events_of_one_object_are_rate_limited() {
 #[tokio::test(start_paused = true)]
 async fn unavailable_server_costs_bounded_buffer_and_few_requests() {
     let server = ApiServer::new();
-    let recorder = Recorder::new(server.client(), "c");
-    let unavailable = server.fault(faults::status(503));
+    let recorder = EventRecorder::new(server.client(), "c");
+    let unavailable = server.inject(faults::respond(503));
     for number in 0..1_500 {
         note(&recorder, &format!("o-{number}"), "x");
     }
@@ -232,11 +232,11 @@ async fn unavailable_server_costs_bounded_buffer_and_few_requests() {
 async fn failing_namespace_does_not_delay_others() {
     let server = ApiServer::new();
     create_namespace(&server, "bad");
-    let recorder = Recorder::new(server.client(), "c");
-    let broken = server.fault(faults::status(500).in_namespace("bad"));
-    let bad = |name: &str| Reference { namespace: Some("bad".to_owned()), ..object(name) };
+    let recorder = EventRecorder::new(server.client(), "c");
+    let broken = server.inject(faults::respond(500).in_namespace("bad"));
+    let bad = |name: &str| ObjectReference { namespace: Some("bad".to_owned()), ..object(name) };
     for number in 0..100 {
-        recorder.event(&bad(&format!("b-{number}")), EventType::Warning, "Failed", "DoIt", "x");
+        recorder.record(&bad(&format!("b-{number}")), EventType::Warning, "Failed", "DoIt", "x");
     }
     note(&recorder, "a", "x");
     settle().await;
@@ -262,12 +262,12 @@ async fn failing_namespace_does_not_delay_others() {
 async fn expired_token_and_conflict_are_retried() {
     for code in [401, 409] {
         let server = ApiServer::new();
-        let recorder = Recorder::new(server.client(), "c");
-        let fault = server.fault(faults::status(code).on(Verb::Create).times(2));
+        let recorder = EventRecorder::new(server.client(), "c");
+        let fault = server.inject(faults::respond(code).for_verb(Verb::Create).max_hits(2));
         note(&recorder, "a", "x");
         advance_time(Duration::from_secs(30)).await;
         note(&recorder, "a", "x");
-        let conflict = server.fault(faults::status(code).on(Verb::Patch).times(2));
+        let conflict = server.inject(faults::respond(code).for_verb(Verb::Patch).max_hits(2));
         advance_time(Duration::from_secs(30)).await;
         let m = recorder.metrics();
         assert_eq!((fault.hits(), conflict.hits(), m.sent, m.updated, m.failed), (2, 2, 1, 1, 0), "{code}");
@@ -279,7 +279,7 @@ async fn expired_token_and_conflict_are_retried() {
 #[tokio::test(start_paused = true)]
 async fn two_recorders_use_separate_events() {
     let server = ApiServer::new();
-    let recorders = [(); 2].map(|()| Recorder::new(server.client(), "c"));
+    let recorders = [(); 2].map(|()| EventRecorder::new(server.client(), "c"));
     for recorder in &recorders {
         note(recorder, "a", "same");
         note(recorder, "a", "another");
@@ -289,15 +289,15 @@ async fn two_recorders_use_separate_events() {
     let names: BTreeSet<_> =
         events(&server).iter().map(|event| event["metadata"]["name"].to_string()).collect();
     assert_eq!(names.len(), 4);
-    assert_ne!(recorders[0].instance(), recorders[1].instance());
+    assert_ne!(recorders[0].reporting_instance(), recorders[1].reporting_instance());
 }
 
 /// A write that the server keeps rejecting is dropped after twelve attempts, and the next one is sent.
 #[tokio::test(start_paused = true)]
 async fn failing_write_is_dropped_after_twelve_attempts() {
     let server = ApiServer::new();
-    let recorder = Recorder::new(server.client(), "c");
-    let _away = server.fault(faults::drop_connection().times(24));
+    let recorder = EventRecorder::new(server.client(), "c");
+    let _away = server.inject(faults::drop_connection().max_hits(24));
     for name in ["a", "b", "c"] {
         note(&recorder, name, "x");
         settle().await;
@@ -306,7 +306,7 @@ async fn failing_write_is_dropped_after_twelve_attempts() {
     advance_time(Duration::from_mins(30)).await;
     let m = recorder.metrics();
     assert_eq!((m.failed, m.sent, verbs(&server).len()), (0, 3, 27));
-    let _away = server.fault(faults::drop_connection().times(12));
+    let _away = server.inject(faults::drop_connection().max_hits(12));
     note(&recorder, "d", "x");
     advance_time(Duration::from_mins(15)).await;
     note(&recorder, "e", "x");
@@ -318,8 +318,8 @@ async fn failing_write_is_dropped_after_twelve_attempts() {
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_honoured() {
     let server = ApiServer::new();
-    let recorder = Recorder::new(server.client(), "c");
-    let _busy = server.fault(faults::too_many_requests(120).times(1));
+    let recorder = EventRecorder::new(server.client(), "c");
+    let _busy = server.inject(faults::too_many_requests(120).max_hits(1));
     note(&recorder, "a", "x");
     advance_time(Duration::from_secs(119)).await;
     assert_eq!(verbs(&server).len(), 1);
@@ -342,7 +342,7 @@ async fn lost_response_creates_no_second_event() {
             Ok::<_, <ApiService as Service<http::Request<kube::client::Body>>>::Error>(answer)
         }
     });
-    let recorder = Recorder::new(kube::Client::new(lossy, "default"), "c");
+    let recorder = EventRecorder::new(kube::Client::new(lossy, "default"), "c");
     note(&recorder, "a", "x");
     advance_time(Duration::from_secs(10)).await;
     let m = recorder.metrics();
@@ -352,8 +352,8 @@ async fn lost_response_creates_no_second_event() {
 #[tokio::test(start_paused = true)]
 async fn unanswered_request_is_retried() {
     let server = ApiServer::new();
-    let recorder = Recorder::new(server.client(), "c");
-    let _mute = server.fault(faults::hold().on(Verb::Create).times(1));
+    let recorder = EventRecorder::new(server.client(), "c");
+    let _mute = server.inject(faults::stall_request().for_verb(Verb::Create).max_hits(1));
     note(&recorder, "a", "x");
     advance_time(Duration::from_secs(40)).await;
     assert_eq!((recorder.metrics().sent, verbs(&server).len()), (1, 2));
@@ -390,8 +390,8 @@ async fn forbidden_namespace_is_logged_once() {
     let warnings = Warnings::default();
     let _log = tracing::subscriber::set_default(warnings.clone());
     let server = ApiServer::new();
-    let recorder = Recorder::new(server.client(), "c");
-    let forbidden = server.fault(faults::forbid("events"));
+    let recorder = EventRecorder::new(server.client(), "c");
+    let forbidden = server.inject(faults::forbid("events"));
     for name in ["a", "b", "c"] {
         note(&recorder, name, "x");
     }
@@ -402,8 +402,8 @@ async fn forbidden_namespace_is_logged_once() {
 #[tokio::test(start_paused = true)]
 async fn forbidden_events_are_counted_and_rarely_retried() {
     let server = ApiServer::new();
-    let recorder = Recorder::new(server.client(), "c");
-    let forbidden = server.fault(faults::forbid("events"));
+    let recorder = EventRecorder::new(server.client(), "c");
+    let forbidden = server.inject(faults::forbid("events"));
     for _ in 0..50 {
         note(&recorder, "a", "same");
         advance_time(Duration::from_secs(1)).await;
@@ -421,9 +421,9 @@ async fn forbidden_events_are_counted_and_rarely_retried() {
 #[tokio::test(start_paused = true)]
 async fn missing_namespace_is_not_retried() {
     let server = ApiServer::new();
-    let recorder = Recorder::new(server.client(), "c");
-    let lost = Reference { namespace: Some("nowhere".to_owned()), ..object("a") };
-    recorder.event(&lost, EventType::Normal, "Done", "DoIt", "x");
+    let recorder = EventRecorder::new(server.client(), "c");
+    let lost = ObjectReference { namespace: Some("nowhere".to_owned()), ..object("a") };
+    recorder.record(&lost, EventType::Normal, "Done", "DoIt", "x");
     end(&recorder).await;
     assert_eq!((recorder.metrics().failed, verbs(&server).len()), (1, 1));
 }
@@ -431,26 +431,26 @@ async fn missing_namespace_is_not_retried() {
 #[tokio::test(start_paused = true)]
 async fn reason_and_action_lengths_are_validated() {
     let server = ApiServer::new();
-    let recorder = Recorder::new(server.client(), "c");
+    let recorder = EventRecorder::new(server.client(), "c");
     let (a, long) = (object("a"), "x".repeat(129));
-    recorder.event(&a, EventType::Normal, "", "DoIt", "no reason");
-    recorder.event(&a, EventType::Normal, "Done", "", "no action");
-    recorder.event(&a, EventType::Normal, &long, "DoIt", "long reason");
-    recorder.event(&a, EventType::Normal, "Done", &long, "long action");
-    recorder.event(&a, EventType::Normal, &long[..128], &long[..128], "ä".repeat(600));
+    recorder.record(&a, EventType::Normal, "", "DoIt", "no reason");
+    recorder.record(&a, EventType::Normal, "Done", "", "no action");
+    recorder.record(&a, EventType::Normal, &long, "DoIt", "long reason");
+    recorder.record(&a, EventType::Normal, "Done", &long, "long action");
+    recorder.record(&a, EventType::Normal, &long[..128], &long[..128], "ä".repeat(600));
     end(&recorder).await;
     assert_eq!((recorder.metrics().failed, recorder.metrics().sent), (4, 1));
     let events = events(&server);
     let note = events[0]["note"].as_str().unwrap();
     assert!(note.len() <= 1024 && note.ends_with("ä..."), "{note}");
-    assert!(recorder.instance().len() <= 128);
+    assert!(recorder.reporting_instance().len() <= 128);
 }
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_timeout_reports_lost_writes() {
     let server = ApiServer::new();
-    let recorder = Recorder::new(server.client(), "c");
-    let unavailable = server.fault(faults::status(503));
+    let recorder = EventRecorder::new(server.client(), "c");
+    let unavailable = server.inject(faults::respond(503));
     note(&recorder, "a", "x");
     note(&recorder, "b", "x");
     let begun = Instant::now();
@@ -468,8 +468,8 @@ async fn shutdown_timeout_reports_lost_writes() {
 #[tokio::test(start_paused = true)]
 async fn task_ends_with_the_last_handle() {
     let server = ApiServer::new();
-    let recorder = Recorder::new(server.client(), "c");
-    let unavailable = server.fault(faults::status(503));
+    let recorder = EventRecorder::new(server.client(), "c");
+    let unavailable = server.inject(faults::respond(503));
     note(&recorder, "a", "x");
     settle().await;
     let other = recorder.clone();

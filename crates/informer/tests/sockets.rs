@@ -5,7 +5,7 @@
 #[path = "common/loopback.rs"]
 mod loopback;
 
-use informer::{Options, SharedInformer, State, WatchListPolicy};
+use informer::{InformerOptions, InformerState, SharedInformer, WatchListPolicy};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, Config};
 use loopback::{Loopback, Reply};
@@ -19,10 +19,10 @@ fn config(server: &Loopback) -> Config {
     Config::new(server.url("http"))
 }
 
-fn options() -> Options {
-    Options::default()
+fn options() -> InformerOptions {
+    InformerOptions::default()
         .watch_list(WatchListPolicy::Never)
-        .headers_deadline(Duration::from_millis(300))
+        .response_header_timeout(Duration::from_millis(300))
         .backoff(Duration::from_millis(20), Duration::from_millis(50))
 }
 
@@ -43,7 +43,7 @@ async fn c7_throttling_hidden_by_the_default_client_is_a_named_state() {
         let pods = SharedInformer::<Pod>::with_options(client, options());
         pods.start();
         wait_for_state(&pods, "no response headers within 300ms").await;
-        assert!(matches!(pods.status().state, State::BackingOff { .. } | State::Connecting));
+        assert!(matches!(pods.status().state, InformerState::BackingOff { .. } | InformerState::Connecting));
         pods.shutdown(Duration::from_secs(5)).await.unwrap();
     }
 }
@@ -59,7 +59,7 @@ async fn c7_c11_throttling_is_reported_and_retried_with_the_recommended_client()
         let pods = SharedInformer::<Pod>::with_options(client, options());
         pods.start();
         pods.wait_for_sync(Duration::from_secs(30)).await.unwrap();
-        let counters = pods.status().counters;
+        let counters = pods.status().reflector;
         assert_eq!((counters.lists, counters.failures), (3, 2), "each rejection was counted");
         pods.shutdown(Duration::from_secs(5)).await.unwrap();
     }
@@ -76,6 +76,6 @@ async fn gzip_list_is_read_through_the_default_client() {
     let pods = SharedInformer::<Pod>::with_options(Client::try_from(config(&server)).unwrap(), options());
     pods.start();
     pods.wait_for_sync(Duration::from_secs(30)).await.unwrap();
-    assert_eq!(pods.lister().namespace("ns").get("a").unwrap().version().as_str(), "3");
+    assert_eq!(pods.lister().namespace("ns").get("a").unwrap().resource_version().as_str(), "3");
     pods.shutdown(Duration::from_secs(5)).await.unwrap();
 }

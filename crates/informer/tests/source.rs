@@ -67,8 +67,9 @@ fn error_chain(error: &SourceError) -> String {
 async fn list_request_has_expected_line_and_headers() {
     let mut server = Loopback::start([Reply::new("200 OK", &[JSON], "{}")]).await;
     for client in both_clients(&server) {
-        let source =
-            pods(client).labels("app in (a, b),!canary").fields("spec.nodeName=node 1,metadata.name!=x&y");
+        let source = pods(client)
+            .label_selector("app in (a, b),!canary")
+            .field_selector("spec.nodeName=node 1,metadata.name!=x&y");
         let at_nine = Consistency::NotOlderThan(ResourceVersion::new("9"));
         let response = source.list(ListRequest::new(at_nine, Some(500))).await.unwrap();
         assert_eq!((response.status, response.content_type.as_deref()), (200, Some("application/json")));
@@ -89,7 +90,7 @@ async fn list_request_has_expected_line_and_headers() {
 async fn watch_request_has_expected_line_and_headers() {
     let mut server = Loopback::start([Reply::endless("200 OK", &[JSON], ["{}\n"])]).await;
     for client in both_clients(&server) {
-        let source = pods(client).labels("tier in (web,db)").fields("").compress_lists(true);
+        let source = pods(client).label_selector("tier in (web,db)").field_selector("").gzip_lists(true);
         let mut response = source.watch(watch_request()).await.unwrap();
         // The stream is open and returns what has arrived.
         assert_eq!(response.body.next().await.unwrap().unwrap(), "{}\n");
@@ -113,10 +114,10 @@ async fn default_client_hides_throttling_until_the_timeout() {
         ("504 Gateway Timeout", &[JSON], 2),
     ] {
         let server = Loopback::start([Reply::new(status, headers, "{}")]).await;
-        let source = pods(default_client(&server)).headers_deadline(SHORT_TIMEOUT);
+        let source = pods(default_client(&server)).response_header_timeout(SHORT_TIMEOUT);
         let error = source.watch(watch_request()).await.unwrap_err();
         assert!(
-            matches!(error, SourceError::HeadersDeadline { after } if after == SHORT_TIMEOUT),
+            matches!(error, SourceError::ResponseHeaderTimeout { after } if after == SHORT_TIMEOUT),
             "{status}: {error:?}"
         );
         assert!(server.pending() >= attempts, "{status}: {} attempts", server.pending());
@@ -145,7 +146,7 @@ async fn gzip_lists_are_requested_and_decoded() {
     for body in [single, several] {
         let mut server = Loopback::start([Reply::new("200 OK", &[JSON, GZIP], &body)]).await;
         for client in both_clients(&server) {
-            let response = pods(client).compress_lists(true).list(list_request()).await.unwrap();
+            let response = pods(client).gzip_lists(true).list(list_request()).await.unwrap();
             assert_eq!(text(response).await.unwrap(), "{\"items\":[]}");
             assert_eq!(server.request().await.header("accept-encoding"), Some("gzip"));
         }
@@ -210,7 +211,7 @@ async fn connection_broken_in_body_is_an_error_after_the_received_bytes() {
             let mut response = pods(client).watch(watch_request()).await.unwrap();
             assert_eq!(response.body.next().await.unwrap().unwrap(), "012345");
             let error = response.body.next().await.unwrap().unwrap_err();
-            assert!(matches!(error, SourceError::Body { .. }), "{}", error_chain(&error));
+            assert!(matches!(error, SourceError::BodyInterrupted { .. }), "{}", error_chain(&error));
             assert!(response.body.next().await.is_none());
         }
     }
@@ -221,7 +222,7 @@ async fn connection_broken_before_headers_is_an_error() {
     let server = Loopback::start([Reply::new("200 OK", &[], "").without_last(4).then_close()]).await;
     for client in both_clients(&server) {
         let error = pods(client).list(list_request()).await.unwrap_err();
-        assert!(matches!(error, SourceError::Send { .. }), "{}", error_chain(&error));
+        assert!(matches!(error, SourceError::ConnectionLost { .. }), "{}", error_chain(&error));
     }
 }
 
@@ -229,8 +230,9 @@ async fn connection_broken_before_headers_is_an_error() {
 async fn unanswered_request_times_out() {
     let server = Loopback::start([Reply::silence()]).await;
     for client in both_clients(&server) {
-        let error = pods(client).headers_deadline(SHORT_TIMEOUT).list(list_request()).await.unwrap_err();
-        assert!(matches!(error, SourceError::HeadersDeadline { .. }), "{}", error_chain(&error));
+        let error =
+            pods(client).response_header_timeout(SHORT_TIMEOUT).list(list_request()).await.unwrap_err();
+        assert!(matches!(error, SourceError::ResponseHeaderTimeout { .. }), "{}", error_chain(&error));
         assert!(error.to_string().starts_with("no response headers within 300ms (the server may be slow"));
     }
 }
@@ -242,7 +244,7 @@ async fn path_with_reserved_characters_is_rejected() {
         let path = format!("/api/v1/namespaces/{namespace}/pods");
         let source = KubeSource::new(default_client(&server), path);
         let error = source.list(list_request()).await.unwrap_err();
-        assert!(matches!(error, SourceError::Request { .. }), "{}", error_chain(&error));
+        assert!(matches!(error, SourceError::InvalidRequest { .. }), "{}", error_chain(&error));
     }
     assert_eq!(server.pending(), 0);
 }

@@ -9,8 +9,8 @@ use cluster::{
     until, with,
 };
 use informer::{
-    Index, Object, OnTransformError, Options, Problem, Report, SharedInformer, SharedInformerFactory,
-    WatchListPolicy,
+    Index, InformerOptions, Object, Problem, Report, SharedInformer, SharedInformerFactory,
+    TransformFallback, WatchListPolicy,
 };
 use informer_apiserver::{ApiServer, Verb};
 use k8s_openapi::api::core::v1::{Pod, Secret};
@@ -28,12 +28,12 @@ fn rich(name: &str) -> Value {
 }
 
 fn value<K>(object: &Object<K>) -> Value {
-    serde_json::from_slice(&object.json().unwrap()).unwrap()
+    serde_json::from_slice(&object.to_json().unwrap()).unwrap()
 }
 
 /// The pod `a` as cached with these options after a list, a watch-list and a watch: the bytes are equal each
 /// time.
-async fn cached_by_every_request_type(options: Options) -> Object<Pod> {
+async fn cached_by_every_request_type(options: InformerOptions) -> Object<Pod> {
     let server = ApiServer::new();
     let watched = synced_informer::<Pod>(&server, options.clone()).await;
     server.create(&rich("a")).unwrap();
@@ -43,12 +43,12 @@ async fn cached_by_every_request_type(options: Options) -> Object<Pod> {
     let objects = [&watched, &streamed, &listed].map(|pods| pods.lister().get("default", "a").unwrap());
     for object in &objects {
         assert_eq!(value(object), value(&objects[0]));
-        assert_eq!(object.raw(), objects[0].raw(), "equal bytes whichever request returned it");
+        assert_eq!(object.raw_bytes(), objects[0].raw_bytes(), "equal bytes whichever request returned it");
     }
     // A relist with the same bytes causes no change.
     gap_without_change(&server).await;
-    until(|| [&watched, &streamed, &listed].iter().all(|pods| pods.status().counters.replaces == 2)).await;
-    until(|| [&watched, &streamed, &listed].iter().all(|pods| pods.metrics().wire.relists.forgotten == 1))
+    until(|| [&watched, &streamed, &listed].iter().all(|pods| pods.status().reflector.full_lists == 2)).await;
+    until(|| [&watched, &streamed, &listed].iter().all(|pods| pods.metrics().reflector.relists.expired == 1))
         .await;
     assert_eq!((watched.metrics().updated, streamed.metrics().updated, listed.metrics().updated), (0, 0, 0));
     objects.into_iter().next().unwrap()
@@ -57,7 +57,7 @@ async fn cached_by_every_request_type(options: Options) -> Object<Pod> {
 #[tokio::test(start_paused = true)]
 async fn dropped_fields_are_missing_everywhere() {
     let paths = ["status", "spec.containers[*].env", "metadata.annotations['big']"];
-    let object = cached_by_every_request_type(Options::default().drop_fields(paths).unwrap()).await;
+    let object = cached_by_every_request_type(InformerOptions::default().drop_fields(paths).unwrap()).await;
     let raw = value(&object);
     assert_eq!((raw.get("status"), raw["spec"]["containers"][0].get("env")), (None, None));
     assert_eq!(raw["metadata"]["annotations"], json!({"small": "y"}));
@@ -73,13 +73,14 @@ async fn only_kept_fields_and_identity_are_cached() {
         // Protobuf has no empty lists; Go encodes them in JSON as `null`.
         (true, json!({"nodeName": "node-1", "containers": null})),
     ] {
-        let options = Options::default().keep_fields(["spec.nodeName"]).unwrap().protobuf(protobuf);
+        let options =
+            InformerOptions::default().keep_fields(["spec.nodeName"]).unwrap().prefer_protobuf(protobuf);
         let object = cached_by_every_request_type(options).await;
         let raw = value(&object);
         assert_eq!(raw["spec"], spec);
         assert_eq!((raw.get("status"), raw["metadata"].get("annotations")), (None, None));
         assert_eq!((object.name(), object.labels().get("app")), ("a", Some("web")));
-        assert!(!object.uid().is_empty() && object.created().is_some());
+        assert!(!object.uid().is_empty() && object.creation_timestamp().is_some());
         let typed = object.typed().unwrap();
         let spec = typed.spec.as_ref().unwrap();
         assert_eq!((spec.node_name.as_deref(), spec.containers.len()), (Some("node-1"), 0));
@@ -90,17 +91,17 @@ async fn only_kept_fields_and_identity_are_cached() {
 async fn an_index_on_kept_fields_works_and_one_on_dropped_fields_is_empty() {
     let server = ApiServer::new();
     server.create(&rich("a")).unwrap();
-    let options = Options::default().keep_fields(["spec.nodeName"]).unwrap();
+    let options = InformerOptions::default().keep_fields(["spec.nodeName"]).unwrap();
     let pods = SharedInformer::<Pod>::with_options(server.client(), options);
     let by_node = pods.add_index(Index::field("spec.nodeName")).unwrap();
     let by_phase = pods.add_index(Index::field("status.phase")).unwrap();
     pods.start();
     pods.wait_for_sync(TIMEOUT).await.unwrap();
-    assert_eq!(names(&pods.lister().by(&by_node, "node-1")), ["a"]);
-    assert!(pods.lister().by(&by_phase, "Pending").is_empty());
-    server.plant(&with(rich("a"), "/spec/nodeName", "node-2")).unwrap();
-    until(|| names(&pods.lister().by(&by_node, "node-2")) == ["a"]).await;
-    assert!(pods.lister().by(&by_node, "node-1").is_empty());
+    assert_eq!(names(&pods.lister().by_index(&by_node, "node-1")), ["a"]);
+    assert!(pods.lister().by_index(&by_phase, "Pending").is_empty());
+    server.insert_unchecked(&with(rich("a"), "/spec/nodeName", "node-2")).unwrap();
+    until(|| names(&pods.lister().by_index(&by_node, "node-2")) == ["a"]).await;
+    assert!(pods.lister().by_index(&by_node, "node-1").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,7 +109,8 @@ async fn dropped_fields_stay_dropped_after_an_update() {
     // The version differs, so an update is delivered although only dropped fields changed.
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
-    let pods = synced_informer::<Pod>(&server, Options::default().drop_fields(["status"]).unwrap()).await;
+    let pods =
+        synced_informer::<Pod>(&server, InformerOptions::default().drop_fields(["status"]).unwrap()).await;
     let (_registration, mut log) = log_events(&pods);
     server.update_status(&with(pod("default", "a"), "/status", json!({"phase": "Running"}))).unwrap();
     log.expect(&["+a initial", "~a"]).await;
@@ -117,7 +119,7 @@ async fn dropped_fields_stay_dropped_after_an_update() {
 
 #[tokio::test(start_paused = true)]
 async fn transform_changes_cached_and_delivered_objects() {
-    let object = cached_by_every_request_type(Options::default().transform(|pod: &mut Pod| {
+    let object = cached_by_every_request_type(InformerOptions::default().transform(|pod: &mut Pod| {
         pod.status = None;
         pod.metadata.labels.get_or_insert_default().insert("seen".to_owned(), "yes".to_owned());
         Ok(())
@@ -130,7 +132,7 @@ async fn transform_changes_cached_and_delivered_objects() {
 
 #[tokio::test(start_paused = true)]
 async fn transform_runs_after_fields_are_dropped() {
-    let options = Options::default().drop_fields(["status"]).unwrap().transform(|pod: &mut Pod| {
+    let options = InformerOptions::default().drop_fields(["status"]).unwrap().transform(|pod: &mut Pod| {
         let had = if pod.status.is_some() { "status" } else { "none" };
         pod.metadata.labels.get_or_insert_default().insert("had".to_owned(), had.to_owned());
         Ok(())
@@ -144,7 +146,7 @@ async fn a_transform_is_called_once_for_each_object_received() {
     create_pods(&server, &["a", "b", "c"]);
     let calls = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&calls);
-    let options = Options::default().transform(move |_: &mut Pod| {
+    let options = InformerOptions::default().transform(move |_: &mut Pod| {
         count.fetch_add(1, Ordering::SeqCst);
         Ok(())
     });
@@ -158,7 +160,7 @@ async fn a_transform_is_called_once_for_each_object_received() {
     one.expect(&initial).await;
     two.expect(&initial).await;
     assert_eq!(calls.load(Ordering::SeqCst), 3);
-    server.plant(&with(pod("default", "a"), "/spec/nodeName", "node-1")).unwrap();
+    server.insert_unchecked(&with(pod("default", "a"), "/spec/nodeName", "node-1")).unwrap();
     one.expect(&["~a"]).await;
     assert_eq!(calls.load(Ordering::SeqCst), 4);
     server.delete("v1", "pods", Some("default"), "a").unwrap();
@@ -170,7 +172,7 @@ async fn a_transform_is_called_once_for_each_object_received() {
 }
 
 /// A pod that passed through a transform, and the reported diagnostics.
-async fn through_transform(options: Options) -> (Object<Pod>, Vec<String>) {
+async fn through_transform(options: InformerOptions) -> (Object<Pod>, Vec<String>) {
     let server = ApiServer::new();
     let diagnostics = Diagnostics::default();
     server.create(&rich("a")).unwrap();
@@ -178,7 +180,7 @@ async fn through_transform(options: Options) -> (Object<Pod>, Vec<String>) {
     let pods = synced_informer::<Pod>(&server, diagnostics.hook(options)).await;
     assert_eq!(names(&pods.lister().list()), ["a", "b"], "other objects are unaffected (C9)");
     let failed = |problem: &Problem| matches!(problem, Problem::Server(Report::TransformFailed { .. }));
-    assert_eq!(diagnostics.any(failed), pods.metrics().wire.transform_errors > 0);
+    assert_eq!(diagnostics.any(failed), pods.metrics().reflector.transform_errors > 0);
     (pods.lister().get("default", "a").unwrap(), diagnostics.texts())
 }
 
@@ -188,7 +190,7 @@ async fn c9_object_with_failing_transform_is_cached_unmodified() {
         pod.status = None;
         if pod.metadata.name.as_deref() == Some("a") { Err("no".into()) } else { Ok(()) }
     };
-    let (object, reported) = through_transform(Options::default().transform(fails)).await;
+    let (object, reported) = through_transform(InformerOptions::default().transform(fails)).await;
     assert_eq!(reported, ["object default/a is not transformed: no"]);
     assert_eq!(
         value(&object)["status"]["phase"],
@@ -198,7 +200,7 @@ async fn c9_object_with_failing_transform_is_cached_unmodified() {
     assert_eq!(object.typed().unwrap().spec.as_ref().unwrap().node_name.as_deref(), Some("node-1"));
 
     let metadata_only =
-        Options::default().transform(fails).on_transform_error(OnTransformError::MetadataOnly);
+        InformerOptions::default().transform(fails).transform_fallback(TransformFallback::MetadataOnly);
     let (object, _) = through_transform(metadata_only).await;
     let raw = value(&object);
     assert_eq!((raw.get("spec"), raw.get("status"), raw["metadata"].get("annotations")), (None, None, None));
@@ -207,7 +209,7 @@ async fn c9_object_with_failing_transform_is_cached_unmodified() {
 
 #[tokio::test(start_paused = true)]
 async fn c9_panicking_transform_is_caught() {
-    let (object, reported) = through_transform(Options::default().transform(|pod: &mut Pod| {
+    let (object, reported) = through_transform(InformerOptions::default().transform(|pod: &mut Pod| {
         assert_ne!(pod.metadata.name.as_deref(), Some("a"), "intended panic");
         Ok(())
     }))
@@ -226,13 +228,14 @@ async fn transform_that_changes_the_identity_is_rejected() {
         ("version", |pod| pod.metadata.resource_version = Some("1".to_owned())),
     ];
     for (what, change) in changes {
-        let (object, reported) = through_transform(Options::default().transform(move |pod: &mut Pod| {
-            if pod.metadata.name.as_deref() == Some("a") {
-                change(pod);
-            }
-            Ok(())
-        }))
-        .await;
+        let (object, reported) =
+            through_transform(InformerOptions::default().transform(move |pod: &mut Pod| {
+                if pod.metadata.name.as_deref() == Some("a") {
+                    change(pod);
+                }
+                Ok(())
+            }))
+            .await;
         assert_eq!(
             reported,
             [format!("object default/a is not transformed: the transform changed the object's {what}")]
@@ -249,21 +252,21 @@ async fn secret_with_failing_transform_is_cached_as_metadata_only() {
         {"name": "s", "namespace": "default", "labels": {"app": "web"}, "annotations": copy}});
     server.create(&secret).unwrap();
     let diagnostics = Diagnostics::default();
-    let fails = Options::default().transform(|_: &mut Secret| Err("no".into()));
+    let fails = InformerOptions::default().transform(|_: &mut Secret| Err("no".into()));
     let secrets = synced_informer::<Secret>(&server, diagnostics.hook(fails)).await;
     server.update(&with(secret, "/metadata/labels/app", "db")).unwrap();
     until(|| secrets.metrics().updated == 1).await;
     let cached = secrets.lister().get("default", "s").unwrap();
-    let raw = cached.raw();
+    let raw = cached.raw_bytes();
     let text = String::from_utf8_lossy(&raw);
     assert!(!text.contains("aHVzaA"), "{text}");
-    assert_eq!((cached.labels().get("app"), secrets.metrics().wire.transform_errors), (Some("db"), 2));
+    assert_eq!((cached.labels().get("app"), secrets.metrics().reflector.transform_errors), (Some("db"), 2));
     assert!(cached.typed().unwrap().data.is_none());
     assert!(!diagnostics.texts().concat().contains("aHVzaA"));
     // Secrets can be cached unmodified if configured explicitly.
-    let fails = Options::default().transform(|_: &mut Secret| Err("no".into()));
+    let fails = InformerOptions::default().transform(|_: &mut Secret| Err("no".into()));
     let secrets =
-        synced_informer::<Secret>(&server, fails.on_transform_error(OnTransformError::AsReceived)).await;
+        synced_informer::<Secret>(&server, fails.transform_fallback(TransformFallback::KeepOriginal)).await;
     assert!(secrets.lister().get("default", "s").unwrap().typed().unwrap().data.is_some());
 }
 
@@ -289,8 +292,9 @@ async fn metadata_informer_requests_and_caches_metadata_only() {
         let server = ApiServer::new();
         server.create(&rich("a")).unwrap();
         let (client, headers) = recording_client(&server);
-        let factory = SharedInformerFactory::with_options(client, Options::default().watch_list(policy));
-        let pods = factory.metadata::<Pod>();
+        let factory =
+            SharedInformerFactory::with_options(client, InformerOptions::default().watch_list(policy));
+        let pods = factory.metadata_informer::<Pod>();
         factory.start();
         factory.wait_for_sync(TIMEOUT).await.unwrap();
         server.create(&rich("b")).unwrap();
@@ -324,7 +328,7 @@ async fn typed_and_dynamic_metadata_share_a_cache_apart_from_full_objects() {
     create_pods(&server, &["a"]);
     let factory = SharedInformerFactory::new(server.client());
     let resource = ApiResource::erase::<Pod>(&());
-    let (typed, dynamic) = (factory.metadata::<Pod>(), factory.dynamic_metadata(&resource));
+    let (typed, dynamic) = (factory.metadata_informer::<Pod>(), factory.dynamic_metadata_informer(&resource));
     let whole = factory.informer::<Pod>();
     factory.start();
     factory.wait_for_sync(TIMEOUT).await.unwrap();
@@ -335,7 +339,7 @@ async fn typed_and_dynamic_metadata_share_a_cache_apart_from_full_objects() {
     assert_eq!(other.typed().unwrap().metadata.name.as_deref(), Some("a"));
     assert_eq!(value(&whole.lister().get("default", "a").unwrap())["spec"]["containers"][0]["name"], "main");
     assert_eq!(
-        (typed.resource(), whole.resource()),
+        (typed.description(), whole.description()),
         ("pods (metadata) in all namespaces", "pods in all namespaces")
     );
     let (_registration, mut log) = log_events(&dynamic);

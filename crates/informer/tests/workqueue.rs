@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use informer::{Exponential, Lease, Priority, WorkQueue};
+use informer::{ExponentialBackoff, Priority, WorkItem, WorkQueue};
 use informer_core::random::Random;
 use tokio::time::{Instant, timeout};
 
@@ -13,10 +13,10 @@ const MILLI: Duration = Duration::from_millis(1);
 const TIMEOUT: Duration = Duration::from_hours(1);
 
 fn queue() -> WorkQueue<&'static str> {
-    WorkQueue::with_limiter(Exponential::new(10 * MILLI, Duration::from_secs(1)))
+    WorkQueue::with_rate_limiter(ExponentialBackoff::new(10 * MILLI, Duration::from_secs(1)))
 }
 
-async fn get(queue: &WorkQueue<&'static str>) -> Lease<&'static str> {
+async fn get(queue: &WorkQueue<&'static str>) -> WorkItem<&'static str> {
     timeout(TIMEOUT, queue.get()).await.expect("a key is returned").expect("the queue is open")
 }
 
@@ -185,7 +185,7 @@ async fn delayed_keys_are_visible_and_can_be_removed() {
     let item = get(&queue).await;
     assert_eq!((*item, begun.elapsed()), ("b", Duration::from_secs(2)));
     tokio::time::advance(Duration::from_secs(5)).await;
-    assert_eq!(queue.held(), [("b", Duration::from_secs(5))]);
+    assert_eq!(queue.processing(), [("b", Duration::from_secs(5))]);
     assert_eq!(queue.metrics().longest_running, Duration::from_secs(5));
 }
 
@@ -194,7 +194,7 @@ async fn delayed_keys_are_visible_and_can_be_removed() {
 async fn wq_9_new_changes_are_processed_before_the_initial_list() {
     let queue = WorkQueue::new();
     for number in 0..1_000 {
-        queue.add_with(number, Priority::INITIAL);
+        queue.add_with_priority(number, Priority::INITIAL);
     }
     queue.add(5_000);
     queue.add(7);
@@ -219,7 +219,7 @@ async fn wq_7_shutdown_wakes_waiting_workers() {
         })
         .collect();
     settle().await;
-    queue.shut_down();
+    queue.shutdown();
     for worker in waiting {
         assert!(worker.await.unwrap());
     }
@@ -263,7 +263,7 @@ async fn drain_can_include_delayed_keys_and_reports_the_rest_on_timeout() {
     queue.add("b");
     queue.add_after("later", Duration::from_mins(1));
     let processing = get(&queue).await;
-    let error = queue.drain_with_delays(Duration::from_secs(5)).await.unwrap_err();
+    let error = queue.drain_including_delayed(Duration::from_secs(5)).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "drain work queue: timed out after 5s with 1 keys queued, 1 processing, 1 delayed (a worker may be stuck)"
@@ -277,7 +277,7 @@ async fn drain_can_include_delayed_keys_and_reports_the_rest_on_timeout() {
         }
         keys
     };
-    let (drained, keys) = tokio::join!(queue.drain_with_delays(TIMEOUT), worker);
+    let (drained, keys) = tokio::join!(queue.drain_including_delayed(TIMEOUT), worker);
     assert_eq!((drained, keys), (Ok(()), vec!["b", "a", "later"]));
 }
 
@@ -287,7 +287,7 @@ async fn immediate_shutdown_drops_queued_keys() {
     queue.add("a");
     queue.add("b");
     let processing = get(&queue).await;
-    queue.shut_down_now();
+    queue.shutdown_now();
     assert!(queue.get().await.is_none());
     assert_eq!(
         queue.drain(Duration::ZERO).await.unwrap_err().to_string(),
@@ -310,7 +310,7 @@ struct KeyState {
 #[tokio::test(start_paused = true)]
 async fn random_workers_lose_no_key_and_process_each_exclusively() {
     for seed in 0..60 {
-        let queue: WorkQueue<u64> = WorkQueue::with_limiter(Exponential::new(MILLI, 20 * MILLI));
+        let queue: WorkQueue<u64> = WorkQueue::with_rate_limiter(ExponentialBackoff::new(MILLI, 20 * MILLI));
         let seen: Arc<Mutex<BTreeMap<u64, KeyState>>> = Arc::default();
         let workers: Vec<_> = (0..4)
             .map(|worker| {
@@ -352,7 +352,7 @@ async fn random_workers_lose_no_key_and_process_each_exclusively() {
             seen.lock().unwrap().entry(key).or_default().adds += 1;
             match random.below(3) {
                 0 => queue.add_after(key, MILLI * u32::try_from(random.below(10)).unwrap()),
-                1 => queue.add_with(key, Priority(-1)),
+                1 => queue.add_with_priority(key, Priority(-1)),
                 _ => queue.add(key),
             }
             if random.below(4) == 0 {
@@ -360,7 +360,7 @@ async fn random_workers_lose_no_key_and_process_each_exclusively() {
             }
             tokio::task::yield_now().await;
         }
-        queue.drain_with_delays(TIMEOUT).await.unwrap();
+        queue.drain_including_delayed(TIMEOUT).await.unwrap();
         for worker in workers {
             worker.await.unwrap();
         }

@@ -41,7 +41,7 @@ fn two_workers_and_two_adders_lose_no_key() {
                 })
                 .collect();
             adders.into_iter().for_each(|adder| adder.join().unwrap());
-            queue.shut_down();
+            queue.shutdown();
             workers.into_iter().for_each(|worker| worker.join().unwrap());
             assert_eq!(done.load(Ordering::SeqCst), 0b1111);
         },
@@ -106,7 +106,7 @@ fn concurrent_drains_both_return() {
                     thread::spawn(move || future::block_on(queue.drained()))
                 })
                 .collect();
-            queue.shut_down();
+            queue.shutdown();
             worker.join().unwrap();
             drains.into_iter().for_each(|drain| drain.join().unwrap());
         },

@@ -1,4 +1,4 @@
-//! Every example against the kube-apiserver that `INFORMER_REAL_KUBECONFIG` names (`cargo xtask real test`).
+//! Every example against the kube-apiserver that `INFORMER_CONTROL_PLANE_KUBECONFIG` names (`cargo xtask control-plane test`).
 //! Without one, nothing is checked.
 //!
 //! Each test runs one example as its `main` does, in a namespace of its own, and compares its output with the
@@ -7,14 +7,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
-#[path = "../../../crates/informer/tests/real/apart.rs"]
+#[path = "../../../crates/informer/tests/control_plane/apart.rs"]
 mod apart;
-#[path = "../../../crates/informer/tests/real/arm.rs"]
-mod arm;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../../../crates/informer-apiserver/tests/conformance/runner.rs"]
 mod runner;
+#[path = "../../../crates/informer/tests/control_plane/targets.rs"]
+mod targets;
 mod watching;
 mod working;
 
@@ -22,5 +22,5 @@ use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    runner::run(arm::Arms::open().await, &[watching::ALL, working::ALL].concat(), &[]).await
+    runner::run(targets::Arms::open().await, &[watching::ALL, working::ALL].concat(), &[]).await
 }

@@ -26,17 +26,17 @@ mod pod_informer;
 mod shared_factory;
 
 use custom_resource::Backup;
-use informer::{Options, SharedInformer, SharedInformerFactory};
+use informer::{InformerOptions, SharedInformer, SharedInformerFactory};
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
 use crate::apart::{run_on_own_thread, slow_wait};
-use crate::arm::{Arm, until};
 use crate::common::cluster::EventLog;
 use crate::common::{Program, output, rest};
 use crate::runner::statements;
+use crate::targets::{Arm, until};
 
 statements![
     pod_informer_prints_changes_of_pods,
@@ -49,8 +49,8 @@ statements![
     event_stream_prints_every_version,
 ];
 
-fn options(arm: &Arm) -> Options {
-    Options::default().namespace(arm.namespace.clone())
+fn options(arm: &Arm) -> InformerOptions {
+    InformerOptions::default().namespace(arm.namespace.clone())
 }
 
 fn factory(arm: &Arm) -> SharedInformerFactory {

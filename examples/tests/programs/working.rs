@@ -16,7 +16,7 @@ mod workqueue;
 use std::collections::BTreeMap;
 
 use futures::StreamExt as _;
-use informer::{Options, SharedInformer};
+use informer::{InformerOptions, SharedInformer};
 use k8s_openapi::api::core::v1::Pod;
 use kube::CustomResourceExt as _;
 use operator::Website;
@@ -25,10 +25,10 @@ use serde_json::{Value, json};
 use to_database::Table;
 use tokio::sync::mpsc;
 
-use crate::arm::{Arm, until};
 use crate::common::cluster::EventLog;
 use crate::common::{Program, output};
 use crate::runner::statements;
+use crate::targets::{Arm, until};
 use crate::watching::{delete_pod, pod};
 
 statements![
@@ -152,7 +152,7 @@ async fn operator_creates_repairs_and_cleans_up(arm: &Arm) {
 }
 
 async fn workqueue_retries_failures(arm: &Arm) {
-    let options = Options::default().namespace(arm.namespace.clone());
+    let options = InformerOptions::default().namespace(arm.namespace.clone());
     let maps = SharedInformer::with_options(arm.client.clone(), options);
     let (out, mut lines) = mpsc::unbounded_channel();
     let program =
@@ -198,7 +198,7 @@ async fn expected_rows(arm: &Arm) -> Vec<Row> {
 
 /// Runs the program and `meanwhile` until the table is correct.
 async fn follow(arm: &Arm, file: &str, meanwhile: impl Future<Output = ()>) {
-    let options = Options::default().namespace(arm.namespace.clone());
+    let options = InformerOptions::default().namespace(arm.namespace.clone());
     let (pods, table_file) = (SharedInformer::with_options(arm.client.clone(), options), file.to_owned());
     let program = Program::start(|stopped| async move {
         let table = Table::open(&table_file)?;

@@ -13,7 +13,7 @@ use super::types::Types;
 const INPUT: &str = include_str!("columns.txt");
 
 /// Columns that nearly every kind has; each is a constant.
-const USUAL: &[[&str; 3]] = &[
+const COMMON_COLUMNS: &[[&str; 3]] = &[
     ["Name", "string name", "= meta.v1.ObjectMeta.name"],
     ["Age", "string", "= meta.v1.ObjectMeta.creationTimestamp"],
 ];
@@ -24,7 +24,7 @@ pub(super) fn render(types: &Types, version: &str) -> Result<String, String> {
 
 fn render_input(input: &str, types: &Types, version: &str) -> Result<String, String> {
     let mut usual = String::new();
-    for [name, kind, description] in USUAL {
+    for [name, kind, description] in COMMON_COLUMNS {
         let column = column(name, kind, description, types)?;
         let head = format!("const {}: Column = ", name.to_uppercase());
         let text = column.render(0, head.len(), 1);
@@ -88,7 +88,7 @@ fn header(line: &str) -> Vec<[String; 2]> {
 }
 
 fn line_column(line: &str, types: &Types) -> Result<String, String> {
-    if USUAL.iter().any(|[name, ..]| *name == line) {
+    if COMMON_COLUMNS.iter().any(|[name, ..]| *name == line) {
         return Ok(line.to_uppercase());
     }
     let mut parts = line.splitn(3, '|').map(str::trim);

@@ -14,7 +14,9 @@ use kube::runtime::reflector::{ObjectRef, ReflectHandle, Store};
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::runtime::{WatchStreamExt as _, reflector};
 use kube::{Api, Client};
-use peer_protocol::{Command, Failure, Gauge, Peer, Random, Strategy, Sync, Told, revised, sent_in};
+use peer_protocol::{
+    Command, Deliveries, Failure, Peer, ProcessStats, Random, Strategy, Sync, revised, sent_in,
+};
 use serde_json::{Value, json};
 
 /// Number of events that a subscriber of a shared reflector may lag behind.
@@ -34,14 +36,16 @@ struct KubeRs {
 
 struct Syncing {
     store: Store<Pod>,
-    told: Arc<Told>,
+    deliveries: Arc<Deliveries>,
 }
 
 impl Peer for KubeRs {
     async fn execute(&mut self, command: Command) -> Result<Value, Failure> {
         match command {
             Command::Sync(sync) => self.sync(&sync).await,
-            Command::Follow { until, latency } => self.synced()?.told.follow(until, latency, || true).await,
+            Command::Follow { until, latency } => {
+                self.synced()?.deliveries.follow(until, latency, || true).await
+            }
             Command::Read { seconds, .. } => Ok(self.synced()?.read(seconds)),
             Command::Index { seconds } => Ok(self.synced()?.look_up(seconds)),
             Command::Count { revision } => Ok(self.synced()?.count(revision.as_deref())),
@@ -54,12 +58,12 @@ impl Peer for KubeRs {
 impl KubeRs {
     async fn sync(&mut self, sync: &Sync) -> Result<Value, Failure> {
         sync.check(&["json"])?;
-        let gauge = Gauge::begin();
+        let gauge = ProcessStats::begin();
         let config = match sync.strategy {
             Strategy::Default | Strategy::List => Config::default(),
             Strategy::WatchList => Config::default().streaming_lists(),
         };
-        let told = Arc::new(Told::new(sync.handlers));
+        let told = Arc::new(Deliveries::new(sync.handlers));
         let events = watcher(Api::<Pod>::all(self.client.clone()), config).default_backoff();
         let store = if sync.handlers == 1 {
             let (store, writer) = reflector::store();
@@ -85,7 +89,7 @@ impl KubeRs {
         // Subscribers receive the initial list only after it is complete.
         tokio::time::timeout(SYNC_TIMEOUT, told.wait_for_each(store.len() as u64)).await?;
         let response = gauge.response(json!({"objects": store.len()}));
-        self.syncing = Some(Syncing { store, told });
+        self.syncing = Some(Syncing { store, deliveries: told });
         Ok(response)
     }
 
@@ -94,18 +98,18 @@ impl KubeRs {
     }
 }
 
-fn note(told: &Told, event: &Event<Pod>) {
+fn note(told: &Deliveries, event: &Event<Pod>) {
     if let Event::Apply(pod) | Event::InitApply(pod) | Event::Delete(pod) = event {
         note_pod(told, 0, pod);
     }
 }
 
-fn note_pod(told: &Told, handler: usize, pod: &Pod) {
+fn note_pod(told: &Deliveries, handler: usize, pod: &Pod) {
     let version = pod.metadata.resource_version.as_deref().unwrap_or_default();
     told.note(handler, version, || sent_in(pod.metadata.annotations.as_ref()));
 }
 
-async fn handle(mut pods: ReflectHandle<Pod>, number: usize, told: Arc<Told>) {
+async fn handle(mut pods: ReflectHandle<Pod>, number: usize, told: Arc<Deliveries>) {
     while let Some(pod) = pods.next().await {
         note_pod(&told, number, &pod);
     }
@@ -115,14 +119,14 @@ impl Syncing {
     fn count(&self, revision: Option<&str>) -> Value {
         let pods = self.store.state();
         let annotations = pods.iter().map(|pod| pod.metadata.annotations.as_ref());
-        json!({"objects": pods.len(), "told": self.told.events(), "revised": revised(annotations, revision)})
+        json!({"objects": pods.len(), "delivered": self.deliveries.events(), "revised": revised(annotations, revision)})
     }
 
     fn read(&self, seconds: f64) -> Value {
         let keys: Vec<ObjectRef<Pod>> =
             self.store.state().iter().map(|pod| ObjectRef::from_obj(pod.as_ref())).collect();
         let (mut random, mut gets, mut found) = (Random::new(1), 0_u64, 0_u64);
-        let gauge = Gauge::begin();
+        let gauge = ProcessStats::begin();
         while gauge.seconds() < seconds {
             for _ in 0..32 {
                 let pod = self.store.get(&keys[random.below(keys.len())]);
@@ -138,7 +142,7 @@ impl Syncing {
         nodes.sort_unstable();
         nodes.dedup();
         let (mut random, mut lookups, mut found) = (Random::new(1), 0_u64, 0);
-        let gauge = Gauge::begin();
+        let gauge = ProcessStats::begin();
         while gauge.seconds() < seconds {
             let wanted = nodes[random.below(nodes.len())].as_str();
             let on_node =

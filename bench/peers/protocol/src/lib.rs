@@ -3,9 +3,9 @@
 //! The protocol is described in `bench/peers/README.md`; the Go program implements it separately. This crate does not
 //! depend on any informer: a program implements [`Peer`].
 
-mod gauge;
+mod delivered;
+mod process_stats;
 mod random;
-mod told;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -14,9 +14,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-pub use gauge::Gauge;
+pub use delivered::{Deliveries, SENT, revised, sent_in};
+pub use process_stats::ProcessStats;
 pub use random::Random;
-pub use told::{SENT, Told, revised, sent_in};
 
 /// A line sent by the harness.
 #[derive(Debug, Clone, Deserialize)]
@@ -173,7 +173,7 @@ async fn serve(mut peer: impl Peer) -> Result<(), Failure> {
     while let Some(line) = lines.next_line().await? {
         let response = match serde_json::from_str(&line) {
             Ok(Command::Quit) => break,
-            Ok(Command::Report { reset }) => Ok(Gauge::report(reset)),
+            Ok(Command::Report { reset }) => Ok(ProcessStats::report(reset)),
             Ok(command) => peer.execute(command).await,
             Err(error) => Err(format!("invalid command: {error}").into()),
         };

@@ -38,7 +38,7 @@ pub(crate) struct Row {
     pub(crate) frames: u64,
     pub(crate) spent: Spent,
     /// Writes a second, of a row that is paced.
-    pub(crate) asked: Option<u64>,
+    pub(crate) target_writes_per_second: Option<u64>,
     pub(crate) latencies: Vec<Duration>,
     pub(crate) equal: bool,
     /// How often an object was encoded, as JSON and as protobuf.
@@ -71,7 +71,7 @@ impl fmt::Display for Row {
             let at = last.map(|last| self.latencies[(self.latencies.len() * share / 100).min(last)]);
             at.map_or_else(|| "-".to_owned(), |took| format!("{:.1} ms", 1e3 * took.as_secs_f64()))
         };
-        let bar = self.asked.map_or_else(String::new, |asked| {
+        let bar = self.target_writes_per_second.map_or_else(String::new, |asked| {
             // One part in two hundred is what a late start and the last tick may cost.
             let met = writes / clock >= asked as f64 * 0.995;
             format!("{asked} writes/s: {}", verdict(met))

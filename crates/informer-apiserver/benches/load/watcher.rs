@@ -12,7 +12,7 @@ use futures::StreamExt;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::door::Chunks;
+use crate::transport::Chunks;
 use crate::{NAMESPACES, OBJECTS};
 
 /// When each version was written, and how long each frame took.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, header};
 use informer_objects::status::Status;
 
-use super::{ANONYMOUS, AUTHENTICATED, Access, UNAUTHENTICATED};
+use super::{ANONYMOUS, AUTHENTICATED, AccessControl, UNAUTHENTICATED};
 use crate::user::User;
 
 /// The tokens that are known.
@@ -18,7 +18,7 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    pub(crate) fn new(access: Access) -> Self {
+    pub(crate) fn new(access: AccessControl) -> Self {
         let with_group = |(token, mut user): (String, User)| {
             user.join(AUTHENTICATED);
             (token, user)

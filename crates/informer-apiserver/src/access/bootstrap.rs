@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::policy::Rule;
 use super::{AUTHENTICATED, RBAC, UNAUTHENTICATED};
-use crate::model::{Ask, Model, Origin};
+use crate::model::{Model, WriteContext, WriteOrigin};
 use crate::user::MASTERS;
 
 /// Creates what is missing; what is there stays as it is.
@@ -17,7 +17,13 @@ pub(crate) fn create_missing(model: &mut Model, now: Timestamp) {
         let Some(place) = model.registry().place(RBAC, "v1", plural) else { continue };
         let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         if model.get(place, "", name).is_none() {
-            let created = model.create(&Ask::at(now, "kube-apiserver"), place, "", object, Origin::Own);
+            let created = model.create(
+                &WriteContext::at(now, "kube-apiserver"),
+                place,
+                "",
+                object,
+                WriteOrigin::Internal,
+            );
             debug_assert!(created.is_ok(), "{plural}: {created:?}");
         }
     }

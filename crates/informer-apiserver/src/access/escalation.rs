@@ -15,7 +15,7 @@ use super::{Attributes, RBAC, quoted_list};
 use crate::user::{MASTERS, User};
 
 /// How many pieces of rules are compared. No role that anybody wrote has so many.
-const PIECES: usize = 100_000;
+const MAX_ESCALATION_RULES: usize = 100_000;
 
 /// Checks an object that is about to be written.
 pub(crate) fn check(
@@ -86,8 +86,8 @@ fn check_binding(rules: &Rules, user: &User, place: &Attributes, object: &Value)
 fn held(rules: &Rules, user: &User, namespace: &str, given: &[Rule]) -> Result<(), String> {
     let (own, problems) = rules.of(user, namespace);
     let size = given.iter().fold(0_usize, |sum, rule| sum.saturating_add(rule.size()));
-    if size > PIECES {
-        return Err(format!("the rules have more than {PIECES} combinations"));
+    if size > MAX_ESCALATION_RULES {
+        return Err(format!("the rules have more than {MAX_ESCALATION_RULES} combinations"));
     }
     let mut missing: BTreeMap<What<'_>, Vec<String>> = BTreeMap::new();
     let is_held = |piece: &Piece<'_>| own.iter().any(|rule| rule.covers(piece));

@@ -1,6 +1,6 @@
 //! 403: who may not do what, in the server's words.
 
-use informer_objects::status::{Details, Status};
+use informer_objects::status::{Status, StatusDetails};
 use informer_objects::text::quoted;
 
 use super::Attributes;
@@ -24,7 +24,7 @@ pub(crate) fn forbidden(user: &User, wanted: &Attributes, reason: &str) -> Statu
     }
     if wanted.resource.is_empty() {
         let mut status = Status::new(403, "Forbidden", format!("forbidden: {why}"));
-        status.details = Some(Box::new(Details::default()));
+        status.details = Some(Box::new(StatusDetails::default()));
         return status;
     }
     Status::forbidden(&wanted.group, &wanted.resource, &wanted.name, &why)

@@ -24,7 +24,7 @@ pub(crate) fn impersonate(
     wanted: &Attributes,
     headers: &HeaderMap,
 ) -> Result<User, Status> {
-    let Some(other) = asked_for(headers)? else { return Ok(user) };
+    let Some(other) = impersonated_user(headers)? else { return Ok(user) };
     let mut first = None;
     for mode in [Mode::Node, Mode::ServiceAccount, Mode::UserInfo, Mode::Legacy] {
         if !mode.fits(&other) {
@@ -144,7 +144,7 @@ impl Mode {
 }
 
 /// Whom the headers name.
-fn asked_for(headers: &HeaderMap) -> Result<Option<User>, Status> {
+fn impersonated_user(headers: &HeaderMap) -> Result<Option<User>, Status> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let one = |name: &str| headers.get(name).map(text).unwrap_or_default();
     let mut other = User::new(one("impersonate-user")).uid(one("impersonate-uid"));

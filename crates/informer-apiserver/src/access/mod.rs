@@ -4,13 +4,13 @@
 //! and on what a request is about ([`Attributes`]). Only the gate looks at the server. Nobody here reads a request's
 //! body before its sender is known to be allowed to send it, and nothing here knows how an answer is encoded.
 
+mod access_mode;
 mod attributes;
 mod authenticate;
 mod bootstrap;
 mod caller;
 mod escalation;
 mod forbidden;
-mod gate;
 mod impersonate;
 mod policy;
 mod reviews;
@@ -23,10 +23,10 @@ use std::collections::BTreeMap;
 
 use informer_objects::text::quoted;
 
+pub(crate) use access_mode::{AccessMode, Refused};
 pub(crate) use attributes::Attributes;
 pub(crate) use caller::Caller;
-pub(crate) use gate::{Door, Refused};
-pub(crate) use reviews::{Asked, Review};
+pub(crate) use reviews::{Review, ReviewRequest};
 pub(crate) use rules::Rules;
 
 use crate::user::User;
@@ -51,21 +51,21 @@ pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct Access {
+pub struct AccessControl {
     tokens: BTreeMap<String, User>,
     anonymous: bool,
 }
 
-impl Default for Access {
+impl Default for AccessControl {
     fn default() -> Self {
-        Access::new()
+        AccessControl::new()
     }
 }
 
-impl Access {
+impl AccessControl {
     /// No token is known, and who has none is `system:anonymous`.
     pub fn new() -> Self {
-        Access { tokens: BTreeMap::new(), anonymous: true }
+        AccessControl { tokens: BTreeMap::new(), anonymous: true }
     }
 
     /// Whoever shows this token is this user.
@@ -76,11 +76,11 @@ impl Access {
 
     /// Whether requests without a token are somebody's. If not, they get 401.
     pub fn anonymous(self, allowed: bool) -> Self {
-        Access { anonymous: allowed, ..self }
+        AccessControl { anonymous: allowed, ..self }
     }
 }
 
-impl std::fmt::Debug for Access {
+impl std::fmt::Debug for AccessControl {
     /// Tokens are secrets, so only the users are shown.
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let users: Vec<&str> = self.tokens.values().map(User::name).collect();

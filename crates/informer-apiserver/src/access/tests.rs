@@ -9,7 +9,7 @@ use super::authenticate::{Tokens, authenticate};
 use super::impersonate::impersonate;
 use super::policy::Rule;
 use super::rules::{Decision, Rights, Rules};
-use super::{Access, Attributes};
+use super::{AccessControl, Attributes};
 use crate::user::User;
 
 fn attributes(method: &str, target: &str) -> Attributes {
@@ -179,7 +179,7 @@ fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
 
 #[test]
 fn a_token_is_known_or_wrong_or_missing() {
-    let tokens = Tokens::new(Access::new().token("good", User::new("somebody")));
+    let tokens = Tokens::new(AccessControl::new().token("good", User::new("somebody")));
     let who = |value: &str| {
         let found = authenticate(&tokens, &headers(&[("authorization", value)]));
         found.map_or_else(|status| status.code.to_string(), |user| format!("{} {:?}", user.name, user.groups))

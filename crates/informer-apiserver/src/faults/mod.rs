@@ -11,7 +11,7 @@
 //! drop(busy); // lists of pods work again
 //! ```
 //!
-//! Several rules may meet one request, in the order in which they were set: a [`delay`] and then a [`status`] is a slow refusal.
+//! Several rules may meet one request, in the order in which they were set: a [`delay`] and then a [`respond`] is a slow refusal.
 //! The first that answers, lets pass or breaks a request is the last that it meets. A running watch has all that are meant
 //! for it at once, each with its own count of frames. Rules do not know what they disturb, and work on every form in which objects
 //! travel: JSON, YAML, protobuf, tables, gzip.
@@ -51,32 +51,32 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::log::{Seen, Verb};
+use crate::log::{RecordedRequest, Verb};
 use crate::random::Random;
 
 pub use library::{
-    answer, answer_with, cut_mid_frame, cut_watch, delay, drop_connection, drop_frame, duplicate_frame,
-    endless_watch_list, error_frame, forbid, gone, half_open, hold, no_end_bookmark, pass, raw_frame,
-    refuse_watch_list, slow_pages, stale_read, stall_watch, status, too_many_requests, truncate,
-    undecodable_frame, undecodable_object,
+    answer, break_mid_frame, break_watch, delay, drop_connection, drop_frame, duplicate_frame,
+    endless_watch_list, error_frame, exempt, forbid, frame_without_object, gone, half_open, malformed_object,
+    no_end_bookmark, raw_frame, refuse_watch_list, respond, respond_with, slow_pages, stale_read,
+    stall_request, stall_watch, too_many_requests, truncate,
 };
-pub use registry::Fault;
+pub use registry::FaultGuard;
 pub(crate) use registry::{Active, Registry};
-pub use schedule::{Schedule, Turn};
+pub use schedule::{Schedule, ScheduledFault};
 
 /// What goes wrong, and when.
 #[derive(Debug, Clone)]
 #[must_use = "a rule does nothing until it is given to `ApiServer::fault`"]
-pub struct Rule {
+pub struct FaultRule {
     pub(crate) action: Action,
     verb: Option<Verb>,
     plural: Option<String>,
     namespace: Option<String>,
     user: Option<String>,
     page: Option<u32>,
-    chance: Option<Chance>,
-    times: Option<u64>,
-    skip: u64,
+    probability: Option<Probability>,
+    max_hits: Option<u64>,
+    skip_first: u64,
     /// Of a watch, so many frames pass before anything happens.
     pub(crate) after_frames: usize,
     /// So many frames of a watch are changed.
@@ -84,32 +84,32 @@ pub struct Rule {
     pub(crate) end: End,
     pub(crate) retry_after: Option<u32>,
     /// So many writes an old answer is behind.
-    pub(crate) behind: u64,
+    pub(crate) lag_writes: u64,
 }
 
 /// What a rule does. The names are those of the library.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
-    Pass,
+    Exempt,
     Delay(Duration),
-    Answer(u16, Option<Bytes>),
+    Respond(u16, Option<Bytes>),
     Gone,
     Forbid,
-    Hold,
+    StallRequest,
     Drop,
     Truncate(usize),
     StaleRead,
     RefuseWatchList,
     EndlessWatchList,
     ErrorFrame(u16),
-    CutWatch,
-    CutMidFrame,
+    BreakWatch,
+    BreakMidFrame,
     StallWatch,
     RawFrame(Bytes),
-    NoObject,
+    FrameWithoutObject,
     DropFrame,
     DuplicateFrame,
-    Undecodable,
+    MalformedObject,
 }
 
 /// How a body ends that is cut.
@@ -124,102 +124,102 @@ pub(crate) enum End {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Chance {
+struct Probability {
     percent: u8,
     seed: u64,
 }
 
-impl Rule {
+impl FaultRule {
     fn new(action: Action) -> Self {
-        Rule {
+        FaultRule {
             action,
             verb: None,
             plural: None,
             namespace: None,
             user: None,
             page: None,
-            chance: None,
-            times: None,
-            skip: 0,
+            probability: None,
+            max_hits: None,
+            skip_first: 0,
             after_frames: 0,
             frames: 1,
             end: End::Broken,
             retry_after: None,
-            behind: 5,
+            lag_writes: 5,
         }
     }
 
     /// Only for requests with this verb.
-    pub fn on(self, verb: Verb) -> Self {
-        Rule { verb: Some(verb), ..self }
+    pub fn for_verb(self, verb: Verb) -> Self {
+        FaultRule { verb: Some(verb), ..self }
     }
 
     /// Only for this resource.
-    pub fn of(self, plural: &str) -> Self {
-        Rule { plural: Some(plural.to_owned()), ..self }
+    pub fn for_resource(self, plural: &str) -> Self {
+        FaultRule { plural: Some(plural.to_owned()), ..self }
     }
 
     /// Only for this namespace.
     pub fn in_namespace(self, namespace: &str) -> Self {
-        Rule { namespace: Some(namespace.to_owned()), ..self }
+        FaultRule { namespace: Some(namespace.to_owned()), ..self }
     }
 
     /// Only for requests of this user.
-    pub fn by(self, user: &str) -> Self {
-        Rule { user: Some(user.to_owned()), ..self }
+    pub fn for_user(self, user: &str) -> Self {
+        FaultRule { user: Some(user.to_owned()), ..self }
     }
 
     /// Only for the first page of a list (1), or only for those that follow (2 and more).
     pub fn page(self, page: u32) -> Self {
-        Rule { page: Some(page), ..self }
+        FaultRule { page: Some(page), ..self }
     }
 
     /// At most so many times.
-    pub fn times(self, times: u64) -> Self {
-        Rule { times: Some(times), ..self }
+    pub fn max_hits(self, times: u64) -> Self {
+        FaultRule { max_hits: Some(times), ..self }
     }
 
     /// Not for the first so many matching requests.
-    pub fn after(self, requests: u64) -> Self {
-        Rule { skip: requests, ..self }
+    pub fn skip_first(self, requests: u64) -> Self {
+        FaultRule { skip_first: requests, ..self }
     }
 
     /// Only for so many in a hundred of the matching requests. Which ones follows from the seed and their order.
-    pub fn chance(self, percent: u8, seed: u64) -> Self {
-        Rule { chance: Some(Chance { percent, seed }), ..self }
+    pub fn probability_percent(self, percent: u8, seed: u64) -> Self {
+        FaultRule { probability: Some(Probability { percent, seed }), ..self }
     }
 
     /// For what disturbs a watch: only after so many more frames of it.
     pub fn after_frames(self, frames: usize) -> Self {
-        Rule { after_frames: frames, ..self }
+        FaultRule { after_frames: frames, ..self }
     }
 
     /// For what changes frames: so many of each watch, one after the other, instead of one.
     pub fn frames(self, frames: usize) -> Self {
-        Rule { frames, ..self }
+        FaultRule { frames, ..self }
     }
 
-    /// For [`cut_watch`], [`cut_mid_frame`] and [`truncate`]: the body ends in good order instead of breaking.
-    pub fn cleanly(self) -> Self {
-        Rule { end: End::Clean, ..self }
+    /// For [`break_watch`], [`break_mid_frame`] and [`truncate`]: the body ends in good order instead of breaking.
+    pub fn with_clean_end(self) -> Self {
+        FaultRule { end: End::Clean, ..self }
     }
 
-    /// For [`cut_watch`], [`cut_mid_frame`] and [`truncate`]: the body does not end, and brings nothing more, ever.
-    pub fn silently(self) -> Self {
-        Rule { end: End::Silent, ..self }
+    /// For [`break_watch`], [`break_mid_frame`] and [`truncate`]: the body does not end, and brings nothing more, ever.
+    pub fn without_end(self) -> Self {
+        FaultRule { end: End::Silent, ..self }
     }
 
     /// For answers: a `Retry-After` header of so many seconds.
     pub fn retry_after(self, seconds: u32) -> Self {
-        Rule { retry_after: Some(seconds), ..self }
+        FaultRule { retry_after: Some(seconds), ..self }
     }
 
     /// For [`stale_read`]: so many writes behind, of whatever kind they were.
-    pub fn behind(self, writes: u64) -> Self {
-        Rule { behind: writes, ..self }
+    pub fn lag_writes(self, writes: u64) -> Self {
+        FaultRule { lag_writes: writes, ..self }
     }
 
-    pub(crate) fn matches(&self, seen: &Seen) -> bool {
+    pub(crate) fn matches(&self, seen: &RecordedRequest) -> bool {
         let page = || if seen.parameter("continue").is_some_and(|token| !token.is_empty()) { 2 } else { 1 };
         self.verb.is_none_or(|verb| verb == seen.verb)
             && self.plural.as_ref().is_none_or(|plural| *plural == seen.plural)
@@ -231,7 +231,7 @@ impl Rule {
 
     /// Whether a matching request is one of those that chance picks; `number` counts them.
     fn is_picked(&self, number: u64) -> bool {
-        self.chance.is_none_or(|Chance { percent, seed }| {
+        self.probability.is_none_or(|Probability { percent, seed }| {
             Random::new(seed ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d)).below(100) < u64::from(percent)
         })
     }
@@ -239,12 +239,12 @@ impl Rule {
 
 impl Action {
     /// Whether there is something in such a request that this could go wrong with.
-    fn concerns(&self, seen: &Seen) -> bool {
+    fn concerns(&self, seen: &RecordedRequest) -> bool {
         match self {
             Action::RefuseWatchList | Action::EndlessWatchList => {
                 seen.parameter("sendInitialEvents").is_some()
             }
-            Action::Gone | Action::Undecodable => matches!(seen.verb, Verb::List | Verb::Watch),
+            Action::Gone | Action::MalformedObject => matches!(seen.verb, Verb::List | Verb::Watch),
             // A read without a version wants the newest, and gets it from any server.
             Action::StaleRead => {
                 matches!(seen.verb, Verb::List | Verb::Get)
@@ -256,34 +256,34 @@ impl Action {
 
     /// Whether only the answer shows if there is something to do; then it is counted.
     fn is_late(&self) -> bool {
-        matches!(self, Action::Undecodable)
+        matches!(self, Action::MalformedObject)
     }
 
     /// Whether it works on the running watch that such a request began, and not on the request.
-    pub(crate) fn disturbs_stream(&self, seen: &Seen) -> bool {
+    pub(crate) fn disturbs_stream(&self, seen: &RecordedRequest) -> bool {
         match self {
-            Action::CutWatch
-            | Action::CutMidFrame
+            Action::BreakWatch
+            | Action::BreakMidFrame
             | Action::StallWatch
             | Action::RawFrame(_)
-            | Action::NoObject
+            | Action::FrameWithoutObject
             | Action::DropFrame
             | Action::DuplicateFrame => true,
-            Action::Gone | Action::Undecodable => seen.verb == Verb::Watch,
+            Action::Gone | Action::MalformedObject => seen.verb == Verb::Watch,
             _ => false,
         }
     }
 }
 
 /// What it does and to whom, in short, for traces: `status 429 of list pods, 3 times`.
-impl fmt::Display for Rule {
+impl fmt::Display for FaultRule {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.action {
-            Action::Answer(code, _) => write!(out, "status {code}")?,
+            Action::Respond(code, _) => write!(out, "status {code}")?,
             Action::ErrorFrame(code) => write!(out, "error frame {code}")?,
             Action::Delay(time) => write!(out, "delay {time:?}")?,
             Action::Truncate(bytes) => write!(out, "truncate {bytes}")?,
-            Action::NoObject => write!(out, "undecodable frame")?,
+            Action::FrameWithoutObject => write!(out, "undecodable frame")?,
             Action::RawFrame(bytes) => write!(out, "raw frame of {} bytes", bytes.len())?,
             action => write!(out, "{action:?}")?,
         }
@@ -294,12 +294,12 @@ impl fmt::Display for Rule {
         for (place, word) in whom.into_iter().flatten().enumerate() {
             write!(out, "{} {word}", if place == 0 { " of" } else { "" })?;
         }
-        if let Some(Chance { percent, .. }) = self.chance {
+        if let Some(Probability { percent, .. }) = self.probability {
             write!(out, ", {percent}%")?;
         }
         if self.after_frames > 0 {
             write!(out, ", after {} frames", self.after_frames)?;
         }
-        self.times.map_or(Ok(()), |times| write!(out, ", {times} times"))
+        self.max_hits.map_or(Ok(()), |times| write!(out, ", {times} times"))
     }
 }

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use super::{Rule, library};
+use super::{FaultRule, library};
 use crate::log::Verb;
 use crate::random::Random;
 
 /// One rule of a schedule.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Turn {
+pub struct ScheduledFault {
     /// When it begins, from the beginning of the schedule.
     pub start: Duration,
     /// What goes wrong.
-    pub rule: Rule,
+    pub rule: FaultRule,
     /// For how long.
-    pub lasts: Duration,
+    pub duration: Duration,
 }
 
 /// An endless series of faults. Equal seeds give equal series; turns may overlap.
@@ -39,10 +39,10 @@ pub struct Turn {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    dice: Random,
+    rng: Random,
     plural: Option<String>,
     /// The longest pause between two beginnings.
-    pause: Duration,
+    max_gap: Duration,
     now: Duration,
 }
 
@@ -50,51 +50,51 @@ impl Schedule {
     /// The series of a seed.
     pub fn seeded(seed: u64) -> Self {
         Schedule {
-            dice: Random::new(seed),
+            rng: Random::new(seed),
             plural: None,
-            pause: Duration::from_secs(20),
+            max_gap: Duration::from_secs(20),
             now: Duration::ZERO,
         }
     }
 
     /// Only for this resource.
     #[must_use]
-    pub fn of(self, plural: &str) -> Self {
+    pub fn for_resource(self, plural: &str) -> Self {
         Schedule { plural: Some(plural.to_owned()), ..self }
     }
 
     /// The longest pause between the beginnings of two faults; 20 seconds unless said otherwise.
     #[must_use]
-    pub fn pause(self, longest: Duration) -> Self {
-        Schedule { pause: longest, ..self }
+    pub fn max_gap(self, longest: Duration) -> Self {
+        Schedule { max_gap: longest, ..self }
     }
 
-    fn rule(&mut self) -> Rule {
+    fn rule(&mut self) -> FaultRule {
         let millis = |dice: &mut Random, longest: u64| Duration::from_millis(dice.below(longest));
-        let dice = &mut self.dice;
+        let dice = &mut self.rng;
         let frames = usize::try_from(dice.below(6)).unwrap_or(0);
         let rule = match dice.below(22) {
-            0 => library::status(500),
-            1 => library::status(503).retry_after(1 + u32::try_from(dice.below(4)).unwrap_or(0)),
-            2 => library::status(504),
+            0 => library::respond(500),
+            1 => library::respond(503).retry_after(1 + u32::try_from(dice.below(4)).unwrap_or(0)),
+            2 => library::respond(504),
             3 => library::too_many_requests(1 + u32::try_from(dice.below(5)).unwrap_or(0)),
             4 => library::gone(),
-            5 => library::gone().on(Verb::List),
-            6 => library::status(403),
-            7 => library::answer_with(200, "<html>please log in</html>"),
+            5 => library::gone().for_verb(Verb::List),
+            6 => library::respond(403),
+            7 => library::respond_with(200, "<html>please log in</html>"),
             8 => library::delay(millis(dice, 20_000)),
             9 => library::slow_pages(millis(dice, 5_000)),
-            10 => library::hold(),
+            10 => library::stall_request(),
             11 => library::drop_connection(),
             12 => {
                 let rule = library::truncate(usize::try_from(dice.below(3_000)).unwrap_or(0));
-                [rule.clone(), rule.clone().cleanly(), rule.silently()][dice.pick(3)].clone()
+                [rule.clone(), rule.clone().with_clean_end(), rule.without_end()][dice.pick(3)].clone()
             }
-            13 => library::stale_read().behind(1 + dice.below(20)),
-            14 => library::undecodable_object(),
-            15 => library::undecodable_frame(),
-            16 => [library::cut_watch(), library::cut_watch().cleanly()][dice.pick(2)].clone(),
-            17 => library::cut_mid_frame(),
+            13 => library::stale_read().lag_writes(1 + dice.below(20)),
+            14 => library::malformed_object(),
+            15 => library::frame_without_object(),
+            16 => [library::break_watch(), library::break_watch().with_clean_end()][dice.pick(2)].clone(),
+            17 => library::break_mid_frame(),
             18 => library::half_open(),
             19 => [library::stall_watch(), library::error_frame(500)][dice.pick(2)].clone(),
             20 => [library::refuse_watch_list(), library::no_end_bookmark()][dice.pick(2)].clone(),
@@ -103,26 +103,26 @@ impl Schedule {
         let rule = rule.after_frames(frames);
         let seed = dice.below(u64::MAX);
         let rule = match dice.below(4) {
-            0 => rule.times(1 + dice.below(3)),
-            1 => rule.chance(20 + u8::try_from(dice.below(60)).unwrap_or(0), seed),
-            2 => rule.after(dice.below(3)),
+            0 => rule.max_hits(1 + dice.below(3)),
+            1 => rule.probability_percent(20 + u8::try_from(dice.below(60)).unwrap_or(0), seed),
+            2 => rule.skip_first(dice.below(3)),
             _ => rule,
         };
         match &self.plural {
-            Some(plural) => rule.of(plural),
+            Some(plural) => rule.for_resource(plural),
             None => rule,
         }
     }
 }
 
 impl Iterator for Schedule {
-    type Item = Turn;
+    type Item = ScheduledFault;
 
-    fn next(&mut self) -> Option<Turn> {
-        let pause = u64::try_from(self.pause.as_millis()).unwrap_or(u64::MAX);
-        self.now += Duration::from_millis(1 + self.dice.below(pause));
+    fn next(&mut self) -> Option<ScheduledFault> {
+        let pause = u64::try_from(self.max_gap.as_millis()).unwrap_or(u64::MAX);
+        self.now += Duration::from_millis(1 + self.rng.below(pause));
         let rule = self.rule();
-        let lasts = Duration::from_millis(100 + self.dice.below(30_000));
-        Some(Turn { start: self.now, rule, lasts })
+        let lasts = Duration::from_millis(100 + self.rng.below(30_000));
+        Some(ScheduledFault { start: self.now, rule, duration: lasts })
     }
 }

@@ -8,11 +8,11 @@ use http_body_util::BodyExt;
 use informer_objects::body;
 use informer_objects::status::Status;
 
-use super::answer::Answer;
+use super::encode;
 use super::header::accepted;
-use super::present;
-use crate::access::{Asked, Caller, Refused, Review};
-use crate::log::{Seen, Verb};
+use super::response::ServerResponse;
+use crate::access::{Caller, Refused, Review, ReviewRequest};
+use crate::log::{RecordedRequest, Verb};
 use crate::request::{Query, Route, Target};
 use crate::shared::Shared;
 
@@ -39,7 +39,7 @@ where
 }
 
 /// The answer to somebody who was not let in. The log has such requests too.
-pub(super) fn refuse(shared: &Shared, parts: &Parts, refused: &Refused) -> Answer {
+pub(super) fn refuse(shared: &Shared, parts: &Parts, refused: &Refused) -> ServerResponse {
     if let Route::Target(target) = Route::parse(parts.uri.path()) {
         let watch = Query::parse(parts.uri.query().unwrap_or_default()).is_watch();
         if let Some(verb) = target.verb(&parts.method, watch) {
@@ -47,8 +47,8 @@ pub(super) fn refuse(shared: &Shared, parts: &Parts, refused: &Refused) -> Answe
         }
     }
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let pretty = present::is_pretty(&parts.headers, query.find("pretty"));
-    let mut answer = present::error(&refused.status, accepted(&parts.headers), pretty);
+    let pretty = encode::is_pretty(&parts.headers, query.find("pretty"));
+    let mut answer = encode::error(&refused.status, accepted(&parts.headers), pretty);
     if refused.status.code != 401 {
         let nosniff = HeaderValue::from_static("nosniff");
         answer.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
@@ -57,7 +57,7 @@ pub(super) fn refuse(shared: &Shared, parts: &Parts, refused: &Refused) -> Answe
 }
 
 /// An answer with the id under which a real server would write about the request: the client's own, or a new one.
-pub(super) fn audited(shared: &Shared, parts: &Parts, mut answer: Answer) -> Answer {
+pub(super) fn audited(shared: &Shared, parts: &Parts, mut answer: ServerResponse) -> ServerResponse {
     const AUDIT_ID: &str = "audit-id";
     let given = parts.headers.get(AUDIT_ID).filter(|id| !id.is_empty()).cloned();
     if let Some(id) = given.or_else(|| HeaderValue::from_str(&shared.audit_id()).ok()) {
@@ -67,9 +67,9 @@ pub(super) fn audited(shared: &Shared, parts: &Parts, mut answer: Answer) -> Ans
 }
 
 /// A request for the log.
-pub(super) fn seen(verb: Verb, target: &Target, parts: &Parts, user: &str) -> Seen {
+pub(super) fn seen(verb: Verb, target: &Target, parts: &Parts, user: &str) -> RecordedRequest {
     let accept = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    Seen {
+    RecordedRequest {
         verb,
         group: target.group.clone(),
         version: target.version.clone(),
@@ -92,7 +92,7 @@ pub(super) fn review(
     parts: &Parts,
     caller: &Caller,
     body: &Bytes,
-) -> Result<Answer, Status> {
+) -> Result<ServerResponse, Status> {
     if target.name.is_some() || (target.namespace.is_some() && !review.is_namespaced()) {
         return Err(Status::no_such_resource());
     }
@@ -103,7 +103,7 @@ pub(super) fn review(
     let api_version = format!("{}/{}", target.group, target.version);
     let object = body::read(content_type, body, (&api_version, review.kind()), false)?.object;
     let agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
-    let asked = Asked {
+    let asked = ReviewRequest {
         caller,
         namespace: target.namespace.as_deref().unwrap_or_default(),
         agent: agent.unwrap_or_default(),
@@ -111,5 +111,5 @@ pub(super) fn review(
     };
     let accept = accepted(&parts.headers);
     let form = super::accept::negotiate(accept, super::accept::Endpoint::default())?;
-    Ok(present::encode(form, false, 201, review.answer(&asked, object)?))
+    Ok(encode::encode(form, false, 201, review.answer(&asked, object)?))
 }

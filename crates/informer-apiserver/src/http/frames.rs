@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::accept::Encoding;
 use super::table::Table;
-use crate::model::{Resource, Shape, State, View};
+use crate::model::{ObjectShape, Resource, State, View};
 
 /// Writes the frames of one watch.
 pub(crate) struct Frames {
@@ -31,7 +31,7 @@ enum Kind {
 impl Frames {
     pub(crate) fn plain(resource: &Resource, version: usize, view: View, encoding: Encoding) -> Self {
         let bookmark = match view.shape {
-            Shape::Metadata => named("PartialObjectMetadata", "meta.k8s.io/v1", Map::new()),
+            ObjectShape::Metadata => named("PartialObjectMetadata", "meta.k8s.io/v1", Map::new()),
             _ => named(&resource.kind, &resource.api_version(version), empty(resource, version)),
         };
         Frames { kind: Kind::Plain { view, bookmark }, encoding }

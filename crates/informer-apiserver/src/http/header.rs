@@ -9,7 +9,7 @@ use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha512};
 
-use super::answer::{self, Answer};
+use super::response::{self, ServerResponse};
 
 /// What a client accepts, as it says it.
 pub(super) fn accepted(headers: &HeaderMap) -> &str {
@@ -17,15 +17,15 @@ pub(super) fn accepted(headers: &HeaderMap) -> &str {
 }
 
 /// Text in the given form, with the header that keeps browsers from guessing.
-pub(super) fn text(code: u16, body: impl Into<Bytes>) -> Answer {
-    let mut answer = answer::raw(code, body.into());
+pub(super) fn text(code: u16, body: impl Into<Bytes>) -> ServerResponse {
+    let mut answer = response::raw(code, body.into());
     set(&mut answer, header::CONTENT_TYPE, "text/plain; charset=utf-8");
     set(&mut answer, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     answer
 }
 
 /// A value that cannot be a header is left out; ours always can.
-pub(super) fn set(answer: &mut Answer, name: HeaderName, value: &str) {
+pub(super) fn set(answer: &mut ServerResponse, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         answer.headers_mut().insert(name, value);
     }

@@ -4,19 +4,19 @@
 //! is decided here about objects and versions.
 
 mod accept;
-mod answer;
 mod discovery;
-mod disturb;
+mod encode;
 mod entry;
-mod feed;
 mod frames;
 mod header;
-mod meddle;
 mod openapi;
 mod options;
-mod present;
 mod reads;
+mod request_faults;
+mod response;
+mod stream_faults;
 mod table;
+mod watch_stream;
 mod writes;
 
 use std::future::Future;
@@ -28,30 +28,30 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use informer_objects::status::Status;
 
-pub use answer::{AnswerBody, BodyError};
 pub(crate) use openapi::Documents;
+pub use response::{BodyError, ResponseBody};
 
-use crate::access::{Attributes, Caller, Door, Review};
-use crate::log::{Seen, Verb};
-use crate::model::Place;
+use crate::access::{AccessMode, Attributes, Caller, Review};
+use crate::log::{RecordedRequest, Verb};
+use crate::model::VersionedResource;
 use crate::request::{Missing, Query, Route, Target};
 use crate::shared::Shared;
 use accept::Form;
-use answer::Answer;
 use header::accepted;
-use meddle::{Meddling, Met};
+use request_faults::{FaultDecision, ResponseFaults};
+use response::ServerResponse;
 
 /// The server as a service. Cheap to clone; all clones are the same server.
 #[derive(Debug, Clone)]
 pub struct ApiService {
     shared: Arc<Shared>,
     documents: Arc<Documents>,
-    door: Door,
+    access: AccessMode,
 }
 
 impl ApiService {
-    pub(crate) fn new(shared: Arc<Shared>, documents: Arc<Documents>, door: Door) -> Self {
-        ApiService { shared, documents, door }
+    pub(crate) fn new(shared: Arc<Shared>, documents: Arc<Documents>, door: AccessMode) -> Self {
+        ApiService { shared, documents, access: door }
     }
 }
 
@@ -60,7 +60,7 @@ where
     B: http_body::Body + Send + 'static,
     B::Data: Send,
 {
-    type Response = Response<AnswerBody>;
+    type Response = Response<ResponseBody>;
     type Error = BodyError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BodyError>> + Send>>;
 
@@ -69,7 +69,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let ApiService { shared, documents, door } = self.clone();
+        let ApiService { shared, documents, access: door } = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let caller = match door.admit(&shared, &parts) {
@@ -85,10 +85,10 @@ where
             };
             let answer = answered.unwrap_or_else(|status| {
                 let query = Query::parse(parts.uri.query().unwrap_or_default());
-                let pretty = present::is_pretty(&parts.headers, query.find("pretty"));
-                present::error(&status, accepted(&parts.headers), pretty)
+                let pretty = encode::is_pretty(&parts.headers, query.find("pretty"));
+                encode::error(&status, accepted(&parts.headers), pretty)
             });
-            let answer = if head { answer.map(|_| AnswerBody::empty()) } else { answer };
+            let answer = if head { answer.map(|_| ResponseBody::empty()) } else { answer };
             if answer.body().is_cut() { Err(BodyError) } else { Ok(entry::audited(&shared, &parts, answer)) }
         })
     }
@@ -98,12 +98,12 @@ where
 struct Call {
     shared: Arc<Shared>,
     target: Target,
-    seen: Seen,
+    seen: RecordedRequest,
     query: Query,
     form: Form,
     /// Whether long answers may be compressed.
     gzip: bool,
-    place: Place,
+    place: VersionedResource,
     /// The name that the client gives itself.
     agent: String,
     /// What the body is said to be.
@@ -112,7 +112,7 @@ struct Call {
     wanted: Attributes,
     caller: Caller,
     /// What the fault rules want changed.
-    meddling: Meddling,
+    response_faults: ResponseFaults,
 }
 
 async fn answer(
@@ -121,7 +121,7 @@ async fn answer(
     parts: &http::request::Parts,
     caller: &Caller,
     body: Bytes,
-) -> Result<Answer, Status> {
+) -> Result<ServerResponse, Status> {
     let target = match Route::parse(parts.uri.path()) {
         Route::Target(target) => target,
         route => return Ok(discovery::answer(shared, documents, &route, parts)),
@@ -130,9 +130,9 @@ async fn answer(
     let verb = target.verb(&parts.method, query.is_watch()).ok_or_else(Status::method_not_allowed)?;
     let seen = entry::seen(verb, &target, parts, &caller.user.name);
     shared.log.push(seen.clone());
-    let meddling = match meddle::meet(shared, &seen).await {
-        Met::Goes(meddling) => meddling,
-        Met::Answered(answer) => return Ok(answer),
+    let meddling = match request_faults::apply_request_faults(shared, &seen).await {
+        FaultDecision::Continue(meddling) => meddling,
+        FaultDecision::Respond(answer) => return Ok(answer),
     };
     if let Some(review) = Review::at(&target.group, &target.version, &target.plural) {
         return entry::review(shared, review, &target, verb, parts, caller, &body);
@@ -141,19 +141,19 @@ async fn answer(
         Ok(place) => place,
         Err(Missing::Json) => return Err(Status::no_such_resource()),
         Err(Missing::Verb) => return Err(Status::method_not_allowed()),
-        Err(Missing::Plain) => return Ok(answer::page_not_found()),
+        Err(Missing::Plain) => return Ok(response::page_not_found()),
     };
     let custom = shared.model(|model| model.registry().get(place.id).is_some_and(|resource| resource.custom));
     let watch = verb == Verb::Watch;
     let endpoint = accept::Endpoint { list: verb == Verb::List, watch, custom };
     accept::check(accepted(&parts.headers), endpoint)?;
     let mut form = accept::negotiate(accepted(&parts.headers), endpoint)?;
-    form.pretty |= present::is_pretty(&parts.headers, query.find("pretty"));
+    form.pretty |= encode::is_pretty(&parts.headers, query.find("pretty"));
     let agent = parts.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
     let agent = agent.unwrap_or_default().to_owned();
     let content_type = parts.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let content_type = content_type.unwrap_or_default().to_owned();
-    let gzip = present::takes_gzip(&parts.headers);
+    let gzip = encode::takes_gzip(&parts.headers);
     let call = Call {
         shared: shared.clone(),
         target,
@@ -166,26 +166,26 @@ async fn answer(
         content_type,
         wanted: Attributes::of(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default()),
         caller: caller.clone(),
-        meddling,
+        response_faults: meddling,
     };
     let warning = call.warning();
     let answered = call.answer(verb, &body).await;
     let mut answer =
-        answered.unwrap_or_else(|status| present::error(&status, accepted(&parts.headers), call.form.pretty));
+        answered.unwrap_or_else(|status| encode::error(&status, accepted(&parts.headers), call.form.pretty));
     if let Some(text) = warning.and_then(|text| informer_objects::body::warning_headers(&[text]).pop())
         && let Ok(value) = http::HeaderValue::from_str(&text)
     {
         answer.headers_mut().append(http::header::WARNING, value);
     }
-    Ok(call.meddling.change(answer).await)
+    Ok(call.response_faults.change(answer).await)
 }
 
 impl Call {
-    async fn answer(&self, verb: Verb, body: &Bytes) -> Result<Answer, Status> {
+    async fn answer(&self, verb: Verb, body: &Bytes) -> Result<ServerResponse, Status> {
         match verb {
             Verb::Get => self.get().await,
             Verb::List => self.list().await,
-            Verb::Watch => self.watch(self.meddling.endless).await,
+            Verb::Watch => self.watch(self.response_faults.endless).await,
             Verb::Create => self.create(body),
             Verb::Update => self.update(body),
             Verb::Delete => self.delete(body),

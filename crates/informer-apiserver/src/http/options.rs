@@ -4,12 +4,12 @@
 
 use informer_objects::body::FieldValidation;
 use informer_objects::builtin;
-use informer_objects::status::{Cause, Status};
+use informer_objects::status::{Status, StatusCause};
 use informer_schema::Type;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::model::{Ask, DeleteOptions, Policy};
+use crate::model::{DeleteOptions, Policy, WriteContext};
 use crate::request::Query;
 
 /// How long the name of a manager may be.
@@ -36,19 +36,24 @@ impl Family {
 }
 
 /// Reads the options of a write. Who sent it names the manager unless the query does.
-pub(crate) fn ask(family: Family, query: &Query, agent: &str, now: Timestamp) -> Result<Ask, Status> {
+pub(crate) fn write_context(
+    family: Family,
+    query: &Query,
+    agent: &str,
+    now: Timestamp,
+) -> Result<WriteContext, Status> {
     let mut causes = Vec::new();
     let dry_run = query.all("dryRun");
     check_dry_run(&dry_run, &mut causes);
     let force = query.flag("force").unwrap_or(false);
     if query.find("force").is_some() && family == Family::Patch {
         let message = "Forbidden: may not be specified for non-apply patch";
-        causes.push(Cause::new("FieldValueForbidden", "force", message));
+        causes.push(StatusCause::new("FieldValueForbidden", "force", message));
     }
     let given = query.get("fieldManager");
     if given.is_empty() && family == Family::Apply {
         let message = "Required value: is required for apply patch";
-        causes.push(Cause::new("FieldValueRequired", "fieldManager", message));
+        causes.push(StatusCause::new("FieldValueRequired", "fieldManager", message));
     }
     check_manager(given, &mut causes);
     let strictness = match query.get("fieldValidation") {
@@ -59,7 +64,7 @@ pub(crate) fn ask(family: Family, query: &Query, agent: &str, now: Timestamp) ->
             let message = format!(
                 "Unsupported value: \"{other}\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""
             );
-            causes.push(Cause::new("FieldValueNotSupported", "fieldValidation", message));
+            causes.push(StatusCause::new("FieldValueNotSupported", "fieldValidation", message));
             FieldValidation::Warn
         }
     };
@@ -67,7 +72,12 @@ pub(crate) fn ask(family: Family, query: &Query, agent: &str, now: Timestamp) ->
         return Err(Status::invalid("meta.k8s.io", family.name(), "", causes));
     }
     let manager = if given.is_empty() { manager_of(agent) } else { given.to_owned() };
-    Ok(Ask { dry_run: !dry_run.is_empty(), strictness, force, ..Ask::at(now, &manager) })
+    Ok(WriteContext {
+        dry_run: !dry_run.is_empty(),
+        field_validation: strictness,
+        force,
+        ..WriteContext::at(now, &manager)
+    })
 }
 
 /// Options of a deletion without a body.
@@ -132,27 +142,27 @@ fn manager_of(agent: &str) -> String {
     if name.is_empty() { "unknown".to_owned() } else { name.to_owned() }
 }
 
-fn check_manager(name: &str, causes: &mut Vec<Cause>) {
+fn check_manager(name: &str, causes: &mut Vec<StatusCause>) {
     if name.len() > MANAGER_LIMIT {
         let message = format!("Too long: may not be more than {MANAGER_LIMIT} bytes");
-        causes.push(Cause::new("FieldValueTooLong", "fieldManager", message));
+        causes.push(StatusCause::new("FieldValueTooLong", "fieldManager", message));
     }
     if name.chars().any(char::is_control) {
         let message = format!("Invalid value: {name:?}: should only contain printable characters");
-        causes.push(Cause::new("FieldValueInvalid", "fieldManager", message));
+        causes.push(StatusCause::new("FieldValueInvalid", "fieldManager", message));
     }
 }
 
-fn check_dry_run(values: &[&str], causes: &mut Vec<Cause>) {
+fn check_dry_run(values: &[&str], causes: &mut Vec<StatusCause>) {
     if values.iter().all(|value| *value == "All") {
         return;
     }
     let given: Vec<String> = values.iter().map(|value| format!("{value:?}")).collect();
     let message = format!("Unsupported value: [{}]: supported values: \"All\"", given.join(","));
-    causes.push(Cause::new("FieldValueNotSupported", "dryRun", message));
+    causes.push(StatusCause::new("FieldValueNotSupported", "dryRun", message));
 }
 
-fn policy(name: Option<&str>, causes: &mut Vec<Cause>) -> Option<Policy> {
+fn policy(name: Option<&str>, causes: &mut Vec<StatusCause>) -> Option<Policy> {
     let name = name?;
     match name {
         "Background" => Some(Policy::Background),
@@ -161,20 +171,20 @@ fn policy(name: Option<&str>, causes: &mut Vec<Cause>) -> Option<Policy> {
         _ => {
             let supported = r#""Foreground", "Background", "Orphan", "nil""#;
             let message = format!("Unsupported value: \"{name}\": supported values: {supported}");
-            causes.push(Cause::new("FieldValueNotSupported", "propagationPolicy", message));
+            causes.push(StatusCause::new("FieldValueNotSupported", "propagationPolicy", message));
             None
         }
     }
 }
 
 /// The old way to say what happens to dependents; it may not stand beside the new one.
-fn orphaned(policy: Option<Policy>, orphan: Option<bool>, causes: &mut Vec<Cause>) -> Option<Policy> {
+fn orphaned(policy: Option<Policy>, orphan: Option<bool>, causes: &mut Vec<StatusCause>) -> Option<Policy> {
     match (policy, orphan) {
         (Some(policy), Some(_)) => {
             let message = format!(
                 "Invalid value: \"{policy:?}\": orphanDependents and deletionPropagation cannot be both set"
             );
-            causes.push(Cause::new("FieldValueInvalid", "propagationPolicy", message));
+            causes.push(StatusCause::new("FieldValueInvalid", "propagationPolicy", message));
             None
         }
         (None, Some(true)) => Some(Policy::Orphan),
@@ -183,7 +193,7 @@ fn orphaned(policy: Option<Policy>, orphan: Option<bool>, causes: &mut Vec<Cause
     }
 }
 
-fn refuse(causes: Vec<Cause>) -> Result<(), Status> {
+fn refuse(causes: Vec<StatusCause>) -> Result<(), Status> {
     if causes.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", causes)) }
 }
 
@@ -194,7 +204,8 @@ mod tests {
     #[test]
     fn who_sends_is_who_owns() {
         let manager = |query: &str, agent: &str| {
-            ask(Family::Update, &Query::parse(query), agent, Timestamp::UNIX_EPOCH).map(|ask| ask.manager)
+            write_context(Family::Update, &Query::parse(query), agent, Timestamp::UNIX_EPOCH)
+                .map(|ask| ask.manager)
         };
         assert_eq!(manager("", "recorder/1.0").unwrap(), "recorder");
         assert_eq!(manager("", "").unwrap(), "unknown");

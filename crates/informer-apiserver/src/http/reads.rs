@@ -11,19 +11,19 @@ use informer_objects::status::Status;
 use serde_json::Value;
 
 use super::accept::{Carried, Encoding, Form};
-use super::answer::{self, Answer, BodyError, ListHead};
-use super::feed::{self, Feed};
+use super::encode;
 use super::frames::Frames;
-use super::present;
+use super::response::{self, BodyError, ListHead, ServerResponse};
 use super::table::{self, Include, Table};
-use crate::model::{At, Filter, From, Listing, Page, Resource, Shape, State, View};
+use super::watch_stream::{self, WatchStream};
+use crate::model::{Filter, From, Listing, ObjectShape, Page, ReadVersion, Resource, State, View};
 use crate::request::ListOptions;
 
 /// The shortest and the additional time of a watch that asks for none, in seconds.
 const WATCH_TIMEOUT: (u64, u64) = (1_800, 1_800);
 
 impl Call {
-    pub(super) async fn get(&self) -> Result<Answer, Status> {
+    pub(super) async fn get(&self) -> Result<ServerResponse, Status> {
         self.check_subresource()?;
         let (resource, view) = self.resource_and_view()?;
         if let Some(version) = self.query.reach()? {
@@ -43,7 +43,7 @@ impl Call {
         self.object(200, &resource, &view, &found)
     }
 
-    fn get_scale(&self, resource: &Resource) -> Result<Answer, Status> {
+    fn get_scale(&self, resource: &Resource) -> Result<ServerResponse, Status> {
         let (namespace, name) = self.key();
         let scale = self.shared.model(|model| {
             let found = model.get(self.place, namespace, name);
@@ -54,7 +54,7 @@ impl Call {
     }
 
     /// A scale in the form that was asked for.
-    pub(super) fn scale(&self, mut scale: Value) -> Result<Answer, Status> {
+    pub(super) fn scale(&self, mut scale: Value) -> Result<ServerResponse, Status> {
         if let Carried::Table(meta) = self.form.carried {
             let include = Include::parse(self.query.get("includeObject"))?;
             scale = table::scale(scale, meta, include, self.shared.now());
@@ -62,7 +62,7 @@ impl Call {
         Ok(self.other(200, scale.to_string().into_bytes()))
     }
 
-    pub(super) async fn list(&self) -> Result<Answer, Status> {
+    pub(super) async fn list(&self) -> Result<ServerResponse, Status> {
         let resource = self.resource()?;
         if let Carried::Metadata(_) = self.form.carried {
             let message = format!(
@@ -76,7 +76,8 @@ impl Call {
         if let Some(version) = reach {
             self.shared.reach(version, resource.is_cached()).await?;
         }
-        let old = self.old_state().filter(|_| at == At::Newest).map(|old| At::Exact(old.version));
+        let old =
+            self.old_state().filter(|_| at == ReadVersion::Newest).map(|old| ReadVersion::Exact(old.version));
         let at = old.unwrap_or(at);
         let listing = self.shared.model(|model| model.list(self.place, &filter.namespace, &at, limit > 0))?;
         let mut head = self.list_head(&resource, listing.version);
@@ -84,7 +85,7 @@ impl Call {
             limit == 0 && self.form == Form { carried: self.form.carried, ..Form::JSON } && !self.gzip;
         if streamed && !matches!(self.form.carried, Carried::Table(_)) {
             let view = self.item_view(&resource);
-            return Ok(answer::list(&resource, &head, view, listing, filter));
+            return Ok(response::list(&resource, &head, view, listing, filter));
         }
         let page = listing.page(&filter, if limit == 0 { usize::MAX } else { limit });
         head.next = page.next.as_ref().map(crate::model::Token::encode);
@@ -95,10 +96,10 @@ impl Call {
     /// What a reader is shown that may be shown an old state, if a fault has the server lag: nothing that is older than it asks for.
     fn old_state(&self) -> Option<Listing> {
         let asked = self.query.reach().ok()?.unwrap_or(0);
-        let behind = self.meddling.behind?;
+        let behind = self.response_faults.lag_writes?;
         let listed = self.shared.model(|model| {
             let version = model.version().saturating_sub(behind).max(asked).max(1);
-            model.list(self.place, self.namespace(), &At::Exact(version), false)
+            model.list(self.place, self.namespace(), &ReadVersion::Exact(version), false)
         });
         listed.ok()
     }
@@ -115,7 +116,7 @@ impl Call {
 
     fn item_view(&self, resource: &Resource) -> View {
         let metadata_only = matches!(self.form.carried, Carried::MetadataList(_));
-        let shape = answer::item_shape(resource, metadata_only);
+        let shape = response::item_shape(resource, metadata_only);
         self.shared.model(|model| model.view(self.place, shape))
     }
 
@@ -125,14 +126,14 @@ impl Call {
         resource: &Arc<Resource>,
         head: &ListHead,
         page: &Page,
-    ) -> Result<Answer, Status> {
+    ) -> Result<ServerResponse, Status> {
         let json = match self.table(resource)? {
             Some(table) => {
                 table.whole(&head.metadata(), &page.items, self.shared.now()).to_string().into_bytes()
             }
-            None => answer::page(resource, head, &self.item_view(resource), page),
+            None => response::page(resource, head, &self.item_view(resource), page),
         };
-        Ok(present::encode(self.form, self.gzip, 200, json))
+        Ok(encode::encode(self.form, self.gzip, 200, json))
     }
 
     /// One object in the form that was asked for.
@@ -142,7 +143,7 @@ impl Call {
         resource: &Arc<Resource>,
         view: &View,
         state: &Arc<State>,
-    ) -> Result<Answer, Status> {
+    ) -> Result<ServerResponse, Status> {
         if let Carried::MetadataList(_) = self.form.carried {
             let message = format!(
                 "you requested PartialObjectMetadataList, but the requested object is not a list ({})",
@@ -160,30 +161,30 @@ impl Call {
             }
             None => state.bytes(view).to_vec(),
         };
-        Ok(present::encode(self.form, self.gzip, code, json))
+        Ok(encode::encode(self.form, self.gzip, code, json))
     }
 
     /// Something else than an object of the resource: a scale, a status.
-    pub(super) fn other(&self, code: u16, json: Vec<u8>) -> Answer {
-        present::encode(Form { carried: Carried::Whole, ..self.form }, false, code, json)
+    pub(super) fn other(&self, code: u16, json: Vec<u8>) -> ServerResponse {
+        encode::encode(Form { carried: Carried::Whole, ..self.form }, false, code, json)
     }
 
     /// The table that was asked for, if one was.
     pub(super) fn table(&self, resource: &Arc<Resource>) -> Result<Option<Table>, Status> {
         let Carried::Table(meta) = self.form.carried else { return Ok(None) };
         let include = Include::parse(self.query.get("includeObject"))?;
-        let view = self.shared.model(|model| model.view(self.place, Shape::Whole));
+        let view = self.shared.model(|model| model.view(self.place, ObjectShape::Whole));
         Ok(Some(Table { resource: resource.clone(), version: self.place.version, meta, include, view }))
     }
 
-    pub(super) async fn watch(&self, endless: bool) -> Result<Answer, Status> {
+    pub(super) async fn watch(&self, endless: bool) -> Result<ServerResponse, Status> {
         let (resource, view) = self.resource_and_view()?;
         let filter = self.filter(&resource)?;
         let options = self.query.watch()?;
         if let Some(version) = options.reach
             && let Err(status) = self.shared.reach(version, resource.is_cached()).await
         {
-            return Ok(self.streamed(feed::error_only(&status, self.form.encoding)));
+            return Ok(self.streamed(watch_stream::error_only(&status, self.form.encoding)));
         }
         let frames = match self.table(&resource)? {
             Some(table) => Frames::table(table),
@@ -194,7 +195,7 @@ impl Call {
         let opened = match opened {
             Ok(opened) => opened,
             Err(status) if status.code == 410 => {
-                return Ok(self.streamed(feed::error_only(&status, self.form.encoding)));
+                return Ok(self.streamed(watch_stream::error_only(&status, self.form.encoding)));
             }
             Err(status) => return Err(status),
         };
@@ -206,7 +207,7 @@ impl Call {
             From::Version(version) => version,
             From::Now | From::Start => opened.version,
         };
-        let request = feed::Request {
+        let request = watch_stream::Request {
             seen: self.seen.clone(),
             filter,
             frames,
@@ -215,13 +216,13 @@ impl Call {
             endless,
         };
         let initial = opened.initial.map(|objects| (objects, opened.version));
-        let feed = Feed::new(self.shared.clone(), request, opened.cursor, initial, told);
+        let feed = WatchStream::new(self.shared.clone(), request, opened.cursor, initial, told);
         Ok(self.streamed(feed.stream()))
     }
 
     /// The answer to a watch.
-    fn streamed(&self, frames: BoxStream<'static, Result<Bytes, BodyError>>) -> Answer {
-        let mut answer = answer::chunks(frames);
+    fn streamed(&self, frames: BoxStream<'static, Result<Bytes, BodyError>>) -> ServerResponse {
+        let mut answer = response::chunks(frames);
         if self.form.encoding == Encoding::Protobuf {
             let stream = HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
             answer.headers_mut().insert(header::CONTENT_TYPE, stream);
@@ -238,7 +239,7 @@ impl Call {
     pub(super) fn resource_and_view(&self) -> Result<(Arc<Resource>, View), Status> {
         let resource = self.resource()?;
         let metadata_only = matches!(self.form.carried, Carried::Metadata(_) | Carried::MetadataList(_));
-        let shape = if metadata_only { Shape::Metadata } else { Shape::Whole };
+        let shape = if metadata_only { ObjectShape::Metadata } else { ObjectShape::Whole };
         Ok((resource, self.shared.model(|model| model.view(self.place, shape))))
     }
 

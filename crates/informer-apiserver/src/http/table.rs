@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::accept::Meta;
-use crate::model::{Resource, Shape, State, View};
+use crate::model::{ObjectShape, Resource, State, View};
 
 /// What a row carries besides its cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Table {
         let place = tables::place(self.of(), &whole);
         let conditions = tables::conditions(self.of(), &whole);
         let object = match self.include {
-            Include::Metadata => shown(&View { shape: Shape::Metadata, ..self.view.clone() }),
+            Include::Metadata => shown(&View { shape: ObjectShape::Metadata, ..self.view.clone() }),
             Include::Object => whole,
             Include::Nothing => Value::Null,
         };

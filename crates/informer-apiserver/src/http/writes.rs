@@ -10,13 +10,13 @@ use informer_objects::status::Status;
 use serde_json::Value;
 
 use super::Call;
-use super::answer::Answer;
 use super::options::{self, Family};
+use super::response::ServerResponse;
 use crate::access::{Attributes, RBAC};
 use crate::log::Verb;
 use crate::model::{
-    Ask, At, Deleted, Model, NAMESPACES_DIFFER, Origin, Part, Resource, State, View, Written, created_status,
-    patching, read_as,
+    Deleted, Model, NAMESPACES_DIFFER, ReadVersion, Resource, State, View, WriteContext, WriteOrigin,
+    WriteResult, WriteTarget, created_status, patching, read_as,
 };
 use crate::request::ListOptions;
 
@@ -25,12 +25,12 @@ const PRESERVED: &str = "child pods are preserved by default when jobs are delet
                          remove them or set propagationPolicy=Orphan to suppress this warning";
 
 impl Call {
-    pub(super) fn create(&self, body: &Bytes) -> Result<Answer, Status> {
+    pub(super) fn create(&self, body: &Bytes) -> Result<ServerResponse, Status> {
         let (resource, view) = self.resource_and_view()?;
         if resource.namespaced && self.target.namespace.is_none() {
             return Err(Status::method_not_allowed());
         }
-        let ask = self.ask(Family::Create)?;
+        let ask = self.write_context(Family::Create)?;
         if let Some(subresource) = self.target.subresource.as_deref() {
             return self.create_part(&resource, subresource, &ask, body);
         }
@@ -39,13 +39,18 @@ impl Call {
         }
         let body = self.read(&resource, body)?;
         let written = self.write(&ask, Some(&body.object), |model, ask| {
-            model.create(ask, self.place, self.namespace(), body.object.clone(), Origin::Body(&body))
+            model.create(ask, self.place, self.namespace(), body.object.clone(), WriteOrigin::Body(&body))
         })?;
         self.written(&resource, &view, &written)
     }
 
     /// What is created without being stored. Reviews are answered before it comes here.
-    fn create_bare(&self, resource: &Resource, ask: &Ask, body: &Bytes) -> Result<Answer, Status> {
+    fn create_bare(
+        &self,
+        resource: &Resource,
+        ask: &WriteContext,
+        body: &Bytes,
+    ) -> Result<ServerResponse, Status> {
         if !resource.is("", "bindings") {
             return Err(Status::no_such_resource());
         }
@@ -66,9 +71,9 @@ impl Call {
         &self,
         resource: &Resource,
         subresource: &str,
-        ask: &Ask,
+        ask: &WriteContext,
         body: &Bytes,
-    ) -> Result<Answer, Status> {
+    ) -> Result<ServerResponse, Status> {
         let pods = resource.is("", "pods");
         match subresource {
             "binding" if pods => {
@@ -98,38 +103,42 @@ impl Call {
         Err(Status::bad_request(format!("name in URL does not match name in {kind} object")))
     }
 
-    pub(super) fn update(&self, body: &Bytes) -> Result<Answer, Status> {
+    pub(super) fn update(&self, body: &Bytes) -> Result<ServerResponse, Status> {
         let (resource, view) = self.resource_and_view()?;
-        let ask = self.ask(Family::Update)?;
+        let ask = self.write_context(Family::Update)?;
         if self.target.subresource.as_deref() == Some("scale") {
             let scale = self.read_other(&["autoscaling/v1"], "Scale", body)?;
-            return self.rescale(&resource, |model, before| model.rescale(&ask, self.place, before, &scale));
+            return self.update_scale(&resource, |model, before| {
+                model.update_scale(&ask, self.place, before, &scale)
+            });
         }
-        let part = Part::of(self.target.subresource.as_deref()).ok_or_else(Status::no_such_resource)?;
+        let part =
+            WriteTarget::of(self.target.subresource.as_deref()).ok_or_else(Status::no_such_resource)?;
         resource.check_part(self.place.version, part, self.name())?;
         let body = self.read(&resource, body)?;
         let written = self.write(&ask, Some(&body.object), |model, ask| {
-            model.update(ask, self.place, self.key(), part, body.object.clone(), Origin::Body(&body))
+            model.update(ask, self.place, self.key(), part, body.object.clone(), WriteOrigin::Body(&body))
         })?;
         self.written(&resource, &view, &written)
     }
 
-    pub(super) fn patch(&self, patch: &Bytes) -> Result<Answer, Status> {
+    pub(super) fn patch(&self, patch: &Bytes) -> Result<ServerResponse, Status> {
         let (resource, view) = self.resource_and_view()?;
         let kind = PatchKind::accepted(&self.content_type, resource.custom)?;
         body::check_size(patch.len())?;
         let family = if kind == PatchKind::Apply { Family::Apply } else { Family::Patch };
-        let ask = self.ask(family)?;
+        let ask = self.write_context(family)?;
         if self.target.subresource.as_deref() == Some("scale") {
-            return self.rescale(&resource, |model, before| {
+            return self.update_scale(&resource, |model, before| {
                 if kind == PatchKind::Apply {
                     return model.apply_scale(&ask, self.place, before, &patching::config(patch)?);
                 }
                 let scale = model.scale_to_change(self.place, &before)?;
-                model.rescale(&ask, self.place, before, &patching::scale(kind, &scale, patch)?)
+                model.update_scale(&ask, self.place, before, &patching::scale(kind, &scale, patch)?)
             });
         }
-        let part = Part::of(self.target.subresource.as_deref()).ok_or_else(Status::no_such_resource)?;
+        let part =
+            WriteTarget::of(self.target.subresource.as_deref()).ok_or_else(Status::no_such_resource)?;
         let written =
             self.write(&ask, None, |model, ask| model.patch(ask, self.place, self.key(), part, kind, patch))?;
         self.written(&resource, &view, &written)
@@ -139,10 +148,10 @@ impl Call {
     /// that would be stored, however it was sent; `sent` is looked at where nothing can be stored.
     fn write(
         &self,
-        ask: &Ask,
+        ask: &WriteContext,
         sent: Option<&Value>,
-        act: impl Fn(&mut Model, &Ask) -> Result<Written, Status>,
-    ) -> Result<Written, Status> {
+        act: impl Fn(&mut Model, &WriteContext) -> Result<WriteResult, Status>,
+    ) -> Result<WriteResult, Status> {
         self.shared.model(|model| {
             // An update or an apply of what is not there may create it, and needs the right to.
             let may_create = match self.seen.verb {
@@ -158,7 +167,7 @@ impl Call {
             }
             if self.wanted.group == RBAC {
                 let old = model.get(self.place, &self.wanted.namespace, &self.wanted.name);
-                let would = act(model, &Ask { dry_run: true, ..ask.clone() });
+                let would = act(model, &WriteContext { dry_run: true, ..ask.clone() });
                 let object = would.map_or_else(|_| sent.cloned(), |written| Some(written.state.decode()));
                 let old = old.map(|state| state.decode());
                 object.map_or(Ok(()), |object| {
@@ -170,11 +179,11 @@ impl Call {
     }
 
     /// Changes a scale, and with it its object.
-    fn rescale(
+    fn update_scale(
         &self,
         resource: &Resource,
-        change: impl FnOnce(&mut Model, Arc<State>) -> Result<Written, Status>,
-    ) -> Result<Answer, Status> {
+        change: impl FnOnce(&mut Model, Arc<State>) -> Result<WriteResult, Status>,
+    ) -> Result<ServerResponse, Status> {
         let scale = self.shared.model(|model| {
             if !resource.has_scale(self.place.version) {
                 return Err(Status::no_such_resource());
@@ -189,7 +198,7 @@ impl Call {
         self.scale(scale)
     }
 
-    pub(super) fn delete(&self, body: &Bytes) -> Result<Answer, Status> {
+    pub(super) fn delete(&self, body: &Bytes) -> Result<ServerResponse, Status> {
         let (resource, view) = self.resource_and_view()?;
         if self.target.subresource.is_some() {
             return Err(Status::method_not_allowed());
@@ -207,7 +216,7 @@ impl Call {
         Ok(answer)
     }
 
-    pub(super) fn delete_collection(&self, body: &Bytes) -> Result<Answer, Status> {
+    pub(super) fn delete_collection(&self, body: &Bytes) -> Result<ServerResponse, Status> {
         let resource = self.resource()?;
         if resource.namespaced != self.target.namespace.is_some() || resource.is("", "namespaces") {
             return Err(Status::method_not_allowed());
@@ -218,7 +227,7 @@ impl Call {
         let now = self.shared.now();
         let limit = if limit == 0 { usize::MAX } else { limit };
         let (version, page) = self.shared.model(|model| {
-            let listing = model.list(self.place, &filter.namespace, &At::Newest, false)?;
+            let listing = model.list(self.place, &filter.namespace, &ReadVersion::Newest, false)?;
             let page = listing.page(&filter, limit);
             model.delete_collection(now, self.place, &page.items, &options)?;
             Ok::<_, Status>((listing.version, page))
@@ -234,8 +243,8 @@ impl Call {
         &self,
         resource: &Arc<Resource>,
         view: &View,
-        written: &Written,
-    ) -> Result<Answer, Status> {
+        written: &WriteResult,
+    ) -> Result<ServerResponse, Status> {
         let code = if written.created { 201 } else { 200 };
         let mut answer = self.object(code, resource, view, &written.state)?;
         warn(&mut answer, &written.warnings);
@@ -251,9 +260,9 @@ impl Call {
         options::delete_from_body(options)
     }
 
-    pub(super) fn ask(&self, family: Family) -> Result<Ask, Status> {
-        let ask = options::ask(family, &self.query, &self.agent, self.shared.now())?;
-        Ok(Ask { user: self.caller.user.clone(), ..ask })
+    pub(super) fn write_context(&self, family: Family) -> Result<WriteContext, Status> {
+        let ask = options::write_context(family, &self.query, &self.agent, self.shared.now())?;
+        Ok(WriteContext { user: self.caller.user.clone(), ..ask })
     }
 
     pub(super) fn key(&self) -> (&str, &str) {
@@ -282,7 +291,7 @@ impl Call {
     }
 }
 
-fn warn(answer: &mut Answer, warnings: &[String]) {
+fn warn(answer: &mut ServerResponse, warnings: &[String]) {
     for text in body::warning_headers(warnings) {
         if let Ok(value) = HeaderValue::from_str(&text) {
             answer.headers_mut().append(header::WARNING, value);

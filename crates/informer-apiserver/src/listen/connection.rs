@@ -20,18 +20,18 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::http::{AnswerBody, ApiService, BodyError};
+use crate::http::{ApiService, BodyError, ResponseBody};
 
 /// How long a client may take for TLS, and then for the headers of a request once it has begun one.
-const PATIENCE: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long answers may go on after the server was told to stop.
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a silent HTTP/2 client is asked whether it is there.
-const PING: Duration = Duration::from_secs(30);
+const PING_PERIOD: Duration = Duration::from_secs(30);
 /// How much of headers is read.
 const HEADERS: u32 = 1024 * 1024;
 /// How long to wait after the system could not give us a connection: usually it has no file handles left.
-const BREATH: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Serves until told to stop, and then until all connections are closed.
 pub(super) async fn serve(
@@ -52,13 +52,13 @@ pub(super) async fn serve(
                     let (tls, service, stop) = (tls.clone(), service.clone(), stop.clone());
                     connections.spawn(connection(stream, tls, service, stop));
                 }
-                Err(_) => tokio::time::sleep(BREATH).await,
+                Err(_) => tokio::time::sleep(ACCEPT_RETRY_DELAY).await,
             },
         }
     }
     drop(listener);
     let all_ended = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(DRAIN, all_ended).await.is_err() {
+    if tokio::time::timeout(DRAIN_TIMEOUT, all_ended).await.is_err() {
         connections.shutdown().await;
     }
 }
@@ -74,7 +74,7 @@ async fn connection(
     let Some(tls) = tls else { return speak(stream, service, stop).await };
     tokio::select! {
         () = stopped(&mut stop) => {}
-        shaken = tokio::time::timeout(PATIENCE, tls.accept(stream)) => {
+        shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)) => {
             if let Ok(Ok(stream)) = shaken {
                 speak(stream, service, stop).await;
             }
@@ -87,8 +87,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING).max_header_list_size(HEADERS);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_PERIOD).max_header_list_size(HEADERS);
     let service = TowerToHyperService::new(Stoppable { service, stop: stop.clone() });
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
@@ -130,15 +130,15 @@ where
         let mut stop = self.stop.clone();
         Box::pin(async move {
             let told = Box::pin(async move { stopped(&mut stop).await });
-            answer.await.map(|answer| answer.map(|body| UntilStopped { body, told, ended: false }))
+            answer.await.map(|answer| answer.map(|body| UntilStopped { body, stopped: told, ended: false }))
         })
     }
 }
 
 /// A body that ends when it has nothing to send and the server stops.
 struct UntilStopped {
-    body: AnswerBody,
-    told: Pin<Box<dyn Future<Output = ()> + Send>>,
+    body: ResponseBody,
+    stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
     ended: bool,
 }
 
@@ -154,7 +154,7 @@ impl Body for UntilStopped {
             return Poll::Ready(None);
         }
         let frame = Pin::new(&mut self.body).poll_frame(context);
-        if frame.is_pending() && self.told.as_mut().poll(context).is_ready() {
+        if frame.is_pending() && self.stopped.as_mut().poll(context).is_ready() {
             self.ended = true;
             return Poll::Ready(None);
         }

@@ -1,7 +1,7 @@
 //! The server on a socket: HTTPS with a certificate of its own, or plain HTTP, for clients in other processes.
 //!
-//! [`Listen`] says how, [`Listening`] is the guard: while it lives the server answers, and when it is dropped or
-//! [shut down](Listening::shutdown) watches end and connections are closed. Nothing is decided here about requests;
+//! [`ListenOptions`] says how, [`RunningServer`] is the guard: while it lives the server answers, and when it is dropped or
+//! [shut down](RunningServer::shutdown) watches end and connections are closed. Nothing is decided here about requests;
 //! they go to the same service as those in process.
 
 mod certificate;
@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::access::Access;
+use crate::access::AccessControl;
 use crate::server::ApiServer;
 use crate::user::User;
 use certificate::Identity;
@@ -42,65 +42,65 @@ use certificate::Identity;
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct Listen {
+pub struct ListenOptions {
     tls: bool,
     address: IpAddr,
     port: u16,
     /// The administrator's; a random one if none is given.
     token: Option<String>,
     /// None where everybody may do everything.
-    access: Option<Access>,
+    access: Option<AccessControl>,
 }
 
-impl Listen {
+impl ListenOptions {
     /// With TLS, by a certificate that is made for this server and signed by an authority of its own.
     pub fn https() -> Self {
-        Listen {
+        ListenOptions {
             tls: true,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 0,
             token: None,
-            access: Some(Access::new()),
+            access: Some(AccessControl::new()),
         }
     }
 
     /// Without TLS.
     pub fn http() -> Self {
-        Listen { tls: false, ..Listen::https() }
+        ListenOptions { tls: false, ..ListenOptions::https() }
     }
 
     /// On this address. Any but a loopback address lets other machines in.
     pub fn address(self, address: impl Into<IpAddr>) -> Self {
-        Listen { address: address.into(), ..self }
+        ListenOptions { address: address.into(), ..self }
     }
 
     /// On this port; 0 is a free one.
     pub fn port(self, port: u16) -> Self {
-        Listen { port, ..self }
+        ListenOptions { port, ..self }
     }
 
     /// The administrator's token, instead of a random one.
     pub fn token(self, token: impl Into<String>) -> Self {
-        Listen { token: Some(token.into()), ..self }
+        ListenOptions { token: Some(token.into()), ..self }
     }
 
     /// Somebody else, who has this token, and the rights that roles and bindings in the server give them.
     pub fn user(self, token: impl Into<String>, user: User) -> Self {
-        Listen { access: self.access.map(|access| access.token(token, user)), ..self }
+        ListenOptions { access: self.access.map(|access| access.token(token, user)), ..self }
     }
 
     /// Whether requests without a token are those of `system:anonymous`, as they are by default. If not, they get 401.
     pub fn anonymous(self, allowed: bool) -> Self {
-        Listen { access: self.access.map(|access| access.anonymous(allowed)), ..self }
+        ListenOptions { access: self.access.map(|access| access.anonymous(allowed)), ..self }
     }
 
     /// Without access control: whoever reaches the port may do everything.
-    pub fn open(self) -> Self {
-        Listen { access: None, ..self }
+    pub fn without_access_control(self) -> Self {
+        ListenOptions { access: None, ..self }
     }
 }
 
-impl fmt::Debug for Listen {
+impl fmt::Debug for ListenOptions {
     /// Tokens are secrets.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = SocketAddr::new(self.address, self.port);
@@ -164,9 +164,9 @@ pub enum Overwrite {
     Yes,
 }
 
-/// A server on its socket. Dropping this ends it soon, [`Listening::shutdown`] ends it and waits.
+/// A server on its socket. Dropping this ends it soon, [`RunningServer::shutdown`] ends it and waits.
 #[must_use = "the server stops listening when this is dropped"]
-pub struct Listening {
+pub struct RunningServer {
     address: SocketAddr,
     url: String,
     token: String,
@@ -176,7 +176,7 @@ pub struct Listening {
     serving: JoinHandle<()>,
 }
 
-impl Listening {
+impl RunningServer {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -220,7 +220,7 @@ impl Listening {
     }
 }
 
-impl fmt::Debug for Listening {
+impl fmt::Debug for RunningServer {
     /// The token is a secret.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Listening").field("url", &self.url).finish_non_exhaustive()
@@ -229,7 +229,7 @@ impl fmt::Debug for Listening {
 
 impl ApiServer {
     /// Listens on a socket, until the guard is dropped. A server can listen on several, each with its own users.
-    pub async fn listen(&self, how: Listen) -> Result<Listening, ListenError> {
+    pub async fn listen(&self, how: ListenOptions) -> Result<RunningServer, ListenError> {
         let wanted = SocketAddr::new(how.address, how.port);
         let identity = if how.tls { Some(Identity::new(how.address)?) } else { None };
         let listener = TcpListener::bind(wanted).await.map_err(|source| match source.kind() {
@@ -240,7 +240,7 @@ impl ApiServer {
             listener.local_addr().map_err(|source| ListenError::Bind { address: wanted, source })?;
         let token = how.token.map_or_else(random_token, Ok)?;
         let service = match how.access {
-            Some(access) => self.guarded(access.token(&token, User::admin("admin").uid("admin"))),
+            Some(access) => self.service_with_access(access.token(&token, User::admin("admin").uid("admin"))),
             None => self.service(),
         };
         let scheme = if how.tls { "https" } else { "http" };
@@ -249,7 +249,7 @@ impl ApiServer {
         let stop = watch::Sender::new(false);
         let tls = identity.as_ref().map(|identity| identity.acceptor.clone());
         let serving = tokio::spawn(connection::serve(listener, tls, service, stop.subscribe()));
-        Ok(Listening { address, url, token, identity, client, stop, serving })
+        Ok(RunningServer { address, url, token, identity, client, stop, serving })
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use informer_objects::builtin::Wanted;
-use informer_objects::status::Cause;
+use informer_objects::status::StatusCause;
 use serde_json::{Value, json};
 
 use super::Model;
@@ -24,7 +24,7 @@ impl Model {
         resource: &Resource,
         old: Option<&Value>,
         service: &mut Value,
-    ) -> Vec<Cause> {
+    ) -> Vec<StatusCause> {
         if !resource.is("", "services") {
             return Vec::new();
         }
@@ -32,14 +32,14 @@ impl Model {
         let asked = service.pointer("/spec/clusterIP").and_then(Value::as_str).unwrap_or_default().to_owned();
         let had = old.and_then(|old| old.pointer("/spec/clusterIP")).and_then(Value::as_str);
         let fixed = !matches!(asked.as_str(), "" | "None") && had != Some(asked.as_str());
-        let asked_ports = asked_ports(old, service);
+        let asked_ports = requested_ports(old, service);
         if wanted == Wanted::default() && !fixed && asked_ports.is_empty() {
             return Vec::new();
         }
         let (addresses, mut ports) = self.taken();
         if fixed && let Some(why) = not_free(&asked, &addresses) {
             let message = format!("Invalid value: [\"{asked}\"]: failed to allocate IP {asked}: {why}");
-            return vec![Cause::new("FieldValueInvalid", "spec.clusterIPs", message)];
+            return vec![StatusCause::new("FieldValueInvalid", "spec.clusterIPs", message)];
         }
         if let Some(cause) = port_not_free(&asked_ports, &ports) {
             return vec![cause];
@@ -93,7 +93,7 @@ fn not_free(asked: &str, taken: &BTreeSet<String>) -> Option<&'static str> {
 }
 
 /// A port of nodes that a service asks for.
-struct AskedPort {
+struct RequestedPort {
     /// Its place among the ports of the service.
     place: usize,
     protocol: String,
@@ -101,12 +101,16 @@ struct AskedPort {
 }
 
 /// The ports of nodes that a service asks for and did not have.
-fn asked_ports(old: Option<&Value>, service: &Value) -> Vec<AskedPort> {
-    let ports = |service: &Value| -> Vec<AskedPort> {
+fn requested_ports(old: Option<&Value>, service: &Value) -> Vec<RequestedPort> {
+    let ports = |service: &Value| -> Vec<RequestedPort> {
         let all = service["spec"]["ports"].as_array().into_iter().flatten().enumerate();
         let asked = all.filter_map(|(place, of)| {
             let port = of["nodePort"].as_u64().filter(|port| *port != 0)?;
-            Some(AskedPort { place, protocol: of["protocol"].as_str().unwrap_or_default().to_owned(), port })
+            Some(RequestedPort {
+                place,
+                protocol: of["protocol"].as_str().unwrap_or_default().to_owned(),
+                port,
+            })
         });
         asked.collect()
     };
@@ -115,9 +119,9 @@ fn asked_ports(old: Option<&Value>, service: &Value) -> Vec<AskedPort> {
 }
 
 /// The first port that cannot be had. One service may have a port once for each protocol.
-fn port_not_free(asked: &[AskedPort], taken: &BTreeSet<u64>) -> Option<Cause> {
+fn port_not_free(asked: &[RequestedPort], taken: &BTreeSet<u64>) -> Option<StatusCause> {
     let mut own = BTreeSet::new();
-    asked.iter().find_map(|AskedPort { place, protocol, port }| {
+    asked.iter().find_map(|RequestedPort { place, protocol, port }| {
         let why = if !NODE_PORTS.contains(port) {
             let (first, last) = (NODE_PORTS.start(), NODE_PORTS.end());
             format!("provided port is not in the valid range. The range of valid ports is {first}-{last}")
@@ -127,7 +131,7 @@ fn port_not_free(asked: &[AskedPort], taken: &BTreeSet<u64>) -> Option<Cause> {
             return None;
         };
         let field = format!("spec.ports[{place}].nodePort");
-        Some(Cause::new("FieldValueInvalid", &field, format!("Invalid value: {port}: {why}")))
+        Some(StatusCause::new("FieldValueInvalid", &field, format!("Invalid value: {port}: {why}")))
     })
 }
 

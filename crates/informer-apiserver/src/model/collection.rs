@@ -171,7 +171,7 @@ impl Collection {
     }
 
     /// Storage forgets everything before a version; the cache does not.
-    pub(crate) fn compact_storage(&mut self, version: u64) {
+    pub(crate) fn compact_etcd(&mut self, version: u64) {
         self.storage_floor = self.storage_floor.max(version);
     }
 

@@ -13,7 +13,7 @@ use informer_schema::Type;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::edits::is_same;
+use super::json_edit::is_same;
 use super::resource::{Field, Resource, Subresource, Version};
 use super::state::State;
 

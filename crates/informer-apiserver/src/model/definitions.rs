@@ -10,14 +10,14 @@ use informer_objects::status::Status;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::ask::Ask;
 use super::collection::Collection;
 use super::delete::{DeleteOptions, mark, push_finalizer};
-use super::kinds::{Place, ResourceId};
-use super::part::Part;
+use super::kinds::{ResourceId, VersionedResource};
 use super::resource::{DEFINITIONS, Resource};
 use super::state::State;
-use super::{Model, News, Objects, custom};
+use super::write_context::WriteContext;
+use super::write_target::WriteTarget;
+use super::{ChangeNotice, Model, Objects, custom};
 
 /// The finalizer that keeps a definition until its objects are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -27,8 +27,13 @@ const CONTROLLER: &str = "kube-apiserver";
 
 impl Model {
     /// Accepts the names of a definition that was stored, and serves it if they are free.
-    pub(super) fn install(&mut self, now: Timestamp, place: Place, stored: Arc<State>) -> Result<(), Status> {
-        let ask = Ask::at(now, CONTROLLER);
+    pub(super) fn install(
+        &mut self,
+        now: Timestamp,
+        place: VersionedResource,
+        stored: Arc<State>,
+    ) -> Result<(), Status> {
+        let ask = WriteContext::at(now, CONTROLLER);
         let mut definition = stored.decode();
         let group = definition.pointer("/spec/group").and_then(Value::as_str).unwrap_or_default().to_owned();
         let live = self.collections.get(&place.id).map(Collection::live);
@@ -36,10 +41,10 @@ impl Model {
             live.into_iter().flat_map(Objects::values).map(|state| state.decode()).collect();
         let mut state = stored;
         if definition::accept_names(&mut definition, &Taken::by(&group, &all), now) {
-            state = self.overwrite(&ask, place, Part::Status, state, definition.clone())?;
+            state = self.overwrite(&ask, place, WriteTarget::Status, state, definition.clone())?;
         }
         if definition::establish(&mut definition, now) {
-            self.overwrite(&ask, place, Part::Status, state, definition.clone())?;
+            self.overwrite(&ask, place, WriteTarget::Status, state, definition.clone())?;
         }
         if definition::is_true(&definition, "Established") {
             self.define(&definition);
@@ -54,7 +59,7 @@ impl Model {
             return;
         }
         let id = self.registry.insert(resource);
-        let collection = Collection::new(Objects::new(), self.version, self.history);
+        let collection = Collection::new(Objects::new(), self.version, self.history_limit);
         self.collections.insert(id, collection);
     }
 
@@ -70,14 +75,14 @@ impl Model {
             collection.cut();
         }
         self.registry.replace(id, resource);
-        self.touched.push(News { id, namespace: None });
+        self.touched.push(ChangeNotice { id, namespace: None });
     }
 
     /// Marks a definition, deletes its objects, and if that leaves none, the definition too.
     pub(super) fn delete_definition(
         &mut self,
         now: Timestamp,
-        place: Place,
+        place: VersionedResource,
         before: Arc<State>,
         mut definition: Value,
     ) -> Result<Arc<State>, Status> {
@@ -107,8 +112,8 @@ impl Model {
             "InstanceDeletionInProgress",
             message,
         );
-        let ask = Ask::at(now, CONTROLLER);
-        self.overwrite(&ask, place, Part::Status, marked.clone(), definition)?;
+        let ask = WriteContext::at(now, CONTROLLER);
+        self.overwrite(&ask, place, WriteTarget::Status, marked.clone(), definition)?;
         let objects: Vec<Arc<State>> = self
             .collections
             .get(&served)
@@ -117,7 +122,12 @@ impl Model {
         for object in objects {
             // Nothing can refuse: there are no preconditions, and the object was there a moment ago.
             let key = (object.namespace.as_str(), object.name.as_str());
-            let _ = self.delete(now, Place { id: served, version: 0 }, key, &DeleteOptions::default());
+            let _ = self.delete(
+                now,
+                VersionedResource { id: served, version: 0 },
+                key,
+                &DeleteOptions::default(),
+            );
         }
         self.sweep(served);
         Ok(marked)
@@ -137,7 +147,7 @@ impl Model {
                 self.collections.remove(&id);
             }
         }
-        self.touched.push(News { id, namespace: None });
+        self.touched.push(ChangeNotice { id, namespace: None });
         if let Some(definitions) = self.registry.find(DEFINITIONS.0, DEFINITIONS.1) {
             self.remove(definitions, definition);
         }
@@ -149,7 +159,7 @@ impl Model {
             return None;
         }
         let id = self.registry.find(DEFINITIONS.0, DEFINITIONS.1)?;
-        self.get(Place { id, version: 0 }, "", &format!("{}.{}", resource.plural, resource.group))
+        self.get(VersionedResource { id, version: 0 }, "", &format!("{}.{}", resource.plural, resource.group))
     }
 
     fn served_by(&self, definition: &Value) -> Option<ResourceId> {

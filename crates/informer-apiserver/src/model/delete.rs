@@ -10,10 +10,10 @@ use informer_objects::text::times;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::kinds::{Place, ResourceId};
+use super::kinds::{ResourceId, VersionedResource};
 use super::resource::Resource;
 use super::state::State;
-use super::{Model, edits};
+use super::{Model, json_edit};
 
 /// What a deletion asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Model {
     pub(crate) fn delete(
         &mut self,
         now: Timestamp,
-        place: Place,
+        place: VersionedResource,
         (namespace, name): (&str, &str),
         options: &DeleteOptions,
     ) -> Result<Deleted, Status> {
@@ -74,7 +74,7 @@ impl Model {
         }
         if resource.is("", "namespaces") {
             mark(&mut object, now, None);
-            edits::terminate_namespace(&mut object);
+            json_edit::terminate_namespace(&mut object);
             return Ok(Deleted::Shown(self.keep(home, &resource, before, &object, options)));
         }
         if resource.is_definition() {
@@ -140,7 +140,7 @@ impl Model {
     pub(crate) fn delete_collection(
         &mut self,
         now: Timestamp,
-        place: Place,
+        place: VersionedResource,
         states: &[Arc<State>],
         options: &DeleteOptions,
     ) -> Result<(), Status> {
@@ -156,7 +156,7 @@ impl Model {
 
 pub(super) fn check(resource: &Resource, before: &State, options: &DeleteOptions) -> Result<(), Status> {
     let name = &before.name;
-    if resource.is("", "namespaces") && super::IMMORTAL.contains(&name.as_str()) {
+    if resource.is("", "namespaces") && super::PROTECTED_NAMESPACES.contains(&name.as_str()) {
         return Err(Status::forbidden("", "namespaces", name, "this namespace may not be deleted"));
     }
     // These two name the kind where all other conflicts name the plural.

@@ -14,7 +14,7 @@ use super::view::View;
 /// Watches and JSON lists copy what was encoded, so these do not grow with the number of watchers, except for rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Encodings {
+pub struct EncodingCounters {
     /// As JSON: once when it is written, and once more where another API group or version shows it in another form.
     pub json: u64,
     /// As protobuf, for a watch: once for each form and version that is shown. Lists and single objects are not counted.
@@ -49,8 +49,8 @@ impl Counters {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn read(&self) -> Encodings {
-        Encodings {
+    pub(super) fn read(&self) -> EncodingCounters {
+        EncodingCounters {
             json: self.json.load(Ordering::Relaxed),
             protobuf: self.protobuf.load(Ordering::Relaxed),
             rows: self.rows.load(Ordering::Relaxed),
@@ -61,17 +61,17 @@ impl Counters {
 /// Bytes that were made of a state, by how and with which version they show it. A state is shown with two versions at most, its own and that of
 /// the change that ended it, so there are few.
 #[derive(Debug, Default)]
-pub(super) struct Kept(Mutex<Vec<Made>>);
+pub(super) struct EncodingCache(Mutex<Vec<CachedEncoding>>);
 
 #[derive(Debug)]
-struct Made {
+struct CachedEncoding {
     view: View,
     version: u64,
     /// None if it could not be made.
     bytes: Option<Bytes>,
 }
 
-impl Kept {
+impl EncodingCache {
     /// What was made before, or what is made now. Whoever comes meanwhile waits for it.
     pub(super) fn get_or_make(
         &self,
@@ -84,7 +84,7 @@ impl Kept {
             return made.bytes.clone();
         }
         let bytes = make();
-        kept.push(Made { view: view.clone(), version, bytes: bytes.clone() });
+        kept.push(CachedEncoding { view: view.clone(), version, bytes: bytes.clone() });
         bytes
     }
 }

@@ -7,12 +7,12 @@
 use serde_json::{Map, Value, json};
 
 use super::Model;
-use super::kinds::{Place, ResourceId};
+use super::kinds::{ResourceId, VersionedResource};
 use super::resource::Resource;
 
 /// How the form of a place differs from the stored one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum Representation {
     Same,
     /// `events.k8s.io/v1`.
     NewEvent,
@@ -33,36 +33,38 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
 
 impl Model {
     /// Where the objects of a place are stored.
-    pub(super) fn home(&self, place: Place) -> ResourceId {
-        match self.form(place) {
-            Form::NewEvent => self.registry.find("", "events").unwrap_or(place.id),
-            Form::Same | Form::FirstAutoscaler => place.id,
+    pub(super) fn home(&self, place: VersionedResource) -> ResourceId {
+        match self.representation(place) {
+            Representation::NewEvent => self.registry.find("", "events").unwrap_or(place.id),
+            Representation::Same | Representation::FirstAutoscaler => place.id,
         }
     }
 
     /// The form in which a place shows objects.
-    pub(crate) fn form(&self, place: Place) -> Form {
-        self.registry.get(place.id).map_or(Form::Same, |resource| Form::of(resource, place.version))
+    pub(crate) fn representation(&self, place: VersionedResource) -> Representation {
+        self.registry
+            .get(place.id)
+            .map_or(Representation::Same, |resource| Representation::of(resource, place.version))
     }
 }
 
-impl Form {
+impl Representation {
     fn of(resource: &Resource, version: usize) -> Self {
         let name = resource.versions.get(version).map_or("", |version| version.name.as_str());
         if resource.is("events.k8s.io", "events") {
-            Form::NewEvent
+            Representation::NewEvent
         } else if resource.is("autoscaling", "horizontalpodautoscalers") && name == "v1" {
-            Form::FirstAutoscaler
+            Representation::FirstAutoscaler
         } else {
-            Form::Same
+            Representation::Same
         }
     }
 
     /// A stored object in this form.
     pub(crate) fn show(self, object: &mut Value) {
         match self {
-            Form::Same => {}
-            Form::NewEvent => {
+            Representation::Same => {}
+            Representation::NewEvent => {
                 rename(object, EVENT_FIELDS.iter().map(|(core, new)| (*core, *new)));
                 set(object, "apiVersion", json!("events.k8s.io/v1"));
                 if let Some(fields) = object.as_object_mut() {
@@ -72,15 +74,15 @@ impl Form {
                     });
                 }
             }
-            Form::FirstAutoscaler => show_first_autoscaler(object),
+            Representation::FirstAutoscaler => show_first_autoscaler(object),
         }
     }
 
     /// An object in this form as it is stored.
     pub(crate) fn store(self, object: &mut Value) {
         match self {
-            Form::Same => {}
-            Form::NewEvent => {
+            Representation::Same => {}
+            Representation::NewEvent => {
                 rename(object, EVENT_FIELDS.iter().map(|(core, new)| (*new, *core)));
                 set(object, "apiVersion", json!("v1"));
                 for (field, empty) in [
@@ -93,7 +95,7 @@ impl Form {
                     }
                 }
             }
-            Form::FirstAutoscaler => store_first_autoscaler(object),
+            Representation::FirstAutoscaler => store_first_autoscaler(object),
         }
     }
 }
@@ -165,11 +167,11 @@ mod tests {
         let core = json!({"apiVersion": "v1", "involvedObject": {"name": "p"}, "message": "m", "count": 3,
             "reportingComponent": "", "reportingInstance": "", "source": {"component": "kubelet"}});
         let mut event = core.clone();
-        Form::NewEvent.show(&mut event);
+        Representation::NewEvent.show(&mut event);
         assert_eq!(event["regarding"]["name"], "p");
         assert_eq!((&event["note"], &event["deprecatedCount"]), (&json!("m"), &json!(3)));
         assert!(event.get("message").is_none());
-        Form::NewEvent.store(&mut event);
+        Representation::NewEvent.store(&mut event);
         assert_eq!(event, core);
     }
 
@@ -177,9 +179,9 @@ mod tests {
     fn the_first_autoscaler_knows_the_cpu() {
         let first = json!({"apiVersion": "autoscaling/v1", "spec": {"targetCPUUtilizationPercentage": 80}, "status": {}});
         let mut stored = first.clone();
-        Form::FirstAutoscaler.store(&mut stored);
+        Representation::FirstAutoscaler.store(&mut stored);
         assert_eq!(stored["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 80);
-        Form::FirstAutoscaler.show(&mut stored);
+        Representation::FirstAutoscaler.show(&mut stored);
         assert_eq!(stored, first);
     }
 }

@@ -9,7 +9,7 @@ use serde_json::ser::Formatter;
 use serde_json::{Map, Value};
 
 use super::resource::Resource;
-use super::view::{Shape, View};
+use super::view::{ObjectShape, View};
 
 /// An object as JSON, and where in it what is.
 #[derive(Debug)]
@@ -74,18 +74,18 @@ impl Json {
     pub(super) fn show(&self, view: &View, digits: Option<&str>, out: &mut Vec<u8>) {
         let new_version = digits.map(|digits| (&self.version_at, digits));
         match view.shape {
-            Shape::Metadata => {
+            ObjectShape::Metadata => {
                 out.extend_from_slice(
                     br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#,
                 );
                 self.splice(self.metadata_at.clone(), new_version, out);
                 out.push(b'}');
             }
-            Shape::Item => {
+            ObjectShape::Item => {
                 out.extend_from_slice(&self.bytes[..self.type_at.start]);
                 self.splice(self.type_at.end..self.bytes.len(), new_version, out);
             }
-            Shape::Whole => {
+            ObjectShape::Whole => {
                 let mut from = 0;
                 if let Some(api_version) = &view.api_version {
                     out.extend_from_slice(&self.bytes[..self.api_version_at.start]);

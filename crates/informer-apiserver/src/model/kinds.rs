@@ -13,7 +13,7 @@ use super::{builtin, facts};
 
 /// A resource and the version through which somebody looks at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct VersionedResource {
     pub(crate) id: ResourceId,
     pub(crate) version: usize,
 }
@@ -99,20 +99,20 @@ impl Registry {
         ids.iter().copied().find(|id| self.resources.get(id).is_some_and(|found| found.group == group))
     }
 
-    pub(crate) fn place(&self, group: &str, version: &str, plural: &str) -> Option<Place> {
+    pub(crate) fn place(&self, group: &str, version: &str, plural: &str) -> Option<VersionedResource> {
         let id = self.find(group, plural)?;
         let versions = &self.resources.get(&id)?.versions;
         let version = versions.iter().position(|served| served.name == version)?;
-        Some(Place { id, version })
+        Some(VersionedResource { id, version })
     }
 
     /// Looks a resource up by what an object says of itself.
-    pub(crate) fn place_of(&self, api_version: &str, kind: &str) -> Option<Place> {
+    pub(crate) fn place_of(&self, api_version: &str, kind: &str) -> Option<VersionedResource> {
         let (group, version) = split_api_version(api_version);
         self.resources.iter().find_map(|(id, resource)| {
             let fits = resource.group == group && resource.kind == kind;
             let version = resource.versions.iter().position(|served| served.name == version);
-            version.filter(|_| fits).map(|version| Place { id: *id, version })
+            version.filter(|_| fits).map(|version| VersionedResource { id: *id, version })
         })
     }
 

@@ -12,13 +12,13 @@ use informer_objects::status::Status;
 use serde::{Deserialize, Serialize};
 
 use super::fields::Filter;
-use super::kinds::Place;
+use super::kinds::VersionedResource;
 use super::state::State;
 use super::{Model, Objects};
 
 /// Which version of a list is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum At {
+pub(crate) enum ReadVersion {
     Newest,
     Exact(u64),
     Token(Token),
@@ -53,18 +53,18 @@ impl Model {
     /// Finds the state of a list; `paged` keeps it at hand for the pages that follow.
     pub(crate) fn list(
         &mut self,
-        place: Place,
+        place: VersionedResource,
         namespace: &str,
-        at: &At,
+        at: &ReadVersion,
         paged: bool,
     ) -> Result<Listing, Status> {
         let current = self.version;
         let home = self.home(place);
         let collection = self.collections.get_mut(&home).ok_or_else(Status::no_such_resource)?;
         let (version, after) = match at {
-            At::Newest => (current, None),
-            At::Exact(version) => (*version, None),
-            At::Token(token) => {
+            ReadVersion::Newest => (current, None),
+            ReadVersion::Exact(version) => (*version, None),
+            ReadVersion::Token(token) => {
                 let version = u64::try_from(token.rv).unwrap_or(current);
                 (version, Some(token.key(namespace)))
             }
@@ -72,8 +72,8 @@ impl Model {
         // A token from before a restore names a version that this history has not reached, or reached by another way.
         let known = version <= current;
         let objects = collection.at(version).filter(|_| known).ok_or_else(|| match at {
-            At::Token(token) => Status::token_expired(Token { rv: -1, ..token.clone() }.encode()),
-            At::Newest | At::Exact(_) => Status::list_expired(),
+            ReadVersion::Token(token) => Status::token_expired(Token { rv: -1, ..token.clone() }.encode()),
+            ReadVersion::Newest | ReadVersion::Exact(_) => Status::list_expired(),
         })?;
         if paged {
             collection.pin(version, &objects);

@@ -3,51 +3,56 @@
 //! Pure functions from old and new objects to the one that is stored. That the body is meant for this object was checked before;
 //! versions and history come after.
 
-use informer_objects::status::{Cause, Status};
+use informer_objects::status::{Status, StatusCause};
 use serde_json::{Map, Value, json};
 
-use super::edits::{is_empty, is_equal_but, take_field};
-use super::kinds::Place;
+use super::json_edit::{is_empty, is_equal_but, take_field};
+use super::kinds::VersionedResource;
 use super::meta::metadata;
-use super::part::Part;
 use super::resource::Resource;
-use super::typed::resets;
+use super::write_pipeline::resets;
+use super::write_target::WriteTarget;
 
 /// The object that is stored.
 pub(super) fn merge(
     resource: &Resource,
-    place: Place,
-    part: Part,
+    place: VersionedResource,
+    part: WriteTarget,
     old: &Value,
     body: Value,
 ) -> Result<Value, Status> {
     match part {
-        Part::Main | Part::Scale => merge_main(resource, place, old, body),
-        Part::Status => merge_status(resource, place, old, body),
-        Part::Finalize => {
+        WriteTarget::Object | WriteTarget::Scale => merge_main(resource, place, old, body),
+        WriteTarget::Status => merge_status(resource, place, old, body),
+        WriteTarget::Finalize => {
             let mut merged = old.clone();
             merged["spec"] = body.get("spec").cloned().unwrap_or_else(|| json!({}));
             Ok(merged)
         }
-        Part::Approval => {
+        WriteTarget::Approval => {
             let mut merged = old.clone();
             if let Some(conditions) = body.pointer("/status/conditions") {
-                super::edits::set(&mut merged, &["status", "conditions"], conditions.clone());
+                super::json_edit::set(&mut merged, &["status", "conditions"], conditions.clone());
             }
             Ok(merged)
         }
-        Part::EphemeralContainers => {
+        WriteTarget::EphemeralContainers => {
             let mut merged = old.clone();
             take_field(&mut merged["spec"], &body["spec"], "ephemeralContainers");
             Ok(part_of_pod(old, merged, &body))
         }
-        Part::Resize => Ok(part_of_pod(old, resized(old, &body), &body)),
+        WriteTarget::Resize => Ok(part_of_pod(old, resized(old, &body), &body)),
     }
 }
 
 /// A new status, and whatever else of the metadata may be written beside it.
-fn merge_status(resource: &Resource, place: Place, old: &Value, mut body: Value) -> Result<Value, Status> {
-    let reset = resets(resource, place.version, Part::Status);
+fn merge_status(
+    resource: &Resource,
+    place: VersionedResource,
+    old: &Value,
+    mut body: Value,
+) -> Result<Value, Status> {
+    let reset = resets(resource, place.version, WriteTarget::Status);
     if resource.custom || reset.contains(&"metadata") {
         let mut merged = old.clone();
         take_field(&mut merged, &body, "status");
@@ -113,7 +118,12 @@ fn resized(old: &Value, body: &Value) -> Value {
     merged
 }
 
-fn merge_main(resource: &Resource, place: Place, old: &Value, mut body: Value) -> Result<Value, Status> {
+fn merge_main(
+    resource: &Resource,
+    place: VersionedResource,
+    old: &Value,
+    mut body: Value,
+) -> Result<Value, Status> {
     merge_metadata(resource, old, &mut body)?;
     if resource.has_status(place.version) {
         take_field(&mut body, old, "status");
@@ -194,12 +204,12 @@ fn check_finalizers(
         added.join(", ")
     );
     let name = new.get("name").and_then(Value::as_str).unwrap_or_default();
-    let cause = Cause::new("FieldValueForbidden", "metadata.finalizers", message);
+    let cause = StatusCause::new("FieldValueForbidden", "metadata.finalizers", message);
     Err(Status::invalid(&resource.group, &resource.kind, name, vec![cause]))
 }
 
 /// Whether a change raises the generation: anything but metadata, and the status where it has a subresource.
-fn generation_counts(resource: &Resource, place: Place, old: &Value, new: &Value) -> bool {
+fn generation_counts(resource: &Resource, place: VersionedResource, old: &Value, new: &Value) -> bool {
     let uncounted: &[&str] = if resource.has_status(place.version) {
         &["kind", "apiVersion", "metadata", "status"]
     } else {

@@ -2,12 +2,12 @@
 //!
 //! Pure functions on one object's metadata. Who writes and what is stored is not known here.
 
-use informer_objects::status::{Cause, Status};
+use informer_objects::status::{Status, StatusCause};
 use informer_objects::text::times;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::edits::is_empty;
+use super::json_edit::is_empty;
 use super::resource::Resource;
 use super::state::State;
 
@@ -128,7 +128,7 @@ pub(super) fn check_conditional(
         return Ok(());
     }
     let message = "Invalid value: 0: must be specified for an update";
-    let cause = Cause::new("FieldValueInvalid", "metadata.resourceVersion", message);
+    let cause = StatusCause::new("FieldValueInvalid", "metadata.resourceVersion", message);
     Err(Status::invalid(&resource.group, &resource.plural, name, vec![cause]))
 }
 

@@ -2,31 +2,31 @@
 //!
 //! The model holds still meanwhile, so a patch never has to be tried again, however many come at once.
 
-use informer_objects::managed::{self, Manager};
+use informer_objects::field_management::{self, Manager};
 use informer_objects::patch::{self, PatchKind};
 use informer_objects::status::Status;
 use informer_objects::text::{times, versions};
 use informer_objects::{body, builtin, text};
 use serde_json::Value;
 
-use super::ask::{Ask, Origin, Written};
-use super::kinds::Place;
-use super::part::{Part, not_convertible};
+use super::kinds::VersionedResource;
 use super::resource::Resource;
 use super::state::{self, State};
+use super::write_context::{WriteContext, WriteOrigin, WriteResult};
+use super::write_target::{WriteTarget, not_convertible};
 use super::{Model, meta};
 
 impl Model {
     /// Patches an object, or applies one.
     pub(crate) fn patch(
         &mut self,
-        ask: &Ask,
-        place: Place,
+        ask: &WriteContext,
+        place: VersionedResource,
         (namespace, name): (&str, &str),
-        part: Part,
+        part: WriteTarget,
         kind: PatchKind,
         bytes: &[u8],
-    ) -> Result<Written, Status> {
+    ) -> Result<WriteResult, Status> {
         let resource = self.resource(place.id)?;
         resource.check_part(place.version, part, name)?;
         if kind == PatchKind::Apply {
@@ -51,18 +51,18 @@ impl Model {
         check_kind(&resource, kind, bytes, &patched)?;
         check_names(&resource, (namespace, name), &patched)?;
         check_version(&resource, &before, &patched)?;
-        self.replace(ask, place, part, before, patched, Origin::Patch(kind, bytes))
+        self.replace(ask, place, part, before, patched, WriteOrigin::Patch(kind, bytes))
     }
 
     /// Server-side apply.
     fn apply(
         &mut self,
-        ask: &Ask,
-        place: Place,
+        ask: &WriteContext,
+        place: VersionedResource,
         (namespace, name): (&str, &str),
-        part: Part,
+        part: WriteTarget,
         bytes: &[u8],
-    ) -> Result<Written, Status> {
+    ) -> Result<WriteResult, Status> {
         let resource = self.resource(place.id)?;
         let config = config(bytes)?;
         let before = self.get(place, namespace, name);
@@ -73,20 +73,27 @@ impl Model {
             api_version: &api_version,
             kind: &resource.kind,
             time: &time,
-            reset: super::typed::resets(&resource, place.version, part),
+            reset: super::write_pipeline::resets(&resource, place.version, part),
         };
         let live = before.as_ref().map(|before| self.stored(place, before));
-        let object =
-            managed::applied(resource.node(place.version), live.as_ref(), &config, &manager, ask.force)
-                .map_err(|error| error.to_status())?;
+        let object = field_management::applied(
+            resource.node(place.version),
+            live.as_ref(),
+            &config,
+            &manager,
+            ask.force,
+        )
+        .map_err(|error| error.to_status())?;
         let said = |field: &str| config.pointer(&format!("/metadata/{field}")).and_then(Value::as_str);
         match before {
             Some(before) => {
                 check_names(&resource, (namespace, name), &object)?;
                 check_version(&resource, &before, &object)?;
-                self.replace(ask, place, part, before, object, Origin::Apply)
+                self.replace(ask, place, part, before, object, WriteOrigin::Apply)
             }
-            None if part != Part::Main => Err(Status::not_found(&resource.group, &resource.plural, name)),
+            None if part != WriteTarget::Object => {
+                Err(Status::not_found(&resource.group, &resource.plural, name))
+            }
             None => {
                 check_names(&resource, (namespace, name), &config)?;
                 if let Some(uid) = said("uid") {
@@ -95,7 +102,7 @@ impl Model {
                     );
                     return Err(Status::conflict(&resource.group, &resource.plural, name, &why));
                 }
-                self.create(ask, place, namespace, object, Origin::Apply)
+                self.create(ask, place, namespace, object, WriteOrigin::Apply)
             }
         }
     }

@@ -14,12 +14,12 @@ use bytes::Bytes;
 use informer_objects::definition::Storage;
 use serde_json::Value;
 
-use super::encodings::{Counters, Encoded, Kept};
-use super::forms::Form;
+use super::encodings::{Counters, Encoded, EncodingCache};
+use super::forms::Representation;
 use super::json::Json;
 pub(crate) use super::json::go_text;
 use super::resource::Resource;
-use super::view::{Shape, View};
+use super::view::{ObjectShape, View};
 
 /// A state of an object.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct State {
     /// What storage has of a custom object, where that is not what is shown.
     stored: Option<Box<Stored>>,
     /// As protobuf, once somebody has asked for it.
-    kept: Kept,
+    kept: EncodingCache,
     /// Where encodings are counted, if it is stored.
     counters: Option<Arc<Counters>>,
 }
@@ -133,7 +133,7 @@ impl State {
             converted: OnceLock::new(),
             others: Vec::new(),
             stored: None,
-            kept: Kept::default(),
+            kept: EncodingCache::default(),
             counters: None,
         }
     }
@@ -171,7 +171,10 @@ impl State {
 
     /// The whole object without a copy, where a view asks for just that.
     pub(crate) fn bytes(&self, view: &View) -> Bytes {
-        if view.shape == Shape::Whole && view.api_version.is_none() && view.form == Form::Same {
+        if view.shape == ObjectShape::Whole
+            && view.api_version.is_none()
+            && view.representation == Representation::Same
+        {
             return self.json.bytes.clone();
         }
         let mut out = Vec::with_capacity(self.len() + 64);
@@ -182,10 +185,14 @@ impl State {
     /// Writes the object as if it had this version.
     pub(crate) fn write(&self, view: &View, version: u64, out: &mut Vec<u8>) {
         let digits = (version != self.version).then(|| version.to_string());
-        if view.form == Form::Same || view.shape == Shape::Metadata {
+        if view.representation == Representation::Same || view.shape == ObjectShape::Metadata {
             self.json_of(view.api_version.as_deref()).show(view, digits.as_deref(), out);
         } else {
-            self.converted.get_or_init(|| self.convert(view.form)).show(view, digits.as_deref(), out);
+            self.converted.get_or_init(|| self.convert(view.representation)).show(
+                view,
+                digits.as_deref(),
+                out,
+            );
         }
     }
 
@@ -224,7 +231,7 @@ impl State {
     }
 
     /// The object in another form than the stored one.
-    fn convert(&self, form: Form) -> Json {
+    fn convert(&self, form: Representation) -> Json {
         self.count(Encoded::Json);
         let mut object = self.decode();
         form.show(&mut object);
@@ -250,10 +257,14 @@ mod tests {
         (**registry.get(registry.find(group, plural).unwrap()).unwrap()).clone()
     }
 
-    fn shown(state: &State, shape: Shape, api_version: Option<&str>, version: u64) -> String {
+    fn shown(state: &State, shape: ObjectShape, api_version: Option<&str>, version: u64) -> String {
         let mut out = Vec::new();
         state.write(
-            &View { shape, api_version: api_version.map(str::to_owned), form: Form::Same },
+            &View {
+                shape,
+                api_version: api_version.map(str::to_owned),
+                representation: Representation::Same,
+            },
             version,
             &mut out,
         );
@@ -267,20 +278,20 @@ mod tests {
         let tail =
             r#""metadata":{"name":"n","uid":"u","resourceVersion":"7","labels":{"a":"b"}},"data":{"k":"v"}}"#;
         let whole = format!(r#"{{"kind":"ConfigMap","apiVersion":"v1",{tail}"#);
-        assert_eq!(shown(&state, Shape::Whole, None, 7), whole);
-        assert_eq!(shown(&state, Shape::Item, None, 7), format!("{{{tail}"));
+        assert_eq!(shown(&state, ObjectShape::Whole, None, 7), whole);
+        assert_eq!(shown(&state, ObjectShape::Item, None, 7), format!("{{{tail}"));
         assert_eq!(
-            shown(&state, Shape::Metadata, None, 123),
+            shown(&state, ObjectShape::Metadata, None, 123),
             r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"n","uid":"u","resourceVersion":"123","labels":{"a":"b"}}}"#
         );
-        assert_eq!(shown(&state, Shape::Whole, None, 99), whole.replace(r#""7""#, r#""99""#));
+        assert_eq!(shown(&state, ObjectShape::Whole, None, 99), whole.replace(r#""7""#, r#""99""#));
     }
 
     #[test]
     fn nothing_looks_like_html() {
         let object = json!({"metadata": {"name": "n"}, "data": {"k": "<b>&\u{2028}\"\n"}});
         let state = State::encode(&resource("", "configmaps"), 7, &object);
-        let whole = shown(&state, Shape::Whole, None, 7);
+        let whole = shown(&state, ObjectShape::Whole, None, 7);
         assert!(whole.ends_with(r#""data":{"k":"\u003cb\u003e\u0026\u2028\"\n"}}"#), "{whole}");
         assert_eq!(state.decode()["data"], object["data"]);
     }
@@ -294,7 +305,7 @@ mod tests {
         let object = json!({"anything": 1, "metadata": {"uid": "u", "name": "n"}, "spec": {}});
         let state = State::encode(&widgets, 7, &object);
         assert_eq!(
-            shown(&state, Shape::Whole, Some("rec.example.com/v1alpha1"), 8),
+            shown(&state, ObjectShape::Whole, Some("rec.example.com/v1alpha1"), 8),
             r#"{"anything":1,"apiVersion":"rec.example.com/v1alpha1","kind":"Widget","metadata":{"name":"n","resourceVersion":"8","uid":"u"},"spec":{}}"#
         );
     }

@@ -13,7 +13,7 @@ type Twin = Vec<(u64, BTreeMap<String, String>)>;
 
 struct World {
     model: Model,
-    place: Place,
+    place: VersionedResource,
     twin: Twin,
     random: u64,
 }
@@ -45,17 +45,30 @@ impl World {
             0 => {
                 if self
                     .model
-                    .create(&Ask::at(now, "test"), self.place, "default", object, Origin::Own)
+                    .create(
+                        &WriteContext::at(now, "test"),
+                        self.place,
+                        "default",
+                        object,
+                        WriteOrigin::Internal,
+                    )
                     .is_ok()
                 {
                     objects.insert(name.clone(), value);
                 }
             }
             1 => {
-                let part = Part::Main;
+                let part = WriteTarget::Object;
                 if self
                     .model
-                    .update(&Ask::at(now, "test"), self.place, key, part, object, Origin::Own)
+                    .update(
+                        &WriteContext::at(now, "test"),
+                        self.place,
+                        key,
+                        part,
+                        object,
+                        WriteOrigin::Internal,
+                    )
                     .is_ok()
                 {
                     objects.insert(name.clone(), value);
@@ -75,7 +88,7 @@ impl World {
         }
     }
 
-    fn listed(&mut self, at: &At) -> Result<BTreeMap<String, String>, Status> {
+    fn listed(&mut self, at: &ReadVersion) -> Result<BTreeMap<String, String>, Status> {
         let listing = self.model.list(self.place, "default", at, false)?;
         let filter = Filter::namespace("default");
         Ok(listing.states(&filter).map(|state| (state.name.clone(), value(&state))).collect())
@@ -96,7 +109,7 @@ fn every_version_can_be_listed_until_it_is_forgotten() {
         world.model.check_invariants();
         let floor = world.model.collections[&world.place.id].watch_floor();
         for (version, expected) in world.twin.clone() {
-            let listed = world.listed(&At::Exact(version));
+            let listed = world.listed(&ReadVersion::Exact(version));
             if version < floor {
                 assert_eq!(listed.unwrap_err().code, 410, "seed {seed}, version {version}");
             } else {
@@ -164,7 +177,7 @@ fn a_selective_watch_sees_what_a_selective_list_sees() {
                     _ => seen.insert(frame.state.name.clone(), value(&frame.state)),
                 };
             }
-            let listing = world.model.list(world.place, "default", &At::Newest, false).unwrap();
+            let listing = world.model.list(world.place, "default", &ReadVersion::Newest, false).unwrap();
             let listed: BTreeMap<String, String> =
                 listing.states(&filter).map(|state| (state.name.clone(), value(&state))).collect();
             assert_eq!(seen, listed, "seed {seed}");
@@ -187,8 +200,8 @@ fn a_watch_of_one_namespace_loses_nothing_while_it_sleeps() {
                 world.act();
             } else {
                 let object = json!({"metadata": {"name": format!("other-{round}")}});
-                let ask = Ask::at(Timestamp::UNIX_EPOCH, "test");
-                world.model.create(&ask, world.place, "kube-system", object, Origin::Own).unwrap();
+                let ask = WriteContext::at(Timestamp::UNIX_EPOCH, "test");
+                world.model.create(&ask, world.place, "kube-system", object, WriteOrigin::Internal).unwrap();
             }
             match world.random(30) {
                 0 => world.model.compact(),
@@ -227,18 +240,21 @@ fn a_watch_of_one_namespace_loses_nothing_while_it_sleeps() {
 #[test]
 fn large_objects_are_forgotten_sooner() {
     let mut world = World::new(1, usize::MAX);
-    let ask = Ask::at(Timestamp::UNIX_EPOCH, "test");
+    let ask = WriteContext::at(Timestamp::UNIX_EPOCH, "test");
     let large = |value: usize| json!({"metadata": {"name": "large"}, "data": {"k": value.to_string(), "l": "x".repeat(1_000_000)}});
-    world.model.create(&ask, world.place, "default", large(0), Origin::Own).unwrap();
+    world.model.create(&ask, world.place, "default", large(0), WriteOrigin::Internal).unwrap();
     let first = world.model.version();
     for value in 1..100 {
         let key = ("default", "large");
-        world.model.update(&ask, world.place, key, Part::Main, large(value), Origin::Own).unwrap();
+        world
+            .model
+            .update(&ask, world.place, key, WriteTarget::Object, large(value), WriteOrigin::Internal)
+            .unwrap();
     }
     world.model.check_invariants();
     let newest = world.model.version();
-    assert_eq!(world.listed(&At::Exact(first)).unwrap_err().code, 410);
-    assert!(world.listed(&At::Exact(newest - 50)).is_ok(), "sixty and some fit");
+    assert_eq!(world.listed(&ReadVersion::Exact(first)).unwrap_err().code, 410);
+    assert!(world.listed(&ReadVersion::Exact(newest - 50)).is_ok(), "sixty and some fit");
 }
 
 /// What a changed definition made of the objects in history was not counted: with smaller objects every write was forgotten as soon as it
@@ -246,7 +262,7 @@ fn large_objects_are_forgotten_sooner() {
 #[test]
 fn history_is_counted_anew_when_objects_look_different() {
     let mut model = Model::new(Timestamp::UNIX_EPOCH, 1, usize::MAX);
-    let ask = Ask::at(Timestamp::UNIX_EPOCH, "test");
+    let ask = WriteContext::at(Timestamp::UNIX_EPOCH, "test");
     let definitions =
         model.registry().place("apiextensions.k8s.io", "v1", "customresourcedefinitions").unwrap();
     let definition = |properties: Value| {
@@ -264,7 +280,7 @@ fn history_is_counted_anew_when_objects_look_different() {
     };
     let text = json!({"type": "string"});
     model
-        .create(&ask, definitions, "", definition(json!({"small": text, "big": text})), Origin::Own)
+        .create(&ask, definitions, "", definition(json!({"small": text, "big": text})), WriteOrigin::Internal)
         .unwrap();
     let foos = model.registry().place("example.com", "v1", "foos").unwrap();
     let (api_version, kind) = ("example.com/v1", "Foo");
@@ -273,7 +289,7 @@ fn history_is_counted_anew_when_objects_look_different() {
             "apiVersion": api_version, "kind": kind, "metadata": {"name": format!("foo-{number}")},
             "small": "s", "big": "b".repeat(100_000),
         });
-        model.create(&ask, foos, "default", object, Origin::Own).unwrap();
+        model.create(&ask, foos, "default", object, WriteOrigin::Internal).unwrap();
     }
     model.check_invariants();
     for properties in [
@@ -284,7 +300,7 @@ fn history_is_counted_anew_when_objects_look_different() {
         let mut changed = definition(properties);
         changed["metadata"]["resourceVersion"] = json!(before.version.to_string());
         let key = ("", "foos.example.com");
-        model.update(&ask, definitions, key, Part::Main, changed, Origin::Own).unwrap();
+        model.update(&ask, definitions, key, WriteTarget::Object, changed, WriteOrigin::Internal).unwrap();
         model.check_invariants();
     }
     model.compact();
@@ -298,10 +314,10 @@ fn pages_put_together_are_the_list() {
         for _ in 0..30 {
             world.act();
         }
-        let expected = world.listed(&At::Newest).unwrap();
+        let expected = world.listed(&ReadVersion::Newest).unwrap();
         let filter = Filter::namespace(if seed % 2 == 0 { "default" } else { "" });
         let limit = 1 + usize::try_from(world.random(3)).unwrap();
-        let (mut at, mut found) = (At::Newest, BTreeMap::new());
+        let (mut at, mut found) = (ReadVersion::Newest, BTreeMap::new());
         loop {
             let listing = world.model.list(world.place, &filter.namespace, &at, true).unwrap();
             let page = listing.page(&filter, limit);
@@ -310,7 +326,7 @@ fn pages_put_together_are_the_list() {
             let Some(next) = page.next else { break };
             let token = Token::decode(&next.encode()).unwrap();
             assert_eq!(page.remaining, Some(expected.len() - found.len()), "seed {seed}");
-            at = At::Token(token);
+            at = ReadVersion::Token(token);
         }
         assert_eq!(found, expected, "seed {seed}");
     }
@@ -325,17 +341,20 @@ fn keys_are_ordered_as_text() {
         world
             .model
             .create(
-                &Ask::at(now, "test"),
+                &WriteContext::at(now, "test"),
                 namespaces,
                 "",
                 json!({"metadata": {"name": namespace}}),
-                Origin::Own,
+                WriteOrigin::Internal,
             )
             .unwrap();
         let object = json!({"metadata": {"name": "x"}});
-        world.model.create(&Ask::at(now, "test"), world.place, namespace, object, Origin::Own).unwrap();
+        world
+            .model
+            .create(&WriteContext::at(now, "test"), world.place, namespace, object, WriteOrigin::Internal)
+            .unwrap();
     }
-    let listing = world.model.list(world.place, "", &At::Newest, false).unwrap();
+    let listing = world.model.list(world.place, "", &ReadVersion::Newest, false).unwrap();
     let keys: Vec<String> = listing.states(&Filter::default()).map(|state| state.key()).collect();
     assert_eq!(keys, ["a-b/x", "a/x"], "'-' comes before '/'");
     let of_a = Filter::namespace("a");
@@ -349,7 +368,7 @@ fn the_same_seed_gives_the_same_objects() {
         for _ in 0..20 {
             world.act();
         }
-        let listing = world.model.list(world.place, "", &At::Newest, false).unwrap();
+        let listing = world.model.list(world.place, "", &ReadVersion::Newest, false).unwrap();
         listing.states(&Filter::default()).map(|state| state.uid.clone()).collect::<Vec<_>>()
     };
     assert_eq!(uids(3), uids(3));
@@ -360,8 +379,8 @@ fn the_same_seed_gives_the_same_objects() {
 fn bodies_of_any_shape_are_refused_and_never_break_the_model() {
     let mut world = World::new(0, 10);
     let now = Timestamp::UNIX_EPOCH;
-    let everything: Vec<Place> =
-        world.model.registry().iter().map(|(id, _)| Place { id, version: 0 }).collect();
+    let everything: Vec<VersionedResource> =
+        world.model.registry().iter().map(|(id, _)| VersionedResource { id, version: 0 }).collect();
     let bodies = [
         json!(null),
         json!([]),
@@ -376,23 +395,29 @@ fn bodies_of_any_shape_are_refused_and_never_break_the_model() {
     ];
     for place in everything {
         for body in &bodies {
-            let _ = world.model.create(&Ask::at(now, "test"), place, "default", body.clone(), Origin::Own);
-            for part in [Part::Main, Part::Status, Part::Finalize] {
+            let _ = world.model.create(
+                &WriteContext::at(now, "test"),
+                place,
+                "default",
+                body.clone(),
+                WriteOrigin::Internal,
+            );
+            for part in [WriteTarget::Object, WriteTarget::Status, WriteTarget::Finalize] {
                 let _ = world.model.update(
-                    &Ask::at(now, "test"),
+                    &WriteContext::at(now, "test"),
                     place,
                     ("default", "x"),
                     part,
                     body.clone(),
-                    Origin::Own,
+                    WriteOrigin::Internal,
                 );
                 let _ = world.model.update(
-                    &Ask::at(now, "test"),
+                    &WriteContext::at(now, "test"),
                     place,
                     ("", "x"),
                     part,
                     body.clone(),
-                    Origin::Own,
+                    WriteOrigin::Internal,
                 );
             }
             let _ = world.model.delete(now, place, ("default", "x"), &DeleteOptions::default());

@@ -10,7 +10,7 @@ use informer_objects::status::Status;
 
 use super::collection::Change;
 use super::fields::Filter;
-use super::kinds::{Place, ResourceId};
+use super::kinds::{ResourceId, VersionedResource};
 use super::state::State;
 use super::{Model, Objects};
 
@@ -104,7 +104,7 @@ impl Cursor {
 
 impl Model {
     /// Opens a watch. Each needs a [`Model::close_watch`].
-    pub(crate) fn open_watch(&mut self, place: Place, from: From) -> Result<Opened, Status> {
+    pub(crate) fn open_watch(&mut self, place: VersionedResource, from: From) -> Result<Opened, Status> {
         let (version, epoch) = (self.version, self.epoch);
         let cached = self.resource(place.id)?.is_cached();
         let home = self.home(place);

@@ -6,39 +6,39 @@
 
 use std::sync::Arc;
 
-use informer_objects::status::{Cause, Status};
+use informer_objects::status::{Status, StatusCause};
 use informer_objects::text::formats;
 use informer_objects::text::versions::split_api_version;
-use informer_objects::{builtin, managed};
+use informer_objects::{builtin, field_management};
 use serde_json::{Map, Value, json};
 
-use super::ask::{Ask, Origin, Written};
-use super::edits::drop_field;
-use super::forms::Form;
-use super::kinds::{Place, ResourceId};
+use super::forms::Representation;
+use super::json_edit::drop_field;
+use super::kinds::{ResourceId, VersionedResource};
 use super::merge::{is_finished, merge};
 use super::meta::{self, check_conditional, check_namespace, check_preconditions, metadata, metadata_new};
-use super::part::{Part, not_convertible};
 use super::resource::Resource;
 use super::state::State;
+use super::write_context::{WriteContext, WriteOrigin, WriteResult};
+use super::write_target::{WriteTarget, not_convertible};
 use super::{Model, custom};
 
 impl Model {
     /// Creates an object. `namespace` is empty for cluster-scoped resources.
     pub(crate) fn create(
         &mut self,
-        ask: &Ask,
-        place: Place,
+        ask: &WriteContext,
+        place: VersionedResource,
         namespace: &str,
         mut object: Value,
-        origin: Origin<'_>,
-    ) -> Result<Written, Status> {
+        origin: WriteOrigin<'_>,
+    ) -> Result<WriteResult, Status> {
         let resource = self.resource(place.id)?;
         if object.is_null() {
             object = json!({});
         }
         self.check_type(&resource, place, &object)?;
-        let typed = resource.typed(place.version, ask, object, origin)?;
+        let typed = resource.parse_write(place.version, ask, object, origin)?;
         let (mut object, mut warnings) = (typed.object, typed.warnings);
         let fields = metadata(&resource, &mut object)?;
         check_namespace(&resource, namespace, fields)?;
@@ -52,8 +52,8 @@ impl Model {
         if !resource.takes_status_at_create(place.version) {
             drop_field(&mut object, "status");
         }
-        resource.own(place.version, ask, Part::Main, None, &mut object, origin);
-        self.check_new(ask, &resource, place, &name, &mut object)?;
+        resource.record_ownership(place.version, ask, WriteTarget::Object, None, &mut object, origin);
+        self.validate_create(ask, &resource, place, &name, &mut object)?;
         if given.as_ref().and_then(Value::as_str).is_some_and(|given| !given.is_empty()) {
             return Err(Status::internal("resourceVersion should not be set on objects to be created"));
         }
@@ -65,30 +65,30 @@ impl Model {
             let terminating = there.terminating;
             return Err(Status::already_exists(&resource.group, &resource.plural, &name, terminating));
         }
-        self.form(place).store(&mut object);
+        self.representation(place).store(&mut object);
         let home = self.home(place);
         let stored = self.resource(home)?;
         if ask.dry_run {
             let state = Arc::new(State::encode(&stored, 0, &object));
-            return Ok(Written { state, created: true, warnings });
+            return Ok(WriteResult { state, created: true, warnings });
         }
         let state = self.store(home, &stored, None, &object);
         if resource.is_definition() {
             self.install(ask.now, place, state.clone())?;
         }
-        Ok(Written { state, created: true, warnings })
+        Ok(WriteResult { state, created: true, warnings })
     }
 
     /// Changes an object, or creates it where a PUT does that.
     pub(crate) fn update(
         &mut self,
-        ask: &Ask,
-        place: Place,
+        ask: &WriteContext,
+        place: VersionedResource,
         (namespace, name): (&str, &str),
-        part: Part,
+        part: WriteTarget,
         mut object: Value,
-        origin: Origin<'_>,
-    ) -> Result<Written, Status> {
+        origin: WriteOrigin<'_>,
+    ) -> Result<WriteResult, Status> {
         let resource = self.resource(place.id)?;
         resource.check_part(place.version, part, name)?;
         self.check_type(&resource, place, &object)?;
@@ -100,7 +100,7 @@ impl Model {
         }
         check_namespace(&resource, namespace, new)?;
         let Some(before) = self.get(place, namespace, name) else {
-            if part == Part::Main && resource.put_creates() {
+            if part == WriteTarget::Object && resource.put_creates() {
                 new.remove("resourceVersion");
                 return self.create(ask, place, namespace, object, origin);
             }
@@ -114,56 +114,56 @@ impl Model {
     /// Puts a whole new object in the place of one that is there. That it is meant for it was checked.
     pub(super) fn replace(
         &mut self,
-        ask: &Ask,
-        place: Place,
-        part: Part,
+        ask: &WriteContext,
+        place: VersionedResource,
+        part: WriteTarget,
         before: Arc<State>,
         object: Value,
-        origin: Origin<'_>,
-    ) -> Result<Written, Status> {
+        origin: WriteOrigin<'_>,
+    ) -> Result<WriteResult, Status> {
         let resource = self.resource(place.id)?;
-        let form = self.form(place);
+        let form = self.representation(place);
         let shown = self.stored(place, &before);
-        let kept = (form != Form::Same).then(|| before.decode());
+        let kept = (form != Representation::Same).then(|| before.decode());
         let (old, stored) = (&shown, kept.as_ref().unwrap_or(&shown));
-        let typed = resource.typed(place.version, ask, object, origin)?;
+        let typed = resource.parse_write(place.version, ask, object, origin)?;
         // Who leaves owners out keeps those that were there; an apply that leaves nobody has none.
-        let ownerless = matches!(origin, Origin::Apply) && !managed::has_owners(&typed.object);
+        let ownerless = matches!(origin, WriteOrigin::Apply) && !field_management::has_owners(&typed.object);
         let mut object = merge(&resource, place, part, old, typed.object)?;
         if ownerless {
             drop_field(&mut object["metadata"], "managedFields");
         }
         let mut warnings = typed.warnings;
         warnings.extend(meta::dedup_owners(metadata(&resource, &mut object)?));
-        resource.own(place.version, ask, part, Some(old), &mut object, origin);
+        resource.record_ownership(place.version, ask, part, Some(old), &mut object, origin);
         object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-        self.check_changed(ask, &resource, place, part, old, &mut object)?;
+        self.validate_update(ask, &resource, place, part, old, &mut object)?;
         form.store(&mut object);
-        managed::keep_times(stored, &mut object);
+        field_management::keep_times(stored, &mut object);
         let state = self.commit_update(ask, self.home(place), before, stored, &object)?;
-        Ok(Written { state, created: false, warnings })
+        Ok(WriteResult { state, created: false, warnings })
     }
 
     /// Stores what the server itself made of an object: nothing is read, completed or checked again.
     pub(super) fn overwrite(
         &mut self,
-        ask: &Ask,
-        place: Place,
-        part: Part,
+        ask: &WriteContext,
+        place: VersionedResource,
+        part: WriteTarget,
         before: Arc<State>,
         mut object: Value,
     ) -> Result<Arc<State>, Status> {
         let resource = self.resource(place.id)?;
         let old = before.decode();
-        resource.own(place.version, ask, part, Some(&old), &mut object, Origin::Own);
+        resource.record_ownership(place.version, ask, part, Some(&old), &mut object, WriteOrigin::Internal);
         self.commit_update(ask, self.home(place), before, &old, &object)
     }
 
     /// As [`Model::overwrite`], and the owners of fields stay as they are.
     pub(super) fn replace_raw(
         &mut self,
-        ask: &Ask,
-        place: Place,
+        ask: &WriteContext,
+        place: VersionedResource,
         before: Arc<State>,
         object: &Value,
     ) -> Result<Arc<State>, Status> {
@@ -172,10 +172,10 @@ impl Model {
     }
 
     /// Stores an object as it is.
-    pub(crate) fn plant(
+    pub(crate) fn insert_unchecked(
         &mut self,
-        ask: &Ask,
-        place: Place,
+        ask: &WriteContext,
+        place: VersionedResource,
         namespace: &str,
         mut object: Value,
     ) -> Result<Arc<State>, Status> {
@@ -187,7 +187,7 @@ impl Model {
         }
         let Some(before) = self.get(place, namespace, name) else {
             metadata_new(&resource, fields, namespace, &self.ids.uid(), ask.now);
-            self.form(place).store(&mut object);
+            self.representation(place).store(&mut object);
             let home = self.home(place);
             let stored = self.resource(home)?;
             return Ok(self.store(home, &stored, None, &object));
@@ -198,20 +198,20 @@ impl Model {
                 fields.insert(field.to_owned(), value.clone());
             }
         }
-        self.form(place).store(&mut object);
+        self.representation(place).store(&mut object);
         self.replace_raw(ask, place, before, &object)
     }
 
     /// An object in the form of the place through which it is written.
-    pub(super) fn stored(&self, place: Place, state: &State) -> Value {
+    pub(super) fn stored(&self, place: VersionedResource, state: &State) -> Value {
         let mut object = state.decode_as(self.api_version_shown(place).as_deref());
-        self.form(place).show(&mut object);
+        self.representation(place).show(&mut object);
         object
     }
 
     fn commit_update(
         &mut self,
-        ask: &Ask,
+        ask: &WriteContext,
         id: ResourceId,
         before: Arc<State>,
         old: &Value,
@@ -234,7 +234,7 @@ impl Model {
         let state = self.store(id, &resource, Some(before), object);
         if resource.is_definition() && old.get("spec") != object.get("spec") {
             self.redefine(old, object);
-            self.install(ask.now, Place { id, version: 0 }, state.clone())?;
+            self.install(ask.now, VersionedResource { id, version: 0 }, state.clone())?;
         }
         Ok(state)
     }
@@ -244,7 +244,12 @@ impl Model {
     }
 
     /// Refuses a body that says it is something else. Built-in kinds need not say what they are.
-    fn check_type(&self, resource: &Resource, place: Place, object: &Value) -> Result<(), Status> {
+    fn check_type(
+        &self,
+        resource: &Resource,
+        place: VersionedResource,
+        object: &Value,
+    ) -> Result<(), Status> {
         let expected = resource.api_version(place.version);
         if resource.custom {
             return check_custom_type(resource, &expected, object);
@@ -281,13 +286,13 @@ impl Model {
             name = self.ids.name(base);
             metadata.insert("name".to_owned(), Value::from(name.as_str()));
         }
-        let causes: Vec<Cause> = if name.is_empty() {
+        let causes: Vec<StatusCause> = if name.is_empty() {
             let message = "Required value: name or generateName is required";
-            vec![Cause::new("FieldValueRequired", "metadata.name", message)]
+            vec![StatusCause::new("FieldValueRequired", "metadata.name", message)]
         } else if resource.custom {
             let wrong = formats::dns_subdomain(&name).into_iter();
             let message = |why: String| format!("Invalid value: \"{name}\": {why}");
-            wrong.map(|why| Cause::new("FieldValueInvalid", "metadata.name", message(why))).collect()
+            wrong.map(|why| StatusCause::new("FieldValueInvalid", "metadata.name", message(why))).collect()
         } else {
             // What names built-in kinds may have is said with everything else that is wrong with them.
             Vec::new()
@@ -320,7 +325,7 @@ impl Model {
         let mut status = Status::forbidden(&resource.group, &resource.plural, name, &why);
         if let Some(details) = &mut status.details {
             let message = format!("namespace {namespace} is being terminated");
-            details.causes = vec![Cause::new("NamespaceTerminating", "metadata.namespace", message)];
+            details.causes = vec![StatusCause::new("NamespaceTerminating", "metadata.namespace", message)];
         }
         Err(status)
     }
@@ -328,14 +333,14 @@ impl Model {
 
 impl Resource {
     /// Refuses a subresource that is not there.
-    pub(crate) fn check_part(&self, version: usize, part: Part, name: &str) -> Result<(), Status> {
+    pub(crate) fn check_part(&self, version: usize, part: WriteTarget, name: &str) -> Result<(), Status> {
         let there = match part {
-            Part::Main => true,
-            Part::Status => self.has_status(version),
-            Part::Finalize => self.is("", "namespaces"),
-            Part::Approval => self.is("certificates.k8s.io", "certificatesigningrequests"),
-            Part::EphemeralContainers | Part::Resize => self.is("", "pods"),
-            Part::Scale => self.has_scale(version),
+            WriteTarget::Object => true,
+            WriteTarget::Status => self.has_status(version),
+            WriteTarget::Finalize => self.is("", "namespaces"),
+            WriteTarget::Approval => self.is("certificates.k8s.io", "certificatesigningrequests"),
+            WriteTarget::EphemeralContainers | WriteTarget::Resize => self.is("", "pods"),
+            WriteTarget::Scale => self.has_scale(version),
         };
         match (there, self.custom) {
             (true, _) => Ok(()),

@@ -6,7 +6,7 @@
 use http::Method;
 
 use crate::log::Verb;
-use crate::model::{GroupKind, Place, Registry};
+use crate::model::{GroupKind, Registry, VersionedResource};
 
 /// What a path leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,7 +173,7 @@ impl Target {
     }
 
     /// Finds what is served here for a verb.
-    pub(crate) fn resolve(&self, registry: &Registry, verb: Verb) -> Result<Place, Missing> {
+    pub(crate) fn resolve(&self, registry: &Registry, verb: Verb) -> Result<VersionedResource, Missing> {
         let missing = match registry.group(&self.group) {
             Some(GroupKind::BuiltIn) => Missing::Json,
             _ => Missing::Plain,

@@ -2,9 +2,9 @@
 //!
 //! Of a repeated parameter the first counts, unknown ones are ignored. What is wrong is refused with the server's own words.
 
-use informer_objects::status::{Cause, Status};
+use informer_objects::status::{Status, StatusCause};
 
-use crate::model::{At, From, Token};
+use crate::model::{From, ReadVersion, Token};
 
 /// What a parameter says that can only be true or false: anything but these is true.
 pub(crate) fn is_true(value: &str) -> bool {
@@ -18,7 +18,7 @@ pub(crate) struct Query(Vec<(String, String)>);
 /// What a list asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ListOptions {
-    pub(crate) at: At,
+    pub(crate) at: ReadVersion,
     /// A version that must be there first.
     pub(crate) reach: Option<u64>,
     /// Zero for no limit.
@@ -62,22 +62,22 @@ impl Query {
                 let message = "specifying resource version is not allowed when using continue";
                 return Err(Status::bad_request(message));
             }
-            return Ok(ListOptions { at: At::Token(token), reach: None, limit });
+            return Ok(ListOptions { at: ReadVersion::Token(token), reach: None, limit });
         }
         if version.is_empty() {
-            return Ok(ListOptions { at: At::Newest, reach: None, limit });
+            return Ok(ListOptions { at: ReadVersion::Newest, reach: None, limit });
         }
         let number = parse_version(version)
             .map_err(|error| Status::bad_request(format!("invalid resource version: {error}")))?;
         if number == 0 {
-            return Ok(ListOptions { at: At::Newest, reach: None, limit });
+            return Ok(ListOptions { at: ReadVersion::Newest, reach: None, limit });
         }
         let exact = match self.get("resourceVersionMatch") {
             "Exact" => true,
             "NotOlderThan" => false,
             _ => limit > 0,
         };
-        let at = if exact { At::Exact(number) } else { At::Newest };
+        let at = if exact { ReadVersion::Exact(number) } else { ReadVersion::Newest };
         Ok(ListOptions { at, reach: Some(number), limit })
     }
 
@@ -132,7 +132,7 @@ impl Query {
         }
         if self.find("sendInitialEvents").is_some() {
             let why = "Forbidden: sendInitialEvents is forbidden for list";
-            causes.push(Cause::new("FieldValueForbidden", "sendInitialEvents", why));
+            causes.push(StatusCause::new("FieldValueForbidden", "sendInitialEvents", why));
         }
         invalid(causes)
     }
@@ -188,16 +188,16 @@ fn parse_version(text: &str) -> Result<u64, String> {
     })
 }
 
-fn forbidden(why: &str) -> Cause {
-    Cause::new("FieldValueForbidden", "resourceVersionMatch", format!("Forbidden: {why}"))
+fn forbidden(why: &str) -> StatusCause {
+    StatusCause::new("FieldValueForbidden", "resourceVersionMatch", format!("Forbidden: {why}"))
 }
 
-fn unsupported(value: &str, supported: &str) -> Cause {
+fn unsupported(value: &str, supported: &str) -> StatusCause {
     let message = format!("Unsupported value: \"{value}\": supported values: {supported}");
-    Cause::new("FieldValueNotSupported", "resourceVersionMatch", message)
+    StatusCause::new("FieldValueNotSupported", "resourceVersionMatch", message)
 }
 
-fn invalid(causes: Vec<Cause>) -> Result<(), Status> {
+fn invalid(causes: Vec<StatusCause>) -> Result<(), Status> {
     if causes.is_empty() {
         return Ok(());
     }
@@ -211,10 +211,10 @@ mod tests {
     #[test]
     fn a_list_knows_its_version() {
         let at = |query: &str| Query::parse(query).list(true).map(|options| (options.at, options.reach));
-        assert_eq!(at("").unwrap(), (At::Newest, None));
-        assert_eq!(at("resourceVersion=0&limit=3").unwrap(), (At::Newest, None));
-        assert_eq!(at("resourceVersion=7").unwrap(), (At::Newest, Some(7)));
-        assert_eq!(at("resourceVersion=7&limit=2").unwrap(), (At::Exact(7), Some(7)));
+        assert_eq!(at("").unwrap(), (ReadVersion::Newest, None));
+        assert_eq!(at("resourceVersion=0&limit=3").unwrap(), (ReadVersion::Newest, None));
+        assert_eq!(at("resourceVersion=7").unwrap(), (ReadVersion::Newest, Some(7)));
+        assert_eq!(at("resourceVersion=7&limit=2").unwrap(), (ReadVersion::Exact(7), Some(7)));
         assert_eq!(at("resourceVersion=-1").unwrap_err().code, 400);
         assert_eq!(at("resourceVersionMatch=Exact&resourceVersion=0").unwrap_err().code, 422);
     }

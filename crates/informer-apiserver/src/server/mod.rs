@@ -14,13 +14,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::access::{Access, Door};
-use crate::faults::{Fault, Rule};
+use crate::access::{AccessControl, AccessMode};
+use crate::faults::{FaultGuard, FaultRule};
 use crate::http::{ApiService, Documents};
-use crate::log::Seen;
+use crate::log::RecordedRequest;
 use crate::model::{
-    Ask, At, Copy, DeleteOptions, Encodings, Filter, Model, Origin, Part, Place, Policy, Registry, Shape,
-    State,
+    DeleteOptions, EncodingCounters, Filter, Model, ModelBackup, ObjectShape, Policy, ReadVersion, Registry,
+    State, VersionedResource, WriteContext, WriteOrigin, WriteTarget,
 };
 use crate::shared::Shared;
 
@@ -28,7 +28,7 @@ use crate::shared::Shared;
 const HISTORY: usize = 100_000;
 
 /// Who owns what is written directly.
-const DIRECT: &str = "informer-apiserver";
+const DIRECT_FIELD_MANAGER: &str = "informer-apiserver";
 
 /// An API server in this process. Clones are the same server.
 ///
@@ -63,42 +63,42 @@ pub struct ApiServer {
 /// ```
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct Builder {
-    history: usize,
+pub struct ApiServerBuilder {
+    history_limit: usize,
     seed: u64,
     all_versions: bool,
 }
 
 /// A copy of a server's objects and versions, for [`ApiServer::restore`].
 #[derive(Debug, Clone)]
-pub struct Backup(Arc<Copy>);
+pub struct Backup(Arc<ModelBackup>);
 
-impl Builder {
+impl ApiServerBuilder {
     /// Remembers so many changes of each resource. A watcher that falls further behind gets 410.
-    pub fn history(self, changes: usize) -> Self {
-        Builder { history: changes, ..self }
+    pub fn history_limit(self, changes: usize) -> Self {
+        ApiServerBuilder { history_limit: changes, ..self }
     }
 
     /// Forgets nothing unless told to.
     pub fn unlimited_history(self) -> Self {
-        self.history(usize::MAX)
+        self.history_limit(usize::MAX)
     }
 
     /// Where uids and generated names come from. The same seed and the same requests give the same ones.
     pub fn seed(self, seed: u64) -> Self {
-        Builder { seed, ..self }
+        ApiServerBuilder { seed, ..self }
     }
 
     /// Serves alpha and beta versions too. By default they are off, as on a real server.
     pub fn all_versions(self) -> Self {
-        Builder { all_versions: true, ..self }
+        ApiServerBuilder { all_versions: true, ..self }
     }
 
     /// Starts it.
     pub fn build(self) -> ApiServer {
         let now = Timestamp::now();
         let registry = if self.all_versions { Registry::all_versions() } else { Registry::builtin() };
-        let model = Model::serving(registry, now, self.seed, self.history);
+        let model = Model::serving(registry, now, self.seed, self.history_limit);
         ApiServer { shared: Arc::new(Shared::new(model, now)), documents: Arc::default() }
     }
 }
@@ -116,8 +116,8 @@ impl ApiServer {
     }
 
     /// A server with options.
-    pub fn builder() -> Builder {
-        Builder { history: HISTORY, seed: 0, all_versions: false }
+    pub fn builder() -> ApiServerBuilder {
+        ApiServerBuilder { history_limit: HISTORY, seed: 0, all_versions: false }
     }
 
     /// A client that talks to this server. It needs a tokio runtime to be there.
@@ -127,14 +127,14 @@ impl ApiServer {
 
     /// The server as a service, for clients that are built another way.
     pub fn service(&self) -> ApiService {
-        ApiService::new(self.shared.clone(), self.documents.clone(), Door::Open)
+        ApiService::new(self.shared.clone(), self.documents.clone(), AccessMode::Open)
     }
 
     /// The server as a service that asks who is there: each request needs a token in its `Authorization` header, and
     /// its user the rights that roles and bindings in the server give. The roles that every cluster has
     /// (`cluster-admin`, `admin`, `edit`, `view` and a few of `system:…`) are created if they are missing.
-    pub fn guarded(&self, access: Access) -> ApiService {
-        let door = Door::guarded(&self.shared, access);
+    pub fn service_with_access(&self, access: AccessControl) -> ApiService {
+        let door = AccessMode::enforced(&self.shared, access);
         ApiService::new(self.shared.clone(), self.documents.clone(), door)
     }
 
@@ -142,21 +142,21 @@ impl ApiServer {
     pub fn create(&self, object: &impl Serialize) -> Result<Value, Status> {
         let direct = self.direct(object)?;
         let place = direct.place;
-        let ask = self.ask();
-        let created = self
-            .shared
-            .model(|model| model.create(&ask, place, &direct.namespace, direct.object, Origin::Own))?;
+        let ask = self.write_context();
+        let created = self.shared.model(|model| {
+            model.create(&ask, place, &direct.namespace, direct.object, WriteOrigin::Internal)
+        })?;
         Ok(self.show(place, &created.state))
     }
 
     /// Replaces an object, all but its status.
     pub fn update(&self, object: &impl Serialize) -> Result<Value, Status> {
-        self.update_part(object, Part::Main)
+        self.update_part(object, WriteTarget::Object)
     }
 
     /// Replaces an object's status.
     pub fn update_status(&self, object: &impl Serialize) -> Result<Value, Status> {
-        self.update_part(object, Part::Status)
+        self.update_part(object, WriteTarget::Status)
     }
 
     /// Stores an object as it is, whatever it is: nothing is completed, nothing is refused but what has no name or no kind. For tests
@@ -171,10 +171,12 @@ impl ApiServer {
     /// assert_eq!(server.plant(&odd)?["spec"]["containers"], "none");
     /// # Ok::<(), informer_apiserver::Status>(())
     /// ```
-    pub fn plant(&self, object: &impl Serialize) -> Result<Value, Status> {
+    pub fn insert_unchecked(&self, object: &impl Serialize) -> Result<Value, Status> {
         let direct = self.direct(object)?;
-        let (place, ask) = (direct.place, self.ask());
-        let state = self.shared.model(|model| model.plant(&ask, place, &direct.namespace, direct.object))?;
+        let (place, ask) = (direct.place, self.write_context());
+        let state = self
+            .shared
+            .model(|model| model.insert_unchecked(&ask, place, &direct.namespace, direct.object))?;
         Ok(self.show(place, &state))
     }
 
@@ -210,13 +212,14 @@ impl ApiServer {
     pub fn list(&self, api_version: &str, plural: &str, namespace: Option<&str>) -> Vec<Value> {
         let Ok(place) = self.place(api_version, plural) else { return Vec::new() };
         let filter = Filter::namespace(namespace.unwrap_or_default());
-        let listing = self.shared.model(|model| model.list(place, &filter.namespace, &At::Newest, false));
+        let listing =
+            self.shared.model(|model| model.list(place, &filter.namespace, &ReadVersion::Newest, false));
         let Ok(listing) = listing else { return Vec::new() };
         listing.states(&filter).map(|state| self.show(place, &state)).collect()
     }
 
     /// The version of the last write.
-    pub fn version(&self) -> u64 {
+    pub fn resource_version(&self) -> u64 {
         self.shared.model(|model| model.version())
     }
 
@@ -227,8 +230,8 @@ impl ApiServer {
 
     /// What a compaction of etcd does, as seen from outside: kinds that the server does not cache (events) forget their history
     /// at once; of all others only what their cache has forgotten too is gone.
-    pub fn compact_storage(&self) {
-        self.shared.model(Model::compact_storage);
+    pub fn compact_etcd(&self) {
+        self.shared.model(Model::compact_etcd);
     }
 
     /// Makes the cache of a resource begin at a version: watches from before it get 410.
@@ -255,7 +258,7 @@ impl ApiServer {
     }
 
     /// The last requests for resources, up to ten thousand, the oldest first.
-    pub fn requests(&self) -> Vec<Seen> {
+    pub fn recorded_requests(&self) -> Vec<RecordedRequest> {
         self.shared.log.all()
     }
 
@@ -265,28 +268,29 @@ impl ApiServer {
     }
 
     /// How often the server has encoded objects, its own namespaces among them.
-    pub fn encodings(&self) -> Encodings {
-        self.shared.model(|model| model.encodings())
+    pub fn encoding_counters(&self) -> EncodingCounters {
+        self.shared.model(|model| model.encoding_counters())
     }
 
     /// Makes something go wrong, until the guard is dropped.
-    pub fn fault(&self, rule: Rule) -> Fault {
+    pub fn inject(&self, rule: FaultRule) -> FaultGuard {
         self.shared.faults.add(rule)
     }
 
-    fn update_part(&self, object: &impl Serialize, part: Part) -> Result<Value, Status> {
+    fn update_part(&self, object: &impl Serialize, part: WriteTarget) -> Result<Value, Status> {
         let direct = self.direct(object)?;
-        let (place, ask) = (direct.place, self.ask());
+        let (place, ask) = (direct.place, self.write_context());
         let name = direct.object.pointer("/metadata/name").and_then(Value::as_str);
         let name = name.unwrap_or_default().to_owned();
         let key = (direct.namespace.as_str(), name.as_str());
-        let written =
-            self.shared.model(|model| model.update(&ask, place, key, part, direct.object, Origin::Own))?;
+        let written = self
+            .shared
+            .model(|model| model.update(&ask, place, key, part, direct.object, WriteOrigin::Internal))?;
         Ok(self.show(place, &written.state))
     }
 
-    fn ask(&self) -> Ask {
-        Ask::at(self.shared.now(), DIRECT)
+    fn write_context(&self) -> WriteContext {
+        WriteContext::at(self.shared.now(), DIRECT_FIELD_MANAGER)
     }
 
     /// Finds out where an object belongs.
@@ -309,14 +313,14 @@ impl ApiServer {
         Ok(Direct { place, namespace, object })
     }
 
-    fn place(&self, api_version: &str, plural: &str) -> Result<Place, Status> {
+    fn place(&self, api_version: &str, plural: &str) -> Result<VersionedResource, Status> {
         let (group, version) = split_api_version(api_version);
         let found = self.shared.model(|model| model.registry().place(group, version, plural));
         found.ok_or_else(Status::no_such_resource)
     }
 
-    fn show(&self, place: Place, state: &State) -> Value {
-        let view = self.shared.model(|model| model.view(place, Shape::Whole));
+    fn show(&self, place: VersionedResource, state: &State) -> Value {
+        let view = self.shared.model(|model| model.view(place, ObjectShape::Whole));
         let bytes = state.bytes(&view);
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
@@ -324,7 +328,7 @@ impl ApiServer {
 
 /// An object on its way into the model.
 struct Direct {
-    place: Place,
+    place: VersionedResource,
     namespace: String,
     object: Value,
 }
@@ -337,7 +341,7 @@ mod tests {
     #[test]
     fn services_of_one_server_share_its_documents() {
         let server = ApiServer::new();
-        let services = [server.service(), server.guarded(Access::new())];
+        let services = [server.service(), server.service_with_access(AccessControl::new())];
         assert_eq!(Arc::strong_count(&server.documents), 1 + services.len());
     }
 }

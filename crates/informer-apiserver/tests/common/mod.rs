@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use http::Request;
 use http_body_util::{BodyExt, BodyStream};
-use informer_apiserver::{AnswerBody, ApiServer};
+use informer_apiserver::{ApiServer, ResponseBody};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -93,7 +93,7 @@ pub(crate) async fn send(
     path: &str,
     accept: &str,
     body: Option<Vec<u8>>,
-) -> http::Response<AnswerBody> {
+) -> http::Response<ResponseBody> {
     let body = kube::client::Body::from(body.unwrap_or_default());
     let (accept, content_type) = accept.split_once(CONTENT_TYPE).unwrap_or((accept, "application/json"));
     let request = Request::builder().method(method).uri(path);
@@ -108,7 +108,7 @@ pub(crate) async fn chunks(server: &ApiServer, path: &str) -> usize {
 
 /// A watch, read frame by frame.
 pub(crate) struct Watch {
-    body: BodyStream<AnswerBody>,
+    body: BodyStream<ResponseBody>,
     buffer: Vec<u8>,
 }
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::arm::{Arm, thing, version};
 use crate::runner::statements;
+use crate::targets::{Arm, thing, version};
 
 statements![
     an_apply_creates_what_is_not_there,
@@ -32,7 +32,7 @@ fn settings(values: &Value) -> Value {
 
 const PATH: &str = "$ns/configmaps/s";
 
-async fn apply(arm: &Arm, manager: &str, values: &Value) -> crate::arm::Response {
+async fn apply(arm: &Arm, manager: &str, values: &Value) -> crate::targets::Response {
     arm.apply(&format!("{PATH}?fieldManager={manager}"), &settings(values)).await
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::arm::{Arm, name, number, thing, value, version};
 use crate::runner::statements;
+use crate::targets::{Arm, name, number, thing, value, version};
 
 statements![
     writers_that_retry_conflicts_lose_no_update,

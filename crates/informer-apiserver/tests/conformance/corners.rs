@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::arm::{Arm, pod, thing, version};
 use crate::runner::statements;
+use crate::targets::{Arm, pod, thing, version};
 
 statements![
     an_apply_to_the_status_has_its_own_managed_fields_entry,
@@ -103,7 +103,7 @@ async fn a_duplicate_field_causes_a_warning(arm: &Arm) {
 }
 
 /// Creates a modified pod.
-async fn changed(arm: &Arm, change: impl Fn(&mut Value)) -> crate::arm::Response {
+async fn changed(arm: &Arm, change: impl Fn(&mut Value)) -> crate::targets::Response {
     let mut pod = pod("p");
     change(&mut pod);
     let made = arm.until(async || {

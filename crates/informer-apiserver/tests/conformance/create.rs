@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::arm::{Arm, name, thing, version};
 use crate::runner::statements;
+use crate::targets::{Arm, name, thing, version};
 
 statements![
     the_server_gives_uid_time_version_and_namespace,

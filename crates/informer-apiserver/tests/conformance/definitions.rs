@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::arm::{Arm, DEFINITIONS};
 use crate::runner::statements;
+use crate::targets::{Arm, DEFINITIONS};
 
 statements![
     a_definition_becomes_established,

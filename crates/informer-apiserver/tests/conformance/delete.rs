@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::arm::{Arm, number, thing, version};
 use crate::runner::statements;
+use crate::targets::{Arm, number, thing, version};
 
 statements![
     a_deletion_is_answered_by_a_status_with_the_uid,

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::arm::{Arm, DEFINITIONS, pod, thing};
 use crate::runner::statements;
+use crate::targets::{Arm, DEFINITIONS, pod, thing};
 
 statements![
     a_weight_of_an_affinity_is_checked,
@@ -152,7 +152,7 @@ fn spec_of(definition: &mut Value) -> &mut Value {
 }
 
 /// Returns the response to a dry run of a definition with this rule.
-async fn stored(arm: &Arm, rule: &str) -> crate::arm::Response {
+async fn stored(arm: &Arm, rule: &str) -> crate::targets::Response {
     let mut definition = arm.definition();
     let spec = spec_of(&mut definition);
     spec["properties"]["tags"] = json!({"type": "array", "items": {"type": "string"}});

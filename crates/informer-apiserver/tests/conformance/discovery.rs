@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::arm::Arm;
 use crate::runner::statements;
+use crate::targets::Arm;
 
 statements![
     the_core_has_one_version,

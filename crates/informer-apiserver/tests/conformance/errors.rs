@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::arm::Arm;
 use crate::runner::statements;
+use crate::targets::Arm;
 
 statements![
     a_missing_object_is_a_status_that_names_it,

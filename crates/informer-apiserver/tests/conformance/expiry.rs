@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::arm::{Arm, Response};
 use crate::runner::{Needs, statements};
+use crate::targets::{Arm, Response};
 
 statements![
     needs: Needs::Compaction;
@@ -47,7 +47,7 @@ async fn the_returned_token_continues_at_the_newest_version(arm: &Arm) {
     arm.delete("$ns/events/b").await.expect(200);
     let next = arm.get(&format!("$ns/events?limit=9&continue={}", token(&gone.body))).await.expect(200);
     assert_eq!(next.names(), "c");
-    assert!(crate::arm::number(&next.body) > crate::arm::number(&page.body));
+    assert!(crate::targets::number(&next.body) > crate::targets::number(&page.body));
 }
 
 async fn an_exact_list_of_a_compacted_version_is_gone(arm: &Arm) {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::arm::{Arm, number, version};
 use crate::runner::statements;
+use crate::targets::{Arm, number, version};
 
 statements![
     an_object_as_a_table_is_one_row,

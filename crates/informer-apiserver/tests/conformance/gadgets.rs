@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::arm::{Arm, number, version};
 use crate::runner::statements;
+use crate::targets::{Arm, number, version};
 
 statements![
     defaults_of_the_schema_are_filled_in,

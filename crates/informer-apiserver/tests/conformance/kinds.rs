@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::arm::{Arm, deployment, pod, thing};
 use crate::runner::statements;
+use crate::targets::{Arm, deployment, pod, thing};
 
 statements![
     a_namespace_has_its_name_as_a_label,
@@ -132,7 +132,7 @@ async fn a_selector_of_a_deployment_cannot_change(arm: &Arm) {
 }
 
 /// Creates a modified pod.
-async fn changed(arm: &Arm, change: impl Fn(&mut Value)) -> crate::arm::Response {
+async fn changed(arm: &Arm, change: impl Fn(&mut Value)) -> crate::targets::Response {
     let mut pod = pod("p");
     change(&mut pod);
     let made = arm.until(async || {

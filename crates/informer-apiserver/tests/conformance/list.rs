@@ -1,7 +1,7 @@
 //! Lists: order, versions and version match.
 
-use crate::arm::{Arm, number};
 use crate::runner::statements;
+use crate::targets::{Arm, number};
 
 statements![
     a_list_is_in_the_order_of_names,
@@ -147,7 +147,7 @@ async fn a_list_of_a_namespace_that_is_not_there_is_empty(arm: &Arm) {
 }
 
 async fn a_list_of_all_namespaces_has_those_of_each(arm: &Arm) {
-    let mut thing = crate::arm::thing("a", "1");
+    let mut thing = crate::targets::thing("a", "1");
     thing["metadata"]["labels"]["of"] = arm.namespace.clone().into();
     arm.post("$things", &thing).await.expect(201);
     let list = arm.get("/api/v1/secrets?labelSelector=of%3D$name").await.expect(200);

@@ -1,5 +1,5 @@
 //! Conformance suite: statements about a Kubernetes API server, run on three targets (*arms*): the embedded server in
-//! process, the same over HTTPS, and kube-apiserver if `INFORMER_REAL_KUBECONFIG` names one (`cargo xtask real
+//! process, the same over HTTPS, and kube-apiserver if `INFORMER_CONTROL_PLANE_KUBECONFIG` names one (`cargo xtask control-plane
 //! test`).
 //!
 //! Each statement is one property that a client can check, independent of the arm. Statements that hold on
@@ -9,7 +9,6 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod apply;
-mod arm;
 mod concurrent;
 mod corners;
 mod create;
@@ -29,6 +28,7 @@ mod patch;
 mod runner;
 mod selectors;
 mod subresources;
+mod targets;
 mod update;
 mod watch;
 mod watch_list;
@@ -176,11 +176,11 @@ async fn main() -> ExitCode {
     ];
     let statements = statements.concat();
     check_list(&statements);
-    runner::run(arm::Arms::open().await, &statements, DIFFERENCES).await
+    runner::run(targets::Arms::open().await, &statements, DIFFERENCES).await
 }
 
 /// Checks that every listed statement exists and is documented.
-fn check_list(statements: &[runner::Statement<arm::Arm>]) {
+fn check_list(statements: &[runner::Statement<targets::Arm>]) {
     let page = include_str!("../../../../docs/apiserver.md");
     for Difference { statement: listed, .. } in DIFFERENCES {
         let name = listed.strip_prefix("embedded::").or(listed.strip_prefix("https::")).unwrap_or(listed);

@@ -1,7 +1,7 @@
 //! Paginated lists.
 
-use crate::arm::Arm;
 use crate::runner::statements;
+use crate::targets::Arm;
 
 statements![
     pages_together_are_the_list,
@@ -27,7 +27,7 @@ async fn first(arm: &Arm) -> String {
     token(&arm.get("$things?limit=2").await.expect(200))
 }
 
-fn token(page: &crate::arm::Response) -> String {
+fn token(page: &crate::targets::Response) -> String {
     page.body["metadata"]["continue"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -111,7 +111,7 @@ async fn an_invalid_token_is_refused(arm: &Arm) {
 
 async fn pages_go_across_namespaces(arm: &Arm) {
     for name in ["a", "b", "c"] {
-        let mut thing = crate::arm::thing(name, "1");
+        let mut thing = crate::targets::thing(name, "1");
         thing["metadata"]["labels"]["of"] = arm.namespace.clone().into();
         arm.post("$things", &thing).await.expect(201);
     }

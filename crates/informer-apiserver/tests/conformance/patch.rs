@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::arm::{Arm, thing, version};
 use crate::runner::statements;
+use crate::targets::{Arm, thing, version};
 
 statements![
     a_json_patch_does_its_operations_in_order,
@@ -30,7 +30,7 @@ statements![
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/$name/deployments";
 
 async fn deploy(arm: &Arm) -> String {
-    let mut made = crate::arm::deployment("d");
+    let mut made = crate::targets::deployment("d");
     let env = json!([{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]);
     made["spec"]["template"]["spec"]["containers"][0]["env"] = env;
     arm.post(DEPLOYMENTS, &made).await.expect(201);

@@ -18,7 +18,7 @@ const AT_ONCE: usize = 8;
 /// Time limit of one statement, sufficient on a busy machine and for statements that start servers.
 const DEADLINE: Duration = Duration::from_mins(4);
 
-/// Exit code if no name matches the filter; also known to `cargo xtask real test`.
+/// Exit code if no name matches the filter; also known to `cargo xtask control-plane test`.
 const NOTHING: u8 = 4;
 
 /// A statement that is expected to fail on the embedded arms.
@@ -80,7 +80,7 @@ impl<A> Clone for Statement<A> {
 /// Lists the statements of a module.
 macro_rules! statements {
     (needs: $needs:expr; $($name:ident),* $(,)?) => {
-        pub(crate) const ALL: &[crate::runner::Statement<crate::arm::Arm>] = &[$(crate::runner::Statement {
+        pub(crate) const ALL: &[crate::runner::Statement<crate::targets::Arm>] = &[$(crate::runner::Statement {
             name: crate::runner::short(concat!(module_path!(), "::", stringify!($name))),
             needs: $needs,
             run: |arm| Box::pin($name(arm)),

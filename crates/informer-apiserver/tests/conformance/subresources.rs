@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::arm::{Arm, deployment};
 use crate::runner::statements;
+use crate::targets::{Arm, deployment};
 
 statements![
     a_write_to_the_status_leaves_the_rest,
@@ -47,7 +47,7 @@ async fn a_write_to_the_object_leaves_the_status(arm: &Arm) {
     );
 }
 
-async fn bind(arm: &Arm, node: &str) -> crate::arm::Response {
+async fn bind(arm: &Arm, node: &str) -> crate::targets::Response {
     let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": node}});
     arm.post("$ns/pods/p/binding", &binding).await
 }
@@ -78,7 +78,7 @@ async fn an_eviction_deletes_the_pod(arm: &Arm) {
 }
 
 async fn an_eviction_against_a_budget_is_refused_with_retry(arm: &Arm) {
-    let mut pod = crate::arm::pod("p");
+    let mut pod = crate::targets::pod("p");
     pod["metadata"]["labels"] = json!({"app": "p"});
     let made = arm.until(async || {
         let made = arm.post("$ns/pods", &pod).await;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::arm::{Arm, deployment, name, number, thing, version};
 use crate::runner::statements;
+use crate::targets::{Arm, deployment, name, number, thing, version};
 
 statements![
     an_update_at_the_current_version_is_accepted,

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::arm::{Arm, number, thing, version};
 use crate::runner::statements;
+use crate::targets::{Arm, number, thing, version};
 
 statements![
     a_watch_from_version_zero_starts_with_existing_objects,

@@ -1,7 +1,7 @@
 //! Lists as watches: `sendInitialEvents`.
 
-use crate::arm::{Arm, number};
 use crate::runner::statements;
+use crate::targets::{Arm, number};
 use crate::watch_stream::is_end;
 
 statements![

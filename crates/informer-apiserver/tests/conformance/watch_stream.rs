@@ -7,7 +7,7 @@ use http_body_util::BodyStream;
 use kube::client::Body;
 use serde_json::Value;
 
-use crate::arm::{WAIT_TIMEOUT, name, value};
+use crate::targets::{WAIT_TIMEOUT, name, value};
 
 /// Summary of a bookmark that does not end the initial events.
 const PROGRESS_BOOKMARK: &str = "BOOKMARK";

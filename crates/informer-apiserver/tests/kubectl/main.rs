@@ -4,9 +4,9 @@
 //! same commands run against the embedded server must produce the same output. To record all of them anew with one
 //! server:
 //!
-//!     INFORMER_KUBECTL_RECORD=$(cargo xtask real up) cargo test -p informer-apiserver --test kubectl
+//!     INFORMER_KUBECTL_RECORD=$(cargo xtask control-plane up) cargo test -p informer-apiserver --test kubectl
 //!
-//! `kubectl` is the program that `INFORMER_KUBECTL` names, the one built by `cargo xtask real kubectl`, or one on the
+//! `kubectl` is the program that `INFORMER_KUBECTL` names, the one built by `cargo xtask control-plane kubectl`, or one on the
 //! PATH. These tests build nothing: without a `kubectl` they print a notice and pass.
 
 #![cfg(unix)]
@@ -22,7 +22,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use informer_apiserver::{ApiServer, Listen, Listening, Overwrite, User};
+use informer_apiserver::{ApiServer, ListenOptions, Overwrite, RunningServer, User};
 use program::Kubectl;
 use similar::TextDiff;
 
@@ -70,7 +70,7 @@ async fn check(name: &str) {
 struct Fixture {
     kubectl: Kubectl,
     folder: PathBuf,
-    _listening: Option<Listening>,
+    _listening: Option<RunningServer>,
 }
 
 impl Fixture {
@@ -85,7 +85,7 @@ impl Fixture {
             return Fixture { kubectl, folder, _listening: None };
         }
         let limited = User::new("limited").uid("limited-user").group("");
-        let listening = ApiServer::new().listen(Listen::https().user(LIMITED, limited)).await.unwrap();
+        let listening = ApiServer::new().listen(ListenOptions::https().user(LIMITED, limited)).await.unwrap();
         let (admin, other) = (folder.join("admin"), folder.join("limited"));
         listening.write_kubeconfig(&admin, Overwrite::No).unwrap();
         fs::write(&other, limited_kubeconfig()).unwrap();

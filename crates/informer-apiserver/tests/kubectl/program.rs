@@ -87,7 +87,7 @@ async fn choose() -> Option<PathBuf> {
         }
     }
     notify(&format!(
-        "no kubectl found, tests skipped: build one with `cargo xtask real kubectl` or put version 1.{RECORDED} on the PATH"
+        "no kubectl found, tests skipped: build one with `cargo xtask control-plane kubectl` or put version 1.{RECORDED} on the PATH"
     ));
     None
 }
@@ -97,7 +97,7 @@ fn notify(text: &str) {
     let _ignored = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Returns the `kubectl` that `cargo xtask real kubectl` built last.
+/// Returns the `kubectl` that `cargo xtask control-plane kubectl` built last.
 fn built() -> Option<PathBuf> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;

@@ -75,7 +75,7 @@ pub(crate) async fn before(replay: &mut Replay, file: &str, step: &str) {
             replay
                 .quiet("POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", Some(body))
                 .await;
-            let version = replay.server.version();
+            let version = replay.server.resource_version();
             assert!(replay.names.learn_version("432", &(version - 1).to_string()));
             assert!(replay.names.learn_version("433", &version.to_string()));
         }
@@ -112,7 +112,7 @@ pub(crate) async fn during(replay: &Replay, number: u32) {
 /// Performs a step that has no request.
 pub(crate) async fn beside(replay: &mut Replay, file: &str, step: &str) {
     match (file, step) {
-        (_, "compact" | "compact-again") => replay.server.compact_storage(),
+        (_, "compact" | "compact-again") => replay.server.compact_etcd(),
         ("watch", "cache-forgets") => {
             // The recorder waited until the watch was open.
             replay.read_open(Duration::from_secs(80)).await;
@@ -138,7 +138,7 @@ async fn forget(replay: &mut Replay, (namespace, name): (&str, &str), batches: u
     let version = if oldest == "433" {
         replay.names.version(oldest)
     } else {
-        (replay.server.version() - 800).to_string()
+        (replay.server.resource_version() - 800).to_string()
     };
     assert!(replay.names.learn_version(oldest, &version));
     replay.server.expire_watches("v1", "configmaps", version.parse().unwrap());

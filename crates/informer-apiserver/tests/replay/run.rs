@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, BodyStream};
-use informer_apiserver::{AnswerBody, ApiServer, ApiService};
+use informer_apiserver::{ApiServer, ApiService, ResponseBody};
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -47,7 +47,7 @@ pub(crate) struct Replay {
 /// A watch that stays open during other steps.
 struct Open {
     step: String,
-    body: BodyStream<AnswerBody>,
+    body: BodyStream<ResponseBody>,
     buffer: Vec<u8>,
     expected: Vec<Value>,
     got: Vec<Value>,
@@ -82,7 +82,7 @@ fn bodies(file: &str) -> BTreeMap<String, String> {
 pub(crate) async fn replay(file: &str) -> Outcome {
     let server = interludes::server();
     let mut replay = Replay {
-        service: server.guarded(users::access(file)),
+        service: server.service_with_access(users::access(file)),
         server,
         names: Names::default(),
         problems: BTreeMap::new(),
@@ -213,7 +213,7 @@ impl Replay {
         &mut self,
         file: &str,
         name: &str,
-        (actual, path): (http::Response<AnswerBody>, &str),
+        (actual, path): (http::Response<ResponseBody>, &str),
         frames: &[Value],
         response: &Value,
     ) {
@@ -312,7 +312,7 @@ impl Replay {
         path: &str,
         mut headers: HeaderMap,
         body: Vec<u8>,
-    ) -> http::Response<AnswerBody> {
+    ) -> http::Response<ResponseBody> {
         headers.insert("user-agent", "recorder/1.0".parse().unwrap());
         if let Some(authorization) = users::authorization(step) {
             headers.insert("authorization", authorization.parse().unwrap());
@@ -425,7 +425,7 @@ impl Open {
     }
 }
 
-async fn whole(actual: http::Response<AnswerBody>) -> (u16, HeaderMap, Bytes) {
+async fn whole(actual: http::Response<ResponseBody>) -> (u16, HeaderMap, Bytes) {
     let (parts, body) = actual.into_parts();
     let bytes = body.collect().await.unwrap().to_bytes();
     (parts.status.as_u16(), parts.headers, bytes)

@@ -1,6 +1,6 @@
 //! The user of each step; the recordings contain no tokens.
 
-use informer_apiserver::{Access, User};
+use informer_apiserver::{AccessControl, User};
 
 const ADMIN: &str = "admin-token";
 const LIMITED: &str = "limited-token";
@@ -18,9 +18,9 @@ const LIMITED_STEPS: &[&str] = &[
 ];
 
 /// The users of the recorded server.
-pub(crate) fn access(file: &str) -> Access {
+pub(crate) fn access(file: &str) -> AccessControl {
     let limited = User::new("limited").uid("limited-user").group("");
-    let access = Access::new().token(ADMIN, User::admin("admin").uid("admin")).token(LIMITED, limited);
+    let access = AccessControl::new().token(ADMIN, User::admin("admin").uid("admin")).token(LIMITED, limited);
     access.anonymous(file != "auth_no_anonymous")
 }
 

@@ -13,7 +13,7 @@ use crate::resolve::Served;
 use crate::show::{Format, PrintedEvent, Printer, Shown, Verb};
 use crate::terminal::Terminal;
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use informer::{Cause, Delivery, Event, Registration, SharedInformer, SharedInformerFactory};
+use informer::{Delivery, Event, Registration, SharedInformer, SharedInformerFactory, UpdateCause};
 use jiff::Timestamp;
 use kube::core::DynamicObject;
 use std::io::{self, ErrorKind, Write};
@@ -62,7 +62,8 @@ impl Feed {
 
     /// Waits until the initial lists are printed; each is flushed as soon as its resource has synced.
     pub(crate) async fn synced(&self) {
-        let mut waiting: FuturesUnordered<_> = self.registrations.iter().map(Registration::synced).collect();
+        let mut waiting: FuturesUnordered<_> =
+            self.registrations.iter().map(Registration::wait_for_sync).collect();
         while waiting.next().await.is_some() {
             self.flush().await;
         }
@@ -124,24 +125,25 @@ fn register(
     output: &Arc<Output>,
 ) -> Registration {
     let (output, once) = (Arc::clone(output), args.once);
-    let mut handler = informer.handler().every_state_up_to(MAX_PENDING_EVENTS).name("printer").blocking();
+    let mut handler =
+        informer.handler().uncoalesced_with_capacity(MAX_PENDING_EVENTS).name("printer").blocking();
     if let Some(period) = args.resync_period {
-        handler = handler.resync(period);
+        handler = handler.resync_period(period);
     }
-    handler.on(move |delivery| match delivery {
+    handler.on_event(move |delivery| match delivery {
         // With --once, only the initial list is printed.
         Delivery::Event(event) if once && !matches!(event, Event::Added { initial: true, .. }) => {}
         Delivery::Event(event) => {
             let (verb, old) = match &event {
                 Event::Added { .. } => (Verb::Added, None),
-                Event::Updated { old, cause: Cause::Change, .. } => (Verb::Updated, Some(old.clone())),
+                Event::Updated { old, cause: UpdateCause::Change, .. } => (Verb::Updated, Some(old.clone())),
                 Event::Updated { .. } => (Verb::Resync, None),
                 Event::Deleted { .. } => (Verb::Deleted, None),
             };
             let object = event.object();
             // An object that cannot be decoded is printed without its contents.
             let [now, before] = [Some(object), old.as_ref()]
-                .map(|object| object.map(|object| object.json().unwrap_or_default()));
+                .map(|object| object.map(|object| object.to_json().unwrap_or_default()));
             let printed = PrintedEvent {
                 time: Timestamp::now(),
                 verb,

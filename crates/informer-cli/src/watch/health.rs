@@ -3,7 +3,7 @@
 //! Time is a parameter. A connection that is restored quickly is not reported.
 
 use crate::cli_error::{has_answered, hint};
-use informer::State;
+use informer::InformerState;
 use std::time::Duration;
 
 /// Time for which a cache may be stale before that is reported.
@@ -39,12 +39,17 @@ pub(crate) enum HealthChange {
 impl HealthReporter {
     /// Processes a state. `now` counts from an arbitrary start; `synced` is false while there is no cache that could be
     /// stale.
-    pub(crate) fn observe(&mut self, now: Duration, state: &State, synced: bool) -> Option<HealthChange> {
+    pub(crate) fn observe(
+        &mut self,
+        now: Duration,
+        state: &InformerState,
+        synced: bool,
+    ) -> Option<HealthChange> {
         let (kind, because) = match state {
-            State::Live => return self.recovered(now),
-            State::Forbidden { because } => (Kind::Forbidden, because.to_string()),
-            State::NotServed { because } => (Kind::NotServed, because.to_string()),
-            State::BackingOff { because, .. } => (Kind::Failing, because.to_string()),
+            InformerState::Live => return self.recovered(now),
+            InformerState::Forbidden { because } => (Kind::Forbidden, because.to_string()),
+            InformerState::NotServed { because } => (Kind::NotServed, because.to_string()),
+            InformerState::BackingOff { because, .. } => (Kind::Failing, because.to_string()),
             _ => (Kind::Stale, String::new()),
         };
         let since = *self.since.get_or_insert(now);
@@ -88,16 +93,16 @@ mod tests {
     use super::*;
     use informer::Moment;
 
-    fn forbidden() -> State {
-        State::Forbidden { because: "no".into() }
+    fn forbidden() -> InformerState {
+        InformerState::Forbidden { because: "no".into() }
     }
 
-    fn failing(because: &str) -> State {
-        State::BackingOff { until: Moment::default(), because: because.into() }
+    fn failing(because: &str) -> InformerState {
+        InformerState::BackingOff { until: Moment::default(), because: because.into() }
     }
 
     #[track_caller]
-    fn check(script: &[(u64, State, &str)]) {
+    fn check(script: &[(u64, InformerState, &str)]) {
         let mut reporter = HealthReporter::default();
         for (second, state, expected) in script {
             let text = match reporter.observe(Duration::from_secs(*second), state, true) {
@@ -112,14 +117,14 @@ mod tests {
     #[test]
     fn failure_is_reported_at_start_and_end() {
         check(&[
-            (0, State::Connecting, ""),
+            (0, InformerState::Connecting, ""),
             (1, failing("refused"), "! unreachable: refused (is the server running"),
-            (2, State::Connecting, ""),
+            (2, InformerState::Connecting, ""),
             (3, failing("refused"), ""),
             (4, forbidden(), "! forbidden: no (the user needs permission to list and watch"),
             (5, forbidden(), ""),
-            (10, State::Live, "live again after 10s"),
-            (11, State::Live, ""),
+            (10, InformerState::Live, "live again after 10s"),
+            (11, InformerState::Live, ""),
         ]);
     }
 
@@ -131,7 +136,7 @@ mod tests {
             (2, failing("401 Unauthorized: no"), "! request failed: 401 Unauthorized: no"),
             (3, failing("refused"), ""),
             (4, failing("401 Unauthorized: no"), ""),
-            (5, State::Live, "live again"),
+            (5, InformerState::Live, "live again"),
             (6, failing("refused"), "! unreachable: refused"),
         ]);
         let mut reporter = HealthReporter::default();
@@ -149,14 +154,14 @@ mod tests {
 
     #[test]
     fn short_interruption_is_not_reported() {
-        let stale = || State::Stale { since: Moment::default() };
+        let stale = || InformerState::Stale { since: Moment::default() };
         check(&[
-            (0, State::Live, ""),
+            (0, InformerState::Live, ""),
             (1, stale(), ""),
-            (2, State::Live, ""),
+            (2, InformerState::Live, ""),
             (10, stale(), ""),
             (14, stale(), "! connection lost"),
-            (15, State::Live, "live again after 5s"),
+            (15, InformerState::Live, "live again after 5s"),
         ]);
     }
 }

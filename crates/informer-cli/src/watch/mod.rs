@@ -15,7 +15,7 @@ use crate::resolve::{Served, resolve};
 use crate::terminal::Terminal;
 use counts::EventCounts;
 use feed::Feed;
-use informer::{Options, SharedInformer, SharedInformerFactory};
+use informer::{InformerOptions, SharedInformer, SharedInformerFactory};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use std::time::{Duration, Instant};
 use sync::Watched;
@@ -127,17 +127,17 @@ fn resources(served: &[Served], names: &[String]) -> Result<Vec<Served>, CliErro
     Ok(found)
 }
 
-fn options(args: &Watch, cluster: &Cluster) -> Options {
+fn options(args: &Watch, cluster: &Cluster) -> InformerOptions {
     // JSON contains all fields of the server, including those unknown to this program.
-    let mut options = Options::default().protobuf(false);
+    let mut options = InformerOptions::default().prefer_protobuf(false);
     if let Some(namespace) = namespace(args, cluster) {
         options = options.namespace(namespace);
     }
     if let Some(labels) = &args.selector {
-        options = options.labels(labels.clone());
+        options = options.label_selector(labels.clone());
     }
     if let Some(fields) = &args.field_selector {
-        options = options.fields(fields.clone());
+        options = options.field_selector(fields.clone());
     }
     options
 }
@@ -156,12 +156,12 @@ fn informers(
         let resource = ApiResource::from_gvk_with_plural(&kind, &served.plural);
         if !served.namespaced {
             // Cluster-scoped objects are not in the selected namespace.
-            let all = Options::default().all_namespaces();
+            let all = InformerOptions::default().all_namespaces();
             factory
                 .configure_dynamic(&resource, all)
                 .map_err(|error| CliError::new(error.to_string(), ""))?;
         }
-        Ok(factory.dynamic(&resource))
+        Ok(factory.dynamic_informer(&resource))
     };
     resources.iter().map(informer).collect()
 }
@@ -189,7 +189,7 @@ fn summary(resources: &[Served], counts: &EventCounts, relists: u64, took: Durat
 /// Returns the number of relists after the initial lists.
 fn relists(informers: &[SharedInformer<DynamicObject>]) -> u64 {
     let of_one = |informer: &SharedInformer<DynamicObject>| {
-        let causes = informer.status().counters.relists.by_cause();
+        let causes = informer.status().reflector.relists.by_cause();
         causes.iter().filter(|(cause, _)| *cause != "first").map(|(_, count)| count).sum::<u64>()
     };
     informers.iter().map(of_one).sum()

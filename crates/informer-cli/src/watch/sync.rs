@@ -6,7 +6,7 @@ use super::span;
 use crate::cli_error::{CliError, hint, is_final};
 use crate::resolve::Served;
 use crate::terminal::Terminal;
-use informer::{SharedInformer, SharedInformerFactory, State};
+use informer::{InformerState, SharedInformer, SharedInformerFactory};
 use kube::core::DynamicObject;
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ pub(crate) async fn once(
         return Ok(());
     };
     for one in error.informers.iter().filter(|_| error.informers.len() > 1) {
-        let state = if one.synced { "synced".to_owned() } else { one.state.seen_from(one.now).to_string() };
+        let state = if one.synced { "synced".to_owned() } else { one.state.display_at(one.now).to_string() };
         terminal.info(&format!("{}: {state}", one.informer));
     }
     let first = error.failed().next().map_or("", |one| hint(&one.state));
@@ -71,10 +71,10 @@ pub(crate) async fn forever(watched: &Watched<'_>, feed: &Feed, terminal: &Termi
                 let status = informer.status();
                 match reporter.observe(started.elapsed(), &status.state, status.synced) {
                     Some(HealthChange::Started(text)) => {
-                        terminal.warn(&format!("{}: {text}", informer.resource()));
+                        terminal.warn(&format!("{}: {text}", informer.description()));
                     }
                     Some(HealthChange::Ended(text)) => {
-                        terminal.info(&format!("{}: {text}", informer.resource()));
+                        terminal.info(&format!("{}: {text}", informer.description()));
                     }
                     None => {}
                 }
@@ -113,10 +113,10 @@ async fn show_progress(watched: &Watched<'_>, terminal: &Terminal) -> CliError {
 fn permanent_error(watched: &Watched<'_>) -> Option<CliError> {
     watched.informers.iter().find_map(|informer| {
         let status = informer.status();
-        let State::BackingOff { because, .. } = &status.state else { return None };
+        let InformerState::BackingOff { because, .. } = &status.state else { return None };
         let is_permanent = !status.synced && is_final(&status.state);
         is_permanent
-            .then(|| CliError::new(format!("{}: {because}", informer.resource()), hint(&status.state)))
+            .then(|| CliError::new(format!("{}: {because}", informer.description()), hint(&status.state)))
     })
 }
 
@@ -126,14 +126,14 @@ fn show(watched: &Watched<'_>, terminal: &Terminal) {
     for informer in watched.informers {
         let status = informer.status();
         let (so_far, of) = match status.state {
-            State::Listing { done, total } => (done, total),
+            InformerState::Listing { received: done, total } => (done, total),
             _ => (informer.lister().len() as u64, None),
         };
         done += so_far;
         let of = if status.synced { Some(so_far) } else { of };
         total = total.zip(of).map(|(sum, of)| sum + of.max(so_far));
         if !status.synced {
-            waiting.push(informer.resource().to_owned());
+            waiting.push(informer.description().to_owned());
         }
     }
     terminal.progress(done, total, &format!("syncing {}", waiting.join(", ")));

@@ -1,7 +1,7 @@
 //! The queue between the reflector and the store.
 //!
 //! It keeps every delta in arrival order and never merges two. It is bounded by count and by bytes: whoever fills it asks
-//! [`DeltaFifo::has_room`] before reading on from the socket, so a slow store slows the server down instead of filling memory. One delta may
+//! [`DeltaFifo::has_capacity`] before reading on from the socket, so a slow store slows the server down instead of filling memory. One delta may
 //! overshoot the bound, since a relist is a single delta. It does not know what deltas mean.
 
 use super::{Delta, Replaced};
@@ -10,21 +10,21 @@ use std::collections::VecDeque;
 /// How much a [`DeltaFifo`] takes before it asks to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct FifoLimits {
+pub struct FifoCapacity {
     /// Deltas.
     pub count: usize,
     /// Bytes of the objects in them.
     pub bytes: usize,
 }
 
-impl FifoLimits {
+impl FifoCapacity {
     /// Room for `count` deltas and `bytes` of objects.
     pub fn new(count: usize, bytes: usize) -> Self {
         Self { count, bytes }
     }
 }
 
-impl Default for FifoLimits {
+impl Default for FifoCapacity {
     fn default() -> Self {
         Self::new(4096, 16 << 20)
     }
@@ -33,7 +33,7 @@ impl Default for FifoLimits {
 /// The queue was closed: nothing more is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the delta queue is closed")]
-pub struct Closed;
+pub struct QueueClosed;
 
 /// What one pop takes.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ pub struct DeltaFifo {
     queue: VecDeque<(Delta, usize)>,
     /// The sum of the costs in `queue`.
     bytes: usize,
-    limits: FifoLimits,
+    capacity: FifoCapacity,
     closed: bool,
     /// How many deltas were ever pushed; a delta's sequence number is this count behind it.
     pushed: u64,
@@ -77,32 +77,32 @@ pub struct DeltaFifo {
 
 impl DeltaFifo {
     /// An empty queue with these bounds.
-    pub fn new(limits: FifoLimits) -> Self {
-        Self { limits, ..Self::default() }
+    pub fn new(limits: FifoCapacity) -> Self {
+        Self { capacity: limits, ..Self::default() }
     }
 
     /// Whether the next delta is welcome. `false` is the back-pressure that stops the socket.
-    pub fn has_room(&self) -> bool {
-        self.queue.len() < self.limits.count && self.bytes < self.limits.bytes
+    pub fn has_capacity(&self) -> bool {
+        self.queue.len() < self.capacity.count && self.bytes < self.capacity.bytes
     }
 
     /// Appends a delta. It is taken even when there is no room: asking first is the caller's part.
-    pub fn push(&mut self, delta: Delta) -> Result<(), Closed> {
+    pub fn push(&mut self, delta: Delta) -> Result<(), QueueClosed> {
         if self.closed {
-            return Err(Closed);
+            return Err(QueueClosed);
         }
         self.pushed += 1;
         if matches!(delta, Delta::Replaced(_)) {
             self.first_set.get_or_insert(self.pushed);
         }
-        let cost = delta.cost();
+        let cost = delta.memory_size();
         self.bytes += cost;
         self.queue.push_back((delta, cost));
         Ok(())
     }
 
     /// Appends a complete list.
-    pub fn replace(&mut self, replaced: Replaced) -> Result<(), Closed> {
+    pub fn replace(&mut self, replaced: Replaced) -> Result<(), QueueClosed> {
         self.push(Delta::Replaced(replaced))
     }
 

@@ -4,13 +4,13 @@
 
 mod fifo;
 
-pub use fifo::{Batch, Closed, DeltaFifo, FifoLimits};
+pub use fifo::{Batch, DeltaFifo, FifoCapacity, QueueClosed};
 
 use crate::key::Key;
 use crate::object::Entry;
 use crate::scope::Scope;
 use crate::version::ResourceVersion;
-use crate::wire::Unreadable;
+use crate::wire::UnreadableObject;
 use std::sync::Arc;
 
 /// One entry of the [`DeltaFifo`].
@@ -27,7 +27,7 @@ pub enum Delta {
     /// The server has nothing newer up to this version.
     Bookmark(ResourceVersion),
     /// An object changed to something that could not be read.
-    Unreadable(Unreadable),
+    Unreadable(UnreadableObject),
 }
 
 /// A deletion that was observed.
@@ -51,18 +51,18 @@ pub struct Replaced {
     /// Its objects, in any order; of two with one key the later counts.
     pub entries: Vec<Arc<Entry>>,
     /// Its objects that could not be read. They exist, so what the cache has of them stays.
-    pub unreadable: Vec<Unreadable>,
+    pub unreadable: Vec<UnreadableObject>,
     /// Whether it only checks the cache, at the very version that the cache has: whatever differs should not.
     pub audit: bool,
 }
 
 impl Delta {
     /// About how much memory the delta takes.
-    pub fn cost(&self) -> usize {
+    pub fn memory_size(&self) -> usize {
         let payload = match self {
-            Self::Added(entry) | Self::Updated(entry) => entry.cost(),
-            Self::Deleted(deleted) => deleted.last.as_ref().map_or(0, |entry| entry.cost()),
-            Self::Replaced(replaced) => replaced.entries.iter().map(|entry| entry.cost()).sum(),
+            Self::Added(entry) | Self::Updated(entry) => entry.memory_size(),
+            Self::Deleted(deleted) => deleted.last.as_ref().map_or(0, |entry| entry.memory_size()),
+            Self::Replaced(replaced) => replaced.entries.iter().map(|entry| entry.memory_size()).sum(),
             Self::Bookmark(_) | Self::Unreadable(_) => 0,
         };
         size_of::<Self>() + payload

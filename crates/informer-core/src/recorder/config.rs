@@ -9,19 +9,19 @@ use crate::backoff::BackoffConfig;
 #[non_exhaustive]
 pub struct RecorderConfig {
     /// How long a series is quiet before it has ended: 6 minutes.
-    pub finish: Duration,
+    pub series_timeout: Duration,
     /// How often a series that goes on is told to the server: every 30 minutes.
-    pub heartbeat: Duration,
+    pub series_update_period: Duration,
     /// New events about one subject that are written at once: 25.
     pub burst: u32,
     /// The time after which one more may be: 5 minutes.
-    pub refill: Duration,
+    pub refill_period: Duration,
     /// Writes that may wait: 1,000.
-    pub queue: usize,
+    pub max_queued: usize,
     /// Events, and subjects, that are remembered while nothing is to be written: 4,096.
-    pub remembered: usize,
+    pub max_remembered: usize,
     /// How often a write is tried: 12 times.
-    pub tries: u32,
+    pub max_attempts: u32,
     /// The waits between tries.
     pub backoff: BackoffConfig,
 }
@@ -29,13 +29,13 @@ pub struct RecorderConfig {
 impl Default for RecorderConfig {
     fn default() -> Self {
         RecorderConfig {
-            finish: Duration::from_mins(6),
-            heartbeat: Duration::from_mins(30),
+            series_timeout: Duration::from_mins(6),
+            series_update_period: Duration::from_mins(30),
             burst: 25,
-            refill: Duration::from_mins(5),
-            queue: 1_000,
-            remembered: 4_096,
-            tries: 12,
+            refill_period: Duration::from_mins(5),
+            max_queued: 1_000,
+            max_remembered: 4_096,
+            max_attempts: 12,
             backoff: BackoffConfig::default(),
         }
     }

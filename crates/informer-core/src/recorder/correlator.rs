@@ -16,7 +16,7 @@ use crate::backoff::Backoff;
 use crate::random::Random;
 use crate::time::Moment;
 
-/// What is to be written. One at a time; each is answered by [`Correlator::handle_answer`].
+/// What is to be written. One at a time; each is answered by [`Correlator::handle_response`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write<E> {
     /// A new event; a series already if it happened again before there was time to write it.
@@ -43,7 +43,7 @@ pub struct Occurrence<E> {
 
 /// How a write was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum WriteResponse {
     /// The server has it.
     Written,
     /// What was to be created is there: an earlier try has arrived after all.
@@ -55,7 +55,7 @@ pub enum Answer {
     /// The server could not do it, which may be so for everything in its lane. Other lanes go on.
     Failed,
     /// Nobody knows what came of it, or the server can do nothing now; it may say for how long not. Everything waits.
-    Away(Option<Duration>),
+    Unavailable(Option<Duration>),
 }
 
 /// Decides what becomes of events of type `E` about subjects of type `S`, in lanes of type `L`: those of one lane fail together, as in a namespace in
@@ -74,7 +74,7 @@ pub struct Correlator<L, S, E> {
     /// What waits for something to happen again, by when there is something to do about it.
     quiet: BTreeSet<(Moment, u64)>,
     /// The number of the write on its way, and the count that it tells.
-    asked: Option<(u64, u32)>,
+    in_flight: Option<(u64, u32)>,
     next_try: Moment,
     /// The lanes in which the last write failed, each with its next try.
     failing: BTreeMap<L, (Backoff, Moment)>,
@@ -85,16 +85,16 @@ pub struct Correlator<L, S, E> {
 
 #[derive(Debug)]
 struct Known<L, E> {
-    lane: L,
+    partition: L,
     event: E,
     first: Timestamp,
     last: (Moment, Timestamp),
     count: u32,
     /// The count that the server has; none if it does not have the event.
-    told: u32,
+    acknowledged_count: u32,
     /// When something was last written, or refused.
     written: Moment,
-    tries: u32,
+    attempts: u32,
     /// Whether it has been on the server: then the call that began it is accounted for.
     sent: bool,
     refused: bool,
@@ -102,22 +102,22 @@ struct Known<L, E> {
 
 impl<L, E> Known<L, E> {
     /// Whether it has happened more often than the server knows.
-    fn is_news(&self) -> bool {
-        self.count > self.told && !self.refused
+    fn has_unacknowledged(&self) -> bool {
+        self.count > self.acknowledged_count && !self.refused
     }
 
     /// Whether the server is to know at once: a new event, or that it has become a series.
     fn is_urgent(&self) -> bool {
-        self.is_news() && self.told < 2
+        self.has_unacknowledged() && self.acknowledged_count < 2
     }
 
     /// When there is something to do about it if it does not happen again.
     fn due(&self, config: &RecorderConfig) -> Moment {
-        let finished = self.last.0 + config.finish;
+        let finished = self.last.0 + config.series_timeout;
         if self.refused {
-            self.written + config.finish
-        } else if self.is_news() {
-            finished.min(self.written + config.heartbeat)
+            self.written + config.series_timeout
+        } else if self.has_unacknowledged() {
+            finished.min(self.written + config.series_update_period)
         } else {
             finished
         }
@@ -128,7 +128,7 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
     /// One that knows nothing yet.
     pub fn new(config: RecorderConfig, seed: u64) -> Self {
         Correlator {
-            limit: Limit::new(config.burst, config.refill, config.remembered),
+            limit: Limit::new(config.burst, config.refill_period, config.max_remembered),
             backoff: Backoff::new(config.backoff),
             config,
             random: Random::new(seed),
@@ -136,7 +136,7 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
             known: BTreeMap::new(),
             queue: VecDeque::new(),
             quiet: BTreeSet::new(),
-            asked: None,
+            in_flight: None,
             next_try: Moment::default(),
             failing: BTreeMap::new(),
             next_number: 0,
@@ -157,7 +157,7 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
             self.metrics.dropped += 1;
         } else if let Some(number) = self.numbers.get(&event) {
             self.repeat(*number, now, wall);
-        } else if !self.has_room() && !self.make_room(&lane) {
+        } else if !self.has_capacity() && !self.evict_failing(&lane) {
             self.metrics.dropped += 1;
         } else if !self.limit.take(now, subject) {
             self.metrics.limited += 1;
@@ -167,7 +167,18 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
             self.numbers.insert(event.clone(), number);
             let (first, last) = (wall, (now, wall));
             let (count, told, written, tries, sent, refused) = (1, 0, now, 0, false, false);
-            let known = Known { lane, event, first, last, count, told, written, tries, sent, refused };
+            let known = Known {
+                partition: lane,
+                event,
+                first,
+                last,
+                count,
+                acknowledged_count: told,
+                written,
+                attempts: tries,
+                sent,
+                refused,
+            };
             self.known.insert(number, known);
             self.queue.push_back(number);
         }
@@ -176,7 +187,7 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
     /// The next write, if one is due.
     pub fn poll_write(&mut self, now: Moment) -> Option<Write<E>> {
         self.handle_timeout(now);
-        if self.asked.is_some() || now < self.next_try {
+        if self.in_flight.is_some() || now < self.next_try {
             return None;
         }
         let (number, known) = self.waiting().find(|(_, known)| self.next_try_of(known) <= now)?;
@@ -187,48 +198,49 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
             first: known.first,
             last: known.last.1,
         };
-        let creates = known.told == 0;
-        self.asked = Some((number, occurrence.count));
+        let creates = known.acknowledged_count == 0;
+        self.in_flight = Some((number, occurrence.count));
         Some(if creates { Write::Create(occurrence) } else { Write::Update(occurrence) })
     }
 
     /// How the write was answered.
-    pub fn handle_answer(&mut self, now: Moment, answer: Answer) {
-        let Some((number, count)) = self.asked.take() else { return };
+    pub fn handle_response(&mut self, now: Moment, answer: WriteResponse) {
+        let Some((number, count)) = self.in_flight.take() else { return };
         let Some(known) = self.known.get_mut(&number) else { return };
-        known.tries += 1;
-        let (creates, worn_out) = (known.told == 0, known.tries >= self.config.tries);
+        known.attempts += 1;
+        let (creates, worn_out) = (known.acknowledged_count == 0, known.attempts >= self.config.max_attempts);
         match answer {
-            Answer::Written | Answer::Exists => {
+            WriteResponse::Written | WriteResponse::Exists => {
                 // Of what is there already nobody knows which try it was. It counts as one more, so that a server which has an
                 // event and does not have it, by turns, is not asked for ever.
-                (known.told, known.tries) =
-                    if answer == Answer::Exists { (1, known.tries) } else { (count, 0) };
+                (known.acknowledged_count, known.attempts) =
+                    if answer == WriteResponse::Exists { (1, known.attempts) } else { (count, 0) };
                 known.written = now;
                 self.backoff.reset();
-                self.failing.remove(&known.lane);
+                self.failing.remove(&known.partition);
                 let again = std::mem::replace(&mut known.sent, true);
                 let counter = if again { &mut self.metrics.updated } else { &mut self.metrics.sent };
                 *counter += 1;
                 self.leave(number);
                 self.settle(now, number);
             }
-            Answer::Missing if !creates && !worn_out => known.told = 0,
-            Answer::Refused | Answer::Missing => {
+            WriteResponse::Missing if !creates && !worn_out => known.acknowledged_count = 0,
+            WriteResponse::Refused | WriteResponse::Missing => {
                 // It is remembered, so that the same is not refused again and again.
                 (known.written, known.refused) = (now, true);
                 self.metrics.failed += u64::from(!known.sent);
                 self.backoff.reset();
-                self.failing.remove(&known.lane);
+                self.failing.remove(&known.partition);
                 self.leave(number);
                 self.settle(now, number);
             }
-            Answer::Failed | Answer::Away(_) => {
-                if let Answer::Away(wait) = answer {
+            WriteResponse::Failed | WriteResponse::Unavailable(_) => {
+                if let WriteResponse::Unavailable(wait) = answer {
                     self.next_try = now + self.backoff.next(&mut self.random).max(wait.unwrap_or_default());
                 } else {
                     let fresh = || (Backoff::new(self.config.backoff), now);
-                    let (backoff, next_try) = self.failing.entry(known.lane.clone()).or_insert_with(fresh);
+                    let (backoff, next_try) =
+                        self.failing.entry(known.partition.clone()).or_insert_with(fresh);
                     *next_try = now + backoff.next(&mut self.random);
                 }
                 // Behind the others: what never succeeds holds up nobody for longer than one wait.
@@ -241,18 +253,18 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
                 }
             }
         }
-        self.forget_lanes();
+        self.forget_partitions();
         self.handle_timeout(now);
     }
 
     /// Ends series that were quiet for long, and tells the server about those that go on.
     pub fn handle_timeout(&mut self, now: Moment) {
-        while self.has_room()
+        while self.has_capacity()
             && let Some((due, number)) = self.quiet.first().copied()
             && due <= now
         {
             self.quiet.pop_first();
-            if self.known.get(&number).is_some_and(Known::is_news) {
+            if self.known.get(&number).is_some_and(Known::has_unacknowledged) {
                 self.queue.push_back(number);
             } else {
                 self.forget(number);
@@ -263,8 +275,8 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
     /// When [`Correlator::poll_write`] or [`Correlator::handle_timeout`] has something to do.
     pub fn next_deadline(&self) -> Option<Moment> {
         let next_try = |(_, known)| self.next_try_of(known).max(self.next_try);
-        let write = if self.asked.is_none() { self.waiting().map(next_try).min() } else { None };
-        let quiet = self.quiet.first().filter(|_| self.has_room()).map(|(due, _)| *due);
+        let write = if self.in_flight.is_none() { self.waiting().map(next_try).min() } else { None };
+        let quiet = self.quiet.first().filter(|_| self.has_capacity()).map(|(due, _)| *due);
         write.into_iter().chain(quiet).min()
     }
 
@@ -272,7 +284,7 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
     pub fn stop(&mut self) {
         self.stopping = true;
         for (_, number) in std::mem::take(&mut self.quiet) {
-            if self.known.get(&number).is_some_and(Known::is_news) {
+            if self.known.get(&number).is_some_and(Known::has_unacknowledged) {
                 self.queue.push_back(number);
             } else {
                 self.forget(number);
@@ -287,7 +299,7 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
 
     /// Gives up what waits, after [`Correlator::stop`]; how many writes that were.
     pub fn abandon(&mut self) -> usize {
-        self.asked = None;
+        self.in_flight = None;
         let waiting = std::mem::take(&mut self.queue);
         for number in &waiting {
             let lost = self.known.get(number).is_some_and(|known| !known.sent);
@@ -302,14 +314,16 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
     pub fn check_invariants(&self) {
         assert_eq!(self.numbers.len(), self.known.len());
         assert_eq!(self.known.len(), self.queue.len() + self.quiet.len(), "each is in one place");
-        assert!(self.stopping || self.queue.len() <= self.config.queue, "{} wait", self.queue.len());
-        assert!(self.quiet.len() <= self.config.remembered, "{} are remembered", self.quiet.len());
-        assert!(self.queue.iter().all(|number| self.known.get(number).is_some_and(Known::is_news)));
+        assert!(self.stopping || self.queue.len() <= self.config.max_queued, "{} wait", self.queue.len());
+        assert!(self.quiet.len() <= self.config.max_remembered, "{} are remembered", self.quiet.len());
         assert!(
-            self.asked.is_none_or(|(number, _)| self.queue.contains(&number)),
+            self.queue.iter().all(|number| self.known.get(number).is_some_and(Known::has_unacknowledged))
+        );
+        assert!(
+            self.in_flight.is_none_or(|(number, _)| self.queue.contains(&number)),
             "it waits until it is answered"
         );
-        assert!(self.failing.keys().all(|lane| self.waiting().any(|(_, known)| known.lane == *lane)));
+        assert!(self.failing.keys().all(|lane| self.waiting().any(|(_, known)| known.partition == *lane)));
         for (due, number) in &self.quiet {
             let known = self.known.get(number).expect("what is quiet is known");
             assert_eq!(*due, known.due(&self.config));
@@ -334,9 +348,9 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
 
     /// Finds the place of an event that is in none.
     fn settle(&mut self, now: Moment, number: u64) {
-        let room = self.has_room();
+        let room = self.has_capacity();
         let Some(known) = self.known.get(&number) else { return };
-        let (news, urgent) = (known.is_news(), known.is_urgent());
+        let (news, urgent) = (known.has_unacknowledged(), known.is_urgent());
         if self.stopping && !news {
             return self.forget(number);
         }
@@ -344,12 +358,12 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
             return self.queue.push_back(number);
         }
         self.quiet.insert((known.due(&self.config), number));
-        if self.quiet.len() > self.config.remembered
+        if self.quiet.len() > self.config.max_remembered
             && let Some((_, oldest)) = self.quiet.pop_first()
         {
             // As if it had ended: what it comes to is still told, if that can be.
-            let news = self.known.get(&oldest).is_some_and(Known::is_news);
-            if news && self.has_room() {
+            let news = self.known.get(&oldest).is_some_and(Known::has_unacknowledged);
+            if news && self.has_capacity() {
                 self.queue.push_back(oldest);
             } else {
                 self.forget(oldest);
@@ -365,19 +379,20 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
 
     /// When the lane of an event may be tried.
     fn next_try_of(&self, known: &Known<L, E>) -> Moment {
-        self.failing.get(&known.lane).map_or(Moment::default(), |(_, next_try)| *next_try)
+        self.failing.get(&known.partition).map_or(Moment::default(), |(_, next_try)| *next_try)
     }
 
     /// Drops the oldest of what waits in another lane that fails: such a lane is not to fill the queue for everybody.
-    fn make_room(&mut self, lane: &L) -> bool {
-        let asked = self.asked.map(|(number, _)| number);
-        let fails = |known: &Known<L, E>| known.lane != *lane && self.failing.contains_key(&known.lane);
+    fn evict_failing(&mut self, lane: &L) -> bool {
+        let asked = self.in_flight.map(|(number, _)| number);
+        let fails =
+            |known: &Known<L, E>| known.partition != *lane && self.failing.contains_key(&known.partition);
         let found = self.waiting().find(|(number, known)| asked != Some(*number) && fails(known));
         let Some((number, sent)) = found.map(|(number, known)| (number, known.sent)) else { return false };
         self.metrics.dropped += u64::from(!sent);
         self.leave(number);
         self.forget(number);
-        self.forget_lanes();
+        self.forget_partitions();
         true
     }
 
@@ -387,9 +402,9 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
     }
 
     /// Forgets the waits of lanes in which nothing is to be written any more.
-    fn forget_lanes(&mut self) {
+    fn forget_partitions(&mut self) {
         let mut failing = std::mem::take(&mut self.failing);
-        failing.retain(|lane, _| self.waiting().any(|(_, known)| known.lane == *lane));
+        failing.retain(|lane, _| self.waiting().any(|(_, known)| known.partition == *lane));
         self.failing = failing;
     }
 
@@ -399,7 +414,7 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
         }
     }
 
-    fn has_room(&self) -> bool {
-        self.queue.len() < self.config.queue
+    fn has_capacity(&self) -> bool {
+        self.queue.len() < self.config.max_queued
     }
 }

@@ -10,34 +10,39 @@ use crate::time::Moment;
 pub(super) struct Limit<S> {
     full: BTreeMap<S, Moment>,
     /// The time in which one token comes.
-    refill: Duration,
+    refill_period: Duration,
     /// The time in which an empty bucket fills.
     whole: Duration,
-    remembered: usize,
+    max_remembered: usize,
 }
 
 impl<S: Ord> Limit<S> {
     pub(super) fn new(burst: u32, refill: Duration, remembered: usize) -> Self {
-        Limit { full: BTreeMap::new(), refill, whole: refill.saturating_mul(burst), remembered }
+        Limit {
+            full: BTreeMap::new(),
+            refill_period: refill,
+            whole: refill.saturating_mul(burst),
+            max_remembered: remembered,
+        }
     }
 
     /// Takes a token of the subject's; whether there was one.
     pub(super) fn take(&mut self, now: Moment, subject: S) -> bool {
-        let full = self.full.get(&subject).map_or(now, |full| (*full).max(now)) + self.refill;
+        let full = self.full.get(&subject).map_or(now, |full| (*full).max(now)) + self.refill_period;
         if full > now + self.whole {
             return false;
         }
-        if self.full.len() >= self.remembered && !self.full.contains_key(&subject) {
-            self.make_room(now);
+        if self.full.len() >= self.max_remembered && !self.full.contains_key(&subject) {
+            self.evict(now);
         }
         self.full.insert(subject, full);
         true
     }
 
     /// Forgets the buckets that are full, and if that is not enough the half that will be soonest: those that forbid the least.
-    fn make_room(&mut self, now: Moment) {
+    fn evict(&mut self, now: Moment) {
         self.full.retain(|_, full| *full > now);
-        if self.full.len() >= self.remembered {
+        if self.full.len() >= self.max_remembered {
             let mut moments: Vec<Moment> = self.full.values().copied().collect();
             moments.sort_unstable();
             let middle = moments.get(moments.len() / 2).copied().unwrap_or(now);

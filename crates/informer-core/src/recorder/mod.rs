@@ -4,8 +4,8 @@
 //! ([`Correlator::handle_event`]), asks for writes ([`Correlator::poll_write`]) and is told the answers. What an event looks like is not known
 //! here: it is a value that can be compared, about a subject that can be compared, in a lane that can be compared: where one write fails, its lane waits.
 //!
-//! What happens once is one event. What happens again before it was quiet for [`RecorderConfig::finish`] is a series: told to the server at
-//! its second occurrence, then every [`RecorderConfig::heartbeat`], and when it has ended. Everything is bounded: writes that wait, events that are
+//! What happens once is one event. What happens again before it was quiet for [`RecorderConfig::series_timeout`] is a series: told to the server at
+//! its second occurrence, then every [`RecorderConfig::series_update_period`], and when it has ended. Everything is bounded: writes that wait, events that are
 //! remembered, tries of a write, and new events about one subject.
 
 mod config;
@@ -13,7 +13,7 @@ mod correlator;
 mod limit;
 
 pub use config::RecorderConfig;
-pub use correlator::{Answer, Correlator, Occurrence, Write};
+pub use correlator::{Correlator, Occurrence, Write, WriteResponse};
 
 /// What became of everything that was recorded.
 ///
@@ -38,6 +38,6 @@ pub struct RecorderMetrics {
 }
 
 #[cfg(test)]
-mod tests;
+mod reference_model;
 #[cfg(test)]
-mod twin;
+mod tests;

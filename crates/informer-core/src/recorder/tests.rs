@@ -26,17 +26,17 @@ fn machine() -> Machine {
 /// It happens; the first letter is the subject, the second the lane.
 fn record(machine: &mut Machine, seconds: u64, event: &'static str) {
     let subject = event.chars().next().unwrap();
-    machine.handle_event(at(seconds), wall(seconds), twin::lane_of(event), subject, event);
+    machine.handle_event(at(seconds), wall(seconds), reference_model::partition_of(event), subject, event);
     machine.check_invariants();
 }
 
 /// The writes that are due, each answered the same, in short: `+` a new event, `~` a series.
-fn writes(machine: &mut Machine, seconds: u64, answer: Answer) -> Vec<String> {
+fn writes(machine: &mut Machine, seconds: u64, answer: WriteResponse) -> Vec<String> {
     let mut told = Vec::new();
     while let Some(write) = machine.poll_write(at(seconds)) {
         assert!(told.len() < 10_000, "it does not end");
         told.push(text(&write));
-        machine.handle_answer(at(seconds), answer);
+        machine.handle_response(at(seconds), answer);
         machine.check_invariants();
     }
     told
@@ -51,7 +51,7 @@ fn text(write: &Write<&'static str>) -> String {
 }
 
 fn written(machine: &mut Machine, seconds: u64) -> Vec<String> {
-    writes(machine, seconds, Answer::Written)
+    writes(machine, seconds, WriteResponse::Written)
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn repeats_before_the_first_write_are_in_it() {
     let write = machine.poll_write(at(3)).unwrap();
     record(&mut machine, 4, "b1");
     assert_eq!((text(&write), machine.poll_write(at(4))), ("+b1".to_owned(), None));
-    machine.handle_answer(at(5), Answer::Written);
+    machine.handle_response(at(5), WriteResponse::Written);
     assert_eq!(written(&mut machine, 5), ["~b1 x2 until 4"]);
 }
 
@@ -118,7 +118,7 @@ fn new_events_about_one_subject_are_limited() {
 
 #[test]
 fn a_full_queue_drops_what_is_new_and_still_counts_repeats() {
-    let config = RecorderConfig { queue: 2, ..RecorderConfig::default() };
+    let config = RecorderConfig { max_queued: 2, ..RecorderConfig::default() };
     let mut machine = Correlator::new(config, 1);
     for event in ["a1", "b1", "c1", "a1"] {
         record(&mut machine, 0, event);
@@ -131,7 +131,7 @@ fn a_full_queue_drops_what_is_new_and_still_counts_repeats() {
 
 #[test]
 fn what_is_remembered_is_bounded_and_what_was_not_told_is_told() {
-    let config = RecorderConfig { remembered: 1, ..RecorderConfig::default() };
+    let config = RecorderConfig { max_remembered: 1, ..RecorderConfig::default() };
     let mut machine = Correlator::new(config, 1);
     for second in 0..3 {
         record(&mut machine, second, "a1");
@@ -145,7 +145,7 @@ fn what_is_remembered_is_bounded_and_what_was_not_told_is_told() {
 
 #[test]
 fn a_write_is_tried_so_often_with_growing_waits_behind_the_others() {
-    let config = RecorderConfig { tries: 3, ..RecorderConfig::default() };
+    let config = RecorderConfig { max_attempts: 3, ..RecorderConfig::default() };
     let mut machine = Correlator::new(config, 1);
     record(&mut machine, 0, "a1");
     record(&mut machine, 0, "b2");
@@ -153,7 +153,7 @@ fn a_write_is_tried_so_often_with_growing_waits_behind_the_others() {
     let mut now = at(0);
     for expected in ["+a1", "+b2", "+a1", "+b2", "+a1"] {
         assert_eq!(text(&machine.poll_write(now).unwrap()), expected);
-        machine.handle_answer(now, Answer::Away(None));
+        machine.handle_response(now, WriteResponse::Unavailable(None));
         machine.check_invariants();
         assert_eq!(machine.poll_write(now), None, "no hot loop");
         let next = machine.next_deadline().unwrap();
@@ -164,9 +164,9 @@ fn a_write_is_tried_so_often_with_growing_waits_behind_the_others() {
     assert_eq!(machine.metrics().failed, 1);
     record(&mut machine, 100, "c3");
     assert_eq!(text(&machine.poll_write(at(100)).unwrap()), "+b2");
-    machine.handle_answer(at(100), Answer::Away(Some(Duration::from_mins(2))));
+    machine.handle_response(at(100), WriteResponse::Unavailable(Some(Duration::from_mins(2))));
     assert!(machine.next_deadline().unwrap() >= at(220), "the server said for how long");
-    assert_eq!(writes(&mut machine, 219, Answer::Written), [""; 0], "and of everything");
+    assert_eq!(writes(&mut machine, 219, WriteResponse::Written), [""; 0], "and of everything");
 }
 
 /// Seen in review: nothing could be written in the namespace `bad` (500), and an event in `default` waited for six minutes behind one of there. The
@@ -178,7 +178,7 @@ fn a_lane_that_fails_waits_alone() {
         record(&mut machine, 0, event);
     }
     let first = machine.poll_write(at(0)).unwrap();
-    machine.handle_answer(at(0), Answer::Failed);
+    machine.handle_response(at(0), WriteResponse::Failed);
     machine.check_invariants();
     assert_eq!(
         (text(&first).as_str(), written(&mut machine, 0)),
@@ -191,7 +191,7 @@ fn a_lane_that_fails_waits_alone() {
         waits.push(next - now);
         now = next;
         assert_eq!(text(&machine.poll_write(now).unwrap()), expected);
-        machine.handle_answer(now, Answer::Failed);
+        machine.handle_response(now, WriteResponse::Failed);
         machine.check_invariants();
         assert_eq!(machine.poll_write(now), None, "no hot loop");
     }
@@ -203,14 +203,14 @@ fn a_lane_that_fails_waits_alone() {
 
 #[test]
 fn a_lane_that_fails_does_not_fill_the_queue() {
-    let config = RecorderConfig { queue: 2, ..RecorderConfig::default() };
+    let config = RecorderConfig { max_queued: 2, ..RecorderConfig::default() };
     let mut machine = Correlator::new(config, 1);
     record(&mut machine, 0, "a1");
     record(&mut machine, 0, "b1");
     record(&mut machine, 0, "a2");
     assert_eq!(machine.metrics().dropped, 1, "nothing fails yet: first come, first served");
     machine.poll_write(at(0)).unwrap();
-    machine.handle_answer(at(0), Answer::Failed);
+    machine.handle_response(at(0), WriteResponse::Failed);
     record(&mut machine, 0, "c1");
     record(&mut machine, 0, "a2");
     assert_eq!(
@@ -224,7 +224,7 @@ fn a_lane_that_fails_does_not_fill_the_queue() {
     record(&mut machine, 100, "b2");
     record(&mut machine, 100, "c2");
     assert_eq!(machine.metrics().dropped, 4);
-    machine.handle_answer(at(100), Answer::Written);
+    machine.handle_response(at(100), WriteResponse::Written);
     assert_eq!((text(&away).as_str(), written(&mut machine, 100)), ("+a1", vec!["+b2".to_owned()]));
 }
 
@@ -232,7 +232,7 @@ fn a_lane_that_fails_does_not_fill_the_queue() {
 fn what_is_refused_is_not_asked_again_for_a_while() {
     let mut machine = machine();
     record(&mut machine, 0, "a1");
-    assert_eq!(writes(&mut machine, 0, Answer::Refused), ["+a1"]);
+    assert_eq!(writes(&mut machine, 0, WriteResponse::Refused), ["+a1"]);
     for second in [1, 100, 359] {
         record(&mut machine, second, "a1");
     }
@@ -245,10 +245,10 @@ fn what_is_refused_is_not_asked_again_for_a_while() {
 fn an_event_that_is_gone_is_made_again_and_one_that_is_there_was_written() {
     let mut machine = machine();
     record(&mut machine, 0, "a1");
-    assert_eq!(writes(&mut machine, 0, Answer::Exists), ["+a1"], "an earlier try arrived");
+    assert_eq!(writes(&mut machine, 0, WriteResponse::Exists), ["+a1"], "an earlier try arrived");
     record(&mut machine, 1, "a1");
     let update = machine.poll_write(at(1)).unwrap();
-    machine.handle_answer(at(1), Answer::Missing);
+    machine.handle_response(at(1), WriteResponse::Missing);
     assert_eq!(
         (text(&update).as_str(), written(&mut machine, 1)),
         ("~a1 x2 until 1", vec!["+a1 x2 until 1".to_owned()])
@@ -268,7 +268,7 @@ fn missing_and_existing_by_turns_ends() {
     record(&mut machine, 0, "a1");
     written(&mut machine, 0);
     record(&mut machine, 1, "a1");
-    assert!(writes(&mut machine, 1, Answer::Missing).len() <= 2, "without a place to create it in");
+    assert!(writes(&mut machine, 1, WriteResponse::Missing).len() <= 2, "without a place to create it in");
     record(&mut machine, 2, "b1");
     written(&mut machine, 2);
     record(&mut machine, 3, "b1");
@@ -277,7 +277,7 @@ fn missing_and_existing_by_turns_ends() {
         asked += 1;
         assert!(asked < 30, "a hot loop");
         let there = matches!(write, Write::Create(_));
-        machine.handle_answer(at(3), if there { Answer::Exists } else { Answer::Missing });
+        machine.handle_response(at(3), if there { WriteResponse::Exists } else { WriteResponse::Missing });
     }
 }
 
@@ -317,14 +317,15 @@ fn it_does_what_its_naive_twin_does() {
         let backoff = BackoffConfig::new(Duration::from_secs(1), Duration::from_secs(8));
         let config = RecorderConfig {
             burst: 3,
-            queue: 1 + usize::try_from(random.below(5)).unwrap(),
+            max_queued: 1 + usize::try_from(random.below(5)).unwrap(),
             // Never fewer than there are subjects, whose limits the twin does not forget.
-            remembered: 3 + usize::try_from(random.below(4)).unwrap(),
-            tries: 3,
+            max_remembered: 3 + usize::try_from(random.below(4)).unwrap(),
+            max_attempts: 3,
             backoff,
             ..RecorderConfig::default()
         };
-        let (mut machine, mut twin) = (Machine::new(config, seed), twin::Twin::new(config, seed));
+        let (mut machine, mut twin) =
+            (Machine::new(config, seed), reference_model::ReferenceModel::new(config, seed));
         let (mut seconds, mut calls) = (0, 0);
         for step in 0..200 {
             let place = format!("seed {seed}, step {step}, second {seconds}");
@@ -338,15 +339,15 @@ fn it_does_what_its_naive_twin_does() {
                 4..7 => assert_eq!(machine.poll_write(at(seconds)), twin.poll(at(seconds)), "{place}"),
                 7..9 => {
                     let answer = match random.below(11) {
-                        0..4 => Answer::Written,
-                        4 => Answer::Exists,
-                        5 => Answer::Missing,
-                        6 => Answer::Refused,
-                        7 => Answer::Away(None),
-                        8 => Answer::Away(Some(Duration::from_secs(30))),
-                        _ => Answer::Failed,
+                        0..4 => WriteResponse::Written,
+                        4 => WriteResponse::Exists,
+                        5 => WriteResponse::Missing,
+                        6 => WriteResponse::Refused,
+                        7 => WriteResponse::Unavailable(None),
+                        8 => WriteResponse::Unavailable(Some(Duration::from_secs(30))),
+                        _ => WriteResponse::Failed,
                     };
-                    machine.handle_answer(at(seconds), answer);
+                    machine.handle_response(at(seconds), answer);
                     twin.answer(at(seconds), answer);
                 }
                 _ => seconds += [1, 20, 100, 400, 2_000][usize::try_from(random.below(5)).unwrap()],

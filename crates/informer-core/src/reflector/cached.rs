@@ -11,19 +11,19 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Cached {
     /// What the cache holds already: an equal entry is used again instead of a second copy.
-    known: Option<StoreReader>,
+    store: Option<StoreReader>,
     synced: bool,
 }
 
 impl Cached {
     pub(super) fn new(known: Option<StoreReader>) -> Self {
-        Self { known, synced: false }
+        Self { store: known, synced: false }
     }
 
     /// The entry in the cache that is identical to this one.
     pub(super) fn identical(&self, new: &Entry) -> Option<Arc<Entry>> {
-        let known = self.known.as_ref().and_then(|known| known.get(new.key()));
-        known.filter(|known| known.is_identical(new))
+        let known = self.store.as_ref().and_then(|known| known.get(new.key()));
+        known.filter(|known| known.is_same_state(new))
     }
 
     /// Whether a complete set was handed on.

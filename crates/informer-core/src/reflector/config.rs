@@ -2,13 +2,13 @@
 
 use super::failure::ResponseHead;
 use crate::backoff::BackoffConfig;
-#[cfg(feature = "compressed")]
+#[cfg(feature = "compression")]
 use crate::compressor::Compressor;
 use crate::object::Entry;
 use crate::retention::{Interner, Retention};
 use crate::scope::Scope;
-use crate::transform::{OnTransformError, Transform};
-use crate::wire::{Form, Limits, ListBody, Projection, TypeMeta, WatchBody};
+use crate::transform::{Transform, TransformFallback};
+use crate::wire::{BodyEncoding, FieldFilter, Limits, ListBody, TypeMeta, WatchBody};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -32,40 +32,40 @@ pub enum WatchListPolicy {
 #[non_exhaustive]
 pub struct Config {
     /// Type of the objects.
-    pub types: TypeMeta,
+    pub type_meta: TypeMeta,
     /// What it reflects.
     pub scope: Scope,
     /// What the cache keeps of each object.
     pub retention: Retention,
     /// What compresses them, with [`Retention::Compressed`]; all reflectors of one cache should share it.
-    #[cfg(feature = "compressed")]
+    #[cfg(feature = "compression")]
     pub compressor: Option<Arc<Compressor>>,
     /// What is refused.
     pub limits: Limits,
     /// What of each object is read at all.
-    pub projection: Option<Projection>,
+    pub field_filter: Option<FieldFilter>,
     /// What changes each object before it is cached.
     pub transform: Option<Transform>,
     /// What is cached of an object that the transform fails on.
-    pub on_transform_error: OnTransformError,
+    pub transform_fallback: TransformFallback,
     /// Whether to stream the initial set.
     pub watch_list: WatchListPolicy,
     /// Items per page, for every list. By default only lists that may reach the server's storage are paged.
     pub page_size: Option<u32>,
     /// How often the cache is compared with a fresh list; `None` for never.
-    pub relist_every: Option<Duration>,
+    pub audit_period: Option<Duration>,
     /// The shortest time a watch asks for; the longest is twice that.
     pub watch_timeout: Duration,
     /// How waits grow after failures.
     pub backoff: BackoffConfig,
     /// How long to wait before asking again for what is forbidden or not served; stretched by up to twice.
-    pub slow_retry: Duration,
+    pub unavailable_retry_delay: Duration,
     /// A watch-list that brings next to nothing new for so long has stalled.
-    pub watch_list_stall: Duration,
+    pub watch_list_progress_timeout: Duration,
     /// A request without response headers for so long has failed. A source should have given up before.
-    pub answer_deadline: Duration,
+    pub response_header_timeout: Duration,
     /// A list whose body brings nothing for so long has stalled.
-    pub list_stall: Duration,
+    pub list_idle_timeout: Duration,
     /// Counts the objects that did not decode when somebody looked at them.
     pub decode_errors: Option<Arc<AtomicU64>>,
     /// What its objects have in common.
@@ -76,24 +76,24 @@ impl Config {
     /// The defaults, for objects of this type in this scope.
     pub fn new(types: TypeMeta, scope: Scope) -> Self {
         Self {
-            types,
+            type_meta: types,
             scope,
             retention: Retention::default(),
-            #[cfg(feature = "compressed")]
+            #[cfg(feature = "compression")]
             compressor: None,
             limits: Limits::default(),
-            projection: None,
+            field_filter: None,
             transform: None,
-            on_transform_error: OnTransformError::default(),
+            transform_fallback: TransformFallback::default(),
             watch_list: WatchListPolicy::default(),
             page_size: None,
-            relist_every: None,
+            audit_period: None,
             watch_timeout: Duration::from_mins(5),
             backoff: BackoffConfig::default(),
-            slow_retry: Duration::from_secs(30),
-            watch_list_stall: Duration::from_secs(10),
-            answer_deadline: Duration::from_mins(2),
-            list_stall: Duration::from_mins(1),
+            unavailable_retry_delay: Duration::from_secs(30),
+            watch_list_progress_timeout: Duration::from_secs(10),
+            response_header_timeout: Duration::from_mins(2),
+            list_idle_timeout: Duration::from_mins(1),
             decode_errors: None,
             interner: Arc::default(),
         }
@@ -101,24 +101,24 @@ impl Config {
 
     /// What reads the body of a list with these headers; none if nothing does.
     pub(super) fn list_body(&self, head: &ResponseHead) -> Option<ListBody> {
-        ListBody::new(self.form_of(head)?, &self.types, self.limits, self.projection.as_ref())
+        ListBody::new(self.body_encoding_of(head)?, &self.type_meta, self.limits, self.field_filter.as_ref())
     }
 
     /// What reads the body of a watch with these headers; none if nothing does.
     pub(super) fn watch_body(&self, head: &ResponseHead) -> Option<WatchBody> {
-        WatchBody::new(self.form_of(head)?, &self.types, self.limits, self.projection.as_ref())
+        WatchBody::new(self.body_encoding_of(head)?, &self.type_meta, self.limits, self.field_filter.as_ref())
     }
 
     /// The form in which an answer is read. Each answer is taken as it comes: the next one may have another form.
-    fn form_of(&self, head: &ResponseHead) -> Option<Form> {
+    fn body_encoding_of(&self, head: &ResponseHead) -> Option<BodyEncoding> {
         // A transform is a function from JSON to JSON.
-        head.form().filter(|form| *form == Form::Json || self.transform.is_none())
+        head.body_encoding().filter(|form| *form == BodyEncoding::Json || self.transform.is_none())
     }
 
     /// An entry that was just made, as the cache is to keep it.
-    pub(super) fn kept(&self, entry: Entry) -> Entry {
+    pub(super) fn finish_entry(&self, entry: Entry) -> Entry {
         let entry = entry.sharing(&self.interner);
-        #[cfg(feature = "compressed")]
+        #[cfg(feature = "compression")]
         if let Some(compressor) = &self.compressor
             && self.retention == Retention::Compressed
         {

@@ -13,9 +13,9 @@ pub(super) struct Contact {
     /// When the server was last heard at all.
     heard: Option<Moment>,
     /// When the cache was last known to be current: a live watch was heard, or a set was complete.
-    last_current: Moment,
+    last_up_to_date: Moment,
     /// When the server last reported its state: a frame of a watch, or a complete set.
-    last_news: Moment,
+    last_progress: Moment,
     /// When the open request was sent.
     sent: Moment,
     /// When the cache is next compared with a fresh list.
@@ -32,11 +32,11 @@ impl Contact {
     }
 
     pub(super) fn last_current(&self) -> Moment {
-        self.last_current
+        self.last_up_to_date
     }
 
     pub(super) fn last_news(&self) -> Moment {
-        self.last_news
+        self.last_progress
     }
 
     pub(super) fn sent(&self) -> Moment {
@@ -63,16 +63,16 @@ impl Contact {
 
     /// A live watch was heard.
     pub(super) fn note_current(&mut self, now: Moment) {
-        self.last_current = now;
+        self.last_up_to_date = now;
     }
 
     pub(super) fn note_news(&mut self, now: Moment) {
-        self.last_news = now;
+        self.last_progress = now;
     }
 
     /// A set was complete.
     pub(super) fn note_set(&mut self, now: Moment) {
-        (self.last_news, self.last_current) = (now, now);
+        (self.last_progress, self.last_up_to_date) = (now, now);
     }
 
     pub(super) fn note_next_audit(&mut self, at: Option<Moment>) {

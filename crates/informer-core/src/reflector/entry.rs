@@ -3,24 +3,24 @@
 use super::machine::Reflector;
 use super::state::Report;
 use crate::object::Entry;
-use crate::transform::OnTransformError;
-use crate::wire::{Scanned, metadata_only};
+use crate::transform::TransformFallback;
+use crate::wire::{ScannedObject, metadata_only};
 use std::sync::Arc;
 
 impl Reflector {
     /// The entry for an object of a set: the one in the cache if it is equal, a new one otherwise.
-    pub(super) fn entry(&mut self, scanned: Scanned) -> Arc<Entry> {
+    pub(super) fn entry(&mut self, scanned: ScannedObject) -> Arc<Entry> {
         let new = self.received(scanned);
-        self.cache.identical(&new).unwrap_or_else(|| Arc::new(self.config.kept(new)))
+        self.cache.identical(&new).unwrap_or_else(|| Arc::new(self.config.finish_entry(new)))
     }
 
     /// The entry for an object that has changed. What is in the cache is another state, so it is not looked at.
-    pub(super) fn changed(&mut self, scanned: Scanned) -> Arc<Entry> {
+    pub(super) fn changed(&mut self, scanned: ScannedObject) -> Arc<Entry> {
         let new = self.received(scanned);
-        Arc::new(self.config.kept(new))
+        Arc::new(self.config.finish_entry(new))
     }
 
-    fn received(&mut self, scanned: Scanned) -> Entry {
+    fn received(&mut self, scanned: ScannedObject) -> Entry {
         let received = Entry::new(scanned, self.config.retention);
         self.transformed(received).counting(self.config.decode_errors.clone())
     }
@@ -29,16 +29,16 @@ impl Reflector {
     fn transformed(&mut self, received: Entry) -> Entry {
         let config = &self.config;
         let Some(transform) = &config.transform else { return received };
-        let because = match transform.apply(&received, &config.types, config.limits) {
+        let because = match transform.apply(&received, &config.type_meta, config.limits) {
             Ok(changed) => return Entry::new(changed, config.retention),
             Err(because) => because,
         };
-        let cached = match config.on_transform_error {
-            OnTransformError::MetadataOnly => {
-                let scanned = metadata_only(&config.types, received.head(), &received.bytes());
+        let cached = match config.transform_fallback {
+            TransformFallback::MetadataOnly => {
+                let scanned = metadata_only(&config.type_meta, received.head(), &received.bytes());
                 Entry::new(scanned, config.retention)
             }
-            OnTransformError::AsReceived => received,
+            TransformFallback::KeepOriginal => received,
         };
         self.out.counters.transform_errors += 1;
         self.report(Report::TransformFailed { key: cached.key().clone(), because });

@@ -1,7 +1,7 @@
 //! What went wrong with a request, and what kind of trouble that is: the one place that classifies.
 
 use crate::time::Moment;
-use crate::wire::{Form, Status, WireError};
+use crate::wire::{BodyEncoding, Status, WireError};
 use std::fmt;
 use std::time::Duration;
 
@@ -110,11 +110,11 @@ impl ResponseHead {
     }
 
     /// In which form the body claims to be: JSON if it does not say, none if it is neither.
-    pub(crate) fn form(&self) -> Option<Form> {
+    pub(crate) fn body_encoding(&self) -> Option<BodyEncoding> {
         match self.content_type.as_deref() {
-            None => Some(Form::Json),
-            Some(said) if said.contains("json") => Some(Form::Json),
-            Some(said) if said.contains("vnd.kubernetes.protobuf") => Some(Form::Protobuf),
+            None => Some(BodyEncoding::Json),
+            Some(said) if said.contains("json") => Some(BodyEncoding::Json),
+            Some(said) if said.contains("vnd.kubernetes.protobuf") => Some(BodyEncoding::Protobuf),
             Some(_) => None,
         }
     }
@@ -129,9 +129,9 @@ pub(crate) struct Refusal {
 }
 
 /// The longest refusal that is read.
-const LONGEST_REFUSAL: usize = 64 * 1024;
+const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// How long its body may take; the headers have said what matters.
-const REFUSAL_PATIENCE: Duration = Duration::from_secs(10);
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Refusal {
     pub(crate) fn new(now: Moment, head: ResponseHead) -> Self {
@@ -140,27 +140,27 @@ impl Refusal {
 
     /// When what has come of the body is enough.
     pub(crate) fn deadline(&self) -> Moment {
-        self.since + REFUSAL_PATIENCE
+        self.since + ERROR_BODY_TIMEOUT
     }
 
     /// Takes a part of the body; `true` if that is all we want.
     pub(crate) fn read(&mut self, chunk: &[u8]) -> bool {
-        let room = LONGEST_REFUSAL - self.body.len();
+        let room = MAX_ERROR_BODY_BYTES - self.body.len();
         self.body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-        self.body.len() == LONGEST_REFUSAL
+        self.body.len() == MAX_ERROR_BODY_BYTES
     }
 
     /// What it means. The HTTP status counts more than what the body says; a body that is no `Status` is not quoted.
     pub(crate) fn failure(&self) -> Failure {
         if self.head.is_success() {
-            if self.head.form() == Some(Form::Protobuf) {
+            if self.head.body_encoding() == Some(BodyEncoding::Protobuf) {
                 return Failure::transient("expected JSON, got protobuf, which was not asked for");
             }
             let found = self.head.content_type.as_deref().unwrap_or("nothing");
             return Failure::transient(format!("expected JSON or protobuf, got {found} (a proxy's page?)"));
         }
-        let said = match self.head.form() {
-            Some(Form::Protobuf) => Status::from_protobuf(&self.body),
+        let said = match self.head.body_encoding() {
+            Some(BodyEncoding::Protobuf) => Status::from_protobuf(&self.body),
             _ => Status::from_json(&self.body),
         };
         let said = said.unwrap_or_default();

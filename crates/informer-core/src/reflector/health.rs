@@ -8,7 +8,7 @@ use crate::random::Random;
 use std::time::Duration;
 
 /// Watches in a row that end early and bring nothing after which the position is no good.
-const MOST_BARREN: u32 = 3;
+const MAX_UNPRODUCTIVE_WATCHES: u32 = 3;
 
 /// Delays, and failures in a row.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Health {
     backoff: Backoff,
     random: Random,
     /// Watches in a row that ended early without having brought anything.
-    barren_watches: u32,
+    unproductive_watches: u32,
     pub(super) probes: Probes,
 }
 
@@ -25,7 +25,7 @@ impl Health {
         Self {
             backoff: Backoff::new(backoff),
             random: Random::new(seed),
-            barren_watches: 0,
+            unproductive_watches: 0,
             probes: Probes::default(),
         }
     }
@@ -37,15 +37,15 @@ impl Health {
 
     /// A duration with jitter: from `duration` up to twice that.
     pub(super) fn stretch(&mut self, duration: Duration) -> Duration {
-        self.random.stretch(duration)
+        self.random.jittered(duration)
     }
 
     /// Notes a watch that ended early, and whether it brought anything; returns whether too many in a row brought nothing, and counts anew then.
     pub(super) fn note_early_end(&mut self, brought_nothing: bool) -> bool {
-        self.barren_watches = if brought_nothing { self.barren_watches + 1 } else { 0 };
-        let exhausted = self.barren_watches >= MOST_BARREN;
+        self.unproductive_watches = if brought_nothing { self.unproductive_watches + 1 } else { 0 };
+        let exhausted = self.unproductive_watches >= MAX_UNPRODUCTIVE_WATCHES;
         if exhausted {
-            self.barren_watches = 0;
+            self.unproductive_watches = 0;
         }
         exhausted
     }
@@ -53,12 +53,12 @@ impl Health {
     /// Forgets earlier failures: a watch was healthy.
     pub(super) fn recover(&mut self) {
         self.backoff.reset();
-        self.barren_watches = 0;
+        self.unproductive_watches = 0;
         self.probes = Probes::default();
     }
 
     /// Panics if it contradicts itself.
     pub(super) fn check(&self) {
-        assert!(self.barren_watches < MOST_BARREN, "watches that bring nothing end");
+        assert!(self.unproductive_watches < MAX_UNPRODUCTIVE_WATCHES, "watches that bring nothing end");
     }
 }

@@ -2,24 +2,24 @@
 
 use super::failure::{Failure, Trouble};
 use super::machine::Reflector;
-use super::phase::{Answer, Listing, Next, Phase};
+use super::phase::{Listing, Phase, ResponseState, Resume};
 use super::request::{Consistency, ListRequest};
-use super::state::{Asked, Relist, Report};
+use super::state::{RelistReason, Report, RequestKind};
 use crate::delta::{Delta, Replaced};
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::{ListItem, ListMeta, ObjectProblem};
+use crate::wire::{ListItem, ListMeta, ObjectError};
 
 /// The page size of lists that may reach the server's storage.
 const PAGE_SIZE: u32 = 500;
 /// So many empty pages in a row are believed.
-const MOST_EMPTY_PAGES: u32 = 3;
+const MAX_EMPTY_PAGES: u32 = 3;
 
 impl Reflector {
     pub(super) fn begin_list(&mut self, now: Moment) {
         let consistency = self.position.consistency(Consistency::Any);
         let reaches_storage =
-            self.server.pages_at_any || !matches!(consistency, Consistency::NotOlderThan(_));
+            self.server.pages_cached_lists || !matches!(consistency, Consistency::NotOlderThan(_));
         let limit = self.config.page_size.or(reaches_storage.then_some(PAGE_SIZE));
         self.send_first_page(now, ListRequest::new(consistency, limit));
     }
@@ -30,17 +30,17 @@ impl Reflector {
         let Some(position) = self.position.version().cloned() else { return };
         self.note_health(now);
         self.cancel_stream();
-        self.out.counters.relists.count(Relist::Audit);
+        self.out.counters.relists.count(RelistReason::Audit);
         // Whatever becomes of it, the next one is due in its turn.
         let next = self.next_audit(now);
         self.contact.note_next_audit(next);
         let limit = self.config.page_size.or(Some(PAGE_SIZE));
-        self.send_first_page(now, ListRequest::new(Consistency::Exactly(position), limit));
+        self.send_first_page(now, ListRequest::new(Consistency::Exact(position), limit));
     }
 
     /// The clients of one server, and the kinds of one client, do not all list at once.
     pub(super) fn next_audit(&mut self, now: Moment) -> Option<Moment> {
-        let every = self.config.relist_every?;
+        let every = self.config.audit_period?;
         let tenth = every / 10;
         Some(now + 9 * tenth + self.health.stretch(tenth))
     }
@@ -48,10 +48,10 @@ impl Reflector {
     /// An audit that the server could not serve. A version that it has forgotten takes a list as any other; otherwise the watch goes on.
     fn audit_failed(&mut self, now: Moment, failure: Failure) {
         if matches!(failure.trouble, Trouble::Expired | Trouble::VersionTooLarge | Trouble::Rejected) {
-            self.report_failure(Asked::List, failure, std::time::Duration::ZERO);
+            self.report_failure(RequestKind::List, failure, std::time::Duration::ZERO);
             return self.begin_list(now);
         }
-        self.wait(now, Asked::List, Next::Watch, failure);
+        self.enter_backoff(now, RequestKind::List, Resume::Watch, failure);
     }
 
     fn send_first_page(&mut self, now: Moment, request: ListRequest) {
@@ -62,9 +62,9 @@ impl Reflector {
     pub(super) fn list_bytes(&mut self, now: Moment, chunk: &[u8]) {
         let Phase::Listing(listing) = &mut self.phase else { return };
         let mut items = Vec::new();
-        let outcome = match &mut listing.answer {
-            Answer::Body(reader) => reader.read(chunk, |item| items.push(item)),
-            Answer::Refused(refusal) => {
+        let outcome = match &mut listing.response {
+            ResponseState::Body(reader) => reader.read(chunk, |item| items.push(item)),
+            ResponseState::Rejected(refusal) => {
                 if refusal.read(chunk) {
                     let failure = refusal.failure();
                     self.cancel_stream();
@@ -72,13 +72,13 @@ impl Reflector {
                 }
                 return;
             }
-            Answer::Awaited => return,
+            ResponseState::Pending => return,
         };
         for item in items {
             self.list_item(item);
         }
         if let Err(error) = outcome {
-            self.note_broken(&error);
+            self.record_malformed_body(&error);
             self.cancel_stream();
             self.list_failed(now, Failure::from(&error));
         }
@@ -107,7 +107,7 @@ impl Reflector {
             Err(ListItem::Unreadable(unreadable)) => {
                 listing.items += 1;
                 // The key and version of another kind's object say nothing about this cache.
-                if !matches!(unreadable.problem, ObjectProblem::OtherKind { .. }) {
+                if !matches!(unreadable.error, ObjectError::OtherKind { .. }) {
                     listing.unreadable.push(unreadable.clone());
                 }
                 self.out.counters.unreadable += 1;
@@ -119,15 +119,15 @@ impl Reflector {
 
     pub(super) fn list_end(&mut self, now: Moment) {
         let Phase::Listing(listing) = &self.phase else { return };
-        let outcome = match &listing.answer {
-            Answer::Awaited => Err(Failure::transient("the answer ended before it began")),
-            Answer::Refused(refusal) => Err(refusal.failure()),
-            Answer::Body(reader) => {
-                reader.finish().map(|()| reader.form()).map_err(|error| Failure::from(&error))
+        let outcome = match &listing.response {
+            ResponseState::Pending => Err(Failure::transient("the answer ended before it began")),
+            ResponseState::Rejected(refusal) => Err(refusal.failure()),
+            ResponseState::Body(reader) => {
+                reader.finish().map(|()| reader.encoding()).map_err(|error| Failure::from(&error))
             }
         };
         match outcome {
-            Ok(form) => self.note_read(form),
+            Ok(form) => self.record_readable_body(form),
             Err(failure) => return self.list_failed(now, failure),
         }
         let Phase::Listing(listing) = &mut self.phase else { return };
@@ -144,7 +144,7 @@ impl Reflector {
         // C11: pages that go round in a circle, or bring nothing, would be asked for without end and without pause.
         if !listing.tokens.insert(token.clone()) {
             self.list_failed(now, Failure::transient("the list's pages go round in a circle"));
-        } else if listing.empty_pages > MOST_EMPTY_PAGES {
+        } else if listing.empty_pages > MAX_EMPTY_PAGES {
             let failure = Failure::transient("the list's pages are empty and do not end");
             if listing.unpaged { self.list_failed(now, failure) } else { self.list_unpaged(now, failure) }
         } else {
@@ -156,12 +156,12 @@ impl Reflector {
         let Phase::Listing(listing) = &self.phase else { return };
         let limit = listing.request.limit.or(Some(PAGE_SIZE));
         let request = ListRequest { continue_token: Some(token), limit, ..listing.request.clone() };
-        self.server.pages_at_any |= request.consistency == Consistency::Any;
+        self.server.pages_cached_lists |= request.consistency == Consistency::Any;
         let id = self.send_list(now, request.clone());
         if let Phase::Listing(listing) = &mut self.phase {
             listing.id = id;
             listing.request = request;
-            listing.answer = Answer::Awaited;
+            listing.response = ResponseState::Pending;
         }
     }
 
@@ -170,16 +170,21 @@ impl Reflector {
         // A server that does not know exact lists answers with a newer one; what differs then is no drift.
         let audit = listing.is_audit() && listing.version.as_ref() == self.position.version();
         let Some(version) = listing.version else {
-            return self.wait(now, Asked::List, Next::Round, Failure::transient("the list has no version"));
+            return self.enter_backoff(
+                now,
+                RequestKind::List,
+                Resume::Relist,
+                Failure::transient("the list has no version"),
+            );
         };
         let consistent = listing.request.consistency == Consistency::MostRecent;
-        if let Some(failure) = self.went_back(Asked::List, &version, consistent) {
-            return self.set_refused(now, Asked::List, consistent, failure);
+        if let Some(failure) = self.is_rewind(RequestKind::List, &version, consistent) {
+            return self.set_refused(now, RequestKind::List, consistent, failure);
         }
-        if let Some(because) = self.server.capability.refused_this_round.take() {
-            self.abandon_watch_list(because);
+        if let Some(because) = self.server.capability.refused_this_relist.take() {
+            self.disable_watch_list(because);
         }
-        self.note_set(now, version.clone(), consistent);
+        self.record_full_list(now, version.clone(), consistent);
         let scope = self.config.scope.clone();
         let (entries, unreadable) = (listing.entries, listing.unreadable);
         self.push(Delta::Replaced(Replaced { scope, version, entries, unreadable, audit }));
@@ -187,9 +192,9 @@ impl Reflector {
     }
 
     /// C1: only a consistent set is the truth when it lies behind what was seen. Anything else that goes back is asked for again.
-    pub(super) fn went_back(
+    pub(super) fn is_rewind(
         &self,
-        asked: Asked,
+        asked: RequestKind,
         version: &ResourceVersion,
         consistent: bool,
     ) -> Option<Failure> {
@@ -212,7 +217,7 @@ impl Reflector {
             self.out.counters.expired += 1;
             return self.list_unpaged(now, failure);
         }
-        self.set_refused(now, Asked::List, consistent, failure);
+        self.set_refused(now, RequestKind::List, consistent, failure);
     }
 
     /// Pages lead nowhere: everything at once, from where the first page was asked. Once: a server that pages nevertheless could go on
@@ -220,7 +225,7 @@ impl Reflector {
     fn list_unpaged(&mut self, now: Moment, failure: Failure) {
         let Phase::Listing(listing) = &self.phase else { return };
         let request = ListRequest::new(listing.request.consistency.clone(), None);
-        self.report_failure(Asked::List, failure, std::time::Duration::ZERO);
+        self.report_failure(RequestKind::List, failure, std::time::Duration::ZERO);
         self.send_first_page(now, request);
         if let Phase::Listing(listing) = &mut self.phase {
             listing.unpaged = true;
@@ -228,7 +233,13 @@ impl Reflector {
     }
 
     /// A list or watch-list was refused. A version the server cannot serve is dropped, once and at once; anything else waits.
-    pub(super) fn set_refused(&mut self, now: Moment, asked: Asked, consistent: bool, failure: Failure) {
+    pub(super) fn set_refused(
+        &mut self,
+        now: Moment,
+        asked: RequestKind,
+        consistent: bool,
+        failure: Failure,
+    ) {
         let version_trouble = matches!(failure.trouble, Trouble::Expired | Trouble::VersionTooLarge);
         self.out.counters.expired += u64::from(failure.trouble == Trouble::Expired);
         // A version that the server does not even accept is as good as one that it cannot serve, but not worth a second request at once.
@@ -237,12 +248,12 @@ impl Reflector {
             self.position.lose();
         }
         if !version_trouble || consistent {
-            return self.wait(now, asked, Next::Round, failure);
+            return self.enter_backoff(now, asked, Resume::Relist, failure);
         }
         self.report_failure(asked, failure, std::time::Duration::ZERO);
         match asked {
-            Asked::WatchList => self.begin_watch_list(now),
-            Asked::List | Asked::Watch => self.begin_list(now),
+            RequestKind::WatchList => self.begin_watch_list(now),
+            RequestKind::List | RequestKind::Watch => self.begin_list(now),
         }
     }
 }

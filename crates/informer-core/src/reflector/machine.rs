@@ -6,11 +6,11 @@ use super::contact::Contact;
 use super::failure::{Failure, Refusal, ResponseHead, Trouble};
 use super::health::Health;
 use super::out::{Action, Out};
-use super::phase::{Next, Phase, Stream};
+use super::phase::{Phase, Resume, Stream};
 use super::position::Position;
 use super::request::{ListRequest, StreamId, WatchRequest};
 use super::server::Learnt;
-use super::state::{Asked, Counters, Relist, Report, State};
+use super::state::{InformerState, ReflectorCounters, RelistReason, Report, RequestKind};
 use crate::delta::Delta;
 use crate::store::StoreReader;
 use crate::time::Moment;
@@ -54,7 +54,7 @@ impl Reflector {
     pub fn start(&mut self, now: Moment) {
         if matches!(self.phase, Phase::Idle) {
             self.contact.note_start(now);
-            self.begin_round(now, Relist::First);
+            self.begin_relist(now, RelistReason::Initial);
         }
     }
 
@@ -74,9 +74,9 @@ impl Reflector {
             Phase::Listing(listing) => listing.open(now, head, &self.config),
             Phase::WatchListing(listing) => listing.open(now, head, &self.config),
             Phase::Watching(watching) => watching.stream.open(now, head, &self.config),
-            Phase::Idle | Phase::Waiting { .. } | Phase::Stopped => {}
+            Phase::Idle | Phase::BackingOff { .. } | Phase::Stopped => {}
         }
-        self.note_current(now);
+        self.record_up_to_date(now);
     }
 
     /// A part of a body is in.
@@ -85,13 +85,13 @@ impl Reflector {
             return;
         }
         self.contact.note_heard(now);
-        self.note_current(now);
+        self.record_up_to_date(now);
         match &mut self.phase {
             Phase::Listing(_) => self.list_bytes(now, chunk),
             Phase::WatchListing(_) | Phase::Watching(_) => self.stream_bytes(now, id, chunk),
-            Phase::Idle | Phase::Waiting { .. } | Phase::Stopped => {}
+            Phase::Idle | Phase::BackingOff { .. } | Phase::Stopped => {}
         }
-        self.note_current(now);
+        self.record_up_to_date(now);
     }
 
     /// A body ended as it should.
@@ -101,7 +101,7 @@ impl Reflector {
                 Phase::Listing(_) => self.list_end(now),
                 Phase::WatchListing(_) => self.watch_list_end(now),
                 Phase::Watching(_) => self.watch_end(now),
-                Phase::Idle | Phase::Waiting { .. } | Phase::Stopped => {}
+                Phase::Idle | Phase::BackingOff { .. } | Phase::Stopped => {}
             }
         }
     }
@@ -126,14 +126,14 @@ impl Reflector {
         }
         if self.is_awaited() {
             self.cancel_stream();
-            let text = format!("no answer within {:?}", self.config.answer_deadline);
+            let text = format!("no answer within {:?}", self.config.response_header_timeout);
             return self.stream_failed(now, Failure::transient(text));
         }
         match &self.phase {
-            Phase::Waiting { next: Next::Watch, .. } => self.resume_watch(now),
-            Phase::Waiting { next: Next::Round, failure, .. } => {
-                let cause = Relist::after(failure.trouble);
-                self.begin_round(now, cause);
+            Phase::BackingOff { resume: Resume::Watch, .. } => self.resume_watch(now),
+            Phase::BackingOff { resume: Resume::Relist, failure, .. } => {
+                let cause = RelistReason::after(failure.trouble);
+                self.begin_relist(now, cause);
             }
             Phase::WatchListing(_) => self.watch_list_stalled(now),
             Phase::Listing(_) => {
@@ -159,10 +159,10 @@ impl Reflector {
             return Some(refusal.deadline());
         }
         if self.is_awaited() {
-            return Some(self.contact.sent() + self.config.answer_deadline);
+            return Some(self.contact.sent() + self.config.response_header_timeout);
         }
         match &self.phase {
-            Phase::Waiting { until, .. } => Some(*until),
+            Phase::BackingOff { until, .. } => Some(*until),
             Phase::WatchListing(listing) => listing.deadline(&self.config),
             Phase::Listing(listing) => listing.deadline(&self.config, self.contact.last_contact()),
             Phase::Watching(watching) => {
@@ -174,21 +174,21 @@ impl Reflector {
     }
 
     /// Where it stands (C7).
-    pub fn state(&self) -> State {
-        let stale = || State::Stale { since: self.contact.last_current() };
+    pub fn state(&self) -> InformerState {
+        let stale = || InformerState::Stale { since: self.contact.last_current() };
         match &self.phase {
-            Phase::Stopped => State::Stopped,
-            Phase::Idle => State::NotStarted,
-            Phase::Waiting { failure, until, .. } => match failure.trouble {
-                Trouble::Forbidden => State::Forbidden { because: failure.text.clone() },
-                Trouble::NotServed => State::NotServed { because: failure.text.clone() },
-                _ => State::BackingOff { until: *until, because: failure.text.clone() },
+            Phase::Stopped => InformerState::Stopped,
+            Phase::Idle => InformerState::NotStarted,
+            Phase::BackingOff { failure, until, .. } => match failure.trouble {
+                Trouble::Forbidden => InformerState::Forbidden { because: failure.text.clone() },
+                Trouble::NotServed => InformerState::NotServed { because: failure.text.clone() },
+                _ => InformerState::BackingOff { until: *until, because: failure.text.clone() },
             },
-            Phase::Watching(watching) if watching.is_live() => State::Live,
+            Phase::Watching(watching) if watching.is_live() => InformerState::Live,
             _ if self.cache.is_synced() => stale(),
             Phase::WatchListing(listing) => listing.state(),
             Phase::Listing(listing) => listing.state(),
-            Phase::Watching(_) => State::Connecting,
+            Phase::Watching(_) => InformerState::Connecting,
         }
     }
 
@@ -198,22 +198,22 @@ impl Reflector {
     }
 
     /// Whether what comes now belongs to a complete set, and not to a watch.
-    pub fn is_reading_set(&self) -> bool {
+    pub fn is_receiving_list(&self) -> bool {
         matches!(self.phase, Phase::Listing(_) | Phase::WatchListing(_))
     }
 
     /// How often things happened.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &ReflectorCounters {
         &self.out.counters
     }
 
     /// When the server was last heard.
-    pub fn heard(&self) -> Option<Moment> {
+    pub fn last_contact(&self) -> Option<Moment> {
         self.contact.heard()
     }
 
     /// When the cache was last known to be current; `None` until it was complete.
-    pub fn last_current(&self) -> Option<Moment> {
+    pub fn last_up_to_date(&self) -> Option<Moment> {
         self.cache.is_synced().then_some(self.contact.last_current())
     }
 
@@ -236,15 +236,15 @@ impl Reflector {
     // What the states share.
 
     /// Asks for the whole set.
-    pub(super) fn begin_round(&mut self, now: Moment, cause: Relist) {
+    pub(super) fn begin_relist(&mut self, now: Moment, cause: RelistReason) {
         self.out.counters.relists.count(cause);
-        self.server.capability.refused_this_round = None;
+        self.server.capability.refused_this_relist = None;
         let stream = match self.config.watch_list {
             WatchListPolicy::Auto => !self.server.prefers_lists,
             WatchListPolicy::Always => true,
             WatchListPolicy::Never => false,
         };
-        if stream && !self.server.capability.abandoned {
+        if stream && !self.server.capability.disabled {
             self.begin_watch_list(now);
         } else {
             self.begin_list(now);
@@ -257,23 +257,25 @@ impl Reflector {
             Phase::Listing(_) => self.list_failed(now, failure),
             Phase::WatchListing(_) => self.watch_list_failed(now, failure),
             Phase::Watching(_) => self.watch_failed(now, failure),
-            Phase::Idle | Phase::Waiting { .. } | Phase::Stopped => {}
+            Phase::Idle | Phase::BackingOff { .. } | Phase::Stopped => {}
         }
     }
 
     /// Waits as long as the failure asks for, then goes on.
-    pub(super) fn wait(&mut self, now: Moment, asked: Asked, next: Next, failure: Failure) {
-        const LONGEST: Duration = Duration::from_mins(10);
+    pub(super) fn enter_backoff(&mut self, now: Moment, asked: RequestKind, next: Resume, failure: Failure) {
+        const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
         let delay = match failure.trouble {
-            Trouble::Forbidden | Trouble::NotServed => self.health.stretch(self.config.slow_retry),
+            Trouble::Forbidden | Trouble::NotServed => {
+                self.health.stretch(self.config.unavailable_retry_delay)
+            }
             // Never sooner than our own back-off, however small the server's number.
-            _ => self.health.next_delay().max(failure.retry_after.unwrap_or_default().min(LONGEST)),
+            _ => self.health.next_delay().max(failure.retry_after.unwrap_or_default().min(MAX_RETRY_AFTER)),
         };
         self.report_failure(asked, failure.clone(), delay);
-        self.phase = Phase::Waiting { until: now + delay, next, failure };
+        self.phase = Phase::BackingOff { until: now + delay, resume: next, failure };
     }
 
-    pub(super) fn report_failure(&mut self, asked: Asked, failure: Failure, retry_in: Duration) {
+    pub(super) fn report_failure(&mut self, asked: RequestKind, failure: Failure, retry_in: Duration) {
         self.out.report_failure(asked, failure, retry_in);
     }
 
@@ -287,7 +289,7 @@ impl Reflector {
 
     pub(super) fn send_list(&mut self, now: Moment, request: ListRequest) -> StreamId {
         self.contact.note_sent(now);
-        let json_only = self.server.forms.json_only();
+        let json_only = self.server.encoding_policy.json_only();
         self.out.list(ListRequest { json_only, ..request })
     }
 
@@ -295,7 +297,7 @@ impl Reflector {
         let seconds = self.health.stretch(self.config.watch_timeout).as_secs();
         let timeout = Duration::from_secs(seconds);
         self.contact.note_sent(now);
-        let json_only = self.server.forms.json_only();
+        let json_only = self.server.encoding_policy.json_only();
         let id = self.out.watch(WatchRequest { json_only, ..WatchRequest::new(start, timeout) });
         Stream::new(id, now, timeout)
     }
@@ -312,7 +314,7 @@ impl Reflector {
             Phase::Listing(listing) => Some(listing.id),
             Phase::WatchListing(listing) => Some(listing.stream.id),
             Phase::Watching(watching) => Some(watching.stream.id),
-            Phase::Idle | Phase::Waiting { .. } | Phase::Stopped => None,
+            Phase::Idle | Phase::BackingOff { .. } | Phase::Stopped => None,
         }
     }
 
@@ -322,12 +324,12 @@ impl Reflector {
             Phase::Listing(listing) => listing.is_awaited(),
             Phase::WatchListing(listing) => listing.stream.is_awaited(),
             Phase::Watching(watching) => watching.stream.is_awaited(),
-            Phase::Idle | Phase::Waiting { .. } | Phase::Stopped => false,
+            Phase::Idle | Phase::BackingOff { .. } | Phase::Stopped => false,
         }
     }
 
     /// A live watch was heard.
-    fn note_current(&mut self, now: Moment) {
+    fn record_up_to_date(&mut self, now: Moment) {
         if matches!(&self.phase, Phase::Watching(watching) if watching.stream.is_open()) {
             self.contact.note_current(now);
         }
@@ -339,7 +341,7 @@ impl Reflector {
             Phase::Listing(listing) => listing.refused(),
             Phase::WatchListing(listing) => listing.stream.refused(),
             Phase::Watching(watching) => watching.stream.refused(),
-            Phase::Idle | Phase::Waiting { .. } | Phase::Stopped => None,
+            Phase::Idle | Phase::BackingOff { .. } | Phase::Stopped => None,
         }
     }
 
@@ -347,20 +349,20 @@ impl Reflector {
     pub(super) fn is_current(&mut self, id: StreamId) -> bool {
         let current = self.current() == Some(id);
         if !current {
-            self.out.counters.late += 1;
+            self.out.counters.stray_responses += 1;
         }
         current
     }
 
     /// A complete set was handed on: what stands in the way of the next is forgotten.
-    pub(super) fn note_set(&mut self, now: Moment, version: ResourceVersion, consistent: bool) {
+    pub(super) fn record_full_list(&mut self, now: Moment, version: ResourceVersion, consistent: bool) {
         if let Some(from) = self.position.ahead_of(&version) {
             debug_assert!(consistent, "only a consistent list may go back");
             let rewound = Report::Rewound { from: from.clone(), to: version.clone() };
             self.out.counters.rewinds += 1;
             self.report(rewound);
         }
-        self.out.counters.replaces += 1;
+        self.out.counters.full_lists += 1;
         let audit = self.next_audit(now);
         self.contact.note_next_audit(audit);
         self.contact.note_set(now);

@@ -18,9 +18,9 @@
 mod cached;
 mod config;
 mod contact;
+mod encoding_policy;
 mod entry;
 mod failure;
-mod forms;
 mod health;
 mod listing;
 mod machine;
@@ -39,7 +39,7 @@ pub use failure::{Failure, ResponseHead, Trouble};
 pub use machine::Reflector;
 pub use out::Action;
 pub use request::{Consistency, ListRequest, StreamId, WatchRequest, WatchStart};
-pub use state::{Asked, Counters, Relist, Relists, Report, State};
+pub use state::{InformerState, ReflectorCounters, RelistCounters, RelistReason, Report, RequestKind};
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@
 
 use super::failure::Failure;
 use super::request::{ListRequest, StreamId, WatchRequest};
-use super::state::{Asked, Counters, Report};
+use super::state::{ReflectorCounters, Report, RequestKind};
 use crate::delta::Delta;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) struct Out {
     actions: VecDeque<Action>,
     /// The number of the last stream.
     next_stream: u64,
-    pub(super) counters: Counters,
+    pub(super) counters: ReflectorCounters,
 }
 
 impl Out {
@@ -49,7 +49,7 @@ impl Out {
     }
 
     /// Reports and counts a failure.
-    pub(super) fn report_failure(&mut self, asked: Asked, failure: Failure, retry_in: Duration) {
+    pub(super) fn report_failure(&mut self, asked: RequestKind, failure: Failure, retry_in: Duration) {
         self.counters.failures += 1;
         self.report(Report::Failed { asked, failure, retry_in });
     }
@@ -80,7 +80,7 @@ impl Out {
 
     /// Panics if it contradicts itself.
     pub(super) fn check(&self) {
-        let Counters { lists, watch_lists, watches, .. } = self.counters;
+        let ReflectorCounters { lists, watch_lists, watches, .. } = self.counters;
         assert_eq!(self.next_stream, lists + watch_lists + watches, "every request is counted");
     }
 }

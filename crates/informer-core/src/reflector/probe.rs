@@ -4,22 +4,22 @@
 //! A list that must not be older finds that out. What it brings is dropped; only its version, or the refusal, is looked at.
 
 use super::machine::Reflector;
-use super::phase::{Listing, Next, Phase};
+use super::phase::{Listing, Phase, Resume};
 use super::request::{Consistency, ListRequest};
 use super::server::Probes;
-use super::{Asked, Failure, Relist, Trouble};
+use super::{Failure, RelistReason, RequestKind, Trouble};
 use crate::time::Moment;
 use std::time::Duration;
 
 /// So many probes in a row that fail otherwise mean that lists cannot be had, for a reason that need not concern the watch.
-const MOST_FAILED: u32 = 3;
+const MAX_FAILED_PROBES: u32 = 3;
 
 impl Reflector {
     /// Watches from the position on after a time in which the server may have been away: if it still knows that position.
     pub(super) fn resume_watch(&mut self, now: Moment) {
-        if self.is_doubtful(now) {
-            self.begin_round(now, Relist::Doubt);
-        } else if self.health.probes.failed >= MOST_FAILED {
+        if self.is_suspect(now) {
+            self.begin_relist(now, RelistReason::Suspect);
+        } else if self.health.probes.failed >= MAX_FAILED_PROBES {
             self.health.probes.failed = 0;
             self.begin_watch(now);
         } else {
@@ -38,24 +38,24 @@ impl Reflector {
         match failure.trouble {
             Trouble::VersionTooLarge if !self.health.probes.behind => {
                 self.health.probes.behind = true;
-                self.wait(now, Asked::List, Next::Watch, failure);
+                self.enter_backoff(now, RequestKind::List, Resume::Watch, failure);
             }
             Trouble::Expired | Trouble::VersionTooLarge => {
                 self.health.probes = Probes::default();
                 self.position.lose();
-                self.report_failure(Asked::List, failure, Duration::ZERO);
-                self.begin_round(now, Relist::Forgotten);
+                self.report_failure(RequestKind::List, failure, Duration::ZERO);
+                self.begin_relist(now, RelistReason::Expired);
             }
             Trouble::Throttled | Trouble::Unreachable => {
-                self.wait(now, Asked::List, Next::Watch, failure);
+                self.enter_backoff(now, RequestKind::List, Resume::Watch, failure);
             }
             Trouble::Transient => {
                 self.health.probes.failed += 1;
-                self.wait(now, Asked::List, Next::Watch, failure);
+                self.enter_backoff(now, RequestKind::List, Resume::Watch, failure);
             }
             // Whoever may not list is not told, and watches as if there were no probe. The watch says for itself what else is wrong.
             Trouble::Forbidden | Trouble::NotServed | Trouble::Rejected => {
-                self.report_failure(Asked::List, failure, Duration::ZERO);
+                self.report_failure(RequestKind::List, failure, Duration::ZERO);
                 self.begin_watch(now);
             }
         }
@@ -66,7 +66,7 @@ impl Reflector {
         let Some(version) = listing.version().cloned() else {
             return self.probe_failed(now, Failure::transient("the list has no version"));
         };
-        if let Some(failure) = self.went_back(Asked::List, &version, false) {
+        if let Some(failure) = self.is_rewind(RequestKind::List, &version, false) {
             return self.probe_failed(now, failure);
         }
         self.health.probes = Probes::default();

@@ -19,7 +19,7 @@ pub enum Consistency {
     /// The given version or a newer one.
     NotOlderThan(ResourceVersion),
     /// Exactly the given version.
-    Exactly(ResourceVersion),
+    Exact(ResourceVersion),
     /// The newest state, read consistently (no version): the truth, also when it lies behind what was seen before.
     MostRecent,
 }
@@ -85,7 +85,7 @@ impl ListRequest {
                 query.push(("resourceVersion", version.to_string()));
                 query.push(("resourceVersionMatch", "NotOlderThan".to_owned()));
             }
-            Consistency::Exactly(version) => {
+            Consistency::Exact(version) => {
                 query.push(("resourceVersion", version.to_string()));
                 query.push(("resourceVersionMatch", "Exact".to_owned()));
             }
@@ -113,7 +113,7 @@ impl WatchRequest {
                 let version = match consistency {
                     Consistency::Any => "0",
                     // A stream has no exact form; it goes on behind the version anyway.
-                    Consistency::NotOlderThan(version) | Consistency::Exactly(version) => version.as_str(),
+                    Consistency::NotOlderThan(version) | Consistency::Exact(version) => version.as_str(),
                     Consistency::MostRecent => "",
                 };
                 query.push(("resourceVersion", version.to_owned()));
@@ -142,7 +142,7 @@ mod tests {
             "limit=500&resourceVersion=0"
         );
         assert_eq!(text(ListRequest::new(Consistency::MostRecent, None).query()), "");
-        let exact = Consistency::Exactly(ResourceVersion::new("9"));
+        let exact = Consistency::Exact(ResourceVersion::new("9"));
         assert_eq!(
             text(ListRequest::new(exact, None).query()),
             "resourceVersion=9&resourceVersionMatch=Exact"

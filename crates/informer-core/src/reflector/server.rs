@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Streams in a row without an end of the initial events after which watch-lists are not used any more: one may be chance.
 pub(super) const MOST_UNFINISHED: u32 = 2;
 /// Bodies in a row that are no protobuf after which only JSON is requested: one may be chance.
-pub(super) const MOST_BROKEN: u32 = 2;
+pub(super) const MAX_MALFORMED_BODIES: u32 = 2;
 
 /// What was learnt about this server.
 #[derive(Debug, Default)]
@@ -15,10 +15,10 @@ pub(super) struct Learnt {
     /// Whether a watch-list can be had.
     pub(super) capability: Capability,
     /// A list at "any version" came in pages: there is no watch cache in front of the storage, so lists are paged from now on.
-    pub(super) pages_at_any: bool,
+    pub(super) pages_cached_lists: bool,
     /// The longest time between two bookmarks so far.
     pub(super) bookmark_gap: Option<Duration>,
-    pub(super) forms: Forms,
+    pub(super) encoding_policy: EncodingPolicy,
     /// Whether sets are expected sooner as lists than as streams.
     pub(super) prefers_lists: bool,
 }
@@ -31,12 +31,9 @@ impl Learnt {
 
     /// Panics if it contradicts itself.
     pub(super) fn check(&self) {
-        let Self { capability, forms, .. } = self;
-        assert!(
-            capability.abandoned || capability.unfinished < MOST_UNFINISHED,
-            "unfinished watch-lists end"
-        );
-        assert!(forms.json_only || forms.broken < MOST_BROKEN, "broken bodies end");
+        let Self { capability, encoding_policy: forms, .. } = self;
+        assert!(capability.disabled || capability.unfinished < MOST_UNFINISHED, "unfinished watch-lists end");
+        assert!(forms.json_only || forms.malformed < MAX_MALFORMED_BODIES, "broken bodies end");
     }
 }
 
@@ -44,22 +41,22 @@ impl Learnt {
 #[derive(Debug, Default)]
 pub(super) struct Capability {
     /// They are not used any more.
-    pub(super) abandoned: bool,
+    pub(super) disabled: bool,
     /// It was refused in this round, for this reason; if the list then works, it is the watch-list that cannot be had.
-    pub(super) refused_this_round: Option<Box<str>>,
+    pub(super) refused_this_relist: Option<Box<str>>,
     /// Streams in a row that did not come to the end of the initial events, though nothing was wrong with the request.
     pub(super) unfinished: u32,
 }
 
 /// What became of the last bodies in protobuf.
 #[derive(Debug, Default)]
-pub(super) struct Forms {
+pub(super) struct EncodingPolicy {
     /// How many in a row did not read.
-    pub(super) broken: u32,
+    pub(super) malformed: u32,
     pub(super) json_only: bool,
 }
 
-impl Forms {
+impl EncodingPolicy {
     /// Whether nothing but JSON is to be asked for.
     pub(super) fn json_only(&self) -> bool {
         self.json_only

@@ -4,14 +4,14 @@ use super::failure::{Failure, Trouble};
 use crate::key::Key;
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::Unreadable;
+use crate::wire::UnreadableObject;
 use std::fmt;
 use std::time::Duration;
 
 /// Where a reflector stands (C7). Always one of these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum State {
+pub enum InformerState {
     /// Nobody has started it.
     NotStarted,
     /// Asking for the initial set; nothing has arrived yet.
@@ -19,7 +19,7 @@ pub enum State {
     /// The initial set is arriving.
     Listing {
         /// Objects so far.
-        done: u64,
+        received: u64,
         /// Objects in all, where the server says so.
         total: Option<u64>,
     },
@@ -51,23 +51,23 @@ pub enum State {
     Stopped,
 }
 
-impl State {
+impl InformerState {
     /// The state in words, with its times as seen from `now`.
-    pub fn seen_from(&self, now: Moment) -> impl fmt::Display + '_ {
-        SeenFrom { state: self, now }
+    pub fn display_at(&self, now: Moment) -> impl fmt::Display + '_ {
+        DisplayAt { state: self, now }
     }
 }
 
-struct SeenFrom<'a> {
-    state: &'a State,
+struct DisplayAt<'a> {
+    state: &'a InformerState,
     now: Moment,
 }
 
-impl fmt::Display for SeenFrom<'_> {
+impl fmt::Display for DisplayAt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.state {
-            State::Stale { since } => write!(f, "stale for {:.0?}", self.now - *since),
-            State::BackingOff { until, because } => {
+            InformerState::Stale { since } => write!(f, "stale for {:.0?}", self.now - *since),
+            InformerState::BackingOff { until, because } => {
                 write!(f, "backing off for another {:.1?}: {because}", *until - self.now)
             }
             state => write!(f, "{state}"),
@@ -75,14 +75,14 @@ impl fmt::Display for SeenFrom<'_> {
     }
 }
 
-/// Without a clock to see them from, times are left out; see [`State::seen_from`].
-impl fmt::Display for State {
+/// Without a clock to see them from, times are left out; see [`InformerState::display_at`].
+impl fmt::Display for InformerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotStarted => f.write_str("not started (call start)"),
             Self::Connecting => f.write_str("connecting"),
-            Self::Listing { done, total: Some(total) } => write!(f, "listing {done}/{total}"),
-            Self::Listing { done, total: None } => write!(f, "listing {done}"),
+            Self::Listing { received: done, total: Some(total) } => write!(f, "listing {done}/{total}"),
+            Self::Listing { received: done, total: None } => write!(f, "listing {done}"),
             Self::Live => f.write_str("live"),
             Self::Stale { .. } => f.write_str("stale"),
             Self::Forbidden { because } => write!(f, "forbidden: {because}"),
@@ -96,27 +96,27 @@ impl fmt::Display for State {
 /// Why the whole set is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Relist {
+pub enum RelistReason {
     /// It is the first time.
-    First,
+    Initial,
     /// The server has forgotten our position (410), or has not come as far.
-    Forgotten,
+    Expired,
     /// The kind was forbidden or not served, and may be there again.
-    Absent,
+    Unavailable,
     /// Watches broke again and again, or something was told that only the whole set can explain.
     Failed,
     /// Nothing was heard for so long that the position itself is in doubt.
-    Doubt,
+    Suspect,
     /// The cache is compared with a fresh list, as configured.
     Audit,
 }
 
-impl Relist {
+impl RelistReason {
     /// The cause of a relist that follows a failure.
     pub(super) fn after(trouble: Trouble) -> Self {
         match trouble {
-            Trouble::Expired | Trouble::VersionTooLarge => Self::Forgotten,
-            Trouble::Forbidden | Trouble::NotServed => Self::Absent,
+            Trouble::Expired | Trouble::VersionTooLarge => Self::Expired,
+            Trouble::Forbidden | Trouble::NotServed => Self::Unavailable,
             _ => Self::Failed,
         }
     }
@@ -125,25 +125,26 @@ impl Relist {
 /// How often the whole set was asked for, by cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Relists {
+pub struct RelistCounters {
     /// The first time.
-    pub first: u64,
+    pub initial: u64,
     /// The server had forgotten our position, or had not come as far.
-    pub forgotten: u64,
+    pub expired: u64,
     /// The kind had been forbidden or not served.
-    pub absent: u64,
+    pub unavailable: u64,
     /// Watches or lists had failed.
     pub failed: u64,
     /// The position was in doubt.
-    pub doubt: u64,
+    pub suspect: u64,
     /// To compare.
     pub audit: u64,
 }
 
-impl Relists {
+impl RelistCounters {
     /// The numbers with the names of their causes.
     pub fn by_cause(&self) -> [(&'static str, u64); 6] {
-        let Self { first, forgotten, absent, failed, doubt, audit } = *self;
+        let Self { initial: first, expired: forgotten, unavailable: absent, failed, suspect: doubt, audit } =
+            *self;
         [
             ("first", first),
             ("forgotten", forgotten),
@@ -154,14 +155,14 @@ impl Relists {
         ]
     }
 
-    pub(super) fn count(&mut self, cause: Relist) {
+    pub(super) fn count(&mut self, cause: RelistReason) {
         *match cause {
-            Relist::First => &mut self.first,
-            Relist::Forgotten => &mut self.forgotten,
-            Relist::Absent => &mut self.absent,
-            Relist::Failed => &mut self.failed,
-            Relist::Doubt => &mut self.doubt,
-            Relist::Audit => &mut self.audit,
+            RelistReason::Initial => &mut self.initial,
+            RelistReason::Expired => &mut self.expired,
+            RelistReason::Unavailable => &mut self.unavailable,
+            RelistReason::Failed => &mut self.failed,
+            RelistReason::Suspect => &mut self.suspect,
+            RelistReason::Audit => &mut self.audit,
         } += 1;
     }
 }
@@ -169,7 +170,7 @@ impl Relists {
 /// How often things happened. Numbers only ever grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Counters {
+pub struct ReflectorCounters {
     /// Requests for a list or a page of one.
     pub lists: u64,
     /// Requests for a watch.
@@ -177,9 +178,9 @@ pub struct Counters {
     /// Requests for a watch-list.
     pub watch_lists: u64,
     /// Rounds in which the whole set was asked for, by cause.
-    pub relists: Relists,
+    pub relists: RelistCounters,
     /// Complete sets that were handed on, the first included.
-    pub replaces: u64,
+    pub full_lists: u64,
     /// Frames that were read.
     pub frames: u64,
     /// Bookmarks among them.
@@ -189,47 +190,58 @@ pub struct Counters {
     /// Objects that the transform failed on.
     pub transform_errors: u64,
     /// Bytes or ends that came from a request that had been given up.
-    pub late: u64,
+    pub stray_responses: u64,
     /// Positions that the server had forgotten (410).
     pub expired: u64,
     /// Consistent lists that lay behind what was seen before.
     pub rewinds: u64,
     /// Streams that were given up because nothing was heard.
-    pub silent: u64,
+    pub silence_timeouts: u64,
     /// Requests that failed and streams that broke.
     pub failures: u64,
 }
 
 /// Of several reflectors together.
-impl std::ops::AddAssign for Counters {
+impl std::ops::AddAssign for ReflectorCounters {
     fn add_assign(&mut self, other: Self) {
-        let Self { lists, watches, watch_lists, relists, replaces, frames, bookmarks, .. } = other;
-        let Self { unreadable, late, expired, rewinds, silent, failures, transform_errors, .. } = other;
+        let Self { lists, watches, watch_lists, relists, full_lists: replaces, frames, bookmarks, .. } =
+            other;
+        let Self {
+            unreadable,
+            stray_responses: late,
+            expired,
+            rewinds,
+            silence_timeouts: silent,
+            failures,
+            transform_errors,
+            ..
+        } = other;
         self.lists += lists;
         self.watches += watches;
         self.watch_lists += watch_lists;
         self.relists += relists;
-        self.replaces += replaces;
+        self.full_lists += replaces;
         self.frames += frames;
         self.bookmarks += bookmarks;
         self.unreadable += unreadable;
-        self.late += late;
+        self.stray_responses += late;
         self.expired += expired;
         self.rewinds += rewinds;
-        self.silent += silent;
+        self.silence_timeouts += silent;
         self.failures += failures;
         self.transform_errors += transform_errors;
     }
 }
 
-impl std::ops::AddAssign for Relists {
+impl std::ops::AddAssign for RelistCounters {
     fn add_assign(&mut self, other: Self) {
-        let Self { first, forgotten, absent, failed, doubt, audit } = other;
-        self.first += first;
-        self.forgotten += forgotten;
-        self.absent += absent;
+        let Self { initial: first, expired: forgotten, unavailable: absent, failed, suspect: doubt, audit } =
+            other;
+        self.initial += first;
+        self.expired += forgotten;
+        self.unavailable += absent;
         self.failed += failed;
-        self.doubt += doubt;
+        self.suspect += doubt;
         self.audit += audit;
     }
 }
@@ -237,7 +249,7 @@ impl std::ops::AddAssign for Relists {
 /// What a request was for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Asked {
+pub enum RequestKind {
     /// A list.
     List,
     /// A watch.
@@ -246,7 +258,7 @@ pub enum Asked {
     WatchList,
 }
 
-impl fmt::Display for Asked {
+impl fmt::Display for RequestKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::List => "list",
@@ -264,15 +276,15 @@ pub enum Report {
     #[non_exhaustive]
     Failed {
         /// What was asked.
-        asked: Asked,
+        asked: RequestKind,
         /// What happened.
         failure: Failure,
         /// The wait until the next request.
         retry_in: Duration,
     },
     /// An object was skipped.
-    Unreadable(Unreadable),
-    /// The transform failed on an object; what was cached instead is set by [`OnTransformError`](crate::OnTransformError).
+    Unreadable(UnreadableObject),
+    /// The transform failed on an object; what was cached instead is set by [`TransformFallback`](crate::TransformFallback).
     TransformFailed {
         /// Which object.
         key: Key,

@@ -1,26 +1,26 @@
 //! Following changes.
 //!
-//! A watch that lived for [`HEALTHY`] is followed by the next one at once; one that ended sooner takes the back-off, whatever its
+//! A watch that lived for [`HEALTHY_WATCH_AGE`] is followed by the next one at once; one that ended sooner takes the back-off, whatever its
 //! end looked like, so no server can make this a hot loop (C11). A connection on which nothing is heard for longer than this server's
 //! bookmarks take is given up.
 
 use super::failure::{Failure, Trouble};
 use super::machine::Reflector;
-use super::phase::{Answer, Next, Phase, SHORTEST_SILENCE, WatchListing, Watching};
+use super::phase::{MIN_SILENCE_TIMEOUT, Phase, ResponseState, Resume, WatchListing, Watching};
 use super::request::{StreamId, WatchStart};
-use super::state::{Asked, Relist, Report};
+use super::state::{RelistReason, Report, RequestKind};
 use crate::delta::{Deleted, Delta};
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::{Frame, FrameKind, ObjectProblem, Unreadable};
+use crate::wire::{Frame, FrameKind, ObjectError, UnreadableObject};
 use std::time::Duration;
 
 /// A watch that lived so long was a good one.
-const HEALTHY: Duration = Duration::from_secs(10);
+const HEALTHY_WATCH_AGE: Duration = Duration::from_secs(10);
 /// So many silences without a single frame put the position itself in doubt.
-const DOUBTFUL: u32 = 2;
+const SUSPECT_SILENCES: u32 = 2;
 /// Room for so many frames of a chunk is kept for the next.
-const USUAL_FRAMES: usize = 1024;
+const RETAINED_FRAMES: usize = 1024;
 
 impl Reflector {
     /// Watches from the position on.
@@ -30,19 +30,19 @@ impl Reflector {
 
     /// C1: a server that was restored to a point before our position accepts it and says nothing until it has come there by another way. Only
     /// a list finds that out.
-    pub(super) fn is_doubtful(&self, now: Moment) -> bool {
+    pub(super) fn is_suspect(&self, now: Moment) -> bool {
         let longest = 2 * self.config.watch_timeout;
         let silence =
-            self.server.bookmark_gap.map_or(longest, |gap| (3 * gap).min(longest)).max(SHORTEST_SILENCE);
-        now - self.contact.last_news() > DOUBTFUL * silence
+            self.server.bookmark_gap.map_or(longest, |gap| (3 * gap).min(longest)).max(MIN_SILENCE_TIMEOUT);
+        now - self.contact.last_news() > SUSPECT_SILENCES * silence
     }
 
     fn open_watch(&mut self, now: Moment, seamless: bool) {
         let Some(position) = self.position.version().cloned() else {
-            return self.begin_round(now, Relist::First);
+            return self.begin_relist(now, RelistReason::Initial);
         };
-        if self.is_doubtful(now) {
-            return self.begin_round(now, Relist::Doubt);
+        if self.is_suspect(now) {
+            return self.begin_relist(now, RelistReason::Suspect);
         }
         self.out.counters.watches += 1;
         let stream = self.send_watch(now, WatchStart::After(position));
@@ -57,9 +57,11 @@ impl Reflector {
             return;
         };
         let mut frames = std::mem::take(&mut self.frames);
-        let (form, outcome) = match &mut stream.answer {
-            Answer::Body(reader) => (reader.form(), reader.read(chunk, |frame| frames.push(frame))),
-            Answer::Refused(refusal) => {
+        let (form, outcome) = match &mut stream.response {
+            ResponseState::Body(reader) => {
+                (reader.encoding(), reader.read(chunk, |frame| frames.push(frame)))
+            }
+            ResponseState::Rejected(refusal) => {
                 if refusal.read(chunk) {
                     let failure = refusal.failure();
                     self.cancel_stream();
@@ -67,10 +69,10 @@ impl Reflector {
                 }
                 return;
             }
-            Answer::Awaited => return,
+            ResponseState::Pending => return,
         };
         if !frames.is_empty() {
-            self.note_read(form);
+            self.record_readable_body(form);
         }
         for frame in frames.drain(..) {
             // The first ERROR frame ends the stream; the end of the initial events changes what frames mean.
@@ -84,12 +86,12 @@ impl Reflector {
                 self.watch_frame(now, frame);
             }
         }
-        frames.shrink_to(USUAL_FRAMES);
+        frames.shrink_to(RETAINED_FRAMES);
         self.frames = frames;
         if let Err(error) = outcome
             && self.is_current(id)
         {
-            self.note_broken(&error);
+            self.record_malformed_body(&error);
             self.cancel_stream();
             self.stream_failed(now, Failure::from(&error));
         }
@@ -143,10 +145,10 @@ impl Reflector {
     }
 
     /// A change to something that could not be read: told to the store, so that its older state is known to be stale.
-    fn watch_unreadable(&mut self, now: Moment, kind: &FrameKind, unreadable: Unreadable) {
+    fn watch_unreadable(&mut self, now: Moment, kind: &FrameKind, unreadable: UnreadableObject) {
         self.out.counters.unreadable += 1;
         self.report(Report::Unreadable(unreadable.clone()));
-        if matches!(unreadable.problem, ObjectProblem::OtherKind { .. } | ObjectProblem::UnknownFrame) {
+        if matches!(unreadable.error, ObjectError::OtherKind { .. } | ObjectError::UnknownFrame) {
             return; // neither its key nor its version say anything about this cache
         }
         unreadable.version.iter().for_each(|version| self.position.advance(version.clone()));
@@ -158,7 +160,7 @@ impl Reflector {
             (FrameKind::Deleted, None) => {
                 self.note_health(now);
                 self.cancel_stream();
-                self.wait(now, Asked::Watch, Next::Round, Failure::unreadable_deletion());
+                self.enter_backoff(now, RequestKind::Watch, Resume::Relist, Failure::unreadable_deletion());
             }
             (FrameKind::Added | FrameKind::Modified, _) => self.push(Delta::Unreadable(unreadable)),
             _ => {}
@@ -168,21 +170,21 @@ impl Reflector {
     /// The server ended the stream, as it does when its time is over.
     pub(super) fn watch_end(&mut self, now: Moment) {
         let Phase::Watching(watching) = &self.phase else { return };
-        let failure = match (watching.stream.refusal(), &watching.stream.answer) {
+        let failure = match (watching.stream.refusal(), &watching.stream.response) {
             (Some(refusal), _) => Some(refusal),
-            (None, Answer::Body(reader)) => reader.finish().err().map(|error| Failure::from(&error)),
+            (None, ResponseState::Body(reader)) => reader.finish().err().map(|error| Failure::from(&error)),
             (None, _) => None,
         };
         match failure {
             None if self.note_health(now) => self.open_watch(now, true),
-            None => self.watch_barren(now, Failure::transient("the watch ended early")),
+            None => self.watch_unproductive(now, Failure::transient("the watch ended early")),
             Some(failure) => self.watch_failed(now, failure),
         }
     }
 
     /// Nothing was heard for too long.
     pub(super) fn watch_silent(&mut self, now: Moment) {
-        self.out.counters.silent += 1;
+        self.out.counters.silence_timeouts += 1;
         self.cancel_stream();
         self.watch_failed(now, Failure::transient("nothing was heard for too long, not even a bookmark"));
     }
@@ -194,34 +196,39 @@ impl Reflector {
             Trouble::Expired | Trouble::VersionTooLarge => {
                 self.out.counters.expired += 1;
                 if self.position.expire() {
-                    return self.wait(now, Asked::Watch, Next::Round, failure);
+                    return self.enter_backoff(now, RequestKind::Watch, Resume::Relist, failure);
                 }
-                self.report_failure(Asked::Watch, failure, Duration::ZERO);
-                self.begin_round(now, Relist::Forgotten);
+                self.report_failure(RequestKind::Watch, failure, Duration::ZERO);
+                self.begin_relist(now, RelistReason::Expired);
             }
-            Trouble::NotServed => self.wait(now, Asked::Watch, Next::Round, failure),
+            Trouble::NotServed => self.enter_backoff(now, RequestKind::Watch, Resume::Relist, failure),
             Trouble::Throttled | Trouble::Forbidden | Trouble::Unreachable => {
-                self.wait(now, Asked::Watch, Next::Watch, failure);
+                self.enter_backoff(now, RequestKind::Watch, Resume::Watch, failure);
             }
             Trouble::Transient | Trouble::Rejected if healthy && failure.retry_after.is_none() => {
-                self.report_failure(Asked::Watch, failure, Duration::ZERO);
+                self.report_failure(RequestKind::Watch, failure, Duration::ZERO);
                 self.open_watch(now, false);
             }
-            Trouble::Transient | Trouble::Rejected => self.watch_barren(now, failure),
+            Trouble::Transient | Trouble::Rejected => self.watch_unproductive(now, failure),
         }
     }
 
     /// A watch that ended too soon. If that happens again and again and nothing ever comes, the set is asked for anew.
-    fn watch_barren(&mut self, now: Moment, failure: Failure) {
+    fn watch_unproductive(&mut self, now: Moment, failure: Failure) {
         let Phase::Watching(watching) = &self.phase else { return };
         let exhausted = self.health.note_early_end(watching.stream.frames == 0);
-        self.wait(now, Asked::Watch, if exhausted { Next::Round } else { Next::Watch }, failure);
+        self.enter_backoff(
+            now,
+            RequestKind::Watch,
+            if exhausted { Resume::Relist } else { Resume::Watch },
+            failure,
+        );
     }
 
     /// Whether the current watch lived long enough; if so, earlier trouble is forgotten.
     pub(super) fn note_health(&mut self, now: Moment) -> bool {
         let Phase::Watching(watching) = &self.phase else { return false };
-        let healthy = watching.stream.is_open() && now - watching.stream.opened >= HEALTHY;
+        let healthy = watching.stream.is_open() && now - watching.stream.opened >= HEALTHY_WATCH_AGE;
         if healthy {
             self.health.recover();
             self.position.note_health();

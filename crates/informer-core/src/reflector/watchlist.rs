@@ -9,11 +9,11 @@ use super::machine::Reflector;
 use super::phase::{ByKey, Phase, WatchListing, Watching};
 use super::request::{Consistency, WatchStart};
 use super::server::MOST_UNFINISHED;
-use super::state::{Asked, Report};
+use super::state::{Report, RequestKind};
 use crate::delta::{Delta, Replaced};
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::{Frame, FrameKind, ObjectProblem};
+use crate::wire::{Frame, FrameKind, ObjectError};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Reflector {
@@ -61,7 +61,7 @@ impl Reflector {
                 let mut lost = false;
                 match (&kind, &unreadable.key) {
                     // Another kind's object says nothing about ours.
-                    _ if matches!(unreadable.problem, ObjectProblem::OtherKind { .. }) => {}
+                    _ if matches!(unreadable.error, ObjectError::OtherKind { .. }) => {}
                     (FrameKind::Deleted, Some(key)) => {
                         listing.entries.remove(key);
                         listing.unreadable.remove(key);
@@ -86,12 +86,12 @@ impl Reflector {
     fn watch_list_complete(&mut self, now: Moment, version: ResourceVersion) {
         let Phase::WatchListing(listing) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
         let consistent = listing.consistency == Consistency::MostRecent;
-        if let Some(failure) = self.went_back(Asked::WatchList, &version, consistent) {
+        if let Some(failure) = self.is_rewind(RequestKind::WatchList, &version, consistent) {
             self.phase = Phase::WatchListing(listing);
             self.cancel_stream();
             return self.watch_list_failed(now, failure);
         }
-        self.note_set(now, version.clone(), consistent);
+        self.record_full_list(now, version.clone(), consistent);
         self.server.capability.unfinished = 0;
         let entries = listing.entries.into_iter().map(|ByKey(entry)| entry).collect();
         let unreadable = listing.unreadable.into_values().collect();
@@ -120,8 +120,8 @@ impl Reflector {
         }
         let failure = Failure::transient("the initial events never ended");
         self.cancel_stream();
-        self.abandon_watch_list(failure.text.clone());
-        self.report_failure(Asked::WatchList, failure, std::time::Duration::ZERO);
+        self.disable_watch_list(failure.text.clone());
+        self.report_failure(RequestKind::WatchList, failure, std::time::Duration::ZERO);
         self.begin_list(now);
     }
 
@@ -134,24 +134,24 @@ impl Reflector {
                     // It asked for no version, so no other can help. The list may.
                     self.note_unfinished(&failure);
                 }
-                self.set_refused(now, Asked::WatchList, consistent, failure);
+                self.set_refused(now, RequestKind::WatchList, consistent, failure);
             }
             Trouble::Throttled | Trouble::Unreachable => {
-                self.set_refused(now, Asked::WatchList, consistent, failure);
+                self.set_refused(now, RequestKind::WatchList, consistent, failure);
             }
             // C11: a server that asks for a pause is spared the list too.
             Trouble::Transient if failure.retry_after.is_some() => {
-                self.set_refused(now, Asked::WatchList, consistent, failure);
+                self.set_refused(now, RequestKind::WatchList, consistent, failure);
             }
             Trouble::Rejected | Trouble::Forbidden | Trouble::NotServed => {
                 // Old servers refuse the parameters, each in its own way. If the list works, that was it; if not, the
                 // list's own refusal says what is wrong.
-                self.server.capability.refused_this_round = Some(failure.text.clone());
-                self.report_failure(Asked::WatchList, failure, std::time::Duration::ZERO);
+                self.server.capability.refused_this_relist = Some(failure.text.clone());
+                self.report_failure(RequestKind::WatchList, failure, std::time::Duration::ZERO);
                 self.begin_list(now);
             }
             Trouble::Transient => {
-                self.report_failure(Asked::WatchList, failure, std::time::Duration::ZERO);
+                self.report_failure(RequestKind::WatchList, failure, std::time::Duration::ZERO);
                 self.begin_list(now);
             }
         }
@@ -161,13 +161,13 @@ impl Reflector {
     fn note_unfinished(&mut self, failure: &Failure) {
         self.server.capability.unfinished += 1;
         if self.server.capability.unfinished >= MOST_UNFINISHED {
-            self.abandon_watch_list(failure.text.clone());
+            self.disable_watch_list(failure.text.clone());
         }
     }
 
-    pub(super) fn abandon_watch_list(&mut self, because: Box<str>) {
-        if !self.server.capability.abandoned {
-            self.server.capability.abandoned = true;
+    pub(super) fn disable_watch_list(&mut self, because: Box<str>) {
+        if !self.server.capability.disabled {
+            self.server.capability.disabled = true;
             self.report(Report::WatchListAbandoned { because });
         }
     }

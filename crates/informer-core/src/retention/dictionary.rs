@@ -1,10 +1,10 @@
 //! Dictionaries of zstd, and bytes that were compressed with them.
 //!
-//! A [`Coder`] compresses; what it made needs only its [`Dictionary`] to be read, and shares it. Contexts are large, so they are used
+//! A [`Codec`] compresses; what it made needs only its [`Dictionary`] to be read, and shares it. Contexts are large, so they are used
 //! again instead of being made for each object; there are as many as were ever needed at once, up to a bound. Nothing here
 //! decides when a dictionary is learnt.
 
-use super::Damaged;
+use super::CorruptedBytes;
 use super::samples::Samples;
 use std::borrow::Cow;
 use std::num::NonZeroU32;
@@ -15,75 +15,78 @@ use zstd::zstd_safe::{CCtx, CDict, DCtx, DDict, compress_bound, train_from_buffe
 const LEVEL: i32 = 3;
 const DICTIONARY_BYTES: usize = 32 << 10;
 /// A dictionary is at most this part of what it is learnt from: zstd finds nothing worth having in less.
-const LESSONS_PER_BYTE: usize = 16;
+const TRAINING_BYTES_PER_DICTIONARY_BYTE: usize = 16;
 /// Learning from fewer objects gives nothing that helps others.
-const FEWEST: usize = 16;
+const MIN_TRAINING_OBJECTS: usize = 16;
 /// Compressed bytes are kept if they are at most so many per cent.
-const WORTH: usize = 90;
+const MAX_COMPRESSED_PERCENT: usize = 90;
 /// More contexts than these are not kept for the next time.
-const MOST_CONTEXTS: usize = 8;
+const MAX_POOLED_CONTEXTS: usize = 8;
 /// What an entry takes besides its bytes, about. Where little is left of the bytes, a little more of them is nothing.
-const BESIDES: usize = 256;
+const ENTRY_OVERHEAD_BYTES: usize = 256;
 /// What a context keeps for its next object.
-const LARGEST_BUFFER: usize = 64 << 10;
+const MAX_POOLED_BUFFER_BYTES: usize = 64 << 10;
 
 /// What it takes to read compressed bytes again.
 pub(crate) struct Dictionary(Option<DDict<'static>>);
 
 /// Compresses with one dictionary, or with none.
-pub(crate) struct Coder {
+pub(crate) struct Codec {
     encoder: Option<CDict<'static>>,
     pub(super) dictionary: Arc<Dictionary>,
 }
 
-/// Bytes that a [`Coder`] had in hand.
-pub(crate) struct Packed {
+/// Bytes that a [`Codec`] had in hand.
+pub(crate) struct CompressedBytes {
     bytes: Box<[u8]>,
     /// How long they are when they are not compressed; none if they are not, because it did not pay.
     length: Option<NonZeroU32>,
     dictionary: Arc<Dictionary>,
 }
 
-impl Coder {
+impl Codec {
     /// One without a dictionary, for what must not be learnt from, or cannot be.
     pub(crate) fn without_dictionary() -> Self {
         Self { encoder: None, dictionary: Arc::new(Dictionary(None)) }
     }
 
     /// Learns from samples. It takes a while. `None` if there is nothing to learn.
-    pub(crate) fn learn(samples: &Samples) -> Option<Self> {
-        let (text, lengths) = samples.lessons();
-        if samples.len() < FEWEST {
+    pub(crate) fn train(samples: &Samples) -> Option<Self> {
+        let (text, lengths) = samples.training_set();
+        if samples.len() < MIN_TRAINING_OBJECTS {
             return None;
         }
-        let mut dictionary = Vec::with_capacity(DICTIONARY_BYTES.min(text.len() / LESSONS_PER_BYTE));
+        let mut dictionary =
+            Vec::with_capacity(DICTIONARY_BYTES.min(text.len() / TRAINING_BYTES_PER_DICTIONARY_BYTE));
         train_from_buffer(&mut dictionary, text, lengths).ok()?;
         let (encoder, decoder) = (CDict::try_create(&dictionary, LEVEL)?, DDict::try_create(&dictionary)?);
         Some(Self { encoder: Some(encoder), dictionary: Arc::new(Dictionary(Some(decoder))) })
     }
 
     /// Compresses, where it pays.
-    pub(crate) fn pack(&self, plain: Box<[u8]>) -> Packed {
+    pub(crate) fn compress(&self, plain: Box<[u8]>) -> CompressedBytes {
         let dictionary = Arc::clone(&self.dictionary);
         let length = u32::try_from(plain.len()).ok().and_then(NonZeroU32::new);
-        let worth = |packed: &[u8]| (packed.len() <= plain.len() / 100 * WORTH).then(|| packed.into());
-        match length.and_then(|_| self.with_packed(&plain, worth).flatten()) {
-            Some(bytes) => Packed { bytes, length, dictionary },
-            None => Packed { bytes: plain, length: None, dictionary },
+        let worth = |packed: &[u8]| {
+            (packed.len() <= plain.len() / 100 * MAX_COMPRESSED_PERCENT).then(|| packed.into())
+        };
+        match length.and_then(|_| self.with_compressed(&plain, worth).flatten()) {
+            Some(bytes) => CompressedBytes { bytes, length, dictionary },
+            None => CompressedBytes { bytes: plain, length: None, dictionary },
         }
     }
 
     /// What is left of these.
-    pub(crate) fn share<'a>(&self, objects: impl Iterator<Item = &'a [u8]>) -> Share {
-        let mut share = Share::default();
+    pub(crate) fn measure<'a>(&self, objects: impl Iterator<Item = &'a [u8]>) -> SizeTotals {
+        let mut share = SizeTotals::default();
         for object in objects {
-            let packed = self.with_packed(object, <[u8]>::len).unwrap_or(object.len());
+            let packed = self.with_compressed(object, <[u8]>::len).unwrap_or(object.len());
             share.add(object.len(), packed.min(object.len()));
         }
         share
     }
 
-    fn with_packed<R>(&self, plain: &[u8], look: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    fn with_compressed<R>(&self, plain: &[u8], look: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let fresh = || Some((CCtx::try_create()?, Vec::new()));
         COMPRESSING.with(fresh, |(context, buffer)| {
             buffer.clear();
@@ -94,22 +97,24 @@ impl Coder {
             };
             let result = done.ok().map(|_| look(buffer));
             // One large object must not hold its room for ever.
-            buffer.shrink_to(LARGEST_BUFFER);
+            buffer.shrink_to(MAX_POOLED_BUFFER_BYTES);
             result
         })
     }
 }
 
-impl Packed {
+impl CompressedBytes {
     /// The bytes as they were before.
-    pub(super) fn bytes(&self) -> Result<Cow<'_, [u8]>, Damaged> {
+    pub(super) fn bytes(&self) -> Result<Cow<'_, [u8]>, CorruptedBytes> {
         let Some(length) = self.length else { return Ok(Cow::Borrowed(&self.bytes)) };
         let mut plain = Vec::with_capacity(length.get() as usize);
         let done = READING.with(DCtx::try_create, |context| match &self.dictionary.0 {
             Some(decoder) => context.decompress_using_ddict(&mut plain, &self.bytes, decoder).ok(),
             None => context.decompress(&mut plain, &self.bytes).ok(),
         });
-        done.filter(|written| *written == length.get() as usize).map(|_| Cow::Owned(plain)).ok_or(Damaged)
+        done.filter(|written| *written == length.get() as usize)
+            .map(|_| Cow::Owned(plain))
+            .ok_or(CorruptedBytes)
     }
 
     /// How many bytes are kept.
@@ -118,7 +123,7 @@ impl Packed {
     }
 
     /// Whether this coder has had them in hand already.
-    pub(crate) fn is_by(&self, coder: &Coder) -> bool {
+    pub(crate) fn uses(&self, coder: &Codec) -> bool {
         Arc::ptr_eq(&self.dictionary, &coder.dictionary)
     }
 
@@ -129,7 +134,7 @@ impl Packed {
     }
 
     /// Whether both are the same bytes in the same form.
-    pub(super) fn is_same_packed(&self, other: &Self) -> bool {
+    pub(super) fn is_same_compressed(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.dictionary, &other.dictionary)
             && self.length == other.length
             && self.bytes == other.bytes
@@ -138,23 +143,23 @@ impl Packed {
 
 /// How much some objects take, of how much they would.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Share {
+pub(crate) struct SizeTotals {
     pub(crate) objects: usize,
     plain: u64,
-    packed: u64,
+    compressed: u64,
 }
 
-impl Share {
+impl SizeTotals {
     pub(crate) fn add(&mut self, plain: usize, packed: usize) {
         self.objects += 1;
         self.plain += plain as u64;
-        self.packed += (packed + BESIDES) as u64;
+        self.compressed += (packed + ENTRY_OVERHEAD_BYTES) as u64;
     }
 
     /// Whether less than `per_cent` of what `other` takes is taken here.
-    pub(crate) fn is_below(&self, per_cent: usize, other: &Self) -> bool {
+    pub(crate) fn is_smaller_than_percent(&self, per_cent: usize, other: &Self) -> bool {
         let [own, others] = [(self, other, 100), (other, self, per_cent)]
-            .map(|(one, by, factor)| u128::from(one.packed) * u128::from(by.plain) * factor as u128);
+            .map(|(one, by, factor)| u128::from(one.compressed) * u128::from(by.plain) * factor as u128);
         own < others
     }
 }
@@ -176,7 +181,7 @@ impl<T> Pool<T> {
         let mut context = taken.or_else(fresh)?;
         let result = work(&mut context);
         let mut waiting = waiting();
-        if waiting.len() < MOST_CONTEXTS {
+        if waiting.len() < MAX_POOLED_CONTEXTS {
             waiting.push(context);
         }
         result

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// So many different ones are remembered.
-const MOST: usize = 4096;
+const MAX_INTERNED: usize = 4096;
 
 /// What the newest heads of a cache are made of.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl<T: ?Sized + Hash + Eq> Table<T> {
             *value = Arc::clone(known);
             return;
         }
-        if self.known.len() >= MOST {
+        if self.known.len() >= MAX_INTERNED {
             self.forget();
         }
         let Self { known, hasher } = self;
@@ -64,7 +64,7 @@ impl<T: ?Sized + Hash + Eq> Table<T> {
     /// Forgets what nobody uses; if that is less than half, everything.
     fn forget(&mut self) {
         self.known.retain(|known| Arc::strong_count(known) > 1);
-        if self.known.len() > MOST / 2 {
+        if self.known.len() > MAX_INTERNED / 2 {
             self.known.clear();
         }
     }
@@ -125,9 +125,9 @@ mod tests {
         let before = shared(&mut table, "dropped");
         let weak = Arc::downgrade(&before);
         drop(before);
-        for number in 0..MOST {
+        for number in 0..MAX_INTERNED {
             drop(shared(&mut table, &format!("passing {number}")));
-            assert!(table.known.len() <= MOST);
+            assert!(table.known.len() <= MAX_INTERNED);
         }
         assert!(weak.upgrade().is_none(), "nobody uses it");
         for (number, held) in held.iter().enumerate() {
@@ -138,9 +138,10 @@ mod tests {
     #[test]
     fn a_table_of_which_all_is_used_begins_anew() {
         let mut table = Table::default();
-        let held: Vec<_> = (0..3 * MOST).map(|number| shared(&mut table, &number.to_string())).collect();
-        assert!(table.known.len() <= MOST);
-        let last = 3 * MOST - 1;
+        let held: Vec<_> =
+            (0..3 * MAX_INTERNED).map(|number| shared(&mut table, &number.to_string())).collect();
+        assert!(table.known.len() <= MAX_INTERNED);
+        let last = 3 * MAX_INTERNED - 1;
         assert!(Arc::ptr_eq(&held[last], &shared(&mut table, &last.to_string())));
     }
 }

@@ -3,18 +3,18 @@
 //! With [`Retention::Compressed`](Retention) a `Compressor` per cache learns a dictionary from the first objects and compresses with it; whoever
 //! drives it has the thread on which it learns. Nothing here knows what the bytes mean, nor when anything happens.
 
-#[cfg(feature = "compressed")]
+#[cfg(feature = "compression")]
 mod dictionary;
 mod intern;
-#[cfg(feature = "compressed")]
+#[cfg(feature = "compression")]
 mod samples;
 
-#[cfg(feature = "compressed")]
-use dictionary::Packed;
-#[cfg(feature = "compressed")]
-pub(crate) use dictionary::{Coder, Share};
+#[cfg(feature = "compression")]
+use dictionary::CompressedBytes;
+#[cfg(feature = "compression")]
+pub(crate) use dictionary::{Codec, SizeTotals};
 pub(crate) use intern::Interner;
-#[cfg(feature = "compressed")]
+#[cfg(feature = "compression")]
 pub(crate) use samples::Samples;
 use std::borrow::Cow;
 
@@ -28,36 +28,36 @@ pub enum Retention {
     /// The bytes, and each typed view from its first use on. For small kinds that are read all the time.
     Decoded,
     /// The bytes, compressed with a dictionary that is learnt from the first objects; a typed view lives as long as somebody holds
-    /// it. For kinds with many objects of which few are looked at: looking takes some microseconds more. With the feature `compressed`.
-    #[cfg(feature = "compressed")]
+    /// it. For kinds with many objects of which few are looked at: looking takes some microseconds more. With the feature `compression`.
+    #[cfg(feature = "compression")]
     Compressed,
 }
 
 /// The bytes of one entry.
-pub(crate) enum Kept {
+pub(crate) enum StoredBytes {
     /// As they are.
     Plain(Box<[u8]>),
     /// As a compressor left them.
-    #[cfg(feature = "compressed")]
-    Packed(Packed),
+    #[cfg(feature = "compression")]
+    Compressed(CompressedBytes),
 }
 
 /// Compressed bytes that are not what they were when they were compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the compressed bytes are damaged")]
-pub(crate) struct Damaged;
+pub(crate) struct CorruptedBytes;
 
-impl Kept {
+impl StoredBytes {
     /// The bytes as they were read.
     #[cfg_attr(
-        not(feature = "compressed"),
+        not(feature = "compression"),
         expect(clippy::unnecessary_wraps, reason = "plain ones never fail")
     )]
-    pub(crate) fn bytes(&self) -> Result<Cow<'_, [u8]>, Damaged> {
+    pub(crate) fn bytes(&self) -> Result<Cow<'_, [u8]>, CorruptedBytes> {
         match self {
             Self::Plain(bytes) => Ok(Cow::Borrowed(bytes)),
-            #[cfg(feature = "compressed")]
-            Self::Packed(packed) => packed.bytes(),
+            #[cfg(feature = "compression")]
+            Self::Compressed(packed) => packed.bytes(),
         }
     }
 
@@ -65,16 +65,16 @@ impl Kept {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Plain(bytes) => bytes.len(),
-            #[cfg(feature = "compressed")]
-            Self::Packed(packed) => packed.len(),
+            #[cfg(feature = "compression")]
+            Self::Compressed(packed) => packed.len(),
         }
     }
 
     /// Whether both were the same bytes when they were read. What is damaged equals nothing.
     pub(crate) fn is_equal(&self, other: &Self) -> bool {
-        #[cfg(feature = "compressed")]
-        if let (Self::Packed(left), Self::Packed(right)) = (self, other)
-            && left.is_same_packed(right)
+        #[cfg(feature = "compression")]
+        if let (Self::Compressed(left), Self::Compressed(right)) = (self, other)
+            && left.is_same_compressed(right)
         {
             return true;
         }
@@ -82,6 +82,6 @@ impl Kept {
     }
 }
 
-#[cfg(feature = "compressed")]
+#[cfg(feature = "compression")]
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,11 @@
 //! Objects to learn a dictionary from: copies of their beginnings, few enough to be forgotten soon.
 
 /// So many objects are enough to begin with: the more there are, the longer it takes, and a list does not wait.
-const MOST: usize = 256;
+const MAX_SAMPLES: usize = 256;
 /// And so many bytes.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_SAMPLE_BYTES: usize = 1 << 20;
 /// What lies behind that in a large object is rarely alike.
-const LONGEST: usize = 16 << 10;
+const MAX_BYTES_PER_SAMPLE: usize = 16 << 10;
 /// One in so many is kept out of learning, to see what was learnt.
 const HELD_OUT: usize = 8;
 
@@ -20,7 +20,7 @@ pub(crate) struct Samples {
 
 impl Samples {
     pub(crate) fn add(&mut self, object: &[u8]) {
-        let beginning = &object[..object.len().min(LONGEST)];
+        let beginning = &object[..object.len().min(MAX_BYTES_PER_SAMPLE)];
         if is_held_out(self.len()) {
             self.held_out.push(beginning.into());
         } else {
@@ -34,11 +34,11 @@ impl Samples {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.len() >= MOST || self.text.len() >= MOST_BYTES
+        self.len() >= MAX_SAMPLES || self.text.len() >= MAX_SAMPLE_BYTES
     }
 
     /// What to learn from: texts one behind the other, and their lengths.
-    pub(super) fn lessons(&self) -> (&[u8], &[usize]) {
+    pub(super) fn training_set(&self) -> (&[u8], &[usize]) {
         (&self.text, &self.lengths)
     }
 
@@ -64,8 +64,8 @@ mod tests {
 
     #[test]
     fn what_is_held_out_is_of_many_applications_however_many_take_turns() {
-        let held_out: Vec<usize> = (0..MOST).filter(|number| is_held_out(*number)).collect();
-        assert_eq!(held_out.len(), MOST / HELD_OUT);
+        let held_out: Vec<usize> = (0..MAX_SAMPLES).filter(|number| is_held_out(*number)).collect();
+        assert_eq!(held_out.len(), MAX_SAMPLES / HELD_OUT);
         for applications in 2..=64 {
             let covered: BTreeSet<usize> = held_out.iter().map(|number| number % applications).collect();
             let most = applications.min(held_out.len());

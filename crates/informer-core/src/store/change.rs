@@ -39,19 +39,19 @@ impl Change {
 /// What became of a batch.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Applied {
+pub struct BatchResult {
     /// What to tell, in order. The published state already contains it all.
     pub changes: Vec<Change>,
     /// Deltas that were older than, or equal to, what the cache holds, and dropped (C1).
-    pub outdated: u64,
+    pub stale_deltas: u64,
     /// Deletions of keys that the cache does not hold.
-    pub unknown_deletes: u64,
+    pub deletes_of_unknown: u64,
     /// Items that a list contained more than once.
     pub duplicates: u64,
     /// Objects that could not be read.
     pub unreadable: u64,
     /// Whether a list lay behind what the cache had seen before (C1): the server was restored from a backup.
-    pub rewound: bool,
+    pub server_rewound: bool,
     /// Changes that an audit found: the cache was not what the server had at the same version.
     pub drift: u64,
     /// Calls of index functions that panicked.

@@ -5,8 +5,8 @@
 //! rule that panics is caught and counted, and the object has no values in that index (C9); nothing else notices.
 
 use super::objects::{Objects, Slot};
-use super::pages::Pages;
-use super::sorted::Sorted;
+use super::pages::PagedVec;
+use super::sorted::SortedSeq;
 use crate::object::{Entry, Object};
 use crate::wire::{FieldPath, FieldPathError};
 use std::cmp::Ordering as Order;
@@ -43,7 +43,7 @@ impl Index {
     }
 
     /// By whatever values a closure finds in an object. The name is for messages.
-    pub fn by<K, V>(name: &str, values: impl Fn(&Object<K>) -> V + Send + Sync + 'static) -> Self
+    pub fn from_fn<K, V>(name: &str, values: impl Fn(&Object<K>) -> V + Send + Sync + 'static) -> Self
     where
         V: IntoIterator<Item = String>,
     {
@@ -52,11 +52,11 @@ impl Index {
     }
 
     /// The handle through which the index is asked.
-    pub fn into_handle(self) -> Result<IndexHandle, FieldPathError> {
+    pub fn build(self) -> Result<IndexHandle, FieldPathError> {
         if let By::Field(Err(error)) = &self.by {
             return Err(error.clone());
         }
-        Ok(IndexHandle(Arc::new(Shared { index: self, failures: AtomicU64::new(0) })))
+        Ok(IndexHandle(Arc::new(Shared { index: self, panics: AtomicU64::new(0) })))
     }
 }
 
@@ -74,7 +74,7 @@ impl fmt::Debug for Index {
 #[derive(Debug)]
 struct Shared {
     index: Index,
-    failures: AtomicU64,
+    panics: AtomicU64,
 }
 
 /// An index that was added to a cache. Look-ups through it cannot fail: until the index is built they walk the objects instead.
@@ -88,8 +88,8 @@ impl IndexHandle {
     }
 
     /// How often the closure panicked. Those objects have no values in this index.
-    pub fn failures(&self) -> u64 {
-        self.0.failures.load(Ordering::Relaxed)
+    pub fn panics(&self) -> u64 {
+        self.0.panics.load(Ordering::Relaxed)
     }
 
     /// Whether both ask for the same: one handle, or the same field or label.
@@ -122,7 +122,7 @@ impl IndexHandle {
             By::Field(Err(_)) => Vec::new(),
             By::Label => entry.head().labels.get(self.name()).map(ToOwned::to_owned).into_iter().collect(),
             By::Rule(rule) => catch_unwind(AssertUnwindSafe(|| rule(entry))).unwrap_or_else(|_| {
-                self.0.failures.fetch_add(1, Ordering::Relaxed);
+                self.0.panics.fetch_add(1, Ordering::Relaxed);
                 Vec::new()
             }),
         };
@@ -137,7 +137,7 @@ type Number = NonZeroU32;
 
 /// The texts of the values, by number. They are compared far more often than they change, so on larger pages; where each object has a value of
 /// its own, adding one copies such a page.
-type Texts = Pages<Option<Arc<str>>, 32>;
+type Texts = PagedVec<Option<Arc<str>>, 32>;
 
 /// Postings in a leaf: few enough to be copied at once.
 const POSTINGS: usize = 64;
@@ -169,7 +169,7 @@ fn text(texts: &Texts, value: Number) -> Option<&Arc<str>> {
 #[derive(Clone)]
 pub(crate) struct Postings {
     pub(crate) handle: IndexHandle,
-    sorted: Sorted<Posting, POSTINGS>,
+    sorted: SortedSeq<Posting, POSTINGS>,
     /// Invariant: the texts of exactly the values that occur, each once.
     texts: Texts,
 }
@@ -238,7 +238,7 @@ pub(crate) struct IndexWriter {
 
 impl IndexWriter {
     pub(crate) fn new(handle: IndexHandle) -> Self {
-        let postings = Postings { handle, sorted: Sorted::default(), texts: Texts::default() };
+        let postings = Postings { handle, sorted: SortedSeq::default(), texts: Texts::default() };
         Self { postings, values: Values::default(), free: Vec::new(), next: Number::MIN }
     }
 

@@ -8,18 +8,18 @@ mod change;
 mod index;
 mod objects;
 mod pages;
+#[cfg(feature = "compression")]
+mod recompress;
 mod replace;
-#[cfg(feature = "compressed")]
-mod rewrite;
 mod snapshot;
 mod sorted;
 mod writer;
 
-pub use change::{Applied, Change};
+pub use change::{BatchResult, Change};
 pub use index::{Index, IndexHandle};
 pub use objects::EntryIter;
-#[cfg(feature = "compressed")]
-pub use rewrite::Rewrite;
+#[cfg(feature = "compression")]
+pub use recompress::Recompression;
 pub use snapshot::{BuiltIndex, StoreReader, StoreSnapshot};
 pub use writer::StoreWriter;
 

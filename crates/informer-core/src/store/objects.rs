@@ -4,8 +4,8 @@
 //! an addition or a deletion touches the two ways from key to slot: a hash table for look-ups, a sorted sequence for walks. Both
 //! hold slots alone, the key is in the entry. All three are persistent. Indexes hold slots, so an update leaves them alone too.
 
-use super::pages::Pages;
-use super::sorted::{self, Sorted};
+use super::pages::PagedVec;
+use super::sorted::{self, SortedSeq};
 use crate::key::Key;
 use crate::object::Entry;
 use std::cmp::Ordering;
@@ -26,7 +26,7 @@ const FIELDS: usize = 16;
 const SLOTS: usize = 64;
 
 /// What is in each slot.
-type Entries = Pages<Option<Arc<Entry>>, ENTRIES>;
+type Entries = PagedVec<Option<Arc<Entry>>, ENTRIES>;
 
 /// The objects of one state. Cheap to clone.
 #[derive(Clone, Default)]
@@ -34,7 +34,7 @@ pub(crate) struct Objects {
     entries: Entries,
     table: Table,
     /// The slots that are taken, in the order of the keys in them. Invariant: each one's entry is there whenever two are compared.
-    order: Sorted<Slot, SLOTS>,
+    order: SortedSeq<Slot, SLOTS>,
 }
 
 /// The iterator over all entries of a snapshot, in key order.
@@ -75,7 +75,7 @@ impl Objects {
     }
 
     /// Whether there may be objects in this slot or behind it.
-    #[cfg(feature = "compressed")]
+    #[cfg(feature = "compression")]
     pub(crate) fn reaches(&self, slot: Slot) -> bool {
         self.entries.get(slot as usize).is_some()
     }
@@ -173,7 +173,7 @@ struct Field {
 /// From hashes to slots, by open addressing: a key's slot lies in the field that its hash says, or in the next ones up to an empty one.
 #[derive(Clone, Default)]
 struct Table {
-    fields: Pages<Field, FIELDS>,
+    fields: PagedVec<Field, FIELDS>,
     /// One less than the number of fields, which is a power of two. Invariant: a fifth of the fields is empty.
     mask: usize,
     taken: usize,

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 const BITS: u32 = 4;
-const FAN: usize = 1 << BITS;
+const FANOUT: usize = 1 << BITS;
 
 /// An array of `T`, in pages of `SIZE`. What was never set is `T::default()`.
 #[derive(Clone)]
-pub(crate) struct Pages<T, const SIZE: usize> {
+pub(crate) struct PagedVec<T, const SIZE: usize> {
     root: Node<T, SIZE>,
     /// How many levels of branches lie above the pages.
     height: u32,
@@ -20,17 +20,17 @@ pub(crate) struct Pages<T, const SIZE: usize> {
 #[derive(Clone)]
 enum Node<T, const SIZE: usize> {
     Nothing,
-    Branch(Arc<[Node<T, SIZE>; FAN]>),
+    Branch(Arc<[Node<T, SIZE>; FANOUT]>),
     Page(Arc<[T; SIZE]>),
 }
 
-impl<T, const SIZE: usize> Default for Pages<T, SIZE> {
+impl<T, const SIZE: usize> Default for PagedVec<T, SIZE> {
     fn default() -> Self {
         Self { root: Node::Nothing, height: 0 }
     }
 }
 
-impl<T: Clone + Default, const SIZE: usize> Pages<T, SIZE> {
+impl<T: Clone + Default, const SIZE: usize> PagedVec<T, SIZE> {
     /// The element at `index`, if its page was ever touched.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
@@ -94,14 +94,14 @@ impl<T: Clone + Default, const SIZE: usize> Pages<T, SIZE> {
 /// Which child of a branch at this level leads to a page.
 #[inline]
 fn child(page: usize, level: u32) -> usize {
-    (page >> (BITS * level)) % FAN
+    (page >> (BITS * level)) % FANOUT
 }
 
 impl<T: Clone + Default, const SIZE: usize> Node<T, SIZE> {
     /// The children, not shared with anybody; a node that was nothing becomes a branch.
-    fn branch(&mut self) -> &mut [Self; FAN] {
+    fn branch(&mut self) -> &mut [Self; FANOUT] {
         if let Self::Nothing = self {
-            *self = Self::Branch(Arc::new([const { Self::Nothing }; FAN]));
+            *self = Self::Branch(Arc::new([const { Self::Nothing }; FANOUT]));
         }
         match self {
             Self::Branch(children) => Arc::make_mut(children),
@@ -147,12 +147,12 @@ fn apart<T: Clone + Default, const SIZE: usize>(
         }
         return;
     }
-    for at in 0..FAN {
+    for at in 0..FANOUT {
         let [left, right] = [left, right].map(|node| match node {
             Node::Branch(children) => &children[at],
             Node::Page(_) | Node::Nothing => &Node::Nothing,
         });
-        apart(left, right, number * FAN + at, visit);
+        apart(left, right, number * FANOUT + at, visit);
     }
 }
 
@@ -167,7 +167,7 @@ mod tests {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) as usize % bound
         };
-        let (mut pages, mut twin) = (Pages::<u32, 4>::default(), vec![0; 5000]);
+        let (mut pages, mut twin) = (PagedVec::<u32, 4>::default(), vec![0; 5000]);
         let mut copies = Vec::new();
         for round in 0..20_000 {
             // Small indexes first, so that the tree grows under way.
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_is_shared_is_not_visited() {
-        let mut pages = Pages::<u32, 4>::default();
+        let mut pages = PagedVec::<u32, 4>::default();
         (0..1000).for_each(|index| pages.set(index, 1));
         let before = pages.clone();
         pages.set(501, 2);

@@ -3,7 +3,7 @@
 //! A list speaks for its scope and for nothing else. It is applied by comparing it with what is there: equal entries stay the very
 //! same, so a relist that finds little changed costs little. What it says is the truth even where its versions are lower (C1).
 
-use super::change::{Applied, Change};
+use super::change::{BatchResult, Change};
 use super::writer::StoreWriter;
 use crate::delta::Replaced;
 use crate::key::Key;
@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 impl StoreWriter {
     /// Makes the cache equal to the list, within its scope. Reported are deletions first, then the rest in key order (C5).
-    pub(super) fn replace(&mut self, replaced: Replaced, applied: &mut Applied) {
+    pub(super) fn replace(&mut self, replaced: Replaced, applied: &mut BatchResult) {
         let Replaced { scope, version, entries, unreadable, audit } = replaced;
         let before = applied.changes.len();
         let entries = sort(entries, applied);
         let known = self.state.versions.get(&scope).and_then(Option::as_ref);
         let first = known.is_none();
-        applied.rewound |= known.is_some_and(|known| version.is_before(known));
+        applied.server_rewound |= known.is_some_and(|known| version.is_before(known));
         applied.unreadable += unreadable.len() as u64;
 
         // What could not be read exists: its cached state stays, as a stale one.
@@ -32,7 +32,7 @@ impl StoreWriter {
             while listed.next_if(|entry| entry.key() < old.key()).is_some() {}
             match listed.peek() {
                 Some(new) if new.key() == old.key() => {
-                    if old.is_other_life(new) {
+                    if old.is_other_incarnation(new) {
                         lost_lives.push(old.key().clone());
                         gone.push(Change::Deleted { last: Arc::clone(old), observed: false });
                     }
@@ -64,22 +64,22 @@ impl StoreWriter {
         }
     }
 
-    fn replace_one(&mut self, new: Arc<Entry>, applied: &mut Applied) {
+    fn replace_one(&mut self, new: Arc<Entry>, applied: &mut BatchResult) {
         let found = self.state.objects.find(new.key());
         let slot = found.map(|(slot, _)| slot);
         match found.map(|(_, old)| old) {
             // Versions are given out again after a restore, and a state that a restore undid may have stayed here beyond the list that
             // showed it, while what took its place could not be read. So only equal bytes are equal.
-            Some(old) if Arc::ptr_eq(old, &new) || old.is_identical(&new) => {
+            Some(old) if Arc::ptr_eq(old, &new) || old.is_same_state(&new) => {
                 old.set_stale(false);
                 return;
             }
-            Some(old) if !old.is_other_life(&new) => {
+            Some(old) if !old.is_other_incarnation(&new) => {
                 applied.changes.push(Change::Updated { old: Arc::clone(old), new: Arc::clone(&new) });
             }
             _ => applied.changes.push(Change::Added(Arc::clone(&new))),
         }
-        self.put(slot, new);
+        self.insert_or_replace(slot, new);
     }
 
     /// Objects of the scope that were unreadable before this list and are readable, or gone, in it.
@@ -106,7 +106,7 @@ impl StoreWriter {
 }
 
 /// Orders a list by key; of two items with one key the later counts.
-fn sort(mut entries: Vec<Arc<Entry>>, applied: &mut Applied) -> Vec<Arc<Entry>> {
+fn sort(mut entries: Vec<Arc<Entry>>, applied: &mut BatchResult) -> Vec<Arc<Entry>> {
     let count = entries.len();
     // Stable, so that among equal keys the later stays behind; then the earlier ones are dropped.
     entries.sort_by(|left, right| left.key().cmp(right.key()));

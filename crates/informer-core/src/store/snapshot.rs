@@ -25,12 +25,12 @@ pub(crate) struct State {
     /// How far each scope has come; `None` until its first list.
     pub(crate) versions: BTreeMap<Scope, Option<ResourceVersion>>,
     /// Objects whose newest state could not be read.
-    pub(crate) unreadable: OrdMap<Key, Hidden>,
+    pub(crate) unreadable: OrdMap<Key, UnreadableMarks>,
 }
 
 /// What is known of a state that could not be read.
 #[derive(Clone)]
-pub(crate) struct Hidden {
+pub(crate) struct UnreadableMarks {
     /// Its version, if that much could be read.
     pub(crate) version: Option<ResourceVersion>,
     pub(crate) reason: Arc<str>,
@@ -68,7 +68,7 @@ impl StoreSnapshot {
 
     /// About how much memory the objects take. Counted when asked for, object by object: the writer has better things to do.
     pub fn bytes(&self) -> usize {
-        self.list().map(|entry| entry.cost()).sum()
+        self.list().map(|entry| entry.memory_size()).sum()
     }
 
     /// The objects of one namespace, ordered by name.
@@ -121,7 +121,7 @@ impl StoreSnapshot {
 
     /// The version this state stands for: the smallest of all scopes, `None` until every scope has synced. Versions of several
     /// scopes that do not compare have no smallest.
-    pub fn version(&self) -> Option<&ResourceVersion> {
+    pub fn resource_version(&self) -> Option<&ResourceVersion> {
         let mut versions = self.0.versions.values();
         let first = versions.next()?.as_ref()?;
         versions.try_fold(first, |smallest, version| {
@@ -131,7 +131,7 @@ impl StoreSnapshot {
     }
 
     /// Whether every scope has synced.
-    pub fn is_synced(&self) -> bool {
+    pub fn has_synced(&self) -> bool {
         self.0.versions.values().all(Option::is_some)
     }
 
@@ -152,7 +152,7 @@ impl StoreSnapshot {
 
 impl fmt::Debug for StoreSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "snapshot of {} objects at {:?}", self.len(), self.version())
+        write!(f, "snapshot of {} objects at {:?}", self.len(), self.resource_version())
     }
 }
 

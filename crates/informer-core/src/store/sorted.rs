@@ -9,11 +9,11 @@ use std::slice;
 use std::sync::Arc;
 
 /// The most children of a branch. Copying one takes a share of each child, and that share is counted where the child lies.
-const FAN: usize = 16;
+const FANOUT: usize = 16;
 
 /// Elements in order, each once, in leaves of at most `SIZE`.
 #[derive(Debug, Clone)]
-pub(crate) struct Sorted<T, const SIZE: usize> {
+pub(crate) struct SortedSeq<T, const SIZE: usize> {
     /// Invariant: if it is a branch, it has two children or more.
     root: Node<T, SIZE>,
     len: usize,
@@ -43,13 +43,13 @@ enum Put<T, const SIZE: usize> {
     Overflow(Child<T, SIZE>),
 }
 
-impl<T, const SIZE: usize> Default for Sorted<T, SIZE> {
+impl<T, const SIZE: usize> Default for SortedSeq<T, SIZE> {
     fn default() -> Self {
         Self { root: Node::Leaf(Arc::default()), len: 0 }
     }
 }
 
-impl<T: Clone, const SIZE: usize> Sorted<T, SIZE> {
+impl<T: Clone, const SIZE: usize> SortedSeq<T, SIZE> {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -149,7 +149,7 @@ impl<T: Clone, const SIZE: usize> Node<T, SIZE> {
     fn is_sparse(&self) -> bool {
         match self {
             Self::Leaf(leaf) => leaf.len() < SIZE / 4,
-            Self::Branch(children) => children.len() < FAN / 4,
+            Self::Branch(children) => children.len() < FANOUT / 4,
         }
     }
 
@@ -190,7 +190,7 @@ impl<T: Clone, const SIZE: usize> Node<T, SIZE> {
                     child.first = new.clone();
                 }
                 match child.node.insert(new, compare, edge && at == last) {
-                    Put::Overflow(more) => put(children, at + 1, more, FAN, edge).map(Self::Branch),
+                    Put::Overflow(more) => put(children, at + 1, more, FANOUT, edge).map(Self::Branch),
                     other => return other,
                 }
             }
@@ -231,7 +231,7 @@ impl<T: Clone, const SIZE: usize> Node<T, SIZE> {
             assert!(self.len() <= SIZE, "a leaf holds {SIZE} at most");
             return 0;
         };
-        assert!((1..=FAN).contains(&children.len()), "a branch has 1 to {FAN} children");
+        assert!((1..=FANOUT).contains(&children.len()), "a branch has 1 to {FANOUT} children");
         let mut depths = children.iter().enumerate().map(|(at, child)| {
             let (node, edge) = (&child.node, edge && at == children.len() - 1);
             let first = node.first().map(|first| compare(first, &child.first));
@@ -277,7 +277,7 @@ fn join<T: Clone, const SIZE: usize>(children: &mut Arc<[Child<T, SIZE>]>, at: u
             (Node::Leaf(one), Node::Leaf(two))
         }
         (Node::Branch(left), Node::Branch(right)) => {
-            let (one, two) = evened(left, right, FAN);
+            let (one, two) = evened(left, right, FANOUT);
             (Node::Branch(one), Node::Branch(two))
         }
         _ => unreachable!("all leaves are equally deep"),
@@ -323,7 +323,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn insert<const SIZE: usize>(sorted: &mut Sorted<u32, SIZE>, new: u32) -> bool {
+    fn insert<const SIZE: usize>(sorted: &mut SortedSeq<u32, SIZE>, new: u32) -> bool {
         sorted.insert(new, |known| known.cmp(&new))
     }
 
@@ -341,7 +341,7 @@ mod tests {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             u32::try_from(seed >> 33).unwrap() % bound
         };
-        let (mut sorted, mut twin) = (Sorted::<u32, SIZE>::default(), BTreeSet::new());
+        let (mut sorted, mut twin) = (SortedSeq::<u32, SIZE>::default(), BTreeSet::new());
         let mut copies = Vec::new();
         for round in 0..6_000 {
             let value = random(3_000);
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn what_arrives_in_order_fills_the_leaves() {
-        let mut sorted = Sorted::<u32, 8>::default();
+        let mut sorted = SortedSeq::<u32, 8>::default();
         (0..1001).for_each(|value| assert!(insert(&mut sorted, value)));
         sorted.check_invariants(u32::cmp);
         let leaves = leaves(&sorted.root);
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn leaves_that_run_empty_are_joined() {
-        let mut sorted = Sorted::<u32, 8>::default();
+        let mut sorted = SortedSeq::<u32, 8>::default();
         (0..1000).for_each(|value| assert!(insert(&mut sorted, value)));
         for value in (0..1000).filter(|value| value % 10 != 0) {
             assert!(sorted.remove(|known| known.cmp(&value)));
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn a_change_copies_one_leaf() {
-        let mut sorted = Sorted::<u32, 8>::default();
+        let mut sorted = SortedSeq::<u32, 8>::default();
         (0..1000).for_each(|value| assert!(insert(&mut sorted, 2 * value)));
         let before = sorted.clone();
         assert!(sorted.remove(|known| known.cmp(&1000)));
@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn branches_forget_what_was_taken_out() {
         let mut keys: Vec<u32> = (0..200).collect();
-        let mut sorted = Sorted::<usize, 4>::default();
+        let mut sorted = SortedSeq::<usize, 4>::default();
         for slot in 0..200 {
             assert!(sorted.insert(slot, |known| keys[*known].cmp(&keys[slot])));
         }

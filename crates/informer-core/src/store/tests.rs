@@ -1,7 +1,7 @@
 //! The store's promises, one short story each.
 //!
 //! Objects are written as `namespace/name uid version value`, changes are printed as `+ a/x@1`, `~ a/x@1>2` and `- a/x@2 observed`.
-//! Random operations against a naive twin are in `tests/twins.rs`.
+//! Random operations against a naive twin are in `tests/reference_model.rs`.
 
 use super::*;
 use crate::delta::{Deleted, Delta, Replaced};
@@ -10,7 +10,7 @@ use crate::object::{Entry, Object};
 use crate::retention::Retention;
 use crate::scope::Scope;
 use crate::version::ResourceVersion;
-use crate::wire::{Limits, ListItem, ListReader, TypeMeta, Unreadable};
+use crate::wire::{Limits, ListItem, ListReader, TypeMeta, UnreadableObject};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn to_json(text: &str) -> Value {
     })
 }
 
-fn read(texts: &[&str]) -> (Vec<Arc<Entry>>, Vec<Unreadable>) {
+fn read(texts: &[&str]) -> (Vec<Arc<Entry>>, Vec<UnreadableObject>) {
     let items: Vec<Value> = texts.iter().map(|text| to_json(text)).collect();
     let body = json!({ "metadata": { "resourceVersion": "1" }, "items": items }).to_string();
     let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
@@ -76,7 +76,7 @@ fn list(version: &str, texts: &[&str]) -> Delta {
     list_of(Scope::All, version, texts)
 }
 
-fn told(applied: &Applied) -> Vec<String> {
+fn told(applied: &BatchResult) -> Vec<String> {
     let print = |change: &Change| match change {
         Change::Added(entry) => format!("+ {entry:?}"),
         Change::Updated { old, new } => format!("~ {old:?}>{}", new.head().version),
@@ -94,7 +94,7 @@ fn store(deltas: impl IntoIterator<Item = Delta>) -> (StoreWriter, StoreReader) 
 }
 
 /// Applies one delta more.
-fn apply(writer: &mut StoreWriter, delta: Delta) -> Applied {
+fn apply(writer: &mut StoreWriter, delta: Delta) -> BatchResult {
     let applied = writer.apply(&Scope::All, [delta]);
     writer.check_invariants();
     applied
@@ -109,7 +109,7 @@ fn contents(snapshot: &StoreSnapshot) -> Vec<String> {
 }
 
 fn version(snapshot: &StoreSnapshot) -> Option<&str> {
-    snapshot.version().map(ResourceVersion::as_str)
+    snapshot.resource_version().map(ResourceVersion::as_str)
 }
 
 // C1
@@ -119,10 +119,10 @@ fn c1_from_a_watch_a_comparable_version_never_goes_back() {
     let (mut writer, reader) = store([watch("a/x u1 10 red")]);
     for old in ["a/x u1 9 old", "a/x u1 10 other", "a/x u2 9 other-life", "a/x u1 9 ?"] {
         let applied = apply(&mut writer, watch(old));
-        assert_eq!((told(&applied).len(), applied.outdated), (0, 1), "{old}");
+        assert_eq!((told(&applied).len(), applied.stale_deltas), (0, 1), "{old}");
     }
     let applied = apply(&mut writer, delete("a/x u1 9 old"));
-    assert_eq!((told(&applied).len(), applied.outdated), (0, 1), "a deletion from before");
+    assert_eq!((told(&applied).len(), applied.stale_deltas), (0, 1), "a deletion from before");
     assert!(!get(&reader, "a/x").is_stale());
     assert_eq!(version(&reader.snapshot()), Some("10"));
     assert_eq!(told(&apply(&mut writer, watch("a/x u1 100 new"))), ["~ a/x@10>100"]);
@@ -151,7 +151,7 @@ fn c1_opaque_versions_never_drop_anything() {
 fn c1_a_relist_with_lower_versions_is_the_truth_and_a_rewind() {
     let (mut writer, reader) = store([list("90", &["a/x u1 80 red", "a/y u1 85 red"])]);
     let applied = apply(&mut writer, list("50", &["a/x u1 40 blue"]));
-    assert!(applied.rewound);
+    assert!(applied.server_rewound);
     assert_eq!(told(&applied), ["- a/y@85 inferred", "~ a/x@80>40"]);
     assert_eq!(version(&reader.snapshot()), Some("50"));
     assert_eq!(
@@ -159,7 +159,10 @@ fn c1_a_relist_with_lower_versions_is_the_truth_and_a_rewind() {
         ["~ a/x@40>51"],
         "the watch goes on from there"
     );
-    assert!(!apply(&mut writer, list("51", &["a/x u1 51 green"])).rewound, "an equal version is no rewind");
+    assert!(
+        !apply(&mut writer, list("51", &["a/x u1 51 green"])).server_rewound,
+        "an equal version is no rewind"
+    );
 }
 
 #[test]
@@ -213,7 +216,7 @@ fn c2_what_went_away_during_a_gap_is_told_as_inferred_with_its_last_state() {
 fn c3_a_deletion_of_an_unknown_key_is_not_told() {
     let (mut writer, reader) = store([]);
     let applied = apply(&mut writer, delete("a/x u1 10 red"));
-    assert_eq!((told(&applied).len(), applied.unknown_deletes), (0, 1));
+    assert_eq!((told(&applied).len(), applied.deletes_of_unknown), (0, 1));
     assert_eq!(version(&reader.snapshot()), Some("10"), "but the stream has come that far");
 }
 
@@ -229,7 +232,7 @@ fn c5_a_list_speaks_only_for_its_scope() {
     assert_eq!(version(&reader.snapshot()), Some("7"), "the smallest of all scopes");
     let applied = writer.apply(&a, [list_of(a.clone(), "20", &["a/y u1 6 red"])]);
     assert_eq!(told(&applied), ["- a/x@5 inferred"]);
-    assert!(!writer.apply(&b, [list_of(b.clone(), "8", &[])]).rewound, "other scopes are no measure");
+    assert!(!writer.apply(&b, [list_of(b.clone(), "8", &[])]).server_rewound, "other scopes are no measure");
     assert_eq!(contents(&reader.snapshot()), ["a/y@6"]);
     assert_eq!(version(&reader.snapshot()), Some("8"));
     assert_eq!(reader.snapshot().scope_version(&a), Some(&ResourceVersion::new("20")));
@@ -259,7 +262,7 @@ fn c5_of_an_item_listed_twice_the_later_counts() {
 #[test]
 fn c5_a_held_snapshot_does_not_change() {
     let (mut writer, reader) = store([list("10", &["a/x u1 5 red", "a/y u1 6 blue"])]);
-    let index = Index::label("value").into_handle().unwrap();
+    let index = Index::label("value").build().unwrap();
     writer.add_index(index.clone());
     let held = reader.snapshot();
     apply(&mut writer, watch("a/x u1 11 blue"));
@@ -274,7 +277,7 @@ fn c5_a_held_snapshot_does_not_change() {
 fn c5_an_index_built_from_an_old_snapshot_catches_up_when_installed() {
     let (mut writer, reader) =
         store([list("10", &["a/gone u1 5 red", "a/moved u1 6 red", "a/stays u1 7 red"])]);
-    let index = Index::field("spec.value").into_handle().unwrap();
+    let index = Index::field("spec.value").build().unwrap();
     let built = reader.build_index(index.clone());
     writer.apply(
         &Scope::All,
@@ -295,9 +298,10 @@ fn c5_an_index_built_from_an_old_snapshot_catches_up_when_installed() {
 fn an_index_follows_objects_that_gain_and_lose_values() {
     let words =
         |text: &str| text.split('.').filter(|word| *word != "none").map(String::from).collect::<Vec<_>>();
-    let index =
-        Index::by("words", move |object: &Object<()>| words(object.labels().get("value").unwrap_or("none")));
-    let index = index.into_handle().unwrap();
+    let index = Index::from_fn("words", move |object: &Object<()>| {
+        words(object.labels().get("value").unwrap_or("none"))
+    });
+    let index = index.build().unwrap();
     let (mut writer, reader) = store([]);
     writer.add_index(index.clone());
     // Values are shared, kept, left by their last object, and taken up again.
@@ -337,7 +341,7 @@ fn an_index_follows_objects_that_gain_and_lose_values() {
 #[test]
 fn c9_a_panicking_index_hurts_only_itself() {
     let (mut writer, reader) = store([]);
-    let picky = Index::by("picky", |object: &Object<()>| {
+    let picky = Index::from_fn("picky", |object: &Object<()>| {
         // As a panic would, but without a message on the test's output.
         if object.name() == "bad" {
             std::panic::resume_unwind(Box::new("bad"))
@@ -345,12 +349,12 @@ fn c9_a_panicking_index_hurts_only_itself() {
             [object.name().to_owned()]
         }
     });
-    let (picky, label) = (picky.into_handle().unwrap(), Index::label("value").into_handle().unwrap());
+    let (picky, label) = (picky.build().unwrap(), Index::label("value").build().unwrap());
     writer.add_index(picky.clone());
     writer.add_index(label.clone());
     let applied = writer.apply(&Scope::All, [watch("a/bad u1 10 red"), watch("a/good u1 11 red")]);
     assert_eq!(told(&applied), ["+ a/bad@10", "+ a/good@11"]);
-    assert_eq!((picky.failures(), label.failures()), (1, 0));
+    assert_eq!((picky.panics(), label.panics()), (1, 0));
     let snapshot = reader.snapshot();
     assert!(snapshot.index_values(&picky).eq(["good"]));
     assert_eq!(snapshot.index_keys(&label, "red").len(), 2);
@@ -368,7 +372,7 @@ fn c9_the_cached_state_of_an_unreadable_object_stays_and_is_stale() {
     assert_eq!(unreadable, [(&Key::new("a", "x"), "metadata.labels is not a map of strings")]);
     assert_eq!(version(&snapshot), Some("12"));
     let applied = apply(&mut writer, watch("a/x u1 11 between"));
-    assert_eq!(applied.outdated, 1, "older than what could not be read");
+    assert_eq!(applied.stale_deltas, 1, "older than what could not be read");
     assert_eq!(told(&apply(&mut writer, watch("a/x u1 13 blue"))), ["~ a/x@10>13"]);
     assert!(!get(&reader, "a/x").is_stale());
     assert_eq!(reader.snapshot().unreadable().count(), 0);
@@ -393,7 +397,7 @@ fn c9_an_unreadable_item_of_a_list_is_no_deletion() {
 fn c9_a_deletion_ends_an_unreadable_object() {
     let (mut writer, reader) = store([watch("a/x u1 10 red"), watch("a/x u1 11 ?"), watch("a/y u1 12 ?")]);
     assert_eq!(told(&apply(&mut writer, delete("a/x u1 13 last"))), ["- a/x@13 observed"]);
-    assert_eq!(apply(&mut writer, delete("a/y u1 14 last")).unknown_deletes, 1);
+    assert_eq!(apply(&mut writer, delete("a/y u1 14 last")).deletes_of_unknown, 1);
     assert_eq!(reader.snapshot().unreadable().count(), 0);
 }
 

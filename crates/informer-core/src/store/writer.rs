@@ -3,16 +3,16 @@
 //! It works on persistent maps: a batch copies what it touches and shares the rest with the states that readers hold. Old states
 //! are taken apart here, never on a reader's thread: a retired state is kept until nobody else holds it.
 
-use super::change::{Applied, Change};
+use super::change::{BatchResult, Change};
 use super::index::{IndexHandle, IndexWriter};
 use super::objects::Slot;
-use super::snapshot::{BuiltIndex, Hidden, State, StoreReader, StoreSnapshot};
+use super::snapshot::{BuiltIndex, State, StoreReader, StoreSnapshot, UnreadableMarks};
 use crate::delta::{Deleted, Delta};
 use crate::key::Key;
 use crate::object::Entry;
 use crate::scope::Scope;
 use crate::version::ResourceVersion;
-use crate::wire::Unreadable;
+use crate::wire::UnreadableObject;
 use std::sync::Arc;
 
 /// Applies deltas and publishes states.
@@ -36,7 +36,7 @@ pub struct StoreWriter {
     /// States that were replaced while somebody still held them.
     retired: Vec<StoreSnapshot>,
     /// Panics of index functions that were told.
-    told_panics: u64,
+    reported_panics: u64,
 }
 
 impl StoreWriter {
@@ -46,13 +46,14 @@ impl StoreWriter {
         let state = State { versions, ..State::default() };
         let reader = StoreReader::new(state.clone());
         let (indexes, free, retired) = (Vec::new(), Vec::new(), Vec::new());
-        (Self { state, indexes, free, reader: reader.clone(), retired, told_panics: 0 }, reader)
+        (Self { state, indexes, free, reader: reader.clone(), retired, reported_panics: 0 }, reader)
     }
 
     /// Applies deltas that concern `scope`, publishes once, and says what changed.
-    pub fn apply(&mut self, scope: &Scope, deltas: impl IntoIterator<Item = Delta>) -> Applied {
+    pub fn apply(&mut self, scope: &Scope, deltas: impl IntoIterator<Item = Delta>) -> BatchResult {
         let deltas = deltas.into_iter();
-        let mut applied = Applied { changes: Vec::with_capacity(deltas.size_hint().0), ..Applied::default() };
+        let mut applied =
+            BatchResult { changes: Vec::with_capacity(deltas.size_hint().0), ..BatchResult::default() };
         for delta in deltas {
             match delta {
                 Delta::Added(entry) | Delta::Updated(entry) => self.upsert(scope, entry, &mut applied),
@@ -63,9 +64,9 @@ impl StoreWriter {
             }
         }
         self.publish();
-        let panics = self.indexes.iter().map(|index| index.postings.handle.failures()).sum();
+        let panics = self.indexes.iter().map(|index| index.postings.handle.panics()).sum();
         // Those while an index was built are told with the next batch.
-        applied.index_panics = panics - std::mem::replace(&mut self.told_panics, panics);
+        applied.index_panics = panics - std::mem::replace(&mut self.reported_panics, panics);
         applied
     }
 
@@ -117,17 +118,17 @@ impl StoreWriter {
         }
     }
 
-    fn upsert(&mut self, scope: &Scope, new: Arc<Entry>, applied: &mut Applied) {
+    fn upsert(&mut self, scope: &Scope, new: Arc<Entry>, applied: &mut BatchResult) {
         let version = new.head().version.clone();
         let found = self.state.objects.find(new.key());
         let (slot, old) = (found.map(|(slot, _)| slot), found.map(|(_, old)| old));
         if self.is_known(new.key(), old, &version) {
-            applied.outdated += 1;
+            applied.stale_deltas += 1;
             return;
         }
         match old {
             // C3: another uid means that a deletion was not seen.
-            Some(old) if old.is_other_life(&new) => {
+            Some(old) if old.is_other_incarnation(&new) => {
                 applied.changes.push(Change::Deleted { last: Arc::clone(old), observed: false });
                 applied.changes.push(Change::Added(Arc::clone(&new)));
             }
@@ -136,37 +137,37 @@ impl StoreWriter {
             }
             None => applied.changes.push(Change::Added(Arc::clone(&new))),
         }
-        self.put(slot, new);
+        self.insert_or_replace(slot, new);
         self.advance(scope, Some(version));
     }
 
-    fn delete(&mut self, scope: &Scope, deleted: Deleted, applied: &mut Applied) {
+    fn delete(&mut self, scope: &Scope, deleted: Deleted, applied: &mut BatchResult) {
         let Deleted { key, version, last } = deleted;
         let old = self.state.objects.get(&key);
         let newest = self.newest_version(&key, old);
         if version.as_ref().zip(newest).is_some_and(|(version, newest)| version.is_before(newest)) {
-            applied.outdated += 1;
+            applied.stale_deltas += 1;
             return;
         }
         let Some(old) = old else {
             self.state.unreadable.remove(&key);
-            applied.unknown_deletes += 1;
+            applied.deletes_of_unknown += 1;
             return self.advance(scope, version);
         };
         // C3: another uid means that what is known here ended unseen, and what ended now was never known.
-        let observed = last.as_ref().is_none_or(|last| !old.is_other_life(last));
+        let observed = last.as_ref().is_none_or(|last| !old.is_other_incarnation(last));
         let last = last.filter(|_| observed).unwrap_or_else(|| Arc::clone(old));
         applied.changes.push(Change::Deleted { last, observed });
         self.remove(&key);
         self.advance(scope, version);
     }
 
-    fn mark_unreadable(&mut self, scope: &Scope, unreadable: Unreadable, applied: &mut Applied) {
+    fn mark_unreadable(&mut self, scope: &Scope, unreadable: UnreadableObject, applied: &mut BatchResult) {
         applied.unreadable += 1;
         if let Some(key) = &unreadable.key {
             let old = self.state.objects.get(key);
             if unreadable.version.as_ref().is_some_and(|version| self.is_known(key, old, version)) {
-                applied.outdated += 1;
+                applied.stale_deltas += 1;
                 return;
             }
             self.note_unreadable(key, &unreadable);
@@ -175,12 +176,14 @@ impl StoreWriter {
     }
 
     /// Remembers that the newest state of an object is not the cached one.
-    pub(super) fn note_unreadable(&mut self, key: &Key, unreadable: &Unreadable) {
+    pub(super) fn note_unreadable(&mut self, key: &Key, unreadable: &UnreadableObject) {
         if let Some(entry) = self.state.objects.get(key) {
             entry.set_stale(true);
         }
-        let hidden =
-            Hidden { version: unreadable.version.clone(), reason: unreadable.problem.to_string().into() };
+        let hidden = UnreadableMarks {
+            version: unreadable.version.clone(),
+            reason: unreadable.error.to_string().into(),
+        };
         self.state.unreadable.insert(key.clone(), hidden);
     }
 
@@ -204,7 +207,7 @@ impl StoreWriter {
     }
 
     /// Puts an entry under its key, in the cache and in all indexes. `slot` is where the key is now.
-    pub(super) fn put(&mut self, slot: Option<Slot>, entry: Arc<Entry>) {
+    pub(super) fn insert_or_replace(&mut self, slot: Option<Slot>, entry: Arc<Entry>) {
         // An entry that is used again may have been overtaken by something unreadable in its first life.
         if entry.is_stale() {
             entry.set_stale(false);

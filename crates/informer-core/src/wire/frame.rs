@@ -2,16 +2,16 @@
 //!
 //! Both forms give the same values. This file must not know how either form is read.
 
-use super::problem::Unreadable;
-use super::scanned::Scanned;
+use super::problem::UnreadableObject;
+use super::scanned::ScannedObject;
 use super::status::Status;
 use crate::version::ResourceVersion;
 
 /// The longest `type` that is believed.
-pub(super) const LONGEST_TYPE: usize = 64;
+pub(super) const MAX_TYPE_BYTES: usize = 64;
 
 /// The longest list metadata that is believed.
-pub(super) const LONGEST_METADATA: usize = 64 * 1024;
+pub(super) const MAX_METADATA_BYTES: usize = 64 * 1024;
 
 /// The annotation of the bookmark that closes the initial events of a watch-list.
 pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -20,11 +20,11 @@ pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
     /// An object appeared.
-    Added(Scanned),
+    Added(ScannedObject),
     /// An object changed.
-    Modified(Scanned),
+    Modified(ScannedObject),
     /// An object went away, or left the selector; this is its last state.
-    Deleted(Scanned),
+    Deleted(ScannedObject),
     /// The stream has come as far as this version.
     Bookmark {
         /// The version, if the bookmark had a readable one.
@@ -35,7 +35,7 @@ pub enum Frame {
     /// The server ends the stream.
     Error(Status),
     /// A frame whose object was skipped.
-    Unreadable(FrameKind, Unreadable),
+    Unreadable(FrameKind, UnreadableObject),
 }
 
 /// What a frame says it is.
@@ -80,9 +80,9 @@ pub enum ListItem {
     /// The list's own metadata. Comes once, before, between or after the items.
     Meta(ListMeta),
     /// An item.
-    Object(Scanned),
+    Object(ScannedObject),
     /// An item that was skipped.
-    Unreadable(Unreadable),
+    Unreadable(UnreadableObject),
 }
 
 /// The metadata of a list.

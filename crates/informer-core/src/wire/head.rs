@@ -5,7 +5,7 @@
 
 use super::labels::{Labels, Owners};
 use crate::key::Key;
-use crate::text::Text;
+use crate::small_text::InlineText;
 use crate::version::ResourceVersion;
 use jiff::Timestamp;
 use std::borrow::Cow;
@@ -57,19 +57,19 @@ impl Head {
     }
 
     /// How much memory it takes beyond its own size, as if nothing of it were shared.
-    pub(crate) fn elsewhere(&self) -> usize {
-        let texts = self.key.elsewhere() + self.uid.0.elsewhere() + self.version.elsewhere();
+    pub(crate) fn heap_size(&self) -> usize {
+        let texts = self.key.heap_size() + self.uid.0.heap_size() + self.version.heap_size();
         texts + self.labels.0.0.len() + self.owners.0.0.len()
     }
 }
 
 /// A uid as the server wrote it; nearly always the usual 36 characters, which are kept in place.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Uid(Text<38>);
+pub struct Uid(InlineText<38>);
 
 impl From<&str> for Uid {
     fn from(uid: &str) -> Self {
-        Self(Text::new(uid))
+        Self(InlineText::new(uid))
     }
 }
 
@@ -172,7 +172,7 @@ pub(crate) enum Field {
     Owners,
     // Not in a head, but controllers go by them.
     Finalizers,
-    Grace,
+    DeletionGracePeriod,
 }
 
 const FIELDS: [(Field, &str); 12] = [
@@ -187,7 +187,7 @@ const FIELDS: [(Field, &str); 12] = [
     (Field::Annotations, "annotations"),
     (Field::Owners, "ownerReferences"),
     (Field::Finalizers, "finalizers"),
-    (Field::Grace, "deletionGracePeriodSeconds"),
+    (Field::DeletionGracePeriod, "deletionGracePeriodSeconds"),
 ];
 
 impl Field {

@@ -1,11 +1,11 @@
 //! Labels and owners of an object, each in one piece of memory that equal ones share.
 
-use crate::text::{Iter, Row, Texts, as_text};
+use crate::small_text::{Iter, PackedTexts, PackedTextsBuilder, as_text};
 use std::fmt;
 
 /// The labels of an object, in the server's order. Objects that have the same share them.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Labels(pub(crate) Texts);
+pub struct Labels(pub(crate) PackedTexts);
 
 impl Labels {
     /// The value of a label.
@@ -64,7 +64,7 @@ impl fmt::Debug for Labels {
 
 /// The owners of an object, in the server's order. Objects that have the same share them.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Owners(pub(crate) Texts);
+pub struct Owners(pub(crate) PackedTexts);
 
 impl Owners {
     /// One by one.
@@ -142,7 +142,7 @@ pub struct Owner<'a> {
 const CONTROLLER: &str = "c";
 
 impl Owner<'_> {
-    pub(super) fn push_to(&self, row: &mut Row) {
+    pub(super) fn push_to(&self, row: &mut PackedTextsBuilder) {
         let controller = if self.controller { CONTROLLER } else { "" };
         for text in [self.api_version, self.kind, self.name, self.uid, controller] {
             row.push(text);

@@ -9,14 +9,14 @@ use std::fmt;
 
 /// Where in a body something stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct BodyLocation {
     /// Which item of the list, or which frame of the watch, from zero.
     pub index: u64,
     /// At which byte of the body.
     pub byte: u64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for BodyLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "#{} at byte {}", self.index, self.byte)
     }
@@ -24,22 +24,22 @@ impl fmt::Display for Place {
 
 /// An object that was skipped: what is known of it, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("object {} ({place}) is unreadable: {problem}", key.as_ref().map_or("?".to_owned(), ToString::to_string))]
-pub struct Unreadable {
+#[error("object {} ({location}) is unreadable: {error}", key.as_ref().map_or("?".to_owned(), ToString::to_string))]
+pub struct UnreadableObject {
     /// Its key, if that much could be read.
     pub key: Option<Key>,
     /// Its version, if that much could be read.
     pub version: Option<ResourceVersion>,
     /// Where it began.
-    pub place: Place,
+    pub location: BodyLocation,
     /// What is wrong with it.
-    pub problem: ObjectProblem,
+    pub error: ObjectError,
 }
 
 /// What is wrong with one object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ObjectProblem {
+pub enum ObjectError {
     /// Its head does not read.
     #[error("{0}")]
     Head(#[from] HeadError),
@@ -60,7 +60,7 @@ pub enum ObjectProblem {
     NotAnObject,
     /// Its bytes are no protobuf.
     #[error("it is broken: {0}")]
-    Broken(#[from] Broken),
+    MalformedProtobuf(#[from] ProtobufError),
     /// It came in a watch frame of a type nobody knows.
     #[error("its frame is of no known type")]
     UnknownFrame,
@@ -68,26 +68,26 @@ pub enum ObjectProblem {
 
 /// What ends the reading of a body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {place}: {problem}")]
+#[error("{what} {location}: {kind}")]
 pub struct WireError {
     /// `item` or `frame`.
     pub(super) what: &'static str,
     /// Where.
-    pub place: Place,
+    pub location: BodyLocation,
     /// What is wrong.
-    pub problem: BodyProblem,
+    pub kind: BodyErrorKind,
 }
 
 /// What is wrong with a body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BodyProblem {
+pub enum BodyErrorKind {
     /// A byte that JSON does not allow there.
     #[error("not JSON: {0}")]
-    Syntax(#[from] Unexpected),
+    Syntax(#[from] JsonSyntaxError),
     /// Bytes that are no protobuf.
     #[error("not protobuf: {0}")]
-    Protobuf(#[from] Broken),
+    Protobuf(#[from] ProtobufError),
     /// The body ended inside a value.
     #[error("the body ends too early")]
     Truncated,
@@ -108,7 +108,7 @@ pub enum BodyProblem {
 /// A byte that cannot stand where it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, found {}", printable(*found))]
-pub struct Unexpected {
+pub struct JsonSyntaxError {
     expected: &'static str,
     found: u8,
 }
@@ -117,7 +117,7 @@ fn printable(byte: u8) -> String {
     if byte.is_ascii_graphic() { format!("`{}`", char::from(byte)) } else { format!("byte {byte:#04x}") }
 }
 
-impl Unexpected {
+impl JsonSyntaxError {
     pub(crate) fn new(expected: &'static str, found: u8) -> Self {
         Self { expected, found }
     }
@@ -126,7 +126,7 @@ impl Unexpected {
 /// Bytes that are no protobuf, or not what Kubernetes makes of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Broken {
+pub enum ProtobufError {
     /// The bytes of a body or of an object begin with something else.
     #[error("it does not begin as Kubernetes begins protobuf")]
     Magic,

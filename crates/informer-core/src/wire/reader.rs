@@ -1,18 +1,18 @@
-//! The reader of a body, picked by the form in which the body comes.
+//! The reader of a body, picked by the encoding in which the body comes.
 //!
-//! This is the only place that chooses between the forms while bytes are read. It must not know how a form is recognized, nor what becomes of
+//! This is the only place that chooses between the forms while bytes are read. It must not know how a encoding is recognized, nor what becomes of
 //! what is read.
 
+use super::field_filter::FieldFilter;
 use super::frame::{Frame, ListItem};
 use super::json::{ListReader, WatchReader};
 use super::problem::WireError;
-use super::projection::Projection;
 use super::protobuf::{ProtobufListReader, ProtobufWatchReader};
 use super::{Limits, TypeMeta};
 
 /// The forms in which a body may come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum BodyEncoding {
     Json,
     Protobuf,
 }
@@ -27,27 +27,27 @@ macro_rules! body {
         }
 
         impl $name {
-            /// A reader for objects of this type; `None` if the kind does not come in this form.
+            /// A reader for objects of this type; `None` if the kind does not come in this encoding.
             pub(crate) fn new(
-                form: Form,
-                types: &TypeMeta,
+                encoding: BodyEncoding,
+                type_meta: &TypeMeta,
                 limits: Limits,
-                projection: Option<&Projection>,
+                field_filter: Option<&FieldFilter>,
             ) -> Option<Self> {
-                let (types, projection) = (types.clone(), projection.cloned());
-                Some(match form {
-                    Form::Json => Self::Json(Box::new($json::new(types, limits).projecting(projection))),
-                    Form::Protobuf => {
-                        Self::Protobuf(Box::new($protobuf::new(types, limits)?.projecting(projection)))
+                let (type_meta, field_filter) = (type_meta.clone(), field_filter.cloned());
+                Some(match encoding {
+                    BodyEncoding::Json => Self::Json(Box::new($json::new(type_meta, limits).with_field_filter(field_filter))),
+                    BodyEncoding::Protobuf => {
+                        Self::Protobuf(Box::new($protobuf::new(type_meta, limits)?.with_field_filter(field_filter)))
                     }
                 })
             }
 
-            /// The form that it reads.
-            pub(crate) fn form(&self) -> Form {
+            /// The encoding that it reads.
+            pub(crate) fn encoding(&self) -> BodyEncoding {
                 match self {
-                    Self::Json(_) => Form::Json,
-                    Self::Protobuf(_) => Form::Protobuf,
+                    Self::Json(_) => BodyEncoding::Json,
+                    Self::Protobuf(_) => BodyEncoding::Protobuf,
                 }
             }
 

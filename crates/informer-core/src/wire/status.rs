@@ -24,7 +24,7 @@ pub struct Status {
 }
 
 /// The longest message that is kept: enough to understand, not enough to fill a log.
-const LONGEST_MESSAGE: usize = 512;
+const MAX_MESSAGE_BYTES: usize = 512;
 
 /// The fields that matter, as they are sent.
 #[derive(Deserialize, Default)]
@@ -78,7 +78,7 @@ impl Status {
 }
 
 fn shorten(text: &str) -> &str {
-    let mut end = text.len().min(LONGEST_MESSAGE);
+    let mut end = text.len().min(MAX_MESSAGE_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
     }

@@ -81,11 +81,11 @@ fn frame_text(frame: &Frame) -> String {
     }
 }
 
-fn object_text(object: &Scanned) -> String {
+fn object_text(object: &ScannedObject) -> String {
     format!("{}@{}", object.head.key, object.head.version)
 }
 
-fn unreadable_text(unreadable: &Unreadable) -> String {
+fn unreadable_text(unreadable: &UnreadableObject) -> String {
     let version = unreadable.version.as_ref().map_or(String::new(), |version| format!("; version {version}"));
     format!("{unreadable}{version}")
 }
@@ -117,7 +117,7 @@ fn check_item(item: impl AsRef<[u8]>, expected: &str) {
 
 /// The one object in a list of `item`.
 #[track_caller]
-fn scanned(item: impl AsRef<[u8]>) -> Scanned {
+fn scanned(item: impl AsRef<[u8]>) -> ScannedObject {
     let (items, end) = read_list(&pod_type(), EVERYTHING, &list_of(item));
     assert_eq!(end, Ok(()));
     match &items[..] {
@@ -185,7 +185,7 @@ fn a_head_may_be_nearly_empty() {
 fn escapes_are_undone_in_the_head_and_kept_in_the_bytes() {
     let item = r#"{"metadata":{"name":"\u0061\u002db","namespace":"n\u0073","resourceVersion":"\u0031","uid":"\"",
         "labels":{"a\u002fb":"x\\y","\u00e9":"\ud83d\ude00","é":"\t"}}}"#;
-    let Scanned { head, bytes, .. } = scanned(item);
+    let ScannedObject { head, bytes, .. } = scanned(item);
     assert_eq!((head.key, head.version.as_str(), &*head.uid), (Key::new("ns", "a-b"), "1", "\""));
     assert_eq!(head.labels.iter().collect::<Vec<_>>(), [("a/b", "x\\y"), ("é", "😀"), ("é", "\t")]);
     assert!(String::from_utf8_lossy(&bytes).contains(r#""name":"\u0061\u002db""#));
@@ -568,8 +568,12 @@ fn a_list_that_ends_too_early_is_truncated_wherever_it_ends() {
     for end in 0..body.len() {
         let (items, result) = read_list(&pod_type(), EVERYTHING, &body[..end]);
         let index = u64::from(end >= 63 + A.len()) + u64::from(end > 63 + A.len() + B.len());
-        let place = Place { index, byte: end as u64 };
-        assert_eq!(result, Err(WireError { what: "item", place, problem: BodyProblem::Truncated }), "{end}");
+        let location = BodyLocation { index, byte: end as u64 };
+        assert_eq!(
+            result,
+            Err(WireError { what: "item", location, kind: BodyErrorKind::Truncated }),
+            "{end}"
+        );
         assert!(items.len() <= 3);
     }
     check_list(&body[..100], &["list 10", "error: item #0 at byte 100: the body ends too early"]);
@@ -715,8 +719,8 @@ fn a_stream_that_ends_inside_a_frame_is_truncated() {
         let (frames, result) = read_watch(&pod_type(), EVERYTHING, &stream.as_bytes()[..end]);
         let index = u64::from(end >= frame.len());
         let inside = ![0, frame.len(), frame.len() + 1, stream.len() - 1, stream.len()].contains(&end);
-        let place = Place { index, byte: end as u64 };
-        let truncated = Err(WireError { what: "frame", place, problem: BodyProblem::Truncated });
+        let place = BodyLocation { index, byte: end as u64 };
+        let truncated = Err(WireError { what: "frame", location: place, kind: BodyErrorKind::Truncated });
         assert_eq!(result, if inside { truncated } else { Ok(()) }, "{end}");
         assert_eq!(
             frames.len(),

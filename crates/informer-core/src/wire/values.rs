@@ -2,7 +2,7 @@
 //!
 //! Only what lies on the path is read; everything beside it is skimmed. A path that meets a list goes into each of its elements.
 
-use super::Encoding;
+use super::EntryEncoding;
 use super::head::string;
 use super::json::members::{each_element, each_member};
 use super::path::{FieldPath, is_named};
@@ -18,10 +18,10 @@ impl FieldPath {
     }
 
     /// Calls `visit` with each value at this path in an object that is written in some form. They are the same in all forms that servers write.
-    pub(crate) fn each_value(&self, encoding: Encoding, object: &[u8], visit: &mut dyn FnMut(&str)) {
+    pub(crate) fn each_value(&self, encoding: EntryEncoding, object: &[u8], visit: &mut dyn FnMut(&str)) {
         match encoding {
-            Encoding::Json => walk(self.names(), object, &mut |value| visit(&value)),
-            Encoding::Protobuf(of) => super::protobuf::values_at(self.names(), of, object, visit),
+            EntryEncoding::Json => walk(self.names(), object, &mut |value| visit(&value)),
+            EntryEncoding::Protobuf(of) => super::protobuf::values_at(self.names(), of, object, visit),
         }
     }
 }

@@ -4,8 +4,8 @@
 //! the same moment come in the order in which they were delayed. With a million of them it is memory that takes the time, so what the
 //! heap moves is small: sixteen bytes a key, and four for its place.
 
+use super::sampling::Stamp;
 use super::slot::{NONE, Slot};
-use super::stamp::Stamp;
 
 #[derive(Debug, Default)]
 pub(super) struct Delays {

@@ -36,43 +36,43 @@ pub trait RateLimiter<T>: Send + fmt::Debug {
 
 /// Waits that double with each failure of a key, from the first wait to the longest.
 #[derive(Debug)]
-pub struct Exponential<T> {
-    first: Duration,
-    longest: Duration,
+pub struct ExponentialBackoff<T> {
+    initial: Duration,
+    max: Duration,
     jitter: Option<Random>,
     failures: HashMap<T, u32>,
 }
 
-impl<T> Exponential<T> {
+impl<T> ExponentialBackoff<T> {
     /// Waits that begin with `first` and double up to `longest`.
     pub fn new(first: Duration, longest: Duration) -> Self {
-        Exponential { first, longest, jitter: None, failures: HashMap::new() }
+        ExponentialBackoff { initial: first, max: longest, jitter: None, failures: HashMap::new() }
     }
 
     /// Stretches each wait by a random part of itself, up to all of it, but not beyond the longest: keys that failed together
     /// come back apart.
     #[must_use]
     pub fn jitter(self, seed: u64) -> Self {
-        Exponential { jitter: Some(Random::new(seed)), ..self }
+        ExponentialBackoff { jitter: Some(Random::new(seed)), ..self }
     }
 }
 
 /// From 5 milliseconds to 1,000 seconds, as client-go's controllers have it.
-impl<T> Default for Exponential<T> {
+impl<T> Default for ExponentialBackoff<T> {
     fn default() -> Self {
-        Exponential::new(Duration::from_millis(5), Duration::from_secs(1_000))
+        ExponentialBackoff::new(Duration::from_millis(5), Duration::from_secs(1_000))
     }
 }
 
-impl<T: Eq + Hash + Clone + Send + fmt::Debug> RateLimiter<T> for Exponential<T> {
+impl<T: Eq + Hash + Clone + Send + fmt::Debug> RateLimiter<T> for ExponentialBackoff<T> {
     fn when(&mut self, _now: Moment, key: &T) -> Duration {
         let failures = count(&mut self.failures, key);
         let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
-        let grown = self.first.saturating_mul(factor).min(self.longest);
+        let grown = self.initial.saturating_mul(factor).min(self.max);
         match &mut self.jitter {
             Some(random) => {
                 let nanos = u64::try_from(grown.as_nanos()).unwrap_or(u64::MAX);
-                grown.saturating_add(Duration::from_nanos(random.below(nanos))).min(self.longest)
+                grown.saturating_add(Duration::from_nanos(random.below(nanos))).min(self.max)
             }
             None => grown,
         }
@@ -92,20 +92,20 @@ impl<T: Eq + Hash + Clone + Send + fmt::Debug> RateLimiter<T> for Exponential<T>
 pub struct FastSlow<T> {
     fast: Duration,
     slow: Duration,
-    most_fast: u32,
+    max_fast: u32,
     failures: HashMap<T, u32>,
 }
 
 impl<T> FastSlow<T> {
     /// `fast` for the first `most_fast` failures, then `slow`.
     pub fn new(fast: Duration, slow: Duration, most_fast: u32) -> Self {
-        FastSlow { fast, slow, most_fast, failures: HashMap::new() }
+        FastSlow { fast, slow, max_fast: most_fast, failures: HashMap::new() }
     }
 }
 
 impl<T: Eq + Hash + Clone + Send + fmt::Debug> RateLimiter<T> for FastSlow<T> {
     fn when(&mut self, _now: Moment, key: &T) -> Duration {
-        if count(&mut self.failures, key) < self.most_fast { self.fast } else { self.slow }
+        if count(&mut self.failures, key) < self.max_fast { self.fast } else { self.slow }
     }
 
     fn forget(&mut self, key: &T) {
@@ -119,7 +119,7 @@ impl<T: Eq + Hash + Clone + Send + fmt::Debug> RateLimiter<T> for FastSlow<T> {
 
 /// A bucket of tokens for all keys together: so many at once, and so many a second.
 #[derive(Debug)]
-pub struct Bucket {
+pub struct TokenBucket {
     /// The time in which one token comes.
     interval: Duration,
     burst: u32,
@@ -128,11 +128,11 @@ pub struct Bucket {
     last: Moment,
 }
 
-impl Bucket {
+impl TokenBucket {
     /// `burst` at once, and then `per_second`; a rate that is not positive counts as the smallest there is.
     pub fn new(per_second: f64, burst: u32) -> Self {
         let interval = if per_second > 0.0 { (1.0 / per_second).min(1e9) } else { 1e9 };
-        Bucket {
+        TokenBucket {
             interval: Duration::from_secs_f64(interval),
             burst,
             missing: Duration::ZERO,
@@ -141,7 +141,7 @@ impl Bucket {
     }
 }
 
-impl<T> RateLimiter<T> for Bucket {
+impl<T> RateLimiter<T> for TokenBucket {
     fn when(&mut self, now: Moment, _key: &T) -> Duration {
         self.missing = self.missing.saturating_sub(now - self.last).saturating_add(self.interval);
         self.last = self.last.max(now);
@@ -182,21 +182,21 @@ impl<T: fmt::Debug> RateLimiter<T> for MaxOf<T> {
 
 /// Another limiter's waits, cut at a longest one.
 #[derive(Debug)]
-pub struct MaxWait<L> {
+pub struct WithMaxDelay<L> {
     limiter: L,
-    longest: Duration,
+    max_delay: Duration,
 }
 
-impl<L> MaxWait<L> {
+impl<L> WithMaxDelay<L> {
     /// `limiter`'s waits, but none longer than `longest`.
     pub fn new(limiter: L, longest: Duration) -> Self {
-        MaxWait { limiter, longest }
+        WithMaxDelay { limiter, max_delay: longest }
     }
 }
 
-impl<T, L: RateLimiter<T>> RateLimiter<T> for MaxWait<L> {
+impl<T, L: RateLimiter<T>> RateLimiter<T> for WithMaxDelay<L> {
     fn when(&mut self, now: Moment, key: &T) -> Duration {
-        self.limiter.when(now, key).min(self.longest)
+        self.limiter.when(now, key).min(self.max_delay)
     }
 
     fn forget(&mut self, key: &T) {
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn rl_2_waits_double_up_to_the_longest() {
-        let mut limiter = Exponential::new(Duration::from_millis(1), Duration::from_mins(1));
+        let mut limiter = ExponentialBackoff::new(Duration::from_millis(1), Duration::from_mins(1));
         assert_eq!(waits(&mut limiter, "one", 5), [1, 2, 4, 8, 16]);
         assert_eq!((limiter.retries(&"one"), limiter.retries(&"two")), (5, 0));
         assert_eq!(waits(&mut limiter, "two", 2), [1, 2]);
@@ -248,14 +248,15 @@ mod tests {
             limiter.when(NOW, &"one");
         }
         assert_eq!(limiter.when(NOW, &"one"), Duration::from_mins(1), "however often it failed");
-        let mut endless = Exponential::new(Duration::from_secs(1), Duration::MAX);
+        let mut endless = ExponentialBackoff::new(Duration::from_secs(1), Duration::MAX);
         assert!((0..200).map(|_| endless.when(NOW, &"k")).is_sorted(), "and it never wraps around");
     }
 
     /// Keys that fail together would come back together for ever without it (W-35).
     #[test]
     fn jitter_spreads_keys_and_is_bounded() {
-        let limiter = || Exponential::new(Duration::from_millis(100), Duration::from_secs(1)).jitter(7);
+        let limiter =
+            || ExponentialBackoff::new(Duration::from_millis(100), Duration::from_secs(1)).jitter(7);
         let (mut one, mut same) = (limiter(), limiter());
         let waits: Vec<Duration> = (0..50).map(|key| one.when(NOW, &key)).collect();
         assert!(waits.iter().all(|wait| (100..200).contains(&wait.as_millis())), "{waits:?}");
@@ -278,7 +279,7 @@ mod tests {
 
     #[test]
     fn rl_4_a_bucket_lets_a_burst_through_and_then_its_rate() {
-        let mut bucket = Bucket::new(10.0, 3);
+        let mut bucket = TokenBucket::new(10.0, 3);
         assert_eq!(waits(&mut bucket, "k", 5), [0, 0, 0, 100, 200]);
         RateLimiter::forget(&mut bucket, &"k");
         assert_eq!(RateLimiter::retries(&bucket, &"k"), 0, "it knows no keys");
@@ -290,20 +291,20 @@ mod tests {
             Some(100),
             "no more than a burst is saved"
         );
-        assert!(RateLimiter::<u8>::when(&mut Bucket::new(0.0, 0), NOW, &1) > Duration::from_hours(1));
+        assert!(RateLimiter::<u8>::when(&mut TokenBucket::new(0.0, 0), NOW, &1) > Duration::from_hours(1));
     }
 
     #[test]
     fn rl_5_the_longest_counts_and_all_are_asked() {
-        let exponential = Exponential::new(Duration::from_millis(1), Duration::from_secs(1));
+        let exponential = ExponentialBackoff::new(Duration::from_millis(1), Duration::from_secs(1));
         let fast_slow = FastSlow::new(Duration::from_millis(3), Duration::from_millis(4), 2);
         let mut limiter = MaxOf::new(vec![Box::new(exponential), Box::new(fast_slow)]);
         assert_eq!(waits(&mut limiter, "k", 5), [3, 3, 4, 8, 16]);
         assert_eq!(limiter.retries(&"k"), 5);
         limiter.forget(&"k");
         assert_eq!((limiter.retries(&"k"), limiter.when(NOW, &"k").as_millis()), (0, 3));
-        let mut cut = MaxWait::new(
-            Exponential::new(Duration::from_secs(1), Duration::from_mins(1)),
+        let mut cut = WithMaxDelay::new(
+            ExponentialBackoff::new(Duration::from_secs(1), Duration::from_mins(1)),
             Duration::from_secs(3),
         );
         assert_eq!(waits(&mut cut, "k", 4), [1_000, 2_000, 3_000, 3_000]);

@@ -14,7 +14,7 @@ pub struct QueueMetrics {
     /// Keys that wait for a turn, also those that are being worked on and were added again.
     pub depth: usize,
     /// Keys that are being worked on.
-    pub held: usize,
+    pub processing: usize,
     /// Keys that come later.
     pub delayed: usize,
     /// Adds with a delay, retries among them.
@@ -28,7 +28,7 @@ pub struct QueueMetrics {
     /// How long turns took.
     pub work_duration: Histogram,
     /// How long all keys that are being worked on have been, together.
-    pub unfinished: Duration,
+    pub unfinished_work: Duration,
     /// How long the longest of them has been.
     pub longest_running: Duration,
 }

@@ -5,20 +5,20 @@
 //! ([`Queue::add_after`]), or as late as a [`RateLimiter`] says. What a key stands for is not known here.
 
 mod delays;
-mod levels;
 mod limiter;
 mod metrics;
 mod priority;
+mod priority_levels;
 mod queue;
+mod sampling;
 mod slot;
 mod slots;
-mod stamp;
 mod table;
 
-pub use limiter::{Bucket, Exponential, FastSlow, MaxOf, MaxWait, RateLimiter};
+pub use limiter::{ExponentialBackoff, FastSlow, MaxOf, RateLimiter, TokenBucket, WithMaxDelay};
 pub use metrics::{Histogram, QueueMetrics};
 pub use priority::Priority;
-pub use queue::{NotHeld, Queue, Taken, Ticket};
+pub use queue::{Queue, StaleToken, TakenKey, WorkToken};
 
 #[cfg(test)]
 mod tests;

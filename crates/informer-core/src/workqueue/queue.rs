@@ -9,37 +9,37 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::delays::Delays;
-use super::levels::{Levels, List};
 use super::limiter::RateLimiter;
 use super::metrics::{Histogram, QueueMetrics};
 use super::priority::Priority;
+use super::priority_levels::{List, PriorityLevels};
+use super::sampling::{SamplingRate, Stamp};
 use super::slot::Slot;
 use super::slots::{Slots, Stage};
-use super::stamp::{Pace, Stamp};
 use crate::time::Moment;
 
 /// Says which turn of which key somebody holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ticket {
+pub struct WorkToken {
     slot: Slot,
-    turn: u32,
-    timed: bool,
+    generation: u32,
+    sampled: bool,
 }
 
-impl Ticket {
+impl WorkToken {
     /// Whether it is of interest when its turn ends: if not, [`Queue::done`] may be given any moment.
-    pub fn is_timed(&self) -> bool {
-        self.timed
+    pub fn is_sampled(&self) -> bool {
+        self.sampled
     }
 }
 
 /// A key that was taken.
 #[derive(Debug, Clone)]
-pub struct Taken<T> {
+pub struct TakenKey<T> {
     /// The key.
     pub key: T,
     /// To end its turn with.
-    pub ticket: Ticket,
+    pub token: WorkToken,
     /// The priority it was taken with.
     pub priority: Priority,
 }
@@ -47,7 +47,7 @@ pub struct Taken<T> {
 /// The turn was ended before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the key is not held with this ticket")]
-pub struct NotHeld;
+pub struct StaleToken;
 
 /// Keys that need work (C14): one holder per key, at least one turn after each accepted add, one more turn for what is added meanwhile.
 ///
@@ -67,15 +67,15 @@ pub struct NotHeld;
 /// ```
 pub struct Queue<T> {
     slots: Slots<T>,
-    queued: Levels,
+    queued: PriorityLevels,
     /// In the order in which they were taken.
-    held: List,
+    processing: List,
     delays: Delays,
     limiter: Box<dyn RateLimiter<T>>,
     phase: Phase,
-    pace: Pace,
+    sampling_rate: SamplingRate,
     counts: Counts,
-    turns: u32,
+    last_generation: u32,
 }
 
 /// Whether keys are taken in.
@@ -97,19 +97,19 @@ struct Counts {
     dirty: usize,
     /// The moments at which what is held was taken, added up.
     taken: Duration,
-    queue_duration: Timed,
-    work_duration: Timed,
+    queue_duration: SampledHistogram,
+    work_duration: SampledHistogram,
 }
 
 /// Durations of turns, of which not all are timed.
 #[derive(Debug, Default)]
-struct Timed {
+struct SampledHistogram {
     histogram: Histogram,
     /// Turns that were not, since one was.
     skipped: u32,
 }
 
-impl Timed {
+impl SampledHistogram {
     /// A turn that is timed counts for those before it that were not.
     #[inline]
     fn count(&mut self, duration: Option<Duration>) {
@@ -125,25 +125,25 @@ impl<T: Eq + Hash + Clone> Queue<T> {
     pub fn new(limiter: impl RateLimiter<T> + 'static) -> Self {
         Queue {
             slots: Slots::new(),
-            queued: Levels::default(),
-            held: List::default(),
+            queued: PriorityLevels::default(),
+            processing: List::default(),
             delays: Delays::default(),
             limiter: Box::new(limiter),
             phase: Phase::Open,
-            pace: Pace::default(),
+            sampling_rate: SamplingRate::default(),
             counts: Counts::default(),
-            turns: 0,
+            last_generation: 0,
         }
     }
 
     /// Whether it is of interest when the next add comes: if not, [`Queue::add`] may be given any moment.
-    pub fn times_next_add(&self) -> bool {
-        self.pace.is_timed(self.counts.adds)
+    pub fn samples_next_add(&self) -> bool {
+        self.sampling_rate.is_sampled(self.counts.adds)
     }
 
     /// Whether keys are taken faster than it is worth going to sleep in between: more than a hundred thousand a second.
     pub fn is_fast(&self) -> bool {
-        self.pace.is_fast()
+        self.sampling_rate.is_fast()
     }
 
     /// Asks for a turn of a key; whether there is now one more to take. A key that waits already waits on, with the higher of the two
@@ -153,7 +153,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
             return false;
         }
         let slot = self.slots.find_or_insert(key);
-        self.ask(now, slot, priority)
+        self.enqueue(now, slot, priority)
     }
 
     /// Asks for a turn of a key in a while; whether there is now one more to take. If it is delayed already, the earlier moment counts.
@@ -176,46 +176,51 @@ impl<T: Eq + Hash + Clone> Queue<T> {
     }
 
     /// Takes the next key, if there is one.
-    pub fn take(&mut self, now: Moment) -> Option<Taken<T>> {
+    pub fn take(&mut self, now: Moment) -> Option<TakenKey<T>> {
         self.handle_timeout(now);
         let slot = self.queued.next()?;
         let key = self.slots.key(slot)?.clone();
         let (stamp, entries) = (Stamp::from(now), &mut self.slots.entries);
         self.queued.remove(entries, slot);
-        self.held.push(entries, slot);
-        self.turns = self.turns.wrapping_add(1);
-        let (turn, timed) = (self.turns, self.pace.is_timed(u64::from(self.turns)));
-        self.pace.count(stamp);
+        self.processing.push(entries, slot);
+        self.last_generation = self.last_generation.wrapping_add(1);
+        let (turn, timed) =
+            (self.last_generation, self.sampling_rate.is_sampled(u64::from(self.last_generation)));
+        self.sampling_rate.count(stamp);
         let entry = &mut entries[slot];
-        (entry.stage, entry.turn, entry.taken) = (Stage::Held, turn, stamp);
-        self.counts.queue_duration.count(entry.asked.map(|asked| stamp.since(asked)));
+        (entry.stage, entry.generation, entry.taken_at) = (Stage::Processing, turn, stamp);
+        self.counts.queue_duration.count(entry.queued_at.map(|asked| stamp.since(asked)));
         self.counts.taken = self.counts.taken.saturating_add(stamp.since_origin());
-        Some(Taken { key, ticket: Ticket { slot, turn, timed }, priority: entry.priority })
+        Some(TakenKey {
+            key,
+            token: WorkToken { slot, generation: turn, sampled: timed },
+            priority: entry.priority,
+        })
     }
 
     /// The key has been dealt with, and so have its failures.
-    pub fn done(&mut self, now: Moment, ticket: Ticket) -> Result<(), NotHeld> {
-        self.limiter.forget(holder(&self.slots, ticket)?);
+    pub fn done(&mut self, now: Moment, ticket: WorkToken) -> Result<(), StaleToken> {
+        self.limiter.forget(key_of(&self.slots, ticket)?);
         self.release(now, ticket);
         Ok(())
     }
 
     /// The turn is over, and another one follows after as long as the limiter says; how long that is.
-    pub fn retry(&mut self, now: Moment, ticket: Ticket) -> Result<Duration, NotHeld> {
-        let delay = wait(&mut *self.limiter, now, holder(&self.slots, ticket)?);
-        self.again(now, ticket, delay);
+    pub fn retry(&mut self, now: Moment, ticket: WorkToken) -> Result<Duration, StaleToken> {
+        let delay = wait(&mut *self.limiter, now, key_of(&self.slots, ticket)?);
+        self.requeue(now, ticket, delay);
         Ok(delay)
     }
 
     /// The turn is over, and another one follows after a while.
-    pub fn retry_after(&mut self, now: Moment, ticket: Ticket, delay: Duration) -> Result<(), NotHeld> {
-        holder(&self.slots, ticket)?;
-        self.again(now, ticket, delay);
+    pub fn retry_after(&mut self, now: Moment, ticket: WorkToken, delay: Duration) -> Result<(), StaleToken> {
+        key_of(&self.slots, ticket)?;
+        self.requeue(now, ticket, delay);
         Ok(())
     }
 
     /// Nobody said how the turn ended: it is tried again like one that failed, and counted.
-    pub fn abandon(&mut self, now: Moment, ticket: Ticket) -> Result<Duration, NotHeld> {
+    pub fn abandon(&mut self, now: Moment, ticket: WorkToken) -> Result<Duration, StaleToken> {
         let delay = self.retry(now, ticket)?;
         self.counts.abandoned += 1;
         Ok(delay)
@@ -244,7 +249,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         let mut more = 0;
         if self.delays.len() > 0 {
             while let Some(slot) = self.delays.pop(now.into()) {
-                more += usize::from(self.ask(now, slot, self.slots.entries[slot].priority));
+                more += usize::from(self.enqueue(now, slot, self.slots.entries[slot].priority));
             }
         }
         more
@@ -256,29 +261,29 @@ impl<T: Eq + Hash + Clone> Queue<T> {
     }
 
     /// Takes nothing new in. What is queued can still be taken, what is delayed is dropped.
-    pub fn shut_down(&mut self) {
+    pub fn shutdown(&mut self) {
         self.close(false);
     }
 
     /// Takes nothing new in, but lets what is delayed come, and what is tried again.
-    pub fn shut_down_after_delays(&mut self) {
+    pub fn shutdown_including_delayed(&mut self) {
         self.close(true);
     }
 
     /// Takes nothing new in and drops everything that nobody holds.
-    pub fn shut_down_now(&mut self) {
+    pub fn shutdown_now(&mut self) {
         self.close(false);
         while let Some(slot) = self.queued.first() {
             self.queued.remove(&mut self.slots.entries, slot);
-            self.slots.entries[slot].stage = Stage::Away;
+            self.slots.entries[slot].stage = Stage::Idle;
             self.slots.remove(slot);
             self.counts.dropped += 1;
         }
-        let held: Vec<Slot> = self.held.iter(&self.slots.entries).collect();
+        let held: Vec<Slot> = self.processing.iter(&self.slots.entries).collect();
         for slot in held {
             let entry = &mut self.slots.entries[slot];
-            if entry.stage == Stage::HeldAndDirty {
-                entry.stage = Stage::Held;
+            if entry.stage == Stage::ProcessingDirty {
+                entry.stage = Stage::Processing;
                 self.counts.dirty -= 1;
                 self.counts.dropped += 1;
             }
@@ -320,9 +325,11 @@ impl<T: Eq + Hash + Clone> Queue<T> {
     }
 
     /// The keys that are held, the one that is held longest first, and since when.
-    pub fn held(&self) -> impl Iterator<Item = (&T, Moment)> {
-        let since = |slot| Moment::from(self.slots.entries[slot].taken);
-        self.held.iter(&self.slots.entries).filter_map(move |slot| Some((self.slots.key(slot)?, since(slot))))
+    pub fn processing(&self) -> impl Iterator<Item = (&T, Moment)> {
+        let since = |slot| Moment::from(self.slots.entries[slot].taken_at);
+        self.processing
+            .iter(&self.slots.entries)
+            .filter_map(move |slot| Some((self.slots.key(slot)?, since(slot))))
     }
 
     /// The keys that come later, and when; in no order.
@@ -332,32 +339,32 @@ impl<T: Eq + Hash + Clone> Queue<T> {
 
     /// The figures of the queue.
     pub fn metrics(&self, now: Moment) -> QueueMetrics {
-        let held = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
-        let longest = self.held().next().map(|(_, since)| now - since);
+        let held = u32::try_from(self.processing.len()).unwrap_or(u32::MAX);
+        let longest = self.processing().next().map(|(_, since)| now - since);
         QueueMetrics {
             adds: self.counts.adds,
             depth: self.queued.len() + self.counts.dirty,
-            held: self.held.len(),
+            processing: self.processing.len(),
             delayed: self.delays.len(),
             retries: self.counts.retries,
             abandoned: self.counts.abandoned,
             dropped: self.counts.dropped,
             queue_duration: self.counts.queue_duration.histogram.clone(),
             work_duration: self.counts.work_duration.histogram.clone(),
-            unfinished: now.since_origin().saturating_mul(held).saturating_sub(self.counts.taken),
+            unfinished_work: now.since_origin().saturating_mul(held).saturating_sub(self.counts.taken),
             longest_running: longest.unwrap_or_default(),
         }
     }
 
     /// Asks for a turn of a known key; whether there is now one more to take.
-    fn ask(&mut self, now: Moment, slot: Slot, priority: Priority) -> bool {
-        let timed = self.times_next_add();
+    fn enqueue(&mut self, now: Moment, slot: Slot, priority: Priority) -> bool {
+        let timed = self.samples_next_add();
         let entry = &mut self.slots.entries[slot];
         match entry.stage {
-            Stage::Away => {
+            Stage::Idle => {
                 let delayed = self.delays.contains(slot);
                 entry.priority = if delayed { priority.max(entry.priority) } else { priority };
-                (entry.stage, entry.asked) = (Stage::Queued, timed.then(|| now.into()));
+                (entry.stage, entry.queued_at) = (Stage::Queued, timed.then(|| now.into()));
                 self.queued.push(&mut self.slots.entries, slot);
                 self.counts.adds += 1;
                 return true;
@@ -368,24 +375,24 @@ impl<T: Eq + Hash + Clone> Queue<T> {
                 self.queued.push(&mut self.slots.entries, slot);
             }
             Stage::Queued => {}
-            Stage::Held => {
-                (entry.stage, entry.priority) = (Stage::HeldAndDirty, priority);
-                entry.asked = timed.then(|| now.into());
+            Stage::Processing => {
+                (entry.stage, entry.priority) = (Stage::ProcessingDirty, priority);
+                entry.queued_at = timed.then(|| now.into());
                 self.counts.adds += 1;
                 self.counts.dirty += 1;
             }
-            Stage::HeldAndDirty => entry.priority = priority.max(entry.priority),
+            Stage::ProcessingDirty => entry.priority = priority.max(entry.priority),
         }
         false
     }
 
     fn delay(&mut self, now: Moment, slot: Slot, delay: Duration, priority: Priority) -> bool {
         if delay.is_zero() {
-            return self.ask(now, slot, priority);
+            return self.enqueue(now, slot, priority);
         }
         let entry = &mut self.slots.entries[slot];
         // While it waits for a turn, that turn's priority is what counts.
-        if entry.stage == Stage::Away {
+        if entry.stage == Stage::Idle {
             let delayed = self.delays.contains(slot);
             entry.priority = if delayed { priority.max(entry.priority) } else { priority };
         }
@@ -394,7 +401,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
     }
 
     /// Ends a turn and asks for another.
-    fn again(&mut self, now: Moment, ticket: Ticket, delay: Duration) {
+    fn requeue(&mut self, now: Moment, ticket: WorkToken, delay: Duration) {
         if self.phase == (Phase::Closing { delayed: false }) {
             self.counts.dropped += 1;
         } else {
@@ -405,18 +412,18 @@ impl<T: Eq + Hash + Clone> Queue<T> {
     }
 
     /// Ends a turn: the key is queued again if that was asked for meanwhile.
-    fn release(&mut self, now: Moment, Ticket { slot, timed, .. }: Ticket) {
-        self.held.remove(&mut self.slots.entries, slot);
+    fn release(&mut self, now: Moment, WorkToken { slot, sampled: timed, .. }: WorkToken) {
+        self.processing.remove(&mut self.slots.entries, slot);
         let entry = &mut self.slots.entries[slot];
-        self.counts.taken = self.counts.taken.saturating_sub(entry.taken.since_origin());
-        self.counts.work_duration.count(timed.then(|| Stamp::from(now).since(entry.taken)));
-        if entry.stage == Stage::HeldAndDirty {
+        self.counts.taken = self.counts.taken.saturating_sub(entry.taken_at.since_origin());
+        self.counts.work_duration.count(timed.then(|| Stamp::from(now).since(entry.taken_at)));
+        if entry.stage == Stage::ProcessingDirty {
             entry.stage = Stage::Queued;
             self.counts.dirty -= 1;
             self.queued.push(&mut self.slots.entries, slot);
             return;
         }
-        entry.stage = Stage::Away;
+        entry.stage = Stage::Idle;
         self.forget_if_idle(slot);
     }
 
@@ -436,7 +443,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
     }
 
     fn forget_if_idle(&mut self, slot: Slot) {
-        if self.slots.entries[slot].stage == Stage::Away && !self.delays.contains(slot) {
+        if self.slots.entries[slot].stage == Stage::Idle && !self.delays.contains(slot) {
             self.slots.remove(slot);
         }
     }
@@ -448,12 +455,15 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         let queued: Vec<Slot> = self.queued.iter(entries).collect();
         assert_eq!(queued.len(), self.queued.len(), "the lists are whole");
         assert!(queued.iter().all(|slot| entries[*slot].stage == Stage::Queued));
-        let held: Vec<Slot> = self.held.iter(entries).collect();
-        assert_eq!(held.len(), self.held.len(), "the list of what is held is whole");
-        assert!(held.iter().all(|slot| matches!(entries[*slot].stage, Stage::Held | Stage::HeldAndDirty)));
-        let dirty = held.iter().filter(|slot| entries[**slot].stage == Stage::HeldAndDirty).count();
+        let held: Vec<Slot> = self.processing.iter(entries).collect();
+        assert_eq!(held.len(), self.processing.len(), "the list of what is held is whole");
+        assert!(
+            held.iter()
+                .all(|slot| matches!(entries[*slot].stage, Stage::Processing | Stage::ProcessingDirty))
+        );
+        let dirty = held.iter().filter(|slot| entries[**slot].stage == Stage::ProcessingDirty).count();
         assert_eq!(dirty, self.counts.dirty);
-        let away = self.delays.iter().filter(|(slot, _)| entries[*slot].stage == Stage::Away).count();
+        let away = self.delays.iter().filter(|(slot, _)| entries[*slot].stage == Stage::Idle).count();
         assert_eq!(self.slots.len(), queued.len() + held.len() + away, "nothing is kept for nothing");
         assert!(self.phase != (Phase::Closing { delayed: false }) || self.delays.len() == 0);
     }
@@ -462,23 +472,24 @@ impl<T: Eq + Hash + Clone> Queue<T> {
 /// How long a key waits. A limiter that panics, which may be anybody's, must not keep the key.
 fn wait<T>(limiter: &mut dyn RateLimiter<T>, now: Moment, key: &T) -> Duration {
     /// Long enough to be no hot loop.
-    const UNKNOWN: Duration = Duration::from_secs(1);
-    catch_unwind(AssertUnwindSafe(|| limiter.when(now, key))).unwrap_or(UNKNOWN)
+    const LIMITER_PANIC_DELAY: Duration = Duration::from_secs(1);
+    catch_unwind(AssertUnwindSafe(|| limiter.when(now, key))).unwrap_or(LIMITER_PANIC_DELAY)
 }
 
 /// The key that a ticket holds.
-fn holder<T: Eq + Hash>(slots: &Slots<T>, ticket: Ticket) -> Result<&T, NotHeld> {
-    let key = slots.key(ticket.slot).ok_or(NotHeld)?;
+fn key_of<T: Eq + Hash>(slots: &Slots<T>, ticket: WorkToken) -> Result<&T, StaleToken> {
+    let key = slots.key(ticket.slot).ok_or(StaleToken)?;
     let entry = &slots.entries[ticket.slot];
-    let held = matches!(entry.stage, Stage::Held | Stage::HeldAndDirty) && entry.turn == ticket.turn;
-    if held { Ok(key) } else { Err(NotHeld) }
+    let held = matches!(entry.stage, Stage::Processing | Stage::ProcessingDirty)
+        && entry.generation == ticket.generation;
+    if held { Ok(key) } else { Err(StaleToken) }
 }
 
 impl<T> fmt::Debug for Queue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue")
             .field("queued", &self.queued.len())
-            .field("held", &self.held.len())
+            .field("held", &self.processing.len())
             .field("delayed", &self.delays.len())
             .field("phase", &self.phase)
             .finish_non_exhaustive()

@@ -9,8 +9,8 @@ use std::ops::{Index, IndexMut};
 use hashbrown::DefaultHashBuilder;
 
 use super::priority::Priority;
+use super::sampling::Stamp;
 use super::slot::{NONE, Slot};
-use super::stamp::Stamp;
 use super::table::Table;
 
 /// What is known of a key.
@@ -19,13 +19,13 @@ pub(super) struct Entry {
     pub(super) stage: Stage,
     hash: u32,
     /// Which turn of the key this is: an old ticket is told from a new one by it.
-    pub(super) turn: u32,
+    pub(super) generation: u32,
     /// Of the turn that is queued or to come; of the one that is held, while it is.
     pub(super) priority: Priority,
     /// When the turn that is queued or to come was asked for; none if it is not timed.
-    pub(super) asked: Option<Stamp>,
+    pub(super) queued_at: Option<Stamp>,
     /// When it was taken, while it is held.
-    pub(super) taken: Stamp,
+    pub(super) taken_at: Stamp,
     /// Its neighbours in the list it is in.
     pub(super) link: Link,
 }
@@ -47,11 +47,11 @@ impl Default for Link {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Only delayed; or nothing is known, and the number waits for another key.
-    Away,
+    Idle,
     Queued,
-    Held,
+    Processing,
     /// Held, and asked for again.
-    HeldAndDirty,
+    ProcessingDirty,
 }
 
 /// All entries, by number.
@@ -152,12 +152,12 @@ impl<T: Eq + Hash> Slots<T> {
 impl Entry {
     fn new(hash: u32) -> Self {
         Entry {
-            stage: Stage::Away,
+            stage: Stage::Idle,
             hash,
-            turn: 0,
+            generation: 0,
             priority: Priority::default(),
-            asked: None,
-            taken: Stamp::default(),
+            queued_at: None,
+            taken_at: Stamp::default(),
             link: Link::default(),
         }
     }

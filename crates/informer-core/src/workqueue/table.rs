@@ -16,7 +16,7 @@ struct Place {
 const EMPTY: Place = Place { slot: NONE, hash: 0 };
 
 /// How many places there are at least. A power of two, as always.
-const FEWEST: usize = 16;
+const MIN_CAPACITY: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Table {
@@ -26,7 +26,7 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new() -> Self {
-        Table { places: vec![EMPTY; FEWEST], len: 0 }
+        Table { places: vec![EMPTY; MIN_CAPACITY], len: 0 }
     }
 
     pub(super) fn len(&self) -> usize {

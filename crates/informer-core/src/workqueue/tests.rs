@@ -14,10 +14,10 @@ fn at(millis: u64) -> Moment {
 }
 
 fn queue() -> Queue<&'static str> {
-    Queue::new(Exponential::new(Duration::from_millis(10), Duration::from_secs(1)))
+    Queue::new(ExponentialBackoff::new(Duration::from_millis(10), Duration::from_secs(1)))
 }
 
-fn take(queue: &mut Queue<&'static str>) -> Taken<&'static str> {
+fn take(queue: &mut Queue<&'static str>) -> TakenKey<&'static str> {
     queue.take(at(0)).expect("there is a key to take")
 }
 
@@ -25,7 +25,7 @@ fn keys(queue: &mut Queue<&'static str>, now: Moment) -> Vec<&'static str> {
     let mut keys = Vec::new();
     while let Some(taken) = queue.take(now) {
         keys.push(taken.key);
-        queue.done(now, taken.ticket).unwrap();
+        queue.done(now, taken.token).unwrap();
     }
     keys
 }
@@ -43,7 +43,7 @@ fn wq_2_adding_twice_is_adding_once() {
 fn wq_3_what_is_queued_is_taken_also_while_shutting_down() {
     let mut queue = queue();
     queue.add(at(0), "a", NORMAL);
-    queue.shut_down();
+    queue.shutdown();
     assert!(!queue.is_over());
     assert!(!queue.add(at(0), "b", NORMAL), "nothing new is taken in");
     assert_eq!(keys(&mut queue, at(0)), ["a"]);
@@ -55,13 +55,13 @@ fn wq_4_a_turn_ends_once() {
     let mut queue = queue();
     queue.add(at(0), "a", NORMAL);
     let first = take(&mut queue);
-    queue.done(at(0), first.ticket).unwrap();
-    assert_eq!(queue.done(at(0), first.ticket), Err(NotHeld));
+    queue.done(at(0), first.token).unwrap();
+    assert_eq!(queue.done(at(0), first.token), Err(StaleToken));
     queue.add(at(0), "a", NORMAL);
-    assert_eq!(queue.done(at(0), first.ticket), Err(NotHeld), "it is queued, and held by nobody");
+    assert_eq!(queue.done(at(0), first.token), Err(StaleToken), "it is queued, and held by nobody");
     let second = take(&mut queue);
-    assert_eq!(queue.retry(at(0), first.ticket), Err(NotHeld), "an old ticket is not the new one");
-    queue.done(at(0), second.ticket).unwrap();
+    assert_eq!(queue.retry(at(0), first.token), Err(StaleToken), "an old ticket is not the new one");
+    queue.done(at(0), second.token).unwrap();
 }
 
 // C14
@@ -75,7 +75,7 @@ fn wq_5_one_holder_and_one_more_turn_for_all_adds_meanwhile() {
     }
     assert!(queue.take(at(0)).is_none(), "two workers never hold the same key");
     queue.add(at(0), "b", NORMAL);
-    queue.done(at(0), held.ticket).unwrap();
+    queue.done(at(0), held.token).unwrap();
     assert_eq!(keys(&mut queue, at(0)), ["b", "a"], "it goes to the end, once");
 }
 
@@ -89,7 +89,7 @@ fn wq_6_the_length_counts_what_can_be_taken() {
     queue.add_after(at(0), "c", Duration::from_secs(1), NORMAL);
     assert_eq!(queue.len(), 1);
     assert_eq!(queue.metrics(at(0)).depth, 2, "client-go's gauge counts what was added again too (WM-2)");
-    queue.done(at(0), held.ticket).unwrap();
+    queue.done(at(0), held.token).unwrap();
     assert_eq!(queue.len(), 2);
 }
 
@@ -99,10 +99,10 @@ fn wq_7_a_shutdown_waits_for_nobody_and_drops_what_is_delayed() {
     queue.add(at(0), "a", NORMAL);
     let held = take(&mut queue);
     queue.add_after(at(0), "b", Duration::from_secs(1), NORMAL);
-    queue.shut_down();
+    queue.shutdown();
     assert!(queue.is_over() && !queue.is_drained(), "one key is still held");
     assert_eq!(queue.next_deadline(), None);
-    queue.retry(at(0), held.ticket).unwrap();
+    queue.retry(at(0), held.token).unwrap();
     assert!(queue.is_drained(), "what fails now is not tried again");
     assert_eq!(queue.metrics(at(0)).dropped, 2);
 }
@@ -113,11 +113,11 @@ fn wq_8_a_queue_is_drained_when_nothing_is_queued_held_or_to_come() {
     let mut queue = queue();
     queue.add(at(0), "a", NORMAL);
     queue.add_after(at(0), "b", Duration::from_millis(5), NORMAL);
-    queue.shut_down_after_delays();
+    queue.shutdown_including_delayed();
     assert!(!queue.is_drained() && !queue.is_over());
     let held = take(&mut queue);
     assert!(!queue.is_drained());
-    queue.retry(at(0), held.ticket).unwrap();
+    queue.retry(at(0), held.token).unwrap();
     assert!(!queue.is_over(), "both are still to come");
     assert_eq!(queue.next_deadline(), Some(at(5)));
     assert_eq!(keys(&mut queue, at(20)), ["b", "a"]);
@@ -130,9 +130,9 @@ fn wq_8_what_was_added_again_before_a_shutdown_gets_its_turn() {
     queue.add(at(0), "a", NORMAL);
     let held = take(&mut queue);
     queue.add(at(0), "a", NORMAL);
-    queue.shut_down();
+    queue.shutdown();
     assert!(!queue.is_over());
-    queue.done(at(0), held.ticket).unwrap();
+    queue.done(at(0), held.token).unwrap();
     assert_eq!(keys(&mut queue, at(0)), ["a"]);
 }
 
@@ -144,9 +144,9 @@ fn a_shutdown_at_once_drops_what_nobody_holds() {
     }
     let held = take(&mut queue);
     queue.add(at(0), "a", NORMAL);
-    queue.shut_down_now();
+    queue.shutdown_now();
     assert!(queue.is_over() && queue.take(at(0)).is_none());
-    queue.done(at(0), held.ticket).unwrap();
+    queue.done(at(0), held.token).unwrap();
     assert!(queue.is_drained());
     assert_eq!(queue.metrics(at(0)).dropped, 3);
 }
@@ -180,7 +180,7 @@ fn what_is_below_the_usual_priority_is_not_kept_waiting_for_ever() {
         queue.add(at(0), "busy", NORMAL);
         let turn = take(&mut queue);
         taken.push(turn.key);
-        queue.done(at(0), turn.ticket).unwrap();
+        queue.done(at(0), turn.token).unwrap();
     }
     let old: Vec<usize> = (0..33).filter(|turn| taken[*turn] != "busy").collect();
     assert_eq!((old, taken[15], taken[31]), (vec![15, 31], "old 1", "old 2"));
@@ -191,22 +191,22 @@ fn what_is_below_the_usual_priority_is_not_kept_waiting_for_ever() {
 fn wq_1_what_is_queued_is_wanted_and_not_held() {
     let mut queue = queue();
     queue.add(at(0), "a", NORMAL);
-    assert_eq!((queue.len(), queue.held().count()), (1, 0));
+    assert_eq!((queue.len(), queue.processing().count()), (1, 0));
     let turn = take(&mut queue);
     queue.add(at(0), "a", NORMAL);
-    assert_eq!((queue.len(), queue.held().count(), queue.metrics(at(0)).depth), (0, 1, 1));
-    queue.done(at(0), turn.ticket).unwrap();
-    assert_eq!((queue.len(), queue.held().count()), (1, 0));
+    assert_eq!((queue.len(), queue.processing().count(), queue.metrics(at(0)).depth), (0, 1, 1));
+    queue.done(at(0), turn.token).unwrap();
+    assert_eq!((queue.len(), queue.processing().count()), (1, 0));
 }
 
 #[test]
 fn wq_10_what_is_dealt_with_is_let_go() {
-    let mut queue = Queue::new(Exponential::default());
+    let mut queue = Queue::new(ExponentialBackoff::default());
     let key = std::sync::Arc::new(());
     queue.add(at(0), key.clone(), NORMAL);
-    let first = queue.take(at(0)).unwrap().ticket;
+    let first = queue.take(at(0)).unwrap().token;
     queue.retry(at(0), first).unwrap();
-    let second = queue.take(at(50)).unwrap().ticket;
+    let second = queue.take(at(50)).unwrap().token;
     queue.done(at(50), second).unwrap();
     assert_eq!(std::sync::Arc::strong_count(&key), 1, "neither queue nor limiter keeps it (RL-7)");
 }
@@ -217,7 +217,7 @@ fn dq_1_no_delay_is_an_add_and_every_delay_counts_as_a_retry() {
     assert!(queue.add_after(at(0), "a", Duration::ZERO, NORMAL));
     assert!(!queue.add_after(at(0), "b", Duration::from_millis(1), NORMAL));
     assert_eq!((queue.len(), queue.metrics(at(0)).retries), (1, 2));
-    queue.shut_down();
+    queue.shutdown();
     assert!(!queue.add_after(at(0), "c", Duration::ZERO, NORMAL));
     assert_eq!(queue.metrics(at(0)).retries, 2);
 }
@@ -254,7 +254,7 @@ fn dq_3_what_is_due_while_it_is_held_or_queued_collapses_with_that() {
     let held = queue.take(at(5)).unwrap();
     queue.add_after(at(5), "a", Duration::from_millis(5), NORMAL);
     assert!(queue.take(at(10)).is_none());
-    queue.done(at(10), held.ticket).unwrap();
+    queue.done(at(10), held.token).unwrap();
     assert_eq!(keys(&mut queue, at(10)), ["a"]);
 }
 
@@ -278,9 +278,9 @@ fn dq_4_an_add_leaves_a_delay_alone_and_it_can_be_cancelled() {
 fn dq_6_a_shutdown_drops_delays_and_none_come_afterwards() {
     let mut queue = queue();
     queue.add_after(at(0), "a", Duration::from_millis(5), NORMAL);
-    queue.shut_down();
+    queue.shutdown();
     assert_eq!((queue.next_deadline(), queue.take(at(100)).map(|taken| taken.key)), (None, None));
-    queue.shut_down_after_delays();
+    queue.shutdown_including_delayed();
     assert!(queue.is_drained(), "what was dropped does not come back");
 }
 
@@ -290,12 +290,12 @@ fn rl_1_a_retry_waits_and_being_done_forgets() {
     queue.add(at(0), "a", NORMAL);
     for (retries, wait, now) in [(1, 10, 0), (2, 20, 10), (3, 40, 30)] {
         let taken = queue.take(at(now)).expect("it is due");
-        assert_eq!(queue.retry(at(now), taken.ticket), Ok(Duration::from_millis(wait)));
+        assert_eq!(queue.retry(at(now), taken.token), Ok(Duration::from_millis(wait)));
         assert_eq!(queue.retries(&"a"), retries);
         assert!(queue.take(at(now + wait - 1)).is_none());
     }
     let taken = queue.take(at(70)).unwrap();
-    queue.done(at(70), taken.ticket).unwrap();
+    queue.done(at(70), taken.token).unwrap();
     assert_eq!(queue.retries(&"a"), 0);
     queue.add_rate_limited(at(70), "a", NORMAL);
     assert_eq!(queue.next_deadline(), Some(at(80)));
@@ -306,7 +306,7 @@ fn a_turn_that_nobody_ended_is_tried_again_and_counted() {
     let mut queue = queue();
     queue.add(at(0), "a", NORMAL);
     let taken = take(&mut queue);
-    assert_eq!(queue.abandon(at(0), taken.ticket), Ok(Duration::from_millis(10)));
+    assert_eq!(queue.abandon(at(0), taken.token), Ok(Duration::from_millis(10)));
     assert_eq!(queue.metrics(at(0)).abandoned, 1);
     assert_eq!(keys(&mut queue, at(10)), ["a"]);
 }
@@ -322,14 +322,14 @@ fn wm_2_times_run_from_the_first_add_and_from_the_take() {
     let metrics = queue.metrics(at(50));
     assert_eq!(metrics.queue_duration.sum(), Duration::from_millis(40));
     assert_eq!(
-        (metrics.unfinished, metrics.longest_running),
+        (metrics.unfinished_work, metrics.longest_running),
         (Duration::from_millis(50), Duration::from_millis(30))
     );
-    assert_eq!(queue.held().next(), Some((&"a", at(20))));
-    queue.done(at(60), a.ticket).unwrap();
+    assert_eq!(queue.processing().next(), Some((&"a", at(20))));
+    queue.done(at(60), a.token).unwrap();
     let metrics = queue.metrics(at(60));
     assert_eq!((metrics.work_duration.sum(), metrics.work_duration.count()), (Duration::from_millis(40), 1));
-    assert_eq!(metrics.unfinished, Duration::from_millis(30));
+    assert_eq!(metrics.unfinished_work, Duration::from_millis(30));
     let below = |millis: u64| {
         metrics.work_duration.buckets().find(|(bound, _)| *bound == Duration::from_millis(millis)).unwrap().1
     };
@@ -353,7 +353,7 @@ fn a_limiter_that_panics_keeps_no_key() {
     let mut queue = Queue::new(Bad);
     queue.add(at(0), 1, NORMAL);
     let turn = queue.take(at(0)).unwrap();
-    assert_eq!(queue.retry(at(0), turn.ticket), Ok(Duration::from_secs(1)));
+    assert_eq!(queue.retry(at(0), turn.token), Ok(Duration::from_secs(1)));
     assert!(queue.take(at(999)).is_none());
     assert_eq!(queue.take(at(1_000)).unwrap().key, 1);
 }
@@ -361,7 +361,7 @@ fn a_limiter_that_panics_keeps_no_key() {
 /// RL-6: 5 ms to 1,000 s, each key for itself.
 #[test]
 fn rl_6_the_default_has_no_bucket_for_all_keys_together() {
-    let mut limiter = Exponential::default();
+    let mut limiter = ExponentialBackoff::default();
     for key in 0..1_000 {
         assert_eq!(limiter.when(at(0), &key), Duration::from_millis(5));
     }
@@ -452,13 +452,13 @@ struct Both {
     random: Random,
     queue: Queue<u8>,
     twin: Twin,
-    tickets: BTreeMap<u8, Ticket>,
+    tickets: BTreeMap<u8, WorkToken>,
     now: u64,
 }
 
 impl Both {
     fn new(seed: u64) -> Self {
-        let limiter = Exponential::new(Duration::from_millis(3), Duration::from_millis(20));
+        let limiter = ExponentialBackoff::new(Duration::from_millis(3), Duration::from_millis(20));
         let twin = Twin { open: true, ..Twin::default() };
         let queue = Queue::new(limiter);
         Both { seed, random: Random::new(seed), queue, twin, tickets: BTreeMap::new(), now: 0 }
@@ -483,7 +483,7 @@ impl Both {
                     self.seed
                 );
                 if let Some(taken) = taken {
-                    let twice = self.tickets.insert(taken.key, taken.ticket);
+                    let twice = self.tickets.insert(taken.key, taken.token);
                     assert!(twice.is_none(), "seed {}: {} is held twice", self.seed, taken.key);
                 }
             }
@@ -533,10 +533,10 @@ impl Both {
 
     fn shut_down(&mut self) {
         if self.random.below(2) == 0 {
-            self.queue.shut_down_after_delays();
+            self.queue.shutdown_including_delayed();
             self.twin.keeps_delayed |= self.twin.open;
         } else {
-            self.queue.shut_down();
+            self.queue.shutdown();
             self.twin.keeps_delayed = false;
             self.twin.delayed.clear();
         }
@@ -570,7 +570,7 @@ fn random_operations_do_what_a_naive_queue_does() {
 fn random_priorities_are_taken_in_order() {
     for seed in 0..500 {
         let mut random = Random::new(seed);
-        let mut queue: Queue<u8> = Queue::new(Exponential::default());
+        let mut queue: Queue<u8> = Queue::new(ExponentialBackoff::default());
         let mut twin = Twin { open: true, ..Twin::default() };
         for _ in 0..60 {
             let key = u8::try_from(random.below(20)).unwrap();
@@ -584,7 +584,7 @@ fn random_priorities_are_taken_in_order() {
                 if let (Some(taken), Some(key)) = (taken, expected) {
                     queue.add(at(0), key, Priority(priority));
                     twin.ask(key, priority);
-                    queue.done(at(0), taken.ticket).unwrap();
+                    queue.done(at(0), taken.token).unwrap();
                     twin.release(key);
                 }
             }
@@ -593,7 +593,7 @@ fn random_priorities_are_taken_in_order() {
         while let Some(key) = twin.take(0) {
             let taken = queue.take(at(0)).unwrap();
             assert_eq!(taken.key, key, "seed {seed}");
-            queue.done(at(0), taken.ticket).unwrap();
+            queue.done(at(0), taken.token).unwrap();
             twin.release(key);
         }
         assert!(queue.take(at(0)).is_none());

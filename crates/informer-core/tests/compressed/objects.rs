@@ -1,6 +1,6 @@
 //! Widgets of several shapes, and how they become entries of a store.
 
-use informer_core::wire::{Limits, ListItem, ListReader, Scanned};
+use informer_core::wire::{Limits, ListItem, ListReader, ScannedObject};
 use informer_core::{
     Compressor, Delta, Entry, Replaced, ResourceVersion, Retention, Scope, StoreReader, StoreWriter, TypeMeta,
 };
@@ -15,7 +15,7 @@ pub(crate) const ENGINE: Shape =
     ["four cylinders", "unleaded only", "serviced yearly", "the manual is in the glovebox"];
 
 /// A widget as the server encodes it. A small part is unique, most belongs to its shape.
-pub(crate) fn widget(name: &str, version: u64, node: &str, shape: Shape) -> Scanned {
+pub(crate) fn widget(name: &str, version: u64, node: &str, shape: Shape) -> ScannedObject {
     let own = name.bytes().fold(version, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
     let own = own.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let words: Vec<String> =
@@ -29,7 +29,7 @@ pub(crate) fn widget(name: &str, version: u64, node: &str, shape: Shape) -> Scan
 }
 
 /// Scans an item of a list.
-pub(crate) fn scanned(types: &TypeMeta, item: &str) -> Scanned {
+pub(crate) fn scanned(types: &TypeMeta, item: &str) -> ScannedObject {
     let body = format!(r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{item}]}}"#);
     let mut found = None;
     let mut reader = ListReader::new(types.clone(), Limits::default());
@@ -43,11 +43,11 @@ pub(crate) fn scanned(types: &TypeMeta, item: &str) -> Scanned {
 }
 
 /// The entry as a reflector creates it.
-pub(crate) fn compressed(compressor: &Compressor, scanned: Scanned) -> Arc<Entry> {
+pub(crate) fn compressed(compressor: &Compressor, scanned: ScannedObject) -> Arc<Entry> {
     Arc::new(compressor.compress(Entry::new(scanned, Retention::Compressed)))
 }
 
-pub(crate) fn plain(scanned: Scanned) -> Arc<Entry> {
+pub(crate) fn plain(scanned: ScannedObject) -> Arc<Entry> {
     Arc::new(Entry::new(scanned, Retention::Bytes))
 }
 
@@ -79,9 +79,9 @@ pub(crate) fn rewrite(
 ) -> usize {
     let (mut from, mut count) = (Some(0), 0);
     while let Some(begin) = from {
-        let slice = reader.snapshot().rewrite(begin, max_entries, |entry| by.rewritten(entry));
+        let slice = reader.snapshot().recompress(begin, max_entries, |entry| by.recompressed(entry));
         from = slice.next();
-        count += writer.rewrite(slice);
+        count += writer.install_recompressed(slice);
     }
     writer.check_invariants();
     count

@@ -4,7 +4,7 @@
 //! > their entries.
 
 use crate::objects::{SHELF, compressed, rewrite, store, widget};
-use informer_core::wire::{ObjectProblem, Place, Unreadable};
+use informer_core::wire::{BodyLocation, ObjectError, UnreadableObject};
 use informer_core::{
     Compressor, Delta, Index, Key, Object, ResourceVersion, Scope, StoreReader, StoreWriter,
 };
@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 /// A hundred shelves cached before training, and a compressor trained on them.
 fn cached() -> (Compressor, StoreWriter, StoreReader) {
-    let compressor = Compressor::learning();
+    let compressor = Compressor::with_training();
     let (writer, reader) = store(&compressor, (0..100).map(|number| (number, SHELF)));
-    assert!(compressor.learn(&reader.snapshot()));
+    assert!(compressor.train(&reader.snapshot()));
     (compressor, writer, reader)
 }
 
@@ -26,14 +26,19 @@ fn key(number: usize) -> Key {
 #[test]
 fn recompressed_entries_are_equal_and_smaller() {
     let (compressor, mut writer, reader) = cached();
-    let index = Index::field("spec.node").into_handle().unwrap();
+    let index = Index::field("spec.node").build().unwrap();
     writer.add_index(index.clone());
     let before = reader.snapshot();
     assert_eq!(rewrite(&mut writer, &reader, &compressor, 7), 100);
     let after = reader.snapshot();
-    assert_eq!(after.version(), before.version());
+    assert_eq!(after.resource_version(), before.resource_version());
     assert!(before.list().eq(after.list()), "entries are equal");
-    assert!(after.list().zip(before.list()).all(|(after, before)| after.cost() < before.cost() - 200));
+    assert!(
+        after
+            .list()
+            .zip(before.list())
+            .all(|(after, before)| after.memory_size() < before.memory_size() - 200)
+    );
     assert_eq!(after.index_keys(&index, "n1"), before.index_keys(&index, "n1"));
     assert_eq!(rewrite(&mut writer, &reader, &compressor, 7), 0, "nothing is left to recompress");
 }
@@ -54,7 +59,7 @@ fn c5_snapshot_keeps_its_entries() {
 #[test]
 fn replaced_entries_are_not_recompressed() {
     let (compressor, mut writer, reader) = cached();
-    let late = reader.snapshot().rewrite(0, 256, |entry| compressor.rewritten(entry));
+    let late = reader.snapshot().recompress(0, 256, |entry| compressor.recompressed(entry));
     let newer = compressed(&compressor, widget("w0003", 9500, "n2", SHELF));
     let applied = writer.apply(&Scope::All, [Delta::Updated(Arc::clone(&newer))]);
     assert_eq!(applied.changes.len(), 1);
@@ -63,7 +68,7 @@ fn replaced_entries_are_not_recompressed() {
     // Another object reuses the free slot.
     let other = compressed(&compressor, widget("other", 9600, "n2", SHELF));
     writer.apply(&Scope::All, [Delta::Added(Arc::clone(&other))]);
-    assert_eq!(writer.rewrite(late), 98);
+    assert_eq!(writer.install_recompressed(late), 98);
     writer.check_invariants();
     assert!(Arc::ptr_eq(&reader.get(&key(3)).unwrap(), &newer));
     assert!(Arc::ptr_eq(&reader.get(&Key::new("a", "other")).unwrap(), &other));
@@ -74,15 +79,15 @@ fn replaced_entries_are_not_recompressed() {
 #[test]
 fn c9_a_stale_entry_stays_stale() {
     let (compressor, mut writer, reader) = cached();
-    let late = reader.snapshot().rewrite(0, 256, |entry| compressor.rewritten(entry));
-    let unreadable = Unreadable {
+    let late = reader.snapshot().recompress(0, 256, |entry| compressor.recompressed(entry));
+    let unreadable = UnreadableObject {
         key: Some(key(5)),
         version: Some(ResourceVersion::new("9500")),
-        place: Place { index: 0, byte: 0 },
-        problem: ObjectProblem::NotAnObject,
+        location: BodyLocation { index: 0, byte: 0 },
+        error: ObjectError::NotAnObject,
     };
     writer.apply(&Scope::All, [Delta::Unreadable(unreadable)]);
-    writer.rewrite(late);
+    writer.install_recompressed(late);
     writer.check_invariants();
     assert!(reader.get(&key(5)).unwrap().is_stale() && !reader.get(&key(6)).unwrap().is_stale());
 }

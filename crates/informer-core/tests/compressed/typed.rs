@@ -3,7 +3,7 @@
 use crate::encode;
 use crate::objects::scanned;
 use bench_data::pods::{Pod, Random};
-use informer_core::wire::{Limits, ListItem, ProtobufListReader, Scanned, message_of};
+use informer_core::wire::{Limits, ListItem, ProtobufListReader, ScannedObject, message_of};
 use informer_core::{Compressor, Entry, Object, Retention, Scope, StoreWriter, TypeMeta};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
@@ -21,7 +21,7 @@ fn pods() -> Vec<String> {
 }
 
 /// The pod as an item of a protobuf list.
-fn from_protobuf(item: &str) -> Scanned {
+fn from_protobuf(item: &str) -> ScannedObject {
     let message = encode::message(message_of(&types()).unwrap().get(), &serde_json::from_str(item).unwrap());
     let (mut metadata, mut body, mut kind, mut envelope) =
         (Vec::new(), Vec::new(), Vec::new(), b"k8s\0".to_vec());
@@ -44,23 +44,26 @@ fn from_protobuf(item: &str) -> Scanned {
 
 /// Compresses the objects with a dictionary trained on them and compares all views with those of uncompressed
 /// objects.
-fn check(objects: &[Scanned]) {
-    let compressor = Compressor::learning();
-    let entry = |scanned: &Scanned, retention| Entry::new(scanned.clone(), retention);
+fn check(objects: &[ScannedObject]) {
+    let compressor = Compressor::with_training();
+    let entry = |scanned: &ScannedObject, retention| Entry::new(scanned.clone(), retention);
     for scanned in objects {
         compressor.compress(entry(scanned, Retention::Compressed));
     }
-    assert!(compressor.learn(&StoreWriter::new([Scope::All]).1.snapshot()));
+    assert!(compressor.train(&StoreWriter::new([Scope::All]).1.snapshot()));
     for scanned in objects {
         let plain = Object::<K8sPod>::new(Arc::new(entry(scanned, Retention::Bytes)));
         let compressed = compressor.compress(entry(scanned, Retention::Compressed));
-        assert!(compressed.cost() < plain.entry().cost() - 1000, "{compressed:?} is compressed");
+        assert!(
+            compressed.memory_size() < plain.entry().memory_size() - 1000,
+            "{compressed:?} is compressed"
+        );
         let compressed = Object::<K8sPod>::new(Arc::new(compressed));
-        assert_eq!(compressed.raw(), plain.raw());
-        assert_eq!(compressed.json(), plain.json());
+        assert_eq!(compressed.raw_bytes(), plain.raw_bytes());
+        assert_eq!(compressed.to_json(), plain.to_json());
         assert_eq!(*compressed.typed().unwrap(), *plain.typed().unwrap());
         assert_eq!(compressed.metadata::<ObjectMeta>(), plain.metadata::<ObjectMeta>());
-        assert_eq!(*compressed.view::<Value>().typed().unwrap(), *plain.view::<Value>().typed().unwrap());
+        assert_eq!(*compressed.cast::<Value>().typed().unwrap(), *plain.cast::<Value>().typed().unwrap());
     }
 }
 

@@ -3,7 +3,7 @@
 use super::json::squeezed;
 use super::server::{Fit, Obj, SLOTS, Server, key, slot_of};
 use informer_core::reflector::ListRequest;
-use informer_core::store::{Applied, Change, StoreSnapshot};
+use informer_core::store::{BatchResult, Change, StoreSnapshot};
 use informer_core::{Entry, IndexHandle, Key, Moment, StoreReader};
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -46,7 +46,7 @@ pub(crate) struct Mirror {
 
 impl Mirror {
     /// Applies the changes of a batch, checking that each is legal (C1, C3) and that its states existed.
-    pub(crate) fn fold(&mut self, server: &Server, applied: &Applied, cause: Cause) {
+    pub(crate) fn fold(&mut self, server: &Server, applied: &BatchResult, cause: Cause) {
         if cause.list {
             // C5: a relist reports deletions first, then the rest, each in key order.
             let place = |change: &Change| (!matches!(change, Change::Deleted { .. }), change.key().clone());
@@ -122,7 +122,7 @@ impl Mirror {
 
 /// Checks that the cache is exactly the server's state at the version of the cache.
 pub(crate) fn check_exact(server: &Server, branch: usize, snapshot: &StoreSnapshot) {
-    let Some(version) = snapshot.version() else {
+    let Some(version) = snapshot.resource_version() else {
         assert!(snapshot.is_empty(), "objects without a version");
         return;
     };
@@ -191,7 +191,7 @@ impl HeldSnapshot {
 
 fn fingerprint(snapshot: &StoreSnapshot, index: &IndexHandle) -> u64 {
     let mut hasher = DefaultHasher::new();
-    snapshot.version().hash(&mut hasher);
+    snapshot.resource_version().hash(&mut hasher);
     for entry in snapshot.list() {
         (entry.key(), &entry.head().version, entry.bytes()).hash(&mut hasher);
     }

@@ -180,7 +180,7 @@ impl Net {
         } else {
             let version = match &request.consistency {
                 Consistency::Any if dice.strikes(Fault::Lag) => server.older(0, dice),
-                Consistency::Exactly(requested) => {
+                Consistency::Exact(requested) => {
                     let requested = server.parse(requested);
                     if requested > server.version {
                         return refuse(504, &json::too_large(dice.one_in(2)));

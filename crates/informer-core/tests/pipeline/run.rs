@@ -6,13 +6,13 @@ use super::faults::{Dice, Fault};
 use super::net::{Conn, End, Head, Net};
 use super::server::{OBJECT_LIMIT, Server};
 use informer_core::reflector::{
-    Action, Asked, Config, Consistency, Failure, Reflector, Report, State, Trouble, WatchListPolicy,
-    WatchStart,
+    Action, Config, Consistency, Failure, InformerState, Reflector, Report, RequestKind, Trouble,
+    WatchListPolicy, WatchStart,
 };
 use informer_core::wire::Limits;
 use informer_core::{
-    BuiltIndex, Delta, DeltaFifo, FifoLimits, Index, IndexHandle, Moment, ResourceVersion, Retention, Scope,
-    StoreReader, StoreWriter, TypeMeta,
+    BuiltIndex, Delta, DeltaFifo, FifoCapacity, Index, IndexHandle, Moment, ResourceVersion, Retention,
+    Scope, StoreReader, StoreWriter, TypeMeta,
 };
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -120,18 +120,18 @@ impl Run {
         config.watch_list = if dice.one_in(3) { WatchListPolicy::Never } else { WatchListPolicy::Auto };
         config.watch_timeout = Duration::from_secs(if dice.one_in(3) { 30 } else { 300 });
         config.retention = if dice.one_in(4) { Retention::Decoded } else { Retention::Bytes };
-        config.relist_every = dice.one_in(3).then(|| Duration::from_secs(60 + 60 * dice.below(10)));
+        config.audit_period = dice.one_in(3).then(|| Duration::from_secs(60 + 60 * dice.below(10)));
         let (mut writer, reader) = StoreWriter::new([scope.clone()]);
         let known = (!dice.one_in(4)).then(|| reader.clone());
-        let by_app = Index::label("app").into_handle().unwrap();
-        let by_node = Index::field("spec.nodeName").into_handle().unwrap();
+        let by_app = Index::label("app").build().unwrap();
+        let by_node = Index::field("spec.nodeName").build().unwrap();
         if dice.one_in(2) {
             writer.add_index(by_app.clone());
         }
         let limits = match dice.below(3) {
-            0 => FifoLimits::new(1 + dice.index(4), 16 << 20),
-            1 => FifoLimits::new(4096, 1 + dice.index(4000)),
-            _ => FifoLimits::default(),
+            0 => FifoCapacity::new(1 + dice.index(4), 16 << 20),
+            1 => FifoCapacity::new(4096, 1 + dice.index(4000)),
+            _ => FifoCapacity::default(),
         };
         let mut server = Server::new(opaque, namespace);
         for _ in 0..dice.below(15) {
@@ -316,7 +316,7 @@ impl Run {
                 },
             };
             match action {
-                Action::Push(delta) if !self.fifo.has_room() => {
+                Action::Push(delta) if !self.fifo.has_capacity() => {
                     self.blocked = Some(delta);
                     return;
                 }
@@ -367,7 +367,7 @@ impl Run {
         match report {
             Report::Failed { failure, retry_in, asked, .. } if !retry_in.is_zero() => {
                 self.note_health();
-                let lost = *asked == Asked::Watch && failure.trouble == Trouble::Expired;
+                let lost = *asked == RequestKind::Watch && failure.trouble == Trouble::Expired;
                 assert!(!(self.was_healthy && lost), "C11: a 410 after a healthy watch relists immediately");
                 let slow = matches!(failure.trouble, Trouble::Forbidden | Trouble::NotServed);
                 self.pace.wait(*retry_in, slow);
@@ -389,7 +389,7 @@ impl Run {
                     Consistency::Any => {
                         assert!(position.is_none(), "any version, although a position is known");
                     }
-                    Consistency::NotOlderThan(version) | Consistency::Exactly(version) => {
+                    Consistency::NotOlderThan(version) | Consistency::Exact(version) => {
                         assert_eq!(Some(version), position);
                     }
                     _ => {}
@@ -465,7 +465,7 @@ impl Run {
                 self.note(|| format!("  reported {change:?}"));
             }
             self.mirror.fold(&self.server, &applied, cause);
-            assert!(!applied.rewound || cause.other_branch, "C1: rewound without a restore");
+            assert!(!applied.server_rewound || cause.other_branch, "C1: rewound without a restore");
             let snapshot = self.reader.snapshot();
             self.mirror.check_equal(&snapshot, "after a batch");
             check_exact(&self.server, branch, &snapshot);
@@ -618,13 +618,13 @@ impl Run {
     /// Whether the reflector is live and up to date.
     fn is_converged(&self) -> bool {
         let snapshot = self.reader.snapshot();
-        let newest = snapshot.version().is_some_and(|version| {
+        let newest = snapshot.resource_version().is_some_and(|version| {
             let version = self.server.parse(version);
             // Without bookmarks the reflector does not learn how far other kinds advanced the version.
             let nothing_newer = !self.net.bookmarks && self.server.events_after(version).next().is_none();
             version == self.server.version || (version < self.server.version && nothing_newer)
         });
-        newest && self.reflector.state() == State::Live && self.applied_branch == self.server.branch()
+        newest && self.reflector.state() == InformerState::Live && self.applied_branch == self.server.branch()
     }
 
     fn divergence(&self) -> String {
@@ -654,6 +654,6 @@ impl Run {
         while let Some(action) = self.reflector.poll_action() {
             assert!(matches!(action, Action::Cancel(_)), "{action:?} after the stop");
         }
-        assert_eq!((self.reflector.state(), self.reflector.next_deadline()), (State::Stopped, None));
+        assert_eq!((self.reflector.state(), self.reflector.next_deadline()), (InformerState::Stopped, None));
     }
 }

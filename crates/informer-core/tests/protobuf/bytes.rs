@@ -2,9 +2,9 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use informer_core::wire::{
-    Frame, Limits, ListItem, ProtobufListReader, ProtobufWatchReader, Scanned, TypeMeta, WireError,
+    Frame, Limits, ListItem, ProtobufListReader, ProtobufWatchReader, ScannedObject, TypeMeta, WireError,
 };
-use informer_core::{Entry, Object, Projection, Retention};
+use informer_core::{Entry, FieldFilter, Object, Retention};
 use std::sync::Arc;
 
 pub(crate) type Read<T> = (Vec<T>, Result<(), WireError>);
@@ -105,11 +105,12 @@ pub(crate) fn read_list(types: &TypeMeta, limit: usize, pieces: &[&[u8]]) -> Rea
 
 pub(crate) fn read_list_by(
     types: &TypeMeta,
-    by: Option<&Projection>,
+    by: Option<&FieldFilter>,
     limit: usize,
     pieces: &[&[u8]],
 ) -> Read<ListItem> {
-    let reader = ProtobufListReader::new(types.clone(), Limits::new(limit)).unwrap().projecting(by.cloned());
+    let reader =
+        ProtobufListReader::new(types.clone(), Limits::new(limit)).unwrap().with_field_filter(by.cloned());
     let (mut reader, mut items) = (reader, Vec::new());
     let read = pieces.iter().try_for_each(|piece| reader.read(piece, |item| items.push(item)));
     (items, read.and_then(|()| reader.finish()))
@@ -121,24 +122,25 @@ pub(crate) fn read_watch(types: &TypeMeta, limit: usize, pieces: &[&[u8]]) -> Re
 
 pub(crate) fn read_watch_by(
     types: &TypeMeta,
-    by: Option<&Projection>,
+    by: Option<&FieldFilter>,
     limit: usize,
     pieces: &[&[u8]],
 ) -> Read<Frame> {
-    let reader = ProtobufWatchReader::new(types.clone(), Limits::new(limit)).unwrap().projecting(by.cloned());
+    let reader =
+        ProtobufWatchReader::new(types.clone(), Limits::new(limit)).unwrap().with_field_filter(by.cloned());
     let (mut reader, mut frames) = (reader, Vec::new());
     let read = pieces.iter().try_for_each(|piece| reader.read(piece, |frame| frames.push(frame)));
     (frames, read.and_then(|()| reader.finish()))
 }
 
 /// The object as a cache stores it.
-pub(crate) fn object<K>(scanned: Scanned) -> Object<K> {
+pub(crate) fn object<K>(scanned: ScannedObject) -> Object<K> {
     Object::new(Arc::new(Entry::new(scanned, Retention::Bytes)))
 }
 
 /// Scans the single object of a message.
 #[track_caller]
-pub(crate) fn scanned(types: &TypeMeta, message: &[u8]) -> Scanned {
+pub(crate) fn scanned(types: &TypeMeta, message: &[u8]) -> ScannedObject {
     let body = frame("ADDED", &envelope(types, message));
     let (mut frames, end) = read_watch(types, usize::MAX, &[&body]);
     assert_eq!(end, Ok(()));

@@ -2,8 +2,8 @@
 
 use super::bytes::{data, field, number, object, scanned};
 use super::encode;
-use super::maker::{KINDS, Maker, types_of};
-use informer_core::wire::{Scanned, TypeMeta};
+use super::generator::{KINDS, Maker, types_of};
+use informer_core::wire::{ScannedObject, TypeMeta};
 use informer_schema::{Message, Wire};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ fn halves<'a>(bytes: &'a [u8], maker: &mut Maker) -> (&'a [u8], &'a [u8]) {
 
 /// An object with these bytes and the head of another.
 fn with_bytes(types: &TypeMeta, like: &[u8], bytes: Vec<u8>) -> informer_core::Object<Value> {
-    object(Scanned { bytes: bytes.into(), ..scanned(types, like) })
+    object(ScannedObject { bytes: bytes.into(), ..scanned(types, like) })
 }
 
 proptest! {
@@ -95,7 +95,7 @@ fn long_tags_are_read() {
     let long = |number: u8, bytes: &[u8]| [&[0x92, number >> 4][..], &data(1, bytes)[1..]].concat();
     let message = [metadata, long(2, &entry(b"k")), long(2, &entry(b"l")), long(18, &entry(b"m"))].concat();
     let like = scanned(&types, &message);
-    let read = object::<Value>(Scanned { bytes: message.into(), ..like });
+    let read = object::<Value>(ScannedObject { bytes: message.into(), ..like });
     assert_eq!(read.typed().unwrap()["data"], json!({"k": "v", "l": "v"}));
 }
 
@@ -125,7 +125,7 @@ fn depth_is_limited() {
         let nested = data(inner(spec, "versions"), &data(inner(version, "schema"), &nested));
         let metadata = data(1, &[data(1, b"a"), data(6, b"7")].concat());
         let message = [metadata, data(inner(of, "spec"), &nested)].concat();
-        object::<Value>(scanned(&types, &message)).typed().map(|_| ()).map_err(|error| error.reason)
+        object::<Value>(scanned(&types, &message)).typed().map(|_| ()).map_err(|error| error.message)
     };
     for disordered in [false, true] {
         assert_eq!(read(100, disordered), Ok(()));

@@ -2,7 +2,7 @@
 //! take long to build.)
 
 use super::bytes::{frame, object, read_watch};
-use super::twins::{json_object, json_watch, recordings, type_of};
+use super::reference_model::{json_object, json_watch, recordings, type_of};
 use informer_core::wire::Frame;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::Secret;

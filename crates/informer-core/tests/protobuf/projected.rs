@@ -4,9 +4,9 @@
 //! to missing. The type of a claim template is not part of the protobuf bytes and cannot be dropped.
 
 use super::bytes::{frame, object, read_watch_by};
-use super::twins::{json_object, recordings, type_of};
-use informer_core::Projection;
-use informer_core::wire::{Frame, Limits, Scanned, TypeMeta, WatchReader};
+use super::reference_model::{json_object, recordings, type_of};
+use informer_core::FieldFilter;
+use informer_core::wire::{Frame, Limits, ScannedObject, TypeMeta, WatchReader};
 use serde_json::{Map, Value};
 
 /// The value without empty parts and without the types of templates.
@@ -42,16 +42,16 @@ fn difference(left: &Value, right: &Value) -> String {
     }
 }
 
-fn single_object(frames: Vec<Frame>) -> Scanned {
+fn single_object(frames: Vec<Frame>) -> ScannedObject {
     match <[Frame; 1]>::try_from(frames) {
         Ok([Frame::Added(scanned)]) => scanned,
         other => panic!("{other:?}"),
     }
 }
 
-fn from_json(types: &TypeMeta, by: &Projection, json: &str) -> Scanned {
+fn from_json(types: &TypeMeta, by: &FieldFilter, json: &str) -> ScannedObject {
     let reader = WatchReader::new(types.clone(), Limits::default());
-    let (mut reader, mut frames) = (reader.projecting(Some(by.clone())), Vec::new());
+    let (mut reader, mut frames) = (reader.with_field_filter(Some(by.clone())), Vec::new());
     let body = format!(r#"{{"type":"ADDED","object":{json}}}"#);
     reader.read(body.as_bytes(), |frame| frames.push(frame)).unwrap();
     single_object(frames)
@@ -91,7 +91,7 @@ fn projection_is_equal_for_json_and_protobuf() {
         // Single paths, and some sets of paths.
         let sets = all.chunks(1).chain(all.chunks(5).step_by(3)).chain(all.chunks(40));
         for set in sets {
-            for by in [Projection::drop(set), Projection::keep(set)].into_iter().flatten() {
+            for by in [FieldFilter::drop(set), FieldFilter::keep(set)].into_iter().flatten() {
                 let json = json_object::<Value>(from_json(&types, &by, &recording.json));
                 let body = frame("ADDED", &recording.protobuf);
                 let (frames, end) = read_watch_by(&types, Some(&by), usize::MAX, &[&body]);

@@ -1,9 +1,9 @@
 //! The readers against their reference model: any body in any pieces, complete or damaged.
 
 use super::bytes::{Read, data, frame, list, object, opened, read_list, read_watch, scanned};
-use super::naive::{self, Naive};
-use super::twins::{Recording, recordings, type_of};
-use informer_core::wire::{Frame, FrameKind, ListItem, Scanned, TypeMeta};
+use super::model::{self, Naive};
+use super::reference_model::{Recording, recordings, type_of};
+use informer_core::wire::{Frame, FrameKind, ListItem, ScannedObject, TypeMeta};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use std::sync::LazyLock;
@@ -38,7 +38,7 @@ fn read_in_all_splits<T: PartialEq + std::fmt::Debug>(
     whole
 }
 
-fn as_model(scanned: &Scanned) -> Naive {
+fn as_model(scanned: &ScannedObject) -> Naive {
     Naive::Object(scanned.head.key.clone(), scanned.head.version.clone(), scanned.bytes.to_vec())
 }
 
@@ -105,7 +105,7 @@ proptest! {
         let mut body = list(&types, &objects);
         damage(&mut body, &changes, end);
         let read = read_in_all_splits(&body, &cuts, |pieces| read_list(&types, LIMIT, pieces));
-        let (reader, model) = (list_as_model(&read), naive::list(&types, &body));
+        let (reader, model) = (list_as_model(&read), model::list(&types, &body));
         match (reader, model) {
             (Some(reader), Some(model)) => prop_assert!(agrees(&reader, &model), "{reader:?} {model:?}"),
             // The model does not know the list's metadata.
@@ -123,7 +123,7 @@ proptest! {
         let mut body = stream(&types, &objects, &kinds);
         damage(&mut body, &changes, end);
         let read = read_in_all_splits(&body, &cuts, |pieces| read_watch(&types, LIMIT, pieces));
-        let (reader, model) = (watch_as_model(&read), naive::watch(&types, &body));
+        let (reader, model) = (watch_as_model(&read), model::watch(&types, &body));
         // After the first malformed frame, only the reader continues to the end of that frame.
         prop_assert!(agrees(&reader, &model), "{reader:?} {model:?}");
     }
@@ -169,7 +169,7 @@ proptest! {
                 ListItem::Unreadable(found) => {
                     prop_assert!(whole.bytes.len() > limit);
                     prop_assert!(found.key.is_none() || found.key.as_ref() == Some(&whole.head.key));
-                    prop_assert_eq!(found.problem.to_string(), format!("it is larger than {limit} bytes"));
+                    prop_assert_eq!(found.error.to_string(), format!("it is larger than {limit} bytes"));
                 }
                 ListItem::Meta(_) => prop_assert!(false),
             }

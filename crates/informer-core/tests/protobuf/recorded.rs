@@ -1,8 +1,8 @@
 //! Recordings of a real server decode equally in both encodings.
 
 use super::bytes::{data, envelope, frame, list, number, object, opened, read_list, read_watch, scanned};
-use super::twins::{json_object, json_watch, recordings, type_of};
-use informer_core::wire::{Frame, Head, Limits, ListItem, ListReader, Scanned, Status, TypeMeta};
+use super::reference_model::{json_object, json_watch, recordings, type_of};
+use informer_core::wire::{Frame, Head, Limits, ListItem, ListReader, ScannedObject, Status, TypeMeta};
 use informer_core::{FieldPath, Object};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -21,17 +21,17 @@ fn assert_same_head(name: &str, left: &Head, right: &Head) {
 }
 
 #[track_caller]
-fn assert_same(name: &str, protobuf: &Scanned, json: &Scanned) {
+fn assert_same(name: &str, protobuf: &ScannedObject, json: &ScannedObject) {
     assert_same_head(name, &protobuf.head, &json.head);
     let (protobuf, json) = (object::<Value>(protobuf.clone()), json_object::<Value>(json.clone()));
     assert_eq!(*protobuf.typed().unwrap(), *json.typed().unwrap(), "{name}");
     assert_eq!(protobuf.metadata::<Value>().unwrap(), json.metadata::<Value>().unwrap(), "{name}");
-    let written: Value = serde_json::from_slice(&protobuf.json().unwrap()).unwrap();
+    let written: Value = serde_json::from_slice(&protobuf.to_json().unwrap()).unwrap();
     assert_eq!(written, *json.typed().unwrap(), "{name}");
     assert_same_values(name, &protobuf, &json);
     // A relist in the other encoding finds no change.
     assert!(
-        protobuf.entry().is_identical(json.entry()) && json.entry().is_identical(protobuf.entry()),
+        protobuf.entry().is_same_state(json.entry()) && json.entry().is_same_state(protobuf.entry()),
         "{name}"
     );
 }
@@ -169,6 +169,6 @@ fn servers_of_two_versions_encode_an_identical_state() {
     let newer = entry(&[message.clone(), number(200, 0)].concat());
     let (older, other) = (entry(&message), entry(&[message, data(2, &data(10, b"elsewhere"))].concat()));
     assert_ne!(older.bytes(), newer.bytes());
-    assert!(older.is_identical(&newer) && newer.is_identical(&older));
-    assert!(!older.is_identical(&other), "another node is a change");
+    assert!(older.is_same_state(&newer) && newer.is_same_state(&older));
+    assert!(!older.is_same_state(&other), "another node is a change");
 }

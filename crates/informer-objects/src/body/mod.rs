@@ -170,7 +170,7 @@ pub enum FieldValidation {
 }
 
 /// What becomes of a body with problems: nothing, warnings, or the text of a refusal, which patches word differently.
-pub fn judge(mode: FieldValidation, problems: &[String]) -> Result<Vec<String>, String> {
+pub fn enforce_field_validation(mode: FieldValidation, problems: &[String]) -> Result<Vec<String>, String> {
     match mode {
         FieldValidation::Strict if !problems.is_empty() => {
             Err(format!("strict decoding error: {}", problems.join(", ")))

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::status::Cause;
+use crate::status::StatusCause;
 pub(super) use crate::text::quoted as quote;
 
 /// How a root without a name is called.
@@ -27,53 +27,53 @@ pub(super) fn index(path: &str, index: usize) -> String {
 }
 
 /// A value that may not stand there.
-pub(super) fn invalid(path: &str, value: &Value, why: &str) -> Cause {
+pub(super) fn invalid(path: &str, value: &Value, why: &str) -> StatusCause {
     invalid_shown(path, &show(value), why)
 }
 
 /// As [`invalid`], of a value that is shown already.
-pub(super) fn invalid_shown(path: &str, shown: &str, why: &str) -> Cause {
+pub(super) fn invalid_shown(path: &str, shown: &str, why: &str) -> StatusCause {
     cause("FieldValueInvalid", path, &format!("Invalid value: {shown}"), why)
 }
 
 /// As [`invalid`], of a value too large to be shown.
-pub(super) fn invalid_omitted(path: &str, why: &str) -> Cause {
+pub(super) fn invalid_omitted(path: &str, why: &str) -> StatusCause {
     cause("FieldValueInvalid", path, "Invalid value", why)
 }
 
 /// A value of the wrong type; `found` is the type it has, or the text that has no such format.
-pub(super) fn wrong_type(path: &str, found: &str, why: &str) -> Cause {
+pub(super) fn wrong_type(path: &str, found: &str, why: &str) -> StatusCause {
     cause("FieldValueTypeInvalid", path, &format!("Invalid value: {}", quote(found)), why)
 }
 
-pub(super) fn required(path: &str, why: &str) -> Cause {
+pub(super) fn required(path: &str, why: &str) -> StatusCause {
     cause("FieldValueRequired", path, "Required value", why)
 }
 
-pub(super) fn forbidden(path: &str, why: &str) -> Cause {
+pub(super) fn forbidden(path: &str, why: &str) -> StatusCause {
     cause("FieldValueForbidden", path, "Forbidden", why)
 }
 
-pub(super) fn duplicate(path: &str, value: &Value) -> Cause {
+pub(super) fn duplicate(path: &str, value: &Value) -> StatusCause {
     cause("FieldValueDuplicate", path, &format!("Duplicate value: {}", show(value)), "")
 }
 
-pub(super) fn duplicate_omitted(path: &str) -> Cause {
+pub(super) fn duplicate_omitted(path: &str) -> StatusCause {
     cause("FieldValueDuplicate", path, "Duplicate value", "")
 }
 
-pub(super) fn not_supported<T: AsRef<str>>(path: &str, value: &Value, supported: &[T]) -> Cause {
+pub(super) fn not_supported<T: AsRef<str>>(path: &str, value: &Value, supported: &[T]) -> StatusCause {
     let list: Vec<String> = supported.iter().map(|text| quote(text.as_ref())).collect();
     let why = if list.is_empty() { String::new() } else { format!("supported values: {}", list.join(", ")) };
     cause("FieldValueNotSupported", path, &format!("Unsupported value: {}", show(value)), &why)
 }
 
-pub(super) fn too_long(path: &str, most: i64) -> Cause {
+pub(super) fn too_long(path: &str, most: i64) -> StatusCause {
     let unit = if most == 1 { "byte" } else { "bytes" };
     cause("FieldValueTooLong", path, "Too long", &format!("may not be more than {most} {unit}"))
 }
 
-pub(super) fn too_many(path: &str, count: usize, most: i64) -> Cause {
+pub(super) fn too_many(path: &str, count: usize, most: i64) -> StatusCause {
     let unit = if most == 1 { "item" } else { "items" };
     let why = format!("must have at most {most} {unit}");
     cause("FieldValueTooMany", path, &format!("Too many: {count}"), &why)
@@ -111,7 +111,7 @@ fn escape(out: &mut String, character: char) {
     out.extend(format!("\\u{:04x}", u32::from(character)).chars());
 }
 
-fn cause(reason: &str, path: &str, what: &str, why: &str) -> Cause {
+fn cause(reason: &str, path: &str, what: &str, why: &str) -> StatusCause {
     let message = if why.is_empty() { what.to_owned() } else { format!("{what}: {why}") };
-    Cause::new(reason, if path.is_empty() { NOWHERE } else { path }, message)
+    StatusCause::new(reason, if path.is_empty() { NOWHERE } else { path }, message)
 }

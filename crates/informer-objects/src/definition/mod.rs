@@ -12,9 +12,9 @@ mod object;
 mod paths;
 mod rules;
 mod scale;
+mod source_schema;
 mod validate;
 mod version;
-mod written;
 
 #[cfg(test)]
 mod tests;

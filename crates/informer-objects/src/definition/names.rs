@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::field::{child, index, invalid, quote};
-use crate::status::Cause;
+use crate::status::StatusCause;
 use crate::text::{formats::dns_label_1035, times};
 
 /// Fills in what a definition may leave out: names, and a conversion that does nothing.
@@ -229,7 +229,7 @@ fn storage_version(definition: &Value) -> Option<Value> {
 }
 
 /// What is wrong with the words of a definition's names.
-pub(super) fn check_names(names: &Map<String, Value>, path: &str) -> Vec<Cause> {
+pub(super) fn check_names(names: &Map<String, Value>, path: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     for field in ["plural", "singular"] {
         let name = text(names, field);
@@ -259,7 +259,7 @@ pub(super) fn check_names(names: &Map<String, Value>, path: &str) -> Vec<Cause> 
 }
 
 /// One cause for all that is wrong with a name.
-pub(super) fn refuse(path: &str, name: &str, before: &str, wrong: &[String]) -> Option<Cause> {
+pub(super) fn refuse(path: &str, name: &str, before: &str, wrong: &[String]) -> Option<StatusCause> {
     (!wrong.is_empty()).then(|| invalid(path, &json!(name), &format!("{before}{}", wrong.join(","))))
 }
 

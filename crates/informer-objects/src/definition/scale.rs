@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::field;
-use crate::status::{Cause, Status};
+use crate::status::{Status, StatusCause};
 
 /// Where the numbers are, from `subresources.scale`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub fn with_scale(paths: &ScalePaths, object: &mut Value, scale: &Value) -> Resu
 }
 
 /// What is wrong with the replicas of an object; those of its spec only if they may have changed.
-pub(super) fn check(paths: &ScalePaths, object: &Value, with_spec: bool) -> Vec<Cause> {
+pub(super) fn check(paths: &ScalePaths, object: &Value, with_spec: bool) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let counts = with_spec.then_some(&paths.spec).into_iter().chain([&paths.status]);
     for path in counts {

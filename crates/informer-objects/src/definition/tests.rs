@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::status::{Cause, Status};
+use crate::status::{Status, StatusCause};
 
 const KIND: &str = "Widget";
 const API_VERSION: &str = "rec.example.com/v1";
@@ -41,7 +41,7 @@ fn recorded_causes(step: &Value) -> Vec<String> {
     texts
 }
 
-fn show(causes: &[Cause]) -> Vec<String> {
+fn show(causes: &[StatusCause]) -> Vec<String> {
     let mut texts: Vec<String> =
         causes.iter().map(|cause| format!("{} {}: {}", cause.reason, cause.field, cause.message)).collect();
     texts.sort();
@@ -53,7 +53,7 @@ fn subject() -> Subject<'static> {
 }
 
 /// What becomes of a body: warnings, the object, and what is wrong with it.
-fn written(version: &Version, body: &Value) -> Result<(Vec<String>, Value, Vec<Cause>), String> {
+fn written(version: &Version, body: &Value) -> Result<(Vec<String>, Value, Vec<StatusCause>), String> {
     let mut object = body.clone();
     let mut unknown = decode(&mut object)?;
     if object["kind"] == KIND {

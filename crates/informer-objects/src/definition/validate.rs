@@ -8,7 +8,7 @@ use super::object::pair::Pair;
 use super::object::{check_embedded, check_lists, check_values};
 use super::version::Version;
 use super::{field, rules, scale};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// What an object is checked for.
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +29,8 @@ pub fn validate(
     subject: Subject<'_>,
     object: &Value,
     old: Option<&Value>,
-    metadata: Vec<Cause>,
-) -> Vec<Cause> {
+    metadata: Vec<StatusCause>,
+) -> Vec<StatusCause> {
     let schema = &version.schema;
     let mut causes = wrong_type(subject, object);
     if causes.is_empty() {
@@ -67,7 +67,7 @@ pub fn validate(
 }
 
 /// Whether rules are not run because of a cause: they count on types and sizes.
-fn hides_rules(cause: &Cause) -> bool {
+fn hides_rules(cause: &StatusCause) -> bool {
     matches!(
         cause.reason.as_str(),
         "FieldValueNotSupported"
@@ -78,7 +78,7 @@ fn hides_rules(cause: &Cause) -> bool {
     )
 }
 
-fn wrong_type(subject: Subject<'_>, object: &Value) -> Vec<Cause> {
+fn wrong_type(subject: Subject<'_>, object: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     for (name, wanted) in [("kind", subject.kind), ("apiVersion", subject.api_version)] {
         let given = object.get(name).and_then(Value::as_str).unwrap_or_default();

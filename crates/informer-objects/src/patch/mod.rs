@@ -16,7 +16,7 @@ pub use json::json;
 pub use merge::merge;
 pub use strategic::strategic;
 
-use crate::status::{Cause, Status};
+use crate::status::{Status, StatusCause};
 use crate::text::{self, Duplicates};
 use refusal::{unsupported, unsupported_for_custom};
 
@@ -82,5 +82,5 @@ pub fn undecodable(kind: PatchKind, patch: &[u8], patched: &str, why: &str) -> S
         PatchKind::Json | PatchKind::Merge | PatchKind::Apply => patched.to_owned(),
     };
     let message = format!("Invalid value: {}: {why}", text::quoted(&shown));
-    Status::invalid("", "", "", vec![Cause::new("FieldValueInvalid", "patch", message)])
+    Status::invalid("", "", "", vec![StatusCause::new("FieldValueInvalid", "patch", message)])
 }

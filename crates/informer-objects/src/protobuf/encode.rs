@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::write::Writer;
-use crate::managed::fields_text;
+use crate::field_management::fields_text;
 
 /// The fields of an object.
 pub(super) fn message(writer: &mut Writer, of: &Message, object: &Value) {

@@ -4,13 +4,13 @@
 //! them, for metadata alone, statuses, options and discovery, and none for tables and custom objects. Who asked for protobuf and whether
 //! an object is valid is not known here.
 
-mod arrive;
+mod corrupt;
 mod decode;
+mod decode_object;
 mod document;
 mod encode;
 mod kinds;
 mod read;
-mod spoil;
 mod write;
 
 #[cfg(test)]
@@ -21,11 +21,11 @@ use serde_json::Value;
 use kinds::{MAGIC, message_of};
 use write::Writer;
 
+pub use corrupt::{corrupted_frame, corrupted_list};
 #[cfg(test)]
-pub(crate) use arrive::Arrived;
-pub(crate) use arrive::decode;
+pub(crate) use decode_object::DecodedObject;
+pub(crate) use decode_object::decode;
 pub use document::document;
-pub use spoil::{spoilt_frame, spoilt_list};
 
 /// Whether there is a message for a kind.
 #[cfg(test)]

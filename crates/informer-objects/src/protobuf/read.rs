@@ -136,7 +136,7 @@ pub(super) fn low(value: u64) -> i32 {
 
 /// Why an object could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Misread {
+pub(crate) struct ObjectDecodeError {
     /// What it said it is (apiVersion, kind), if it came to that: a real server words its refusal by it.
     pub of: Option<(String, String)>,
     pub why: String,

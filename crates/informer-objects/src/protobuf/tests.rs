@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::write::Writer;
-use super::{Arrived, decode, encode, frame, is_known};
+use super::{DecodedObject, decode, encode, frame, is_known};
 use crate::builtin;
 use crate::text::versions::split_api_version;
 
@@ -83,7 +83,7 @@ fn watches_are_written_byte_for_byte() {
 #[test]
 fn objects_are_read_as_the_server_shows_them() {
     for twin in twins().iter().filter(|twin| !is_stream(twin)) {
-        let Arrived { api_version, kind, object } = decode(&twin.bytes, ("", "")).unwrap();
+        let DecodedObject { api_version, kind, object } = decode(&twin.bytes, ("", "")).unwrap();
         let shown = twin.object();
         assert_eq!(shown["kind"], kind.as_str());
         let (group, version) = split_api_version(&api_version);

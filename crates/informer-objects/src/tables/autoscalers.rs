@@ -8,7 +8,7 @@ use super::age::UNKNOWN;
 use super::fields::{annotation, at, given, list, number, shortened, text};
 
 /// How many metrics are shown.
-const MOST: usize = 2;
+const MAX_METRICS: usize = 2;
 
 /// What version 1 aims at where nothing is said, in percent of the requested CPU.
 const CPU: i64 = 80;
@@ -32,7 +32,7 @@ pub(super) fn targets(scaler: &Value) -> String {
         return "<none>".to_owned();
     }
     let shown = specs.iter().enumerate().map(|(place, spec)| metric(spec, statuses.get(place)));
-    shortened(&shown.collect::<Vec<_>>(), MOST, ", ")
+    shortened(&shown.collect::<Vec<_>>(), MAX_METRICS, ", ")
 }
 
 /// Metrics and their status, in the words of whichever version.

@@ -10,7 +10,7 @@ use super::selectors::{labels, selector};
 const UNSET: &str = "<unset>";
 
 /// How many endpoints, ports and hosts are shown.
-pub(super) const MOST: usize = 3;
+pub(super) const MAX_SHOWN: usize = 3;
 
 /// How one cell of a row is filled; a few fill several. Places are JSON pointers.
 #[derive(Debug, Clone, Copy)]
@@ -105,7 +105,7 @@ fn one(cell: Cell, object: &Value, now: Timestamp) -> Value {
 
 /// A few texts, or that there are none.
 pub(super) fn set_or_unset(texts: &[impl AsRef<str>]) -> String {
-    match shortened(texts, MOST, ",") {
+    match shortened(texts, MAX_SHOWN, ",") {
         shown if shown.is_empty() => UNSET.to_owned(),
         shown => shown,
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::cell::{MOST, set_or_unset};
+use super::cell::{MAX_SHOWN, set_or_unset};
 use super::fields::{at, filled, given, list, number, text, texts};
 
 const NONE: &str = "<none>";
@@ -68,15 +68,15 @@ pub(super) fn endpoints(endpoints: &Value) -> String {
         let first =
             |port: Option<i64>| addresses.iter().map(move |address| host_port(text(address, "/ip"), port));
         if ports.is_empty() {
-            shown.extend(first(None).take(MOST - shown.len()));
+            shown.extend(first(None).take(MAX_SHOWN - shown.len()));
         }
         for port in ports {
-            shown.extend(first(Some(number(port, "/port"))).take(MOST - shown.len()));
+            shown.extend(first(Some(number(port, "/port"))).take(MAX_SHOWN - shown.len()));
         }
         count = count.saturating_add(addresses.len().saturating_mul(ports.len().max(1)));
     }
     let joined = shown.join(",");
-    if count > MOST { format!("{joined} + {} more...", count - MOST) } else { joined }
+    if count > MAX_SHOWN { format!("{joined} + {} more...", count - MAX_SHOWN) } else { joined }
 }
 
 pub(super) fn slice_ports(slice: &Value) -> String {
@@ -98,8 +98,8 @@ pub(super) fn hosts(ingress: &Value) -> String {
     let mut hosts = Vec::new();
     for (place, rule) in rules.iter().enumerate() {
         hosts.extend(filled(rule, "/host"));
-        if hosts.len() == MOST && place + 1 < rules.len() {
-            return format!("{} + {} more...", hosts.join(","), rules.len() - MOST);
+        if hosts.len() == MAX_SHOWN && place + 1 < rules.len() {
+            return format!("{} + {} more...", hosts.join(","), rules.len() - MAX_SHOWN);
         }
     }
     if hosts.is_empty() { "*".to_owned() } else { hosts.join(",") }

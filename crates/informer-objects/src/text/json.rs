@@ -40,13 +40,13 @@ pub(crate) struct Found {
 }
 
 /// How many duplicates Go tells about.
-const MAX_TOLD: usize = 100;
+const MAX_REPORTED_FIELDS: usize = 100;
 
 /// Reads a text.
 pub(crate) fn read(bytes: &[u8], duplicates: Duplicates) -> Result<Read, String> {
     let (mut told, mut seen) = (Vec::new(), BTreeSet::new());
     let value = Reader::new(bytes, duplicates, |path, again| {
-        if again && told.len() < MAX_TOLD && seen.insert(path.hash) {
+        if again && told.len() < MAX_REPORTED_FIELDS && seen.insert(path.hash) {
             told.push(path.text());
         }
     })
@@ -60,7 +60,7 @@ pub(crate) fn order(bytes: &[u8], fields: &[String]) -> Order {
     let mut wanted: BTreeMap<u64, bool> = fields.iter().map(|field| (hashed(START, field), true)).collect();
     let mut told = BTreeSet::new();
     let read = Reader::new(bytes, Duplicates::Replace, |path, again| {
-        if found.len() >= MAX_TOLD {
+        if found.len() >= MAX_REPORTED_FIELDS {
             return;
         }
         if let Some(wanted) = wanted.get_mut(&path.hash) {

@@ -8,7 +8,7 @@ const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
 /// The longest duration there is: that many nanoseconds fit 64 bits.
-const LONGEST: i64 = i64::MAX / 1_000_000_000;
+const MAX_DURATION_SECONDS: i64 = i64::MAX / 1_000_000_000;
 
 /// A time as objects have it, `2026-01-01T00:00:00Z`.
 pub fn written(time: Timestamp) -> String {
@@ -22,7 +22,7 @@ pub(crate) fn with_micros(time: Timestamp) -> String {
 
 /// Whole seconds from one time to another.
 pub(crate) fn between(from: Timestamp, to: Timestamp) -> i64 {
-    to.duration_since(from).as_secs().clamp(-LONGEST, LONGEST)
+    to.duration_since(from).as_secs().clamp(-MAX_DURATION_SECONDS, MAX_DURATION_SECONDS)
 }
 
 /// A duration in seconds with two or three digits that matter: `90s`, `5m30s`, `2d3h`, `2y317d`.
@@ -79,7 +79,7 @@ mod tests {
             (2 * YEAR + 317 * DAY, "2y317d"),
             (3 * YEAR, "3y"),
             (8 * YEAR + 317 * DAY, "8y"),
-            (LONGEST, "292y"),
+            (MAX_DURATION_SECONDS, "292y"),
         ];
         for (seconds, expected) in cases {
             assert_eq!(words(seconds), expected, "{seconds}");

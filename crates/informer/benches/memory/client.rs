@@ -3,9 +3,9 @@
 //! It runs the phases of [`Phase`] and prints a reading after each. Over a separate connection it makes the
 //! server expire the informer's position.
 
-use crate::gauge::{self, Reading};
+use crate::process_stats::{self, Reading};
 use crate::{Failure, Mode};
-use informer::{Event, Options, Retention, SharedInformer, State, WatchListPolicy};
+use informer::{Event, InformerOptions, InformerState, Retention, SharedInformer, WatchListPolicy};
 use k8s_openapi::api::core::v1::Pod;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -87,7 +87,7 @@ pub(crate) fn run(
         let client = Client::new(port, objects, handlers, mode, compressed)?;
         let count = || {
             let delivered = Arc::clone(&client.delivered);
-            client.informer.on(move |event| delivered.count(&event))
+            client.informer.on_event(move |event| delivered.count(&event))
         };
         let _counting: Vec<_> = (0..handlers).map(|_| count()).collect();
         for phase in Phase::ALL {
@@ -115,13 +115,13 @@ impl EventCounts {
     }
 }
 
-#[cfg(feature = "compressed")]
+#[cfg(feature = "compression")]
 fn compressed_retention() -> Retention {
     Retention::Compressed
 }
 
 /// Unreachable: without the feature the argument is rejected.
-#[cfg(not(feature = "compressed"))]
+#[cfg(not(feature = "compression"))]
 fn compressed_retention() -> Retention {
     Retention::Bytes
 }
@@ -140,7 +140,7 @@ impl Client {
             Mode::WatchList => WatchListPolicy::Auto,
         };
         // The second expired position within seconds causes a backoff, which is kept short here.
-        let options = Options::default()
+        let options = InformerOptions::default()
             .watch_list(policy)
             .backoff(Duration::from_millis(10), Duration::from_millis(100));
         let options = if compressed { options.retention(compressed_retention()) } else { options };
@@ -149,13 +149,13 @@ impl Client {
     }
 
     async fn measure(&self, phase: Phase) -> Result<Reading, Failure> {
-        let lists = self.informer.status().counters.replaces;
-        gauge::begin();
+        let lists = self.informer.status().reflector.full_lists;
+        process_stats::begin();
         let start = Instant::now();
         match phase {
             Phase::Before => {
-                gauge::settle().await;
-                return Ok(gauge::read(0.0));
+                process_stats::settle().await;
+                return Ok(process_stats::read(0.0));
             }
             Phase::Sync => self.informer.start(),
             _ => self.expire(phase.changed(self.objects))?,
@@ -163,9 +163,9 @@ impl Client {
         let events = self.delivered.all() + self.expected(phase);
         self.wait(phase, lists + 1, events).await?;
         let seconds = start.elapsed().as_secs_f64();
-        gauge::settle().await;
+        process_stats::settle().await;
         self.check()?;
-        Ok(gauge::read(seconds))
+        Ok(process_stats::read(seconds))
     }
 
     /// Number of events of a phase.
@@ -177,16 +177,17 @@ impl Client {
     /// Waits until the informer has received this many complete lists, is live, and has delivered this many
     /// events.
     async fn wait(&self, phase: Phase, lists: u64, events: u64) -> Result<(), Failure> {
-        let (mut last, mut moved, mut printed) = ((0, State::Connecting), Instant::now(), Instant::now());
+        let (mut last, mut moved, mut printed) =
+            ((0, InformerState::Connecting), Instant::now(), Instant::now());
         loop {
             let status = self.informer.status();
-            if status.counters.replaces >= lists
-                && status.state == State::Live
+            if status.reflector.full_lists >= lists
+                && status.state == InformerState::Live
                 && self.delivered.all() >= events
             {
                 return Ok(());
             }
-            let progress = (self.delivered.all() + status.counters.frames, status.state);
+            let progress = (self.delivered.all() + status.reflector.frames, status.state);
             if printed.elapsed() >= Duration::from_secs(1) {
                 let left = events.saturating_sub(self.delivered.all());
                 eprintln!(
@@ -213,7 +214,7 @@ impl Client {
 
     /// Checks that the intended case was measured: every pod, each delivered once, with the requested mode.
     fn check(&self) -> Result<(), Failure> {
-        let counters = self.informer.status().counters;
+        let counters = self.informer.status().reflector;
         let by_stream = counters.watch_lists > 0 && counters.lists == 0;
         let (cached, added) = (self.informer.lister().len(), self.delivered.added.load(Ordering::Relaxed));
         let deleted = self.delivered.deleted.load(Ordering::Relaxed);

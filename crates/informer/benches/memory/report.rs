@@ -4,7 +4,7 @@
 //! before its phase; that of the initial sync with the settled memory after it.
 
 use crate::client::Phase;
-use crate::gauge::{Level, Reading};
+use crate::process_stats::{Level, Reading};
 use crate::{Mode, Plan};
 use std::fmt;
 

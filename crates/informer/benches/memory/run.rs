@@ -1,7 +1,7 @@
 //! The main process: starts a server and a client for each mode and prints the results.
 
 use crate::client::{self, Phase};
-use crate::gauge::Reading;
+use crate::process_stats::Reading;
 use crate::report::Report;
 use crate::world::World;
 use crate::{Failure, Mode, Plan, server};

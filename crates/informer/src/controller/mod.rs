@@ -1,25 +1,25 @@
 //! Controllers: informers say which keys need work, a reconcile function does it.
 //!
-//! A [`Controller`] is what somebody writes down: sources, settings, state. With a reconcile function it becomes a [`Reconciler`], which runs.
+//! A [`Controller`] is what somebody writes down: sources, settings, state. With a reconcile function it becomes a [`RunnableController`], which runs.
 //! Everything about keys, their order and their retries is the [`WorkQueue`]'s; everything about events the informers'. A run is one future; its
 //! turns are tasks that end with it.
 
-pub mod changed;
 mod context;
-mod figures;
+mod external_keys;
+mod metrics;
 mod outcome;
-mod owed;
+mod pending_writes;
 mod plan;
+pub mod predicates;
 mod prometheus;
-mod reconciler;
+mod reconcile;
+mod runnable;
 mod shared;
 mod source;
-mod turn;
-mod writes;
 
 pub use context::Context;
 pub use outcome::Outcome;
-pub use reconciler::{ControllerState, Reconciler};
+pub use runnable::{ControllerState, RunnableController};
 
 use crate::error::ControllerError;
 use crate::event::Event;
@@ -33,9 +33,9 @@ use informer_core::workqueue::RateLimiter;
 use informer_core::{Key, Object};
 use kube::Resource;
 use kube::core::{ApiResource, DynamicObject};
-use plan::{BoxError, Plan, Settings};
-use shared::Turn;
-use source::{Declared, Owner, Trigger};
+use plan::{BoxError, ControllerSpec, Settings};
+use shared::ReconcileRequest;
+use source::{KeyMapper, Owner, TypedSource};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ use std::time::Duration;
 ///
 /// Everything that happens to the kind, to what it [owns](Controller::owns) and to what it [watches](Controller::watches) becomes a turn of a
 /// key. However much happens before a turn begins, it is one turn; a key has one turn at a time (C14), and changes come before what was there at the
-/// beginning. [`Controller::when`] and [`Controller::optional`] speak of the source that was named last.
+/// beginning. [`Controller::with_predicate`] and [`Controller::optional`] speak of the source that was named last.
 ///
 /// ```no_run
 /// use informer::{Controller, Outcome, SharedInformerFactory, changed};
@@ -73,15 +73,15 @@ use std::time::Duration;
 /// # What it promises
 ///
 /// - No turn begins before its handlers have seen everything that was there. A source that is forbidden or not served holds the start, and
-///   [`Reconciler::state`] says so, unless it was declared [`optional`](Controller::optional). Once it runs, no source delays another.
+///   [`RunnableController::state`] says so, unless it was declared [`optional`](Controller::optional). Once it runs, no source delays another.
 /// - A turn that panics, fails, or takes too long hurts nobody else: its key is tried again after a wait that grows.
-/// - After [`Context::wrote`] the next turn of that key begins when the cache has seen the write.
+/// - After [`Context::record_write`] the next turn of that key begins when the cache has seen the write.
 #[must_use = "a controller does nothing until it runs"]
 pub struct Controller<L = (), S = ()> {
-    plan: Plan,
+    plan: ControllerSpec,
     state: S,
     /// The source that was named last, and may still be told more about.
-    last: Declared<L>,
+    last: TypedSource<L>,
 }
 
 impl Controller {
@@ -101,14 +101,14 @@ impl Controller {
         scope: &kube::discovery::Scope,
     ) -> Controller<DynamicObject> {
         let cluster_scoped = matches!(scope, kube::discovery::Scope::Cluster);
-        Controller::of(factory, factory.dynamic(resource), cluster_scoped)
+        Controller::of(factory, factory.dynamic_informer(resource), cluster_scoped)
     }
 }
 
 impl<K: 'static> Controller<K> {
     fn of(factory: &SharedInformerFactory, informer: SharedInformer<K>, cluster_scoped: bool) -> Self {
         let kind = &informer.engine().kind;
-        let plan = Plan {
+        let plan = ControllerSpec {
             factory: factory.clone(),
             name: kind.name().into(),
             owner: Owner { group: kind.group.clone(), kind: kind.kind.clone(), cluster_scoped },
@@ -116,7 +116,7 @@ impl<K: 'static> Controller<K> {
             streams: Vec::new(),
             settings: Settings::default(),
         };
-        let last = Declared::new(informer, Trigger::of_itself());
+        let last = TypedSource::new(informer, KeyMapper::own_key());
         Self { plan, state: (), last }
     }
 }
@@ -138,7 +138,7 @@ impl<L: 'static, S> Controller<L, S> {
     /// The same with an informer of one's own choice: of a dynamic kind, or of some of the objects.
     pub fn owns_informer<O: 'static>(self, informer: SharedInformer<O>) -> Controller<O, S> {
         let owner = self.plan.owner.clone();
-        self.and(informer, Trigger::new(move |object: &Object<O>| owner.of(object)))
+        self.and(informer, KeyMapper::new(move |object: &Object<O>| owner.of(object)))
     }
 
     /// What happens to objects of another kind concerns the keys that `map` says. Of an update both states are asked, the old one too.
@@ -156,26 +156,26 @@ impl<L: 'static, S> Controller<L, S> {
         informer: SharedInformer<W>,
         map: impl Fn(&Object<W>) -> Vec<Key> + Send + Sync + 'static,
     ) -> Controller<W, S> {
-        self.and(informer, Trigger::new(map))
+        self.and(informer, KeyMapper::new(map))
     }
 
     /// The reconcile function reads this kind, so it must be synced before the first turn. Its changes concern nobody, so there is nothing for
-    /// [`Controller::when`] to choose from.
+    /// [`Controller::with_predicate`] to choose from.
     pub fn reads<R: Resource<DynamicType = ()> + 'static>(self) -> Controller<R, S> {
         let informer = self.plan.factory.informer::<R>();
-        self.and(informer, Trigger::never())
+        self.and(informer, KeyMapper::never())
     }
 
     /// Keys from elsewhere: a timer, a webhook, another system. It is asked from the first turn on; keys whose turns have not gone well when a run
     /// ends are the first of the next one. When the stream ends, the controller goes on without it. It is no source to say more about.
-    pub fn on(mut self, keys: impl Stream<Item = Key> + Send + 'static) -> Self {
+    pub fn watches_stream(mut self, keys: impl Stream<Item = Key> + Send + 'static) -> Self {
         self.plan.streams.push(Arc::new(tokio::sync::Mutex::new(Some(keys.boxed()))));
         self
     }
 
-    /// Only events for which this is true, of the source that was named last. Several must all be true. See [`changed`].
-    pub fn when(mut self, predicate: impl Fn(&Event<L>) -> bool + Send + Sync + 'static) -> Self {
-        self.last.when(predicate);
+    /// Only events for which this is true, of the source that was named last. Several must all be true. See [`predicates`].
+    pub fn with_predicate(mut self, predicate: impl Fn(&Event<L>) -> bool + Send + Sync + 'static) -> Self {
+        self.last.with_predicate(predicate);
         self
     }
 
@@ -192,19 +192,19 @@ impl<L: 'static, S> Controller<L, S> {
     }
 
     /// How long a turn may take: then it is dropped, and counts as failed. Five minutes, unless set.
-    pub fn timeout(mut self, limit: Duration) -> Self {
-        self.plan.settings.timeout = limit;
+    pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
+        self.plan.settings.reconcile_timeout = limit;
         self
     }
 
     /// How long turns that have begun may go on after the controller was told to stop; 30 seconds, unless set. Then they are dropped.
-    pub fn grace(mut self, limit: Duration) -> Self {
-        self.plan.settings.grace = limit;
+    pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
+        self.plan.settings.shutdown_timeout = limit;
         self
     }
 
-    /// How long a turn waits for the cache to see what [`Context::wrote`] was told, before it begins all the same; 30 seconds, unless set.
-    pub fn wait_for_writes(mut self, limit: Duration) -> Self {
+    /// How long a turn waits for the cache to see what [`Context::record_write`] was told, before it begins all the same; 30 seconds, unless set.
+    pub fn write_visibility_timeout(mut self, limit: Duration) -> Self {
         self.plan.settings.patience = limit;
         self
     }
@@ -214,7 +214,7 @@ impl<L: 'static, S> Controller<L, S> {
         mut self,
         limiter: impl Fn() -> R + Send + Sync + 'static,
     ) -> Self {
-        self.plan.settings.limiter = Box::new(move || WorkQueue::with_limiter(limiter()));
+        self.plan.settings.limiter = Box::new(move || WorkQueue::with_rate_limiter(limiter()));
         self
     }
 
@@ -223,8 +223,8 @@ impl<L: 'static, S> Controller<L, S> {
         Controller { plan: self.plan, state, last: self.last }
     }
 
-    /// Makes it complete: [`Reconciler::run`] runs it, or a [`Manager`](crate::Manager).
-    pub fn reconcile<F, R, E>(self, reconcile: F) -> Reconciler
+    /// Makes it complete: [`RunnableController::run`] runs it, or a [`Manager`](crate::Manager).
+    pub fn reconcile<F, R, E>(self, reconcile: F) -> RunnableController
     where
         S: Send + Sync + 'static,
         F: Fn(Key, Context<S>) -> R + Send + Sync + 'static,
@@ -232,17 +232,17 @@ impl<L: 'static, S> Controller<L, S> {
         E: Into<BoxError> + 'static,
     {
         let Self { mut plan, state, last } = self;
-        plan.sources.push(last.seal());
+        plan.sources.push(last.erase());
         let state = Arc::new(state);
-        let call = move |turn: Turn| -> BoxFuture<'static, Result<Outcome, BoxError>> {
+        let call = move |turn: ReconcileRequest| -> BoxFuture<'static, Result<Outcome, BoxError>> {
             let key = turn.key.clone();
             let turn = reconcile(key, Context::new(turn, Arc::clone(&state)));
             turn.map(|ended| ended.map_err(Into::into)).boxed()
         };
-        Reconciler::new(plan, Box::new(call))
+        RunnableController::new(plan, Box::new(call))
     }
 
-    /// Runs it until one of its informers is stopped, or the future is dropped, which ends every turn; [`Reconciler::run_until`] ends gently.
+    /// Runs it until one of its informers is stopped, or the future is dropped, which ends every turn; [`RunnableController::run_until`] ends gently.
     pub async fn run<F, R, E>(self, reconcile: F) -> Result<(), ControllerError>
     where
         S: Send + Sync + 'static,
@@ -254,10 +254,10 @@ impl<L: 'static, S> Controller<L, S> {
     }
 
     /// The same with one more source.
-    fn and<N: 'static>(self, informer: SharedInformer<N>, trigger: Trigger<N>) -> Controller<N, S> {
+    fn and<N: 'static>(self, informer: SharedInformer<N>, trigger: KeyMapper<N>) -> Controller<N, S> {
         let Self { mut plan, state, last } = self;
-        plan.sources.push(last.seal());
-        Controller { plan, state, last: Declared::new(informer, trigger) }
+        plan.sources.push(last.erase());
+        Controller { plan, state, last: TypedSource::new(informer, trigger) }
     }
 }
 

@@ -2,11 +2,11 @@
 //!
 //! Nothing here knows the types of objects, or how a controller runs.
 
-use super::source::{Keys, Owner, Source};
+use super::source::{ErasedSource, Keys, Owner};
 use crate::factory::SharedInformerFactory;
 use crate::workqueue::{WorkQueue, seed};
 use informer_core::Key;
-use informer_core::workqueue::Exponential;
+use informer_core::workqueue::ExponentialBackoff;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use std::time::Duration;
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What is settled of a controller, whatever the types of its sources.
-pub(super) struct Plan {
+pub(super) struct ControllerSpec {
     pub(super) factory: SharedInformerFactory,
     pub(super) name: Arc<str>,
     pub(super) owner: Owner,
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Vec<ErasedSource>,
     pub(super) streams: Vec<Keys>,
     pub(super) settings: Settings,
 }
@@ -26,8 +26,8 @@ pub(super) struct Plan {
 /// How a controller works.
 pub(super) struct Settings {
     pub(super) concurrency: usize,
-    pub(super) timeout: Duration,
-    pub(super) grace: Duration,
+    pub(super) reconcile_timeout: Duration,
+    pub(super) shutdown_timeout: Duration,
     pub(super) patience: Duration,
     pub(super) limiter: Box<dyn Fn() -> WorkQueue<Key> + Send + Sync>,
 }
@@ -36,10 +36,10 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             concurrency: 1,
-            timeout: Duration::from_mins(5),
-            grace: Duration::from_secs(30),
+            reconcile_timeout: Duration::from_mins(5),
+            shutdown_timeout: Duration::from_secs(30),
             patience: Duration::from_secs(30),
-            limiter: Box::new(|| WorkQueue::with_limiter(Exponential::default().jitter(seed()))),
+            limiter: Box::new(|| WorkQueue::with_rate_limiter(ExponentialBackoff::default().jitter(seed()))),
         }
     }
 }

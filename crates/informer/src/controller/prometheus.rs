@@ -2,7 +2,7 @@
 //!
 //! Nothing here counts; the values come from [`ControllerMetrics`].
 
-use super::reconciler::Reconciler;
+use super::runnable::RunnableController;
 use crate::metrics::{Collect, CollectNamed, ControllerMetrics, Encoder};
 
 /// Name, help text and value of a counter.
@@ -20,17 +20,20 @@ const COUNTERS: &[Counter] = &[
     (
         "informer_controller_invisible_writes_total",
         "Reconciles that started before the cache showed an earlier write.",
-        |m| m.unseen_writes,
+        |m| m.invisible_writes,
     ),
 ];
 
 #[expect(clippy::cast_precision_loss, reason = "gauges are floating-point numbers")]
-impl Collect for Reconciler {
+impl Collect for RunnableController {
     fn collect(&self, encoder: &mut Encoder) {
         let (identity, metrics) = (encoder.identity("controller", self.name()), self.metrics());
         let controller = ("controller", &*identity);
-        let results =
-            [("success", metrics.done), ("requeue_after", metrics.requeued), ("error", metrics.errors())];
+        let results = [
+            ("success", metrics.succeeded),
+            ("requeue_after", metrics.requeued),
+            ("error", metrics.errors()),
+        ];
         for (result, count) in results {
             let labels = [controller, ("result", result)];
             let help = "Reconciles that have ended, by result.";
@@ -45,7 +48,7 @@ impl Collect for Reconciler {
         let help = "Reconciles that are running.";
         encoder.gauge("controller_runtime_active_workers", help, &[controller], metrics.active as f64);
         let help = "Duration of reconciles.";
-        let durations = &metrics.durations;
+        let durations = &metrics.reconcile_duration;
         encoder.histogram("controller_runtime_reconcile_time_seconds", help, &[controller], durations);
         self.queue_metrics().collect(&identity, encoder);
     }

@@ -2,42 +2,42 @@
 //!
 //! Only state and access to it. Nothing here knows how a run proceeds or what a turn does.
 
-use super::figures::Figures;
+use super::external_keys::PendingExternalKeys;
+use super::metrics::MetricsRecorder;
 use super::outcome::Outcome;
-use super::owed::Owed;
+use super::pending_writes::PendingWrites;
 use super::plan::{BoxError, Settings};
-use super::source::{Keys, Source};
-use super::writes::Writes;
+use super::source::{ErasedSource, Keys};
 use crate::error::ControllerError;
 use crate::factory::SharedInformerFactory;
 use crate::shared::Engine;
 use crate::workqueue::WorkQueue;
 use futures::future::BoxFuture;
 use informer_core::Key;
-use informer_core::lease::Fence;
+use informer_core::election::FencingToken;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub(super) type Call =
-    Box<dyn Fn(Turn) -> BoxFuture<'static, Result<Outcome, BoxError>> + Send + Sync + 'static>;
+    Box<dyn Fn(ReconcileRequest) -> BoxFuture<'static, Result<Outcome, BoxError>> + Send + Sync + 'static>;
 
 /// What a controller is, whoever runs it.
 pub(super) struct Shared {
     pub(super) factory: SharedInformerFactory,
     pub(super) name: Arc<str>,
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Vec<ErasedSource>,
     pub(super) streams: Vec<Keys>,
     pub(super) settings: Settings,
     pub(super) call: Call,
-    pub(super) writes: Writes,
-    pub(super) owed: Arc<Owed>,
-    pub(super) figures: Figures,
+    pub(super) writes: PendingWrites,
+    pub(super) owed: Arc<PendingExternalKeys>,
+    pub(super) metrics: MetricsRecorder,
     pub(super) phase: watch::Sender<Phase>,
     /// Of the run that goes on, or the last one.
     pub(super) queue: Mutex<Option<WorkQueue<Key>>>,
     /// Turns of runs that have ended, which were told to end and have not. No run begins before they have.
-    pub(super) leftovers: Mutex<Vec<JoinSet<()>>>,
+    pub(super) unfinished_reconciles: Mutex<Vec<JoinSet<()>>>,
     /// Informers that turns read although nobody declared them. Kept, so that they are filled at least once.
     pub(super) undeclared: Mutex<Vec<Arc<Engine>>>,
 }
@@ -54,16 +54,16 @@ pub(super) enum Phase {
 }
 
 /// What a call knows of its turn.
-pub(super) struct Turn {
+pub(super) struct ReconcileRequest {
     pub(super) shared: Arc<Shared>,
     pub(super) key: Key,
     pub(super) retries: u32,
-    pub(super) fence: Option<Arc<Fence>>,
-    pub(super) stopping: watch::Receiver<bool>,
+    pub(super) fencing_token: Option<Arc<FencingToken>>,
+    pub(super) stop_requested: watch::Receiver<bool>,
 }
 
 impl Shared {
-    pub(super) fn sources_of(&self, engine: &Arc<Engine>) -> impl Iterator<Item = &Source> {
+    pub(super) fn sources_of(&self, engine: &Arc<Engine>) -> impl Iterator<Item = &ErasedSource> {
         self.sources.iter().filter(move |source| Arc::ptr_eq(&source.engine, engine))
     }
 
@@ -85,8 +85,8 @@ impl Shared {
         );
     }
 
-    pub(super) fn leftovers(&self) -> MutexGuard<'_, Vec<JoinSet<()>>> {
-        self.leftovers.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn unfinished_reconciles(&self) -> MutexGuard<'_, Vec<JoinSet<()>>> {
+        self.unfinished_reconciles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn queue(&self) -> MutexGuard<'_, Option<WorkQueue<Key>>> {
@@ -96,6 +96,6 @@ impl Shared {
     pub(super) fn source_stopped(&self, number: usize) -> ControllerError {
         let resource = self.sources.get(number).map(|source| Arc::clone(&source.engine.resource));
         let controller = Arc::clone(&self.name);
-        ControllerError::SourceStopped { controller, resource: resource.unwrap_or_default() }
+        ControllerError::InformerStopped { controller, resource: resource.unwrap_or_default() }
     }
 }

@@ -1,28 +1,28 @@
 //! Where keys come from: informers, and streams of anybody's.
 //!
-//! A source is declared with its type ([`Declared`]), so that it can be told more about, and then sealed ([`Source`]): from there on nobody knows
+//! A source is declared with its type ([`TypedSource`]), so that it can be told more about, and then sealed ([`Source`]): from there on nobody knows
 //! the type of its objects.
 
-use super::owed::Owed;
-use crate::coop::Turn;
-use crate::event::{Cause, Delivery, Event, Untyped};
+use super::external_keys::PendingExternalKeys;
+use crate::coop::YieldBudget;
+use crate::event::{Delivery, Event, Untyped, UpdateCause};
 use crate::informer::SharedInformer;
 use crate::reference::group;
-use crate::shared::{Engine, ListenerOptions, Registration, is_synced, is_useless};
-use crate::status::Status;
+use crate::shared::{Engine, ListenerOptions, Registration, is_synced, is_unavailable};
+use crate::status::InformerStatus;
 use crate::workqueue::WorkQueue;
 use futures::future::FutureExt as _;
 use futures::stream::{BoxStream, StreamExt as _};
-use informer_core::reflector::State;
+use informer_core::reflector::InformerState;
 use informer_core::workqueue::Priority;
 use informer_core::{Key, Object};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// So many states of a source may wait to be looked at. With more, everything gets a turn.
-const STATES: usize = 10_000;
+const SOURCE_CAPACITY: usize = 10_000;
 /// So many keys of a stream are a turn.
-const TURN: u32 = 32;
+const YIELD_BUDGET: u32 = 32;
 
 /// Keys from elsewhere; none when there are no more. A run takes them where the one before it stopped.
 pub(super) type Keys = Arc<tokio::sync::Mutex<Option<BoxStream<'static, Key>>>>;
@@ -53,9 +53,9 @@ type Map<W> = dyn Fn(&Object<W>, &mut dyn FnMut(Key)) + Send + Sync;
 type Predicate<W> = Arc<dyn Fn(&Event<W>) -> bool + Send + Sync>;
 
 /// Which keys an object concerns.
-pub(super) struct Trigger<W>(Option<Arc<Map<W>>>);
+pub(super) struct KeyMapper<W>(Option<Arc<Map<W>>>);
 
-impl<W> Trigger<W> {
+impl<W> KeyMapper<W> {
     pub(super) fn new<I: IntoIterator<Item = Key>>(
         map: impl Fn(&Object<W>) -> I + Send + Sync + 'static,
     ) -> Self {
@@ -63,7 +63,7 @@ impl<W> Trigger<W> {
     }
 
     /// An object concerns its own key.
-    pub(super) fn of_itself() -> Self {
+    pub(super) fn own_key() -> Self {
         Self(Some(Arc::new(|object, tell| tell(object.key().clone()))))
     }
 
@@ -74,23 +74,23 @@ impl<W> Trigger<W> {
 }
 
 /// A source whose type is still known.
-pub(super) struct Declared<L> {
+pub(super) struct TypedSource<L> {
     informer: SharedInformer<L>,
-    trigger: Trigger<L>,
+    trigger: KeyMapper<L>,
     predicates: Vec<Predicate<L>>,
     pub(super) optional: bool,
 }
 
-impl<L: 'static> Declared<L> {
-    pub(super) fn new(informer: SharedInformer<L>, trigger: Trigger<L>) -> Self {
+impl<L: 'static> TypedSource<L> {
+    pub(super) fn new(informer: SharedInformer<L>, trigger: KeyMapper<L>) -> Self {
         Self { informer, trigger, predicates: Vec::new(), optional: false }
     }
 
-    pub(super) fn when(&mut self, predicate: impl Fn(&Event<L>) -> bool + Send + Sync + 'static) {
+    pub(super) fn with_predicate(&mut self, predicate: impl Fn(&Event<L>) -> bool + Send + Sync + 'static) {
         self.predicates.push(Arc::new(predicate));
     }
 
-    pub(super) fn seal(self) -> Source {
+    pub(super) fn erase(self) -> ErasedSource {
         let Self { informer, trigger, predicates, optional } = self;
         let engine = Arc::clone(informer.engine());
         let predicates: Arc<[Predicate<L>]> = predicates.into();
@@ -114,14 +114,14 @@ impl<L: 'static> Declared<L> {
                 let engine = Arc::clone(informer.engine());
                 let options = ListenerOptions {
                     name,
-                    every_state: Some(STATES),
-                    brief: true,
+                    uncoalesced_capacity: Some(SOURCE_CAPACITY),
+                    deliver_transient_deletes: true,
                     ..engine.listener_options()
                 };
                 Registration::add(engine, options, Box::new(handler))
             })
         });
-        Source { engine, optional, listen }
+        ErasedSource { engine, optional, listen }
     }
 }
 
@@ -129,13 +129,15 @@ impl<L: 'static> Declared<L> {
 fn enqueue<W>(queue: &WorkQueue<Key>, event: &Event<W>, map: &Map<W>) {
     // What was there already, or is told again, does not keep changes waiting.
     let priority = match event {
-        Event::Added { initial: true, .. } | Event::Updated { cause: Cause::Resync, .. } => Priority::INITIAL,
+        Event::Added { initial: true, .. } | Event::Updated { cause: UpdateCause::Resync, .. } => {
+            Priority::INITIAL
+        }
         _ => Priority::NORMAL,
     };
-    let mut add = |key| queue.add_with(key, priority);
+    let mut add = |key| queue.add_with_priority(key, priority);
     // What the old state does to the map must not keep the new one from it.
     let before = match event {
-        Event::Updated { old, cause: Cause::Change, .. } => {
+        Event::Updated { old, cause: UpdateCause::Change, .. } => {
             catch_unwind(AssertUnwindSafe(|| map(old, &mut add)))
         }
         _ => Ok(()),
@@ -147,21 +149,21 @@ fn enqueue<W>(queue: &WorkQueue<Key>, event: &Event<W>, map: &Map<W>) {
 /// Asks for a turn of everything: so many states were told as one that nobody can say whom they concerned.
 fn enqueue_all(queue: &WorkQueue<Key>, main: &Engine) {
     for entry in main.reader.snapshot().list() {
-        queue.add_with(entry.key().clone(), Priority::INITIAL);
+        queue.add_with_priority(entry.key().clone(), Priority::INITIAL);
     }
 }
 
 type Listen = Box<dyn Fn(Arc<str>, WorkQueue<Key>, Arc<Engine>) -> Registration + Send + Sync>;
 
 /// A source, whatever its type.
-pub(super) struct Source {
+pub(super) struct ErasedSource {
     pub(super) engine: Arc<Engine>,
     optional: bool,
     /// How its changes become keys; none if it is only read.
     listen: Option<Listen>,
 }
 
-impl Source {
+impl ErasedSource {
     /// Has its changes told to a queue, for as long as the registration lives. `main` has the objects whose keys these are.
     pub(super) fn listen(
         &self,
@@ -176,7 +178,7 @@ impl Source {
     pub(super) async fn opened(&self, registration: Option<&Registration>) -> bool {
         let synced = async {
             match registration {
-                Some(registration) => registration.synced().await,
+                Some(registration) => registration.wait_for_sync().await,
                 None => self.reaches(is_synced).await,
             }
         };
@@ -213,27 +215,32 @@ impl Source {
             return format!("{resource}: synced, but not all of it has been handled yet");
         }
         let optional = if self.optional { " (optional)" } else { "" };
-        format!("{resource}{optional}: {}", status.state.seen_from(status.now))
+        format!("{resource}{optional}: {}", status.state.display_at(status.now))
     }
 
     /// Waits until this is so, or the informer has stopped: then it is false.
-    async fn reaches(&self, is: impl Fn(&Status) -> bool) -> bool {
-        let mut status = self.engine.watch_status();
-        let settled = status.wait_for(|status| is(status) || status.state == State::Stopped).await;
+    async fn reaches(&self, is: impl Fn(&InformerStatus) -> bool) -> bool {
+        let mut status = self.engine.subscribe_status();
+        let settled = status.wait_for(|status| is(status) || status.state == InformerState::Stopped).await;
         settled.is_ok_and(|status| is(&status))
     }
 }
 
 /// Whether a kind is forbidden or not served.
-fn is_absent(status: &Status) -> bool {
-    is_useless(&status.state) && status.state != State::Stopped
+fn is_absent(status: &InformerStatus) -> bool {
+    is_unavailable(&status.state) && status.state != InformerState::Stopped
 }
 
 /// Adds keys as they come, until there are no more. A stream that panics has ended.
-pub(super) async fn follow(keys: Keys, queue: WorkQueue<Key>, owed: Arc<Owed>, name: Arc<str>) {
+pub(super) async fn forward_keys(
+    keys: Keys,
+    queue: WorkQueue<Key>,
+    owed: Arc<PendingExternalKeys>,
+    name: Arc<str>,
+) {
     let mut keys = keys.lock().await;
     let Some(stream) = keys.as_mut() else { return };
-    let mut turn = Turn::of(TURN);
+    let mut turn = YieldBudget::new(YIELD_BUDGET);
     loop {
         match AssertUnwindSafe(stream.next()).catch_unwind().await {
             Ok(Some(key)) => {
@@ -248,7 +255,7 @@ pub(super) async fn follow(keys: Keys, queue: WorkQueue<Key>, owed: Arc<Owed>, n
             }
         }
         // A stream may always have more.
-        turn.step().await;
+        turn.consume().await;
     }
     *keys = None;
 }

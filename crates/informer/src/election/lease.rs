@@ -5,14 +5,14 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use informer_core::lease::{Answer, Record, Request};
+use informer_core::election::{LeaseRecord, LeaseRequest, LeaseResponse};
 use jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Map, Value, json};
 
 /// One Lease.
-pub(super) struct Leases {
+pub(super) struct LeaseClient {
     api: Api<DynamicObject>,
     resource: ApiResource,
     namespace: String,
@@ -21,12 +21,12 @@ pub(super) struct Leases {
     known: Mutex<Option<DynamicObject>>,
 }
 
-impl Leases {
+impl LeaseClient {
     pub(super) fn new(client: kube::Client, namespace: &str, name: &str) -> Self {
         let kind = GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease");
         let resource = ApiResource::from_gvk_with_plural(&kind, "leases");
         let api = Api::namespaced_with(client, namespace, &resource);
-        Leases {
+        LeaseClient {
             api,
             resource,
             namespace: namespace.to_owned(),
@@ -35,14 +35,14 @@ impl Leases {
         }
     }
 
-    pub(super) async fn ask(&self, request: Request) -> Answer {
-        let create = matches!(request, Request::Create(_));
+    pub(super) async fn execute(&self, request: LeaseRequest) -> LeaseResponse {
+        let create = matches!(request, LeaseRequest::Create(_));
         let answered = match request {
-            Request::Read => self.api.get(&self.name).await,
-            Request::Create(record) => {
+            LeaseRequest::Read => self.api.get(&self.name).await,
+            LeaseRequest::Create(record) => {
                 self.api.create(&PostParams::default(), &self.object(None, &record)).await
             }
-            Request::Update(record, version) => {
+            LeaseRequest::Update(record, version) => {
                 let object = self.object(Some(version), &record);
                 self.api.replace(&self.name, &PostParams::default(), &object).await
             }
@@ -53,18 +53,18 @@ impl Leases {
                 let record = read(&lease.data);
                 *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
                 match record {
-                    Ok(record) => Answer::Lease(record, version),
-                    Err(why) => Answer::Failed(why),
+                    Ok(record) => LeaseResponse::Lease(record, version),
+                    Err(why) => LeaseResponse::Failed(why),
                 }
             }
-            Err(kube::Error::Api(status)) if status.code == 404 && !create => Answer::Missing,
-            Err(kube::Error::Api(status)) if status.code == 409 => Answer::Conflict,
-            Err(error) => Answer::Failed(error.to_string()),
+            Err(kube::Error::Api(status)) if status.code == 404 && !create => LeaseResponse::Missing,
+            Err(kube::Error::Api(status)) if status.code == 409 => LeaseResponse::Conflict,
+            Err(error) => LeaseResponse::Failed(error.to_string()),
         }
     }
 
     /// The lease with what a record says: otherwise as it was last seen, if it is to be replaced.
-    fn object(&self, version: Option<String>, record: &Record) -> DynamicObject {
+    fn object(&self, version: Option<String>, record: &LeaseRecord) -> DynamicObject {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let known =
             known.as_ref().filter(|known| known.metadata.resource_version == version && version.is_some());
@@ -76,7 +76,7 @@ impl Leases {
     }
 }
 
-impl fmt::Display for Leases {
+impl fmt::Display for LeaseClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
@@ -89,7 +89,7 @@ pub(super) fn wall_clock() -> Timestamp {
 }
 
 /// What a lease says. What it does not say is empty; what cannot be read is an error.
-fn read(data: &Value) -> Result<Record, String> {
+fn read(data: &Value) -> Result<LeaseRecord, String> {
     let empty = json!({});
     let spec = data.get("spec").unwrap_or(&empty);
     let number = |field: &str| match spec.get(field) {
@@ -103,16 +103,16 @@ fn read(data: &Value) -> Result<Record, String> {
         None => Ok(None),
         Some(text) => text.parse().map(Some).map_err(|_| format!("the lease's {field} is no time: {text:?}")),
     };
-    Ok(Record {
+    Ok(LeaseRecord {
         holder: spec.get("holderIdentity").and_then(Value::as_str).unwrap_or_default().to_owned(),
-        seconds: number("leaseDurationSeconds")?,
+        lease_duration_seconds: number("leaseDurationSeconds")?,
         acquired: time("acquireTime")?,
         renewed: time("renewTime")?,
         transitions: number("leaseTransitions")?,
     })
 }
 
-fn write(data: &mut Value, record: &Record) {
+fn write(data: &mut Value, record: &LeaseRecord) {
     if !data.is_object() {
         *data = Value::Object(Map::new());
     }
@@ -121,7 +121,7 @@ fn write(data: &mut Value, record: &Record) {
     };
     let mut spec = data.get("spec").and_then(Value::as_object).cloned().unwrap_or_default();
     spec.insert("holderIdentity".to_owned(), json!(record.holder));
-    spec.insert("leaseDurationSeconds".to_owned(), json!(record.seconds));
+    spec.insert("leaseDurationSeconds".to_owned(), json!(record.lease_duration_seconds));
     spec.insert("acquireTime".to_owned(), time(record.acquired));
     spec.insert("renewTime".to_owned(), time(record.renewed));
     spec.insert("leaseTransitions".to_owned(), json!(record.transitions));

@@ -3,27 +3,28 @@
 //! The driver of [`informer_core::lease::Election`], which decides everything: this asks the server, minds the clock, and runs the work. It is
 //! one loop in the caller's task; nothing is spawned.
 
-mod figures;
 mod lease;
+mod metrics;
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use informer_core::lease::{
-    Answer, Election, ElectionConfig, ElectionConfigError, Event, Fence, Lost, Request,
+use informer_core::election::{
+    Election, ElectionConfig, ElectionConfigError, Event, FencingToken, LeaseRequest, LeaseResponse,
+    LossReason,
 };
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock::{Clock, sleep_until};
-use lease::Leases;
+use lease::LeaseClient;
 
 /// A candidate for leadership among processes that name the same Lease.
 ///
 /// The work runs while this process holds the lease, and is dropped the moment that can no longer be said for certain: when the lease could not
 /// be renewed in time, counted from when the last renewal was sent, or somebody else has it. When the candidate is told to stop, the work is told
-/// too ([`Term::stopping`]), the lease is renewed while it ends, and then given back, so that the next leader need not wait.
+/// too ([`Term::stop_requested`]), the lease is renewed while it ends, and then given back, so that the next leader need not wait.
 ///
 /// Clocks of other machines are never trusted: a lease is left alone for as long as it lasts after it was *seen* to change.
 ///
@@ -45,17 +46,17 @@ use lease::Leases;
 /// # }
 /// ```
 pub struct LeaderElector {
-    leases: Leases,
+    leases: LeaseClient,
     identity: String,
     config: ElectionConfig,
     seed: u64,
-    state: watch::Sender<Standing>,
+    state: watch::Sender<ElectionStatus>,
 }
 
 /// What is known of an election at a moment.
 #[derive(Debug, Clone, Default)]
-struct Standing {
-    leads: Option<(Fence, Instant)>,
+struct ElectionStatus {
+    leads: Option<(FencingToken, Instant)>,
     holder: String,
     /// How often a leader had to look at its lease again because it could not simply be renewed.
     slow: u64,
@@ -63,23 +64,23 @@ struct Standing {
 
 /// How an election looks from outside: whether this process leads, and who does. Clones see the same.
 #[derive(Debug, Clone)]
-pub struct Leadership(watch::Receiver<Standing>);
+pub struct Leadership(watch::Receiver<ElectionStatus>);
 
 /// A term of leadership, in the hands of the work that is done in it.
 #[derive(Debug, Clone)]
 pub struct Term {
-    fence: Fence,
-    stopping: watch::Receiver<bool>,
+    fencing_token: FencingToken,
+    stop_requested: watch::Receiver<bool>,
 }
 
 /// How a candidacy ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Ended {
+pub enum ElectionOutcome {
     /// It was told to stop.
     Stopped,
     /// The work came to its own end while leading.
-    WorkDone,
+    WorkCompleted,
 }
 
 impl LeaderElector {
@@ -89,7 +90,7 @@ impl LeaderElector {
         let host = crate::host::host();
         let seed = crate::workqueue::seed();
         Self {
-            leases: Leases::new(client, namespace, name),
+            leases: LeaseClient::new(client, namespace, name),
             identity: format!("{host}_{seed:016x}"),
             config: ElectionConfig::default(),
             seed,
@@ -104,7 +105,7 @@ impl LeaderElector {
     }
 
     /// Other times than 15, 10 and 2 seconds. Times that no election can be held with are an error here.
-    pub fn times(self, config: ElectionConfig) -> Result<Self, ElectionConfigError> {
+    pub fn config(self, config: ElectionConfig) -> Result<Self, ElectionConfigError> {
         config.check()?;
         Ok(Self { config, ..self })
     }
@@ -124,7 +125,7 @@ impl LeaderElector {
         self,
         mut work: W,
         stop: impl Future<Output = ()>,
-    ) -> Result<Ended, ElectionConfigError>
+    ) -> Result<ElectionOutcome, ElectionConfigError>
     where
         W: FnMut(Term) -> F,
         F: Future<Output = ()>,
@@ -133,7 +134,7 @@ impl LeaderElector {
             machine: Election::new(self.identity.clone(), self.config, self.seed)?,
             clock: Clock::new(),
             elector: &self,
-            asked: None,
+            in_flight: None,
             slow: 0,
         };
         let mut stop = std::pin::pin!(stop);
@@ -142,15 +143,18 @@ impl LeaderElector {
         loop {
             while let Some(event) = driver.next_event() {
                 match event {
-                    Event::Leads(fence) if ended.is_none() => {
+                    Event::Elected(fence) if ended.is_none() => {
                         let (tell, stopping) = watch::channel(false);
                         tracing::info!(lease = %self.leases, version = %fence.version, "leading");
-                        working = Some((Box::pin(work(Term { fence, stopping })), tell));
+                        working = Some((
+                            Box::pin(work(Term { fencing_token: fence, stop_requested: stopping })),
+                            tell,
+                        ));
                     }
-                    Event::Stops(why) => {
+                    Event::LeadershipLost(why) => {
                         // Nothing may be done any more, so nothing is waited for.
                         working = None;
-                        tracing::warn!(lease = %self.leases, why = %Said(&why), "not leading any more");
+                        tracing::warn!(lease = %self.leases, why = %LossMessage(&why), "not leading any more");
                     }
                     _ => {}
                 }
@@ -160,20 +164,20 @@ impl LeaderElector {
                 driver.machine.stopped();
             }
             if driver.machine.is_over() {
-                return Ok(ended.unwrap_or(Ended::Stopped));
+                return Ok(ended.unwrap_or(ElectionOutcome::Stopped));
             }
             tokio::select! {
                 biased;
-                () = driver.turn() => {}
+                () = driver.advance() => {}
                 () = &mut stop, if ended.is_none() => {
-                    ended = Some(Ended::Stopped);
+                    ended = Some(ElectionOutcome::Stopped);
                     if let Some((_, tell)) = &working {
                         tell.send_replace(true);
                     }
                 }
                 () = done(&mut working) => {
                     working = None;
-                    ended.get_or_insert(Ended::WorkDone);
+                    ended.get_or_insert(ElectionOutcome::WorkCompleted);
                 }
             }
         }
@@ -194,11 +198,11 @@ async fn done<F: Future<Output = ()>>(working: &mut Option<Working<F>>) {
 impl Leadership {
     /// Whether this process leads at this moment.
     pub fn is_leader(&self) -> bool {
-        self.fence().is_some()
+        self.fencing_token().is_some()
     }
 
     /// The token of the term in which it leads at this moment.
-    pub fn fence(&self) -> Option<Fence> {
+    pub fn fencing_token(&self) -> Option<FencingToken> {
         let standing = self.0.borrow();
         standing.leads.as_ref().filter(|(_, until)| Instant::now() < *until).map(|(fence, _)| fence.clone())
     }
@@ -226,15 +230,15 @@ impl Leadership {
 
 impl Term {
     /// Tells this term from all others, and is greater than that of any before.
-    pub fn fence(&self) -> &Fence {
-        &self.fence
+    pub fn fencing_token(&self) -> &FencingToken {
+        &self.fencing_token
     }
 
     /// Returns when the work is asked to end. It is given the time; the lease is renewed meanwhile. When leadership is lost nobody is asked: the
     /// work is dropped.
-    pub async fn stopping(&self) {
+    pub async fn stop_requested(&self) {
         // If the candidate is gone, so is the work: somebody kept a copy of the term.
-        let _gone = self.stopping.clone().wait_for(|stopping| *stopping).await.is_err();
+        let _gone = self.stop_requested.clone().wait_for(|stopping| *stopping).await.is_err();
     }
 }
 
@@ -243,7 +247,7 @@ struct Driver<'a> {
     machine: Election,
     clock: Clock,
     elector: &'a LeaderElector,
-    asked: Option<Pin<Box<dyn Future<Output = Answer> + Send + 'a>>>,
+    in_flight: Option<Pin<Box<dyn Future<Output = LeaseResponse> + Send + 'a>>>,
     slow: u64,
 }
 
@@ -256,24 +260,24 @@ impl Driver<'_> {
     }
 
     /// Does the next thing that is to be done: asks, hears an answer, or waits until something is due. Cancel-safe.
-    async fn turn(&mut self) {
+    async fn advance(&mut self) {
         let now = self.clock.now();
-        if self.asked.is_none()
+        if self.in_flight.is_none()
             && let Some(request) = self.machine.poll_request(now, lease::wall_clock())
         {
-            if matches!(request, Request::Read) && self.machine.fence().is_some() {
+            if matches!(request, LeaseRequest::Read) && self.machine.fencing_token().is_some() {
                 self.slow += 1;
             }
-            self.asked = Some(Box::pin(self.elector.leases.ask(request)));
+            self.in_flight = Some(Box::pin(self.elector.leases.execute(request)));
         }
         let next = self.machine.next_deadline().map(|next| self.clock.instant(next));
-        match &mut self.asked {
+        match &mut self.in_flight {
             Some(asked) => {
                 let patience = self.machine.request_deadline().map(|deadline| self.clock.instant(deadline));
                 tokio::select! {
                     biased;
                     answer = asked.as_mut() => self.answered(answer),
-                    () = sleep_until(patience) => self.answered(Answer::Failed("no answer in time".to_owned())),
+                    () = sleep_until(patience) => self.answered(LeaseResponse::Failed("no answer in time".to_owned())),
                     () = sleep_until(next) => {}
                 }
             }
@@ -281,24 +285,24 @@ impl Driver<'_> {
         }
     }
 
-    fn answered(&mut self, answer: Answer) {
-        self.asked = None;
-        if let Answer::Failed(why) = &answer {
+    fn answered(&mut self, answer: LeaseResponse) {
+        self.in_flight = None;
+        if let LeaseResponse::Failed(why) = &answer {
             tracing::warn!(lease = %self.elector.leases, why, "the lease could not be read or written");
         }
-        self.machine.handle_answer(self.clock.now(), answer);
+        self.machine.handle_response(self.clock.now(), answer);
     }
 
     fn publish(&self) {
         let now = self.clock.now();
         let until = self.machine.leads_until().filter(|until| now < *until);
-        let leads = self.machine.fence().cloned().zip(until.map(|until| self.clock.instant(until)));
+        let leads = self.machine.fencing_token().cloned().zip(until.map(|until| self.clock.instant(until)));
         self.elector.state.send_if_modified(|standing| {
-            let same = |a: &Option<(Fence, Instant)>, b: &Option<(Fence, Instant)>| {
+            let same = |a: &Option<(FencingToken, Instant)>, b: &Option<(FencingToken, Instant)>| {
                 a.as_ref().map(|(fence, _)| fence) == b.as_ref().map(|(fence, _)| fence)
             };
             let news = !same(&standing.leads, &leads) || standing.holder != self.machine.holder();
-            *standing = Standing { leads, holder: self.machine.holder().to_owned(), slow: self.slow };
+            *standing = ElectionStatus { leads, holder: self.machine.holder().to_owned(), slow: self.slow };
             news
         });
     }
@@ -315,16 +319,16 @@ impl fmt::Debug for LeaderElector {
 }
 
 /// Why leadership ended, in words.
-struct Said<'a>(&'a Lost);
+struct LossMessage<'a>(&'a LossReason);
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for LossMessage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Lost::Deadline(why) => write!(f, "the lease was not renewed in time: {why}"),
-            Lost::Taken(holder) if holder.is_empty() => {
+            LossReason::NotRenewed(why) => write!(f, "the lease was not renewed in time: {why}"),
+            LossReason::HeldByOther(holder) if holder.is_empty() => {
                 f.write_str("the lease was given back by somebody else")
             }
-            Lost::Taken(holder) => write!(f, "{holder} holds the lease"),
+            LossReason::HeldByOther(holder) => write!(f, "{holder} holds the lease"),
             _ => f.write_str("it was told to stop"),
         }
     }

@@ -12,12 +12,12 @@ mod wait;
 use crate::error::ConfigureError;
 use crate::informer::SharedInformer;
 use crate::lister::Lister;
-use crate::metrics::{Collect, Encoder, Metrics};
+use crate::metrics::{Collect, Encoder, InformerMetrics};
 use crate::resource::{ResourceType, is_cluster_scoped};
-use crate::shared::{Engine, Options, is_synced};
+use crate::shared::{Engine, InformerOptions, is_synced};
 use kube::Resource;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
-use registry::{Registry, View};
+use registry::{FactoryView, Registry};
 use std::fmt;
 use std::sync::Arc;
 
@@ -47,19 +47,19 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct SharedInformerFactory {
     registry: Arc<Registry>,
-    view: Arc<View>,
+    view: Arc<FactoryView>,
 }
 
 impl SharedInformerFactory {
     /// A factory for everything in all namespaces.
     pub fn new(client: kube::Client) -> Self {
-        Self::with_options(client, Options::default())
+        Self::with_options(client, InformerOptions::default())
     }
 
     /// A factory whose informers have these settings, each kind unless it is configured otherwise.
-    pub fn with_options(client: kube::Client, options: Options) -> Self {
+    pub fn with_options(client: kube::Client, options: InformerOptions) -> Self {
         let (registry, view) =
-            (Arc::new(Registry::new(client)), Arc::new(View::new(options.for_all_kinds())));
+            (Arc::new(Registry::new(client)), Arc::new(FactoryView::new(options.for_all_kinds())));
         Self { registry, view }
     }
 
@@ -77,8 +77,8 @@ impl SharedInformerFactory {
     /// # }
     /// ```
     #[must_use]
-    pub fn select(&self, options: Options) -> Self {
-        let view = View::choosing(Arc::clone(&self.view), options);
+    pub fn select(&self, options: InformerOptions) -> Self {
+        let view = FactoryView::choosing(Arc::clone(&self.view), options);
         Self { registry: Arc::clone(&self.registry), view: Arc::new(view) }
     }
 
@@ -86,7 +86,7 @@ impl SharedInformerFactory {
     ///
     /// The first word counts: if the kind has been asked for, or configured, with options that differ, that is an error naming the
     /// option, and nothing changes.
-    pub fn configure<K>(&self, options: Options) -> Result<(), ConfigureError>
+    pub fn configure<K>(&self, options: InformerOptions) -> Result<(), ConfigureError>
     where
         K: Resource<DynamicType = ()> + 'static,
     {
@@ -95,7 +95,11 @@ impl SharedInformerFactory {
     }
 
     /// The same for a kind that is known only at run time.
-    pub fn configure_dynamic(&self, resource: &ApiResource, options: Options) -> Result<(), ConfigureError> {
+    pub fn configure_dynamic(
+        &self,
+        resource: &ApiResource,
+        options: InformerOptions,
+    ) -> Result<(), ConfigureError> {
         let resource = ResourceType::of::<DynamicObject>(resource);
         self.registry.configure(&self.view, &resource, options, false)
     }
@@ -104,7 +108,7 @@ impl SharedInformerFactory {
     pub fn configure_dynamic_metadata(
         &self,
         resource: &ApiResource,
-        options: Options,
+        options: InformerOptions,
     ) -> Result<(), ConfigureError> {
         let resource = ResourceType::of::<PartialObjectMeta<DynamicObject>>(resource);
         self.registry.configure(&self.view, &resource, options, false)
@@ -123,13 +127,13 @@ impl SharedInformerFactory {
     }
 
     /// The informer for a kind that is known only at run time: another view of the same cache. A cluster-scoped kind of a factory with
-    /// namespaces is to be configured with [`Options::all_namespaces`].
-    pub fn dynamic(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
+    /// namespaces is to be configured with [`InformerOptions::all_namespaces`].
+    pub fn dynamic_informer(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
         SharedInformer::view(self.engine(&ResourceType::of::<DynamicObject>(resource), false))
     }
 
     /// An informer for the metadata of a kind: the server sends nothing else.
-    pub fn metadata<K>(&self) -> SharedInformer<PartialObjectMeta<K>>
+    pub fn metadata_informer<K>(&self) -> SharedInformer<PartialObjectMeta<K>>
     where
         K: Resource<DynamicType = ()> + 'static,
     {
@@ -137,7 +141,7 @@ impl SharedInformerFactory {
     }
 
     /// The same for a kind that is known only at run time.
-    pub fn dynamic_metadata(
+    pub fn dynamic_metadata_informer(
         &self,
         resource: &ApiResource,
     ) -> SharedInformer<PartialObjectMeta<DynamicObject>> {
@@ -156,7 +160,7 @@ impl SharedInformerFactory {
     }
 
     /// The figures of all living informers, ordered by what they are about.
-    pub fn metrics(&self) -> Vec<Metrics> {
+    pub fn metrics(&self) -> Vec<InformerMetrics> {
         self.registry.engines().iter().map(|engine| engine.metrics()).collect()
     }
 
@@ -174,7 +178,7 @@ impl SharedInformerFactory {
     pub(crate) fn not_synced(&self) -> Vec<(Arc<Engine>, String)> {
         let told = |engine: Arc<Engine>| {
             let status = engine.status();
-            let reason = format!("{}: {}", engine.resource, status.state.seen_from(status.now));
+            let reason = format!("{}: {}", engine.resource, status.state.display_at(status.now));
             (!is_synced(&status)).then_some((engine, reason))
         };
         self.registry.engines().into_iter().filter_map(told).collect()

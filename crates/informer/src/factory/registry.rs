@@ -5,22 +5,22 @@
 
 use crate::error::ConfigureError;
 use crate::resource::ResourceType;
-use crate::shared::{DetachedListener, Engine, Keeper, Options, Selection};
+use crate::shared::{DetachTarget, DetachedListener, Engine, InformerOptions, SelectionKey};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::runtime::Handle;
 
 /// What makes two calls get the same informer.
-type Identity = (ResourceType, Selection);
+type Identity = (ResourceType, SelectionKey);
 
 /// One choice of objects: the defaults of its calls, and the kinds that were settled.
-pub(super) struct View {
+pub(super) struct FactoryView {
     /// What this view chooses from, if it was made from another.
-    parent: Option<Arc<View>>,
+    parent: Option<Arc<FactoryView>>,
     /// The settings of every kind that has none of its own; of a view that was made from another, only what it chooses.
-    defaults: Options,
+    defaults: InformerOptions,
     /// The options of each kind that was configured or asked for.
-    settled: Mutex<BTreeMap<ResourceType, Options>>,
+    resolved_options: Mutex<BTreeMap<ResourceType, InformerOptions>>,
 }
 
 pub(super) struct Registry {
@@ -30,7 +30,7 @@ pub(super) struct Registry {
 
 #[derive(Default)]
 struct State {
-    life: Life,
+    life: RunState,
     informers: BTreeMap<Identity, Informer>,
     /// Informers that somebody stopped and that were replaced by another.
     stopping: Vec<Weak<Engine>>,
@@ -39,7 +39,7 @@ struct State {
 }
 
 #[derive(Default, Clone)]
-enum Life {
+enum RunState {
     #[default]
     NotStarted,
     /// On this runtime.
@@ -48,45 +48,45 @@ enum Life {
 }
 
 struct Informer {
-    options: Options,
+    options: InformerOptions,
     /// Its options were given by `configure`, and stay when it goes.
     configured: bool,
     living: Weak<Engine>,
     /// Until the start the factory keeps it.
-    kept: Option<Arc<Engine>>,
+    kept_until_start: Option<Arc<Engine>>,
 }
 
-impl View {
-    pub(super) fn new(defaults: Options) -> Self {
-        Self { parent: None, defaults, settled: Mutex::default() }
+impl FactoryView {
+    pub(super) fn new(defaults: InformerOptions) -> Self {
+        Self { parent: None, defaults, resolved_options: Mutex::default() }
     }
 
     /// A view of another choice; in everything else, kinds are what they are in `parent`.
-    pub(super) fn choosing(parent: Arc<Self>, choice: Options) -> Self {
-        Self { parent: Some(parent), defaults: choice.selection_only(), settled: Mutex::default() }
+    pub(super) fn choosing(parent: Arc<Self>, choice: InformerOptions) -> Self {
+        Self { parent: Some(parent), defaults: choice.selection_only(), resolved_options: Mutex::default() }
     }
 
     /// Puts the options of a kind right.
-    fn resettle(&self, resource: &ResourceType, options: Options) -> Options {
+    fn override_resolved(&self, resource: &ResourceType, options: InformerOptions) -> InformerOptions {
         self.lock().insert(resource.clone(), options.clone());
         options
     }
 
     /// The options of a kind: those it has, or these from now on.
-    fn settle(&self, resource: &ResourceType, options: impl FnOnce() -> Options) -> Options {
+    fn resolve(&self, resource: &ResourceType, options: impl FnOnce() -> InformerOptions) -> InformerOptions {
         self.lock().entry(resource.clone()).or_insert_with(options).clone()
     }
 
     /// What a kind has if nothing is said about it here.
-    fn defaults(&self, resource: &ResourceType) -> Options {
+    fn defaults(&self, resource: &ResourceType) -> InformerOptions {
         let defaults = self.defaults.clone();
         let Some(parent) = &self.parent else { return defaults };
         let settled = parent.lock().get(resource).cloned();
         defaults.or(&settled.unwrap_or_else(|| parent.defaults(resource)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ResourceType, Options>> {
-        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ResourceType, InformerOptions>> {
+        self.resolved_options.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -97,9 +97,9 @@ impl Registry {
 
     pub(super) fn configure(
         &self,
-        view: &View,
+        view: &FactoryView,
         resource: &ResourceType,
-        options: Options,
+        options: InformerOptions,
         cluster_scoped: bool,
     ) -> Result<(), ConfigureError> {
         let wanted = scoped(options.or(&view.defaults(resource)), cluster_scoped);
@@ -121,35 +121,40 @@ impl Registry {
     /// The engine for a kind as a view sees it. After the start it is started.
     pub(super) fn engine(
         self: &Arc<Self>,
-        view: &View,
+        view: &FactoryView,
         resource: &ResourceType,
         cluster_scoped: bool,
     ) -> Arc<Engine> {
-        let options = view.settle(resource, || scoped(view.defaults(resource), cluster_scoped));
+        let options = view.resolve(resource, || scoped(view.defaults(resource), cluster_scoped));
         // A dynamic call does not know that a kind has no namespace, and may have settled it before.
-        let options = if cluster_scoped { view.resettle(resource, scoped(options, true)) } else { options };
+        let options =
+            if cluster_scoped { view.override_resolved(resource, scoped(options, true)) } else { options };
         let identity = (resource.clone(), options.selection());
         let (engine, life) = self.find(&identity, options.clone()).unwrap_or_else(|options| {
             // Made without a lock, since what the options hold is called for it. Somebody may be faster.
-            let made = Engine::new(Some(self.client.clone()), resource, Options::clone(&options));
+            let made = Engine::new(Some(self.client.clone()), resource, InformerOptions::clone(&options));
             self.adopt(identity.clone(), *options, made)
         });
         match life {
-            Life::NotStarted => {}
-            Life::Started(runtime) => engine.start(&runtime),
-            Life::ShutDown => engine.give_up(),
+            RunState::NotStarted => {}
+            RunState::Started(runtime) => engine.start(&runtime),
+            RunState::ShutDown => engine.cancel_start(),
         }
         engine
     }
 
     /// The engine that lives, or else the options for a new one.
-    fn find(&self, identity: &Identity, options: Options) -> Result<(Arc<Engine>, Life), Box<Options>> {
+    fn find(
+        &self,
+        identity: &Identity,
+        options: InformerOptions,
+    ) -> Result<(Arc<Engine>, RunState), Box<InformerOptions>> {
         let mut state = self.lock();
         // Choices that nobody uses any more, and nobody configured, are forgotten: there may be one per tenant.
         state.informers.retain(|_, informer| informer.configured || informer.living.strong_count() > 0);
         let life = state.life.clone();
         let informer = state.informers.entry(identity.clone()).or_insert_with(|| Informer::new(options));
-        let engine = informer.usable().ok_or_else(|| Box::new(informer.options.clone()))?;
+        let engine = informer.live_engine().ok_or_else(|| Box::new(informer.options.clone()))?;
         Ok((engine, life))
     }
 
@@ -157,22 +162,22 @@ impl Registry {
     fn adopt(
         self: &Arc<Self>,
         identity: Identity,
-        options: Options,
+        options: InformerOptions,
         made: Arc<Engine>,
-    ) -> (Arc<Engine>, Life) {
+    ) -> (Arc<Engine>, RunState) {
         let mut guard = self.lock();
         let state = &mut *guard;
         let informer = state.informers.entry(identity).or_insert_with(|| Informer::new(options));
-        if let Some(engine) = informer.usable() {
+        if let Some(engine) = informer.live_engine() {
             return (engine, state.life.clone());
         }
         // One that was stopped may still be telling what it has; a shutdown waits for it too. Its detached handlers end with it.
         state.stopping.retain(|engine| engine.strong_count() > 0);
         state.stopping.push(std::mem::replace(&mut informer.living, Arc::downgrade(&made)));
-        let keeper: Weak<dyn Keeper> = Arc::downgrade(&(Arc::clone(self) as Arc<dyn Keeper>));
+        let keeper: Weak<dyn DetachTarget> = Arc::downgrade(&(Arc::clone(self) as Arc<dyn DetachTarget>));
         let _ = made.keeper.set(keeper);
-        if matches!(state.life, Life::NotStarted) {
-            informer.kept = Some(Arc::clone(&made));
+        if matches!(state.life, RunState::NotStarted) {
+            informer.kept_until_start = Some(Arc::clone(&made));
         }
         let (ended, detached) =
             std::mem::take(&mut state.detached).into_iter().partition(|(engine, _)| engine.has_stopped());
@@ -187,11 +192,12 @@ impl Registry {
         // Whatever starts later starts here too, whichever thread asks for it. Without a runtime this panics before anything is changed.
         let runtime = Handle::current();
         let mut state = self.lock();
-        if !matches!(state.life, Life::NotStarted) {
+        if !matches!(state.life, RunState::NotStarted) {
             return;
         }
-        state.life = Life::Started(runtime.clone());
-        let kept: Vec<_> = state.informers.values_mut().filter_map(|informer| informer.kept.take()).collect();
+        state.life = RunState::Started(runtime.clone());
+        let kept: Vec<_> =
+            state.informers.values_mut().filter_map(|informer| informer.kept_until_start.take()).collect();
         drop(state);
         for engine in &kept {
             engine.start(&runtime);
@@ -199,17 +205,18 @@ impl Registry {
     }
 
     pub(super) fn is_started(&self) -> bool {
-        !matches!(self.lock().life, Life::NotStarted)
+        !matches!(self.lock().life, RunState::NotStarted)
     }
 
     /// Nothing starts any more. Returns everything that is to be stopped.
-    pub(super) fn shut_down(&self) -> Vec<Arc<Engine>> {
+    pub(super) fn shutdown(&self) -> Vec<Arc<Engine>> {
         let mut state = self.lock();
-        state.life = Life::ShutDown;
+        state.life = RunState::ShutDown;
         let living = state.informers.values().map(|informer| &informer.living);
         let engines = living.chain(&state.stopping).filter_map(Weak::upgrade).collect();
         // What was kept, or detached, ends with the factory's work.
-        let kept: Vec<_> = state.informers.values_mut().filter_map(|informer| informer.kept.take()).collect();
+        let kept: Vec<_> =
+            state.informers.values_mut().filter_map(|informer| informer.kept_until_start.take()).collect();
         let detached = std::mem::take(&mut state.detached);
         drop(state);
         drop((kept, detached));
@@ -227,25 +234,25 @@ impl Registry {
 }
 
 impl Informer {
-    fn new(options: Options) -> Self {
-        Self { options, configured: false, living: Weak::new(), kept: None }
+    fn new(options: InformerOptions) -> Self {
+        Self { options, configured: false, living: Weak::new(), kept_until_start: None }
     }
 
     /// The engine, unless somebody has stopped it or it broke: then it is no use to whoever asks now.
-    fn usable(&self) -> Option<Arc<Engine>> {
+    fn live_engine(&self) -> Option<Arc<Engine>> {
         self.living.upgrade().filter(|engine| !engine.has_stopped())
     }
 }
 
 /// Namespaces do not concern what has none.
-fn scoped(options: Options, cluster_scoped: bool) -> Options {
+fn scoped(options: InformerOptions, cluster_scoped: bool) -> InformerOptions {
     if cluster_scoped { options.all_namespaces() } else { options }
 }
 
-impl Keeper for Registry {
-    fn keep(&self, engine: Arc<Engine>, listener: DetachedListener) {
+impl DetachTarget for Registry {
+    fn adopt_detached(&self, engine: Arc<Engine>, listener: DetachedListener) {
         let mut state = self.lock();
-        if !matches!(state.life, Life::ShutDown) {
+        if !matches!(state.life, RunState::ShutDown) {
             state.detached.push((engine, listener));
         }
     }

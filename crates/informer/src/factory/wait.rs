@@ -2,7 +2,7 @@
 
 use super::SharedInformerFactory;
 use crate::error::{ShutdownError, SyncError};
-use crate::shared::{Engine, Standing};
+use crate::shared::{Engine, SyncWaiter};
 use futures::future::{FutureExt as _, join_all};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use std::time::Duration;
@@ -18,18 +18,18 @@ impl SharedInformerFactory {
     /// state of each informer.
     pub async fn wait_for_sync(&self, timeout: Duration) -> Result<(), SyncError> {
         // A wait keeps no informer running.
-        let engines: Vec<Standing> = self.registry.engines().iter().map(Engine::standing).collect();
+        let engines: Vec<SyncWaiter> = self.registry.engines().iter().map(Engine::sync_waiter).collect();
         let waits = engines.iter().map(|engine| engine.wait_for_sync(timeout));
         let waits: FuturesUnordered<_> =
             waits.enumerate().map(|(number, wait)| wait.map(move |end| (number, end))).collect();
         // An informer that stopped because its last handle was dropped does not fail the wait.
-        let wanted = |number: usize| !engines[number].is_unwanted();
+        let wanted = |number: usize| !engines[number].is_dropped();
         let failure = waits.filter_map(|(number, end)| {
             std::future::ready(end.err().filter(|_| wanted(number)).map(|end| (number, end)))
         });
         let Some((number, error)) = std::pin::pin!(failure).next().await else { return Ok(()) };
         let failed = error.informers.into_iter().next();
-        let sync = |(at, engine): (usize, &Standing)| match &failed {
+        let sync = |(at, engine): (usize, &SyncWaiter)| match &failed {
             Some(failed) if at == number => failed.clone(),
             _ => engine.sync(),
         };
@@ -46,7 +46,7 @@ impl SharedInformerFactory {
     ///
     /// Lists the informers that had not stopped after `timeout`.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownError> {
-        let engines = self.registry.shut_down();
+        let engines = self.registry.shutdown();
         ShutdownError::collect(timeout, join_all(engines.iter().map(|engine| engine.shutdown(timeout))).await)
     }
 }

@@ -4,7 +4,7 @@
 //! was told as there is told as gone, and nothing else is.
 
 use super::Handler;
-use crate::event::{Cause, Delivery, Event, Untyped};
+use crate::event::{Delivery, Event, Untyped, UpdateCause};
 use informer_core::{Key, Object};
 use std::collections::HashSet;
 
@@ -51,15 +51,15 @@ where
     H: Handler<K>,
 {
     fn on_add(&mut self, object: Object<K>, initial: bool) {
-        self.pass(Event::Added { object, initial });
+        self.apply(Event::Added { object, initial });
     }
 
-    fn on_update(&mut self, old: Object<K>, new: Object<K>, cause: Cause) {
-        self.pass(Event::Updated { old, new, cause });
+    fn on_update(&mut self, old: Object<K>, new: Object<K>, cause: UpdateCause) {
+        self.apply(Event::Updated { old, new, cause });
     }
 
     fn on_delete(&mut self, last: Object<K>, observed: bool) {
-        self.pass(Event::Deleted { last, observed });
+        self.apply(Event::Deleted { last, observed });
     }
 
     fn on_lagged(&mut self, skipped: u64) {
@@ -68,12 +68,12 @@ where
 }
 
 impl<F, H> FilteringHandler<F, H> {
-    fn pass<K>(&mut self, event: Event<K>)
+    fn apply<K>(&mut self, event: Event<K>)
     where
         F: FnMut(&Object<K>) -> bool,
         H: Handler<K>,
     {
-        if let Some(event) = self.filter.pass(event) {
+        if let Some(event) = self.filter.apply(event) {
             super::dispatch(&mut self.handler, event.into());
         }
     }
@@ -83,34 +83,34 @@ impl<F, H> FilteringHandler<F, H> {
 #[derive(Debug)]
 pub(super) struct Filter<F> {
     matches: F,
-    told: HashSet<Key>,
+    delivered_keys: HashSet<Key>,
 }
 
 impl<F> Filter<F> {
     pub(super) fn new(matches: F) -> Self {
-        Self { matches, told: HashSet::new() }
+        Self { matches, delivered_keys: HashSet::new() }
     }
 
     /// The event as somebody sees it who knows only what matches.
-    pub(super) fn pass<K>(&mut self, event: Event<K>) -> Option<Event<K>>
+    pub(super) fn apply<K>(&mut self, event: Event<K>) -> Option<Event<K>>
     where
         F: FnMut(&Object<K>) -> bool,
     {
         match event {
             Event::Added { object, initial } => {
                 let matches = (self.matches)(&object);
-                matches.then(|| self.told.insert(object.key().clone()));
+                matches.then(|| self.delivered_keys.insert(object.key().clone()));
                 matches.then_some(Event::Added { object, initial })
             }
             Event::Updated { old, new, cause } => {
-                match ((self.matches)(&new), self.told.contains(new.key())) {
+                match ((self.matches)(&new), self.delivered_keys.contains(new.key())) {
                     (true, true) => Some(Event::Updated { old, new, cause }),
                     (true, false) => {
-                        self.told.insert(new.key().clone());
+                        self.delivered_keys.insert(new.key().clone());
                         Some(Event::Added { object: new, initial: false })
                     }
                     (false, true) => {
-                        self.told.remove(new.key());
+                        self.delivered_keys.remove(new.key());
                         // The last state that matched, as in client-go; the cache has the new one.
                         Some(Event::Deleted { last: old, observed: true })
                     }
@@ -118,9 +118,9 @@ impl<F> Filter<F> {
                 }
             }
             Event::Deleted { last, observed } => {
-                let told = self.told.remove(last.key());
-                if self.told.is_empty() {
-                    self.told.shrink_to(64);
+                let told = self.delivered_keys.remove(last.key());
+                if self.delivered_keys.is_empty() {
+                    self.delivered_keys.shrink_to(64);
                 }
                 told.then_some(Event::Deleted { last, observed })
             }
@@ -129,25 +129,25 @@ impl<F> Filter<F> {
 }
 
 /// What a handler's deliveries go through: a filter, if there is one.
-pub(super) struct Sieve<K>(Option<Filter<Matches<K>>>);
+pub(super) struct OptionalFilter<K>(Option<Filter<Matches<K>>>);
 
 type Matches<K> = Box<dyn FnMut(&Object<K>) -> bool + Send>;
 
-impl<K> Sieve<K> {
+impl<K> OptionalFilter<K> {
     pub(super) fn new(matches: impl FnMut(&Object<K>) -> bool + Send + 'static) -> Self {
         Self(Some(Filter::new(Box::new(matches))))
     }
 
-    pub(super) fn pass(&mut self, delivery: Delivery<Untyped>) -> Option<Delivery<K>> {
+    pub(super) fn apply(&mut self, delivery: Delivery<Untyped>) -> Option<Delivery<K>> {
         match (&mut self.0, delivery.typed()) {
-            (Some(filter), Delivery::Event(event)) => filter.pass(event).map(Delivery::Event),
+            (Some(filter), Delivery::Event(event)) => filter.apply(event).map(Delivery::Event),
             (_, delivery) => Some(delivery),
         }
     }
 }
 
 /// Lets everything through.
-impl<K> Default for Sieve<K> {
+impl<K> Default for OptionalFilter<K> {
     fn default() -> Self {
         Self(None)
     }
@@ -173,7 +173,7 @@ mod tests {
 
     fn updated(version: u64) -> Event<()> {
         let (old, new) = (object("a", version - 1), object("a", version));
-        Event::Updated { old, new, cause: Cause::Change }
+        Event::Updated { old, new, cause: UpdateCause::Change }
     }
 
     fn deleted(version: u64) -> Event<()> {
@@ -182,15 +182,16 @@ mod tests {
 
     #[test]
     fn what_begins_to_match_is_added_and_what_stops_is_deleted() {
-        let mut filter = Filter::new(|object: &Object<()>| object.version().as_str().ends_with(['0', '2']));
-        assert_eq!(kind(filter.pass(added(9)).as_ref()), "nothing");
-        assert_eq!(kind(filter.pass(updated(10)).as_ref()), "added");
-        assert_eq!(kind(filter.pass(updated(12)).as_ref()), "updated");
-        assert_eq!(kind(filter.pass(updated(13)).as_ref()), "deleted");
-        assert_eq!(kind(filter.pass(updated(14)).as_ref()), "nothing");
-        assert_eq!(kind(filter.pass(deleted(15)).as_ref()), "nothing");
-        assert_eq!(kind(filter.pass(added(20)).as_ref()), "added");
-        assert_eq!(kind(filter.pass(deleted(21)).as_ref()), "deleted");
+        let mut filter =
+            Filter::new(|object: &Object<()>| object.resource_version().as_str().ends_with(['0', '2']));
+        assert_eq!(kind(filter.apply(added(9)).as_ref()), "nothing");
+        assert_eq!(kind(filter.apply(updated(10)).as_ref()), "added");
+        assert_eq!(kind(filter.apply(updated(12)).as_ref()), "updated");
+        assert_eq!(kind(filter.apply(updated(13)).as_ref()), "deleted");
+        assert_eq!(kind(filter.apply(updated(14)).as_ref()), "nothing");
+        assert_eq!(kind(filter.apply(deleted(15)).as_ref()), "nothing");
+        assert_eq!(kind(filter.apply(added(20)).as_ref()), "added");
+        assert_eq!(kind(filter.apply(deleted(21)).as_ref()), "deleted");
     }
 
     #[test]
@@ -199,11 +200,11 @@ mod tests {
         // something it was never told about, or never hears of a deletion.
         let mut mood = [true, false, true, true].into_iter();
         let mut filter = Filter::new(move |_: &Object<()>| mood.next().unwrap());
-        assert_eq!(kind(filter.pass(added(1)).as_ref()), "added");
-        assert_eq!(kind(filter.pass(updated(2)).as_ref()), "deleted");
-        assert_eq!(kind(filter.pass(deleted(3)).as_ref()), "nothing");
-        assert_eq!(kind(filter.pass(added(4)).as_ref()), "added");
-        assert_eq!(kind(filter.pass(updated(5)).as_ref()), "updated");
-        assert_eq!(kind(filter.pass(deleted(6)).as_ref()), "deleted");
+        assert_eq!(kind(filter.apply(added(1)).as_ref()), "added");
+        assert_eq!(kind(filter.apply(updated(2)).as_ref()), "deleted");
+        assert_eq!(kind(filter.apply(deleted(3)).as_ref()), "nothing");
+        assert_eq!(kind(filter.apply(added(4)).as_ref()), "added");
+        assert_eq!(kind(filter.apply(updated(5)).as_ref()), "updated");
+        assert_eq!(kind(filter.apply(deleted(6)).as_ref()), "deleted");
     }
 }

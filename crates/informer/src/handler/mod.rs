@@ -4,16 +4,16 @@
 //! have in common is set with a [`HandlerBuilder`].
 
 mod builder;
+mod deliverable;
 mod filter;
-mod given;
 mod stream;
 
 pub use builder::HandlerBuilder;
+pub use deliverable::Deliverable;
 pub use filter::FilteringHandler;
-pub use given::Given;
 pub use stream::EventStream;
 
-use crate::event::{Cause, Delivery, Event};
+use crate::event::{Delivery, Event, UpdateCause};
 use informer_core::Object;
 
 /// Is told what happens to the objects of one kind, one event at a time, in order.
@@ -45,7 +45,7 @@ pub trait Handler<K>: Send + 'static {
     }
 
     /// A newer state of an object that this handler knows, or the same one told again.
-    fn on_update(&mut self, old: Object<K>, new: Object<K>, cause: Cause) {
+    fn on_update(&mut self, old: Object<K>, new: Object<K>, cause: UpdateCause) {
         let _ = (old, new, cause);
     }
 

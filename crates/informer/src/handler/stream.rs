@@ -1,9 +1,9 @@
 //! Events as a stream.
 
-use super::filter::Sieve;
-use super::given::Given;
+use super::deliverable::Deliverable;
+use super::filter::OptionalFilter;
 use crate::event::Event;
-use crate::shared::{Engine, ListenerOptions, Pull};
+use crate::shared::{Engine, ListenerOptions, PolledListener};
 use futures::Stream;
 use std::fmt;
 use std::marker::PhantomData;
@@ -29,14 +29,14 @@ use std::time::Duration;
 /// ```
 #[must_use = "dropping a stream ends its listening"]
 pub struct EventStream<K, E = Event<K>> {
-    pull: Pull,
-    sieve: Sieve<K>,
+    pull: PolledListener,
+    sieve: OptionalFilter<K>,
     given: PhantomData<fn() -> E>,
 }
 
-impl<K: 'static, E: Given<K>> EventStream<K, E> {
-    pub(super) fn new(engine: Arc<Engine>, options: ListenerOptions, sieve: Sieve<K>) -> Self {
-        Self { pull: Pull::new(engine, options), sieve, given: PhantomData }
+impl<K: 'static, E: Deliverable<K>> EventStream<K, E> {
+    pub(super) fn new(engine: Arc<Engine>, options: ListenerOptions, sieve: OptionalFilter<K>) -> Self {
+        Self { pull: PolledListener::new(engine, options), sieve, given: PhantomData }
     }
 
     /// The next event; `None` when the informer has ended. Safe to cancel: nothing is lost.
@@ -45,18 +45,18 @@ impl<K: 'static, E: Given<K>> EventStream<K, E> {
     }
 
     /// Whether every event of the initial set has been taken, and the next one was asked for.
-    pub fn is_synced(&self) -> bool {
-        self.pull.is_synced()
+    pub fn has_synced(&self) -> bool {
+        self.pull.has_synced()
     }
 
     /// How many objects there is still something to tell about; of a stream of every state, how many states.
-    pub fn pending(&self) -> usize {
-        self.pull.lag().0
+    pub fn pending_events(&self) -> usize {
+        self.pull.backlog().0
     }
 
     /// For how long the oldest of them has been waiting.
-    pub fn oldest_pending(&self) -> Option<Duration> {
-        self.pull.lag().1
+    pub fn oldest_pending_age(&self) -> Option<Duration> {
+        self.pull.backlog().1
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<E>> {
@@ -67,14 +67,14 @@ impl<K: 'static, E: Given<K>> EventStream<K, E> {
                 return Poll::Ready(None);
             };
             budget.made_progress();
-            if let Some(given) = self.sieve.pass(told).and_then(E::given) {
+            if let Some(given) = self.sieve.apply(told).and_then(E::from_delivery) {
                 return Poll::Ready(Some(given));
             }
         }
     }
 }
 
-impl<K: 'static, E: Given<K>> Stream for EventStream<K, E> {
+impl<K: 'static, E: Deliverable<K>> Stream for EventStream<K, E> {
     type Item = E;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<E>> {

@@ -1,21 +1,21 @@
 //! What the pages say: whether a restart would help, whether it is ready and why not, and the figures.
 
-use crate::controller::{ControllerState, Reconciler};
+use crate::controller::{ControllerState, RunnableController};
 use crate::election::Leadership;
 use crate::factory::SharedInformerFactory;
 use crate::metrics::{self, Collect, Encoder};
-use crate::recorder::Recorder;
+use crate::recorder::EventRecorder;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long a leader may not have noticed that its time is over before only a restart can help.
-const TOLERANCE: Duration = Duration::from_secs(20);
+const LEADERSHIP_OVERDUE_LIMIT: Duration = Duration::from_secs(20);
 
 /// A condition that somebody added.
 pub(super) struct Check {
     name: Box<str>,
     /// Of being healthy, and not only ready.
-    vital: bool,
+    affects_liveness: bool,
     holds: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
 
@@ -25,17 +25,17 @@ impl Check {
         vital: bool,
         holds: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        Self { name, vital, holds: Box::new(holds) }
+        Self { name, affects_liveness: vital, holds: Box::new(holds) }
     }
 }
 
 pub(super) struct Health {
     pub(super) factories: Vec<SharedInformerFactory>,
-    pub(super) controllers: Vec<Reconciler>,
+    pub(super) controllers: Vec<RunnableController>,
     pub(super) election: Option<(String, Leadership)>,
     /// Caches are not there before it leads.
     pub(super) delayed_caches: bool,
-    pub(super) recorders: Vec<Recorder>,
+    pub(super) recorders: Vec<EventRecorder>,
     pub(super) checks: Vec<Check>,
     pub(super) collectors: Vec<Box<dyn Collect + Send + Sync>>,
     pub(super) stopping: AtomicBool,
@@ -47,10 +47,10 @@ impl Health {
     }
 
     /// Why only a restart can help.
-    pub(super) fn not_healthy(&self) -> Vec<String> {
+    pub(super) fn health_failures(&self) -> Vec<String> {
         let mut reasons = self.failed(true);
         if let Some((name, leadership)) = &self.election
-            && let Some(overdue) = leadership.overdue().filter(|overdue| *overdue > TOLERANCE)
+            && let Some(overdue) = leadership.overdue().filter(|overdue| *overdue > LEADERSHIP_OVERDUE_LIMIT)
         {
             reasons.push(format!("election {name}: its end was due {overdue:.0?} ago, and nobody noticed"));
         }
@@ -58,7 +58,7 @@ impl Health {
     }
 
     /// Why it is not ready.
-    pub(super) fn not_ready(&self) -> Vec<String> {
+    pub(super) fn readiness_failures(&self) -> Vec<String> {
         if self.stopping.load(Ordering::Relaxed) {
             return vec!["stopping".to_owned()];
         }
@@ -92,7 +92,7 @@ impl Health {
     }
 
     fn failed(&self, vital: bool) -> Vec<String> {
-        let checks = self.checks.iter().filter(|check| check.vital == vital);
+        let checks = self.checks.iter().filter(|check| check.affects_liveness == vital);
         checks
             .filter_map(|check| (check.holds)().err().map(|reason| format!("{}: {reason}", check.name)))
             .collect()

@@ -6,15 +6,15 @@ mod health;
 mod serve;
 mod signals;
 
-use crate::controller::Reconciler;
+use crate::controller::RunnableController;
 use crate::election::{LeaderElector, Term};
 use crate::error::{ControllerError, ManagerError, ShutdownError};
 use crate::factory::SharedInformerFactory;
 use crate::metrics::Collect;
-use crate::recorder::Recorder;
+use crate::recorder::EventRecorder;
 use futures::future::{FutureExt as _, join_all};
 use health::{Check, Health};
-use informer_core::lease::Fence;
+use informer_core::election::FencingToken;
 use std::fmt;
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -26,12 +26,12 @@ use tokio::sync::{Notify, watch};
 /// When the caches of a program that elects a leader are filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Caches {
+pub enum CacheStart {
     /// From the beginning, so that a new leader can act at once.
     #[default]
-    Warm,
+    Immediate,
     /// When the program leads for the first time: whoever only stands by costs the server nothing. They stay from then on.
-    WhenLeading,
+    OnceLeading,
 }
 
 /// Runs a program: its informers, its controllers, the election of a leader, and pages that say how it is.
@@ -60,12 +60,12 @@ pub enum Caches {
 #[must_use = "a manager does nothing until it runs"]
 pub struct Manager {
     factories: Vec<SharedInformerFactory>,
-    controllers: Vec<Reconciler>,
+    controllers: Vec<RunnableController>,
     elector: Option<LeaderElector>,
-    caches: Caches,
+    cache_start: CacheStart,
     address: Option<SocketAddr>,
-    grace: Duration,
-    recorders: Vec<Recorder>,
+    shutdown_timeout: Duration,
+    recorders: Vec<EventRecorder>,
     checks: Vec<Check>,
     collectors: Vec<Box<dyn Collect + Send + Sync>>,
     shared: Arc<Shared>,
@@ -74,12 +74,12 @@ pub struct Manager {
 /// What a manager and its handles share.
 struct Shared {
     stop: watch::Sender<bool>,
-    life: Mutex<Life>,
+    life: Mutex<RunState>,
     bound: watch::Sender<Bound>,
 }
 
 /// Where a manager is in its life.
-enum Life {
+enum RunState {
     NotStarted,
     Runs(Arc<Health>),
     Ended,
@@ -105,13 +105,13 @@ impl Manager {
             factories: Vec::new(),
             controllers: Vec::new(),
             elector: None,
-            caches: Caches::default(),
+            cache_start: CacheStart::default(),
             address: None,
-            grace: Duration::from_secs(10),
+            shutdown_timeout: Duration::from_secs(10),
             recorders: Vec::new(),
             checks: Vec::new(),
             collectors: Vec::new(),
-            shared: Arc::new(Shared { stop, bound, life: Mutex::new(Life::NotStarted) }),
+            shared: Arc::new(Shared { stop, bound, life: Mutex::new(RunState::NotStarted) }),
         }
     }
 
@@ -124,26 +124,26 @@ impl Manager {
     }
 
     /// With this controller, and its informers. Its name must be its own.
-    pub fn controller(self, controller: Reconciler) -> Self {
+    pub fn controller(self, controller: RunnableController) -> Self {
         let mut manager = self.factory(controller.factory());
         manager.controllers.push(controller);
         manager
     }
 
     /// Controllers run only while this candidate leads.
-    pub fn elect(mut self, elector: LeaderElector) -> Self {
+    pub fn leader_election(mut self, elector: LeaderElector) -> Self {
         self.elector = Some(elector);
         self
     }
 
     /// When the caches are filled, if a leader is elected.
-    pub fn caches(mut self, caches: Caches) -> Self {
-        self.caches = caches;
+    pub fn cache_start(mut self, caches: CacheStart) -> Self {
+        self.cache_start = caches;
         self
     }
 
     /// With this recorder of events: its figures are among the others, and what waits to be written at the end is written after the last turn.
-    pub fn recorder(mut self, recorder: Recorder) -> Self {
+    pub fn recorder(mut self, recorder: EventRecorder) -> Self {
         self.recorders.push(recorder);
         self
     }
@@ -161,7 +161,7 @@ impl Manager {
     }
 
     /// One more condition of `/readyz`: an error is the reason why it is not ready. It must not block.
-    pub fn ready_when(
+    pub fn add_readyz_check(
         mut self,
         name: impl Into<Box<str>>,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
@@ -171,7 +171,7 @@ impl Manager {
     }
 
     /// One more condition of `/healthz`: an error says that only a restart can help. It must not block.
-    pub fn healthy_when(
+    pub fn add_healthz_check(
         mut self,
         name: impl Into<Box<str>>,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
@@ -187,9 +187,9 @@ impl Manager {
     }
 
     /// How long informers have to tell what they have received, at the end, and recorders to write their events; 10 seconds, unless set. Turns of controllers have
-    /// [their own](crate::Controller::grace).
-    pub fn grace(mut self, limit: Duration) -> Self {
-        self.grace = limit;
+    /// [their own](crate::Controller::shutdown_timeout).
+    pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
+        self.shutdown_timeout = limit;
         self
     }
 
@@ -211,13 +211,13 @@ impl Manager {
 
     /// Runs everything until `stop`, or until something ends that must not. Signals are left alone.
     pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> Result<(), ManagerError> {
-        let mut names: Vec<&str> = self.controllers.iter().map(Reconciler::name).collect();
+        let mut names: Vec<&str> = self.controllers.iter().map(RunnableController::name).collect();
         names.sort_unstable();
         if let Some(two) = names.windows(2).find(|two| two[0] == two[1]) {
-            return Err(ManagerError::SameName(two[0].into()));
+            return Err(ManagerError::DuplicateController(two[0].into()));
         }
         let health = Arc::new(self.health());
-        self.shared.set_life(Life::Runs(Arc::clone(&health)));
+        self.shared.set_life(RunState::Runs(Arc::clone(&health)));
         let pages = match self.address {
             Some(address) => Some(
                 serve::Pages::serve(address, Arc::clone(&health))
@@ -231,7 +231,7 @@ impl Manager {
         }
         let bound = pages.as_ref().map_or(Bound::Nowhere, |pages| Bound::At(pages.address));
         self.shared.bound.send_replace(bound);
-        if self.elector.is_none() || self.caches == Caches::Warm {
+        if self.elector.is_none() || self.cache_start == CacheStart::Immediate {
             self.factories.iter().for_each(SharedInformerFactory::start);
         }
         let asked = stopping(self.shared.stop.subscribe());
@@ -245,16 +245,19 @@ impl Manager {
         let ended = self.work(stop).await;
         health.stops();
         self.shared.stop.send_replace(true);
-        for late in join_all(self.recorders.iter().map(|recorder| recorder.shutdown(self.grace))).await {
+        for late in
+            join_all(self.recorders.iter().map(|recorder| recorder.shutdown(self.shutdown_timeout))).await
+        {
             if let Err(error) = late {
                 tracing::warn!(%error, "events are lost");
             }
         }
-        let informers = join_all(self.factories.iter().map(|factory| factory.shutdown(self.grace))).await;
+        let informers =
+            join_all(self.factories.iter().map(|factory| factory.shutdown(self.shutdown_timeout))).await;
         if let Some(pages) = pages {
             pages.end().await;
         }
-        ended.and(ShutdownError::collect(self.grace, informers).map_err(ManagerError::Informers))
+        ended.and(ShutdownError::collect(self.shutdown_timeout, informers).map_err(ManagerError::Informers))
     }
 
     fn health(&mut self) -> Health {
@@ -262,7 +265,7 @@ impl Manager {
             factories: self.factories.clone(),
             controllers: self.controllers.clone(),
             election: self.elector.as_ref().map(|elector| (elector.lease_name(), elector.leadership())),
-            delayed_caches: self.elector.is_some() && self.caches == Caches::WhenLeading,
+            delayed_caches: self.elector.is_some() && self.cache_start == CacheStart::OnceLeading,
             recorders: self.recorders.clone(),
             checks: std::mem::take(&mut self.checks),
             collectors: std::mem::take(&mut self.collectors),
@@ -284,7 +287,7 @@ impl Manager {
                 let (ending, failed, stuck, manager) = (&ending, &failed, &stuck, &*self);
                 async move {
                     manager.factories.iter().for_each(SharedInformerFactory::start);
-                    let ended = manager.control(Some(term.fence().clone()), ending).await;
+                    let ended = manager.control(Some(term.fencing_token().clone()), ending).await;
                     let is_stuck = matches!(&ended, Err(ManagerError::Controller(error)) if error.is_stuck());
                     *failed.lock().unwrap_or_else(PoisonError::into_inner) = ended;
                     if is_stuck {
@@ -313,7 +316,11 @@ impl Manager {
     }
 
     /// Runs the controllers until all have ended: when it is said, or when one has failed.
-    async fn control(&self, fence: Option<Fence>, ending: &watch::Sender<bool>) -> Result<(), ManagerError> {
+    async fn control(
+        &self,
+        fence: Option<FencingToken>,
+        ending: &watch::Sender<bool>,
+    ) -> Result<(), ManagerError> {
         let runs = self.controllers.iter().map(|controller| {
             let (fence, stop) = (fence.clone(), stopping(ending.subscribe()));
             async move {
@@ -339,19 +346,19 @@ impl Manager {
 /// Whoever holds a handle learns that it is over, however it ended, and keeps nothing alive.
 impl Drop for Manager {
     fn drop(&mut self) {
-        self.shared.set_life(Life::Ended);
+        self.shared.set_life(RunState::Ended);
         self.shared.bound.send_replace(Bound::Nowhere);
     }
 }
 
 impl Shared {
-    fn set_life(&self, life: Life) {
+    fn set_life(&self, life: RunState) {
         let before = std::mem::replace(&mut *self.life(), life);
         // What it holds may be anything, so no lock is held.
         drop(before);
     }
 
-    fn life(&self) -> std::sync::MutexGuard<'_, Life> {
+    fn life(&self) -> std::sync::MutexGuard<'_, RunState> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -379,23 +386,23 @@ impl ManagerHandle {
     }
 
     /// Why it is not ready; nothing if it is. The same that `/readyz` says.
-    pub fn not_ready(&self) -> Vec<String> {
+    pub fn readiness_failures(&self) -> Vec<String> {
         match self.health() {
-            Ok(health) => health.not_ready(),
+            Ok(health) => health.readiness_failures(),
             Err(reason) => vec![reason.to_owned()],
         }
     }
 
     /// Why only a restart can help; nothing if all is well. The same that `/healthz` says.
-    pub fn not_healthy(&self) -> Vec<String> {
-        self.health().map(|health| health.not_healthy()).unwrap_or_default()
+    pub fn health_failures(&self) -> Vec<String> {
+        self.health().map(|health| health.health_failures()).unwrap_or_default()
     }
 
     fn health(&self) -> Result<Arc<Health>, &'static str> {
         match &*self.0.life() {
-            Life::NotStarted => Err("not started"),
-            Life::Runs(health) => Ok(Arc::clone(health)),
-            Life::Ended => Err("ended"),
+            RunState::NotStarted => Err("not started"),
+            RunState::Runs(health) => Ok(Arc::clone(health)),
+            RunState::Ended => Err("ended"),
         }
     }
 }
@@ -411,7 +418,7 @@ impl fmt::Debug for Manager {
         f.debug_struct("Manager")
             .field("controllers", &self.controllers)
             .field("elector", &self.elector)
-            .field("caches", &self.caches)
+            .field("caches", &self.cache_start)
             .field("address", &self.address)
             .finish_non_exhaustive()
     }
@@ -419,6 +426,6 @@ impl fmt::Debug for Manager {
 
 impl fmt::Debug for ManagerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "manager, not ready because of {:?}", self.not_ready())
+        write!(f, "manager, not ready because of {:?}", self.readiness_failures())
     }
 }

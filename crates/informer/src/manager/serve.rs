@@ -21,15 +21,15 @@ use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
 /// So many connections at a time. If there are more, the oldest goes: whoever asks is answered at once, so that one has not.
-const CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// How long the head of a request may take to arrive.
-const HEAD: Duration = Duration::from_secs(2);
+const HEAD_READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a connection may last in all.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long answers may go on after the end.
-const DRAIN: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait after the system could not give us a connection: usually it has no file handles left.
-const BREATH: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The pages, while they are served.
 pub(super) struct Pages {
@@ -67,21 +67,21 @@ async fn accept(listener: TcpListener, health: Arc<Health>, mut stopped: oneshot
             }
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    if order.len() >= CONNECTIONS && let Some(oldest) = order.pop_front() {
+                    if order.len() >= MAX_CONNECTIONS && let Some(oldest) = order.pop_front() {
                         oldest.abort();
                     }
                     let connection = connection(stream, Arc::clone(&health));
                     // However it ends, it harms nobody else.
-                    order.push_back(connections.spawn(async { drop(tokio::time::timeout(PATIENCE, connection).await) }));
+                    order.push_back(connections.spawn(async { drop(tokio::time::timeout(REQUEST_TIMEOUT, connection).await) }));
                 }
-                Err(_) => tokio::time::sleep(BREATH).await,
+                Err(_) => tokio::time::sleep(ACCEPT_RETRY_DELAY).await,
             },
         }
     }
     drop(listener);
     let all_ended = async { while connections.join_next().await.is_some() {} };
     // Whoever has not got an answer by then may not even have asked.
-    let _ended = tokio::time::timeout(DRAIN, all_ended).await;
+    let _ended = tokio::time::timeout(DRAIN_TIMEOUT, all_ended).await;
 }
 
 async fn connection(stream: TcpStream, health: Arc<Health>) -> Result<(), hyper::Error> {
@@ -92,15 +92,15 @@ async fn connection(stream: TcpStream, health: Arc<Health>) -> Result<(), hyper:
     hyper::server::conn::http1::Builder::new()
         .keep_alive(false)
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        .header_read_timeout(HEAD_READ_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service)
         .await
 }
 
 fn answer(method: &Method, path: &str, health: &Health) -> Response<Full<Bytes>> {
     let page: fn(&Health) -> (StatusCode, String) = match path {
-        "/healthz" | "/livez" => |health| verdict(&health.not_healthy()),
-        "/readyz" => |health| verdict(&health.not_ready()),
+        "/healthz" | "/livez" => |health| verdict(&health.health_failures()),
+        "/readyz" => |health| verdict(&health.readiness_failures()),
         "/metrics" => |health| (StatusCode::OK, health.metrics()),
         _ => |_| (StatusCode::NOT_FOUND, "there are /healthz, /readyz and /metrics\n".to_owned()),
     };

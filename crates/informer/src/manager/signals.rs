@@ -24,7 +24,7 @@ struct Listeners {
 /// A manager that runs. Until it is dropped, the first signal is told to it and does nothing else.
 pub(super) struct Listener {
     number: u64,
-    told: oneshot::Receiver<&'static str>,
+    notified: oneshot::Receiver<&'static str>,
 }
 
 impl Listener {
@@ -38,12 +38,12 @@ impl Listener {
         listeners.next += 1;
         let number = listeners.next;
         listeners.alive.push((number, Some(tell)));
-        Ok(Self { number, told })
+        Ok(Self { number, notified: told })
     }
 
     /// The name of the first signal.
     pub(super) async fn first(&mut self) -> &'static str {
-        match (&mut self.told).await {
+        match (&mut self.notified).await {
             Ok(signal) => signal,
             // It has been told before.
             Err(_) => std::future::pending().await,

@@ -9,26 +9,26 @@ pub use encoder::{Collect, CollectNamed, Encoder, Named, encode, named};
 pub use informer_core::recorder::RecorderMetrics;
 pub use informer_core::workqueue::{Histogram, QueueMetrics};
 
-use crate::status::Status;
+use crate::status::InformerStatus;
 use informer_core::StoreSnapshot;
-use informer_core::reflector::{Counters, State};
+use informer_core::reflector::{InformerState, ReflectorCounters};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// What an informer has done so far and what it costs now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Metrics {
+pub struct InformerMetrics {
     /// What it informs about.
-    pub resource: Arc<str>,
+    pub informer: Arc<str>,
     /// Its state.
-    pub state: State,
+    pub state: InformerState,
     /// Whether the first complete set is in the cache.
     pub synced: bool,
     /// Objects in the cache.
     pub objects: usize,
     /// About how much memory they take.
-    pub bytes: usize,
+    pub memory_bytes: usize,
     /// Objects that came, changed and went.
     pub added: u64,
     /// Objects that changed.
@@ -36,7 +36,7 @@ pub struct Metrics {
     /// Objects that went.
     pub deleted: u64,
     /// What happened on the wire: lists, watches, relists by cause, rewinds, objects that were skipped, failures.
-    pub wire: Counters,
+    pub reflector: ReflectorCounters,
     /// Objects that an audit found to differ.
     pub drift: u64,
     /// Objects that did not decode when somebody looked at them.
@@ -48,7 +48,7 @@ pub struct Metrics {
     /// How far the cache may be behind; `None` if it was never complete.
     pub staleness: Option<Duration>,
     /// How long ago the server last gave a sign of life; `None` if it never has.
-    pub silence: Option<Duration>,
+    pub contact_age: Option<Duration>,
     /// Its handlers and event streams.
     pub handlers: Vec<HandlerMetrics>,
 }
@@ -60,15 +60,15 @@ pub struct HandlerMetrics {
     /// What it is called.
     pub name: Arc<str>,
     /// Tells handlers of one name apart; given out in the order in which they were added.
-    pub number: u64,
+    pub id: u64,
     /// Objects, or states, that it has still to be told about.
     pub pending: usize,
     /// For how long the oldest of them has been waiting.
-    pub oldest_pending: Option<Duration>,
+    pub oldest_pending_age: Option<Duration>,
     /// Events that it was told.
-    pub told: u64,
+    pub delivered: u64,
     /// Events that were merged because it was too slow, of a handler that wants every state.
-    pub skipped: u64,
+    pub coalesced: u64,
     /// Calls that panicked.
     pub panics: u64,
     /// Inline calls that took longer than 100 ms.
@@ -80,7 +80,7 @@ pub struct HandlerMetrics {
 #[non_exhaustive]
 pub struct ControllerMetrics {
     /// Turns that went well.
-    pub done: u64,
+    pub succeeded: u64,
     /// Turns that went well and asked for another.
     pub requeued: u64,
     /// Turns that failed and are tried again.
@@ -92,13 +92,13 @@ pub struct ControllerMetrics {
     /// Turns that took too long.
     pub timed_out: u64,
     /// Turns that began although the cache had not seen a write.
-    pub unseen_writes: u64,
+    pub invisible_writes: u64,
     /// Turns that go on.
     pub active: usize,
     /// How many may go on at the same time.
     pub concurrency: usize,
     /// How long turns took.
-    pub durations: Histogram,
+    pub reconcile_duration: Histogram,
 }
 
 impl ControllerMetrics {
@@ -108,38 +108,38 @@ impl ControllerMetrics {
     }
 }
 
-impl Metrics {
+impl InformerMetrics {
     pub(crate) fn new(
         resource: &Arc<str>,
-        status: &Status,
+        status: &InformerStatus,
         snapshot: &StoreSnapshot,
         decode_errors: u64,
         handlers: Vec<HandlerMetrics>,
     ) -> Self {
         Self {
-            resource: Arc::clone(resource),
+            informer: Arc::clone(resource),
             state: status.state.clone(),
             synced: status.synced,
             objects: snapshot.len(),
-            bytes: snapshot.bytes(),
-            added: status.changes.added,
-            updated: status.changes.updated,
-            deleted: status.changes.deleted,
-            wire: status.counters,
-            drift: status.changes.drift,
+            memory_bytes: snapshot.bytes(),
+            added: status.cache.added,
+            updated: status.cache.updated,
+            deleted: status.cache.deleted,
+            reflector: status.reflector,
+            drift: status.cache.drift,
             decode_errors,
-            index_panics: status.changes.index_panics,
-            compression_panics: status.changes.compression_panics,
+            index_panics: status.cache.index_panics,
+            compression_panics: status.cache.compression_panics,
             staleness: status.staleness(),
-            silence: status.silence(),
+            contact_age: status.contact_age(),
             handlers,
         }
     }
 }
 
-impl Collect for Metrics {
+impl Collect for InformerMetrics {
     fn collect(&self, encoder: &mut Encoder) {
-        let identity = &encoder.identity("resource", &self.resource);
+        let identity = &encoder.identity("resource", &self.informer);
         let labels = &[("resource", &**identity)][..];
         for (name, help, value) in GAUGES {
             encoder.gauge(name, help, labels, value(self));
@@ -147,7 +147,7 @@ impl Collect for Metrics {
         let help = "Time for which the cache may be out of date.";
         encoder.seconds("informer_staleness_seconds", help, labels, self.staleness);
         let help = "Time since the last byte from the server.";
-        encoder.seconds("informer_contact_age_seconds", help, labels, self.silence);
+        encoder.seconds("informer_contact_age_seconds", help, labels, self.contact_age);
         for (name, help, value) in COUNTERS {
             encoder.counter(name, help, labels, value(self));
         }
@@ -157,7 +157,7 @@ impl Collect for Metrics {
             let labels = [labels[0], ("kind", kind)];
             encoder.counter("informer_events_total", "Changes of the cache, by kind.", &labels, count);
         }
-        for (cause, count) in self.wire.relists.by_cause() {
+        for (cause, count) in self.reflector.relists.by_cause() {
             let labels = [labels[0], ("cause", cause)];
             encoder.counter("informer_relists_total", "Full lists requested, by cause.", &labels, count);
         }
@@ -168,7 +168,7 @@ impl Collect for Metrics {
 }
 
 /// Name, help text and value of a gauge.
-type Gauge = (&'static str, &'static str, fn(&Metrics) -> f64);
+type Gauge = (&'static str, &'static str, fn(&InformerMetrics) -> f64);
 
 /// Name, help text and value of a counter.
 type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
@@ -179,27 +179,27 @@ type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
 )]
 const GAUGES: &[Gauge] = &[
     ("informer_objects", "Objects in the cache.", |m| m.objects as f64),
-    ("informer_memory_bytes", "Approximate memory of the objects in the cache.", |m| m.bytes as f64),
+    ("informer_memory_bytes", "Approximate memory of the objects in the cache.", |m| m.memory_bytes as f64),
     ("informer_synced", "Whether the initial list is in the cache.", |m| f64::from(u8::from(m.synced))),
 ];
 
-const COUNTERS: &[Counter<Metrics>] = &[
-    ("informer_rewinds_total", "Lists older than the state seen before.", |m| m.wire.rewinds),
-    ("informer_watches_total", "Watches opened.", |m| m.wire.watches),
-    ("informer_watch_lists_total", "Watch-lists opened.", |m| m.wire.watch_lists),
-    ("informer_lists_total", "Lists and pages requested.", |m| m.wire.lists),
-    ("informer_failures_total", "Requests that failed and streams that broke.", |m| m.wire.failures),
-    ("informer_unreadable_objects_total", "Objects that could not be read.", |m| m.wire.unreadable),
+const COUNTERS: &[Counter<InformerMetrics>] = &[
+    ("informer_rewinds_total", "Lists older than the state seen before.", |m| m.reflector.rewinds),
+    ("informer_watches_total", "Watches opened.", |m| m.reflector.watches),
+    ("informer_watch_lists_total", "Watch-lists opened.", |m| m.reflector.watch_lists),
+    ("informer_lists_total", "Lists and pages requested.", |m| m.reflector.lists),
+    ("informer_failures_total", "Requests that failed and streams that broke.", |m| m.reflector.failures),
+    ("informer_unreadable_objects_total", "Objects that could not be read.", |m| m.reflector.unreadable),
     ("informer_decode_errors_total", "Objects that failed to decode on access.", |m| m.decode_errors),
-    ("informer_transform_errors_total", "Objects whose transform failed.", |m| m.wire.transform_errors),
+    ("informer_transform_errors_total", "Objects whose transform failed.", |m| m.reflector.transform_errors),
     ("informer_index_panics_total", "Calls of index functions that panicked.", |m| m.index_panics),
     ("informer_compression_panics_total", "Panics of compression.", |m| m.compression_panics),
     ("informer_drift_total", "Objects that an audit found to differ.", |m| m.drift),
 ];
 
 const HANDLER_COUNTERS: &[Counter<HandlerMetrics>] = &[
-    ("informer_handler_events_total", "Events delivered to the handler.", |h| h.told),
-    ("informer_handler_coalesced_total", "Events coalesced because the handler lagged.", |h| h.skipped),
+    ("informer_handler_events_total", "Events delivered to the handler.", |h| h.delivered),
+    ("informer_handler_coalesced_total", "Events coalesced because the handler lagged.", |h| h.coalesced),
     ("informer_handler_panics_total", "Calls of the handler that panicked.", |h| h.panics),
     ("informer_handler_slow_calls_total", "Inline calls that took more than 100 ms.", |h| h.slow_calls),
 ];
@@ -207,12 +207,12 @@ const HANDLER_COUNTERS: &[Counter<HandlerMetrics>] = &[
 impl HandlerMetrics {
     fn collect(&self, informer: (&str, &str), encoder: &mut Encoder) {
         // Handlers of one informer may share a name; their ids differ.
-        let id = self.number.to_string();
+        let id = self.id.to_string();
         let labels = &[informer, ("handler", &*self.name), ("id", &id)];
         let help = "Events queued for the handler and not delivered yet.";
         #[expect(clippy::cast_precision_loss, reason = "a gauge is a floating-point number")]
         encoder.gauge("informer_handler_pending", help, labels, self.pending as f64);
-        let age = self.oldest_pending.or(Some(Duration::ZERO));
+        let age = self.oldest_pending_age.or(Some(Duration::ZERO));
         encoder.seconds(
             "informer_handler_lag_seconds",
             "Age of the oldest event not delivered yet.",
@@ -225,16 +225,16 @@ impl HandlerMetrics {
     }
 }
 
-fn state_name(state: &State) -> &'static str {
+fn state_name(state: &InformerState) -> &'static str {
     match state {
-        State::NotStarted => "not-started",
-        State::Connecting => "connecting",
-        State::Listing { .. } => "listing",
-        State::Live => "live",
-        State::Stale { .. } => "stale",
-        State::Forbidden { .. } => "forbidden",
-        State::NotServed { .. } => "not-served",
-        State::BackingOff { .. } => "backing-off",
+        InformerState::NotStarted => "not-started",
+        InformerState::Connecting => "connecting",
+        InformerState::Listing { .. } => "listing",
+        InformerState::Live => "live",
+        InformerState::Stale { .. } => "stale",
+        InformerState::Forbidden { .. } => "forbidden",
+        InformerState::NotServed { .. } => "not-served",
+        InformerState::BackingOff { .. } => "backing-off",
         _ => "stopped",
     }
 }

@@ -5,23 +5,23 @@ use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http_body_util::BodyExt as _;
-use informer_core::recorder::{Answer, Occurrence, Write};
+use informer_core::recorder::{Occurrence, Write, WriteResponse};
 use informer_core::wire::Status;
 use jiff::Timestamp;
 use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::EventType;
-use crate::reference::Reference;
+use crate::reference::ObjectReference;
 
 /// The longest name that a server takes.
-const LONGEST_NAME: usize = 253;
+const MAX_NAME_BYTES: usize = 253;
 
 /// What happened, to what. Events that are equal are one event, or a series.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Event {
-    pub(super) regarding: Reference,
-    pub(super) related: Option<Reference>,
+    pub(super) regarding: ObjectReference,
+    pub(super) related: Option<ObjectReference>,
     pub(super) level: EventType,
     pub(super) reason: String,
     pub(super) action: String,
@@ -43,15 +43,15 @@ pub(super) struct Events {
     /// In the names of events, so that those of two processes differ.
     seed: u64,
     /// Whether it was said that events may not be written.
-    told: bool,
+    forbidden_reported: bool,
 }
 
 impl Events {
     pub(super) fn new(client: kube::Client, controller: Arc<str>, instance: Arc<str>, seed: u64) -> Self {
-        Events { client, controller, instance, seed, told: false }
+        Events { client, controller, instance, seed, forbidden_reported: false }
     }
 
-    pub(super) async fn write(&mut self, write: &Write<Arc<Event>>) -> Answer {
+    pub(super) async fn write(&mut self, write: &Write<Arc<Event>>) -> WriteResponse {
         let (Write::Create(occurrence) | Write::Update(occurrence)) = write;
         let namespace = occurrence.event.namespace();
         let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
@@ -65,11 +65,13 @@ impl Events {
             let request = request.header(CONTENT_TYPE, "application/merge-patch+json");
             (request, json!({"series": series(occurrence)}))
         };
-        let Ok(request) = request.body(body.to_string().into_bytes().into()) else { return Answer::Refused };
+        let Ok(request) = request.body(body.to_string().into_bytes().into()) else {
+            return WriteResponse::Refused;
+        };
         match self.send(request).await {
-            Ok(()) => Answer::Written,
+            Ok(()) => WriteResponse::Written,
             Err(error) => {
-                let answer = meaning(&error, creates);
+                let answer = classify_response(&error, creates);
                 self.report(answer, &error, &occurrence.event.regarding);
                 answer
             }
@@ -96,18 +98,18 @@ impl Events {
         Err(status)
     }
 
-    fn report(&mut self, answer: Answer, error: &Status, regarding: &Reference) {
+    fn report(&mut self, answer: WriteResponse, error: &Status, regarding: &ObjectReference) {
         let controller = &*self.controller;
         match answer {
-            Answer::Refused if error.code == 403 && self.told => {
+            WriteResponse::Refused if error.code == 403 && self.forbidden_reported => {
                 tracing::debug!(controller, %regarding, %error, "an event may not be written");
             }
-            Answer::Refused if error.code == 403 => {
-                self.told = true;
+            WriteResponse::Refused if error.code == 403 => {
+                self.forbidden_reported = true;
                 tracing::warn!(controller, %regarding, %error, "events may not be written; this is said once");
             }
-            Answer::Refused => tracing::warn!(controller, %regarding, %error, "an event was refused"),
-            Answer::Failed | Answer::Away(_) => {
+            WriteResponse::Refused => tracing::warn!(controller, %regarding, %error, "an event was refused"),
+            WriteResponse::Failed | WriteResponse::Unavailable(_) => {
                 tracing::info!(controller, %regarding, %error, "an event was not written");
             }
             _ => {}
@@ -151,7 +153,7 @@ impl Events {
                 && label.bytes().next().is_some_and(plain)
                 && label.bytes().last().is_some_and(plain)
         };
-        if name.len() + 17 <= LONGEST_NAME && name.split('.').all(label) {
+        if name.len() + 17 <= MAX_NAME_BYTES && name.split('.').all(label) {
             format!("{name}.{number:016x}")
         } else {
             format!("event.{number:016x}")
@@ -160,20 +162,20 @@ impl Events {
 }
 
 /// What an error means for the write.
-fn meaning(error: &Status, creates: bool) -> Answer {
+fn classify_response(error: &Status, creates: bool) -> WriteResponse {
     match error.code {
-        409 if creates && &*error.reason == "AlreadyExists" => Answer::Exists,
-        404 => Answer::Missing,
+        409 if creates && &*error.reason == "AlreadyExists" => WriteResponse::Exists,
+        404 => WriteResponse::Missing,
         // 409: others write the same. 500: often a webhook, of this namespace alone.
-        409 | 500 if error.retry_after.is_none() => Answer::Failed,
+        409 | 500 if error.retry_after.is_none() => WriteResponse::Failed,
         // 401: a token may be renewed.
-        0 | 401 | 408 | 409 | 429 | 500.. => Answer::Away(error.retry_after),
-        _ => Answer::Refused,
+        0 | 401 | 408 | 409 | 429 | 500.. => WriteResponse::Unavailable(error.retry_after),
+        _ => WriteResponse::Refused,
     }
 }
 
-fn reference(reference: &Reference) -> Value {
-    let Reference { api_version, kind, namespace, name, uid } = reference;
+fn reference(reference: &ObjectReference) -> Value {
+    let ObjectReference { api_version, kind, namespace, name, uid } = reference;
     let mut value = json!({"apiVersion": api_version, "kind": kind, "name": name});
     for (field, text) in [("namespace", namespace.as_deref().unwrap_or_default()), ("uid", uid)] {
         if !text.is_empty() {

@@ -4,40 +4,40 @@
 //! writes what it asks for.
 
 mod events;
-mod figures;
+mod metrics;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use informer_core::recorder::{Answer, Correlator, RecorderConfig, RecorderMetrics};
+use informer_core::recorder::{Correlator, RecorderConfig, RecorderMetrics, WriteResponse};
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::clock::{Clock, sleep_until};
 use crate::error::{ShutdownError, Unfinished};
-use crate::reference::{Reference, Referent};
+use crate::reference::{ObjectReference, ToObjectReference};
 use events::{Event, Events};
 
 /// So long a write may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest reason and the longest action that a server takes.
-const LONGEST_WORD: usize = 128;
+const MAX_REASON_BYTES: usize = 128;
 
 /// The longest note that a server takes.
-const LONGEST_NOTE: usize = 1024;
+const MAX_NOTE_BYTES: usize = 1024;
 
 /// Records events (`events.k8s.io/v1`) about objects. Clones are handles of the same recorder.
 ///
 /// Recording never waits: events are written by a task, one after the other. The same again becomes a series on the server: its second
 /// occurrence is told, then one word every 30 minutes, and one when it was quiet for 6. New events about one object are limited to 25, and one more every 5
 /// minutes. Up to 1,000 writes wait while the server is slow or away, and each is tried 12 times; a namespace in which they fail holds up no other. What is
-/// left out is counted ([`Recorder::metrics`]).
+/// left out is counted ([`EventRecorder::metrics`]).
 ///
-/// When the last handle goes, what waits is lost; [`Recorder::shutdown`] writes it. The controller needs the rights to create and to patch `events` of
+/// When the last handle goes, what waits is lost; [`EventRecorder::shutdown`] writes it. The controller needs the rights to create and to patch `events` of
 /// `events.k8s.io`.
 ///
 /// ```
@@ -57,7 +57,7 @@ const LONGEST_NOTE: usize = 1024;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Recorder {
+pub struct EventRecorder {
     handle: Arc<Handle>,
 }
 
@@ -82,79 +82,83 @@ struct Handle {
 }
 
 struct Shared {
-    machine: Mutex<Correlator<String, Reference, Arc<Event>>>,
+    machine: Mutex<Correlator<String, ObjectReference, Arc<Event>>>,
     clock: Clock,
     /// There may be something to write.
-    news: Notify,
+    work_added: Notify,
     /// Events that no server would take, and were not given to the machine.
-    unfit: AtomicU64,
+    invalid_events: AtomicU64,
 }
 
-impl Recorder {
+impl EventRecorder {
     /// A recorder for the controller of this name, which is one like `websites.example.com/controller` or `my-controller`. It says that events come
     /// from this host, with something random behind it. Needs a tokio runtime.
     pub fn new(client: kube::Client, controller: &str) -> Self {
         let seed = crate::workqueue::seed();
         let instance: Arc<str> =
-            format!("{}_{seed:016x}", shortened(&crate::host::host(), LONGEST_WORD - 17, "")).into();
+            format!("{}_{seed:016x}", shortened(&crate::host::host(), MAX_REASON_BYTES - 17, "")).into();
         let machine = Mutex::new(Correlator::new(RecorderConfig::default(), seed));
-        let shared =
-            Arc::new(Shared { machine, clock: Clock::new(), news: Notify::new(), unfit: AtomicU64::new(0) });
+        let shared = Arc::new(Shared {
+            machine,
+            clock: Clock::new(),
+            work_added: Notify::new(),
+            invalid_events: AtomicU64::new(0),
+        });
         let controller: Arc<str> = controller.into();
         let events = Events::new(client, Arc::clone(&controller), Arc::clone(&instance), seed);
         let (runs, running) = watch::channel(());
         let task = tokio::spawn(write(Arc::clone(&shared), events, runs));
-        Recorder { handle: Arc::new(Handle { shared, controller, instance, task, running }) }
+        EventRecorder { handle: Arc::new(Handle { shared, controller, instance, task, running }) }
     }
 
     /// Something happened to an object: a reason and an action in a word or two, such as `Created` and `CreateDeployment` (at most 128 bytes), and
     /// a note for people, which is cut at 1,024 bytes. The event is in the object's namespace, or in `default`.
-    pub fn event<Form>(
+    pub fn record<Form>(
         &self,
-        regarding: &impl Referent<Form>,
+        regarding: &impl ToObjectReference<Form>,
         event_type: EventType,
         reason: &str,
         action: &str,
         note: impl AsRef<str>,
     ) {
-        self.record(regarding.reference(), None, event_type, reason, action, note.as_ref());
+        self.enqueue(regarding.reference(), None, event_type, reason, action, note.as_ref());
     }
 
     /// The same, with another object that has to do with it.
-    pub fn event_with<Form, OtherForm>(
+    pub fn record_related<Form, OtherForm>(
         &self,
-        regarding: &impl Referent<Form>,
-        related: &impl Referent<OtherForm>,
+        regarding: &impl ToObjectReference<Form>,
+        related: &impl ToObjectReference<OtherForm>,
         event_type: EventType,
         reason: &str,
         action: &str,
         note: impl AsRef<str>,
     ) {
         let related = Some(related.reference());
-        self.record(regarding.reference(), related, event_type, reason, action, note.as_ref());
+        self.enqueue(regarding.reference(), related, event_type, reason, action, note.as_ref());
     }
 
     /// What became of everything so far.
     pub fn metrics(&self) -> RecorderMetrics {
         let mut metrics = self.handle.shared.machine().metrics();
-        metrics.failed += self.handle.shared.unfit.load(Ordering::Relaxed);
+        metrics.failed += self.handle.shared.invalid_events.load(Ordering::Relaxed);
         metrics
     }
 
     /// The name of its controller: what the server is told as `reportingController`.
-    pub fn controller(&self) -> &str {
+    pub fn reporting_controller(&self) -> &str {
         &self.handle.controller
     }
 
     /// What the server is told as `reportingInstance`.
-    pub fn instance(&self) -> &str {
+    pub fn reporting_instance(&self) -> &str {
         &self.handle.instance
     }
 
     /// Writes what waits, and the last word about every series, and ends. What is not written in time is lost, and so is what is recorded from now on.
     pub async fn shutdown(&self, within: Duration) -> Result<(), ShutdownError> {
         self.handle.shared.machine().stop();
-        self.handle.shared.news.notify_one();
+        self.handle.shared.work_added.notify_one();
         let mut running = self.handle.running.clone();
         let ended = async { while running.changed().await.is_ok() {} };
         if tokio::time::timeout(within, ended).await.is_ok() {
@@ -167,10 +171,10 @@ impl Recorder {
         }
     }
 
-    fn record(
+    fn enqueue(
         &self,
-        regarding: Reference,
-        related: Option<Reference>,
+        regarding: ObjectReference,
+        related: Option<ObjectReference>,
         event_type: EventType,
         reason: &str,
         action: &str,
@@ -178,10 +182,11 @@ impl Recorder {
     ) {
         let shared = &self.handle.shared;
         for (what, word) in [("reason", reason), ("action", action)] {
-            if word.is_empty() || word.len() > LONGEST_WORD {
-                let why = format!("its {what} must have 1 to {LONGEST_WORD} bytes, and has {}", word.len());
+            if word.is_empty() || word.len() > MAX_REASON_BYTES {
+                let why =
+                    format!("its {what} must have 1 to {MAX_REASON_BYTES} bytes, and has {}", word.len());
                 tracing::warn!(controller = &*self.handle.controller, %regarding, reason, "event not recorded: {why}");
-                shared.unfit.fetch_add(1, Ordering::Relaxed);
+                shared.invalid_events.fetch_add(1, Ordering::Relaxed);
                 return;
             }
         }
@@ -191,17 +196,17 @@ impl Recorder {
             level: event_type,
             reason: reason.to_owned(),
             action: action.to_owned(),
-            note: shortened(note, LONGEST_NOTE, "..."),
+            note: shortened(note, MAX_NOTE_BYTES, "..."),
         };
         let now = shared.clock.now();
         let lane = event.namespace().to_owned();
         shared.machine().handle_event(now, Timestamp::now(), lane, regarding, Arc::new(event));
-        shared.news.notify_one();
+        shared.work_added.notify_one();
     }
 }
 
 impl Shared {
-    fn machine(&self) -> MutexGuard<'_, Correlator<String, Reference, Arc<Event>>> {
+    fn machine(&self) -> MutexGuard<'_, Correlator<String, ObjectReference, Arc<Event>>> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -212,7 +217,7 @@ impl Drop for Handle {
     }
 }
 
-impl fmt::Debug for Recorder {
+impl fmt::Debug for EventRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Recorder({})", self.handle.controller)
     }
@@ -230,12 +235,12 @@ async fn write(shared: Arc<Shared>, mut events: Events, _runs: watch::Sender<()>
             (write, machine.next_deadline())
         };
         if let Some(write) = write {
-            let answer = tokio::time::timeout(PATIENCE, events.write(&write)).await;
-            let answer = answer.unwrap_or(Answer::Away(None));
-            shared.machine().handle_answer(shared.clock.now(), answer);
+            let answer = tokio::time::timeout(WRITE_TIMEOUT, events.write(&write)).await;
+            let answer = answer.unwrap_or(WriteResponse::Unavailable(None));
+            shared.machine().handle_response(shared.clock.now(), answer);
         } else {
             tokio::select! {
-                () = shared.news.notified() => {}
+                () = shared.work_added.notified() => {}
                 () = sleep_until(next.map(|next| shared.clock.instant(next))) => {}
             }
         }

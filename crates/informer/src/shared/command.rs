@@ -12,6 +12,6 @@ pub(super) enum Command {
     RemoveListener(Arc<Listener>),
     InstallIndex(Box<BuiltIndex>),
     /// Puts equal entries in, and says when that is done.
-    #[cfg(feature = "compressed")]
-    Rewrite(informer_core::Rewrite, tokio::sync::oneshot::Sender<()>),
+    #[cfg(feature = "compression")]
+    Rewrite(informer_core::Recompression, tokio::sync::oneshot::Sender<()>),
 }

@@ -3,17 +3,17 @@
 //! Handles hold it; its tasks do not. So when the last handle goes, everything ends: the watch, the tasks, the memory.
 
 use super::command::Command;
+use super::compression::{CacheCompression, CompressionTask};
 use super::listener::{Listener, ListenerOptions, Mode};
-use super::options::Options;
-use super::packing::{Packer, Packing};
+use super::options::InformerOptions;
 use super::pump::Pump;
 use crate::clock::Clock;
-use crate::delta_queue::Queue;
+use crate::delta_queue::DeltaQueue;
 use crate::error::{ShutdownError, Unfinished};
-use crate::metrics::{HandlerMetrics, Metrics};
-use crate::reflector::Driver;
+use crate::metrics::{HandlerMetrics, InformerMetrics};
+use crate::reflector::ReflectorDriver;
 use crate::resource::ResourceType;
-use crate::status::{Problem, Problems, Status, StatusCell};
+use crate::status::{InformerStatus, Problem, Problems, StatusCell};
 use futures::FutureExt as _;
 use informer_core::reflector::Reflector;
 use informer_core::{IndexHandle, StoreReader, StoreWriter};
@@ -27,9 +27,9 @@ use tokio::sync::{mpsc, watch};
 use tracing::Instrument as _;
 
 /// Somebody who keeps informers alive for their detached handlers: a factory.
-pub(crate) trait Keeper: Send + Sync {
+pub(crate) trait DetachTarget: Send + Sync {
     /// Keeps an informer alive, until the keeper itself goes; then the listener ends.
-    fn keep(&self, engine: Arc<Engine>, listener: DetachedListener);
+    fn adopt_detached(&self, engine: Arc<Engine>, listener: DetachedListener);
 }
 
 /// A listener whose registration was given up.
@@ -42,9 +42,9 @@ pub(crate) struct Engine {
     pub(crate) reader: StoreReader,
     pub(super) status: Arc<StatusCell>,
     pub(super) clock: Clock,
-    pub(crate) keeper: OnceLock<Weak<dyn Keeper>>,
+    pub(crate) keeper: OnceLock<Weak<dyn DetachTarget>>,
     /// The resync of handlers that say nothing about it.
-    pub(super) resync: Duration,
+    pub(super) resync_period: Duration,
     problems: Problems,
     decode_errors: Arc<AtomicU64>,
     commands: mpsc::UnboundedSender<Command>,
@@ -52,46 +52,50 @@ pub(crate) struct Engine {
     next_listener: AtomicU64,
     /// The listeners that live; a shutdown that runs out of time closes them.
     listeners: Mutex<Vec<Weak<Listener>>>,
-    life: Mutex<Life>,
+    life: Mutex<RunState>,
 }
 
-enum Life {
+enum RunState {
     /// With all that its tasks need.
-    Idle(Box<Parts>),
+    Idle(Box<UnstartedTasks>),
     /// Closed when all tasks have ended; anybody may wait for that, any number of times.
-    Begun(watch::Receiver<()>),
-    NeverBegun,
+    Running(watch::Receiver<()>),
+    Discarded,
 }
 
-struct Parts {
-    drivers: Vec<Driver>,
+struct UnstartedTasks {
+    drivers: Vec<ReflectorDriver>,
     pump: Pump,
-    packer: Option<Packer>,
+    compression_task: Option<CompressionTask>,
 }
 
 impl Engine {
     /// An engine that has not started. Without a client its options must have a source.
     #[expect(clippy::needless_pass_by_value, reason = "an engine owns what it works with")]
-    pub(crate) fn new(client: Option<kube::Client>, resource: &ResourceType, options: Options) -> Arc<Self> {
+    pub(crate) fn new(
+        client: Option<kube::Client>,
+        resource: &ResourceType,
+        options: InformerOptions,
+    ) -> Arc<Self> {
         let (client, options) = (client.as_ref(), &options);
         let scopes = options.scopes();
-        let name: Arc<str> = format!("{} {}", resource.name(), options.choice()).into();
+        let name: Arc<str> = format!("{} {}", resource.name(), options.describe_selection()).into();
         let problems = Problems { resource: Arc::clone(&name), hook: options.error_hook() };
         let (writer, reader) = StoreWriter::new(scopes.iter().cloned());
-        let (queue, status) = (Arc::new(Queue::new(scopes.len())), Arc::new(StatusCell::new(&scopes)));
+        let (queue, status) = (Arc::new(DeltaQueue::new(scopes.len())), Arc::new(StatusCell::new(&scopes)));
         let (commands, receiver) = mpsc::unbounded_channel();
         let (clock, stop, decode_errors) = (Clock::new(), watch::Sender::new(false), Arc::default());
         let (parameters, link) = (options.parameters_once(), options.link());
-        let packing = Packing::of(resource, options);
+        let compression = CacheCompression::of(resource, options);
         let driver = |(lane, scope): (usize, &informer_core::Scope)| {
             let mut config = options.config(resource, scope.clone());
             config.decode_errors = Some(Arc::clone(&decode_errors));
-            if let Some(packing) = &packing {
-                packing.configure(&mut config);
+            if let Some(compression) = &compression {
+                compression.configure(&mut config);
             }
             // Spreads the clients of one server out; nothing else depends on it.
             let seed = options.seed_of(&name, lane);
-            Some(Driver {
+            Some(ReflectorDriver {
                 machine: Reflector::new(config, seed, Some(reader.clone())),
                 source: options.source_of(client, resource, scope, &parameters, &link)?,
                 link: link.clone(),
@@ -99,16 +103,23 @@ impl Engine {
                 queue: Arc::clone(&queue),
                 status: Arc::clone(&status),
                 problems: problems.clone(),
-                lane,
+                scope_index: lane,
                 deltas: VecDeque::new(),
                 clock,
                 stop: stop.clone(),
             })
         };
         let drivers = scopes.iter().enumerate().filter_map(driver).collect();
-        let packer = packing.clone().map(|packing| {
+        let compression_task = compression.clone().map(|compression| {
             let (commands, status) = (commands.clone(), Arc::clone(&status));
-            Packer::new(packing, reader.clone(), commands, stop.clone(), status, problems.clone())
+            CompressionTask::new(
+                compression,
+                reader.clone(),
+                commands,
+                stop.clone(),
+                status,
+                problems.clone(),
+            )
         });
         let pump = Pump {
             writer,
@@ -120,7 +131,7 @@ impl Engine {
             stop: stop.clone(),
             clock,
             problems: problems.clone(),
-            packing,
+            compression,
         };
         Arc::new(Self {
             resource: name,
@@ -129,37 +140,37 @@ impl Engine {
             status,
             clock,
             keeper: OnceLock::new(),
-            resync: options.resync_period(),
+            resync_period: options.effective_resync_period(),
             problems,
             decode_errors,
             commands,
             stop,
             next_listener: AtomicU64::new(0),
             listeners: Mutex::default(),
-            life: Mutex::new(Life::Idle(Box::new(Parts { drivers, pump, packer }))),
+            life: Mutex::new(RunState::Idle(Box::new(UnstartedTasks { drivers, pump, compression_task }))),
         })
     }
 
     /// Starts its tasks; later calls do nothing.
     pub(crate) fn start(&self, runtime: &Handle) {
         let mut life = self.lock_life();
-        *life = match std::mem::replace(&mut *life, Life::NeverBegun) {
-            Life::Idle(parts) => {
-                let Parts { drivers, pump, packer } = *parts;
+        *life = match std::mem::replace(&mut *life, RunState::Discarded) {
+            RunState::Idle(parts) => {
+                let UnstartedTasks { drivers, pump, compression_task } = *parts;
                 let (running, ended) = watch::channel(());
                 let running = Arc::new(running);
                 let span = tracing::info_span!("informer", resource = &*self.resource);
                 for driver in drivers {
-                    let task = watched(driver.run(), self.problems.clone());
-                    runtime.spawn(while_holding(Arc::clone(&running), task).instrument(span.clone()));
+                    let task = report_panic(driver.run(), self.problems.clone());
+                    runtime.spawn(with_running_guard(Arc::clone(&running), task).instrument(span.clone()));
                 }
-                if let Some(packer) = packer {
-                    let task = watched(packer.run(), self.problems.clone());
-                    runtime.spawn(while_holding(Arc::clone(&running), task).instrument(span.clone()));
+                if let Some(compression_task) = compression_task {
+                    let task = report_panic(compression_task.run(), self.problems.clone());
+                    runtime.spawn(with_running_guard(Arc::clone(&running), task).instrument(span.clone()));
                 }
-                let task = watched(pump.run(), self.problems.clone());
-                runtime.spawn(while_holding(running, task).instrument(span));
-                Life::Begun(ended)
+                let task = report_panic(pump.run(), self.problems.clone());
+                runtime.spawn(with_running_guard(running, task).instrument(span));
+                RunState::Running(ended)
             }
             other => other,
         };
@@ -169,15 +180,15 @@ impl Engine {
     pub(crate) fn listener_options(&self) -> ListenerOptions {
         ListenerOptions {
             name: "".into(),
-            resync: self.resync,
+            resync_period: self.resync_period,
             mode: Mode::Inline,
-            every_state: None,
-            brief: false,
+            uncoalesced_capacity: None,
+            deliver_transient_deletes: false,
         }
     }
 
     /// Adds a listener; without a handler, somebody will poll it.
-    pub(super) fn listen(
+    pub(super) fn add_listener(
         &self,
         options: ListenerOptions,
         handler: Option<super::listener::Handler>,
@@ -196,14 +207,14 @@ impl Engine {
     }
 
     /// Takes a listener out; returns whether there is a task whose end can be waited for.
-    pub(super) fn unlisten(&self, listener: &Arc<Listener>) -> bool {
+    pub(super) fn remove_listener(&self, listener: &Arc<Listener>) -> bool {
         self.send(Command::RemoveListener(Arc::clone(listener)));
         listener.close(false)
     }
 
     /// Ends a handler whose keeper has gone.
     pub(crate) fn drop_detached(&self, listener: &DetachedListener) {
-        self.unlisten(&listener.0);
+        self.remove_listener(&listener.0);
     }
 
     /// Builds an index here, from a snapshot, and hands it to the pump. After the end the cache does not change, and look-ups walk it.
@@ -212,7 +223,7 @@ impl Engine {
         self.send(Command::InstallIndex(Box::new(built)));
     }
 
-    pub(crate) fn watch_status(&self) -> watch::Receiver<Status> {
+    pub(crate) fn subscribe_status(&self) -> watch::Receiver<InformerStatus> {
         self.status.subscribe()
     }
 
@@ -221,21 +232,21 @@ impl Engine {
         self.commands.send(command).is_ok()
     }
 
-    pub(crate) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> InformerStatus {
         self.status.get(self.clock.now())
     }
 
-    pub(crate) fn metrics(&self) -> Metrics {
+    pub(crate) fn metrics(&self) -> InformerMetrics {
         let (status, snapshot) = (self.status(), self.reader.snapshot());
         let handlers = self.living_listeners().iter().map(|listener| handler_metrics(listener)).collect();
         let decode_errors = self.decode_errors.load(Ordering::Relaxed);
-        Metrics::new(&self.resource, &status, &snapshot, decode_errors, handlers)
+        InformerMetrics::new(&self.resource, &status, &snapshot, decode_errors, handlers)
     }
 
     /// Says that it is to stop, and ends one that was never started. What the handlers still have is told by the pump.
     pub(crate) async fn shutdown(&self, deadline: Duration) -> Result<(), ShutdownError> {
         // A handler that is in the middle of a call when time is up gets a moment to return from it.
-        const GRACE: Duration = Duration::from_millis(100);
+        const TASK_END_TIMEOUT: Duration = Duration::from_millis(100);
         self.stop.send_replace(true);
         let Some(mut ended) = self.end_life() else {
             self.close_listeners();
@@ -247,7 +258,7 @@ impl Engine {
         }
         self.close_listeners();
         let resource = Arc::clone(&self.resource);
-        let late = tokio::time::timeout(GRACE, all_ended).await;
+        let late = tokio::time::timeout(TASK_END_TIMEOUT, all_ended).await;
         late.map_err(|_| ShutdownError::of(deadline, Unfinished::Informer { informer: resource }))
     }
 
@@ -263,7 +274,7 @@ impl Engine {
     }
 
     /// Ends one that was never started; it never will be.
-    pub(crate) fn give_up(&self) {
+    pub(crate) fn cancel_start(&self) {
         self.stop.send_replace(true);
         if self.end_life().is_none() {
             self.close_listeners();
@@ -273,11 +284,11 @@ impl Engine {
     /// What to wait for until all tasks have ended; `None` if none was ever begun, and none ever will be.
     fn end_life(&self) -> Option<watch::Receiver<()>> {
         let mut life = self.lock_life();
-        if let Life::Begun(ended) = &*life {
+        if let RunState::Running(ended) = &*life {
             return Some(ended.clone());
         }
         // With its parts the drivers go, and say that they have stopped. Handlers go too, so no lock is held.
-        let parts = std::mem::replace(&mut *life, Life::NeverBegun);
+        let parts = std::mem::replace(&mut *life, RunState::Discarded);
         drop(life);
         drop(parts);
         None
@@ -294,34 +305,34 @@ impl Engine {
         listeners.iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn lock_life(&self) -> MutexGuard<'_, Life> {
+    fn lock_life(&self) -> MutexGuard<'_, RunState> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn handler_metrics(listener: &Listener) -> HandlerMetrics {
-    let (pending, oldest) = listener.lag();
+    let (pending, oldest) = listener.backlog();
     let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
     HandlerMetrics {
         name: Arc::clone(&listener.options.name),
-        number: listener.number,
+        id: listener.number,
         pending,
-        oldest_pending: oldest,
-        told: count(&listener.tally.told),
-        skipped: count(&listener.tally.skipped),
+        oldest_pending_age: oldest,
+        delivered: count(&listener.tally.delivered),
+        coalesced: count(&listener.tally.coalesced),
         panics: count(&listener.tally.panics),
         slow_calls: count(&listener.tally.slow),
     }
 }
 
 /// Runs a task that others can wait for: they see its share of `running` go.
-async fn while_holding(running: Arc<watch::Sender<()>>, task: impl Future<Output = ()>) {
+async fn with_running_guard(running: Arc<watch::Sender<()>>, task: impl Future<Output = ()>) {
     task.await;
     drop(running);
 }
 
 /// Runs a task of the informer. If it panics, through something that objects or handlers hold, that is said (C9).
-async fn watched(task: impl Future<Output = ()>, problems: Problems) {
+async fn report_panic(task: impl Future<Output = ()>, problems: Problems) {
     if AssertUnwindSafe(task).catch_unwind().await.is_err() {
         problems.report(&Problem::Died);
     }
@@ -340,19 +351,19 @@ mod tests {
     use super::*;
     use crate::informer::SharedInformer;
     use crate::shared::Registration;
-    use crate::source::{Answer, Source};
-    use informer_core::reflector::{ListRequest, State, WatchRequest};
+    use crate::source::{ResponseFuture, Source};
+    use informer_core::reflector::{InformerState, ListRequest, WatchRequest};
     use k8s_openapi::api::core::v1::Pod;
 
     /// A server that never answers.
     struct Silence;
 
     impl Source for Silence {
-        fn list(&self, _: ListRequest) -> Answer {
+        fn list(&self, _: ListRequest) -> ResponseFuture {
             Box::pin(std::future::pending())
         }
 
-        fn watch(&self, _: WatchRequest) -> Answer {
+        fn watch(&self, _: WatchRequest) -> ResponseFuture {
             Box::pin(std::future::pending())
         }
     }
@@ -360,16 +371,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn c9_a_dead_pump_stops_the_informer_and_it_says_so() {
         // The driver noticed only when it had something to push: a quiet informer stayed live over a cache that nobody wrote.
-        let pods = SharedInformer::<Pod>::with_source(Silence, Options::default());
-        let on: Registration = pods.on(|_| {});
-        let parts = std::mem::replace(&mut *pods.engine().lock_life(), Life::NeverBegun);
-        let Life::Idle(parts) = parts else { unreachable!("it was not started") };
-        let Parts { mut drivers, pump, .. } = *parts;
+        let pods = SharedInformer::<Pod>::with_source(Silence, InformerOptions::default());
+        let on: Registration = pods.on_event(|_| {});
+        let parts = std::mem::replace(&mut *pods.engine().lock_life(), RunState::Discarded);
+        let RunState::Idle(parts) = parts else { unreachable!("it was not started") };
+        let UnstartedTasks { mut drivers, pump, .. } = *parts;
         let driving = tokio::spawn(drivers.remove(0).run());
         drop(pump);
         let ended = tokio::time::timeout(Duration::from_hours(1), driving).await;
         ended.expect("the driver goes on for nobody").unwrap();
-        assert_eq!(pods.wait_for_sync(Duration::MAX).await.unwrap_err().informers[0].state, State::Stopped);
-        assert!(!on.synced().await);
+        assert_eq!(
+            pods.wait_for_sync(Duration::MAX).await.unwrap_err().informers[0].state,
+            InformerState::Stopped
+        );
+        assert!(!on.wait_for_sync().await);
     }
 }

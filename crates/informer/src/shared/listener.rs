@@ -5,9 +5,9 @@
 //! [`Listener::close`] has been called and the listener has ended, nothing is told any more.
 
 use super::outbox::Outbox;
-use super::resync::Pace;
+use super::resync::ResyncSchedule;
 use crate::clock::Clock;
-use crate::coop::Turn;
+use crate::coop::YieldBudget;
 use crate::event::{Delivery, Untyped};
 use crate::status::{Problem, Problems};
 use futures::task::AtomicWaker;
@@ -24,11 +24,11 @@ use tokio::sync::watch;
 pub(crate) type Handler = Box<dyn FnMut(Delivery<Untyped>) + Send>;
 
 /// An inline handler that takes longer for one event is named (C8).
-const SLOW: Duration = Duration::from_millis(100);
+const SLOW_CALL_THRESHOLD: Duration = Duration::from_millis(100);
 
 /// So many calls of an inline handler are a turn, as many as a batch of the pump may bring. A count and no time, so that simulations go the same way
 /// twice; a handler whose calls take long is named.
-const CALLS: u32 = 256;
+const YIELD_BUDGET: u32 = 256;
 
 /// Where a handler runs (C8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,17 +45,17 @@ pub(crate) enum Mode {
 pub(crate) struct ListenerOptions {
     pub(crate) name: Arc<str>,
     /// Zero for none.
-    pub(crate) resync: Duration,
+    pub(crate) resync_period: Duration,
     pub(crate) mode: Mode,
     /// Every state up to so many pending ones, instead of one transition per key.
-    pub(crate) every_state: Option<usize>,
+    pub(crate) uncoalesced_capacity: Option<usize>,
     /// Of an object that came and went while the handler was behind, the end is told.
-    pub(crate) brief: bool,
+    pub(crate) deliver_transient_deletes: bool,
 }
 
 /// How far a listener has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum SyncStage {
     /// The initial set is still being told.
     Initial,
     /// The handler has returned from every event of the initial set.
@@ -67,7 +67,7 @@ pub(super) enum Stage {
     },
 }
 
-impl Stage {
+impl SyncStage {
     /// Whether the handler has, or had, returned from every event of the initial set.
     pub(super) fn has_synced(self) -> bool {
         matches!(self, Self::Synced | Self::Ended { synced: true })
@@ -76,7 +76,7 @@ impl Stage {
 
 /// When to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Closing {
+enum CloseMode {
     No,
     /// When everything pending has been told.
     Drained,
@@ -87,19 +87,19 @@ enum Closing {
 #[derive(Debug)]
 struct ListenerState {
     outbox: Outbox,
-    pace: Option<Pace>,
-    closing: Closing,
+    pace: Option<ResyncSchedule>,
+    closing: CloseMode,
     /// Whether the task has begun; a listener that was closed before never begins.
-    begun: bool,
+    started: bool,
     /// Whether the initial set was told, and that was said.
     synced: bool,
 }
 
 /// How often things happened to a handler.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
-    pub(super) told: AtomicU64,
-    pub(super) skipped: AtomicU64,
+pub(super) struct ListenerCounters {
+    pub(super) delivered: AtomicU64,
+    pub(super) coalesced: AtomicU64,
     pub(super) panics: AtomicU64,
     pub(super) slow: AtomicU64,
 }
@@ -108,7 +108,7 @@ pub(super) struct Listener {
     /// Distinguishes it from others of its informer; for metrics.
     pub(super) number: u64,
     pub(super) options: ListenerOptions,
-    pub(super) tally: Tally,
+    pub(super) tally: ListenerCounters,
     clock: Clock,
     problems: Problems,
     state: Mutex<ListenerState>,
@@ -118,7 +118,7 @@ pub(super) struct Listener {
     /// Whether somebody polls it, instead of a task.
     polled: bool,
     wake: AtomicWaker,
-    stage: watch::Sender<Stage>,
+    stage: watch::Sender<SyncStage>,
 }
 
 thread_local! {
@@ -135,30 +135,30 @@ impl Listener {
         clock: Clock,
         problems: Problems,
     ) -> Self {
-        let pace = Pace::new(options.resync);
-        let outbox = Outbox::new(options.every_state, options.brief);
+        let pace = ResyncSchedule::new(options.resync_period);
+        let outbox = Outbox::new(options.uncoalesced_capacity, options.deliver_transient_deletes);
         Self {
             number,
             options,
-            tally: Tally::default(),
+            tally: ListenerCounters::default(),
             clock,
             problems,
             state: Mutex::new(ListenerState {
                 outbox,
                 pace,
-                closing: Closing::No,
-                begun: false,
+                closing: CloseMode::No,
+                started: false,
                 synced: false,
             }),
             polled: handler.is_none(),
             handler: Mutex::new(handler),
             wake: AtomicWaker::new(),
-            stage: watch::Sender::new(Stage::Initial),
+            stage: watch::Sender::new(SyncStage::Initial),
         }
     }
 
     /// Adds changes to what is to be told.
-    pub(super) fn tell<'a>(&self, changes: impl IntoIterator<Item = &'a Change>, initial: bool) {
+    pub(super) fn enqueue<'a>(&self, changes: impl IntoIterator<Item = &'a Change>, initial: bool) {
         let now = self.clock.now();
         let mut state = self.lock();
         let (mut told, changes) = (false, changes.into_iter());
@@ -176,9 +176,9 @@ impl Listener {
     }
 
     /// Says that the initial set has been told to the outbox.
-    pub(super) fn end_initial(&self) {
+    pub(super) fn mark_initial_list_complete(&self) {
         let mut state = self.lock();
-        state.outbox.end_initial();
+        state.outbox.mark_initial_list_complete();
         if let Some(pace) = &mut state.pace {
             pace.begin(self.clock.now());
         }
@@ -189,17 +189,17 @@ impl Listener {
     /// When its next resync is due.
     pub(super) fn next_resync(&self) -> Option<Moment> {
         // Most handlers have none, and need not be locked to know it.
-        if self.options.resync.is_zero() {
+        if self.options.resync_period.is_zero() {
             return None;
         }
-        self.lock().pace.as_ref().and_then(Pace::next)
+        self.lock().pace.as_ref().and_then(ResyncSchedule::next)
     }
 
     /// Adds the part of these objects that its resync is due to repeat by now, and puts the next part off. The outbox must have been given
     /// every change up to this state, so that none of them is older than what it holds (C1).
     pub(super) fn resync(&self, objects: &StoreSnapshot) {
         // As in `next_resync`.
-        if self.options.resync.is_zero() {
+        if self.options.resync_period.is_zero() {
             return;
         }
         let now = self.clock.now();
@@ -211,7 +211,7 @@ impl Listener {
         }
         let due = pace.take(objects, now);
         for entry in &due {
-            outbox.add_again(entry, now);
+            outbox.add_resync(entry, now);
         }
         drop(state);
         if !due.is_empty() {
@@ -222,8 +222,8 @@ impl Listener {
     /// Says that the task begins; `false` if the listener was closed before.
     pub(super) fn begin(&self) -> bool {
         let mut state = self.lock();
-        state.begun = state.closing == Closing::No;
-        state.begun
+        state.started = state.closing == CloseMode::No;
+        state.started
     }
 
     /// Ends the listener: at once, dropping what is pending, or when everything pending has been told. Returns whether there is a task
@@ -231,10 +231,10 @@ impl Listener {
     pub(super) fn close(&self, drain: bool) -> bool {
         let mut state = self.lock();
         state.closing = match (state.closing, drain) {
-            (Closing::No | Closing::Drained, true) => Closing::Drained,
-            _ => Closing::Now,
+            (CloseMode::No | CloseMode::Drained, true) => CloseMode::Drained,
+            _ => CloseMode::Now,
         };
-        let begun = state.begun;
+        let begun = state.started;
         drop(state);
         self.wake.wake();
         if !begun {
@@ -246,7 +246,7 @@ impl Listener {
     }
 
     /// Ends it because its pump has gone. What was told can still be polled; a task is not waited for.
-    pub(super) fn abandon(&self) {
+    pub(super) fn close_after_pump_exit(&self) {
         self.close(self.polled);
     }
 
@@ -269,12 +269,12 @@ impl Listener {
         CALLING.get() == Some(std::ptr::from_ref(self))
     }
 
-    pub(super) fn stage(&self) -> watch::Receiver<Stage> {
+    pub(super) fn stage(&self) -> watch::Receiver<SyncStage> {
         self.stage.subscribe()
     }
 
     /// How much is pending, and for how long the oldest has been.
-    pub(super) fn lag(&self) -> (usize, Option<Duration>) {
+    pub(super) fn backlog(&self) -> (usize, Option<Duration>) {
         let mut state = self.lock();
         let oldest = state.outbox.oldest().map(|oldest| self.clock.now() - oldest);
         (state.outbox.len(), oldest)
@@ -284,15 +284,15 @@ impl Listener {
     pub(super) fn run(self: Arc<Self>, mut handler: Handler) -> impl Future<Output = ()> + Send {
         let ended = Ended(Arc::clone(&self));
         async move {
-            let mut turn = Turn::of(CALLS);
+            let mut turn = YieldBudget::new(YIELD_BUDGET);
             while let Some(told) = poll_fn(|context| self.poll_next(context)).await {
                 match self.options.mode {
                     Mode::Inline => {
                         let began = Instant::now();
                         self.call(&mut handler, told);
-                        self.note_time(began.elapsed());
+                        self.record_call_duration(began.elapsed());
                         // Handlers run on the runtime's threads; others want a turn too.
-                        turn.step().await;
+                        turn.consume().await;
                     }
                     Mode::Blocking => match Arc::clone(&self).call_on_thread(handler, told).await {
                         Some(back) => handler = back,
@@ -315,7 +315,7 @@ impl Listener {
             next = self.next();
         }
         match next {
-            Next::Tell(told) => Poll::Ready(Some(told)),
+            Next::Deliver(told) => Poll::Ready(Some(told)),
             Next::Wait => Poll::Pending,
             Next::End => Poll::Ready(None),
         }
@@ -323,36 +323,36 @@ impl Listener {
 
     /// Says that nothing more will be told.
     pub(super) fn end(&self) {
-        self.stage.send_modify(|stage| *stage = Stage::Ended { synced: stage.has_synced() });
+        self.stage.send_modify(|stage| *stage = SyncStage::Ended { synced: stage.has_synced() });
     }
 
     fn next(&self) -> Next {
         let mut state = self.lock();
         let ListenerState { outbox, closing, synced, .. } = &mut *state;
-        if !*synced && outbox.initial_is_told() {
+        if !*synced && outbox.initial_list_delivered() {
             *synced = true;
             self.stage.send_if_modified(|stage| {
-                let begins = *stage == Stage::Initial;
+                let begins = *stage == SyncStage::Initial;
                 if begins {
-                    *stage = Stage::Synced;
+                    *stage = SyncStage::Synced;
                 }
                 begins
             });
         }
         let next = match closing {
-            Closing::Now => Next::End,
+            CloseMode::Now => Next::End,
             _ => match outbox.pop() {
-                Some(told) => Next::Tell(told),
-                None if *closing == Closing::Drained && outbox.is_empty() => Next::End,
+                Some(told) => Next::Deliver(told),
+                None if *closing == CloseMode::Drained && outbox.is_empty() => Next::End,
                 None => Next::Wait,
             },
         };
         drop(state);
         match &next {
-            Next::Tell(Delivery::Lagged { skipped }) => {
-                self.tally.skipped.fetch_add(*skipped, Ordering::Relaxed);
+            Next::Deliver(Delivery::Lagged { skipped }) => {
+                self.tally.coalesced.fetch_add(*skipped, Ordering::Relaxed);
             }
-            Next::Tell(_) => drop(self.tally.told.fetch_add(1, Ordering::Relaxed)),
+            Next::Deliver(_) => drop(self.tally.delivered.fetch_add(1, Ordering::Relaxed)),
             Next::Wait | Next::End => {}
         }
         next
@@ -367,7 +367,7 @@ impl Listener {
     ) -> Option<Handler> {
         let calls = move || {
             self.call(&mut handler, told);
-            while let Next::Tell(told) = self.next() {
+            while let Next::Deliver(told) = self.next() {
                 self.call(&mut handler, told);
             }
             handler
@@ -386,8 +386,8 @@ impl Listener {
         }
     }
 
-    fn note_time(&self, took: Duration) {
-        if took >= SLOW {
+    fn record_call_duration(&self, took: Duration) {
+        if took >= SLOW_CALL_THRESHOLD {
             let times = self.tally.slow.fetch_add(1, Ordering::Relaxed) + 1;
             // One that is always slow is told of less and less often; all its calls are counted.
             if times.is_power_of_two() {
@@ -403,7 +403,7 @@ impl Listener {
 }
 
 enum Next {
-    Tell(Delivery<Untyped>),
+    Deliver(Delivery<Untyped>),
     Wait,
     End,
 }

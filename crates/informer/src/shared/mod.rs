@@ -4,22 +4,22 @@
 //! drivers fill the queue, the pump empties it into the cache and tells the listeners. Nothing here knows a Rust type of objects.
 
 mod command;
+#[cfg_attr(not(feature = "compression"), path = "compression_disabled.rs")]
+mod compression;
 mod engine;
 mod listener;
 mod options;
 mod outbox;
-#[cfg_attr(not(feature = "compressed"), path = "packing_off.rs")]
-mod packing;
-mod pull;
+mod polled_listener;
 mod pump;
 mod registration;
 mod resync;
 mod wait;
 
-pub(crate) use engine::{DetachedListener, Engine, Keeper};
+pub(crate) use engine::{DetachTarget, DetachedListener, Engine};
 pub(crate) use listener::{ListenerOptions, Mode};
-pub use options::Options;
-pub(crate) use options::Selection;
-pub(crate) use pull::Pull;
+pub use options::InformerOptions;
+pub(crate) use options::SelectionKey;
+pub(crate) use polled_listener::PolledListener;
 pub use registration::Registration;
-pub(crate) use wait::{Standing, is_synced, is_useless};
+pub(crate) use wait::{SyncWaiter, is_synced, is_unavailable};

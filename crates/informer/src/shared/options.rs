@@ -5,15 +5,15 @@
 
 mod apply;
 
-pub(crate) use apply::Selection;
+pub(crate) use apply::SelectionKey;
 
 use crate::resource::ResourceType;
-use crate::source::{BoxError, Link, Parameters, Source};
+use crate::source::{BoxError, QueryParameters, Source, Throughput};
 use crate::status::{Hook, Problem};
 use informer_core::backoff::BackoffConfig;
 use informer_core::reflector::WatchListPolicy;
 use informer_core::{
-    FieldSelector, LabelSelector, OnTransformError, Projection, ProjectionError, Retention, Transform,
+    FieldFilter, FieldSelector, LabelSelector, ProjectionError, Retention, Transform, TransformFallback,
 };
 use kube::Resource;
 use kube::core::DynamicObject;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Changes the parameters of lists and watches.
-type Tweak = Arc<dyn Fn(&mut Parameters) + Send + Sync>;
+type ParameterHook = Arc<dyn Fn(&mut QueryParameters) + Send + Sync>;
 
 /// The settings of an informer. The defaults suit a production cluster: everything of the kind, in all namespaces.
 ///
@@ -36,43 +36,43 @@ type Tweak = Arc<dyn Fn(&mut Parameters) + Send + Sync>;
 /// ```
 #[derive(Clone, Default)]
 #[must_use]
-pub struct Options {
+pub struct InformerOptions {
     namespaces: Option<Vec<String>>,
-    labels: Option<LabelSelector>,
-    fields: Option<FieldSelector>,
-    resync: Option<Duration>,
-    tweak: Option<Tweak>,
+    label_selector: Option<LabelSelector>,
+    field_selector: Option<FieldSelector>,
+    resync_period: Option<Duration>,
+    tweak: Option<ParameterHook>,
     source: Option<Arc<dyn Source>>,
     retention: Option<Retention>,
     watch_list: Option<WatchListPolicy>,
     page_size: Option<u32>,
-    relist_every: Option<Duration>,
-    object_limit: Option<usize>,
-    headers_deadline: Option<Duration>,
+    audit_period: Option<Duration>,
+    max_object_bytes: Option<usize>,
+    response_header_timeout: Option<Duration>,
     backoff: Option<BackoffConfig>,
-    on_error: Option<Hook>,
-    projection: Option<(Projection, Paths)>,
+    on_diagnostic: Option<Hook>,
+    projection: Option<(FieldFilter, FieldFilterMode)>,
     transform: Option<Arc<KindTransform>>,
-    on_transform_error: Option<OnTransformError>,
-    seed: Option<u64>,
-    protobuf: Option<bool>,
-    compress_lists: Option<bool>,
+    transform_fallback: Option<TransformFallback>,
+    jitter_seed: Option<u64>,
+    prefer_protobuf: Option<bool>,
+    gzip_lists: Option<bool>,
     /// The connection that a factory's informers share.
-    link: Option<Link>,
+    link: Option<Throughput>,
 }
 
 /// What is left out of objects, as it was said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Paths {
-    Dropped(Vec<String>),
-    Kept(Vec<String>),
+enum FieldFilterMode {
+    Drop(Vec<String>),
+    Keep(Vec<String>),
 }
 
-impl Paths {
-    fn projection(&self) -> Result<Projection, ProjectionError> {
+impl FieldFilterMode {
+    fn projection(&self) -> Result<FieldFilter, ProjectionError> {
         match self {
-            Self::Dropped(paths) => Projection::drop(paths),
-            Self::Kept(paths) => Projection::keep(paths),
+            Self::Drop(paths) => FieldFilter::drop(paths),
+            Self::Keep(paths) => FieldFilter::keep(paths),
         }
     }
 }
@@ -83,7 +83,7 @@ struct KindTransform {
     transform: Transform,
 }
 
-impl Options {
+impl InformerOptions {
     /// One namespace only; an empty name means all of them.
     pub fn namespace(self, namespace: impl Into<String>) -> Self {
         self.namespaces([namespace])
@@ -108,14 +108,14 @@ impl Options {
     }
 
     /// Only objects whose labels match; the server filters.
-    pub fn labels(mut self, labels: LabelSelector) -> Self {
-        self.labels = Some(labels);
+    pub fn label_selector(mut self, labels: LabelSelector) -> Self {
+        self.label_selector = Some(labels);
         self
     }
 
     /// Only objects whose fields match; the server filters, and knows few fields of each kind.
-    pub fn fields(mut self, fields: FieldSelector) -> Self {
-        self.fields = Some(fields);
+    pub fn field_selector(mut self, fields: FieldSelector) -> Self {
+        self.field_selector = Some(fields);
         self
     }
 
@@ -123,8 +123,8 @@ impl Options {
     ///
     /// A resync tells what is in the cache and asks the server nothing. It is for handlers that want to look at every object now and then,
     /// not for getting lost events back: none are lost.
-    pub fn resync(mut self, period: Duration) -> Self {
-        self.resync = Some(period);
+    pub fn resync_period(mut self, period: Duration) -> Self {
+        self.resync_period = Some(period);
         self
     }
 
@@ -137,7 +137,7 @@ impl Options {
     ///
     /// let options = Options::default().parameters(|parameters| parameters.set("shardSelector", "shardRange(…)"));
     /// ```
-    pub fn parameters(mut self, tweak: impl Fn(&mut Parameters) + Send + Sync + 'static) -> Self {
+    pub fn query_parameters(mut self, tweak: impl Fn(&mut QueryParameters) + Send + Sync + 'static) -> Self {
         self.tweak = Some(Arc::new(tweak));
         self
     }
@@ -152,10 +152,10 @@ impl Options {
 
     /// What the cache keeps of each object.
     ///
-    /// With the feature `compressed` the cache can keep its objects compressed. For a kind with many objects of which few are looked at:
+    /// With the feature `compression` the cache can keep its objects compressed. For a kind with many objects of which few are looked at:
     ///
     /// ```
-    /// # #[cfg(feature = "compressed")] {
+    /// # #[cfg(feature = "compression")] {
     /// use informer::{Options, Retention};
     ///
     /// let options = Options::default().retention(Retention::Compressed);
@@ -179,18 +179,18 @@ impl Options {
     /// server does not have in protobuf comes in JSON, whatever is set here; so do objects for which there is a
     /// [`transform`](Self::transform). Views, indexes and fields left out are the same in both forms, with one exception: **protobuf has numbers
     /// for names**, and those known here are those of Kubernetes 1.36. What a newer server adds to a kind stays in
-    /// [`Object::raw`](crate::Object::raw), and no view, index or path finds it. Whoever needs it, or writes cached dynamic objects back to newer
+    /// [`Object::raw_bytes`](crate::Object::raw_bytes), and no view, index or path finds it. Whoever needs it, or writes cached dynamic objects back to newer
     /// servers as a whole, asks for JSON.
-    pub fn protobuf(mut self, protobuf: bool) -> Self {
-        self.protobuf = Some(protobuf);
+    pub fn prefer_protobuf(mut self, protobuf: bool) -> Self {
+        self.prefer_protobuf = Some(protobuf);
         self
     }
 
     /// Whether lists come compressed. By default that depends on the connection: if sets of objects came slowly so far, be it to other informers of
     /// the factory, the next ones are compressed lists, for which [`WatchListPolicy::Auto`] gives up streams. (A first list may be a little older than
     /// a first stream, as is every first list.) A [`source`](Self::source) of one's own decides for itself.
-    pub fn compress_lists(mut self, compress: bool) -> Self {
-        self.compress_lists = Some(compress);
+    pub fn gzip_lists(mut self, compress: bool) -> Self {
+        self.gzip_lists = Some(compress);
         self
     }
 
@@ -203,20 +203,20 @@ impl Options {
     /// How often the cache is compared with what the server has at the same version. Differences are told as events, put right,
     /// counted and reported: there should be none. While it lists, the watch pauses and the state is stale. Off by default; zero means
     /// off, less than a minute means a minute, and up to a tenth is added so that not all informers do it at once.
-    pub fn relist_every(mut self, period: Duration) -> Self {
-        self.relist_every = Some(period);
+    pub fn audit_period(mut self, period: Duration) -> Self {
+        self.audit_period = Some(period);
         self
     }
 
     /// The largest object that is kept, in bytes (8 MiB by default). A larger one is skipped and reported.
-    pub fn object_limit(mut self, bytes: usize) -> Self {
-        self.object_limit = Some(bytes);
+    pub fn max_object_bytes(mut self, bytes: usize) -> Self {
+        self.max_object_bytes = Some(bytes);
         self
     }
 
     /// How long a request may take until its response headers are there.
-    pub fn headers_deadline(mut self, deadline: Duration) -> Self {
-        self.headers_deadline = Some(deadline);
+    pub fn response_header_timeout(mut self, deadline: Duration) -> Self {
+        self.response_header_timeout = Some(deadline);
         self
     }
 
@@ -228,8 +228,8 @@ impl Options {
 
     /// Where the randomness of waits comes from: with the same seed the same answers lead to the same requests at the same times. For
     /// tests that repeat a run. Clients of a real server must differ, or they all come at once; so by default it is not set.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
+    pub fn jitter_seed(mut self, seed: u64) -> Self {
+        self.jitter_seed = Some(seed);
         self
     }
 
@@ -244,13 +244,13 @@ impl Options {
     ///     }
     /// });
     /// ```
-    pub fn on_error(mut self, hook: impl Fn(&str, &Problem) + Send + Sync + 'static) -> Self {
-        self.on_error = Some(Arc::new(hook));
+    pub fn on_diagnostic(mut self, hook: impl Fn(&str, &Problem) + Send + Sync + 'static) -> Self {
+        self.on_diagnostic = Some(Arc::new(hook));
         self
     }
 
     /// Leaves parts of every object out while it is read, by path: they cost neither memory nor decoding. What is left out must be
-    /// optional for the type, or have a default there, or `typed()` fails. Replaces an earlier [`Options::keep_fields`].
+    /// optional for the type, or have a default there, or `typed()` fails. Replaces an earlier [`InformerOptions::keep_fields`].
     ///
     /// ```
     /// use informer::Options;
@@ -263,17 +263,17 @@ impl Options {
         mut self,
         paths: impl IntoIterator<Item = S>,
     ) -> Result<Self, ProjectionError> {
-        let paths = Paths::Dropped(paths.into_iter().map(|path| path.as_ref().to_owned()).collect());
+        let paths = FieldFilterMode::Drop(paths.into_iter().map(|path| path.as_ref().to_owned()).collect());
         self.projection = Some((paths.projection()?, paths));
         Ok(self)
     }
 
-    /// Keeps nothing of an object but these parts, its identity, labels, owners and finalizers. Replaces an earlier [`Options::drop_fields`].
+    /// Keeps nothing of an object but these parts, its identity, labels, owners and finalizers. Replaces an earlier [`InformerOptions::drop_fields`].
     pub fn keep_fields<S: AsRef<str>>(
         mut self,
         paths: impl IntoIterator<Item = S>,
     ) -> Result<Self, ProjectionError> {
-        let paths = Paths::Kept(paths.into_iter().map(|path| path.as_ref().to_owned()).collect());
+        let paths = FieldFilterMode::Keep(paths.into_iter().map(|path| path.as_ref().to_owned()).collect());
         self.projection = Some((paths.projection()?, paths));
         Ok(self)
     }
@@ -282,7 +282,7 @@ impl Options {
     /// version, deletion, owners or finalizers. It is applied to whole objects of its own kind and version only, also where the options are those of a whole factory, or of
     /// another kind.
     ///
-    /// This decodes and encodes every object: where leaving parts out is enough, [`Options::drop_fields`] is far cheaper. The same object
+    /// This decodes and encodes every object: where leaving parts out is enough, [`InformerOptions::drop_fields`] is far cheaper. The same object
     /// should always become the same bytes: one with a `HashMap` in it does not, and is told as changed by every relist. The text
     /// of an error is logged.
     ///
@@ -326,8 +326,8 @@ impl Options {
     }
 
     /// What becomes of an object whose transform fails. It is kept as received, unless it is a Secret: of that, only the metadata.
-    pub fn on_transform_error(mut self, choice: OnTransformError) -> Self {
-        self.on_transform_error = Some(choice);
+    pub fn transform_fallback(mut self, choice: TransformFallback) -> Self {
+        self.transform_fallback = Some(choice);
         self
     }
 }
@@ -338,15 +338,15 @@ fn place(what: &str, error: &serde_json::Error) -> Box<str> {
 }
 
 /// What was set; functions are only named.
-impl fmt::Debug for Options {
+impl fmt::Debug for InformerOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("selection", &self.selection())
-            .field("resync", &self.resync)
+            .field("resync_period", &self.resync_period)
             .field("retention", &self.retention)
             .field("watch_list", &self.watch_list)
             .field("page_size", &self.page_size)
-            .field("relist_every", &self.relist_every)
+            .field("relist_every", &self.audit_period)
             .field("source", &self.source.is_some())
             .finish_non_exhaustive()
     }

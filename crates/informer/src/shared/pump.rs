@@ -5,11 +5,11 @@
 //! outbox then holds each change up to the published state, so repeating that state overtakes nothing (C1, C12).
 
 use super::command::Command;
+use super::compression::CacheCompression;
 use super::listener::Listener;
-use super::packing::Packing;
 use crate::clock::{Clock, sleep_until};
-use crate::coop::Turn;
-use crate::delta_queue::Queue;
+use crate::coop::YieldBudget;
+use crate::delta_queue::DeltaQueue;
 use crate::status::{Problem, Problems, StatusCell};
 use informer_core::{Change, Moment, Scope, StoreReader, StoreWriter};
 use std::sync::Arc;
@@ -20,24 +20,24 @@ use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
 /// How many deltas are applied and published at a time.
-const BATCH: usize = 256;
+const MAX_BATCH_DELTAS: usize = 256;
 /// So many batches and commands are a turn.
-const TURN: u32 = 32;
+const YIELD_BUDGET: u32 = 32;
 /// How often a quiet pump looks whether old states can be let go.
-const RELEASE_EVERY: Duration = Duration::from_secs(1);
+const RELEASE_PERIOD: Duration = Duration::from_secs(1);
 
 pub(super) struct Pump {
     pub(super) writer: StoreWriter,
     pub(super) reader: StoreReader,
     pub(super) scopes: Vec<Scope>,
-    pub(super) queue: Arc<Queue>,
+    pub(super) queue: Arc<DeltaQueue>,
     pub(super) status: Arc<StatusCell>,
     pub(super) commands: mpsc::UnboundedReceiver<Command>,
     pub(super) stop: watch::Sender<bool>,
     pub(super) clock: Clock,
     pub(super) problems: Problems,
     /// What looks after compression, if objects are compressed.
-    pub(super) packing: Option<Packing>,
+    pub(super) compression: Option<CacheCompression>,
 }
 
 /// However the pump ends: the driver has nobody to work for, ends too, and everybody can see it (C9).
@@ -61,7 +61,7 @@ impl Drop for Pump {
 /// The listeners that are told, and their tasks.
 #[derive(Default)]
 struct Listeners {
-    told: Vec<Arc<Listener>>,
+    active: Vec<Arc<Listener>>,
     tasks: JoinSet<()>,
     synced: bool,
 }
@@ -69,8 +69,8 @@ struct Listeners {
 /// Whatever ends the pump, nobody waits for what it would have told; what it has told can still be taken.
 impl Drop for Listeners {
     fn drop(&mut self) {
-        for listener in &self.told {
-            listener.abandon();
+        for listener in &self.active {
+            listener.close_after_pump_exit();
         }
     }
 }
@@ -78,7 +78,7 @@ impl Drop for Listeners {
 impl Listeners {
     /// When the next resync is due.
     fn next_resync(&self) -> Option<Moment> {
-        self.told.iter().filter_map(|listener| listener.next_resync()).min()
+        self.active.iter().filter_map(|listener| listener.next_resync()).min()
     }
 }
 
@@ -87,7 +87,7 @@ impl Pump {
     /// early, close the listeners.
     pub(super) async fn run(mut self) {
         let mut listeners = Listeners::default();
-        let (mut open, mut turn) = (true, Turn::of(TURN));
+        let (mut open, mut turn) = (true, YieldBudget::new(YIELD_BUDGET));
         // Whether somebody still holds an old state, whose memory is then to be let go when nothing else happens.
         let mut held = false;
         loop {
@@ -96,28 +96,28 @@ impl Pump {
                 biased;
                 command = self.commands.recv(), if open => match command {
                     Some(command) => {
-                        self.obey(command, &mut listeners);
+                        self.handle_command(command, &mut listeners);
                         held = self.writer.release();
                     }
                     None => open = false,
                 },
                 () = sleep_until(resync_at) => self.resync(&listeners),
-                batch = self.queue.pop(BATCH) => match batch {
+                batch = self.queue.pop(MAX_BATCH_DELTAS) => match batch {
                     Some((lane, batch)) => {
                         self.apply(lane, batch, &mut listeners);
                         held = self.writer.release();
                     }
                     None => break,
                 },
-                () = tokio::time::sleep(RELEASE_EVERY), if held => held = self.writer.release(),
+                () = tokio::time::sleep(RELEASE_PERIOD), if held => held = self.writer.release(),
             }
-            turn.step().await;
+            turn.consume().await;
         }
         self.commands.close();
         while let Some(command) = self.commands.recv().await {
-            self.obey(command, &mut listeners);
+            self.handle_command(command, &mut listeners);
         }
-        for listener in &listeners.told {
+        for listener in &listeners.active {
             listener.close(true);
         }
         while listeners.tasks.join_next().await.is_some() {}
@@ -133,25 +133,25 @@ impl Pump {
         let Some(scope) = self.scopes.get(lane) else { return };
         let applied = self.writer.apply(scope, batch.deltas);
         let cached = self.reader.snapshot();
-        self.status.note_applied(&applied, &cached, self.clock.now());
+        self.status.record_batch(&applied, &cached, self.clock.now());
         if applied.index_panics > 0 {
             self.problems.report(&Problem::IndexPanicked { calls: applied.index_panics });
         }
         if applied.drift > 0 {
             self.problems.report(&Problem::Drift { changes: applied.drift });
         }
-        for listener in &listeners.told {
-            listener.tell(&applied.changes, initial);
+        for listener in &listeners.active {
+            listener.enqueue(&applied.changes, initial);
         }
-        if let Some(packing) = &self.packing {
-            packing.look(&applied.changes, &cached);
+        if let Some(compression) = &self.compression {
+            compression.observe_batch(&applied.changes, &cached);
         }
         if self.queue.applied(lane, end) && !listeners.synced {
             listeners.synced = true;
             // The informer first: a handler is never synced before its informer is.
             self.status.set_synced(self.clock.now());
-            for listener in &listeners.told {
-                listener.end_initial();
+            for listener in &listeners.active {
+                listener.mark_initial_list_complete();
             }
         }
         // Finished tasks of removed listeners are let go.
@@ -161,12 +161,12 @@ impl Pump {
     /// Gives each listener whose resync is due the objects it is to repeat.
     fn resync(&self, listeners: &Listeners) {
         let present = self.reader.snapshot();
-        for listener in &listeners.told {
+        for listener in &listeners.active {
             listener.resync(&present);
         }
     }
 
-    fn obey(&mut self, command: Command, listeners: &mut Listeners) {
+    fn handle_command(&mut self, command: Command, listeners: &mut Listeners) {
         match command {
             // Removed before it was added: it is never called.
             Command::AddListener(listener) if !listener.begin() => {}
@@ -174,22 +174,22 @@ impl Pump {
                 let present = self.reader.snapshot();
                 let mut initial = Vec::with_capacity(present.len());
                 initial.extend(present.list().map(|entry| Change::Added(Arc::clone(entry))));
-                listener.tell(&initial, true);
+                listener.enqueue(&initial, true);
                 if listeners.synced {
-                    listener.end_initial();
+                    listener.mark_initial_list_complete();
                 }
                 if let Some(handler) = listener.take_handler() {
                     listeners.tasks.spawn(Arc::clone(&listener).run(handler).in_current_span());
                 }
-                listeners.told.push(listener);
+                listeners.active.push(listener);
             }
             Command::RemoveListener(listener) => {
-                listeners.told.retain(|known| !Arc::ptr_eq(known, &listener));
+                listeners.active.retain(|known| !Arc::ptr_eq(known, &listener));
             }
             Command::InstallIndex(built) => self.writer.install_index(*built),
-            #[cfg(feature = "compressed")]
+            #[cfg(feature = "compression")]
             Command::Rewrite(rewrite, done) => {
-                self.writer.rewrite(rewrite);
+                self.writer.install_recompressed(rewrite);
                 // Nobody waits for it any more if the informer is to stop.
                 let _ = done.send(());
             }

@@ -27,13 +27,13 @@ impl Steps {
             writer,
             reader,
             scopes: vec![Scope::All],
-            queue: Arc::new(Queue::new(1)),
+            queue: Arc::new(DeltaQueue::new(1)),
             status: Arc::new(StatusCell::new(&[Scope::All])),
             commands: receiver,
             stop: watch::Sender::new(false),
             clock: Clock::new(),
             problems: problems(),
-            packing: None,
+            compression: None,
         };
         Self { pump, listeners: Listeners::default(), _commands: commands }
     }
@@ -60,7 +60,7 @@ impl Steps {
 
     async fn apply(&mut self, delta: Delta) {
         self.pump.queue.push(0, &mut [delta].into()).await.unwrap();
-        let (lane, batch) = self.pump.queue.pop(BATCH).await.unwrap();
+        let (lane, batch) = self.pump.queue.pop(MAX_BATCH_DELTAS).await.unwrap();
         self.pump.apply(lane, batch, &mut self.listeners);
     }
 
@@ -68,16 +68,16 @@ impl Steps {
     fn listener(&self) -> Arc<Listener> {
         let options = ListenerOptions {
             name: "test".into(),
-            resync: PERIOD,
+            resync_period: PERIOD,
             mode: Mode::Inline,
-            every_state: None,
-            brief: false,
+            uncoalesced_capacity: None,
+            deliver_transient_deletes: false,
         };
         Arc::new(Listener::new(0, options, None, self.pump.clock, problems()))
     }
 
     fn add(&mut self, listener: &Arc<Listener>) {
-        self.pump.obey(Command::AddListener(Arc::clone(listener)), &mut self.listeners);
+        self.pump.handle_command(Command::AddListener(Arc::clone(listener)), &mut self.listeners);
     }
 
     /// A listener that has taken its initial set.
@@ -89,7 +89,7 @@ impl Steps {
     }
 
     fn remove(&mut self, listener: &Arc<Listener>) {
-        self.pump.obey(Command::RemoveListener(Arc::clone(listener)), &mut self.listeners);
+        self.pump.handle_command(Command::RemoveListener(Arc::clone(listener)), &mut self.listeners);
     }
 
     /// A resync after a whole period: everything is due.
@@ -199,7 +199,7 @@ async fn c6_remove_then_resync_fills_no_outbox() {
     let listener = steps.added();
     steps.remove(&listener);
     steps.resync().await;
-    assert_eq!((listener.lag().0, steps.listeners.next_resync()), (0, None));
+    assert_eq!((listener.backlog().0, steps.listeners.next_resync()), (0, None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,7 +209,7 @@ async fn c6_close_then_add_then_resync_brings_nothing() {
     listener.close(false);
     steps.add(&listener);
     steps.resync().await;
-    assert_eq!((listener.lag().0, steps.listeners.next_resync()), (0, None));
+    assert_eq!((listener.backlog().0, steps.listeners.next_resync()), (0, None));
 }
 
 /// However a change and a resync follow each other, no state is repeated that is older than one that was delivered.

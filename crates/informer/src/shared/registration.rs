@@ -1,7 +1,7 @@
 //! The handle of a handler: as long as it lives, the handler is called.
 
 use super::engine::{DetachedListener, Engine};
-use super::listener::{Handler as ListenerHandler, Listener, ListenerOptions, Stage};
+use super::listener::{Handler as ListenerHandler, Listener, ListenerOptions, SyncStage};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,15 +20,15 @@ pub struct Registration {
 impl Registration {
     /// Adds a handler to an informer.
     pub(crate) fn add(engine: Arc<Engine>, options: ListenerOptions, handler: ListenerHandler) -> Self {
-        let listener = engine.listen(options, Some(handler));
+        let listener = engine.add_listener(options, Some(handler));
         Self { engine, listener: Some(listener) }
     }
 
     /// Waits until the handler has returned from every event of the initial set; `false` if that will never be.
-    pub async fn synced(&self) -> bool {
+    pub async fn wait_for_sync(&self) -> bool {
         let Some(listener) = &self.listener else { return false };
         let mut stage = listener.stage();
-        let reached = stage.wait_for(|stage| *stage != Stage::Initial).await;
+        let reached = stage.wait_for(|stage| *stage != SyncStage::Initial).await;
         reached.is_ok_and(|stage| stage.has_synced())
     }
 
@@ -36,11 +36,12 @@ impl Registration {
     pub(crate) async fn ended(&self) {
         let Some(listener) = &self.listener else { return };
         // A listener that is gone has ended.
-        let _gone = listener.stage().wait_for(|stage| matches!(stage, Stage::Ended { .. })).await.is_err();
+        let _gone =
+            listener.stage().wait_for(|stage| matches!(stage, SyncStage::Ended { .. })).await.is_err();
     }
 
     /// Whether the handler has returned from every event of the initial set.
-    pub fn is_synced(&self) -> bool {
+    pub fn has_synced(&self) -> bool {
         self.listener.as_ref().is_some_and(|listener| listener.stage().borrow().has_synced())
     }
 
@@ -49,8 +50,8 @@ impl Registration {
     /// From inside the handler's own call it returns at once: the call in progress is then the last one.
     pub async fn remove(mut self) {
         let Some(listener) = self.listener.take() else { return };
-        if self.engine.unlisten(&listener) && !listener.is_calling() {
-            let _ = listener.stage().wait_for(|stage| matches!(stage, Stage::Ended { .. })).await;
+        if self.engine.remove_listener(&listener) && !listener.is_calling() {
+            let _ = listener.stage().wait_for(|stage| matches!(stage, SyncStage::Ended { .. })).await;
         }
     }
 
@@ -63,18 +64,18 @@ impl Registration {
     pub fn detach(mut self) {
         let Some(listener) = self.listener.take() else { return };
         if let Some(keeper) = self.engine.keeper.get().and_then(std::sync::Weak::upgrade) {
-            keeper.keep(Arc::clone(&self.engine), DetachedListener(listener));
+            keeper.adopt_detached(Arc::clone(&self.engine), DetachedListener(listener));
         }
     }
 
     /// How many objects the handler has still to be told about; of a handler that wants every state, how many states.
-    pub fn pending(&self) -> usize {
-        self.listener.as_ref().map_or(0, |listener| listener.lag().0)
+    pub fn pending_events(&self) -> usize {
+        self.listener.as_ref().map_or(0, |listener| listener.backlog().0)
     }
 
     /// For how long the oldest of them has been waiting; `None` if there is none.
-    pub fn oldest_pending(&self) -> Option<Duration> {
-        self.listener.as_ref().and_then(|listener| listener.lag().1)
+    pub fn oldest_pending_age(&self) -> Option<Duration> {
+        self.listener.as_ref().and_then(|listener| listener.backlog().1)
     }
 
     /// How often the handler panicked.
@@ -86,7 +87,7 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         if let Some(listener) = self.listener.take() {
-            self.engine.unlisten(&listener);
+            self.engine.remove_listener(&listener);
         }
     }
 }

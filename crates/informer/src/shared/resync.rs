@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The shortest period; anything less would be a busy loop over the cache.
-const SHORTEST: Duration = Duration::from_secs(1);
+const MIN_RESYNC_PERIOD: Duration = Duration::from_secs(1);
 /// Into so many parts a round is cut.
-const PARTS: u32 = 128;
+const SLICES_PER_PERIOD: u32 = 128;
 
 /// One handler's resync.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct ResyncSchedule {
     period: Duration,
     /// `None` until the handler has its initial set.
     round: Option<Round>,
@@ -34,17 +34,17 @@ struct Round {
     /// About how many objects are still to be told, and how many there were in all when that was so.
     left: usize,
     of: usize,
-    /// The fraction of an object that is due, in [`WHOLE`]ths.
+    /// The fraction of an object that is due, in [`FRACTION_UNIT`]ths.
     fraction: u128,
 }
 
 /// A whole object, as fractions are counted.
-const WHOLE: u128 = 1_000_000;
+const FRACTION_UNIT: u128 = 1_000_000;
 
-impl Pace {
+impl ResyncSchedule {
     /// Rounds of `period`, once they begin. A period of zero means none.
     pub(super) fn new(period: Duration) -> Option<Self> {
-        (!period.is_zero()).then(|| Self { period: period.max(SHORTEST), round: None })
+        (!period.is_zero()).then(|| Self { period: period.max(MIN_RESYNC_PERIOD), round: None })
     }
 
     /// The first round begins; later calls do nothing.
@@ -60,7 +60,7 @@ impl Pace {
     /// Whether a part is due; if so, the next is due in its turn.
     pub(super) fn is_due(&mut self, now: Moment) -> bool {
         let Some(round) = self.round.as_mut().filter(|round| now >= round.due) else { return false };
-        round.due = now + self.period / PARTS;
+        round.due = now + self.period / SLICES_PER_PERIOD;
         true
     }
 
@@ -79,9 +79,9 @@ impl Pace {
         round.count(objects);
         let left = round.left as u128;
         let (gone, time) = ((now - round.last).as_nanos(), (round.ends - round.last).as_nanos().max(1));
-        let share = round.fraction + WHOLE * left * gone / time;
-        let due = usize::try_from(share / WHOLE).unwrap_or(usize::MAX);
-        round.fraction = share % WHOLE;
+        let share = round.fraction + FRACTION_UNIT * left * gone / time;
+        let due = usize::try_from(share / FRACTION_UNIT).unwrap_or(usize::MAX);
+        round.fraction = share % FRACTION_UNIT;
         let part: Vec<_> = objects.after(round.cursor.as_ref()).take(due).cloned().collect();
         if let Some(last) = part.last() {
             round.cursor = Some(last.key().clone());
@@ -105,7 +105,7 @@ impl Round {
     }
 
     fn new(period: Duration, began: Moment) -> Self {
-        let (ends, due) = (began + period, began + period / PARTS);
+        let (ends, due) = (began + period, began + period / SLICES_PER_PERIOD);
         Self { ends, last: began, due, cursor: None, left: 0, of: 0, fraction: 0 }
     }
 }
@@ -127,8 +127,8 @@ mod tests {
         reader.snapshot()
     }
 
-    fn begun(period: Duration) -> Pace {
-        let mut pace = Pace::new(period).unwrap();
+    fn begun(period: Duration) -> ResyncSchedule {
+        let mut pace = ResyncSchedule::new(period).unwrap();
         pace.begin(at(0));
         pace
     }
@@ -162,7 +162,7 @@ mod tests {
         let objects = cache((0..1000).map(|number| format!("pod-{number:04}")));
         assert_eq!(pace.take(&objects, at(91_000)).len(), 100);
         assert!(
-            Pace::new(Duration::from_secs(1)).unwrap().next().is_none(),
+            ResyncSchedule::new(Duration::from_secs(1)).unwrap().next().is_none(),
             "nothing before the initial set"
         );
     }
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_period_of_zero_is_none_and_a_tiny_one_a_second() {
-        assert!(Pace::new(Duration::ZERO).is_none());
-        assert_eq!(Pace::new(Duration::from_millis(1)).unwrap().period, SHORTEST);
+        assert!(ResyncSchedule::new(Duration::ZERO).is_none());
+        assert_eq!(ResyncSchedule::new(Duration::from_millis(1)).unwrap().period, MIN_RESYNC_PERIOD);
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn decode(body: ByteStream) -> ByteStream {
 }
 
 /// The largest piece handed on.
-const PIECE: usize = 64 * 1024;
+const OUTPUT_CHUNK_BYTES: usize = 64 * 1024;
 /// Longer than any header a server writes (10 bytes, or a few more for a file name).
 const MAX_HEADER: usize = 4 * 1024;
 /// Checksum and length.
@@ -64,7 +64,7 @@ impl Gunzip {
             input: Bytes::new(),
             inflate: Decompress::new(false),
             crc: Crc::new(),
-            scratch: vec![0; PIECE].into_boxed_slice(),
+            scratch: vec![0; OUTPUT_CHUNK_BYTES].into_boxed_slice(),
         }
     }
 
@@ -256,7 +256,14 @@ mod tests {
     fn what_was_flushed_comes_out_before_the_next_chunk() {
         // The story: a reader that asks for input before it has drained the inflater keeps the tail of an event until
         // the next event. Sizes around the inflater's window and ours are where that happens.
-        for size in [1, 32 * 1024 - 1, 32 * 1024, PIECE, PIECE + 1, 3 * PIECE + 7] {
+        for size in [
+            1,
+            32 * 1024 - 1,
+            32 * 1024,
+            OUTPUT_CHUNK_BYTES,
+            OUTPUT_CHUNK_BYTES + 1,
+            3 * OUTPUT_CHUNK_BYTES + 7,
+        ] {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
             encoder.write_all(&vec![b'x'; size]).unwrap();
             encoder.flush().unwrap();
@@ -275,7 +282,7 @@ mod tests {
         gunzip.push(bomb.into());
         let mut total = 0;
         while let Some(piece) = gunzip.next_piece().unwrap() {
-            assert!(piece.len() <= PIECE);
+            assert!(piece.len() <= OUTPUT_CHUNK_BYTES);
             total += piece.len();
         }
         assert_eq!(total, plain.len());

@@ -7,8 +7,8 @@
 //! This file knows HTTP and the client crate's errors. It does not know what is listed, what a status means, or
 //! when to try again.
 
-use super::link::Link;
-use super::{Answer, BoxError, Response, Source, SourceError, gzip};
+use super::throughput::Throughput;
+use super::{BoxError, Response, ResponseFuture, Source, SourceError, gzip};
 use bytes::Bytes;
 use futures::future::FutureExt as _;
 use futures::stream::{StreamExt as _, TryStreamExt as _};
@@ -25,10 +25,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Watches answer at once, so that half a minute of silence means trouble.
-const WATCH_HEADERS: Duration = Duration::from_secs(30);
+const WATCH_HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// A server gives itself a minute for a list before it answers 504: cutting it off earlier would, for a list that
 /// takes longer than the deadline, fail every time.
-const LIST_HEADERS: Duration = Duration::from_secs(70);
+const LIST_HEADER_TIMEOUT: Duration = Duration::from_secs(70);
 
 /// What bodies are asked for in: JSON, or protobuf from servers that have it. The latter name JSON too, and each answer says what it is.
 const JSON: Accept = Accept {
@@ -66,9 +66,9 @@ const RESERVED: &[&str] = &[
 /// The parameters of lists and watches that may be changed: the selectors, and whatever else a server understands. An empty value
 /// counts as none; what the informer itself sets (`watch`, `resourceVersion`, `limit`…) is not taken from here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Parameters(Vec<(String, String)>);
+pub struct QueryParameters(Vec<(String, String)>);
 
-impl Parameters {
+impl QueryParameters {
     /// The value of a parameter.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
@@ -89,7 +89,7 @@ impl Parameters {
 
 /// The form in which a body is asked for.
 #[derive(Clone, Copy)]
-struct Form {
+struct AcceptHeaders {
     accept: &'static str,
     encoding: &'static str,
 }
@@ -102,11 +102,11 @@ struct Form {
 pub struct KubeSource {
     client: kube::Client,
     url_path: String,
-    parameters: Parameters,
-    headers_deadline: Option<Duration>,
+    query_parameters: QueryParameters,
+    response_header_timeout: Option<Duration>,
     /// If nobody says so, the connection decides.
-    compress_lists: Option<bool>,
-    link: Link,
+    gzip_lists: Option<bool>,
+    link: Throughput,
     metadata_only: bool,
     protobuf: bool,
 }
@@ -117,10 +117,10 @@ impl KubeSource {
         Self {
             client,
             url_path: url_path.into(),
-            parameters: Parameters::default(),
-            headers_deadline: None,
-            compress_lists: None,
-            link: Link::default(),
+            query_parameters: QueryParameters::default(),
+            response_header_timeout: None,
+            gzip_lists: None,
+            link: Throughput::default(),
             metadata_only: false,
             protobuf: false,
         }
@@ -128,33 +128,33 @@ impl KubeSource {
 
     /// Only objects that this label selector matches; an empty one matches all.
     #[must_use]
-    pub fn labels(self, selector: impl Into<String>) -> Self {
-        self.parameters(|parameters| parameters.set("labelSelector", selector))
+    pub fn label_selector(self, selector: impl Into<String>) -> Self {
+        self.query_parameters(|parameters| parameters.set("labelSelector", selector))
     }
 
     /// Only objects that this field selector matches; an empty one matches all.
     #[must_use]
-    pub fn fields(self, selector: impl Into<String>) -> Self {
-        self.parameters(|parameters| parameters.set("fieldSelector", selector))
+    pub fn field_selector(self, selector: impl Into<String>) -> Self {
+        self.query_parameters(|parameters| parameters.set("fieldSelector", selector))
     }
 
     /// How long a request may take until its response headers are in, connecting included.
     ///
     /// Unless set: 30 s for a watch, 70 s for a list, which is more than a server allows itself.
     #[must_use]
-    pub fn headers_deadline(self, deadline: Duration) -> Self {
-        Self { headers_deadline: Some(deadline), ..self }
+    pub fn response_header_timeout(self, deadline: Duration) -> Self {
+        Self { response_header_timeout: Some(deadline), ..self }
     }
 
     /// Whether lists come compressed: less traffic for more CPU on both sides. Unless set, an informer that makes its own source has them
     /// compressed if its sets came slowly so far, and one that is given a source has not; watches never are.
     #[must_use]
-    pub fn compress_lists(self, compress: bool) -> Self {
-        Self { compress_lists: Some(compress), ..self }
+    pub fn gzip_lists(self, compress: bool) -> Self {
+        Self { gzip_lists: Some(compress), ..self }
     }
 
     /// The connection that decides.
-    pub(crate) fn link(self, link: Link) -> Self {
+    pub(crate) fn link(self, link: Throughput) -> Self {
         Self { link, ..self }
     }
 
@@ -174,8 +174,8 @@ impl KubeSource {
     /// Changes the parameters of all its requests. They are the same for every list and watch: if they changed between two of them, what was
     /// read before would not be what is followed now.
     #[must_use]
-    pub fn parameters(mut self, change: impl FnOnce(&mut Parameters)) -> Self {
-        change(&mut self.parameters);
+    pub fn query_parameters(mut self, change: impl FnOnce(&mut QueryParameters)) -> Self {
+        change(&mut self.query_parameters);
         self
     }
 
@@ -183,14 +183,23 @@ impl KubeSource {
         if self.protobuf && !json_only { &PROTOBUF } else { &JSON }
     }
 
-    fn get(&self, query: &[(&'static str, String)], form: Form, deadline: Duration) -> Answer {
+    fn get(
+        &self,
+        query: &[(&'static str, String)],
+        form: AcceptHeaders,
+        deadline: Duration,
+    ) -> ResponseFuture {
         let client = self.client.clone();
         let request = self.request(query, form);
-        let after = self.headers_deadline.unwrap_or(deadline);
+        let after = self.response_header_timeout.unwrap_or(deadline);
         async move {
             let sent = client.send(request?);
             let answer = tokio::time::timeout(after, sent).await;
-            response(answer.map_err(|_| SourceError::HeadersDeadline { after })?.map_err(not_sent)?)
+            response(
+                answer
+                    .map_err(|_| SourceError::ResponseHeaderTimeout { after })?
+                    .map_err(classify_send_error)?,
+            )
         }
         .boxed()
     }
@@ -198,14 +207,14 @@ impl KubeSource {
     fn request(
         &self,
         query: &[(&'static str, String)],
-        form: Form,
+        form: AcceptHeaders,
     ) -> Result<http::Request<Body>, SourceError> {
-        let invalid = |source| SourceError::Request { path: self.url_path.clone(), source };
+        let invalid = |source| SourceError::InvalidRequest { path: self.url_path.clone(), source };
         // A namespace that carries one of these would quietly address another resource.
         if self.url_path.contains(['?', '#']) {
             return Err(invalid("a path must hold neither '?' nor '#'".into()));
         }
-        let free = self.parameters.0.iter();
+        let free = self.query_parameters.0.iter();
         let free = free.filter(|(name, value)| !RESERVED.contains(&&**name) && !value.is_empty());
         let mut pairs = form_urlencoded::Serializer::new(String::new());
         pairs.extend_pairs(query).extend_pairs(free);
@@ -218,18 +227,18 @@ impl KubeSource {
 }
 
 impl Source for KubeSource {
-    fn list(&self, request: ListRequest) -> Answer {
-        let compress = self.compress_lists.unwrap_or_else(|| self.link.is_slow(Instant::now()));
+    fn list(&self, request: ListRequest) -> ResponseFuture {
+        let compress = self.gzip_lists.unwrap_or_else(|| self.link.is_slow(Instant::now()));
         let encoding = if compress { "gzip" } else { "identity" };
         let forms = self.accept(request.json_only);
         let accept = if self.metadata_only { forms.metadata_list } else { forms.objects };
-        self.get(&request.query(), Form { accept, encoding }, LIST_HEADERS)
+        self.get(&request.query(), AcceptHeaders { accept, encoding }, LIST_HEADER_TIMEOUT)
     }
 
-    fn watch(&self, request: WatchRequest) -> Answer {
+    fn watch(&self, request: WatchRequest) -> ResponseFuture {
         let forms = self.accept(request.json_only);
         let accept = if self.metadata_only { forms.metadata } else { forms.objects };
-        self.get(&request.query(), Form { accept, encoding: "identity" }, WATCH_HEADERS)
+        self.get(&request.query(), AcceptHeaders { accept, encoding: "identity" }, WATCH_HEADER_TIMEOUT)
     }
 }
 
@@ -237,9 +246,9 @@ impl fmt::Debug for KubeSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KubeSource")
             .field("url_path", &self.url_path)
-            .field("parameters", &self.parameters)
-            .field("headers_deadline", &self.headers_deadline)
-            .field("compress_lists", &self.compress_lists)
+            .field("parameters", &self.query_parameters)
+            .field("headers_deadline", &self.response_header_timeout)
+            .field("compress_lists", &self.gzip_lists)
             .field("metadata_only", &self.metadata_only)
             .field("protobuf", &self.protobuf)
             .finish_non_exhaustive()
@@ -250,13 +259,13 @@ fn response(sent: http::Response<Body>) -> Result<Response, SourceError> {
     let (parts, body) = sent.into_parts();
     let plain = body
         .into_data_stream()
-        .map_err(|error| SourceError::Body { source: error.into() })
+        .map_err(|error| SourceError::BodyInterrupted { source: error.into() })
         .try_filter(|chunk: &Bytes| std::future::ready(!chunk.is_empty()))
         .boxed();
     let (compressed, body) = match text(&parts.headers, CONTENT_ENCODING).to_ascii_lowercase().as_str() {
         "" | "identity" => (false, plain),
         "gzip" | "x-gzip" => (true, gzip::decode(plain)),
-        other => return Err(SourceError::Encoding { encoding: other.to_owned() }),
+        other => return Err(SourceError::UnsupportedEncoding { encoding: other.to_owned() }),
     };
     Ok(Response {
         status: parts.status.as_u16(),
@@ -276,20 +285,20 @@ fn text(headers: &HeaderMap, name: HeaderName) -> String {
 }
 
 /// Which phase before the headers the client failed in.
-fn not_sent(error: kube::Error) -> SourceError {
+fn classify_send_error(error: kube::Error) -> SourceError {
     if let Some(cause) = find::<AuthError>(&error) {
-        let told = told_without_output(cause);
-        return SourceError::Auth { source: told.map_or_else(|| error.into(), BoxError::from) };
+        let told = redact_plugin_output(cause);
+        return SourceError::Credentials { source: told.map_or_else(|| error.into(), BoxError::from) };
     }
     let client_error = find::<hyper_util::client::legacy::Error>(&error);
     if client_error.is_some_and(hyper_util::client::legacy::Error::is_connect) {
         return SourceError::Connect { refused: is_refused(&error), source: error.into() };
     }
-    SourceError::Send { source: error.into() }
+    SourceError::ConnectionLost { source: error.into() }
 }
 
 /// The errors that would print what a credential plugin wrote to stdout, perhaps a token, told without it.
-fn told_without_output(error: &AuthError) -> Option<String> {
+fn redact_plugin_output(error: &AuthError) -> Option<String> {
     match error {
         AuthError::AuthExecRun { out, .. } => {
             let stderr: String = String::from_utf8_lossy(&out.stderr).trim().chars().take(200).collect();
@@ -320,7 +329,7 @@ mod tests {
     use super::*;
 
     fn failed(cause: AuthError) -> SourceError {
-        not_sent(kube::Error::Service(cause.into()))
+        classify_send_error(kube::Error::Service(cause.into()))
     }
 
     #[test]
@@ -330,7 +339,7 @@ mod tests {
             std::process::Output { status, stdout: b"hush".to_vec(), stderr: b"login first\n".to_vec() };
         let error =
             failed(AuthError::AuthExecRun { cmd: "PASSWORD=hush get-token".to_owned(), out: Box::new(out) });
-        assert!(matches!(error, SourceError::Auth { .. }));
+        assert!(matches!(error, SourceError::Credentials { .. }));
         let told = format!("{error:?}");
         assert!(told.contains("login first") && !told.contains("hush"), "{told}");
     }
@@ -338,7 +347,7 @@ mod tests {
     #[test]
     fn other_credential_errors_keep_their_cause() {
         let error = failed(AuthError::MissingCommand);
-        assert!(matches!(&error, SourceError::Auth { .. }));
+        assert!(matches!(&error, SourceError::Credentials { .. }));
         assert!(find::<AuthError>(&error).is_some());
     }
 }

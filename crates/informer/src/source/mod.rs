@@ -8,10 +8,10 @@
 
 mod gzip;
 mod kube;
-mod link;
+mod throughput;
 
-pub use self::kube::{KubeSource, Parameters};
-pub(crate) use link::{Link, Reading};
+pub use self::kube::{KubeSource, QueryParameters};
+pub(crate) use throughput::{Throughput, TransferSample};
 
 pub use bytes::Bytes;
 pub use futures::stream::Stream;
@@ -27,7 +27,7 @@ use std::time::Duration;
 pub type ByteStream = BoxStream<'static, Result<Bytes, SourceError>>;
 
 /// What a source returns: a future that is done when the headers are in. Dropping it abandons the request.
-pub type Answer = BoxFuture<'static, Result<Response, SourceError>>;
+pub type ResponseFuture = BoxFuture<'static, Result<Response, SourceError>>;
 
 /// Where lists and watches come from, as byte streams.
 ///
@@ -54,10 +54,10 @@ pub type Answer = BoxFuture<'static, Result<Response, SourceError>>;
 /// ```
 pub trait Source: Send + Sync + 'static {
     /// Asks for one page of a list.
-    fn list(&self, request: ListRequest) -> Answer;
+    fn list(&self, request: ListRequest) -> ResponseFuture;
 
     /// Opens a watch, or a watch-list.
-    fn watch(&self, request: WatchRequest) -> Answer;
+    fn watch(&self, request: WatchRequest) -> ResponseFuture;
 }
 
 /// A response whose headers are in; the body is still to come.
@@ -131,7 +131,7 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 pub enum SourceError {
     /// Nothing was sent: path or selectors do not make a valid request.
     #[error("no valid request for {path:?} (check namespace and selectors)")]
-    Request {
+    InvalidRequest {
         /// The path that was asked for, without the query.
         path: String,
         /// What is wrong with it.
@@ -139,7 +139,7 @@ pub enum SourceError {
     },
     /// Nothing was sent: the client could not get its credentials.
     #[error("no credentials for the request (check token file, exec plugin or auth provider)")]
-    Auth {
+    Credentials {
         /// What the client said.
         source: BoxError,
     },
@@ -153,7 +153,7 @@ pub enum SourceError {
     },
     /// The connection broke before the response headers.
     #[error("the connection broke before the response headers")]
-    Send {
+    ConnectionLost {
         /// What the client said.
         source: BoxError,
     },
@@ -162,19 +162,19 @@ pub enum SourceError {
         "no response headers within {after:?} (the server may be slow or out of reach, or the client may be \
          retrying 429/503/504 inside; build it with informer::client)"
     )]
-    HeadersDeadline {
+    ResponseHeaderTimeout {
         /// The deadline that passed.
         after: Duration,
     },
     /// The body is in an encoding that was not asked for and that nobody here can read.
     #[error("the body has the unknown content-encoding {encoding:?} (is a proxy compressing?)")]
-    Encoding {
+    UnsupportedEncoding {
         /// The `Content-Encoding` header.
         encoding: String,
     },
     /// The connection broke inside the body.
     #[error("the connection broke inside the response body")]
-    Body {
+    BodyInterrupted {
         /// What the client said.
         source: BoxError,
     },
@@ -214,7 +214,7 @@ mod tests {
             "no connection to the API server"
         );
         assert_eq!(
-            says(SourceError::HeadersDeadline { after: Duration::from_secs(30) }),
+            says(SourceError::ResponseHeaderTimeout { after: Duration::from_secs(30) }),
             "no response headers within 30s (the server may be slow or out of reach, or the client may be \
              retrying 429/503/504 inside; build it with informer::client)"
         );

@@ -1,4 +1,4 @@
-//! What goes wrong, told in one place: to the log, and to the hook of [`Options::on_error`](crate::Options::on_error).
+//! What goes wrong, told in one place: to the log, and to the hook of [`InformerOptions::on_diagnostic`](crate::InformerOptions::on_diagnostic).
 //!
 //! Nothing fails silently (C9), and nothing here ever holds the contents of an object.
 

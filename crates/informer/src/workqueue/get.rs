@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep};
 
-use super::{Lease, State, Wakes, WorkQueue};
+use super::{State, Wakes, WorkItem, WorkQueue};
 
 /// The future of [`WorkQueue::get`].
 #[must_use = "nothing is taken until it is awaited"]
@@ -16,21 +16,21 @@ pub struct Get<'a, T: Eq + Hash + Clone> {
     /// None while the queue does not know of it.
     number: Option<u64>,
     /// How often it has looked in vain and looks again instead of waiting.
-    looks: u32,
+    spin_polls: u32,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// How often a task looks again before it waits, where keys come fast: to be woken takes longer than a few looks, on both sides.
-const LOOKS: u32 = 32;
+const MAX_SPIN_POLLS: u32 = 32;
 
 impl<'a, T: Eq + Hash + Clone> Get<'a, T> {
     pub(super) fn new(queue: &'a WorkQueue<T>) -> Self {
-        Get { queue, number: None, looks: 0, timer: None }
+        Get { queue, number: None, spin_polls: 0, timer: None }
     }
 }
 
 impl<T: Eq + Hash + Clone> Future for Get<'_, T> {
-    type Output = Option<Lease<T>>;
+    type Output = Option<WorkItem<T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let shared = &self.queue.shared;
@@ -45,15 +45,15 @@ impl<T: Eq + Hash + Clone> Future for Get<'_, T> {
                 let wakes = self.leave(&mut state);
                 drop(state);
                 wakes.wake();
-                return Poll::Ready(taken.map(|taken| Lease::new(shared.clone(), taken)));
+                return Poll::Ready(taken.map(|taken| WorkItem::new(shared.clone(), taken)));
             }
-            if self.looks < LOOKS
+            if self.spin_polls < MAX_SPIN_POLLS
                 && state.queue.is_fast()
-                && let Some(number) = state.getters.look_again(self.number)
+                && let Some(number) = state.getters.spin_again(self.number)
             {
                 drop(state);
                 self.number = Some(number);
-                self.looks += 1;
+                self.spin_polls += 1;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -85,7 +85,7 @@ impl<T: Eq + Hash + Clone> Get<'_, T> {
             let kept = state.getters.is_keeper(number);
             state.getters.leave(number);
             if kept && state.queue.next_deadline().is_some() {
-                state.getters.keeper().into_iter().for_each(|waker| wakes.push(waker));
+                state.getters.timer_owner().into_iter().for_each(|waker| wakes.push(waker));
             }
         }
         state.settle(&mut wakes);

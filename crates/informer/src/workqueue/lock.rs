@@ -12,12 +12,12 @@ pub(super) struct Mutex<T>(locks::Mutex<T>);
 /// How often a thread tries before it sleeps. Whoever sleeps has to be woken by the holder, which takes both of them
 /// many times as long as the few hundred nanoseconds for which the lock is held.
 #[cfg(not(feature = "shuttle"))]
-const TRIES: u32 = 4;
+const SPIN_ATTEMPTS: u32 = 4;
 /// How long it looks away after its first try, in pauses of the processor, and after each further one twice as long.
 /// About as long as the lock is held a few times over: whoever has it goes on meanwhile with all that it has close by,
 /// while a thread that asks again at once takes the lock's memory from it each time.
 #[cfg(not(feature = "shuttle"))]
-const FIRST_PAUSE: u32 = 128;
+const INITIAL_SPIN_ITERATIONS: u32 = 128;
 
 impl<T> Mutex<T> {
     pub(super) fn new(value: T) -> Self {
@@ -28,12 +28,12 @@ impl<T> Mutex<T> {
     #[inline]
     pub(super) fn lock(&self) -> locks::MutexGuard<'_, T> {
         #[cfg(not(feature = "shuttle"))]
-        for tried in 0..TRIES {
+        for tried in 0..SPIN_ATTEMPTS {
             match self.0.try_lock() {
                 Ok(guard) => return guard,
                 Err(locks::TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
                 Err(locks::TryLockError::WouldBlock) => {
-                    (0..FIRST_PAUSE << tried).for_each(|_| std::hint::spin_loop());
+                    (0..INITIAL_SPIN_ITERATIONS << tried).for_each(|_| std::hint::spin_loop());
                 }
             }
         }

@@ -4,10 +4,10 @@
 //! [`WorkQueue::get`] also minds the clock for keys that come later. The lock is held for one operation of the machine and never across an
 //! await; wakers are called after it is let go.
 
-mod figures;
 mod get;
-mod lease;
+mod item;
 mod lock;
+mod metrics;
 mod waiters;
 
 use std::fmt;
@@ -17,10 +17,10 @@ use std::task::Waker;
 use std::time::Duration;
 
 use informer_core::Moment;
-use informer_core::workqueue::{Exponential, Priority, Queue, QueueMetrics, RateLimiter};
+use informer_core::workqueue::{ExponentialBackoff, Priority, Queue, QueueMetrics, RateLimiter};
 
 pub use get::{Drained, Get};
-pub use lease::Lease;
+pub use item::WorkItem;
 
 use crate::clock::Clock;
 use crate::error::{ShutdownError, Unfinished};
@@ -30,7 +30,7 @@ use waiters::Waiters;
 /// Keys that need work, each held by one worker at a time (C14). Clones are handles of the same queue.
 ///
 /// However often a key is added before somebody gets to it, it is worked on once; what is added while it is being worked on is worked on
-/// once more. A [`Lease`] says how a turn ended; one that is dropped without a word counts as failed, so that no key is lost
+/// once more. A [`WorkItem`] says how a turn ended; one that is dropped without a word counts as failed, so that no key is lost
 /// with a worker that was cancelled or panicked.
 ///
 /// ```
@@ -69,7 +69,7 @@ impl<T: Eq + Hash + Clone + Send + fmt::Debug + 'static> WorkQueue<T> {
     /// A queue whose retries wait from 5 milliseconds to 1,000 seconds, doubling, each key for itself, and spread a little so that keys
     /// that failed together do not come back together.
     pub fn new() -> Self {
-        Self::with_limiter(Exponential::default().jitter(seed()))
+        Self::with_rate_limiter(ExponentialBackoff::default().jitter(seed()))
     }
 }
 
@@ -81,7 +81,7 @@ impl<T: Eq + Hash + Clone + Send + fmt::Debug + 'static> Default for WorkQueue<T
 
 impl<T: Eq + Hash + Clone> WorkQueue<T> {
     /// A queue whose retries wait as long as a limiter says.
-    pub fn with_limiter(limiter: impl RateLimiter<T> + 'static) -> Self {
+    pub fn with_rate_limiter(limiter: impl RateLimiter<T> + 'static) -> Self {
         let queue = Queue::new(limiter);
         let state = State { queue, getters: Waiters::default(), drainers: Waiters::default() };
         WorkQueue { shared: Arc::new(Shared { state: Mutex::new(state), clock: Clock::new() }) }
@@ -89,35 +89,35 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
 
     /// Asks for a turn of a key. After a shutdown this does nothing.
     pub fn add(&self, key: T) {
-        self.add_with(key, Priority::NORMAL);
+        self.add_with_priority(key, Priority::NORMAL);
     }
 
     /// Asks for a turn of a key before those of lower priority.
-    pub fn add_with(&self, key: T, priority: Priority) {
-        self.shared.act_now(|queue| {
-            let now = if queue.times_next_add() { self.shared.clock.now() } else { Moment::default() };
+    pub fn add_with_priority(&self, key: T, priority: Priority) {
+        self.shared.with_queue_no_timer(|queue| {
+            let now = if queue.samples_next_add() { self.shared.clock.now() } else { Moment::default() };
             queue.add(now, key, priority)
         });
     }
 
     /// Asks for a turn of a key after a while. If it comes later already, the earlier moment counts.
     pub fn add_after(&self, key: T, delay: Duration) {
-        self.shared.act(|queue, now| queue.add_after(now, key, delay, Priority::NORMAL));
+        self.shared.with_queue(|queue, now| queue.add_after(now, key, delay, Priority::NORMAL));
     }
 
     /// Asks for a turn of a key after as long as the limiter says: as after a failure.
     pub fn add_rate_limited(&self, key: T) {
-        self.shared.act(|queue, now| queue.add_rate_limited(now, key, Priority::NORMAL));
+        self.shared.with_queue(|queue, now| queue.add_rate_limited(now, key, Priority::NORMAL));
     }
 
     /// Takes back what was to come later for a key; whether there was something.
     pub fn cancel(&self, key: &T) -> bool {
-        self.shared.act(|queue, _| queue.cancel(key))
+        self.shared.with_queue(|queue, _| queue.cancel(key))
     }
 
     /// Forgets the failures of a key.
     pub fn forget(&self, key: &T) {
-        self.shared.act(|queue, _| queue.forget(key));
+        self.shared.with_queue(|queue, _| queue.forget(key));
     }
 
     /// How often a key was tried again since its failures were last forgotten.
@@ -133,32 +133,32 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     }
 
     /// The next key, if there is one now.
-    pub fn try_get(&self) -> Option<Lease<T>> {
+    pub fn try_get(&self) -> Option<WorkItem<T>> {
         let now = self.shared.clock.now();
-        let taken = self.shared.act_now(|queue| queue.take(now))?;
-        Some(Lease::new(self.shared.clone(), taken))
+        let taken = self.shared.with_queue_no_timer(|queue| queue.take(now))?;
+        Some(WorkItem::new(self.shared.clone(), taken))
     }
 
     /// Takes nothing new in. What is queued is still handed out, what is delayed is dropped, and what fails is not tried again. Nobody is
     /// waited for.
-    pub fn shut_down(&self) {
-        self.shared.act(|queue, _| queue.shut_down());
+    pub fn shutdown(&self) {
+        self.shared.with_queue(|queue, _| queue.shutdown());
     }
 
     /// Takes nothing new in and drops everything that nobody works on.
-    pub fn shut_down_now(&self) {
-        self.shared.act(|queue, _| queue.shut_down_now());
+    pub fn shutdown_now(&self) {
+        self.shared.with_queue(|queue, _| queue.shutdown_now());
     }
 
     /// Shuts down and waits until everything that was queued has been dealt with.
     pub async fn drain(&self, within: Duration) -> Result<(), ShutdownError> {
-        self.shut_down();
+        self.shutdown();
         self.drained_within(within).await
     }
 
     /// As [`WorkQueue::drain`], and what is delayed or fails meanwhile still gets its turn.
-    pub async fn drain_with_delays(&self, within: Duration) -> Result<(), ShutdownError> {
-        self.shared.act(|queue, _| queue.shut_down_after_delays());
+    pub async fn drain_including_delayed(&self, within: Duration) -> Result<(), ShutdownError> {
+        self.shared.with_queue(|queue, _| queue.shutdown_including_delayed());
         self.drained_within(within).await
     }
 
@@ -169,7 +169,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
 
     /// How many keys can be taken now.
     pub fn len(&self) -> usize {
-        self.shared.act(|queue, now| {
+        self.shared.with_queue(|queue, now| {
             queue.handle_timeout(now);
             queue.len()
         })
@@ -191,15 +191,15 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     }
 
     /// The keys that are being worked on, and for how long; the longest first.
-    pub fn held(&self) -> Vec<(T, Duration)> {
+    pub fn processing(&self) -> Vec<(T, Duration)> {
         let state = self.shared.state.lock();
         let now = self.shared.clock.now();
-        state.queue.held().map(|(key, since)| (key.clone(), now - since)).collect()
+        state.queue.processing().map(|(key, since)| (key.clone(), now - since)).collect()
     }
 
     /// The figures of the queue.
     pub fn metrics(&self) -> QueueMetrics {
-        self.shared.act(|queue, now| queue.metrics(now))
+        self.shared.with_queue(|queue, now| queue.metrics(now))
     }
 
     async fn drained_within(&self, within: Duration) -> Result<(), ShutdownError> {
@@ -208,7 +208,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
         }
         let metrics = self.metrics();
         let queued = self.shared.state.lock().queue.len();
-        let (processing, delayed) = (metrics.held, metrics.delayed);
+        let (processing, delayed) = (metrics.processing, metrics.delayed);
         Err(ShutdownError::of(within, Unfinished::WorkQueue { queued, processing, delayed }))
     }
 }
@@ -227,7 +227,7 @@ impl<T> fmt::Debug for WorkQueue<T> {
 
 impl<T: Eq + Hash + Clone> Shared<T> {
     /// Does something with the machine, and wakes whoever has to know.
-    fn act<R>(&self, operation: impl FnOnce(&mut Queue<T>, Moment) -> R) -> R {
+    fn with_queue<R>(&self, operation: impl FnOnce(&mut Queue<T>, Moment) -> R) -> R {
         let now = self.clock.now();
         let mut state = self.state.lock();
         let mut wakes = Wakes::default();
@@ -235,7 +235,7 @@ impl<T: Eq + Hash + Clone> Shared<T> {
         let result = operation(&mut state.queue, now);
         let next = state.queue.next_deadline();
         if next.is_some_and(|next| before.is_none_or(|before| next < before)) {
-            state.getters.keeper().into_iter().for_each(|waker| wakes.push(waker));
+            state.getters.timer_owner().into_iter().for_each(|waker| wakes.push(waker));
         }
         state.settle(&mut wakes);
         drop(state);
@@ -243,9 +243,9 @@ impl<T: Eq + Hash + Clone> Shared<T> {
         result
     }
 
-    /// As [`Shared::act`], for what makes no key come sooner.
+    /// As [`Shared::with_queue`], for what makes no key come sooner.
     #[inline]
-    fn act_now<R>(&self, operation: impl FnOnce(&mut Queue<T>) -> R) -> R {
+    fn with_queue_no_timer<R>(&self, operation: impl FnOnce(&mut Queue<T>) -> R) -> R {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         let result = operation(&mut state.queue);
@@ -284,7 +284,7 @@ impl<T: Eq + Hash + Clone> State<T> {
     /// After every operation: whoever has to know is among those who are woken.
     #[inline]
     fn settle(&mut self, wakes: &mut Wakes) {
-        while let Some(waker) = self.getters.send_for(self.queue.len()) {
+        while let Some(waker) = self.getters.wake_next(self.queue.len()) {
             wakes.push(waker);
         }
         if self.queue.is_shutting_down() {

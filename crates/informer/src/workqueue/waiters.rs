@@ -14,7 +14,7 @@ pub(super) struct Waiters {
     /// Who will look at the queue soon without being woken again. None of them waits.
     coming: Vec<u64>,
     count: u64,
-    keeper: Option<u64>,
+    timer_owner: Option<u64>,
 }
 
 impl Waiters {
@@ -27,12 +27,12 @@ impl Waiters {
         }
         self.count += 1;
         self.waiting.push_back((self.count, waker.clone()));
-        self.keeper.get_or_insert(self.count);
+        self.timer_owner.get_or_insert(self.count);
         self.count
     }
 
     /// Lets a task that does not wait look again soon, if no other is on its way; its number.
-    pub(super) fn look_again(&mut self, known: Option<u64>) -> Option<u64> {
+    pub(super) fn spin_again(&mut self, known: Option<u64>) -> Option<u64> {
         let waits = known.is_some_and(|number| self.place(number).is_some());
         if waits || !self.coming.is_empty() {
             return None;
@@ -57,22 +57,22 @@ impl Waiters {
         self.arrive(number);
         let Some(place) = self.place(number) else { return };
         self.waiting.remove(place);
-        if self.keeper == Some(number) {
-            self.keeper = None;
+        if self.timer_owner == Some(number) {
+            self.timer_owner = None;
         }
     }
 
     /// Whether a task minds the clock.
     pub(super) fn is_keeper(&self, number: u64) -> bool {
-        self.keeper == Some(number)
+        self.timer_owner == Some(number)
     }
 
     /// The waker of whoever minds the clock; if nobody does, whoever waits longest is asked to.
-    pub(super) fn keeper(&mut self) -> Option<Waker> {
-        if self.keeper.is_none() {
-            self.keeper = self.waiting.front().map(|(number, _)| *number);
+    pub(super) fn timer_owner(&mut self) -> Option<Waker> {
+        if self.timer_owner.is_none() {
+            self.timer_owner = self.waiting.front().map(|(number, _)| *number);
         }
-        let place = self.place(self.keeper?)?;
+        let place = self.place(self.timer_owner?)?;
         self.waiting.get(place).map(|(_, waker)| waker.clone())
     }
 
@@ -81,7 +81,7 @@ impl Waiters {
     /// Nobody else needs to be woken while somebody is on its way, since whoever takes a key sends for the next. But a task may be held up on
     /// its way, by the thread it is to run on; so the more keys lie there, the more are woken.
     #[inline]
-    pub(super) fn send_for(&mut self, keys: usize) -> Option<Waker> {
+    pub(super) fn wake_next(&mut self, keys: usize) -> Option<Waker> {
         if self.waiting.is_empty() {
             return None;
         }
@@ -89,10 +89,10 @@ impl Waiters {
         if self.coming.len() >= enough {
             return None;
         }
-        let other = self.waiting.iter().position(|(number, _)| self.keeper != Some(*number));
+        let other = self.waiting.iter().position(|(number, _)| self.timer_owner != Some(*number));
         let (number, waker) = self.waiting.remove(other.unwrap_or(0))?;
-        if self.keeper == Some(number) {
-            self.keeper = None;
+        if self.timer_owner == Some(number) {
+            self.timer_owner = None;
         }
         self.coming.push(number);
         Some(waker)
@@ -100,7 +100,7 @@ impl Waiters {
 
     /// Takes all of them out.
     pub(super) fn pop_all(&mut self) -> impl Iterator<Item = Waker> {
-        self.keeper = None;
+        self.timer_owner = None;
         std::mem::take(&mut self.waiting).into_iter().map(|(_, waker)| waker)
     }
 

@@ -2,9 +2,9 @@
 //! timeout.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use informer::{Event, HandlerBuilder, Object, Options, Problem, Registration, SharedInformer};
-use informer_apiserver::faults::{Fault, Rule};
-use informer_apiserver::{ApiServer, Seen, Verb, faults};
+use informer::{Event, HandlerBuilder, InformerOptions, Object, Problem, Registration, SharedInformer};
+use informer_apiserver::faults::{FaultGuard, FaultRule};
+use informer_apiserver::{ApiServer, RecordedRequest, Verb, faults};
 use kube::Resource;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,7 +45,7 @@ pub(crate) fn describe<K>(event: &Event<K>) -> String {
     match event {
         Event::Added { object, initial: true, .. } => format!("+{} initial", object.name()),
         Event::Added { object, .. } => format!("+{}", object.name()),
-        Event::Updated { new, cause: informer::Cause::Resync, .. } => format!("={}", new.name()),
+        Event::Updated { new, cause: informer::UpdateCause::Resync, .. } => format!("={}", new.name()),
         Event::Updated { new, .. } => format!("~{}", new.name()),
         Event::Deleted { last, observed: true, .. } => format!("-{}", last.name()),
         Event::Deleted { last, .. } => format!("-{} inferred", last.name()),
@@ -87,7 +87,7 @@ pub(crate) fn log_events<K: 'static>(informer: &SharedInformer<K>) -> (Registrat
 /// Adds a handler with options that logs its events.
 pub(crate) fn log_events_with<K: 'static>(handler: HandlerBuilder<K>) -> (Registration, EventLog) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let registration = handler.on(move |event| {
+    let registration = handler.on_event(move |event| {
         let _ = sender.send(describe(&event));
     });
     (registration, EventLog(receiver))
@@ -122,7 +122,7 @@ pub(crate) async fn advance_time(time: Duration) {
 }
 
 /// Creates an informer, starts it and waits until it has synced.
-pub(crate) async fn synced_informer<K>(server: &ApiServer, options: Options) -> SharedInformer<K>
+pub(crate) async fn synced_informer<K>(server: &ApiServer, options: InformerOptions) -> SharedInformer<K>
 where
     K: Resource<DynamicType = ()>,
 {
@@ -150,28 +150,28 @@ pub(crate) fn break_watches(server: &ApiServer) {
 }
 
 /// Breaks every open watch and injects this rule for the watches that are reopened.
-pub(crate) fn break_watches_with(server: &ApiServer, rule: Rule) -> Fault {
-    let fault = server.fault(rule);
+pub(crate) fn break_watches_with(server: &ApiServer, rule: FaultRule) -> FaultGuard {
+    let fault = server.inject(rule);
     break_watches(server);
     fault
 }
 
 /// Reopens all watches and injects a stream rule that applies to each from its first frame.
-pub(crate) async fn inject_from_first_frame(server: &ApiServer, rule: Rule) -> Fault {
+pub(crate) async fn inject_from_first_frame(server: &ApiServer, rule: FaultRule) -> FaultGuard {
     let open = server.open_watches();
-    let stalled = break_watches_with(server, faults::hold().on(Verb::Watch));
+    let stalled = break_watches_with(server, faults::stall_request().for_verb(Verb::Watch));
     until(|| stalled.hits() == open as u64).await;
-    server.fault(rule)
+    server.inject(rule)
 }
 
 /// Applies changes that the watches of a resource miss: the watches break, and their position has expired
 /// (410) when they reconnect.
 pub(crate) async fn gap(server: &ApiServer, plural: &str, changes: impl FnOnce()) {
-    gap_for(server, faults::hold().on(Verb::Watch).of(plural), changes).await;
+    gap_for(server, faults::stall_request().for_verb(Verb::Watch).for_resource(plural), changes).await;
 }
 
 /// Applies changes that the watches stalled by this rule miss.
-pub(crate) async fn gap_for(server: &ApiServer, rule: Rule, changes: impl FnOnce()) {
+pub(crate) async fn gap_for(server: &ApiServer, rule: FaultRule, changes: impl FnOnce()) {
     let stalled = break_watches_with(server, rule);
     until(|| stalled.hits() > 0).await;
     changes();
@@ -190,8 +190,8 @@ pub(crate) async fn gap_without_change(server: &ApiServer) {
 }
 
 /// Requests with this verb for this resource.
-pub(crate) fn requests_for(server: &ApiServer, verb: Verb, plural: &str) -> Vec<Seen> {
-    server.requests().into_iter().filter(|seen| seen.verb == verb && seen.plural == plural).collect()
+pub(crate) fn requests_for(server: &ApiServer, verb: Verb, plural: &str) -> Vec<RecordedRequest> {
+    server.recorded_requests().into_iter().filter(|seen| seen.verb == verb && seen.plural == plural).collect()
 }
 
 /// A watch frame as JSON.
@@ -205,9 +205,9 @@ pub(crate) struct Diagnostics(Arc<Mutex<Vec<Problem>>>);
 
 impl Diagnostics {
     /// Adds a hook to the options that records diagnostics.
-    pub(crate) fn hook(&self, options: Options) -> Options {
+    pub(crate) fn hook(&self, options: InformerOptions) -> InformerOptions {
         let diagnostics = self.clone();
-        options.on_error(move |_, problem| diagnostics.lock().push(problem.clone()))
+        options.on_diagnostic(move |_, problem| diagnostics.lock().push(problem.clone()))
     }
 
     /// Whether a matching diagnostic was reported.

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use futures::stream::StreamExt as _;
-use informer::source::{Answer, Response, Source, SourceError};
+use informer::source::{Response, ResponseFuture, Source, SourceError};
 use informer::{ListRequest, WatchRequest};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub fn script() -> (Script, Server) {
 }
 
 impl Script {
-    fn send_request(&self, verb: &str, query: Vec<(&'static str, String)>) -> Answer {
+    fn send_request(&self, verb: &str, query: Vec<(&'static str, String)>) -> ResponseFuture {
         let noise = ["watch", "allowWatchBookmarks", "timeoutSeconds", "resourceVersionMatch"];
         let query = query.into_iter().filter(|(name, _)| !noise.contains(name));
         let text = query.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&");
@@ -53,11 +53,11 @@ impl Script {
 }
 
 impl Source for Script {
-    fn list(&self, request: ListRequest) -> Answer {
+    fn list(&self, request: ListRequest) -> ResponseFuture {
         self.send_request("list", request.query())
     }
 
-    fn watch(&self, request: WatchRequest) -> Answer {
+    fn watch(&self, request: WatchRequest) -> ResponseFuture {
         self.send_request("watch", request.query())
     }
 }

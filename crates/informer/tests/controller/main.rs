@@ -4,26 +4,26 @@
 #[path = "../common/cluster.rs"]
 mod cluster;
 
-mod ending;
+mod reconciles;
+mod shutdown;
 mod sources;
 mod start;
-mod turns;
 mod writes;
 
 use cluster::TIMEOUT;
-use informer::{ControllerError, Reconciler};
+use informer::{ControllerError, RunnableController};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 /// A running controller.
 struct Running {
-    reconciler: Reconciler,
+    reconciler: RunnableController,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<Result<(), ControllerError>>,
 }
 
 impl Running {
-    fn start(reconciler: Reconciler) -> Self {
+    fn start(reconciler: RunnableController) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
         let running = reconciler.clone();
         let task = tokio::spawn(async move { running.run_until(async { drop(stopped.await) }).await });

@@ -3,7 +3,7 @@
 use crate::cluster::{advance_time, config_map, create_pods, pod, with};
 use crate::{Running, event_log};
 use futures::StreamExt as _;
-use informer::{Context, Controller, Key, Outcome, SharedInformerFactory, changed};
+use informer::{Context, Controller, Key, Outcome, SharedInformerFactory, predicates};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
@@ -54,7 +54,7 @@ async fn owned_object_enqueues_its_controlling_owner() {
     let factory = SharedInformerFactory::new(server.client());
     let controller = Controller::new::<Deployment>(&factory).owns::<PartialObjectMeta<ConfigMap>>();
     let running = Running::start(controller.reconcile(log_key(sender)));
-    running.reconciler.running().await;
+    running.reconciler.wait_until_running().await;
     let child = |name: &str| config_map("default", name, "1");
     server.create(&owned(child("mine"), "apps/v1", "Deployment", "web", true)).unwrap();
     reconciles.expect(&["default/web"]).await;
@@ -82,9 +82,9 @@ async fn cluster_scoped_owners_are_enqueued() {
     let factory = SharedInformerFactory::new(server.client());
     let resource = ApiResource::erase::<Node>(&());
     let controller = Controller::dynamic(&factory, &resource, &kube::discovery::Scope::Cluster)
-        .owns_informer(factory.dynamic(&ApiResource::erase::<ConfigMap>(&())));
+        .owns_informer(factory.dynamic_informer(&ApiResource::erase::<ConfigMap>(&())));
     let running = Running::start(controller.reconcile(log_key(sender)));
-    running.reconciler.running().await;
+    running.reconciler.wait_until_running().await;
     server.create(&owned(config_map("default", "c", "1"), "v1", "Node", "n1", true)).unwrap();
     reconciles.expect(&["n1"]).await;
     running.stop().await.unwrap();
@@ -101,7 +101,7 @@ async fn watched_object_enqueues_mapped_keys_of_old_and_new_state() {
     };
     let controller = Controller::new::<Pod>(&factory).watches::<ConfigMap>(users);
     let running = Running::start(controller.reconcile(log_key(sender)));
-    running.reconciler.running().await;
+    running.reconciler.wait_until_running().await;
     server.create(&config_map("default", "c", "a")).unwrap();
     reconciles.expect(&["default/a"]).await;
     server.update(&config_map("default", "c", "b")).unwrap();
@@ -120,10 +120,12 @@ async fn keys_of_streams_are_reconciled_and_ended_streams_are_ignored() {
     });
     // A stream that ends immediately and one that never ends do not block each other.
     let busy = futures::stream::repeat_with(|| Key::new("default", "busy"));
-    let controller =
-        Controller::new::<Pod>(&factory).on(futures::stream::empty()).on(stream.boxed()).on(busy.take(1_000));
+    let controller = Controller::new::<Pod>(&factory)
+        .watches_stream(futures::stream::empty())
+        .watches_stream(stream.boxed())
+        .watches_stream(busy.take(1_000));
     let running = Running::start(controller.reconcile(log_key(sender)));
-    running.reconciler.running().await;
+    running.reconciler.wait_until_running().await;
     keys.send(Key::new("default", "x")).unwrap();
     while reconciles.0.recv().await.unwrap() != "default/x" {}
     drop(keys);
@@ -145,10 +147,12 @@ async fn predicate_applies_to_the_last_added_source() {
     let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let controller = Controller::new::<Deployment>(&factory)
-        .when(|event| changed::generation(event) || changed::annotations(event))
+        .with_predicate(|event| {
+            predicates::generation_changed(event) || predicates::annotations_changed(event)
+        })
         .watches::<Secret>(|secret| vec![secret.key().clone()])
-        .when(changed::labels)
-        .when(|event| !event.object().name().starts_with("ignored"));
+        .with_predicate(predicates::labels_changed)
+        .with_predicate(|event| !event.object().name().starts_with("ignored"));
     let running = Running::start(controller.reconcile(log_key(sender)));
     reconciles.expect(&["default/web"]).await;
 
@@ -187,7 +191,7 @@ async fn change_that_was_reverted_is_reconciled() {
     server.create(&labelled("1")).unwrap();
     let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
-    let controller = Controller::new::<ConfigMap>(&factory).when(changed::labels);
+    let controller = Controller::new::<ConfigMap>(&factory).with_predicate(predicates::labels_changed);
     let running = Running::start(controller.reconcile(log_key(sender)));
     reconciles.expect(&["default/c"]).await;
     // No other task runs between these writes.
@@ -231,8 +235,9 @@ async fn panicking_stream_ends_and_affects_nothing_else() {
         assert_eq!(number, 0, "intended panic");
         Key::new("default", "first")
     });
-    let running =
-        Running::start(Controller::new::<Pod>(&factory).on(panicking).reconcile(log_key(sender.clone())));
+    let running = Running::start(
+        Controller::new::<Pod>(&factory).watches_stream(panicking).reconcile(log_key(sender.clone())),
+    );
     log.expect(&["default/first"]).await;
     create_pods(&server, &["a"]);
     log.expect(&["default/a"]).await;
@@ -252,7 +257,7 @@ async fn kinds_without_generation_pass_the_generation_predicate() {
     server.create(&config_map("default", "c", "1")).unwrap();
     let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
-    let controller = Controller::new::<ConfigMap>(&factory).when(changed::generation);
+    let controller = Controller::new::<ConfigMap>(&factory).with_predicate(predicates::generation_changed);
     let running = Running::start(controller.reconcile(log_key(sender)));
     reconciles.expect(&["default/c"]).await;
     server.update(&config_map("default", "c", "2")).unwrap();
@@ -267,12 +272,12 @@ async fn panicking_predicate_counts_as_true() {
     let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let pods = factory.informer::<Pod>();
-    let controller = Controller::new::<Pod>(&factory).when(|event| {
+    let controller = Controller::new::<Pod>(&factory).with_predicate(|event| {
         assert_ne!(event.object().name(), "bad", "intended panic");
         event.object().name() != "ignored"
     });
     let running = Running::start(controller.reconcile(log_key(sender)));
-    running.reconciler.running().await;
+    running.reconciler.wait_until_running().await;
     create_pods(&server, &["bad", "good", "ignored"]);
     reconciles.expect(&["default/bad", "default/good"]).await;
     assert_eq!(pods.metrics().handlers[0].panics, 1);
@@ -294,7 +299,7 @@ async fn map_function_panicking_for_the_old_state_is_called_for_the_new_one() {
         vec![Key::new("default", &value)]
     });
     let running = Running::start(controller.reconcile(log_key(sender)));
-    running.reconciler.running().await;
+    running.reconciler.wait_until_running().await;
     server.update(&config_map("default", "c", "good")).unwrap();
     reconciles.expect(&["default/good"]).await;
     running.stop().await.unwrap();
@@ -308,12 +313,12 @@ async fn stream_keys_are_pending_until_reconciled_successfully() {
     let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let keys = futures::stream::iter(["a", "fails", "b", "c"]).map(|name| Key::new("default", name));
-    let controller = Controller::new::<Pod>(&factory).on(keys).reconcile(move |key, ctx| {
+    let controller = Controller::new::<Pod>(&factory).watches_stream(keys).reconcile(move |key, ctx| {
         let sender = sender.clone();
         async move {
             let _ = sender.send(key.name().to_owned());
             if key.name() == "b" {
-                ctx.stopping().await;
+                ctx.stop_requested().await;
                 advance_time(Duration::from_mins(1)).await;
             }
             if key.name() == "fails" { Err("always") } else { Ok(Outcome::Done) }
@@ -344,13 +349,14 @@ async fn endless_stream_does_not_block_its_thread() {
     let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let busy = futures::stream::repeat_with(|| Key::new("default", "busy"));
-    let running = Running::start(Controller::new::<Pod>(&factory).on(busy).reconcile(move |key, _| {
-        if key.name() != "busy" {
-            let _ = sender.send(key.to_string());
-        }
-        std::future::ready(Ok::<_, Infallible>(Outcome::Done))
-    }));
-    running.reconciler.running().await;
+    let running =
+        Running::start(Controller::new::<Pod>(&factory).watches_stream(busy).reconcile(move |key, _| {
+            if key.name() != "busy" {
+                let _ = sender.send(key.to_string());
+            }
+            std::future::ready(Ok::<_, Infallible>(Outcome::Done))
+        }));
+    running.reconciler.wait_until_running().await;
     create_pods(&server, &["a"]);
     reconciles.expect(&["default/a"]).await;
     running.stop().await.unwrap();
@@ -367,7 +373,7 @@ async fn panicking_map_function_affects_only_itself() {
         vec![map.key().clone()]
     });
     let running = Running::start(controller.reconcile(log_key(sender)));
-    running.reconciler.running().await;
+    running.reconciler.wait_until_running().await;
     server.create(&config_map("default", "bad", "1")).unwrap();
     server.create(&config_map("default", "good", "1")).unwrap();
     reconciles.expect(&["default/good"]).await;

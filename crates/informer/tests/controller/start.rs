@@ -16,7 +16,7 @@ async fn no_reconcile_starts_before_every_source_has_synced() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
     server.create(&config_map("default", "c", "1")).unwrap();
-    let slow = server.fault(faults::hold().of("secrets"));
+    let slow = server.inject(faults::stall_request().for_resource("secrets"));
     let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let controller = Controller::new::<Pod>(&factory)
@@ -70,7 +70,7 @@ async fn no_reconcile_starts_before_handlers_received_the_initial_lists() {
 async fn slow_optional_source_is_awaited() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
-    let slow = server.fault(faults::hold().of("secrets"));
+    let slow = server.inject(faults::stall_request().for_resource("secrets"));
     let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let running = Running::start(Controller::new::<Pod>(&factory).reads::<Secret>().optional().reconcile(
@@ -90,7 +90,7 @@ async fn slow_optional_source_is_awaited() {
 async fn forbidden_source_delays_the_start_and_is_reported() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
-    let forbidden = server.fault(faults::forbid("secrets"));
+    let forbidden = server.inject(faults::forbid("secrets"));
     let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let running =
@@ -117,8 +117,8 @@ async fn forbidden_source_delays_the_start_and_is_reported() {
 async fn optional_source_may_be_forbidden_or_missing_at_first() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
-    let forbidden = server.fault(faults::forbid("secrets"));
-    let _missing = server.fault(faults::status(404).of("configmaps"));
+    let forbidden = server.inject(faults::forbid("secrets"));
+    let _missing = server.inject(faults::respond(404).for_resource("configmaps"));
     let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let controller = Controller::new::<Pod>(&factory)
@@ -152,7 +152,7 @@ async fn p2_sources_do_not_delay_each_other_once_running() {
         counted.fetch_add(1, Ordering::Relaxed);
         async { Ok::<_, Infallible>(Outcome::Done) }
     }));
-    running.reconciler.running().await;
+    running.reconciler.wait_until_running().await;
     let forbidden = break_watches_with(&server, faults::forbid("secrets"));
     until(|| forbidden.hits() > 0).await;
     let (before, began) = (reconciles.load(Ordering::Relaxed), tokio::time::Instant::now());

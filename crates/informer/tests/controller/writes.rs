@@ -17,7 +17,7 @@ fn counter(
     factory: &SharedInformerFactory,
     reconciles: tokio::sync::mpsc::UnboundedSender<String>,
     concurrency: usize,
-) -> informer::Reconciler {
+) -> informer::RunnableController {
     let api: Api<Pod> = Api::default_namespaced(server.client());
     Controller::new::<Pod>(factory).reads::<ConfigMap>().concurrency(concurrency).reconcile(
         move |key, ctx| {
@@ -32,7 +32,7 @@ fn counter(
                 let patch = json!({"metadata": {"labels": {"count": (count + 1).to_string()}}});
                 let params = PatchParams::default();
                 let written = api.patch(key.name(), &params, &Patch::Merge(&patch)).await?;
-                ctx.wrote(&written);
+                ctx.record_write(&written);
                 // Immediately, long before the watch can have delivered the write.
                 Ok::<_, kube::Error>(Outcome::RequeueAfter(Duration::ZERO))
             }
@@ -44,12 +44,13 @@ fn counter(
 async fn with_invisible_write(
     server: &ApiServer,
     concurrency: usize,
-) -> (Running, crate::cluster::EventLog, faults::Fault) {
+) -> (Running, crate::cluster::EventLog, faults::FaultGuard) {
     let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let running = Running::start(counter(server, &factory, sender, concurrency));
-    running.reconciler.running().await;
-    let stalled = inject_from_first_frame(server, faults::stall_watch().of("pods").after_frames(1)).await;
+    running.reconciler.wait_until_running().await;
+    let stalled =
+        inject_from_first_frame(server, faults::stall_watch().for_resource("pods").after_frames(1)).await;
     create_pods(server, &["a"]);
     reconciles.expect(&["a 0"]).await;
     (running, reconciles, stalled)
@@ -59,7 +60,8 @@ async fn with_invisible_write(
 async fn reconcile_sees_the_previous_write() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
-    let _slow = server.fault(faults::delay(Duration::from_secs(2)).on(informer_apiserver::Verb::Watch));
+    let _slow =
+        server.inject(faults::delay(Duration::from_secs(2)).for_verb(informer_apiserver::Verb::Watch));
     let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let running = Running::start(counter(&server, &factory, sender, 2));
@@ -80,7 +82,7 @@ async fn key_with_a_visible_write_is_reconciled_without_other_keys() {
         drop(stalled);
         break_watches(&server);
         reconciles.expect(&["a 1", "a 2", "a 3"]).await;
-        assert_eq!(running.reconciler.metrics().unseen_writes, 0);
+        assert_eq!(running.reconciler.metrics().invisible_writes, 0);
         running.stop().await.unwrap();
     }
 }
@@ -91,7 +93,7 @@ async fn key_with_a_visible_write_is_reconciled_without_other_keys() {
 async fn writes_to_unavailable_kinds_are_not_awaited_and_the_rest_share_one_timeout() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
-    let _absent = server.fault(faults::forbid("secrets"));
+    let _absent = server.inject(faults::forbid("secrets"));
     let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let began = tokio::time::Instant::now();
@@ -100,20 +102,20 @@ async fn writes_to_unavailable_kinds_are_not_awaited_and_the_rest_share_one_time
         let _ = log_elapsed(&sender, began);
         let mut secret = Secret::default();
         secret.metadata.resource_version = Some("1000000".to_owned());
-        ctx.wrote(&secret);
+        ctx.record_write(&secret);
         if ctx.retries() > 0 {
             for number in 0..10 {
                 let mut map = ConfigMap::default();
                 map.metadata.namespace = Some(format!("n{number}"));
                 map.metadata.resource_version = Some("1000000".to_owned());
-                ctx.wrote(&map);
+                ctx.record_write(&map);
             }
         }
         let ended = if ctx.retries() < 2 { Err("again") } else { Ok(Outcome::Done) };
         async move { ended }
     }));
     reconciles.expect(&["0", "0", "30"]).await;
-    assert_eq!(running.reconciler.metrics().unseen_writes, 1, "a reconcile counts once");
+    assert_eq!(running.reconciler.metrics().invisible_writes, 1, "a reconcile counts once");
     running.stop().await.unwrap();
 }
 
@@ -129,8 +131,9 @@ async fn waiting_for_a_write_does_not_block_other_keys() {
     let (sender, mut reconciles) = event_log();
     let factory = SharedInformerFactory::new(server.client());
     let running = Running::start(counter(&server, &factory, sender, 2));
-    running.reconciler.running().await;
-    let stalled = inject_from_first_frame(&server, faults::stall_watch().of("pods").after_frames(3)).await;
+    running.reconciler.wait_until_running().await;
+    let stalled =
+        inject_from_first_frame(&server, faults::stall_watch().for_resource("pods").after_frames(3)).await;
     create_pods(&server, &["a", "b", "quiet"]);
     let mut first: Vec<String> = Vec::new();
     while first.len() < 3 {
@@ -152,7 +155,7 @@ async fn waiting_for_a_write_does_not_block_other_keys() {
     rest.retain(|turn| !turn.ends_with('3'));
     rest.sort();
     assert_eq!(rest, ["a 1", "a 2", "b 1", "b 2"]);
-    assert_eq!(running.reconciler.metrics().unseen_writes, 0);
+    assert_eq!(running.reconciler.metrics().invisible_writes, 0);
     running.stop().await.unwrap();
 }
 
@@ -164,7 +167,7 @@ async fn invisible_write_does_not_block_a_key_forever() {
     advance_time(Duration::from_secs(29)).await;
     assert!(reconciles.is_empty());
     reconciles.expect(&["a 0"]).await;
-    assert_eq!(running.reconciler.metrics().unseen_writes, 1);
+    assert_eq!(running.reconciler.metrics().invisible_writes, 1);
     running.stop().await.unwrap();
 }
 
@@ -173,7 +176,7 @@ async fn invisible_write_does_not_block_a_key_forever() {
 async fn stop_does_not_wait_for_write_visibility() {
     let server = ApiServer::new();
     let (running, mut reconciles, _stalled) = with_invisible_write(&server, 2).await;
-    until(|| !running.reconciler.turns().is_empty()).await;
+    until(|| !running.reconciler.active_reconciles().is_empty()).await;
     let began = tokio::time::Instant::now();
     running.stop().await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(1));

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response, header};
-use informer_apiserver::{AnswerBody, ApiService, BodyError};
+use informer_apiserver::{ApiService, BodyError, ResponseBody};
 use kube::client::Body;
 use tokio::time::Instant;
 
@@ -90,7 +90,7 @@ pub(crate) struct Network {
 }
 
 impl tower::Service<Request<Body>> for Network {
-    type Response = Response<AnswerBody>;
+    type Response = Response<ResponseBody>;
     type Error = BodyError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BodyError>> + Send>>;
 

@@ -8,11 +8,11 @@
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 mod checks;
-mod crew;
+mod fault_schedule;
+mod handlers;
 mod log;
+mod oracle;
 mod run;
-mod truth;
-mod weather;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

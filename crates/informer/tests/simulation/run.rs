@@ -6,16 +6,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use informer::{Options, SharedInformerFactory, State as Standing, WatchListPolicy};
+use informer::{InformerOptions, InformerState as Standing, SharedInformerFactory, WatchListPolicy};
 use informer_apiserver::ApiServer;
 use informer_core::random::Random;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::checks::{self, Sampled};
-use crate::crew::{Attachment, Informer, Kind, RESYNC_PERIOD, TestHandler, test_informer};
+use crate::fault_schedule::FaultSchedule;
+use crate::handlers::{Attachment, Informer, Kind, RESYNC_PERIOD, TestHandler, test_informer};
 use crate::log::{Log, Network, Trace};
-use crate::truth::{Oracle, State, View};
-use crate::weather::FaultSchedule;
+use crate::oracle::{Oracle, State, View};
 
 /// A rewind may be detected only by the missing bookmarks: after twice the longest watch, with a margin.
 const RECOVERY_TIMEOUT: Duration = Duration::from_mins(50);
@@ -91,7 +91,7 @@ impl Run {
         let server = ApiServer::builder().seed(seed);
         let small = !fault_free && random.below(3) == 0;
         let server =
-            if small { server.history(3 + usize::try_from(random.below(30)).unwrap()) } else { server };
+            if small { server.history_limit(3 + usize::try_from(random.below(30)).unwrap()) } else { server };
         let server = server.build();
         let network = Network { server: server.service(), log: log.clone() };
         let factory = SharedInformerFactory::with_options(
@@ -185,13 +185,13 @@ impl Run {
 
     /// Whether no informer is ahead of the server.
     fn no_informer_is_ahead(&self) -> bool {
-        let now = self.oracle.server.version();
+        let now = self.oracle.server.resource_version();
         let number = |version: &informer::ResourceVersion| version.as_str().parse::<u64>().unwrap();
         let behind = |informer: &Informer| {
             (informer.status)()
                 .scopes
                 .iter()
-                .filter_map(|scope| scope.version.as_ref())
+                .filter_map(|scope| scope.resource_version.as_ref())
                 .all(|v| number(v) <= now)
         };
         self.informers.iter().all(behind)
@@ -284,7 +284,7 @@ impl Run {
             checks::all(&self.oracle, informer, handler, self.plan.fault_free);
             self.done.delivered += handler.record().delivered.len() as u64;
         }
-        let rewinds = self.informers.iter().map(|informer| (informer.status)().changes.rewinds);
+        let rewinds = self.informers.iter().map(|informer| (informer.status)().cache.rewinds);
         self.done.rewinds = rewinds.sum();
         self.done.samples = self.sampled.samples;
         self.done.hits = std::mem::take(&mut self.fault_schedule.hits);
@@ -315,13 +315,13 @@ impl Run {
 
     /// Prints what has not converged.
     fn explain(&self) {
-        println!("the server is at {}", self.oracle.server.version());
+        println!("the server is at {}", self.oracle.server.resource_version());
         let show = |states: Vec<State>| -> Vec<String> { states.iter().map(ToString::to_string).collect() };
         for informer in &self.informers {
             let status = (informer.status)();
             println!("{}: {}", informer.name, status.state);
             for scope in &status.scopes {
-                println!("  {:?}: {} at {:?}", scope.scope, scope.state, scope.version);
+                println!("  {:?}: {} at {:?}", scope.scope, scope.state, scope.resource_version);
             }
             println!("  has    {:?}", show((informer.list)()));
             println!("  expected {:?}", show(self.oracle.objects_in(&informer.view)));
@@ -359,8 +359,8 @@ impl Run {
     }
 }
 
-fn options(seed: u64, plan: &Plan, random: &mut Random) -> Options {
-    let mut options = Options::default().seed(seed).protobuf(seed.is_multiple_of(2));
+fn options(seed: u64, plan: &Plan, random: &mut Random) -> InformerOptions {
+    let mut options = InformerOptions::default().jitter_seed(seed).prefer_protobuf(seed.is_multiple_of(2));
     if random.below(3) == 0 {
         options = options.watch_list(WatchListPolicy::Never);
     }
@@ -368,7 +368,7 @@ fn options(seed: u64, plan: &Plan, random: &mut Random) -> Options {
         options = options.page_size(1 + u32::try_from(random.below(6)).unwrap());
     }
     if plan.drops {
-        options = options.relist_every(Duration::from_mins(1));
+        options = options.audit_period(Duration::from_mins(1));
     }
     options
 }
@@ -376,17 +376,17 @@ fn options(seed: u64, plan: &Plan, random: &mut Random) -> Options {
 fn informers(factory: &SharedInformerFactory, random: &mut Random) -> Vec<Informer> {
     let mut informers = vec![test_informer("all", &factory.informer::<Pod>(), View::default())];
     if random.below(2) == 0 {
-        let web = factory.select(Options::default().labels("app=web".parse().unwrap()));
+        let web = factory.select(InformerOptions::default().label_selector("app=web".parse().unwrap()));
         let view = View { app: Some("web"), ..View::default() };
         informers.push(test_informer("web", &web.informer::<Pod>(), view));
     }
     if random.below(2) == 0 {
-        let some = factory.select(Options::default().namespaces(["a", "b"]));
+        let some = factory.select(InformerOptions::default().namespaces(["a", "b"]));
         let view = View { namespaces: vec!["a", "b"], ..View::default() };
         informers.push(test_informer("some", &some.informer::<Pod>(), view));
     }
     if random.below(4) == 0 {
-        informers.push(test_informer("meta", &factory.metadata::<Pod>(), View::default()));
+        informers.push(test_informer("meta", &factory.metadata_informer::<Pod>(), View::default()));
     }
     informers
 }

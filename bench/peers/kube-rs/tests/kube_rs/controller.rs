@@ -165,8 +165,8 @@ async fn controller_survives_server_faults() {
     let (_, running) = run(&world, Config::default());
     for round in 1..=5 {
         let name = format!("site-{round}");
-        let _broken = server.fault(faults::cut_watch().times(2).after_frames(round));
-        let _busy = server.fault(faults::answer(503).on(Verb::Patch).times(1));
+        let _broken = server.inject(faults::break_watch().max_hits(2).after_frames(round));
+        let _busy = server.inject(faults::answer(503).for_verb(Verb::Patch).max_hits(1));
         sites.create(&PostParams::default(), &object(site(&name, 2))).await.unwrap();
         by(await_condition(sites.clone(), &name, has_pages(2))).await.unwrap();
         if round == 3 {

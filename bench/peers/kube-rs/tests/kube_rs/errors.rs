@@ -1,6 +1,6 @@
 //! Errors as users of kube-rs receive them: `kube::Error::Api` with the code and reason that its helpers check.
 
-use informer_apiserver::{Listen, User};
+use informer_apiserver::{ListenOptions, User};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, VersionMatch, WatchParams};
@@ -151,7 +151,7 @@ async fn compacted_version_has_expired() {
 async fn missing_permission_is_forbidden_and_unknown_token_unauthorized() {
     let (server, _) = World::embedded().await;
     let listening = server
-        .listen(Listen::https().user("guest-token", User::new("guest")).anonymous(false))
+        .listen(ListenOptions::https().user("guest-token", User::new("guest")).anonymous(false))
         .await
         .unwrap();
     let with_token = |token: &str| {

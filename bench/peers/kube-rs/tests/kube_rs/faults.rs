@@ -39,7 +39,7 @@ fn code(error: &kube::Error) -> u16 {
 }
 
 fn asked(server: &ApiServer, verb: Verb) -> usize {
-    server.requests().iter().filter(|seen| seen.verb == verb && seen.plural == "configmaps").count()
+    server.recorded_requests().iter().filter(|seen| seen.verb == verb && seen.plural == "configmaps").count()
 }
 
 /// Returns a server with config maps, and a watcher that has received them.
@@ -80,9 +80,9 @@ async fn change(world: &World) {
 #[tokio::test]
 async fn broken_watch_resumes_at_its_version() {
     // Over a socket, kube-rs treats a broken body like a complete one: no error is reported.
-    for rule in [faults::cut_watch(), faults::cut_watch().cleanly()] {
+    for rule in [faults::break_watch(), faults::break_watch().with_clean_end()] {
         let (server, world, mut events) = watched(&["gone", "stays"], Config::default()).await;
-        let cut = server.fault(rule.times(1).after_frames(1));
+        let cut = server.inject(rule.max_hits(1).after_frames(1));
         change(&world).await;
         assert_eq!(all(&mut events, 3).await, ["Delete(gone)", "Apply(stays)", "Apply(new)"]);
         assert_eq!((cut.hits(), asked(&server, Verb::List), asked(&server, Verb::Watch)), (1, 1, 2));
@@ -93,7 +93,7 @@ async fn broken_watch_resumes_at_its_version() {
 async fn p5_immediately_ended_watch_is_reopened_without_backoff() {
     // Without backoff, many requests follow in no time; no event is lost.
     let (server, world, mut events) = watched(&["gone", "stays"], Config::default()).await;
-    let ends = server.fault(faults::cut_watch().cleanly().times(100));
+    let ends = server.inject(faults::break_watch().with_clean_end().max_hits(100));
     let first = async {
         let first = next(&mut events).await;
         assert_eq!(ends.hits(), 100);
@@ -118,8 +118,8 @@ async fn p8_expired_version_causes_relist_without_delete_events() {
     for streaming in [false, true] {
         let config = if streaming { Config::default().streaming_lists() } else { Config::default() };
         let (server, world, mut events) = watched(&["gone", "stays"], config).await;
-        let stalled = server.fault(faults::hold().on(Verb::Watch));
-        let cut = server.fault(faults::cut_watch().cleanly().times(1));
+        let stalled = server.inject(faults::stall_request().for_verb(Verb::Watch));
+        let cut = server.inject(faults::break_watch().with_clean_end().max_hits(1));
         let relisted = async {
             let mut received = vec![next(&mut events).await];
             while received.last().is_some_and(|last| last != "InitDone") {
@@ -145,8 +145,8 @@ async fn p8_expired_version_causes_relist_without_delete_events() {
 async fn p16_rejected_version_is_requested_forever() {
     // A 410 as the response to the request causes no relist: the loop ends only because the fault does.
     let (server, world, mut events) = watched(&["gone", "stays"], Config::default()).await;
-    let refused = server.fault(faults::answer(410).on(Verb::Watch).times(5));
-    let _cut = server.fault(faults::cut_watch().cleanly().times(1));
+    let refused = server.inject(faults::answer(410).for_verb(Verb::Watch).max_hits(5));
+    let _cut = server.inject(faults::break_watch().with_clean_end().max_hits(1));
     assert_eq!(all(&mut events, 5).await, ["WatchStartFailed 410"; 5]);
     assert_eq!((refused.hits(), asked(&server, Verb::List)), (5, 1));
     world.create_maps(&["new"]).await;
@@ -157,7 +157,7 @@ async fn p16_rejected_version_is_requested_forever() {
 async fn p15_unsupported_streaming_list_is_requested_forever() {
     let (server, world) = World::embedded().await;
     world.create_maps(&["a"]).await;
-    let refused = server.fault(faults::refuse_watch_list().times(4));
+    let refused = server.inject(faults::refuse_watch_list().max_hits(4));
     let mut events = watch(world.maps(), Config::default().streaming_lists());
     assert_eq!(all(&mut events, 4).await, ["WatchStartFailed 422"; 4]);
     assert_eq!((refused.hits(), asked(&server, Verb::List)), (4, 0));
@@ -168,7 +168,7 @@ async fn p15_unsupported_streaming_list_is_requested_forever() {
 async fn p14_expired_page_restarts_the_list() {
     let (server, world) = World::embedded().await;
     world.create_maps(&["a", "b", "c"]).await;
-    let _expired = server.fault(faults::answer(410).on(Verb::List).page(2).times(2));
+    let _expired = server.inject(faults::answer(410).for_verb(Verb::List).page(2).max_hits(2));
     let mut events = watch(world.maps(), Config::default().page_size(2));
     let begun = ["Init", "InitApply(a)", "InitApply(b)", "InitialListFailed 410"];
     assert_eq!(all(&mut events, 4).await, begun);
@@ -182,7 +182,7 @@ async fn p11_unreadable_frame_is_an_error_and_skipped() {
     let (server, world, mut events) = watched(&["gone", "stays"], Config::default()).await;
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stays"}, "data": 7});
     let frame = format!("{}\n", json!({"type": "MODIFIED", "object": object}));
-    let raw = server.fault(faults::raw_frame(frame).after_frames(1));
+    let raw = server.inject(faults::raw_frame(frame).after_frames(1));
     change(&world).await;
     let received = all(&mut events, 4).await;
     assert_eq!(raw.hits(), 1);

@@ -6,7 +6,7 @@
 //! and P12 in its cache and backoff; no response of a server causes or prevents them.
 //!
 //! With a kubeconfig in `PEER_KUBECONFIG`, the tests run on that server instead, in new namespaces; only tests that
-//! need faults or compaction stay with the embedded server. `cargo xtask real up` prints such a kubeconfig.
+//! need faults or compaction stay with the embedded server. `cargo xtask control-plane up` prints such a kubeconfig.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod calls;

@@ -203,10 +203,10 @@ async fn reflector_matches_server_after_every_fault() {
         let (store, mut events) = reflect(world.maps(), config);
         let mut dice = Dice(seed);
         for round in 0..12 {
-            let cut = || faults::cut_watch().times(1).after_frames(round % 4);
+            let cut = || faults::break_watch().max_hits(1).after_frames(round % 4);
             let _fault = match round % 3 {
-                0 => Some(server.fault(cut())),
-                1 => Some(server.fault(cut().cleanly())),
+                0 => Some(server.inject(cut())),
+                1 => Some(server.inject(cut().with_clean_end())),
                 _ => None,
             };
             for _ in 0..10 {
@@ -215,7 +215,7 @@ async fn reflector_matches_server_after_every_fault() {
             if round % 4 == 3 {
                 // A watcher that restarts finds its version compacted.
                 server.compact();
-                let _cut = server.fault(faults::cut_watch().times(1));
+                let _cut = server.inject(faults::break_watch().max_hits(1));
             }
             settle(&world.maps(), &store, &mut events).await;
         }

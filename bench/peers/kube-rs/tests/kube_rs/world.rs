@@ -5,7 +5,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use informer_apiserver::{ApiServer, Listen, Listening};
+use informer_apiserver::{ApiServer, ListenOptions, RunningServer};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::api::{Patch, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -19,7 +19,7 @@ const EXTERNAL_KUBECONFIG: &str = "PEER_KUBECONFIG";
 pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) namespace: String,
-    _listening: Option<Listening>,
+    _listening: Option<RunningServer>,
 }
 
 impl World {
@@ -33,7 +33,7 @@ impl World {
     /// Starts the embedded server, for tests that only it supports.
     pub(crate) async fn embedded() -> (ApiServer, Self) {
         let server = ApiServer::new();
-        let listening = server.listen(Listen::https()).await.unwrap();
+        let listening = server.listen(ListenOptions::https()).await.unwrap();
         let client = client(Kubeconfig::from_yaml(&listening.kubeconfig()).unwrap()).await;
         (server, World { client, namespace: "default".to_owned(), _listening: Some(listening) })
     }

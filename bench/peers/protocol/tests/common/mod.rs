@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use informer_apiserver::{ApiServer, Listen};
+use informer_apiserver::{ApiServer, ListenOptions};
 use serde_json::{Value, json};
 
 /// A running program, killed on drop.
@@ -76,7 +76,7 @@ pub(crate) async fn check(path: &str, strategies: &[(&str, u64, Delivers)], enco
         for number in 0..20 {
             server.create(&pod(number, 0)).unwrap();
         }
-        let listening = server.listen(Listen::https()).await.unwrap();
+        let listening = server.listen(ListenOptions::https()).await.unwrap();
         let program = path.rsplit('/').next().unwrap_or_default();
         let name = format!("informer-{program}-{}-{strategy}-{handlers}-{encoding}", std::process::id());
         let file = std::env::temp_dir().join(name);
@@ -123,7 +123,7 @@ fn exercise(
         "{sync}"
     );
     // Counted from the start, so it does not matter when the program began to follow.
-    let (delivered, all) = (counted["told"].as_u64().unwrap(), (20 + changes) * handlers);
+    let (delivered, all) = (counted["delivered"].as_u64().unwrap(), (20 + changes) * handlers);
     let minimum = if delivers == Delivers::Last { 21 * handlers } else { all };
     assert!((minimum..=all).contains(&delivered), "{sync}: {delivered} events instead of {minimum} to {all}");
     let read = program.request(&json!({"do": "read", "seconds": 0.01, "typed": true}));

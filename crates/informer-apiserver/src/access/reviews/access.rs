@@ -1,16 +1,16 @@
 //! May somebody do something: the three reviews that ask that.
 
-use informer_objects::status::{Cause, Status};
+use informer_objects::status::{Status, StatusCause};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::wire::{AccessSpec, Given, Metadata, PathAttributes, ResourceAttributes, read, show};
-use super::{AUTHORIZATION, Asked, Review};
+use super::{AUTHORIZATION, Review, ReviewRequest};
 use crate::access::Attributes;
 use crate::access::rules::Decision;
 use crate::user::User;
 
-pub(super) fn answer(review: Review, asked: &Asked<'_>, object: Value) -> Result<Vec<u8>, Status> {
+pub(super) fn answer(review: Review, asked: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
     #[derive(Serialize)]
     struct AccessStatus {
         allowed: bool,
@@ -44,7 +44,7 @@ pub(super) fn answer(review: Review, asked: &Asked<'_>, object: Value) -> Result
 /// The namespace of the object itself: that of the path, unless the object says another.
 fn settle_namespace(
     review: Review,
-    asked: &Asked<'_>,
+    asked: &ReviewRequest<'_>,
     given: &mut Given<AccessSpec>,
 ) -> Result<String, Status> {
     if !review.is_namespaced() {
@@ -70,7 +70,7 @@ fn validate(review: Review, given: &Given<AccessSpec>, namespace: &str) -> Resul
     let mut causes = Vec::new();
     let mut invalid = |field: &str, value: &Value, message: &str| {
         let message = format!("Invalid value: {value}: {message}");
-        causes.push(Cause::new("FieldValueInvalid", field, message));
+        causes.push(StatusCause::new("FieldValueInvalid", field, message));
     };
     let (resource, path) = (&spec.resource_attributes, &spec.non_resource_attributes);
     if let (Some(_), Some(path)) = (resource, path) {

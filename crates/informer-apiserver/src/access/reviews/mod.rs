@@ -31,7 +31,7 @@ pub(crate) enum Review {
 
 /// What a review needs to know of its request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct ReviewRequest<'a> {
     pub(crate) caller: &'a Caller,
     /// The namespace in the path; empty if there is none.
     pub(crate) namespace: &'a str,
@@ -61,7 +61,7 @@ impl Review {
     }
 
     /// The answer to an object as it was sent, as JSON.
-    pub(crate) fn answer(self, asked: &Asked<'_>, object: Value) -> Result<Vec<u8>, Status> {
+    pub(crate) fn answer(self, asked: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
         match self {
             Review::SelfSubjectAccess | Review::SubjectAccess | Review::LocalSubjectAccess => {
                 access::answer(self, asked, object)
@@ -92,7 +92,7 @@ impl Review {
 }
 
 /// What the caller may do in a namespace.
-fn rules(asked: &Asked<'_>, object: Value) -> Result<Vec<u8>, Status> {
+fn rules(asked: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct RulesStatus {
@@ -129,7 +129,7 @@ fn rules(asked: &Asked<'_>, object: Value) -> Result<Vec<u8>, Status> {
 }
 
 /// Who the caller is.
-fn who_am_i(asked: &Asked<'_>, object: Value) -> Result<Vec<u8>, Status> {
+fn who_am_i(asked: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Me {
@@ -142,7 +142,7 @@ fn who_am_i(asked: &Asked<'_>, object: Value) -> Result<Vec<u8>, Status> {
 }
 
 /// Whose token something is.
-fn token(asked: &Asked<'_>, object: Value) -> Result<Vec<u8>, Status> {
+fn token(asked: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
     #[derive(Default, Serialize)]
     struct TokenStatus {
         #[serde(skip_serializing_if = "std::ops::Not::not")]

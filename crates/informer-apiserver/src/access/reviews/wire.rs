@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Asked, Review};
+use super::{Review, ReviewRequest};
 use crate::access::policy::or_empty;
 
 /// A review as it came.
@@ -132,7 +132,7 @@ impl Metadata {
     }
 
     /// Who set which fields, as for any object that is created.
-    pub(super) fn managed(review: Review, asked: &Asked<'_>, spec: &impl Serialize) -> Self {
+    pub(super) fn managed(review: Review, asked: &ReviewRequest<'_>, spec: &impl Serialize) -> Self {
         let manager = asked.agent.split('/').next().unwrap_or_default();
         let mut fields = fields(&serde_json::to_value(spec).unwrap_or_default());
         if let Some(fields) = fields.as_object_mut() {

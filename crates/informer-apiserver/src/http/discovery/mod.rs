@@ -14,10 +14,10 @@ use informer_objects::protobuf;
 use informer_objects::status::Status;
 use serde::Serialize;
 
-use super::answer::{self, Answer};
 use super::header::{accepted, hash, set};
 use super::openapi::{self, Documents};
-use super::{accept, present};
+use super::response::{self, ServerResponse};
+use super::{accept, encode};
 use crate::request::Route;
 use crate::shared::Shared;
 use aggregated::GroupList;
@@ -45,16 +45,16 @@ enum Form {
 }
 
 /// Answers a request whose path leads to no resource.
-pub(crate) fn answer(shared: &Shared, documents: &Documents, route: &Route, parts: &Parts) -> Answer {
+pub(crate) fn answer(shared: &Shared, documents: &Documents, route: &Route, parts: &Parts) -> ServerResponse {
     if parts.method != Method::GET && !takes_any_method(route) {
-        return answer::status(&Status::method_not_allowed());
+        return response::status(&Status::method_not_allowed());
     }
     match route {
         Route::Root => indented(&shared.model(|model| probes::Paths::of(model.registry()))),
         Route::Version => indented(&legacy::VERSION),
         Route::Metrics => metrics(shared),
         Route::Probe(probe, check) => {
-            probes::tell(*probe, check.as_deref(), parts.uri.query().unwrap_or_default())
+            probes::respond(*probe, check.as_deref(), parts.uri.query().unwrap_or_default())
         }
         Route::OpenApi(document) => openapi::answer(shared, documents, document, parts),
         Route::CoreVersions => match form(parts, true) {
@@ -71,10 +71,10 @@ pub(crate) fn answer(shared: &Shared, documents: &Documents, route: &Route, part
         },
         Route::Group(name) => match shared.model(|model| legacy::group(model.registry(), name)) {
             Some(found) => plain(parts, &found),
-            None => answer::page_not_found(),
+            None => response::page_not_found(),
         },
         Route::Resources(group, version) => resources(shared, parts, group, version),
-        Route::Target(_) | Route::Unknown => answer::page_not_found(),
+        Route::Target(_) | Route::Unknown => response::page_not_found(),
     }
 }
 
@@ -92,15 +92,15 @@ fn takes_any_method(route: &Route) -> bool {
     )
 }
 
-fn resources(shared: &Shared, parts: &Parts, group: &str, version: &str) -> Answer {
+fn resources(shared: &Shared, parts: &Parts, group: &str, version: &str) -> ServerResponse {
     let (found, built_in) = shared.model(|model| {
         let registry = model.registry();
         (legacy::resources(registry, group, version), registry.is_built_in(group))
     });
     match found {
         Some(found) => plain(parts, &found),
-        None if built_in => answer::status(&Status::no_such_resource()),
-        None => answer::page_not_found(),
+        None if built_in => response::status(&Status::no_such_resource()),
+        None => response::page_not_found(),
     }
 }
 
@@ -113,7 +113,7 @@ fn form(parts: &Parts, has_aggregated: bool) -> Option<Form> {
     accept.split(',').find_map(|entry| {
         let mut parts = entry.split(';').map(str::trim);
         let media = parts.next();
-        let protobuf = media == Some(present::PROTOBUF);
+        let protobuf = media == Some(encode::PROTOBUF);
         if !protobuf && !matches!(media, Some("application/json" | "application/*" | "*/*")) {
             return None;
         }
@@ -130,15 +130,15 @@ fn form(parts: &Parts, has_aggregated: bool) -> Option<Form> {
 }
 
 /// A document that has but one form.
-fn plain(parts: &Parts, document: &impl Serialize) -> Answer {
+fn plain(parts: &Parts, document: &impl Serialize) -> ServerResponse {
     match accept::negotiate(accepted(&parts.headers), accept::Endpoint::default()) {
-        Ok(form) => present::encode(form, false, 200, encode(document)),
+        Ok(form) => encode::encode(form, false, 200, encode(document)),
         Err(_) => not_acceptable(),
     }
 }
 
-fn indented(document: &impl Serialize) -> Answer {
-    answer::raw(200, serde_json::to_vec_pretty(document).unwrap_or_default().into())
+fn indented(document: &impl Serialize) -> ServerResponse {
+    response::raw(200, serde_json::to_vec_pretty(document).unwrap_or_default().into())
 }
 
 /// What we serialise are structs of text and lists: that cannot fail.
@@ -146,24 +146,24 @@ fn encode(document: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(document).unwrap_or_default()
 }
 
-fn not_acceptable() -> Answer {
-    answer::raw(406, Bytes::from_static(NOT_ACCEPTABLE.as_bytes()))
+fn not_acceptable() -> ServerResponse {
+    response::raw(406, Bytes::from_static(NOT_ACCEPTABLE.as_bytes()))
 }
 
 /// A document that a client may keep as long as its tag is the same.
-fn with_tag(parts: &Parts, form: Form, list: &GroupList) -> Answer {
+fn with_tag(parts: &Parts, form: Form, list: &GroupList) -> ServerResponse {
     let tag = format!("\"{}\"", hash(&encode(&list.tagged())));
     let known =
         parts.headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
     let encoded = encode(list);
     let packed = protobuf::encode(&serde_json::from_slice(&encoded).unwrap_or_default());
     let mut answer = match (known, form, packed) {
-        (true, ..) => answer::raw(304, Bytes::new()),
-        (false, Form::AggregatedProtobuf, Some(packed)) => answer::raw(200, packed.into()),
-        _ => answer::json(200, encoded),
+        (true, ..) => response::raw(304, Bytes::new()),
+        (false, Form::AggregatedProtobuf, Some(packed)) => response::raw(200, packed.into()),
+        _ => response::json(200, encoded),
     };
     let content_type = match form {
-        Form::AggregatedProtobuf => AGGREGATED.replace("application/json", present::PROTOBUF),
+        Form::AggregatedProtobuf => AGGREGATED.replace("application/json", encode::PROTOBUF),
         Form::Plain | Form::Aggregated => AGGREGATED.to_owned(),
     };
     set(&mut answer, header::CONTENT_TYPE, &content_type);
@@ -178,14 +178,14 @@ fn with_tag(parts: &Parts, form: Form, list: &GroupList) -> Answer {
 }
 
 /// The one number we count that a real server counts too.
-fn metrics(shared: &Shared) -> Answer {
+fn metrics(shared: &Shared) -> ServerResponse {
     let name = "apiserver_longrunning_requests";
     let open = shared.open_watches.load(std::sync::atomic::Ordering::SeqCst);
     let body = format!(
         "# HELP {name} [STABLE] Gauge of all active long-running apiserver requests.\n# TYPE {name} gauge\n\
          {name}{{verb=\"WATCH\"}} {open}\n"
     );
-    let mut answer = answer::raw(200, body.into());
+    let mut answer = response::raw(200, body.into());
     set(&mut answer, header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
     answer
 }

@@ -5,8 +5,8 @@
 
 use serde::Serialize;
 
-use crate::http::answer::{self, Answer};
 use crate::http::header::text;
+use crate::http::response::{self, ServerResponse};
 use crate::model::Registry;
 use crate::request::Probe;
 
@@ -87,12 +87,12 @@ impl Paths {
 }
 
 /// A probe as a whole, or one check of it.
-pub(super) fn tell(probe: Probe, check: Option<&str>, query: &str) -> Answer {
+pub(super) fn respond(probe: Probe, check: Option<&str>, query: &str) -> ServerResponse {
     if let Some(name) = check {
         if !checks(probe).any(|check| check == name) {
-            return answer::page_not_found();
+            return response::page_not_found();
         }
-        return answer::text(200, "ok");
+        return response::text(200, "ok");
     }
     let given: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     if !given.iter().any(|(name, _)| name == "verbose") {

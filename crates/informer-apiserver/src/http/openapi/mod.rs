@@ -18,9 +18,9 @@ use informer_objects::protobuf;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::answer::{self, Answer};
 use super::header::{hash, set};
-use crate::model::{At, Filter, Model, Registry};
+use super::response::{self, ServerResponse};
+use crate::model::{Filter, Model, ReadVersion, Registry};
 use crate::request::Document;
 use crate::shared::Shared;
 
@@ -65,17 +65,22 @@ enum Encoding {
 const JSON: &str = "application/json";
 
 /// The older format in protobuf: as it is asked for, in either spelling, and as it is sent.
-const ASKED_PROTOBUF: &[&str] = &["application/com.github.proto-openapi.spec.v2@v1.0+protobuf", PROTOBUF];
+const ACCEPTED_PROTOBUF: &[&str] = &["application/com.github.proto-openapi.spec.v2@v1.0+protobuf", PROTOBUF];
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// Answers a request for a document.
-pub(crate) fn answer(shared: &Shared, documents: &Documents, document: &Document, parts: &Parts) -> Answer {
+pub(crate) fn answer(
+    shared: &Shared,
+    documents: &Documents,
+    document: &Document,
+    parts: &Parts,
+) -> ServerResponse {
     let made = documents.get(shared);
     let query = parts.uri.query().unwrap_or_default();
     match document {
         Document::Index => send(&made.index, "text/plain; charset=utf-8"),
         Document::Whole => {
-            let mut answer = match accepted(parts, ASKED_PROTOBUF) {
+            let mut answer = match accepted(parts, ACCEPTED_PROTOBUF) {
                 None => return empty(406, true),
                 Some(Encoding::Json) => tagged(&made.whole().json, parts, JSON),
                 Some(Encoding::Protobuf) => tagged(&made.whole().protobuf, parts, PROTOBUF),
@@ -159,7 +164,7 @@ impl Ready {
 /// The definitions that are stored, as they are.
 fn definitions(model: &mut Model) -> Vec<Value> {
     let place = model.registry().place("apiextensions.k8s.io", "v1", "customresourcedefinitions");
-    let listing = place.and_then(|place| model.list(place, "", &At::Newest, false).ok());
+    let listing = place.and_then(|place| model.list(place, "", &ReadVersion::Newest, false).ok());
     let everything = Filter::default();
     listing
         .map(|listing| listing.states(&everything).map(|state| state.decode()).collect())
@@ -167,7 +172,7 @@ fn definitions(model: &mut Model) -> Vec<Value> {
 }
 
 /// A document of the newer format. Its name with its hash never changes its meaning; with another hash one is sent on.
-fn part(document: &Ready, name: &str, query: &str, parts: &Parts) -> Answer {
+fn part(document: &Ready, name: &str, query: &str, parts: &Parts) -> ServerResponse {
     let asked = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "hash");
     let asked = asked.map(|(_, value)| value.into_owned()).filter(|value| !value.is_empty());
     if asked.as_ref().is_some_and(|asked| *asked != document.tag) {
@@ -188,7 +193,7 @@ fn part(document: &Ready, name: &str, query: &str, parts: &Parts) -> Answer {
 }
 
 /// The document, or that it is the one the client has.
-fn tagged(document: &Ready, parts: &Parts, content_type: &str) -> Answer {
+fn tagged(document: &Ready, parts: &Parts, content_type: &str) -> ServerResponse {
     let tag = format!("\"{}\"", document.tag);
     let known =
         parts.headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
@@ -197,16 +202,16 @@ fn tagged(document: &Ready, parts: &Parts, content_type: &str) -> Answer {
     answer
 }
 
-fn send(document: &Ready, content_type: &str) -> Answer {
-    let mut answer = answer::raw(200, document.bytes.clone());
+fn send(document: &Ready, content_type: &str) -> ServerResponse {
+    let mut answer = response::raw(200, document.bytes.clone());
     set(&mut answer, header::CONTENT_TYPE, content_type);
     set(&mut answer, header::ACCEPT_RANGES, "bytes");
     set(&mut answer, header::LAST_MODIFIED, &date(document.made, "GMT"));
     answer
 }
 
-fn empty(code: u16, vary: bool) -> Answer {
-    let mut answer = answer::raw(code, Bytes::new());
+fn empty(code: u16, vary: bool) -> ServerResponse {
+    let mut answer = response::raw(code, Bytes::new());
     answer.headers_mut().remove(header::CONTENT_TYPE);
     if vary {
         set(&mut answer, header::VARY, "Accept");

@@ -43,7 +43,7 @@ const DELETING: &[(&str, &str)] = &[
     ("pretty", "string"),
     ("propagationPolicy", "string"),
 ];
-const DELETING_MANY: &[(&str, &str)] = &[
+const DELETING_COLLECTION: &[(&str, &str)] = &[
     ("continue", "string"),
     ("dryRun", "string"),
     ("fieldSelector", "string"),
@@ -229,7 +229,7 @@ fn operation(dialect: Dialect, action: &str, kind: &Described<'_>) -> Value {
         "post" | "put" => WRITING,
         "patch" => PATCHING,
         "delete" => DELETING,
-        "deletecollection" => DELETING_MANY,
+        "deletecollection" => DELETING_COLLECTION,
         _ => READING,
     };
     let mut parameters: Vec<Value> =

@@ -11,7 +11,7 @@ pub(super) const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMe
 pub(super) const LIST_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 
 /// How deep a schema is followed; no definition is as deep.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// The schema of a kind.
 pub(super) fn object(dialect: Dialect, schema: &Value) -> Value {
@@ -20,12 +20,12 @@ pub(super) fn object(dialect: Dialect, schema: &Value) -> Value {
         // kubectl would take every field that is not named for a wrong one.
         return json!({"type": "object"});
     }
-    publish(dialect, &mut schema, DEEPEST);
+    publish(dialect, &mut schema, MAX_DEPTH);
     schema.entry("type").or_insert_with(|| json!("object"));
     let own = [
         ("apiVersion", json!({"type": "string", "description": API_VERSION})),
         ("kind", json!({"type": "string", "description": KIND})),
-        ("metadata", reference(dialect, METADATA, METADATA_SAID)),
+        ("metadata", reference(dialect, METADATA, METADATA_DESCRIPTION)),
     ];
     add_properties(&mut schema, own);
     Value::Object(schema)
@@ -39,7 +39,7 @@ pub(super) fn list(dialect: Dialect, list_kind: &str, kind: &str, plural: &str, 
         "properties": {
             "apiVersion": {"type": "string", "description": API_VERSION},
             "kind": {"type": "string", "description": KIND},
-            "metadata": reference(dialect, LIST_METADATA, LIST_METADATA_SAID),
+            "metadata": reference(dialect, LIST_METADATA, LIST_METADATA_DESCRIPTION),
             "items": {"type": "array", "description": items, "items": {"$ref": dialect.reference(item)}},
         },
     })
@@ -48,7 +48,7 @@ pub(super) fn list(dialect: Dialect, list_kind: &str, kind: &str, plural: &str, 
 fn publish(dialect: Dialect, schema: &mut Map<String, Value>, left: usize) {
     let Some(left) = left.checked_sub(1) else { return };
     match dialect {
-        Dialect::Newer => say_types(schema),
+        Dialect::Newer => add_types(schema),
         Dialect::Older => leave_out(schema),
     }
     for value in ["items", "additionalProperties"] {
@@ -68,7 +68,7 @@ fn publish(dialect: Dialect, schema: &mut Map<String, Value>, left: usize) {
 }
 
 /// Says which types a number or a text may have, unless the schema does.
-fn say_types(schema: &mut Map<String, Value>) {
+fn add_types(schema: &mut Map<String, Value>) {
     let either = json!([{"type": "integer"}, {"type": "string"}]);
     let said = |schema: Option<&Value>| schema.and_then(|schema| schema.get("anyOf")) == Some(&either);
     let first = schema.get("allOf").and_then(|all| all.get(0));
@@ -125,7 +125,7 @@ fn embed(dialect: Dialect, schema: &mut Map<String, Value>) {
     let own = [
         ("apiVersion", json!({"type": "string", "description": EMBEDDED_API_VERSION})),
         ("kind", json!({"type": "string", "description": EMBEDDED_KIND})),
-        ("metadata", reference(dialect, METADATA, METADATA_SAID)),
+        ("metadata", reference(dialect, METADATA, METADATA_DESCRIPTION)),
     ];
     add_properties(schema, own);
     if let Value::Array(required) = schema.entry("required").or_insert_with(|| json!([])) {
@@ -169,9 +169,9 @@ const API_VERSION: &str = "APIVersion defines the versioned schema of this repre
 const KIND: &str = "Kind is a string value representing the REST resource this object represents. Servers may infer this from \
     the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: \
     https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
-const METADATA_SAID: &str = "Standard object's metadata. More info: \
+const METADATA_DESCRIPTION: &str = "Standard object's metadata. More info: \
     https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
-const LIST_METADATA_SAID: &str = "Standard list metadata. More info: \
+const LIST_METADATA_DESCRIPTION: &str = "Standard list metadata. More info: \
     https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
 const EMBEDDED_API_VERSION: &str = "apiVersion defines the versioned schema of this representation of an object. More info: \
     https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";

@@ -4,16 +4,16 @@ use crate::reflector::failure::Refusal;
 
 /// How far the answer to a request has come.
 #[derive(Debug)]
-pub(in crate::reflector) enum Answer<R> {
-    Awaited,
+pub(in crate::reflector) enum ResponseState<R> {
+    Pending,
     /// Headers said success.
     Body(R),
     /// Headers said something else; the reason is coming in.
-    Refused(Refusal),
+    Rejected(Refusal),
 }
 
-impl<R> Answer<R> {
-    pub(in crate::reflector) fn refused(&self) -> Option<&Refusal> {
-        if let Self::Refused(refusal) = self { Some(refusal) } else { None }
+impl<R> ResponseState<R> {
+    pub(in crate::reflector) fn rejected(&self) -> Option<&Refusal> {
+        if let Self::Rejected(refusal) = self { Some(refusal) } else { None }
     }
 }

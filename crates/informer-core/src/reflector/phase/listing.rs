@@ -1,14 +1,14 @@
 //! A list that is coming in, page by page. It must not know what is asked for next.
 
-use super::answer::Answer;
+use super::answer::ResponseState;
 use crate::object::Entry;
 use crate::reflector::config::Config;
 use crate::reflector::failure::{Refusal, ResponseHead};
 use crate::reflector::request::{Consistency, ListRequest, StreamId};
-use crate::reflector::state::State;
+use crate::reflector::state::InformerState;
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::{ListBody, ListMeta, Unreadable};
+use crate::wire::{ListBody, ListMeta, UnreadableObject};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(in crate::reflector) struct Listing {
     pub(in crate::reflector) id: StreamId,
     /// The request of the current page.
     pub(in crate::reflector) request: ListRequest,
-    pub(in crate::reflector) answer: Answer<ListBody>,
+    pub(in crate::reflector) response: ResponseState<ListBody>,
     /// The metadata of the current page.
     pub(in crate::reflector) meta: Option<ListMeta>,
     /// The version of the first page: later pages repeat it, and if one should not, the earlier loses nothing.
@@ -36,7 +36,7 @@ pub(in crate::reflector) struct Listing {
     /// How many objects there are in all; the server says it with each page but the last.
     pub(in crate::reflector) total: Option<u64>,
     pub(in crate::reflector) entries: Vec<Arc<Entry>>,
-    pub(in crate::reflector) unreadable: Vec<Unreadable>,
+    pub(in crate::reflector) unreadable: Vec<UnreadableObject>,
 }
 
 impl Listing {
@@ -44,7 +44,7 @@ impl Listing {
         Self {
             id,
             request,
-            answer: Answer::Awaited,
+            response: ResponseState::Pending,
             meta: None,
             version: None,
             tokens: BTreeSet::new(),
@@ -61,26 +61,27 @@ impl Listing {
 
     pub(in crate::reflector) fn open(&mut self, now: Moment, head: ResponseHead, config: &Config) {
         let body = head.is_success().then(|| config.list_body(&head)).flatten();
-        self.answer = body.map_or_else(|| Answer::Refused(Refusal::new(now, head)), Answer::Body);
+        self.response =
+            body.map_or_else(|| ResponseState::Rejected(Refusal::new(now, head)), ResponseState::Body);
     }
 
     pub(in crate::reflector) fn refused(&self) -> Option<&Refusal> {
-        self.answer.refused()
+        self.response.rejected()
     }
 
     /// A body that has begun must go on.
     pub(in crate::reflector) fn deadline(&self, config: &Config, last_contact: Moment) -> Option<Moment> {
-        (!self.is_awaited()).then(|| last_contact + config.list_stall)
+        (!self.is_awaited()).then(|| last_contact + config.list_idle_timeout)
     }
 
     pub(in crate::reflector) fn is_awaited(&self) -> bool {
-        matches!(self.answer, Answer::Awaited)
+        matches!(self.response, ResponseState::Pending)
     }
 
-    pub(in crate::reflector) fn state(&self) -> State {
+    pub(in crate::reflector) fn state(&self) -> InformerState {
         match self.done() {
-            0 => State::Connecting,
-            done => State::Listing { done, total: self.total },
+            0 => InformerState::Connecting,
+            done => InformerState::Listing { received: done, total: self.total },
         }
     }
 
@@ -94,7 +95,7 @@ impl Listing {
     }
 
     pub(in crate::reflector) fn is_audit(&self) -> bool {
-        matches!(self.request.consistency, Consistency::Exactly(_))
+        matches!(self.request.consistency, Consistency::Exact(_))
     }
 
     /// Objects so far, readable or not.

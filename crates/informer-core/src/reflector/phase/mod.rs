@@ -7,9 +7,9 @@ mod listing;
 mod stream;
 mod watchlist;
 
-pub(in crate::reflector) use answer::Answer;
+pub(in crate::reflector) use answer::ResponseState;
 pub(in crate::reflector) use listing::Listing;
-pub(in crate::reflector) use stream::{SHORTEST_SILENCE, Stream, Watching};
+pub(in crate::reflector) use stream::{MIN_SILENCE_TIMEOUT, Stream, Watching};
 pub(in crate::reflector) use watchlist::{ByKey, WatchListing};
 
 use super::failure::Failure;
@@ -17,9 +17,9 @@ use crate::time::Moment;
 
 /// What happens when a wait is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::reflector) enum Next {
+pub(in crate::reflector) enum Resume {
     /// The set is asked for anew.
-    Round,
+    Relist,
     /// The watch goes on where it was.
     Watch,
 }
@@ -30,14 +30,15 @@ pub(in crate::reflector) enum Phase {
     WatchListing(WatchListing),
     Listing(Listing),
     Watching(Watching),
-    Waiting { until: Moment, next: Next, failure: Failure },
+    BackingOff { until: Moment, resume: Resume, failure: Failure },
     Stopped,
 }
 
 impl Phase {
     /// Panics if the cache is not far enough for it.
     pub(in crate::reflector) fn check(&self, synced: bool) {
-        let needs_position = matches!(self, Self::Watching(_) | Self::Waiting { next: Next::Watch, .. });
+        let needs_position =
+            matches!(self, Self::Watching(_) | Self::BackingOff { resume: Resume::Watch, .. });
         assert!(synced || !needs_position, "a watch needs a position");
     }
 }

@@ -1,6 +1,6 @@
 //! A watch stream, and the watch that follows changes. It must not know what frames mean.
 
-use super::answer::Answer;
+use super::answer::ResponseState;
 use crate::reflector::config::Config;
 use crate::reflector::failure::{Failure, Refusal, ResponseHead};
 use crate::reflector::request::StreamId;
@@ -9,15 +9,15 @@ use crate::wire::WatchBody;
 use std::time::Duration;
 
 /// The shortest silence that is taken for a dead connection.
-pub(in crate::reflector) const SHORTEST_SILENCE: Duration = Duration::from_secs(90);
+pub(in crate::reflector) const MIN_SILENCE_TIMEOUT: Duration = Duration::from_secs(90);
 /// How much later than its own timeout a watch may end.
-const GRACE: Duration = Duration::from_secs(10);
+const WATCH_END_SLACK: Duration = Duration::from_secs(10);
 
 /// A watch stream, whatever it is used for.
 #[derive(Debug)]
 pub(in crate::reflector) struct Stream {
     pub(in crate::reflector) id: StreamId,
-    pub(in crate::reflector) answer: Answer<WatchBody>,
+    pub(in crate::reflector) response: ResponseState<WatchBody>,
     /// When the headers came; before that, when the request was sent.
     pub(in crate::reflector) opened: Moment,
     /// How long the server was asked to keep it open.
@@ -29,34 +29,35 @@ pub(in crate::reflector) struct Stream {
 
 impl Stream {
     pub(in crate::reflector) fn new(id: StreamId, now: Moment, timeout: Duration) -> Self {
-        Self { id, answer: Answer::Awaited, opened: now, timeout, last_bookmark: None, frames: 0 }
+        Self { id, response: ResponseState::Pending, opened: now, timeout, last_bookmark: None, frames: 0 }
     }
 
     pub(in crate::reflector) fn open(&mut self, now: Moment, head: ResponseHead, config: &Config) {
         self.opened = now;
         let body = head.is_success().then(|| config.watch_body(&head)).flatten();
-        self.answer = body.map_or_else(|| Answer::Refused(Refusal::new(now, head)), Answer::Body);
+        self.response =
+            body.map_or_else(|| ResponseState::Rejected(Refusal::new(now, head)), ResponseState::Body);
     }
 
     /// Why the request was refused, if it was.
     pub(in crate::reflector) fn refusal(&self) -> Option<Failure> {
-        match &self.answer {
-            Answer::Awaited => Some(Failure::transient("the answer ended before it began")),
-            Answer::Refused(refusal) => Some(refusal.failure()),
-            Answer::Body(_) => None,
+        match &self.response {
+            ResponseState::Pending => Some(Failure::transient("the answer ended before it began")),
+            ResponseState::Rejected(refusal) => Some(refusal.failure()),
+            ResponseState::Body(_) => None,
         }
     }
 
     pub(in crate::reflector) fn refused(&self) -> Option<&Refusal> {
-        self.answer.refused()
+        self.response.rejected()
     }
 
     pub(in crate::reflector) fn is_awaited(&self) -> bool {
-        matches!(self.answer, Answer::Awaited)
+        matches!(self.response, ResponseState::Pending)
     }
 
     pub(in crate::reflector) fn is_open(&self) -> bool {
-        matches!(self.answer, Answer::Body(_))
+        matches!(self.response, ResponseState::Body(_))
     }
 }
 
@@ -86,8 +87,8 @@ impl Watching {
     ) -> Option<Moment> {
         let silence = match bookmark_gap {
             // One long gap must not make every later silence longer than a watch lasts.
-            Some(gap) => (3 * gap).min(self.stream.timeout + GRACE).max(SHORTEST_SILENCE),
-            None => self.stream.timeout + GRACE,
+            Some(gap) => (3 * gap).min(self.stream.timeout + WATCH_END_SLACK).max(MIN_SILENCE_TIMEOUT),
+            None => self.stream.timeout + WATCH_END_SLACK,
         };
         (!self.stream.is_awaited()).then(|| last_contact + silence)
     }

@@ -6,9 +6,9 @@ use crate::object::Entry;
 use crate::reflector::config::Config;
 use crate::reflector::failure::ResponseHead;
 use crate::reflector::request::Consistency;
-use crate::reflector::state::State;
+use crate::reflector::state::InformerState;
 use crate::time::Moment;
-use crate::wire::Unreadable;
+use crate::wire::UnreadableObject;
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ pub(in crate::reflector) struct WatchListing {
     pub(in crate::reflector) stream: Stream,
     pub(in crate::reflector) consistency: Consistency,
     pub(in crate::reflector) entries: BTreeSet<ByKey>,
-    pub(in crate::reflector) unreadable: BTreeMap<Key, Unreadable>,
+    pub(in crate::reflector) unreadable: BTreeMap<Key, UnreadableObject>,
     /// When the current window of progress began, and how many keys there were then.
     pub(in crate::reflector) window: Option<(Moment, usize)>,
 }
@@ -62,13 +62,13 @@ impl WatchListing {
     }
 
     pub(in crate::reflector) fn deadline(&self, config: &Config) -> Option<Moment> {
-        self.window.map(|(start, _)| start + config.watch_list_stall)
+        self.window.map(|(start, _)| start + config.watch_list_progress_timeout)
     }
 
-    pub(in crate::reflector) fn state(&self) -> State {
+    pub(in crate::reflector) fn state(&self) -> InformerState {
         match self.entries.len() as u64 {
-            0 => State::Connecting,
-            done => State::Listing { done, total: None },
+            0 => InformerState::Connecting,
+            done => InformerState::Listing { received: done, total: None },
         }
     }
 

@@ -23,7 +23,9 @@
 //!
 //! An object is `namespace/name@version`, with `;uid=…`, `;kind=…` or `;big` behind it; name or version may be missing.
 
-use super::super::{Action, Asked, Config, Failure, Reflector, ResponseHead, State, StreamId, Trouble};
+use super::super::{
+    Action, Config, Failure, InformerState, Reflector, RequestKind, ResponseHead, StreamId, Trouble,
+};
 use super::super::{Report, WatchListPolicy};
 use super::form::Form;
 use crate::Scope;
@@ -31,7 +33,7 @@ use crate::delta::{Delta, Replaced};
 use crate::object::Entry;
 
 use crate::time::Moment;
-use crate::wire::{Limits, TypeMeta, Unreadable};
+use crate::wire::{Limits, TypeMeta, UnreadableObject};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -68,7 +70,7 @@ pub(super) struct Run {
     now: Moment,
     transcript: String,
     /// The request that is under way.
-    open: Option<(StreamId, Asked)>,
+    open: Option<(StreamId, RequestKind)>,
     /// The last one that is not any more.
     closed: Option<StreamId>,
     /// The last one that [`Run::is_asked`] was told of.
@@ -98,7 +100,7 @@ impl Run {
             requests: 0,
             watch_timeout: Duration::ZERO,
             retry_in: Duration::ZERO,
-            state: State::Connecting.to_string(),
+            state: InformerState::Connecting.to_string(),
             current: Moment::default(),
             quiet: false,
         }
@@ -156,7 +158,7 @@ impl Run {
             "live" => self.live(rest),
             "state" => {
                 let text = match self.machine().state() {
-                    State::Stale { since } => format!("state stale since {since:?}"),
+                    InformerState::Stale { since } => format!("state stale since {since:?}"),
                     state => format!("state {state}"),
                 };
                 self.tell(&text);
@@ -196,7 +198,7 @@ impl Run {
         match setting.split_once(' ').unwrap_or((setting, "")) {
             ("lists", "") => self.config.watch_list = WatchListPolicy::Never,
             ("page-size", size) => self.config.page_size = Some(size.parse().unwrap()),
-            ("relist-every", time) => self.config.relist_every = Some(duration(time)),
+            ("relist-every", time) => self.config.audit_period = Some(duration(time)),
             ("limit", bytes) => self.config.limits = Limits::new(bytes.parse().unwrap()),
             _ => panic!("no such setting: {setting}"),
         }
@@ -351,24 +353,24 @@ impl Run {
         }
         self.machine().check_invariants();
         let (deadline, state) = (self.machine().next_deadline(), self.machine().state());
-        let at_rest = state == State::Stopped || self.requests == 0;
+        let at_rest = state == InformerState::Stopped || self.requests == 0;
         assert!(
             self.open.is_some() || deadline.is_some() || at_rest,
             "nothing is under way or to be waited for"
         );
-        assert!(state != State::Live || self.open.is_some(), "live without a watch");
+        assert!(state != InformerState::Live || self.open.is_some(), "live without a watch");
     }
 
     /// Tells the state if it is another than before. Its times are checked instead of told: they may be random.
     fn tell_state(&mut self) {
         let Some(machine) = &self.machine else { return };
         let text = match machine.state() {
-            State::BackingOff { until, because } => {
+            InformerState::BackingOff { until, because } => {
                 let waits_as_told = until > self.now && until <= self.now + self.retry_in;
                 assert!(waits_as_told, "the state says {until:?}, the report {:?}", self.retry_in);
                 format!("backing off: {because}")
             }
-            State::Stale { since } => {
+            InformerState::Stale { since } => {
                 assert_eq!(since, self.current, "stale since the cache was last known to be current");
                 "stale".to_owned()
             }
@@ -389,7 +391,7 @@ impl Run {
     fn act(&mut self, action: Action) -> String {
         match action {
             Action::List(id, request) => {
-                self.send(id, Asked::List);
+                self.send(id, RequestKind::List);
                 format!("list{}{}", query(&request.query()), form(request.json_only))
             }
             Action::Watch(id, request) => {
@@ -397,7 +399,8 @@ impl Run {
                 self.watch_timeout = request.timeout;
                 let within = (300..600).contains(&request.timeout.as_secs());
                 assert!(within, "a watch of {:?}", request.timeout);
-                let asked = if query.contains("initial") { Asked::WatchList } else { Asked::Watch };
+                let asked =
+                    if query.contains("initial") { RequestKind::WatchList } else { RequestKind::Watch };
                 self.send(id, asked);
                 format!("{asked}{}{}", query.replace(" initial", ""), form(request.json_only))
             }
@@ -417,7 +420,7 @@ impl Run {
                 format!("{asked} failed: {failure}; again {}", wait_text(failure.trouble, retry_in))
             }
             Action::Report(Report::Unreadable(unreadable)) => {
-                format!("unreadable {}: {}", unreadable_text(&unreadable), unreadable.problem)
+                format!("unreadable {}: {}", unreadable_text(&unreadable), unreadable.error)
             }
             Action::Report(Report::TransformFailed { key, because }) => {
                 format!("not transformed {key}: {because}")
@@ -430,7 +433,7 @@ impl Run {
         }
     }
 
-    fn send(&mut self, id: StreamId, asked: Asked) {
+    fn send(&mut self, id: StreamId, asked: RequestKind) {
         assert!(self.open.is_none(), "a second request while one is under way");
         self.open = Some((id, asked));
         self.requests += 1;
@@ -442,7 +445,7 @@ impl Run {
 
     /// A live watch was heard.
     fn hear(&mut self, id: StreamId) {
-        let live = self.machine.as_ref().is_some_and(|machine| machine.state() == State::Live);
+        let live = self.machine.as_ref().is_some_and(|machine| machine.state() == InformerState::Live);
         if live && self.is_open(id) {
             self.current = self.now;
         }
@@ -509,7 +512,7 @@ fn entry_text(entry: &Entry) -> String {
     format!("{}@{}", entry.key(), entry.head().version)
 }
 
-fn unreadable_text(unreadable: &Unreadable) -> String {
+fn unreadable_text(unreadable: &UnreadableObject) -> String {
     let key = unreadable.key.as_ref().map_or("?".to_owned(), ToString::to_string);
     unreadable.version.as_ref().map_or(key.clone(), |version| format!("{key}@{version}"))
 }

@@ -5,8 +5,8 @@ use crate::delta::{Delta, Replaced};
 use crate::object::Entry;
 use crate::store::StoreWriter;
 use crate::time::Moment;
-use crate::transform::{OnTransformError, Transform};
-use crate::wire::{Limits, Projection, TypeMeta};
+use crate::transform::{Transform, TransformFallback};
+use crate::wire::{FieldFilter, Limits, TypeMeta};
 use crate::{Key, Scope};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -187,16 +187,16 @@ fn the_projection_comes_first_and_only_once() {
         // What the projection would drop may well be put back.
         Ok(bytes.replacen(r#","metadata":"#, r#","data":{"n":1},"metadata":"#, 1).into_bytes())
     });
-    let projection = Some(Projection::drop(["data", "metadata.annotations"]).unwrap());
-    let run = Run::listed(Config { projection, ..with(transform) }, &[&object("a", 1)]);
+    let projection = Some(FieldFilter::drop(["data", "metadata.annotations"]).unwrap());
+    let run = Run::listed(Config { field_filter: projection, ..with(transform) }, &[&object("a", 1)]);
     assert_eq!((seen.load(Ordering::Relaxed), run.reports.len()), (1, 0));
     assert!(run.bytes_of(0).contains(r#""data":{"n":1}"#) && !run.bytes_of(0).contains(text));
 }
 
 #[test]
 fn projections_reach_lists_and_watches() {
-    let projection = Some(Projection::keep(["data.password"]).unwrap());
-    let mut run = Run::listed(Config { projection, ..config() }, &[&object("a", 1)]);
+    let projection = Some(FieldFilter::keep(["data.password"]).unwrap());
+    let mut run = Run::listed(Config { field_filter: projection, ..config() }, &[&object("a", 1)]);
     run.open();
     run.frame("MODIFIED", &object("a", 10));
     let expected = |version| received("a", version).replace(r#""annotations":{"copy":"hunter2"},"#, "");
@@ -212,8 +212,8 @@ fn check_fails(transform: &Transform, because: &str) {
     let run = Run::listed(config(), &[&object("a", 1)]);
     run.check_failed(because, &received("a", 1));
 
-    let on_transform_error = OnTransformError::MetadataOnly;
-    let run = Run::listed(Config { on_transform_error, ..config() }, &[&object("a", 1)]);
+    let on_transform_error = TransformFallback::MetadataOnly;
+    let run = Run::listed(Config { transform_fallback: on_transform_error, ..config() }, &[&object("a", 1)]);
     run.check_failed(because, METADATA);
     let entry = &run.entries[0];
     assert_eq!((entry.head().labels.get("a"), &*entry.head().uid), (Some("b"), "u-a"));

@@ -5,12 +5,14 @@
 
 use super::members::{Members, Step};
 use super::object::ObjectReader;
-use super::skim::Skim;
+use super::skip::ValueSkipper;
 use crate::version::ResourceVersion;
-use crate::wire::frame::{LONGEST_METADATA, ListItem, ListMeta};
-use crate::wire::problem::{BodyProblem, ObjectProblem, Place, Unexpected, Unreadable, WireError};
-use crate::wire::projection::Projection;
-use crate::wire::{LONGEST_KIND, Limits, TypeMeta, keep_beginning};
+use crate::wire::field_filter::FieldFilter;
+use crate::wire::frame::{ListItem, ListMeta, MAX_METADATA_BYTES};
+use crate::wire::problem::{
+    BodyErrorKind, BodyLocation, JsonSyntaxError, ObjectError, UnreadableObject, WireError,
+};
+use crate::wire::{Limits, MAX_KIND_BYTES, TypeMeta, keep_beginning};
 use serde::Deserialize;
 
 /// Which top-level value is being read.
@@ -27,8 +29,8 @@ impl Value {
     /// How much of it is kept.
     fn limit(self) -> usize {
         match self {
-            Self::Kind => LONGEST_KIND,
-            Self::Metadata => LONGEST_METADATA,
+            Self::Kind => MAX_KIND_BYTES,
+            Self::Metadata => MAX_METADATA_BYTES,
             Self::NoItems => b"null".len() + 1,
             Self::Other => 0,
         }
@@ -54,14 +56,14 @@ enum At {
 /// Reads one list body.
 #[derive(Debug)]
 pub struct ListReader {
-    types: TypeMeta,
+    type_meta: TypeMeta,
     at: At,
     members: Members,
     object: ObjectReader,
-    skim: Skim,
+    skipper: ValueSkipper,
     /// The value that is being read, if it is one that we want.
     value: Vec<u8>,
-    place: Place,
+    location: BodyLocation,
     /// Where the current item began.
     item_start: u64,
     /// What the body says it is.
@@ -74,13 +76,13 @@ impl ListReader {
     /// A reader for a list of objects of this type.
     pub fn new(types: TypeMeta, limits: Limits) -> Self {
         Self {
-            object: ObjectReader::new(&types, limits.object_bytes),
-            types,
+            object: ObjectReader::new(&types, limits.max_object_bytes),
+            type_meta: types,
             at: At::Members,
             members: Members::new(),
-            skim: Skim::new(),
+            skipper: ValueSkipper::new(),
             value: Vec::new(),
-            place: Place { index: 0, byte: 0 },
+            location: BodyLocation { index: 0, byte: 0 },
             item_start: 0,
             kind: None,
             saw_items: false,
@@ -90,18 +92,18 @@ impl ListReader {
 
     /// The same, leaving out of each object what the projection leaves out.
     #[must_use]
-    pub fn projecting(mut self, projection: Option<Projection>) -> Self {
-        self.object.set_projection(projection);
+    pub fn with_field_filter(mut self, projection: Option<FieldFilter>) -> Self {
+        self.object.set_field_filter(projection);
         self
     }
 
     /// Reads the next chunk, handing what it completes to `on`.
     pub fn read(&mut self, chunk: &[u8], mut on: impl FnMut(ListItem)) -> Result<(), WireError> {
-        let base = self.place.byte;
+        let base = self.location.byte;
         let mut at = 0;
         while at < chunk.len() {
             let result = self.step(chunk, &mut at, base, &mut on);
-            self.place.byte = base + at as u64;
+            self.location.byte = base + at as u64;
             result.map_err(|problem| self.error(problem))?;
         }
         Ok(())
@@ -110,20 +112,20 @@ impl ListReader {
     /// Says that the body is over.
     pub fn finish(&self) -> Result<(), WireError> {
         if self.at != At::End {
-            return Err(self.error(BodyProblem::Truncated));
+            return Err(self.error(BodyErrorKind::Truncated));
         }
         if !self.saw_items {
             let found = self.kind.clone().unwrap_or_else(|| "body without items".into());
-            return Err(self.error(BodyProblem::NotAList { found }));
+            return Err(self.error(BodyErrorKind::NotAList { found }));
         }
         if !self.saw_meta {
-            return Err(self.error(BodyProblem::ListMeta { reason: "it is missing" }));
+            return Err(self.error(BodyErrorKind::ListMeta { reason: "it is missing" }));
         }
         Ok(())
     }
 
-    fn error(&self, problem: BodyProblem) -> WireError {
-        WireError { what: "item", place: self.place, problem }
+    fn error(&self, problem: BodyErrorKind) -> WireError {
+        WireError { what: "item", location: self.location, kind: problem }
     }
 
     fn step(
@@ -132,7 +134,7 @@ impl ListReader {
         at: &mut usize,
         base: u64,
         on: &mut impl FnMut(ListItem),
-    ) -> Result<(), BodyProblem> {
+    ) -> Result<(), BodyErrorKind> {
         match self.at {
             At::Members => match self.members.next(chunk, at)? {
                 Step::NeedMore => {}
@@ -140,7 +142,7 @@ impl ListReader {
                 Step::Value => self.enter(chunk[*at], at),
             },
             At::Value(value) => {
-                if self.skim_value(value.limit(), chunk, at) {
+                if self.skip_value(value.limit(), chunk, at) {
                     self.at = At::Members;
                     self.finish_value(value, on)?;
                 }
@@ -151,7 +153,9 @@ impl ListReader {
                     *at += 1;
                     self.at = At::Members;
                 }
-                other @ (b',' | b':' | b'}' | b']') => return Err(Unexpected::new("an item", other).into()),
+                other @ (b',' | b':' | b'}' | b']') => {
+                    return Err(JsonSyntaxError::new("an item", other).into());
+                }
                 first => {
                     self.item_start = base + *at as u64;
                     self.at = if first == b'{' { At::Item } else { At::OddItem };
@@ -164,8 +168,8 @@ impl ListReader {
                 }
             }
             At::OddItem => {
-                if self.skim_value(0, chunk, at) {
-                    on(ListItem::Unreadable(self.unreadable(ObjectProblem::NotAnObject)));
+                if self.skip_value(0, chunk, at) {
+                    on(ListItem::Unreadable(self.unreadable(ObjectError::NotAnObject)));
                     self.finish_item();
                 }
             }
@@ -176,11 +180,11 @@ impl ListReader {
                     self.at = At::NextItem;
                 }
                 b']' => self.at = At::Items,
-                other => return Err(Unexpected::new("`,` or `]`", other).into()),
+                other => return Err(JsonSyntaxError::new("`,` or `]`", other).into()),
             },
             At::End => match chunk[*at] {
                 byte if byte.is_ascii_whitespace() => *at += 1,
-                other => return Err(Unexpected::new("the end", other).into()),
+                other => return Err(JsonSyntaxError::new("the end", other).into()),
             },
         }
         Ok(())
@@ -206,35 +210,35 @@ impl ListReader {
     }
 
     /// Reads on in a value, keeping its first `limit` bytes; `true` when it is over.
-    fn skim_value(&mut self, limit: usize, chunk: &[u8], at: &mut usize) -> bool {
+    fn skip_value(&mut self, limit: usize, chunk: &[u8], at: &mut usize) -> bool {
         let rest = &chunk[*at..];
-        let end = self.skim.feed(rest);
+        let end = self.skipper.feed(rest);
         let part = &rest[..end.unwrap_or(rest.len())];
         keep_beginning(&mut self.value, part, limit);
         *at += part.len();
         end.is_some()
     }
 
-    fn finish_value(&mut self, value: Value, on: &mut impl FnMut(ListItem)) -> Result<(), BodyProblem> {
+    fn finish_value(&mut self, value: Value, on: &mut impl FnMut(ListItem)) -> Result<(), BodyErrorKind> {
         match value {
             Value::Other => {}
             Value::Kind => {
                 let kind: Box<str> = String::from_utf8_lossy(&self.value).replace('"', "").into();
                 // A custom resource may call its list anything but its own kind, so only what is surely
                 // no list is refused at once.
-                if matches!(&*kind, "Status" | "Table") || *kind == *self.types.kind {
-                    return Err(BodyProblem::NotAList { found: kind });
+                if matches!(&*kind, "Status" | "Table") || *kind == *self.type_meta.kind {
+                    return Err(BodyErrorKind::NotAList { found: kind });
                 }
                 self.kind = Some(kind);
             }
             Value::NoItems => {
                 if self.value != b"null" {
-                    return Err(BodyProblem::NotAList { found: "body whose items are no list".into() });
+                    return Err(BodyErrorKind::NotAList { found: "body whose items are no list".into() });
                 }
             }
             Value::Metadata => {
                 if self.saw_meta {
-                    return Err(BodyProblem::ListMeta { reason: "it comes twice" });
+                    return Err(BodyErrorKind::ListMeta { reason: "it comes twice" });
                 }
                 on(ListItem::Meta(read_meta(&self.value)?));
                 self.saw_meta = true;
@@ -244,25 +248,30 @@ impl ListReader {
     }
 
     fn take_item(&self) -> ListItem {
-        match self.object.take_object(&self.types) {
+        match self.object.take_object(&self.type_meta) {
             Ok(object) => ListItem::Object(object),
             Err(problem) => ListItem::Unreadable(self.unreadable(problem)),
         }
     }
 
-    fn unreadable(&self, problem: ObjectProblem) -> Unreadable {
-        let place = Place { index: self.place.index, byte: self.item_start };
-        Unreadable { key: self.object.key(), version: self.object.version(), place, problem }
+    fn unreadable(&self, problem: ObjectError) -> UnreadableObject {
+        let place = BodyLocation { index: self.location.index, byte: self.item_start };
+        UnreadableObject {
+            key: self.object.key(),
+            version: self.object.version(),
+            location: place,
+            error: problem,
+        }
     }
 
     fn finish_item(&mut self) {
         self.object.reset();
-        self.place.index += 1;
+        self.location.index += 1;
         self.at = At::AfterItem;
     }
 }
 
-fn read_meta(bytes: &[u8]) -> Result<ListMeta, BodyProblem> {
+fn read_meta(bytes: &[u8]) -> Result<ListMeta, BodyErrorKind> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Wire {
@@ -271,7 +280,7 @@ fn read_meta(bytes: &[u8]) -> Result<ListMeta, BodyProblem> {
         continue_token: Option<String>,
         remaining_item_count: Option<i64>,
     }
-    let broken = |reason| BodyProblem::ListMeta { reason };
+    let broken = |reason| BodyErrorKind::ListMeta { reason };
     let wire: Wire = serde_json::from_slice(bytes).map_err(|_| broken("its fields have the wrong types"))?;
     let version = wire.resource_version.filter(|version| !version.is_empty());
     Ok(ListMeta {

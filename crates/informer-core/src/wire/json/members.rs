@@ -3,9 +3,9 @@
 //! [`Members`] reads names and punctuation and stops in front of each value; what happens to the value is its
 //! owner's choice (skip it, copy it, or go inside with another walker). It knows nothing about Kubernetes.
 
-use super::skim::Skim;
+use super::skip::ValueSkipper;
 use crate::wire::keep_beginning;
-use crate::wire::problem::Unexpected;
+use crate::wire::problem::JsonSyntaxError;
 
 /// What the walker met.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) struct Members {
 }
 
 /// The longest name that is held, as large as the largest object is by default.
-const LONGEST_NAME: usize = 8 << 20;
+const MAX_NAME_BYTES: usize = 8 << 20;
 
 impl Members {
     pub(crate) fn new() -> Self {
@@ -70,7 +70,7 @@ impl Members {
 
     /// Goes on from `bytes[*at]`, moving `at` behind what was read. After [`Step::Value`] the caller takes the
     /// value away and calls again; after [`Step::End`] the walker is ready for another object.
-    pub(crate) fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Step, Unexpected> {
+    pub(crate) fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Step, JsonSyntaxError> {
         while let Some(&byte) = bytes.get(*at) {
             match (self.at, byte) {
                 (At::InName, _) => {
@@ -94,13 +94,13 @@ impl Members {
                     return Ok(Step::End);
                 }
                 (At::Colon, b':') => self.at = At::Value,
-                (At::Value, b',' | b'}' | b']' | b':') => return Err(Unexpected::new("a value", byte)),
+                (At::Value, b',' | b'}' | b']' | b':') => return Err(JsonSyntaxError::new("a value", byte)),
                 (At::Value, _) => {
                     self.at = At::AfterValue;
                     return Ok(Step::Value);
                 }
                 (At::AfterValue, b',') => self.at = At::Name,
-                (state, _) => return Err(Unexpected::new(state.expects(), byte)),
+                (state, _) => return Err(JsonSyntaxError::new(state.expects(), byte)),
             }
             *at += 1;
         }
@@ -125,7 +125,7 @@ impl Members {
 
     fn extend_name(&mut self, part: &[u8]) {
         self.length += part.len();
-        keep_beginning(&mut self.name, part, LONGEST_NAME);
+        keep_beginning(&mut self.name, part, MAX_NAME_BYTES);
     }
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn each_member<'a>(
             Step::End => return Some(()),
             Step::Value => {
                 let rest = &object[at..];
-                let value = &rest[..Skim::new().feed(rest)?];
+                let value = &rest[..ValueSkipper::new().feed(rest)?];
                 if !visit(members.name(), value) {
                     return Some(());
                 }
@@ -169,7 +169,7 @@ pub(crate) fn each_member<'a>(
 pub(crate) fn each_element<'a>(array: &'a [u8], mut visit: impl FnMut(&'a [u8])) -> Option<()> {
     let mut rest = array.trim_ascii().strip_prefix(b"[")?.trim_ascii_start();
     while *rest.first()? != b']' {
-        let (value, behind) = rest.split_at(Skim::new().feed(rest)?);
+        let (value, behind) = rest.split_at(ValueSkipper::new().feed(rest)?);
         if value.is_empty() {
             return None;
         }

@@ -4,16 +4,16 @@
 //! bytes come from.
 
 mod block;
-pub(super) mod cut;
 mod list;
 pub(super) mod members;
 mod object;
+pub(super) mod prune;
 mod single;
-mod skim;
+mod skip;
 mod spans;
 mod status;
 mod watch;
 
 pub use list::ListReader;
-pub(crate) use single::{NoObject, metadata_only, read_object};
+pub(crate) use single::{ReadObjectError, metadata_only, read_object};
 pub use watch::WatchReader;

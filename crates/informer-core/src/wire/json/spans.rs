@@ -4,7 +4,7 @@
 
 use super::members::{each_element, each_member};
 use crate::key::Key;
-use crate::text::Row;
+use crate::small_text::PackedTextsBuilder;
 use crate::version::ResourceVersion;
 use crate::wire::head::{Field, Head, HeadError, Uid, is_object_name, string};
 use crate::wire::labels::{Labels, Owner, Owners};
@@ -113,7 +113,7 @@ impl Spans {
 
     fn labels(&self, bytes: &[u8]) -> Result<Labels, HeadError> {
         let Some(value) = self.value(bytes, Field::Labels) else { return Ok(Labels::default()) };
-        let mut row = Row::with_capacity(value.len());
+        let mut row = PackedTextsBuilder::with_capacity(value.len());
         let mut all_strings = true;
         let walked = each_member(value, |name, value| {
             for piece in [string(name, false), string(value, true)] {
@@ -129,7 +129,7 @@ impl Spans {
 
     fn owners(&self, bytes: &[u8]) -> Result<Owners, HeadError> {
         let Some(value) = self.value(bytes, Field::Owners) else { return Ok(Owners::default()) };
-        let mut row = Row::with_capacity(value.len());
+        let mut row = PackedTextsBuilder::with_capacity(value.len());
         let mut readable = true;
         let walked = each_element(value, |element| readable &= push_owner(element, &mut row).is_some());
         let expected = "a list of owner references";
@@ -138,7 +138,7 @@ impl Spans {
     }
 }
 
-fn push_owner(element: &[u8], row: &mut Row) -> Option<()> {
+fn push_owner(element: &[u8], row: &mut PackedTextsBuilder) -> Option<()> {
     let [mut api_version, mut kind, mut name, mut uid] = [const { Cow::Borrowed("") }; 4];
     let (mut controller, mut readable) = (false, true);
     each_member(element, |known, value| {

@@ -5,10 +5,10 @@
 
 use super::members::{Members, Step};
 use super::object::ObjectReader;
-use super::skim::Skim;
-use crate::wire::frame::{Frame, FrameKind, INITIAL_EVENTS_END, LONGEST_TYPE};
-use crate::wire::problem::{BodyProblem, ObjectProblem, Place, Unreadable, WireError};
-use crate::wire::projection::Projection;
+use super::skip::ValueSkipper;
+use crate::wire::field_filter::FieldFilter;
+use crate::wire::frame::{Frame, FrameKind, INITIAL_EVENTS_END, MAX_TYPE_BYTES};
+use crate::wire::problem::{BodyErrorKind, BodyLocation, ObjectError, UnreadableObject, WireError};
 use crate::wire::status::Status;
 use crate::wire::{Limits, TypeMeta, keep_beginning};
 
@@ -31,15 +31,15 @@ enum At {
 /// Reads one watch stream.
 #[derive(Debug)]
 pub struct WatchReader {
-    types: TypeMeta,
+    type_meta: TypeMeta,
     at: At,
     members: Members,
     object: ObjectReader,
-    skim: Skim,
+    skipper: ValueSkipper,
     /// The value of `type`, as sent.
     kind: Vec<u8>,
     saw_object: bool,
-    place: Place,
+    location: BodyLocation,
     /// Where the current frame began.
     frame_start: u64,
 }
@@ -48,32 +48,32 @@ impl WatchReader {
     /// A reader for a watch on objects of this type.
     pub fn new(types: TypeMeta, limits: Limits) -> Self {
         Self {
-            object: ObjectReader::new(&types, limits.object_bytes),
-            types,
+            object: ObjectReader::new(&types, limits.max_object_bytes),
+            type_meta: types,
             at: At::Members,
             members: Members::new(),
-            skim: Skim::new(),
+            skipper: ValueSkipper::new(),
             kind: Vec::new(),
             saw_object: false,
-            place: Place { index: 0, byte: 0 },
+            location: BodyLocation { index: 0, byte: 0 },
             frame_start: 0,
         }
     }
 
     /// The same, leaving out of each object what the projection leaves out. Bookmarks and errors are read whole.
     #[must_use]
-    pub fn projecting(mut self, projection: Option<Projection>) -> Self {
-        self.object.set_projection(projection);
+    pub fn with_field_filter(mut self, projection: Option<FieldFilter>) -> Self {
+        self.object.set_field_filter(projection);
         self
     }
 
     /// Reads the next chunk, handing each frame it completes to `on`.
     pub fn read(&mut self, chunk: &[u8], mut on: impl FnMut(Frame)) -> Result<(), WireError> {
-        let base = self.place.byte;
+        let base = self.location.byte;
         let mut at = 0;
         while at < chunk.len() {
             let result = self.step(chunk, &mut at, base, &mut on);
-            self.place.byte = base + at as u64;
+            self.location.byte = base + at as u64;
             result.map_err(|problem| self.error(problem))?;
         }
         Ok(())
@@ -81,11 +81,11 @@ impl WatchReader {
 
     /// Says that the stream is over; an error if that happened inside a frame.
     pub fn finish(&self) -> Result<(), WireError> {
-        if self.members.is_fresh() { Ok(()) } else { Err(self.error(BodyProblem::Truncated)) }
+        if self.members.is_fresh() { Ok(()) } else { Err(self.error(BodyErrorKind::Truncated)) }
     }
 
-    fn error(&self, problem: BodyProblem) -> WireError {
-        WireError { what: "frame", place: self.place, problem }
+    fn error(&self, problem: BodyErrorKind) -> WireError {
+        WireError { what: "frame", location: self.location, kind: problem }
     }
 
     fn step(
@@ -94,7 +94,7 @@ impl WatchReader {
         at: &mut usize,
         base: u64,
         on: &mut impl FnMut(Frame),
-    ) -> Result<(), BodyProblem> {
+    ) -> Result<(), BodyErrorKind> {
         match self.at {
             At::Members => {
                 if self.members.is_fresh() {
@@ -117,10 +117,10 @@ impl WatchReader {
             }
             At::Type | At::Skipped => {
                 let rest = &chunk[*at..];
-                let end = self.skim.feed(rest);
+                let end = self.skipper.feed(rest);
                 let part = &rest[..end.unwrap_or(rest.len())];
                 if self.at == At::Type {
-                    keep_beginning(&mut self.kind, part, LONGEST_TYPE);
+                    keep_beginning(&mut self.kind, part, MAX_TYPE_BYTES);
                 }
                 *at += part.len();
                 if end.is_some() {
@@ -141,7 +141,7 @@ impl WatchReader {
                 self.object.reset();
                 self.saw_object = true;
                 // A bookmark's annotations and an error's status are for us.
-                self.object.set_projects(self.is_change());
+                self.object.set_filters(self.is_change());
                 At::Object
             }
             _ => At::Skipped,
@@ -151,18 +151,18 @@ impl WatchReader {
     fn finish_frame(&mut self, on: &mut impl FnMut(Frame)) {
         // The type may stand behind the object; no server is known to do that, so reading twice then is no loss.
         if self.saw_object && self.is_change() {
-            self.object.project_late();
+            self.object.filter_late();
         }
         on(self.frame());
         self.kind.clear();
         self.object.reset();
         self.saw_object = false;
-        self.place.index += 1;
+        self.location.index += 1;
     }
 
     /// Whether the frame is known to carry an object of the cache.
     fn is_change(&self) -> bool {
-        self.object.has_projection()
+        self.object.has_field_filter()
             && matches!(
                 FrameKind::read(&self.kind),
                 FrameKind::Added | FrameKind::Modified | FrameKind::Deleted
@@ -177,21 +177,25 @@ impl WatchReader {
                 version: self.object.version(),
                 initial_events_end: self.object.annotation(INITIAL_EVENTS_END).as_deref() == Some("true"),
             },
-            _ if !self.saw_object => self.unreadable(kind, ObjectProblem::NotAnObject),
-            _ => match (self.object.take_object(&self.types), &kind) {
+            _ if !self.saw_object => self.unreadable(kind, ObjectError::NotAnObject),
+            _ => match (self.object.take_object(&self.type_meta), &kind) {
                 (Ok(object), FrameKind::Added) => Frame::Added(object),
                 (Ok(object), FrameKind::Modified) => Frame::Modified(object),
                 (Ok(object), FrameKind::Deleted) => Frame::Deleted(object),
-                (Ok(_), _) => self.unreadable(kind, ObjectProblem::UnknownFrame),
+                (Ok(_), _) => self.unreadable(kind, ObjectError::UnknownFrame),
                 (Err(problem), _) => self.unreadable(kind, problem),
             },
         }
     }
 
-    fn unreadable(&self, kind: FrameKind, problem: ObjectProblem) -> Frame {
-        let place = Place { index: self.place.index, byte: self.frame_start };
-        let unreadable =
-            Unreadable { key: self.object.key(), version: self.object.version(), place, problem };
+    fn unreadable(&self, kind: FrameKind, problem: ObjectError) -> Frame {
+        let place = BodyLocation { index: self.location.index, byte: self.frame_start };
+        let unreadable = UnreadableObject {
+            key: self.object.key(),
+            version: self.object.version(),
+            location: place,
+            error: problem,
+        };
         Frame::Unreadable(kind, unreadable)
     }
 }

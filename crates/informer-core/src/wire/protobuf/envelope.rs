@@ -4,8 +4,8 @@
 use super::MAGIC;
 use super::fields::{Fields, Payload};
 use super::walk::{Shape, Step as Met, Walk, take};
-use crate::wire::problem::Broken;
-use crate::wire::{LONGEST_KIND, TypeMeta, keep_beginning};
+use crate::wire::problem::ProtobufError;
+use crate::wire::{MAX_KIND_BYTES, TypeMeta, keep_beginning};
 
 /// What comes out of an envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,20 +36,20 @@ pub(super) struct Envelope {
     left: u64,
     value: Vec<u8>,
     /// What it says the object is.
-    pub(super) types: Said,
+    pub(super) declared_type: EnvelopeType,
     saw_object: bool,
 }
 
 /// What an envelope says an object is; empty where it says nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct EnvelopeType {
     pub(super) api_version: String,
     pub(super) kind: String,
 }
 
-impl Said {
+impl EnvelopeType {
     /// Reads a `TypeMeta`.
-    fn read(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+    fn read(&mut self, bytes: &[u8]) -> Result<(), ProtobufError> {
         let mut fields = Fields(bytes);
         while let Some((number, payload)) = fields.next()? {
             let (1 | 2, Payload::Data(bytes)) = (number, payload) else { continue };
@@ -81,7 +81,7 @@ impl Envelope {
             length: 0,
             left: 0,
             value: Vec::new(),
-            types: Said::default(),
+            declared_type: EnvelopeType::default(),
             saw_object: false,
         };
         envelope.reset(length);
@@ -93,8 +93,8 @@ impl Envelope {
         self.at = At::Magic(0);
         self.length = length;
         self.left = 0;
-        self.types.api_version.clear();
-        self.types.kind.clear();
+        self.declared_type.api_version.clear();
+        self.declared_type.kind.clear();
         self.saw_object = false;
     }
 
@@ -104,7 +104,7 @@ impl Envelope {
     }
 
     /// Goes on from `bytes[*at]`, moving `at` behind what was read.
-    pub(super) fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Step, Broken> {
+    pub(super) fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Step, ProtobufError> {
         loop {
             match self.at {
                 At::Magic(matched) => match (MAGIC.get(matched), bytes.get(*at)) {
@@ -112,13 +112,13 @@ impl Envelope {
                         self.fields = Walk::new(self.length.saturating_sub(MAGIC.len() as u64));
                         self.at = At::Fields;
                     }
-                    _ if self.length <= matched as u64 => return Err(Broken::Magic),
+                    _ if self.length <= matched as u64 => return Err(ProtobufError::Magic),
                     (Some(_), None) => return Ok(Step::NeedMore),
                     (Some(expected), Some(found)) if expected == found => {
                         *at += 1;
                         self.at = At::Magic(matched + 1);
                     }
-                    (Some(_), Some(_)) => return Err(Broken::Magic),
+                    (Some(_), Some(_)) => return Err(ProtobufError::Magic),
                 },
                 At::Fields => match self.fields.next(bytes, at)? {
                     Met::NeedMore => return Ok(Step::NeedMore),
@@ -132,20 +132,20 @@ impl Envelope {
                 At::Type | At::Other => {
                     let part = take(&mut self.left, bytes, at);
                     if self.at == At::Type {
-                        keep_beginning(&mut self.value, part, 2 * LONGEST_KIND);
+                        keep_beginning(&mut self.value, part, 2 * MAX_KIND_BYTES);
                     }
                     if self.left > 0 {
                         return Ok(Step::NeedMore);
                     }
                     if std::mem::replace(&mut self.at, At::Fields) == At::Type {
-                        self.types.read(&self.value)?;
+                        self.declared_type.read(&self.value)?;
                     }
                 }
             }
         }
     }
 
-    fn enter(&mut self, number: u32, shape: Shape) -> Result<Option<Step>, Broken> {
+    fn enter(&mut self, number: u32, shape: Shape) -> Result<Option<Step>, ProtobufError> {
         self.left = shape.length();
         self.at = match (number, shape) {
             (1, Shape::Data(_)) => {
@@ -154,12 +154,12 @@ impl Envelope {
             }
             (2, Shape::Data(length)) => {
                 if std::mem::replace(&mut self.saw_object, true) {
-                    return Err(Broken::Twice);
+                    return Err(ProtobufError::Twice);
                 }
                 return Ok(Some(Step::Object(length)));
             }
             // How the object is encoded: in no other way, says every server.
-            (3 | 4, Shape::Data(1..)) => return Err(Broken::Encoded),
+            (3 | 4, Shape::Data(1..)) => return Err(ProtobufError::Encoded),
             _ => At::Other,
         };
         Ok(None)
@@ -167,12 +167,12 @@ impl Envelope {
 }
 
 /// The object in an envelope that is all there.
-pub(super) fn opened(body: &[u8]) -> Option<(Said, &[u8])> {
+pub(super) fn opened(body: &[u8]) -> Option<(EnvelopeType, &[u8])> {
     let (mut envelope, mut at, mut object) = (Envelope::new(body.len() as u64), 0, None);
     loop {
         match envelope.next(body, &mut at).ok()? {
             Step::NeedMore => return None,
-            Step::End => return Some((envelope.types, object?)),
+            Step::End => return Some((envelope.declared_type, object?)),
             Step::Object(mut length) => object = Some(take(&mut length, body, &mut at)),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Nothing is trusted: lengths end within the bytes, numbers within 64 bits. What a field means is not known here.
 
-use crate::wire::problem::Broken;
+use crate::wire::problem::ProtobufError;
 
 /// What is left of a message. Cheap to copy.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ const MAX_NUMBER: u64 = (1 << 29) - 1;
 impl<'a> Fields<'a> {
     /// The next field's number and what it holds; none at the end.
     #[inline]
-    pub(super) fn next(&mut self) -> Result<Option<(u32, Payload<'a>)>, Broken> {
+    pub(super) fn next(&mut self) -> Result<Option<(u32, Payload<'a>)>, ProtobufError> {
         // Nearly all have one byte of tag and one of length or number.
         if let [tag @ 8..0x80, second @ ..0x80, rest @ ..] = self.0 {
             let number = u32::from(tag >> 3);
@@ -44,7 +44,8 @@ impl<'a> Fields<'a> {
                     return Ok(Some((number, Payload::Varint(u64::from(*second)))));
                 }
                 DATA => {
-                    let (data, rest) = rest.split_at_checked(usize::from(*second)).ok_or(Broken::Length)?;
+                    let (data, rest) =
+                        rest.split_at_checked(usize::from(*second)).ok_or(ProtobufError::Length)?;
                     self.0 = rest;
                     return Ok(Some((number, Payload::Data(data))));
                 }
@@ -54,7 +55,7 @@ impl<'a> Fields<'a> {
         self.next_of_any_length()
     }
 
-    fn next_of_any_length(&mut self) -> Result<Option<(u32, Payload<'a>)>, Broken> {
+    fn next_of_any_length(&mut self) -> Result<Option<(u32, Payload<'a>)>, ProtobufError> {
         if self.0.is_empty() {
             return Ok(None);
         }
@@ -63,7 +64,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The next number of a list that was packed into one field.
-    pub(super) fn packed(&mut self, fixed: bool) -> Result<Option<Payload<'a>>, Broken> {
+    pub(super) fn packed(&mut self, fixed: bool) -> Result<Option<Payload<'a>>, ProtobufError> {
         if self.0.is_empty() {
             return Ok(None);
         }
@@ -71,27 +72,27 @@ impl<'a> Fields<'a> {
     }
 
     #[inline]
-    fn payload(&mut self, layout: u8) -> Result<Payload<'a>, Broken> {
+    fn payload(&mut self, layout: u8) -> Result<Payload<'a>, ProtobufError> {
         match layout {
             VARINT => self.varint().map(Payload::Varint),
             DATA => {
                 let length = self.varint()?;
-                let length = usize::try_from(length).map_err(|_| Broken::Length)?;
+                let length = usize::try_from(length).map_err(|_| ProtobufError::Length)?;
                 self.take(length).map(Payload::Data)
             }
             FIXED64 => {
-                let bytes = self.0.first_chunk().ok_or(Broken::Short)?;
+                let bytes = self.0.first_chunk().ok_or(ProtobufError::Short)?;
                 self.take(8)?;
                 Ok(Payload::Fixed64(u64::from_le_bytes(*bytes)))
             }
-            FIXED32 => self.take(4).map(|_| Payload::Fixed32).map_err(|_| Broken::Short),
+            FIXED32 => self.take(4).map(|_| Payload::Fixed32).map_err(|_| ProtobufError::Short),
             GROUP => self.pass_group().map(|()| Payload::Group),
-            other => Err(Broken::Layout(other)),
+            other => Err(ProtobufError::Layout(other)),
         }
     }
 
     /// Passes over a group and all groups in it, without recursion.
-    fn pass_group(&mut self) -> Result<(), Broken> {
+    fn pass_group(&mut self) -> Result<(), ProtobufError> {
         let mut depth = 1_u64;
         while depth > 0 {
             match split_tag(self.varint()?)?.1 {
@@ -106,14 +107,14 @@ impl<'a> Fields<'a> {
     }
 
     #[inline]
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Broken> {
-        let (taken, rest) = self.0.split_at_checked(length).ok_or(Broken::Length)?;
+    fn take(&mut self, length: usize) -> Result<&'a [u8], ProtobufError> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(ProtobufError::Length)?;
         self.0 = rest;
         Ok(taken)
     }
 
     #[inline]
-    fn varint(&mut self) -> Result<u64, Broken> {
+    fn varint(&mut self) -> Result<u64, ProtobufError> {
         match self.0 {
             // Nearly all are this short.
             [byte, rest @ ..] if *byte < 0x80 => {
@@ -124,10 +125,10 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn long_varint(&mut self) -> Result<u64, Broken> {
+    fn long_varint(&mut self) -> Result<u64, ProtobufError> {
         let mut varint = Varint::default();
         loop {
-            let (byte, rest) = self.0.split_first().ok_or(Broken::Short)?;
+            let (byte, rest) = self.0.split_first().ok_or(ProtobufError::Short)?;
             self.0 = rest;
             if let Some(value) = varint.push(*byte)? {
                 return Ok(value);
@@ -138,10 +139,10 @@ impl<'a> Fields<'a> {
 
 /// Number and layout out of a tag.
 #[inline]
-pub(super) fn split_tag(tag: u64) -> Result<(u32, u8), Broken> {
+pub(super) fn split_tag(tag: u64) -> Result<(u32, u8), ProtobufError> {
     match tag >> 3 {
-        0 => Err(Broken::Number),
-        number if number > MAX_NUMBER => Err(Broken::Number),
+        0 => Err(ProtobufError::Number),
+        number if number > MAX_NUMBER => Err(ProtobufError::Number),
         number => Ok((u32::try_from(number).unwrap_or_default(), (tag & 7) as u8)),
     }
 }
@@ -156,9 +157,9 @@ pub(super) struct Varint {
 impl Varint {
     /// Takes one more byte; the number when it was the last.
     #[inline]
-    pub(super) fn push(&mut self, byte: u8) -> Result<Option<u64>, Broken> {
+    pub(super) fn push(&mut self, byte: u8) -> Result<Option<u64>, ProtobufError> {
         if self.shift > 63 {
-            return Err(Broken::Varint);
+            return Err(ProtobufError::Varint);
         }
         self.value |= u64::from(byte & 0x7f) << self.shift;
         self.shift += 7;
@@ -207,7 +208,7 @@ pub(super) fn low(value: u64) -> i32 {
 mod tests {
     use super::*;
 
-    fn all(bytes: &[u8]) -> Result<Vec<(u32, Payload<'_>)>, Broken> {
+    fn all(bytes: &[u8]) -> Result<Vec<(u32, Payload<'_>)>, ProtobufError> {
         let (mut fields, mut found) = (Fields(bytes), Vec::new());
         while let Some(field) = fields.next()? {
             found.push(field);
@@ -234,16 +235,16 @@ mod tests {
     #[test]
     fn what_is_no_field_is_refused() {
         for (bytes, expected) in [
-            (&[0x0a, 5, 1][..], Broken::Length),
-            (&[0x80], Broken::Short),
-            (&[0x09, 1], Broken::Short),
-            (&[0x0b, 0x08], Broken::Short),
-            (&[0x0c], Broken::Layout(4)),
-            (&[0x0e], Broken::Layout(6)),
-            (&[0x00], Broken::Number),
-            (&[0x80, 0x80, 0x80, 0x80, 0x10], Broken::Number),
-            (&[0xff; 11], Broken::Varint),
-            (&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1], Broken::Length),
+            (&[0x0a, 5, 1][..], ProtobufError::Length),
+            (&[0x80], ProtobufError::Short),
+            (&[0x09, 1], ProtobufError::Short),
+            (&[0x0b, 0x08], ProtobufError::Short),
+            (&[0x0c], ProtobufError::Layout(4)),
+            (&[0x0e], ProtobufError::Layout(6)),
+            (&[0x00], ProtobufError::Number),
+            (&[0x80, 0x80, 0x80, 0x80, 0x10], ProtobufError::Number),
+            (&[0xff; 11], ProtobufError::Varint),
+            (&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1], ProtobufError::Length),
         ] {
             assert_eq!(all(bytes).unwrap_err(), expected, "{bytes:?}");
         }

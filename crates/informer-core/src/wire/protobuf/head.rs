@@ -5,7 +5,7 @@
 use super::decode::{Time, time_of};
 use super::fields::{Fields, Payload};
 use crate::key::Key;
-use crate::text::Row;
+use crate::small_text::PackedTextsBuilder;
 use crate::version::ResourceVersion;
 use crate::wire::head::{Head, HeadError, Uid, is_object_name};
 use crate::wire::labels::{Labels, Owner, Owners};
@@ -33,8 +33,8 @@ const TEXT: &str = "a string";
 /// Where labels and owners are put together; used again for the next object.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
-    labels: Row,
-    owners: Row,
+    labels: PackedTextsBuilder,
+    owners: PackedTextsBuilder,
 }
 
 /// The head of the object whose metadata is `bytes`, and lies at `metadata` in the object.
@@ -58,7 +58,7 @@ pub(super) fn read(bytes: &[u8], metadata: Range<usize>, rows: &mut Rows) -> Res
 }
 
 /// Key and version of an object whose metadata may be cut short; a key only if nothing that follows could change it.
-pub(super) fn glimpse(bytes: &[u8], whole: bool) -> (Option<Key>, Option<ResourceVersion>) {
+pub(super) fn peek_identity(bytes: &[u8], whole: bool) -> (Option<Key>, Option<ResourceVersion>) {
     let (mut name, mut namespace, mut version) = (None, None, None);
     let mut fields = Fields(bytes);
     while let Ok(Some((number, payload))) = fields.next() {

@@ -9,9 +9,11 @@ use super::message_of;
 use super::object::ObjectReader;
 use super::walk::{Shape, Step, Walk, take};
 use crate::version::ResourceVersion;
-use crate::wire::frame::{LONGEST_METADATA, ListItem, ListMeta};
-use crate::wire::problem::{BodyProblem, Broken, ObjectProblem, Place, Unreadable, WireError};
-use crate::wire::projection::Projection;
+use crate::wire::field_filter::FieldFilter;
+use crate::wire::frame::{ListItem, ListMeta, MAX_METADATA_BYTES};
+use crate::wire::problem::{
+    BodyErrorKind, BodyLocation, ObjectError, ProtobufError, UnreadableObject, WireError,
+};
 use crate::wire::{Limits, TypeMeta, keep_beginning};
 
 /// Where every list has its metadata and its items; a test holds them against the table.
@@ -32,7 +34,7 @@ enum At {
 /// Reads one list body in protobuf.
 #[derive(Debug)]
 pub struct ProtobufListReader {
-    types: TypeMeta,
+    type_meta: TypeMeta,
     at: At,
     envelope: Envelope,
     list: Walk,
@@ -41,7 +43,7 @@ pub struct ProtobufListReader {
     left: u64,
     /// The list's metadata.
     value: Vec<u8>,
-    place: Place,
+    location: BodyLocation,
     /// Where the current item began.
     item_start: u64,
     saw_meta: bool,
@@ -52,14 +54,14 @@ impl ProtobufListReader {
     pub fn new(types: TypeMeta, limits: Limits) -> Option<Self> {
         let of = message_of(&types)?;
         Some(Self {
-            object: ObjectReader::new(of, limits.object_bytes),
-            types,
+            object: ObjectReader::new(of, limits.max_object_bytes),
+            type_meta: types,
             at: At::Envelope,
             envelope: Envelope::new(u64::MAX),
             list: Walk::new(0),
             left: 0,
             value: Vec::new(),
-            place: Place { index: 0, byte: 0 },
+            location: BodyLocation { index: 0, byte: 0 },
             item_start: 0,
             saw_meta: false,
         })
@@ -67,18 +69,18 @@ impl ProtobufListReader {
 
     /// The same, leaving out of each object what the projection leaves out.
     #[must_use]
-    pub fn projecting(mut self, projection: Option<Projection>) -> Self {
-        self.object.set_projection(projection);
+    pub fn with_field_filter(mut self, projection: Option<FieldFilter>) -> Self {
+        self.object.set_field_filter(projection);
         self
     }
 
     /// Reads the next chunk, handing what it completes to `on`.
     pub fn read(&mut self, chunk: &[u8], mut on: impl FnMut(ListItem)) -> Result<(), WireError> {
-        let base = self.place.byte;
+        let base = self.location.byte;
         let mut at = 0;
         loop {
             let result = self.step(chunk, &mut at, base, &mut on);
-            self.place.byte = base + at as u64;
+            self.location.byte = base + at as u64;
             if !result.map_err(|problem| self.error(problem))? {
                 return Ok(());
             }
@@ -88,16 +90,16 @@ impl ProtobufListReader {
     /// Says that the body is over.
     pub fn finish(&self) -> Result<(), WireError> {
         if self.at != At::Envelope || !self.envelope.is_complete() {
-            return Err(self.error(BodyProblem::Truncated));
+            return Err(self.error(BodyErrorKind::Truncated));
         }
         if !self.saw_meta {
-            return Err(self.error(BodyProblem::ListMeta { reason: "it is missing" }));
+            return Err(self.error(BodyErrorKind::ListMeta { reason: "it is missing" }));
         }
         Ok(())
     }
 
-    fn error(&self, problem: BodyProblem) -> WireError {
-        WireError { what: "item", place: self.place, problem }
+    fn error(&self, problem: BodyErrorKind) -> WireError {
+        WireError { what: "item", location: self.location, kind: problem }
     }
 
     /// `false` if the chunk is used up.
@@ -107,7 +109,7 @@ impl ProtobufListReader {
         at: &mut usize,
         base: u64,
         on: &mut impl FnMut(ListItem),
-    ) -> Result<bool, BodyProblem> {
+    ) -> Result<bool, BodyErrorKind> {
         match self.at {
             At::Envelope => match self.envelope.next(chunk, at)? {
                 Opened::NeedMore | Opened::End => return Ok(false),
@@ -125,7 +127,7 @@ impl ProtobufListReader {
             At::Metadata | At::Other(_) => {
                 let part = take(&mut self.left, chunk, at);
                 if self.at == At::Metadata {
-                    keep_beginning(&mut self.value, part, LONGEST_METADATA);
+                    keep_beginning(&mut self.value, part, MAX_METADATA_BYTES);
                 }
                 if self.left > 0 {
                     return Ok(false);
@@ -144,10 +146,10 @@ impl ProtobufListReader {
     }
 
     /// Lists of built-in kinds are called after them, and what is no such list has other fields under the same numbers.
-    fn check_kind(&self) -> Result<(), BodyProblem> {
-        let said = &self.envelope.types;
-        if said.is_list_of(&self.types)
-            || self.types.or.as_deref().is_some_and(|other| said.is_list_of(other))
+    fn check_kind(&self) -> Result<(), BodyErrorKind> {
+        let said = &self.envelope.declared_type;
+        if said.is_list_of(&self.type_meta)
+            || self.type_meta.also_accepted.as_deref().is_some_and(|other| said.is_list_of(other))
         {
             return Ok(());
         }
@@ -156,15 +158,15 @@ impl ProtobufListReader {
             (kind, "v1" | "") => kind.into(),
             (kind, api_version) => format!("{kind} of {api_version}").into(),
         };
-        Err(BodyProblem::NotAList { found })
+        Err(BodyErrorKind::NotAList { found })
     }
 
-    fn enter(&mut self, number: u32, shape: Shape, byte: u64) -> Result<(), BodyProblem> {
+    fn enter(&mut self, number: u32, shape: Shape, byte: u64) -> Result<(), BodyErrorKind> {
         self.left = shape.length();
         self.at = match (number, shape) {
             (LIST_METADATA, Shape::Data(_)) => {
                 if self.saw_meta {
-                    return Err(BodyProblem::ListMeta { reason: "it comes twice" });
+                    return Err(BodyErrorKind::ListMeta { reason: "it comes twice" });
                 }
                 self.value.clear();
                 At::Metadata
@@ -184,14 +186,14 @@ impl ProtobufListReader {
         Ok(())
     }
 
-    fn finish_value(&mut self, on: &mut impl FnMut(ListItem)) -> Result<(), BodyProblem> {
+    fn finish_value(&mut self, on: &mut impl FnMut(ListItem)) -> Result<(), BodyErrorKind> {
         match std::mem::replace(&mut self.at, At::List) {
             At::Metadata => {
                 on(ListItem::Meta(read_meta(&self.value)?));
                 self.saw_meta = true;
             }
             At::Other(true) => {
-                on(ListItem::Unreadable(self.unreadable(ObjectProblem::NotAnObject)));
+                on(ListItem::Unreadable(self.unreadable(ObjectError::NotAnObject)));
                 self.finish_item();
             }
             _ => {}
@@ -206,23 +208,23 @@ impl ProtobufListReader {
         }
     }
 
-    fn unreadable(&self, problem: ObjectProblem) -> Unreadable {
-        let place = Place { index: self.place.index, byte: self.item_start };
-        let (key, version) = self.object.glimpse();
-        Unreadable { key, version, place, problem }
+    fn unreadable(&self, problem: ObjectError) -> UnreadableObject {
+        let place = BodyLocation { index: self.location.index, byte: self.item_start };
+        let (key, version) = self.object.peek_identity();
+        UnreadableObject { key, version, location: place, error: problem }
     }
 
     fn finish_item(&mut self) {
-        self.place.index += 1;
+        self.location.index += 1;
         self.at = At::List;
     }
 }
 
-fn read_meta(bytes: &[u8]) -> Result<ListMeta, BodyProblem> {
-    let broken = |reason| BodyProblem::ListMeta { reason };
+fn read_meta(bytes: &[u8]) -> Result<ListMeta, BodyErrorKind> {
+    let broken = |reason| BodyErrorKind::ListMeta { reason };
     let (mut version, mut continue_token, mut remaining) = ("", "", None);
     let mut fields = Fields(bytes);
-    let mut next = || fields.next().map_err(|_: Broken| broken("it is no message"));
+    let mut next = || fields.next().map_err(|_: ProtobufError| broken("it is no message"));
     while let Some((number, payload)) = next()? {
         let text = |payload| match payload {
             Payload::Data(bytes) => {

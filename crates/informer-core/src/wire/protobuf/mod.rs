@@ -5,13 +5,13 @@
 //! An object that cannot be read is handed out as unreadable and reading goes on, since lengths say where the next one begins. What a kind
 //! looks like inside is known from the table of `informer-schema` alone.
 
-mod cut;
 mod decode;
 mod envelope;
 mod fields;
 mod head;
 mod list;
 mod object;
+mod prune;
 mod status;
 mod walk;
 mod watch;

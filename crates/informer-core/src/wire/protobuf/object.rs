@@ -2,22 +2,22 @@
 //!
 //! One pass, but for an object that came whole (see [`super::whole`]). The fields of the object and of its `metadata` are walked; what they hold is copied or passed over by its length. What
 //! is kept is written to one buffer in canonical form: the fields in the order in which they came, with lengths that fit, without
-//! `metadata.managedFields` and what a [`Projection`] leaves out. Nothing beyond the size limit is ever held, and nothing is made room for
+//! `metadata.managedFields` and what a [`FieldFilter`] leaves out. Nothing beyond the size limit is ever held, and nothing is made room for
 //! before it is there. How long the object is was said before it, so one that is broken inside ends all the same.
 
 use super::METADATA;
-use super::cut::cut;
 use super::fields::{DATA, VARINT, put_data, put_varint, tag, varint_length};
 use super::head::{self, Rows, numbers};
+use super::prune::prune;
 use super::walk::{Shape, Step, Walk, take};
 use super::whole::whole;
 use crate::key::Key;
 use crate::version::ResourceVersion;
+use crate::wire::field_filter::{FieldFilter, Level, MemberAction};
 use crate::wire::head::Head;
-use crate::wire::problem::{Broken, ObjectProblem};
-use crate::wire::projection::{Fate, Level, Projection};
-use crate::wire::scanned::Scanned;
-use crate::wire::{Encoding, TypeMeta};
+use crate::wire::problem::{ObjectError, ProtobufError};
+use crate::wire::scanned::ScannedObject;
+use crate::wire::{EntryEncoding, TypeMeta};
 use informer_schema::{Message, MessageId, Part};
 use std::ops::Range;
 
@@ -35,9 +35,9 @@ pub(super) struct ObjectReader {
     of: MessageId,
     metadata_of: Option<&'static Message>,
     limit: usize,
-    projection: Option<Projection>,
+    field_filter: Option<FieldFilter>,
     /// Whether the projection is meant for the current object.
-    projects: bool,
+    filters: bool,
     at: At,
     object: Walk,
     metadata: Walk,
@@ -53,15 +53,15 @@ pub(super) struct ObjectReader {
     /// Where in `kept` the current field begins, and its value; and how the projection cuts it when it is complete.
     field_start: usize,
     value_start: usize,
-    cut_by: Option<(usize, &'static Part, u32)>,
+    prune_by: Option<(usize, &'static Part, u32)>,
     /// What is left of a value that is being cut.
     remains: Vec<u8>,
     metadata_at: Option<MetadataAt>,
     /// Fields that did not fit; `kept` is then only a part.
-    cut: bool,
+    truncated: bool,
     /// The object did not fit, and what came before its metadata was given up for it: the head is worth more.
     lost: bool,
-    broken: Option<Broken>,
+    broken: Option<ProtobufError>,
 }
 
 /// Where in `kept` the metadata lies.
@@ -75,7 +75,7 @@ struct MetadataAt {
 }
 
 /// How much room is made for the length of `metadata`, which nearly always takes as much.
-const LENGTH_ROOM: usize = 2;
+const RESERVED_LENGTH_BYTES: usize = 2;
 
 impl ObjectReader {
     pub(super) fn new(of: MessageId, limit: usize) -> Self {
@@ -83,8 +83,8 @@ impl ObjectReader {
             of,
             metadata_of: super::metadata_message(of).map(MessageId::get),
             limit,
-            projection: None,
-            projects: true,
+            field_filter: None,
+            filters: true,
             at: At::Fields(Level::Object),
             object: Walk::new(0),
             metadata: Walk::new(0),
@@ -96,43 +96,44 @@ impl ObjectReader {
             rows: Rows::default(),
             field_start: 0,
             value_start: 0,
-            cut_by: None,
+            prune_by: None,
             remains: Vec::new(),
             metadata_at: None,
-            cut: false,
+            truncated: false,
             lost: false,
             broken: None,
         }
     }
 
-    pub(super) fn set_projection(&mut self, projection: Option<Projection>) {
-        self.projection = projection;
+    pub(super) fn set_field_filter(&mut self, projection: Option<FieldFilter>) {
+        self.field_filter = projection;
     }
 
-    pub(super) fn has_projection(&self) -> bool {
-        self.projection.is_some()
+    pub(super) fn has_field_filter(&self) -> bool {
+        self.field_filter.is_some()
     }
 
     /// Says whether the projection is meant for the object to come.
-    pub(super) fn set_projects(&mut self, projects: bool) {
-        self.projects = projects;
+    pub(super) fn set_filters(&mut self, projects: bool) {
+        self.filters = projects;
     }
 
     /// Applies the projection to a complete object for which it did not seem to be meant.
-    pub(super) fn project_late(&mut self) {
-        if self.projects || self.projection.is_none() || self.cut || self.lost || self.broken.is_some() {
+    pub(super) fn filter_late(&mut self) {
+        if self.filters || self.field_filter.is_none() || self.truncated || self.lost || self.broken.is_some()
+        {
             return;
         }
         let kept = std::mem::take(&mut self.kept);
         self.begin(kept.len() as u64);
-        self.projects = true;
+        self.filters = true;
         let complete = self.feed(&kept, &mut 0);
         debug_assert!(complete, "what was read once reads again");
     }
 
     /// Begins an object of so many bytes, keeping the buffer unless the last one was far above the usual.
     pub(super) fn begin(&mut self, length: u64) {
-        const USUAL: usize = 64 * 1024;
+        const RETAINED_CAPACITY_BYTES: usize = 64 * 1024;
         self.at = At::Fields(Level::Object);
         self.object = Walk::new(length);
         (self.length, self.rest) = (length, length);
@@ -141,12 +142,12 @@ impl ObjectReader {
             self.kept = spare;
         }
         self.kept.clear();
-        self.kept.shrink_to(USUAL);
+        self.kept.shrink_to(RETAINED_CAPACITY_BYTES);
         self.remains.clear();
-        self.remains.shrink_to(USUAL);
-        self.cut_by = None;
+        self.remains.shrink_to(RETAINED_CAPACITY_BYTES);
+        self.prune_by = None;
         self.metadata_at = None;
-        (self.cut, self.lost, self.broken) = (false, false, None);
+        (self.truncated, self.lost, self.broken) = (false, false, None);
     }
 
     /// Goes on from `bytes[*at]`; `true` when the object is complete. Then one of the `take_…` follows.
@@ -160,11 +161,11 @@ impl ObjectReader {
 
     /// Keeps an object that came in one piece and is as usual; `false` if it has to be walked through.
     fn keep_whole(&mut self, part: &[u8]) -> bool {
-        if part.len() as u64 != self.length || (self.projects && self.projection.is_some()) {
+        if part.len() as u64 != self.length || (self.filters && self.field_filter.is_some()) {
             return false;
         }
         // While the metadata of one that came in pieces is read, its length may take more.
-        let Some(found) = whole(part, self.limit.saturating_sub(LENGTH_ROOM)) else { return false };
+        let Some(found) = whole(part, self.limit.saturating_sub(RESERVED_LENGTH_BYTES)) else { return false };
         self.spare = std::mem::replace(&mut self.kept, found.bytes);
         let Range { start, end } = found.metadata;
         self.metadata_at = Some(MetadataAt { start, end: Some(end), whole: true });
@@ -172,31 +173,31 @@ impl ObjectReader {
     }
 
     /// The complete object. It is gone from here.
-    pub(super) fn take_object(&mut self) -> Result<Scanned, ObjectProblem> {
+    pub(super) fn take_object(&mut self) -> Result<ScannedObject, ObjectError> {
         let head = self.head()?;
         // The buffer of one that came in pieces has room to spare, and is used again.
         let fits = self.kept.len() == self.kept.capacity();
         let bytes = if fits { std::mem::take(&mut self.kept).into() } else { self.kept.as_slice().into() };
         self.metadata_at = None;
-        Ok(Scanned { head, bytes, encoding: Encoding::Protobuf(self.of) })
+        Ok(ScannedObject { head, bytes, encoding: EntryEncoding::Protobuf(self.of) })
     }
 
     /// The head of the complete object.
-    pub(super) fn head(&mut self) -> Result<Head, ObjectProblem> {
+    pub(super) fn head(&mut self) -> Result<Head, ObjectError> {
         if let Some(broken) = self.broken {
-            return Err(ObjectProblem::Broken(broken));
+            return Err(ObjectError::MalformedProtobuf(broken));
         }
-        if self.cut || self.lost {
-            return Err(ObjectProblem::TooLarge { limit: self.limit });
+        if self.truncated || self.lost {
+            return Err(ObjectError::TooLarge { limit: self.limit });
         }
         let at = self.metadata_range();
         Ok(head::read(&self.kept[at.clone()], at, &mut self.rows)?)
     }
 
     /// The key and the version, if that much reads.
-    pub(super) fn glimpse(&self) -> (Option<Key>, Option<ResourceVersion>) {
+    pub(super) fn peek_identity(&self) -> (Option<Key>, Option<ResourceVersion>) {
         let whole = self.metadata_at.is_some_and(|at| at.whole);
-        head::glimpse(&self.kept[self.metadata_range()], whole)
+        head::peek_identity(&self.kept[self.metadata_range()], whole)
     }
 
     /// One annotation.
@@ -214,7 +215,7 @@ impl ObjectReader {
         self.metadata_at.map_or(0..0, |at| at.start..at.end.unwrap_or(self.kept.len()))
     }
 
-    fn walk(&mut self, part: &[u8]) -> Result<(), Broken> {
+    fn walk(&mut self, part: &[u8]) -> Result<(), ProtobufError> {
         let mut at = 0;
         loop {
             match self.at {
@@ -236,15 +237,15 @@ impl ObjectReader {
                         return Ok(());
                     }
                     self.at = At::Fields(level);
-                    if let Some(by) = self.cut_by.take().filter(|_| keep) {
-                        self.cut_value(by);
+                    if let Some(by) = self.prune_by.take().filter(|_| keep) {
+                        self.prune_value(by);
                     }
                 }
             }
         }
     }
 
-    fn enter(&mut self, level: Level, number: u32, shape: Shape) -> Result<(), Broken> {
+    fn enter(&mut self, level: Level, number: u32, shape: Shape) -> Result<(), ProtobufError> {
         if let (Level::Object, METADATA, Shape::Data(length)) = (level, number, shape) {
             return self.enter_metadata(length);
         }
@@ -254,17 +255,17 @@ impl ObjectReader {
         Ok(())
     }
 
-    fn enter_metadata(&mut self, length: u64) -> Result<(), Broken> {
+    fn enter_metadata(&mut self, length: u64) -> Result<(), ProtobufError> {
         // Protobuf would merge the two. Nobody sends that, and a head that is in two places is not worth having.
         if self.metadata_at.is_some() {
-            return Err(Broken::Twice);
+            return Err(ProtobufError::Twice);
         }
-        if self.cut {
+        if self.truncated {
             self.kept.clear();
-            (self.cut, self.lost) = (false, true);
+            (self.truncated, self.lost) = (false, true);
         }
         put_varint(&mut self.kept, tag(METADATA, DATA));
-        self.kept.extend_from_slice(&[0; LENGTH_ROOM]);
+        self.kept.extend_from_slice(&[0; RESERVED_LENGTH_BYTES]);
         self.metadata_at = Some(MetadataAt { start: self.kept.len(), end: None, whole: false });
         self.metadata = Walk::new(length);
         self.at = At::Fields(Level::Metadata);
@@ -276,17 +277,18 @@ impl ObjectReader {
         self.at = At::Fields(Level::Object);
         let Some(MetadataAt { start, .. }) = self.metadata_at else { return };
         let length = (self.kept.len() - start) as u64;
-        let (room, mut written) = (start - LENGTH_ROOM..start, Vec::with_capacity(LENGTH_ROOM + 1));
+        let (room, mut written) =
+            (start - RESERVED_LENGTH_BYTES..start, Vec::with_capacity(RESERVED_LENGTH_BYTES + 1));
         put_varint(&mut written, length);
         let start = room.start + written.len();
-        if written.len() == LENGTH_ROOM {
+        if written.len() == RESERVED_LENGTH_BYTES {
             self.kept[room].copy_from_slice(&written);
         } else {
             self.kept.splice(room, written);
         }
-        let whole = !self.cut;
+        let whole = !self.truncated;
         self.metadata_at = Some(MetadataAt { start, end: Some(self.kept.len()), whole });
-        self.cut |= self.kept.len() > self.limit;
+        self.truncated |= self.kept.len() > self.limit;
     }
 
     /// Lets a field in, tag and length first; `false` if it is left out.
@@ -295,8 +297,8 @@ impl ObjectReader {
             return false;
         }
         let part = self.part(level, number);
-        let fate = self.fate(level, part);
-        if fate == Fate::Drop || self.cut {
+        let fate = self.action(level, part);
+        if fate == MemberAction::Drop || self.truncated {
             return false;
         }
         let (layout, head) = match shape {
@@ -308,7 +310,7 @@ impl ObjectReader {
         let needs = varint_length(tag) + head.map_or(0, varint_length);
         let room = self.limit.checked_sub(self.kept.len() + needs);
         if room.is_none_or(|room| shape.length() > room as u64) {
-            self.cut = true;
+            self.truncated = true;
             return false;
         }
         self.field_start = self.kept.len();
@@ -317,31 +319,32 @@ impl ObjectReader {
             put_varint(&mut self.kept, head);
         }
         self.value_start = self.kept.len();
-        self.cut_by = match (fate, part) {
-            (Fate::Cut(by), Some(part)) if layout == DATA => Some((by, part, number)),
+        self.prune_by = match (fate, part) {
+            (MemberAction::Prune(by), Some(part)) if layout == DATA => Some((by, part, number)),
             _ => None,
         };
         true
     }
 
     fn part(&self, level: Level, number: u32) -> Option<&'static Part> {
-        self.projection.as_ref().filter(|_| self.projects)?;
+        self.field_filter.as_ref().filter(|_| self.filters)?;
         let of = if level == Level::Object { Some(self.of.get()) } else { self.metadata_of };
         of?.part(u64::from(number))
     }
 
     /// What the projection makes of a field. One that the table does not know is one that nobody can name.
-    fn fate(&self, level: Level, part: Option<&Part>) -> Fate {
-        let projection = self.projection.as_ref().filter(|_| self.projects);
-        projection.map_or(Fate::Keep, |by| by.fate(level, part.map_or("", |part| part.name).as_bytes()))
+    fn action(&self, level: Level, part: Option<&Part>) -> MemberAction {
+        let projection = self.field_filter.as_ref().filter(|_| self.filters);
+        projection
+            .map_or(MemberAction::Keep, |by| by.action(level, part.map_or("", |part| part.name).as_bytes()))
     }
 
     /// Cuts the current value, which is complete.
-    fn cut_value(&mut self, (by, part, number): (usize, &'static Part, u32)) {
-        let Some(projection) = self.projection.as_ref() else { return };
+    fn prune_value(&mut self, (by, part, number): (usize, &'static Part, u32)) {
+        let Some(projection) = self.field_filter.as_ref() else { return };
         let (mode, paths) = projection.rule(by);
         self.remains.clear();
-        let stays = cut(mode, &paths, part.wire, &self.kept[self.value_start..], &mut self.remains);
+        let stays = prune(mode, &paths, part.wire, &self.kept[self.value_start..], &mut self.remains);
         self.kept.truncate(self.field_start);
         if stays {
             put_data(&mut self.kept, number, &self.remains);
@@ -350,10 +353,10 @@ impl ObjectReader {
 }
 
 /// Whether an object that says it is of some type may be in the cache.
-pub(super) fn check_type(said: &super::envelope::Said, types: &TypeMeta) -> Result<(), ObjectProblem> {
-    if said.is_of(types) || types.or.as_deref().is_some_and(|other| said.is_of(other)) {
+pub(super) fn check_type(said: &super::envelope::EnvelopeType, types: &TypeMeta) -> Result<(), ObjectError> {
+    if said.is_of(types) || types.also_accepted.as_deref().is_some_and(|other| said.is_of(other)) {
         return Ok(());
     }
     let found = format!("{} {}", said.api_version, said.kind);
-    Err(ObjectProblem::OtherKind { found: found.trim().into() })
+    Err(ObjectError::OtherKind { found: found.trim().into() })
 }

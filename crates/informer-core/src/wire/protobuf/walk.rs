@@ -4,7 +4,7 @@
 //! (skip it, copy it, or go inside with another walk). It knows nothing about Kubernetes.
 
 use super::fields::{DATA, FIXED32, FIXED64, GROUP, GROUP_END, VARINT, Varint, split_tag};
-use crate::wire::problem::Broken;
+use crate::wire::problem::ProtobufError;
 
 /// What the walk met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,10 +68,10 @@ impl Walk {
 
     /// Goes on from `bytes[*at]`, moving `at` behind what was read.
     #[inline]
-    pub(super) fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Step, Broken> {
+    pub(super) fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Step, ProtobufError> {
         loop {
             if self.left == 0 {
-                return if self.is_between_fields() { Ok(Step::End) } else { Err(Broken::Short) };
+                return if self.is_between_fields() { Ok(Step::End) } else { Err(ProtobufError::Short) };
             }
             let Some(&byte) = bytes.get(*at) else { return Ok(Step::NeedMore) };
             *at += 1;
@@ -85,20 +85,20 @@ impl Walk {
                     match layout {
                         VARINT => self.at = At::Number,
                         DATA => self.at = At::Length,
-                        FIXED64 => return self.skip(Shape::Fixed(layout, 8), Broken::Short),
-                        FIXED32 => return self.skip(Shape::Fixed(layout, 4), Broken::Short),
-                        GROUP | GROUP_END => return Err(Broken::Group),
-                        other => return Err(Broken::Layout(other)),
+                        FIXED64 => return self.skip(Shape::Fixed(layout, 8), ProtobufError::Short),
+                        FIXED32 => return self.skip(Shape::Fixed(layout, 4), ProtobufError::Short),
+                        GROUP | GROUP_END => return Err(ProtobufError::Group),
+                        other => return Err(ProtobufError::Layout(other)),
                     }
                 }
                 At::Number => return Ok(Step::Field(self.number, Shape::Varint(value))),
-                At::Length => return self.skip(Shape::Data(value), Broken::Length),
+                At::Length => return self.skip(Shape::Data(value), ProtobufError::Length),
             }
         }
     }
 
     /// Leaves what has a length to the owner.
-    fn skip(&mut self, shape: Shape, or: Broken) -> Result<Step, Broken> {
+    fn skip(&mut self, shape: Shape, or: ProtobufError) -> Result<Step, ProtobufError> {
         self.left = self.left.checked_sub(shape.length()).ok_or(or)?;
         Ok(Step::Field(self.number, shape))
     }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     /// What is met in a message that arrives byte by byte.
-    fn steps(bytes: &[u8]) -> Result<Vec<(u32, Shape)>, Broken> {
+    fn steps(bytes: &[u8]) -> Result<Vec<(u32, Shape)>, ProtobufError> {
         let (mut walk, mut found, mut skip) = (Walk::new(bytes.len() as u64), Vec::new(), 0);
         for byte in bytes {
             let (piece, mut at) = ([*byte], 0);
@@ -152,14 +152,14 @@ mod tests {
     #[test]
     fn what_is_no_message_is_refused() {
         for (bytes, expected) in [
-            (&[0x0a, 5, 1][..], Broken::Length),
-            (&[0x80], Broken::Short),
-            (&[0x09, 1], Broken::Short),
-            (&[0x25, 1], Broken::Short),
-            (&[0x0b, 0x0c], Broken::Group),
-            (&[0x0e], Broken::Layout(6)),
-            (&[0x00], Broken::Number),
-            (&[0xff; 12], Broken::Varint),
+            (&[0x0a, 5, 1][..], ProtobufError::Length),
+            (&[0x80], ProtobufError::Short),
+            (&[0x09, 1], ProtobufError::Short),
+            (&[0x25, 1], ProtobufError::Short),
+            (&[0x0b, 0x0c], ProtobufError::Group),
+            (&[0x0e], ProtobufError::Layout(6)),
+            (&[0x00], ProtobufError::Number),
+            (&[0xff; 12], ProtobufError::Varint),
         ] {
             assert_eq!(steps(bytes).unwrap_err(), expected, "{bytes:?}");
         }

@@ -9,15 +9,17 @@ use super::message_of;
 use super::object::{ObjectReader, check_type};
 use super::status::status_of;
 use super::walk::{Shape, Step, Walk, take};
-use crate::wire::frame::{Frame, FrameKind, INITIAL_EVENTS_END, LONGEST_TYPE};
-use crate::wire::problem::{BodyProblem, Broken, ObjectProblem, Place, Unreadable, WireError};
-use crate::wire::projection::Projection;
-use crate::wire::scanned::Scanned;
+use crate::wire::field_filter::FieldFilter;
+use crate::wire::frame::{Frame, FrameKind, INITIAL_EVENTS_END, MAX_TYPE_BYTES};
+use crate::wire::problem::{
+    BodyErrorKind, BodyLocation, ObjectError, ProtobufError, UnreadableObject, WireError,
+};
+use crate::wire::scanned::ScannedObject;
 use crate::wire::status::Status;
 use crate::wire::{Limits, TypeMeta, keep_beginning};
 
 /// What a frame may have beyond the largest object: `managedFields`, and what a projection drops.
-const FRAME_ROOM: usize = 64 << 20;
+const MAX_FRAME_OVERHEAD_BYTES: usize = 64 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
@@ -47,8 +49,8 @@ enum Inside {
 /// Reads one watch stream in protobuf.
 #[derive(Debug)]
 pub struct ProtobufWatchReader {
-    types: TypeMeta,
-    longest: u64,
+    type_meta: TypeMeta,
+    max_frame_bytes: u64,
     at: At,
     inside: Inside,
     length: [u8; 4],
@@ -62,12 +64,12 @@ pub struct ProtobufWatchReader {
     kind: Vec<u8>,
     saw_object: bool,
     /// What is wrong with the bytes around the object.
-    broken: Option<Broken>,
-    place: Place,
+    broken: Option<ProtobufError>,
+    location: BodyLocation,
     /// Where the current frame began.
     frame_start: u64,
     /// What ended it: frames cannot be told apart any more.
-    failed: Option<Broken>,
+    failed: Option<ProtobufError>,
 }
 
 impl ProtobufWatchReader {
@@ -75,9 +77,9 @@ impl ProtobufWatchReader {
     pub fn new(types: TypeMeta, limits: Limits) -> Option<Self> {
         let of = message_of(&types)?;
         Some(Self {
-            longest: limits.object_bytes.saturating_add(FRAME_ROOM) as u64,
-            object: ObjectReader::new(of, limits.object_bytes),
-            types,
+            max_frame_bytes: limits.max_object_bytes.saturating_add(MAX_FRAME_OVERHEAD_BYTES) as u64,
+            object: ObjectReader::new(of, limits.max_object_bytes),
+            type_meta: types,
             at: At::Length(0),
             inside: Inside::Over,
             length: [0; 4],
@@ -88,7 +90,7 @@ impl ProtobufWatchReader {
             kind: Vec::new(),
             saw_object: false,
             broken: None,
-            place: Place { index: 0, byte: 0 },
+            location: BodyLocation { index: 0, byte: 0 },
             frame_start: 0,
             failed: None,
         })
@@ -96,8 +98,8 @@ impl ProtobufWatchReader {
 
     /// The same, leaving out of each object what the projection leaves out. Bookmarks and errors are read whole.
     #[must_use]
-    pub fn projecting(mut self, projection: Option<Projection>) -> Self {
-        self.object.set_projection(projection);
+    pub fn with_field_filter(mut self, projection: Option<FieldFilter>) -> Self {
+        self.object.set_field_filter(projection);
         self
     }
 
@@ -106,11 +108,11 @@ impl ProtobufWatchReader {
         if let Some(problem) = self.failed {
             return Err(self.error(problem.into()));
         }
-        let base = self.place.byte;
+        let base = self.location.byte;
         let mut at = 0;
         loop {
             let result = self.step(chunk, &mut at, base, &mut on);
-            self.place.byte = base + at as u64;
+            self.location.byte = base + at as u64;
             match result {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
@@ -124,11 +126,11 @@ impl ProtobufWatchReader {
 
     /// Says that the stream is over; an error if that happened inside a frame.
     pub fn finish(&self) -> Result<(), WireError> {
-        if self.at == At::Length(0) { Ok(()) } else { Err(self.error(BodyProblem::Truncated)) }
+        if self.at == At::Length(0) { Ok(()) } else { Err(self.error(BodyErrorKind::Truncated)) }
     }
 
-    fn error(&self, problem: BodyProblem) -> WireError {
-        WireError { what: "frame", place: self.place, problem }
+    fn error(&self, problem: BodyErrorKind) -> WireError {
+        WireError { what: "frame", location: self.location, kind: problem }
     }
 
     /// `false` if the chunk is used up.
@@ -138,7 +140,7 @@ impl ProtobufWatchReader {
         at: &mut usize,
         base: u64,
         on: &mut impl FnMut(Frame),
-    ) -> Result<bool, Broken> {
+    ) -> Result<bool, ProtobufError> {
         match self.at {
             At::Length(have) => {
                 let Some(&byte) = chunk.get(*at) else { return Ok(false) };
@@ -167,7 +169,7 @@ impl ProtobufWatchReader {
             At::Type | At::EventValue | At::ExtensionValue => {
                 let part = take(&mut self.left, chunk, at);
                 if self.at == At::Type {
-                    keep_beginning(&mut self.kind, part, LONGEST_TYPE);
+                    keep_beginning(&mut self.kind, part, MAX_TYPE_BYTES);
                 }
                 if self.left > 0 {
                     return Ok(false);
@@ -186,10 +188,10 @@ impl ProtobufWatchReader {
         Ok(true)
     }
 
-    fn begin_frame(&mut self) -> Result<(), Broken> {
+    fn begin_frame(&mut self) -> Result<(), ProtobufError> {
         let length = u32::from_be_bytes(self.length);
-        if u64::from(length) > self.longest {
-            return Err(Broken::Frame(length));
+        if u64::from(length) > self.max_frame_bytes {
+            return Err(ProtobufError::Frame(length));
         }
         self.event = Walk::new(u64::from(length));
         self.kind.clear();
@@ -223,7 +225,7 @@ impl ProtobufWatchReader {
                 // Of what came before in this frame nothing counts.
                 self.object.begin(0);
                 // A bookmark's annotations and an error's status are for us.
-                self.object.set_projects(self.is_change());
+                self.object.set_filters(self.is_change());
                 At::Object
             }
             _ => At::ExtensionValue,
@@ -236,11 +238,11 @@ impl ProtobufWatchReader {
             self.broken = Some(broken);
             self.inside = Inside::Over;
         } else if self.left == 0 && self.inside != Inside::Over {
-            self.broken = Some(Broken::Short);
+            self.broken = Some(ProtobufError::Short);
         }
     }
 
-    fn walk_object(&mut self, part: &[u8]) -> Result<(), Broken> {
+    fn walk_object(&mut self, part: &[u8]) -> Result<(), ProtobufError> {
         let mut at = 0;
         loop {
             match self.inside {
@@ -266,16 +268,16 @@ impl ProtobufWatchReader {
     fn finish_frame(&mut self, on: &mut impl FnMut(Frame)) {
         // The type may stand behind the object; no server is known to do that, so reading twice then is no loss.
         if self.saw_object && self.is_change() {
-            self.object.project_late();
+            self.object.filter_late();
         }
         on(self.frame());
-        self.place.index += 1;
+        self.location.index += 1;
         self.at = At::Length(0);
     }
 
     /// Whether the frame is known to carry an object of the cache.
     fn is_change(&self) -> bool {
-        self.object.has_projection()
+        self.object.has_field_filter()
             && matches!(
                 FrameKind::named(&self.kind),
                 FrameKind::Added | FrameKind::Modified | FrameKind::Deleted
@@ -287,21 +289,21 @@ impl ProtobufWatchReader {
         match kind {
             FrameKind::Error => Frame::Error(self.status().unwrap_or_default()),
             FrameKind::Bookmark => Frame::Bookmark {
-                version: self.object.glimpse().1,
+                version: self.object.peek_identity().1,
                 initial_events_end: self.object.annotation(INITIAL_EVENTS_END) == Some("true"),
             },
-            _ if !self.saw_object => self.unreadable(kind, ObjectProblem::NotAnObject),
+            _ if !self.saw_object => self.unreadable(kind, ObjectError::NotAnObject),
             FrameKind::Added => self.change(kind, Frame::Added),
             FrameKind::Modified => self.change(kind, Frame::Modified),
             FrameKind::Deleted => self.change(kind, Frame::Deleted),
             FrameKind::Unknown(_) => {
                 let problem = self.check().and_then(|()| self.object.head()).err();
-                self.unreadable(kind, problem.unwrap_or(ObjectProblem::UnknownFrame))
+                self.unreadable(kind, problem.unwrap_or(ObjectError::UnknownFrame))
             }
         }
     }
 
-    fn change(&mut self, kind: FrameKind, frame: fn(Scanned) -> Frame) -> Frame {
+    fn change(&mut self, kind: FrameKind, frame: fn(ScannedObject) -> Frame) -> Frame {
         match self.check().and_then(|()| self.object.take_object()) {
             Ok(object) => frame(object),
             Err(problem) => self.unreadable(kind, problem),
@@ -309,21 +311,21 @@ impl ProtobufWatchReader {
     }
 
     /// Whether what is around the object says that it is one of the cache's.
-    fn check(&self) -> Result<(), ObjectProblem> {
+    fn check(&self) -> Result<(), ObjectError> {
         match self.broken {
-            Some(broken) => Err(ObjectProblem::Broken(broken)),
-            None => check_type(&self.envelope.types, &self.types),
+            Some(broken) => Err(ObjectError::MalformedProtobuf(broken)),
+            None => check_type(&self.envelope.declared_type, &self.type_meta),
         }
     }
 
     fn status(&self) -> Option<Status> {
-        let is_status = self.envelope.types.kind == "Status" && self.broken.is_none();
+        let is_status = self.envelope.declared_type.kind == "Status" && self.broken.is_none();
         is_status.then(|| status_of(self.object.bytes())).flatten().map(Status::of_fields)
     }
 
-    fn unreadable(&self, kind: FrameKind, problem: ObjectProblem) -> Frame {
-        let place = Place { index: self.place.index, byte: self.frame_start };
-        let (key, version) = self.object.glimpse();
-        Frame::Unreadable(kind, Unreadable { key, version, place, problem })
+    fn unreadable(&self, kind: FrameKind, problem: ObjectError) -> Frame {
+        let place = BodyLocation { index: self.location.index, byte: self.frame_start };
+        let (key, version) = self.object.peek_identity();
+        Frame::Unreadable(kind, UnreadableObject { key, version, location: place, error: problem })
     }
 }

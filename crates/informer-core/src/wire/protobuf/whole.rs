@@ -102,8 +102,8 @@ mod tests {
     use super::super::object::ObjectReader;
     use super::*;
     use crate::wire::TypeMeta;
-    use crate::wire::problem::ObjectProblem;
-    use crate::wire::scanned::Scanned;
+    use crate::wire::problem::ObjectError;
+    use crate::wire::scanned::ScannedObject;
 
     fn data(number: u32, bytes: &[u8]) -> Vec<u8> {
         let mut field = Vec::new();
@@ -117,7 +117,7 @@ mod tests {
         data(METADATA, &[named.concat(), others.concat()].concat())
     }
 
-    fn read(object: &[u8], piece: usize, limit: usize) -> Result<Scanned, ObjectProblem> {
+    fn read(object: &[u8], piece: usize, limit: usize) -> Result<ScannedObject, ObjectError> {
         let mut reader = ObjectReader::new(message_of(&TypeMeta::new("v1", "Pod")).unwrap(), limit);
         let mut read = |piece| {
             reader.begin(object.len() as u64);

@@ -3,30 +3,30 @@
 use super::*;
 
 #[track_caller]
-fn dropping(paths: &[&str]) -> Projection {
-    Projection::drop(paths).unwrap()
+fn dropping(paths: &[&str]) -> FieldFilter {
+    FieldFilter::drop(paths).unwrap()
 }
 
 #[track_caller]
-fn keeping(paths: &[&str]) -> Projection {
-    Projection::keep(paths).unwrap()
+fn keeping(paths: &[&str]) -> FieldFilter {
+    FieldFilter::keep(paths).unwrap()
 }
 
 #[track_caller]
-fn read_list_by(projection: &Projection, limit: usize, body: &[u8]) -> Read<ListItem> {
+fn read_list_by(projection: &FieldFilter, limit: usize, body: &[u8]) -> Read<ListItem> {
     however_cut(body, |pieces| {
         let reader = ListReader::new(pod_type(), Limits::new(limit));
-        let (mut reader, mut items) = (reader.projecting(Some(projection.clone())), Vec::new());
+        let (mut reader, mut items) = (reader.with_field_filter(Some(projection.clone())), Vec::new());
         let read = pieces.iter().try_for_each(|piece| reader.read(piece, |item| items.push(item)));
         (items, read.and_then(|()| reader.finish()))
     })
 }
 
 #[track_caller]
-fn read_watch_by(projection: &Projection, limit: usize, body: &[u8]) -> Read<Frame> {
+fn read_watch_by(projection: &FieldFilter, limit: usize, body: &[u8]) -> Read<Frame> {
     however_cut(body, |pieces| {
         let reader = WatchReader::new(pod_type(), Limits::new(limit));
-        let (mut reader, mut frames) = (reader.projecting(Some(projection.clone())), Vec::new());
+        let (mut reader, mut frames) = (reader.with_field_filter(Some(projection.clone())), Vec::new());
         let read = pieces.iter().try_for_each(|piece| reader.read(piece, |frame| frames.push(frame)));
         (frames, read.and_then(|()| reader.finish()))
     })
@@ -34,7 +34,7 @@ fn read_watch_by(projection: &Projection, limit: usize, body: &[u8]) -> Read<Fra
 
 /// The one object in a list of `item`, which is the same in a frame.
 #[track_caller]
-fn projected(projection: &Projection, item: &str) -> Scanned {
+fn projected(projection: &FieldFilter, item: &str) -> ScannedObject {
     let (items, end) = read_list_by(projection, EVERYTHING, &list_of(item));
     assert_eq!(end, Ok(()));
     let [ListItem::Meta(_), ListItem::Object(object)] = &items[..] else { panic!("{items:?}") };
@@ -50,7 +50,7 @@ fn projected(projection: &Projection, item: &str) -> Scanned {
 
 /// Checks what is left of an object, behind apiVersion and kind.
 #[track_caller]
-fn check_left(projection: &Projection, item: &str, expected: &str) {
+fn check_left(projection: &FieldFilter, item: &str, expected: &str) {
     let object = projected(projection, item);
     let text = std::str::from_utf8(&object.bytes).unwrap();
     assert_eq!(text.strip_prefix(r#"{"apiVersion":"v1","kind":"Pod","#).unwrap(), expected);
@@ -63,14 +63,14 @@ const HEAD: &str = r#""metadata":{"name":"a","resourceVersion":"1"}"#;
 
 /// Checks what is left of members behind a plain head.
 #[track_caller]
-fn check_rest(projection: &Projection, rest: &str, expected: &str) {
+fn check_rest(projection: &FieldFilter, rest: &str, expected: &str) {
     let comma = |text: &str| if text.is_empty() { String::new() } else { format!(",{text}") };
     check_left(projection, &format!("{{{HEAD}{}}}", comma(rest)), &format!("{HEAD}{}}}", comma(expected)));
 }
 
 /// Checks what is left of members of `metadata`, behind name and version.
 #[track_caller]
-fn check_metadata(projection: &Projection, rest: &str, expected: &str) {
+fn check_metadata(projection: &FieldFilter, rest: &str, expected: &str) {
     let comma = |text: &str| if text.is_empty() { String::new() } else { format!(",{text}") };
     let head = r#""metadata":{"name":"a","resourceVersion":"1""#;
     check_left(
@@ -317,21 +317,21 @@ fn what_an_object_is_known_by_and_controllers_go_by_cannot_be_dropped() {
         "metadata.finalizers[*]",
     ];
     for path in metadata.iter().map(String::as_str).chain(others) {
-        let error = Projection::drop(["status", path]).unwrap_err();
+        let error = FieldFilter::drop(["status", path]).unwrap_err();
         assert_eq!(error, ProjectionError::Identity { path: path.into() });
         assert_eq!(
             error.to_string(),
             format!("`{path}` cannot be dropped: objects are known by it, or controllers go by it")
         );
-        assert!(Projection::keep([path]).is_ok());
+        assert!(FieldFilter::keep([path]).is_ok());
     }
     for path in ["metadata.labels", "metadata.managedFields", "spec.name", "metadata.x.uid"] {
-        assert!(Projection::drop([path]).is_ok(), "{path}");
+        assert!(FieldFilter::drop([path]).is_ok(), "{path}");
     }
     for path in ["", "a..b", "a[0]", "[*].a"] {
-        let error = Projection::keep([path]).unwrap_err();
+        let error = FieldFilter::keep([path]).unwrap_err();
         assert!(error.to_string().starts_with(&format!("`{path}` is no field path: ")), "{error}");
-        assert_eq!(Projection::drop([path]), Err(error));
+        assert_eq!(FieldFilter::drop([path]), Err(error));
     }
 }
 
@@ -354,7 +354,7 @@ fn what_is_dropped_at_the_top_or_in_metadata_does_not_count_against_the_limit() 
     let item = format!(
         r#"{{"status":{{"a":"{long}"}},"metadata":{{"name":"a","annotations":{{"a":"{long}"}},"resourceVersion":"1"}},"data":"{long}"}}"#
     );
-    let check = |projection: &Projection, item: &str, expected: &str| {
+    let check = |projection: &FieldFilter, item: &str, expected: &str| {
         let read = read_list_by(projection, 100, &list_of(format!("{item},{B}")));
         let expected =
             expected.replacen("()", "(#0 at byte 63) is unreadable: it is larger than 100 bytes", 1);

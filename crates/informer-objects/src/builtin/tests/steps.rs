@@ -108,7 +108,7 @@ fn expected(step: &Value) -> Result<Value, String> {
     match step["response"]["status"].as_u64() {
         Some(200 | 201) => Ok(body.clone()),
         Some(422) => {
-            let causes: Vec<crate::status::Cause> = body["details"]["causes"]
+            let causes: Vec<crate::status::StatusCause> = body["details"]["causes"]
                 .as_array()
                 .into_iter()
                 .flatten()
@@ -117,7 +117,7 @@ fn expected(step: &Value) -> Result<Value, String> {
                     let message = text("message");
                     let message =
                         message.split_once(GO_DIFFERENCE).map_or(message.as_str(), |(line, _)| line);
-                    crate::status::Cause::new(&text("reason"), &text("field"), message)
+                    crate::status::StatusCause::new(&text("reason"), &text("field"), message)
                 })
                 .collect();
             Err(serde_json::to_string_pretty(&causes).unwrap())

@@ -170,7 +170,7 @@ fn host_port_conflicts(container: &Place<'_>, seen: &mut BTreeSet<String>, repor
         let key = format!("{protocol}/{ip}/{}", number.number());
         if !seen.insert(key.clone()) {
             let message = format!("Duplicate value: {}", quoted(&key));
-            report.causes.push(crate::status::Cause::new("FieldValueDuplicate", &number.path, message));
+            report.causes.push(crate::status::StatusCause::new("FieldValueDuplicate", &number.path, message));
         }
     }
 }

@@ -58,7 +58,7 @@ const ENUMS: &[(&str, &str, &[&str])] = &[
 
 pub(super) fn check(of: TypeId, object: &Place<'_>, report: &mut Report) {
     let told: BTreeSet<String> = report.causes.iter().map(|cause| cause.field.clone()).collect();
-    let mut walk = Walk { told, report };
+    let mut walk = Walk { reported: told, report };
     for field in of.get().fields {
         if !matches!(field.name, "metadata" | "status") {
             walk.field(of.get(), field, object);
@@ -67,7 +67,7 @@ pub(super) fn check(of: TypeId, object: &Place<'_>, report: &mut Report) {
 }
 
 struct Walk<'a> {
-    told: BTreeSet<String>,
+    reported: BTreeSet<String>,
     report: &'a mut Report,
 }
 
@@ -76,7 +76,7 @@ impl Walk<'_> {
         let place = object.at(field.name);
         let values = ENUMS.iter().find(|row| (row.0, row.1) == (short(of), field.name)).map(|row| row.2);
         if place.value.is_null() || place.value == "" {
-            if is_missed(of, field, place.value) && !self.is_told(&place.path) {
+            if is_missed(of, field, place.value) && !self.is_reported(&place.path) {
                 match values {
                     Some(values) => self.report.unsupported(&place, values),
                     None => self.report.required(&place, ""),
@@ -86,7 +86,7 @@ impl Walk<'_> {
         }
         if let Some(values) = values
             && !values.contains(&place.text())
-            && !self.is_told(&place.path)
+            && !self.is_reported(&place.path)
         {
             self.report.unsupported(&place, values);
         }
@@ -120,21 +120,21 @@ impl Walk<'_> {
     }
 
     fn selector(&mut self, place: &Place<'_>) {
-        if !self.has_told_inside(&place.path) {
+        if !self.has_reported_inside(&place.path) {
             meta::selector(place, self.report);
         }
     }
 
     /// Whether the kind's own rules have spoken about the place or what is around it.
-    fn is_told(&self, path: &str) -> bool {
+    fn is_reported(&self, path: &str) -> bool {
         let ends = path.char_indices().filter(|(_, c)| matches!(c, '.' | '[')).map(|(place, _)| place);
-        ends.chain([path.len()]).any(|end| path.get(..end).is_some_and(|start| self.told.contains(start)))
+        ends.chain([path.len()]).any(|end| path.get(..end).is_some_and(|start| self.reported.contains(start)))
     }
 
     /// Whether they have spoken about it or something in it.
-    fn has_told_inside(&self, path: &str) -> bool {
-        let first = self.told.range(path.to_owned()..).next();
-        first.is_some_and(|told| told.starts_with(path)) || self.is_told(path)
+    fn has_reported_inside(&self, path: &str) -> bool {
+        let first = self.reported.range(path.to_owned()..).next();
+        first.is_some_and(|told| told.starts_with(path)) || self.is_reported(path)
     }
 }
 

@@ -111,7 +111,7 @@ pub(super) fn node(object: &Place<'_>, report: &mut Report) {
             let why = "taints must be unique by key and effect pair";
             let value = report::shown(taint.value);
             let message = format!("Duplicate value: {value}: {why}");
-            report.causes.push(crate::status::Cause::new("FieldValueDuplicate", &taint.path, message));
+            report.causes.push(crate::status::StatusCause::new("FieldValueDuplicate", &taint.path, message));
         }
     }
 }

@@ -22,7 +22,7 @@ mod workloads;
 use informer_schema::RESOURCES;
 use serde_json::Value;
 
-use crate::status::Cause;
+use crate::status::StatusCause;
 use report::{Place, Report};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -56,7 +56,7 @@ const METADATA_AGAIN: &[(&str, &str)] = &[
 ];
 
 /// What is wrong with a new object.
-pub fn create(group: &str, kind: &str, object: &Value) -> Vec<Cause> {
+pub fn create(group: &str, kind: &str, object: &Value) -> Vec<StatusCause> {
     let mut report = Report::default();
     let place = Place::root(object);
     match (group, kind) {
@@ -79,7 +79,7 @@ pub fn create(group: &str, kind: &str, object: &Value) -> Vec<Cause> {
 }
 
 /// What is wrong with a change.
-pub(crate) fn update(group: &str, kind: &str, old: &Value, new: &Value) -> Vec<Cause> {
+pub(crate) fn update(group: &str, kind: &str, old: &Value, new: &Value) -> Vec<StatusCause> {
     let mut report = Report::default();
     let (before, after) = (Place::root(old), Place::root(new));
     meta::check(&after, meta::is_namespaced(group, kind), meta::Naming::PathSegment, &mut report);
@@ -109,7 +109,7 @@ pub(crate) fn update(group: &str, kind: &str, old: &Value, new: &Value) -> Vec<C
 }
 
 /// What is wrong with a change by way of a subresource, by its name.
-pub fn update_part(part: &str, group: &str, kind: &str, old: &Value, new: &Value) -> Vec<Cause> {
+pub fn update_part(part: &str, group: &str, kind: &str, old: &Value, new: &Value) -> Vec<StatusCause> {
     let mut report = Report::default();
     let (before, after) = (Place::root(old), Place::root(new));
     meta::check(&after, meta::is_namespaced(group, kind), meta::Naming::PathSegment, &mut report);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Fields that Go writes before others, in this order; the rest follow sorted.
 const GO_ORDER: &[&str] = &[
@@ -90,7 +90,7 @@ impl<'a> Place<'a> {
 /// What was found.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    pub(super) causes: Vec<Cause>,
+    pub(super) causes: Vec<StatusCause>,
 }
 
 impl Report {
@@ -146,7 +146,7 @@ impl Report {
     }
 
     fn add(&mut self, reason: &str, place: &Place<'_>, message: String) {
-        self.causes.push(Cause::new(reason, &place.path, message));
+        self.causes.push(StatusCause::new(reason, &place.path, message));
     }
 }
 

@@ -250,7 +250,7 @@ fn port_conflicts(spec: &Place<'_>, kind: &str, report: &mut Report) {
             let value = format!(
                 r#"Duplicate value: {{"Name":"","Protocol":"{protocol}","AppProtocol":null,"Port":{number},"TargetPort":0,"NodePort":0}}"#
             );
-            report.causes.push(crate::status::Cause::new("FieldValueDuplicate", &port.path, value));
+            report.causes.push(crate::status::StatusCause::new("FieldValueDuplicate", &port.path, value));
         }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::meta::{self, immutable, non_negative};
 use super::report::{Place, Report};
 use super::services::ip;
-use crate::status::Cause;
+use crate::status::StatusCause;
 use crate::text::formats;
 
 /// Numbers that are not negative, by kind, in the order in which a server looks at them.
@@ -78,10 +78,10 @@ const COUNTS: &[(&str, &str, &[&str])] = &[
 ];
 
 /// A count, the one it cannot be greater than, and how that is called.
-type Most = (&'static str, &'static str, &'static str);
+type UpperBound = (&'static str, &'static str, &'static str);
 
 /// Replicas of which there cannot be more than of others.
-const AT_MOST: &[(&str, &str, &[Most])] = &[
+const UPPER_BOUNDS: &[(&str, &str, &[UpperBound])] = &[
     (
         "apps",
         "Deployment",
@@ -107,7 +107,7 @@ const AT_MOST: &[(&str, &str, &[Most])] = &[
     ),
 ];
 
-const LABELED: &[Most] = &[
+const LABELED: &[UpperBound] = &[
     ("fullyLabeledReplicas", "replicas", "status.replicas"),
     ("readyReplicas", "replicas", "status.replicas"),
     ("availableReplicas", "replicas", "status.replicas"),
@@ -133,7 +133,7 @@ pub(super) fn update(group: &str, kind: &str, old: &Place<'_>, new: &Place<'_>, 
         non_negative(&after.at(field), report);
     }
     for (field, other, called) in
-        AT_MOST.iter().filter(|row| (row.0, row.1) == (group, kind)).flat_map(|row| row.2)
+        UPPER_BOUNDS.iter().filter(|row| (row.0, row.1) == (group, kind)).flat_map(|row| row.2)
     {
         if after.at(field).number() > after.at(other).number() {
             report.invalid(&after.at(field), &format!("cannot be greater than {called}"));
@@ -246,7 +246,7 @@ impl JobChange<'_> {
     /// Refuses the conditions; their value is left out.
     fn refuse(&self, report: &mut Report, why: &str) {
         let message = format!("Invalid value: {why}");
-        report.causes.push(Cause::new("FieldValueInvalid", &self.after.at("conditions").path, message));
+        report.causes.push(StatusCause::new("FieldValueInvalid", &self.after.at("conditions").path, message));
     }
 
     fn check_times(&self, report: &mut Report) {

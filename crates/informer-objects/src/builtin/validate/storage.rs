@@ -132,7 +132,11 @@ pub(super) fn volume(object: &Place<'_>, report: &mut Report) {
             "Unsupported value: {}: supported values: \"storage\"",
             super::report::shown(capacity.value)
         );
-        report.causes.push(crate::status::Cause::new("FieldValueNotSupported", &capacity.path, message));
+        report.causes.push(crate::status::StatusCause::new(
+            "FieldValueNotSupported",
+            &capacity.path,
+            message,
+        ));
     }
     for (_, amount) in spec.entries("capacity") {
         if Quantity::parse(amount.text()).is_ok_and(|amount| amount.is_zero() || amount.is_negative()) {

@@ -6,16 +6,16 @@ use super::super::field::{child, invalid, key};
 use super::super::object::{check_embedded, check_values, decode_embedded, prune};
 use super::super::rules::{self, Programs};
 use crate::schema::Structural;
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// What is wrong with the defaults of a schema. Inside the metadata of resources only types are looked at.
-pub(super) fn check(schema: &Structural, path: &str) -> Vec<Cause> {
+pub(super) fn check(schema: &Structural, path: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     walk(schema, &Programs::of(schema), path, &mut causes);
     causes
 }
 
-fn walk(schema: &Structural, programs: &Programs, path: &str, causes: &mut Vec<Cause>) {
+fn walk(schema: &Structural, programs: &Programs, path: &str, causes: &mut Vec<StatusCause>) {
     if let Some(default) = &schema.default {
         causes.extend(one(schema, programs, default, &child(path, "default")));
     }
@@ -27,7 +27,7 @@ fn walk(schema: &Structural, programs: &Programs, path: &str, causes: &mut Vec<C
     }
 }
 
-fn one(schema: &Structural, programs: &Programs, default: &Value, path: &str) -> Vec<Cause> {
+fn one(schema: &Structural, programs: &Programs, default: &Value, path: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let mut pruned = default.clone();
     prune(schema, &mut pruned);

@@ -4,9 +4,9 @@
 //! level says). Definitions come here completed ([`super::complete`]) and with the status they are going to be stored with.
 
 mod defaults;
-mod parts;
+mod keywords;
 mod structure;
-mod words;
+mod subresources;
 
 use std::cell::Cell;
 
@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use super::field::{child, forbidden, index, invalid, invalid_shown, not_supported, quote, required};
 use super::names::{check_names, is_true, refuse};
-use super::written::{Level, Part, Spec};
+use super::source_schema::{Part, SchemaLevel, Spec};
 use crate::schema::STRUCTURAL_DEPTH;
-use crate::status::Cause;
+use crate::status::StatusCause;
 use crate::text::formats::{dns_label_1035, dns_subdomain};
 
 /// How long all rules of a definition may be together.
@@ -25,9 +25,9 @@ const MAX_RULES: usize = 128 << 10;
 const SHORT_RULE: usize = 32;
 
 /// What is wrong with a new definition.
-pub fn check(definition: &Value) -> Vec<Cause> {
+pub fn check(definition: &Value) -> Vec<StatusCause> {
     let name = definition.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    let mut causes: Vec<Cause> =
+    let mut causes: Vec<StatusCause> =
         dns_subdomain(name).iter().map(|why| invalid("metadata.name", &json!(name), why)).collect();
     let spec = Spec::read(definition);
     if name != format!("{}.{}", spec.text("/names/plural"), spec.text("/group")) {
@@ -42,7 +42,7 @@ pub fn check(definition: &Value) -> Vec<Cause> {
 }
 
 /// What is wrong with a changed definition: what was stored may not become something else.
-pub fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
+pub fn check_update(old: &Value, new: &Value) -> Vec<StatusCause> {
     let spec = Spec::read(new);
     let mut causes = check_spec(&spec);
     let mut fixed = Vec::new();
@@ -64,7 +64,7 @@ pub fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
     causes
 }
 
-fn check_spec(spec: &Spec<'_>) -> Vec<Cause> {
+fn check_spec(spec: &Spec<'_>) -> Vec<StatusCause> {
     if has_too_many_rules(spec) {
         let why = format!("rules of all versions together may not be longer than {MAX_RULES} bytes");
         return vec![forbidden("spec.versions", &why)];
@@ -78,7 +78,7 @@ fn check_spec(spec: &Spec<'_>) -> Vec<Cause> {
             }
         }
     }
-    let has_default = |level: Level<'_>| level.written("default").is_some();
+    let has_default = |level: SchemaLevel<'_>| level.written("default").is_some();
     if preserving && spec.schemas().any(|schema| schema.any(STRUCTURAL_DEPTH, &has_default)) {
         let why = "must be false in order to use defaults in the schema";
         causes.push(invalid("spec.preserveUnknownFields", &json!(true), why));
@@ -87,7 +87,7 @@ fn check_spec(spec: &Spec<'_>) -> Vec<Cause> {
         let path = index("spec.versions", at);
         let name = version.get("name").and_then(Value::as_str).unwrap_or_default();
         causes.extend(refuse(&child(&path, "name"), name, "", &dns_label_1035(name)));
-        causes.extend(parts::check_warning(version, &path));
+        causes.extend(subresources::check_warning(version, &path));
         let has_status = part.has_status() || spec.shared.has_status();
         causes.extend(check_part(part, &path, "schema", has_status));
     }
@@ -103,14 +103,14 @@ fn check_spec(spec: &Spec<'_>) -> Vec<Cause> {
         let why = "must be None if spec.preserveUnknownFields is true";
         causes.push(invalid("spec.conversion.strategy", &json!(spec.text("/conversion/strategy")), why));
     }
-    causes.extend(parts::check_conversion(&spec.whole["conversion"], "spec.conversion"));
+    causes.extend(subresources::check_conversion(&spec.whole["conversion"], "spec.conversion"));
     causes
 }
 
 /// Rules are parsed while somebody waits for an answer. Also short ones have their price.
 fn has_too_many_rules(spec: &Spec<'_>) -> bool {
     let total = Cell::new(0);
-    let is_too_much = |level: Level<'_>| {
+    let is_too_much = |level: SchemaLevel<'_>| {
         for rule in level.list("x-kubernetes-validations") {
             let texts = ["rule", "messageExpression"].map(|name| rule.get(name).and_then(Value::as_str));
             let length: usize = texts.iter().flatten().map(|text| text.len()).sum();
@@ -121,7 +121,7 @@ fn has_too_many_rules(spec: &Spec<'_>) -> bool {
     spec.schemas().any(|schema| schema.any(STRUCTURAL_DEPTH, &is_too_much))
 }
 
-fn check_group_and_scope(spec: &Spec<'_>) -> Vec<Cause> {
+fn check_group_and_scope(spec: &Spec<'_>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let group = spec.text("/group");
     if group.is_empty() {
@@ -140,24 +140,25 @@ fn check_group_and_scope(spec: &Spec<'_>) -> Vec<Cause> {
 }
 
 /// What a version has of its own, or all versions together.
-fn check_part(part: &Part<'_>, path: &str, schema: &str, has_status: bool) -> Vec<Cause> {
+fn check_part(part: &Part<'_>, path: &str, schema: &str, has_status: bool) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if let Some(level) = part.openapi() {
-        causes.extend(words::check(level, has_status, &child(&child(path, schema), "openAPIV3Schema")));
+        causes.extend(keywords::check(level, has_status, &child(&child(path, schema), "openAPIV3Schema")));
     }
     if let Some(subresources) = part.subresources {
-        causes.extend(parts::check_subresources(subresources, &child(path, "subresources")));
+        causes.extend(subresources::check_subresources(subresources, &child(path, "subresources")));
     }
     for (at, column) in part.columns.iter().enumerate() {
-        causes.extend(parts::check_column(column, &index(&child(path, "additionalPrinterColumns"), at)));
+        causes
+            .extend(subresources::check_column(column, &index(&child(path, "additionalPrinterColumns"), at)));
     }
     if !part.selectable.is_empty() {
-        causes.extend(parts::check_selectable(part, path));
+        causes.extend(subresources::check_selectable(part, path));
     }
     causes
 }
 
-fn check_versions(spec: &Spec<'_>) -> Vec<Cause> {
+fn check_versions(spec: &Spec<'_>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let mut names: Vec<&Value> = spec.versions.iter().map(|(version, _)| &version["name"]).collect();
     let count = names.len();
@@ -175,7 +176,7 @@ fn check_versions(spec: &Spec<'_>) -> Vec<Cause> {
     causes
 }
 
-fn check_all_names(spec: &Spec<'_>) -> Vec<Cause> {
+fn check_all_names(spec: &Spec<'_>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     for name in ["plural", "singular", "kind", "listKind"] {
         if spec.text(&format!("/names/{name}")).is_empty() {
@@ -189,7 +190,7 @@ fn check_all_names(spec: &Spec<'_>) -> Vec<Cause> {
 }
 
 /// Versions in which objects may be stored have to stay.
-fn check_stored(definition: &Value, spec: &Spec<'_>) -> Vec<Cause> {
+fn check_stored(definition: &Value, spec: &Spec<'_>) -> Vec<StatusCause> {
     let path = "status.storedVersions";
     let stored = definition.pointer("/status/storedVersions").and_then(Value::as_array);
     let Some(stored) = stored.filter(|stored| !stored.is_empty()) else {
@@ -220,7 +221,7 @@ fn check_stored(definition: &Value, spec: &Spec<'_>) -> Vec<Cause> {
 const APPROVED: &str = "api-approved.kubernetes.io";
 
 /// Groups of the Kubernetes community want an approval.
-fn check_approval(definition: &Value, old: Option<&Value>) -> Option<Cause> {
+fn check_approval(definition: &Value, old: Option<&Value>) -> Option<StatusCause> {
     let group = definition.pointer("/spec/group").and_then(Value::as_str).unwrap_or_default();
     let protected = ["k8s.io", "kubernetes.io"]
         .iter()
@@ -268,7 +269,7 @@ fn approval(text: &str) -> Approval {
     }
 }
 
-fn refuse_preserving(definition: &Value, old: Option<&Value>) -> Option<Cause> {
+fn refuse_preserving(definition: &Value, old: Option<&Value>) -> Option<StatusCause> {
     let preserves = |definition: &Value| {
         definition.pointer("/spec/preserveUnknownFields").and_then(Value::as_bool).unwrap_or_default()
     };
@@ -280,7 +281,7 @@ fn refuse_preserving(definition: &Value, old: Option<&Value>) -> Option<Cause> {
 }
 
 /// A word that has to be one of a few.
-fn one_of(path: &str, value: &str, accepted: &[&str]) -> Option<Cause> {
+fn one_of(path: &str, value: &str, accepted: &[&str]) -> Option<StatusCause> {
     match value {
         "" => Some(required(path, "")),
         value if accepted.contains(&value) => None,
@@ -289,6 +290,6 @@ fn one_of(path: &str, value: &str, accepted: &[&str]) -> Option<Cause> {
 }
 
 /// A word that may not be there.
-fn no(path: &str, name: &str, why: &str) -> Cause {
+fn no(path: &str, name: &str, why: &str) -> StatusCause {
     forbidden(&child(path, name), why)
 }

@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use super::super::field::{child, index, invalid, key, required};
-use super::super::written::Level;
+use super::super::source_schema::SchemaLevel;
 use super::no;
 use crate::schema::STRUCTURAL_DEPTH;
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// Words that a structural schema cannot have at all. The error is a sentence.
-pub(super) fn refuse(level: Level<'_>, depth: usize) -> Option<String> {
+pub(super) fn refuse(level: SchemaLevel<'_>, depth: usize) -> Option<String> {
     let depth = depth.checked_sub(1)?;
     for (name, shown) in [
         ("id", "id"),
@@ -37,7 +37,7 @@ pub(super) fn refuse(level: Level<'_>, depth: usize) -> Option<String> {
 }
 
 /// What keeps a schema from being structural, sorted.
-pub(super) fn check(root: Level<'_>, path: &str) -> Vec<Cause> {
+pub(super) fn check(root: SchemaLevel<'_>, path: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     invariants(root, Place::Root, path, STRUCTURAL_DEPTH, &mut causes);
     complete(root, Some(root), path, path, STRUCTURAL_DEPTH, &mut causes);
@@ -52,7 +52,7 @@ enum Place {
     Field,
 }
 
-fn invariants(level: Level<'_>, place: Place, path: &str, depth: usize, causes: &mut Vec<Cause>) {
+fn invariants(level: SchemaLevel<'_>, place: Place, path: &str, depth: usize, causes: &mut Vec<StatusCause>) {
     let Some(depth) = depth.checked_sub(1) else { return };
     let kind = level.kind();
     if kind == "array" && level.written("items").is_none() {
@@ -68,7 +68,7 @@ fn invariants(level: Level<'_>, place: Place, path: &str, depth: usize, causes: 
     if additional.is_some() && place == Place::Root {
         causes.push(no(path, "additionalProperties", "must not be used at the root"));
     }
-    if let Some(additional) = additional.and_then(Level::of) {
+    if let Some(additional) = additional.and_then(SchemaLevel::of) {
         invariants(additional, Place::Field, &child(path, "additionalProperties"), depth, causes);
     }
     let embedded = level.flag("x-kubernetes-embedded-resource");
@@ -96,7 +96,7 @@ fn invariants(level: Level<'_>, place: Place, path: &str, depth: usize, causes: 
     }
 }
 
-fn types(level: Level<'_>, place: Place, path: &str, causes: &mut Vec<Cause>) {
+fn types(level: SchemaLevel<'_>, place: Place, path: &str, causes: &mut Vec<StatusCause>) {
     let (kind, path) = (level.kind(), child(path, "type"));
     let free = level.flag("x-kubernetes-int-or-string") || level.flag("x-kubernetes-preserve-unknown-fields");
     if level.flag("x-kubernetes-embedded-resource") && kind != "object" {
@@ -116,7 +116,7 @@ fn types(level: Level<'_>, place: Place, path: &str, causes: &mut Vec<Cause>) {
 }
 
 /// What an object is, and its metadata, are the server's to describe.
-fn metadata(level: Level<'_>, place: Place, path: &str, causes: &mut Vec<Cause>) {
+fn metadata(level: SchemaLevel<'_>, place: Place, path: &str, causes: &mut Vec<StatusCause>) {
     let is_resource = place == Place::Root || level.flag("x-kubernetes-embedded-resource");
     let at = |name: &str| key(&child(path, "properties"), name);
     for name in ["kind", "apiVersion"] {
@@ -149,12 +149,12 @@ fn metadata(level: Level<'_>, place: Place, path: &str, causes: &mut Vec<Cause>)
 
 /// Schemas that narrow another one.
 fn combined(
-    level: Level<'_>,
+    level: SchemaLevel<'_>,
     skip_any: bool,
     skip_any_in_first_all: bool,
     path: &str,
     depth: usize,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     let Some(depth) = depth.checked_sub(1) else { return };
     if !skip_any {
@@ -179,7 +179,13 @@ fn combined(
     }
 }
 
-fn narrowing(level: Level<'_>, skip_any: bool, path: &str, depth: usize, causes: &mut Vec<Cause>) {
+fn narrowing(
+    level: SchemaLevel<'_>,
+    skip_any: bool,
+    path: &str,
+    depth: usize,
+    causes: &mut Vec<StatusCause>,
+) {
     combined(level, skip_any, false, path, depth, causes);
     let Some(depth) = depth.checked_sub(1) else { return };
     if let Some(items) = level.level("items") {
@@ -217,12 +223,12 @@ fn narrowing(level: Level<'_>, skip_any: bool, path: &str, depth: usize, causes:
 
 /// Whatever a narrowing schema names has to be named outside it too.
 fn complete(
-    narrow: Level<'_>,
-    wide: Option<Level<'_>>,
+    narrow: SchemaLevel<'_>,
+    wide: Option<SchemaLevel<'_>>,
     wide_path: &str,
     path: &str,
     depth: usize,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     let Some(depth) = depth.checked_sub(1) else { return };
     let not = narrow.level("not").map(|level| (child(path, "not"), level));
@@ -252,15 +258,15 @@ fn complete(
 
 /// As [`complete`], for a part of a narrowing schema, whose own fields count too.
 fn nested(
-    part: Level<'_>,
-    wide: Level<'_>,
+    part: SchemaLevel<'_>,
+    wide: SchemaLevel<'_>,
     wide_path: &str,
     path: &str,
     depth: usize,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<StatusCause>,
 ) {
     let whole = json!({"allOf": [part.value()]});
-    let Some(whole) = Level::of(&whole) else { return };
+    let Some(whole) = SchemaLevel::of(&whole) else { return };
     let before = causes.len();
     complete(whole, Some(wide), wide_path, path, depth, causes);
     // The list was made up to look at the part itself, so it has no place in the paths.
@@ -291,10 +297,10 @@ fn regex_error(pattern: &str, error: &regex::Error) -> String {
 }
 
 /// `anyOf` a number or a string, as it goes with `x-kubernetes-int-or-string`.
-fn is_int_or_string(level: Level<'_>) -> bool {
+fn is_int_or_string(level: SchemaLevel<'_>) -> bool {
     level.list("anyOf") == [json!({"type": "integer"}), json!({"type": "string"})]
 }
 
-fn is_int_or_string_in_all(level: Level<'_>) -> bool {
+fn is_int_or_string_in_all(level: SchemaLevel<'_>) -> bool {
     level.levels("allOf").next().is_some_and(|(_, first)| is_int_or_string(first))
 }

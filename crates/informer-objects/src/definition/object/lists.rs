@@ -8,16 +8,16 @@ use serde_json::{Map, Value, json};
 
 use super::super::field;
 use crate::schema::Structural;
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// What repeats anywhere in an object.
-pub(crate) fn check(schema: &Structural, object: &Value) -> Vec<Cause> {
+pub(crate) fn check(schema: &Structural, object: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     walk(schema, object, "", &mut causes);
     causes
 }
 
-fn walk(schema: &Structural, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+fn walk(schema: &Structural, value: &Value, path: &str, causes: &mut Vec<StatusCause>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
@@ -50,7 +50,7 @@ fn walk(schema: &Structural, value: &Value, path: &str, causes: &mut Vec<Cause>)
     }
 }
 
-fn by_key(schema: &Structural, items: &[Value], path: &str, causes: &mut Vec<Cause>) {
+fn by_key(schema: &Structural, items: &[Value], path: &str, causes: &mut Vec<StatusCause>) {
     let stray = items.iter().position(|item| !item.is_object() && !item.is_null());
     if let Some(at) = stray {
         let why = "must be an object for an array of list-type map";

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::super::field;
 use super::super::names::refuse;
 use crate::schema::Structural;
-use crate::status::Cause;
+use crate::status::StatusCause;
 use crate::text::formats::dns_label_1035;
 use crate::text::times;
 
@@ -22,7 +22,7 @@ pub fn decode(object: &mut Value) -> Result<Vec<String>, String> {
 }
 
 /// Decodes the metadata of embedded resources.
-pub fn decode_embedded(schema: &Structural, object: &mut Value) -> Result<Vec<String>, Cause> {
+pub fn decode_embedded(schema: &Structural, object: &mut Value) -> Result<Vec<String>, StatusCause> {
     let mut unknown = Vec::new();
     embedded(schema, object, "", true, &mut unknown)?;
     unknown.sort();
@@ -30,7 +30,12 @@ pub fn decode_embedded(schema: &Structural, object: &mut Value) -> Result<Vec<St
 }
 
 /// What is wrong with embedded resources.
-pub(crate) fn check_embedded(schema: &Structural, object: &Value, at: &str, is_root: bool) -> Vec<Cause> {
+pub(crate) fn check_embedded(
+    schema: &Structural,
+    object: &Value,
+    at: &str,
+    is_root: bool,
+) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     walk(schema, object, at, is_root, &mut causes);
     causes
@@ -42,7 +47,7 @@ fn embedded(
     path: &str,
     is_root: bool,
     unknown: &mut Vec<String>,
-) -> Result<(), Cause> {
+) -> Result<(), StatusCause> {
     if schema.embedded && !is_root && value.is_object() {
         for name in ["apiVersion", "kind"] {
             if let Some(value) = value.get(name).filter(|value| !value.is_string()) {
@@ -76,7 +81,7 @@ fn embedded(
     Ok(())
 }
 
-fn walk(schema: &Structural, value: &Value, path: &str, is_root: bool, causes: &mut Vec<Cause>) {
+fn walk(schema: &Structural, value: &Value, path: &str, is_root: bool, causes: &mut Vec<StatusCause>) {
     match value {
         Value::Object(fields) => {
             if schema.embedded && !is_root {
@@ -101,7 +106,7 @@ fn walk(schema: &Structural, value: &Value, path: &str, is_root: bool, causes: &
     }
 }
 
-fn check_resource(fields: &Map<String, Value>, path: &str, causes: &mut Vec<Cause>) {
+fn check_resource(fields: &Map<String, Value>, path: &str, causes: &mut Vec<StatusCause>) {
     for name in ["apiVersion", "kind"] {
         let place = field::child(path, name);
         match fields.get(name) {

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::super::field;
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// What looking at a value gave: complaints, and how much of the schema fitted, which says which of several alternatives was meant.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl Fault {
         Fault { path: None, text, kind: Kind::Other("\"\"".to_owned()) }
     }
 
-    pub(super) fn cause(self, at: &str) -> Cause {
+    pub(super) fn cause(self, at: &str) -> StatusCause {
         let path = self.path.as_deref().unwrap_or_default();
         let path = match path.strip_prefix('.').unwrap_or(path) {
             "" => at.to_owned(),

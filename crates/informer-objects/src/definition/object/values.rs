@@ -12,10 +12,15 @@ use super::numbers;
 use super::outcome::{Fault, Kind, Outcome};
 use super::pair::Pair;
 use crate::schema::{Structural, StructuralType};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
 /// What is wrong with a value. `at` is where it stands; the paths inside messages begin at the value itself.
-pub(crate) fn check(schema: &Structural, value: &Value, pair: Option<Pair<'_>>, at: &str) -> Vec<Cause> {
+pub(crate) fn check(
+    schema: &Structural,
+    value: &Value,
+    pair: Option<Pair<'_>>,
+    at: &str,
+) -> Vec<StatusCause> {
     let outcome = match pair {
         Some(pair) => ratcheted(schema, value, pair, ""),
         None => level(schema, value, None, ""),

@@ -21,20 +21,20 @@ pub(super) const UNIT: u64 = 10;
 pub(super) const EACH: u64 = 2 * UNIT;
 
 /// What an expression gives, or why it gives nothing.
-pub(super) type Answer = Result<Cel, Stop>;
+pub(super) type Answer = Result<Cel, EvalAbort>;
 
 /// Why a run ended without a value.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Stop {
+pub(super) enum EvalAbort {
     /// It cost too much; nothing can make good for that.
-    Spent,
+    BudgetExceeded,
     /// It went wrong, which other parts of the rule may make good for.
     Failed(ExecutionError),
 }
 
-impl From<ExecutionError> for Stop {
+impl From<ExecutionError> for EvalAbort {
     fn from(error: ExecutionError) -> Self {
-        Stop::Failed(error)
+        EvalAbort::Failed(error)
     }
 }
 
@@ -57,14 +57,14 @@ impl Meter {
     }
 
     /// Pays for something that is about to be done.
-    pub(super) fn pay(&mut self, tenths: u64) -> Result<(), Stop> {
+    pub(super) fn pay(&mut self, tenths: u64) -> Result<(), EvalAbort> {
         self.spent = self.spent.saturating_add(tenths).min(self.limit.saturating_add(UNIT));
-        if self.spent > self.limit { Err(Stop::Spent) } else { Ok(()) }
+        if self.spent > self.limit { Err(EvalAbort::BudgetExceeded) } else { Ok(()) }
     }
 
     /// Pays for copying a whole value, and says how long its texts are. A value that shares its parts is as large as if it
     /// did not, so this is paid while it is walked.
-    pub(super) fn pay_whole(&mut self, value: &Cel) -> Result<u64, Stop> {
+    pub(super) fn pay_whole(&mut self, value: &Cel) -> Result<u64, EvalAbort> {
         self.pay(EACH)?;
         let mut bytes = length(value);
         self.pay(bytes)?;

@@ -7,7 +7,7 @@ use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr};
 use kube_cel::cel::parser::{ParseError, Parser};
 
 use super::macros;
-use super::signs::{most_brackets, without_pairs};
+use super::operator_tokens::{max_bracket_depth, without_pairs};
 
 /// How long a rule may be.
 const MAX_LENGTH: usize = 16 << 10;
@@ -44,7 +44,7 @@ pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
         return Err(show(text, 1, 1, &format!("expression size exceeds limit: {MAX_LENGTH}")));
     }
     let deep = || show(text, 1, 1, &format!("expression recursion limit exceeded: {MAX_DEPTH}"));
-    if most_brackets(text) > MAX_BRACKETS {
+    if max_bracket_depth(text) > MAX_BRACKETS {
         return Err(deep());
     }
     let parser = Parser::new().enable_optional_syntax(true);

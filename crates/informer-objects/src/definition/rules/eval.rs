@@ -13,9 +13,9 @@ use kube_cel::cel::common::ast::{
 use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Context, ExecutionError, Value as Cel};
 
-use super::budget::{Answer, Meter, Stop, UNIT, entries, size};
+use super::budget::{Answer, EvalAbort, Meter, UNIT, entries, size};
 use super::functions::{self, Patterns};
-use super::{operators as signs, words};
+use super::{keywords, operators as signs};
 
 /// What making a list or a map costs.
 const NEW_LIST: u64 = 10 * UNIT;
@@ -92,7 +92,7 @@ impl<'a> Evaluation<'a> {
         match self.names.iter().rev().find(|(known, _)| *known == name) {
             Some((_, value)) => Ok(value.clone()?),
             // There are no types as values, so their names stand for them.
-            None if words::is_type(name) => Ok(Cel::String(Arc::new(name.to_owned()))),
+            None if keywords::is_type(name) => Ok(Cel::String(Arc::new(name.to_owned()))),
             None => Err(ExecutionError::UndeclaredReference(Arc::new(name.to_owned())).into()),
         }
     }
@@ -169,7 +169,7 @@ impl<'a> Evaluation<'a> {
             self.names.pop();
             let turn = match turn {
                 Ok(value) => Ok(value),
-                Err(Stop::Failed(error)) if hopeful => Err(error),
+                Err(EvalAbort::Failed(error)) if hopeful => Err(error),
                 Err(stop) => return Err(stop),
             };
             if let Some((_, result)) = self.names.get_mut(place) {
@@ -179,7 +179,7 @@ impl<'a> Evaluation<'a> {
         self.value(&loops.result)
     }
 
-    fn truth(&mut self, expression: &'a IdedExpr) -> Result<bool, Stop> {
+    fn truth(&mut self, expression: &'a IdedExpr) -> Result<bool, EvalAbort> {
         match self.value(expression)? {
             Cel::Bool(flag) => Ok(flag),
             _ => Err(ExecutionError::NoSuchOverload.into()),
@@ -191,12 +191,12 @@ impl<'a> Evaluation<'a> {
         let left = self.truth(left);
         match left {
             Ok(flag) if flag == decides => return Ok(Cel::Bool(flag)),
-            Err(Stop::Spent) => return Err(Stop::Spent),
+            Err(EvalAbort::BudgetExceeded) => return Err(EvalAbort::BudgetExceeded),
             _ => {}
         }
         match (left, self.truth(right)) {
             (_, Ok(flag)) if flag == decides => Ok(Cel::Bool(flag)),
-            (_, Err(Stop::Spent)) => Err(Stop::Spent),
+            (_, Err(EvalAbort::BudgetExceeded)) => Err(EvalAbort::BudgetExceeded),
             (Err(stop), _) | (Ok(_), Err(stop)) => Err(stop),
             (Ok(_), Ok(flag)) => Ok(Cel::Bool(flag)),
         }
@@ -216,11 +216,11 @@ impl<'a> Evaluation<'a> {
             (operators::NOT_STRICTLY_FALSE, [of]) => {
                 self.meter.pay(UNIT)?;
                 match self.value(of) {
-                    Err(Stop::Spent) => Err(Stop::Spent),
+                    Err(EvalAbort::BudgetExceeded) => Err(EvalAbort::BudgetExceeded),
                     answer => Ok(Cel::Bool(answer != Ok(Cel::Bool(false)))),
                 }
             }
-            (sign, [of]) if words::sign(sign).is_some() => {
+            (sign, [of]) if keywords::sign(sign).is_some() => {
                 let of = self.value(of)?;
                 signs::unary(&mut self.meter, sign, &of).unwrap_or(Err(ExecutionError::NoSuchOverload.into()))
             }
@@ -240,7 +240,7 @@ impl<'a> Evaluation<'a> {
         match call.target.as_deref() {
             // The first word of a function's name, `sets` in `sets.contains`, looks like a variable.
             Some(IdedExpr { expr: Expr::Ident(name), .. })
-                if words::NAMESPACES.contains(&name.as_str())
+                if keywords::NAMESPACES.contains(&name.as_str())
                     && !self.names.iter().any(|(known, _)| known == name) =>
             {
                 space = Some(name.as_str());
@@ -266,6 +266,6 @@ fn present(value: Cel) -> Option<Cel> {
 }
 
 fn is_binary(function: &str) -> bool {
-    words::sign(function).is_some()
+    keywords::sign(function).is_some()
         || matches!(function, operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT)
 }

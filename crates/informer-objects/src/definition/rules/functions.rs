@@ -17,7 +17,7 @@ use kube_cel::cel::common::ast::{CallExpr, Expr, IdedExpr};
 use kube_cel::cel::{Context, ExecutionError, Value as Cel};
 use regex::{Regex, RegexBuilder};
 
-use super::budget::{Answer, EACH, Meter, Stop, UNIT, entries, length, size};
+use super::budget::{Answer, EACH, EvalAbort, Meter, UNIT, entries, length, size};
 use super::operators::{as_optional, optional};
 
 /// What it takes to call the library at all.
@@ -96,9 +96,9 @@ impl Call<'_> {
             }
             (None, name, args) => match amounts::call(meter, name, args) {
                 Some(answer) => answer,
-                None => self.ask(library, meter),
+                None => self.call_library(library, meter),
             },
-            _ => self.ask(library, meter),
+            _ => self.call_library(library, meter),
         }
     }
 
@@ -121,7 +121,7 @@ impl Call<'_> {
     }
 
     /// Has the library call a function.
-    fn ask(&self, library: &Context<'_>, meter: &mut Meter) -> Answer {
+    fn call_library(&self, library: &Context<'_>, meter: &mut Meter) -> Answer {
         meter.pay(CALL)?;
         let mut bytes = Vec::with_capacity(self.args.len());
         for arg in &self.args {
@@ -182,7 +182,7 @@ pub(super) struct Patterns(HashMap<Arc<String>, Result<(Regex, u64), String>>);
 
 impl Patterns {
     /// A pattern that is about to be used on a text.
-    fn get(&mut self, meter: &mut Meter, pattern: &Arc<String>, on: &str) -> Result<&Regex, Stop> {
+    fn get(&mut self, meter: &mut Meter, pattern: &Arc<String>, on: &str) -> Result<&Regex, EvalAbort> {
         let work = product(on.len() / 10 + 1, pattern.len() / 4 + 1).saturating_mul(UNIT);
         meter.pay(work)?;
         if !self.0.contains_key(pattern) {
@@ -191,9 +191,9 @@ impl Patterns {
         }
         let failed = |why: &String| {
             let why = format!("'{pattern}' not a valid regex:\n{why}");
-            Stop::Failed(ExecutionError::function_error("matches", why))
+            EvalAbort::Failed(ExecutionError::function_error("matches", why))
         };
-        let missing = || Stop::Failed(ExecutionError::NoSuchOverload);
+        let missing = || EvalAbort::Failed(ExecutionError::NoSuchOverload);
         let (regex, weight) = self.0.get(pattern).ok_or_else(missing)?.as_ref().map_err(failed)?;
         meter.pay(work.saturating_mul(weight - 1))?;
         Ok(regex)
@@ -201,7 +201,7 @@ impl Patterns {
 }
 
 /// Compiles a pattern; with it comes how many times slower than others it is.
-fn compile(meter: &mut Meter, pattern: &str) -> Result<Result<(Regex, u64), String>, Stop> {
+fn compile(meter: &mut Meter, pattern: &str) -> Result<Result<(Regex, u64), String>, EvalAbort> {
     let mut why = String::new();
     meter.pay(size(pattern.len()))?;
     let translated = patterns::translated(pattern);
@@ -235,7 +235,7 @@ fn measure(meter: &mut Meter, of: &Cel) -> Answer {
 }
 
 /// How often something is to be done; none for as often as it can be.
-fn count(times: &[Cel]) -> Result<Option<usize>, Stop> {
+fn count(times: &[Cel]) -> Result<Option<usize>, EvalAbort> {
     match times {
         [] => Ok(None),
         [Cel::Int(times)] => Ok(usize::try_from(*times).ok()),
@@ -273,7 +273,7 @@ fn split(meter: &mut Meter, of: &str, between: &str, times: Option<usize>) -> An
 }
 
 fn join(meter: &mut Meter, items: &[Cel], between: &[Cel]) -> Answer {
-    let no_overload = || Stop::Failed(ExecutionError::NoSuchOverload);
+    let no_overload = || EvalAbort::Failed(ExecutionError::NoSuchOverload);
     let between = match between {
         [] => "",
         [Cel::String(between)] => between.as_str(),

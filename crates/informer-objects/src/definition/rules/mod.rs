@@ -10,13 +10,13 @@ mod compile;
 mod convert;
 mod eval;
 mod functions;
+mod keywords;
 mod kind;
 mod macros;
+mod operator_tokens;
 mod operators;
 mod run;
-mod signs;
 mod types;
-mod words;
 
 #[cfg(test)]
 mod judge_tests;
@@ -30,7 +30,7 @@ use serde_json::Value;
 
 use super::object::pair::Pair;
 use crate::schema::{Rule, Structural};
-use crate::status::Cause;
+use crate::status::StatusCause;
 use compile::Compiled;
 use kind::Kind;
 
@@ -69,13 +69,14 @@ pub(crate) fn check(
     value: &Value,
     old: Option<&Value>,
     at: &str,
-) -> Vec<Cause> {
+) -> Vec<StatusCause> {
     if !schema.has_rules() {
         return Vec::new();
     }
     let pair = old.map(|old| Pair::new(value, old, schema));
-    on_large_stack(|| run::walk(schema, programs, value, old, pair, at))
-        .unwrap_or_else(|| vec![Cause::new("InternalError", at, "Internal error: rules could not be run")])
+    on_large_stack(|| run::walk(schema, programs, value, old, pair, at)).unwrap_or_else(|| {
+        vec![StatusCause::new("InternalError", at, "Internal error: rules could not be run")]
+    })
 }
 
 /// What is wrong with a rule itself.

@@ -11,10 +11,10 @@ use kube_cel::cel::common::ast::operators;
 use kube_cel::cel::objects::{KeyRef, OptionalValue};
 use kube_cel::cel::{ExecutionError, Value as Cel};
 
-use super::budget::{Meter, Stop, UNIT, length, size};
+use super::budget::{EvalAbort, Meter, UNIT, length, size};
 pub(super) use lists::{Entries, Kinds, Lists};
 
-const NO_OVERLOAD: Stop = Stop::Failed(ExecutionError::NoSuchOverload);
+const NO_OVERLOAD: EvalAbort = EvalAbort::Failed(ExecutionError::NoSuchOverload);
 
 /// What an operator makes of its operands; none if it is no operator.
 pub(super) fn binary(
@@ -23,7 +23,7 @@ pub(super) fn binary(
     sign: &str,
     left: Cel,
     right: Cel,
-) -> Option<Result<Cel, Stop>> {
+) -> Option<Result<Cel, EvalAbort>> {
     let answer = match sign {
         operators::EQUALS => equal(meter, lists, &left, &right).map(Cel::Bool),
         operators::NOT_EQUALS => equal(meter, lists, &left, &right).map(|same| Cel::Bool(!same)),
@@ -45,7 +45,7 @@ pub(super) fn binary(
 }
 
 /// What an operator makes of its only operand; none if it is no operator.
-pub(super) fn unary(meter: &mut Meter, sign: &str, value: &Cel) -> Option<Result<Cel, Stop>> {
+pub(super) fn unary(meter: &mut Meter, sign: &str, value: &Cel) -> Option<Result<Cel, EvalAbort>> {
     let answer = match (sign, value) {
         (operators::LOGICAL_NOT, Cel::Bool(flag)) => Ok(Cel::Bool(!flag)),
         (operators::NEGATE, Cel::Float(number)) => Ok(Cel::Float(-number)),
@@ -71,7 +71,7 @@ pub(super) fn as_optional(value: Option<Cel>) -> Cel {
 }
 
 /// The field of an object, or whether it has it.
-pub(super) fn field(meter: &mut Meter, of: &Cel, name: &str, test: bool) -> Result<Cel, Stop> {
+pub(super) fn field(meter: &mut Meter, of: &Cel, name: &str, test: bool) -> Result<Cel, EvalAbort> {
     meter.pay(UNIT)?;
     let (inner, wrapped) = match optional(of) {
         Some(inner) => (inner.value(), true),
@@ -92,7 +92,7 @@ pub(super) fn field(meter: &mut Meter, of: &Cel, name: &str, test: bool) -> Resu
 }
 
 /// Whether two values are the same.
-fn equal(meter: &mut Meter, lists: &Lists<'_>, left: &Cel, right: &Cel) -> Result<bool, Stop> {
+fn equal(meter: &mut Meter, lists: &Lists<'_>, left: &Cel, right: &Cel) -> Result<bool, EvalAbort> {
     meter.pay(UNIT)?;
     match (left, right) {
         (Cel::List(left), Cel::List(right)) => {
@@ -140,7 +140,7 @@ fn compare(
     left: &Cel,
     right: &Cel,
     wanted: impl Fn(Ordering) -> bool,
-) -> Result<Cel, Stop> {
+) -> Result<Cel, EvalAbort> {
     meter.pay(UNIT.saturating_add(length(left).min(length(right))))?;
     let number = |value: &Cel| matches!(value, Cel::Int(_) | Cel::UInt(_) | Cel::Float(_));
     let order = match (left, right) {
@@ -155,7 +155,7 @@ fn compare(
     }
 }
 
-fn contains(meter: &mut Meter, lists: &Lists<'_>, container: &Cel, value: &Cel) -> Result<bool, Stop> {
+fn contains(meter: &mut Meter, lists: &Lists<'_>, container: &Cel, value: &Cel) -> Result<bool, EvalAbort> {
     meter.pay(UNIT)?;
     match container {
         Cel::List(items) => {
@@ -175,7 +175,7 @@ fn contains(meter: &mut Meter, lists: &Lists<'_>, container: &Cel, value: &Cel) 
     }
 }
 
-fn add(meter: &mut Meter, lists: &mut Lists<'_>, left: Cel, right: Cel) -> Result<Cel, Stop> {
+fn add(meter: &mut Meter, lists: &mut Lists<'_>, left: Cel, right: Cel) -> Result<Cel, EvalAbort> {
     meter.pay(UNIT)?;
     if let (Cel::List(left), Cel::List(right)) = (&left, &right)
         && let Some(union) = lists.add(meter, left, right)
@@ -196,13 +196,16 @@ fn add(meter: &mut Meter, lists: &mut Lists<'_>, left: Cel, right: Cel) -> Resul
     }
 }
 
-fn arithmetic(meter: &mut Meter, work: impl FnOnce() -> Result<Cel, ExecutionError>) -> Result<Cel, Stop> {
+fn arithmetic(
+    meter: &mut Meter,
+    work: impl FnOnce() -> Result<Cel, ExecutionError>,
+) -> Result<Cel, EvalAbort> {
     meter.pay(UNIT)?;
     Ok(work()?)
 }
 
 /// The entry of a list or a map. With `lenient`, or of an optional value, what is not there is nothing.
-fn index(meter: &mut Meter, of: &Cel, at: &Cel, lenient: bool) -> Result<Cel, Stop> {
+fn index(meter: &mut Meter, of: &Cel, at: &Cel, lenient: bool) -> Result<Cel, EvalAbort> {
     meter.pay(UNIT.saturating_add(length(at)))?;
     let (of, lenient) = match optional(of).map(OptionalValue::value) {
         Some(Some(inner)) => (inner, true),
@@ -213,7 +216,7 @@ fn index(meter: &mut Meter, of: &Cel, at: &Cel, lenient: bool) -> Result<Cel, St
     if lenient { Ok(as_optional(found.ok())) } else { found }
 }
 
-fn entry(of: &Cel, at: &Cel) -> Result<Cel, Stop> {
+fn entry(of: &Cel, at: &Cel) -> Result<Cel, EvalAbort> {
     match of {
         Cel::List(items) => {
             let place = match at {

@@ -14,18 +14,18 @@ use serde_json::Value;
 use super::super::object::pair::Pair;
 use super::super::{field, paths};
 use super::Programs;
-use super::budget::{Answer, EXCEEDED, PER_CALL, PER_OBJECT, Stop};
+use super::budget::{Answer, EXCEEDED, EvalAbort, PER_CALL, PER_OBJECT};
 use super::compile::Compiled;
 use super::convert::{is_visible, to_cel};
 use super::eval::Evaluation;
 use super::functions::Patterns;
 use super::operators::{Kinds, as_optional};
 use crate::schema::{Rule, Structural, StructuralType};
-use crate::status::Cause;
+use crate::status::StatusCause;
 use crate::text::quoted;
 
 /// How long a message may be that a rule makes itself.
-const LONGEST_MESSAGE: usize = 5 << 10;
+const MAX_MESSAGE_BYTES: usize = 5 << 10;
 
 /// What is said when there is not enough left to make it.
 const NO_BUDGET_FOR_MESSAGE: &str = "messageExpression evaluation failed due to running out of cost budget, \
@@ -39,7 +39,7 @@ pub(super) fn walk(
     old: Option<&Value>,
     pair: Option<Pair<'_>>,
     at: &str,
-) -> Vec<Cause> {
+) -> Vec<StatusCause> {
     let library = Context::default().with_all();
     let patterns = Patterns::default();
     let mut run = Run { programs, library: &library, patterns, left: PER_OBJECT, causes: Vec::new() };
@@ -54,7 +54,7 @@ struct Run<'a> {
     patterns: Patterns,
     /// What the rest of the object may cost.
     left: u64,
-    causes: Vec<Cause>,
+    causes: Vec<StatusCause>,
 }
 
 /// What a rule sees.
@@ -66,7 +66,7 @@ struct Seen<'v> {
 }
 
 /// The walk is over.
-struct Spent;
+struct BudgetExceeded;
 
 /// There is not enough left for a run.
 struct OutOfBudget;
@@ -127,7 +127,7 @@ impl Run<'_> {
         old: Option<&'v Value>,
         ratchet: &Ratchet<'v>,
         path: &str,
-    ) -> Result<(), Spent> {
+    ) -> Result<(), BudgetExceeded> {
         if value.is_null() {
             return Ok(());
         }
@@ -172,7 +172,7 @@ impl Run<'_> {
         old: Option<&Value>,
         ratchet: &Ratchet<'_>,
         path: &str,
-    ) -> Result<(), Spent> {
+    ) -> Result<(), BudgetExceeded> {
         // Showing a value to a rule copies it, and at each level again.
         let shown = nodes(value).saturating_add(old.map_or(0, nodes));
         self.left = self.left.saturating_sub(shown);
@@ -211,14 +211,14 @@ impl Run<'_> {
                         self.causes.push(refusal(schema, rule, message, value, path));
                     }
                 }
-                Err(Stop::Failed(error)) => self.failed(schema, rule, &error, path),
-                Err(Stop::Spent) => {
+                Err(EvalAbort::Failed(error)) => self.failed(schema, rule, &error, path),
+                Err(EvalAbort::BudgetExceeded) => {
                     let why = format!(
                         "'{EXCEEDED}': no further validation rules will be run due to call cost exceeds limit for rule: {}",
                         name_of(rule)
                     );
                     self.complain(schema, path, &why);
-                    return Err(Spent);
+                    return Err(BudgetExceeded);
                 }
             }
         }
@@ -245,7 +245,7 @@ impl Run<'_> {
         rule: &Rule,
         seen: Seen<'_>,
         path: &str,
-    ) -> Result<Option<String>, Spent> {
+    ) -> Result<Option<String>, BudgetExceeded> {
         let programs = self.programs;
         let Some(Compiled { expression: Ok(expression), .. }) = programs.get(&rule.message_expression) else {
             return Ok(None);
@@ -253,10 +253,10 @@ impl Run<'_> {
         let why = match self.evaluate(expression, seen) {
             Ok(Ok(Cel::String(text))) => {
                 let text = text.trim();
-                let usable = !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n');
+                let usable = !text.is_empty() && text.len() <= MAX_MESSAGE_BYTES && !text.contains('\n');
                 return Ok(usable.then(|| text.to_owned()));
             }
-            Ok(Err(Stop::Spent)) => format!(
+            Ok(Err(EvalAbort::BudgetExceeded)) => format!(
                 "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
                 quoted(&rule.message_expression)
             ),
@@ -264,14 +264,14 @@ impl Run<'_> {
             Err(OutOfBudget) => NO_BUDGET_FOR_MESSAGE.to_owned(),
         };
         self.complain(schema, &place(schema, rule, path), &why);
-        Err(Spent)
+        Err(BudgetExceeded)
     }
 
-    fn out_of_budget(&mut self, schema: &Structural, path: &str) -> Result<(), Spent> {
+    fn out_of_budget(&mut self, schema: &Structural, path: &str) -> Result<(), BudgetExceeded> {
         let why =
             "validation failed due to running out of cost budget, no further validation rules will be run";
         self.complain(schema, path, why);
-        Err(Spent)
+        Err(BudgetExceeded)
     }
 
     fn failed(&mut self, schema: &Structural, rule: &Rule, error: &ExecutionError, path: &str) {
@@ -292,7 +292,13 @@ impl Run<'_> {
     }
 }
 
-fn refusal(schema: &Structural, rule: &Rule, message: Option<String>, value: &Value, path: &str) -> Cause {
+fn refusal(
+    schema: &Structural,
+    rule: &Rule,
+    message: Option<String>,
+    value: &Value,
+    path: &str,
+) -> StatusCause {
     let why = message.unwrap_or_else(|| match rule.message.trim() {
         "" => format!("failed rule: {}", rule.text.trim()),
         message => message.to_owned(),

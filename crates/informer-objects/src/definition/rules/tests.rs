@@ -9,7 +9,7 @@ use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Context, Value as Cel};
 use serde_json::{Value, json};
 
-use super::budget::{Answer, PER_CALL, Stop};
+use super::budget::{Answer, EvalAbort, PER_CALL};
 use super::eval::Evaluation;
 use super::functions::Patterns;
 use super::*;
@@ -62,7 +62,7 @@ fn what_would_grow_too_large_is_not_begun() {
         "self.l.map(x, [self.l]).sort() == []",
     ] {
         let (answer, spent) = run(rule, &this);
-        assert!(answer == Err(Stop::Spent), "{rule}");
+        assert!(answer == Err(EvalAbort::BudgetExceeded), "{rule}");
         assert_eq!(spent, PER_CALL + 1, "{rule}");
     }
 }
@@ -91,7 +91,7 @@ fn a_list_is_shared_and_looking_at_it_is_cheap() {
 #[test]
 fn looking_and_comparing_cost_what_they_look_at() {
     let many = object(vec![("l", texts(90_000, |at| at.to_string()))]);
-    assert_eq!(run("self.l.all(a, a in self.l)", &many).0, Err(Stop::Spent));
+    assert_eq!(run("self.l.all(a, a in self.l)", &many).0, Err(EvalAbort::BudgetExceeded));
     let long = |end: &str| Cel::from("x".repeat(500_000) + end);
     let this = object(vec![("a", long("a")), ("b", long("b"))]);
     for rule in ["self.a <= self.b", "self.a < self.b", "!(self.a > self.b)", "self.a != self.b"] {
@@ -101,7 +101,7 @@ fn looking_and_comparing_cost_what_they_look_at() {
     }
     assert_eq!(
         run("[1, 2, 3].all(x, [1, 2, 3, 4, 5, 6, 7].all(y, self.a <= self.b))", &this).0,
-        Err(Stop::Spent)
+        Err(EvalAbort::BudgetExceeded)
     );
 }
 
@@ -113,7 +113,7 @@ fn nothing_makes_good_for_having_spent_too_much() {
     for rule in
         [format!("{dear} || true"), format!("!({dear} && false)"), format!("[{dear}].exists(x, true)")]
     {
-        assert_eq!(run(&rule, &this).0, Err(Stop::Spent), "{rule}");
+        assert_eq!(run(&rule, &this).0, Err(EvalAbort::BudgetExceeded), "{rule}");
     }
 }
 
@@ -129,7 +129,7 @@ fn an_entry_decides_whatever_the_others_run_into() {
         assert_eq!(value(rule), Cel::Bool(expected), "{rule}");
     }
     for rule in ["[0, 1].all(x, 1 / x > 0)", "[0].map(x, 1 / x) == []", "1 / 0 == 1 || false"] {
-        assert!(matches!(run(rule, &Cel::Null).0, Err(Stop::Failed(_))), "{rule}");
+        assert!(matches!(run(rule, &Cel::Null).0, Err(EvalAbort::Failed(_))), "{rule}");
     }
 }
 
@@ -195,9 +195,9 @@ fn patterns_are_compiled_once_and_within_bounds() {
     assert_eq!(answer, Ok(Cel::Bool(true)));
     assert!(spent < 300_000, "{spent}");
     let large = "self.l.all(a, a.matches('^(\\\\pL{1,200}){1,200}$'))";
-    assert!(matches!(run(large, &this).0, Err(Stop::Failed(_))));
+    assert!(matches!(run(large, &this).0, Err(EvalAbort::Failed(_))));
     let each = "lists.range(20000).all(n, 'x'.matches('x|' + string(n)))";
-    assert_eq!(run(each, &this).0, Err(Stop::Spent));
+    assert_eq!(run(each, &this).0, Err(EvalAbort::BudgetExceeded));
 }
 
 fn causes(schema: &Value, value: &Value, old: Option<&Value>) -> Vec<String> {

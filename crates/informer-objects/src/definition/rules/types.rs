@@ -10,9 +10,9 @@ use kube_cel::cel::common::ast::{
 
 use super::compile::{MAX_ERRORS, children, mentions, show, some_errors};
 use super::convert::{escape, is_visible};
+use super::keywords::{self, NAMESPACES, Places};
 use super::kind::{Fields, Kind};
 use super::macros;
-use super::words::{self, NAMESPACES, Places};
 use crate::schema::Structural;
 
 /// What a rule can name.
@@ -131,7 +131,7 @@ impl<'a> Checker<'_, 'a> {
         match name {
             "self" => self.scope.this.clone(),
             "oldSelf" => self.scope.old.clone(),
-            _ if name.starts_with('@') || words::is_type(name) => Kind::Dyn,
+            _ if name.starts_with('@') || keywords::is_type(name) => Kind::Dyn,
             _ => self.refuse(place, format!("undeclared reference to '{name}' (in container '')")),
         }
     }
@@ -168,7 +168,7 @@ impl<'a> Checker<'_, 'a> {
     }
 
     fn call(&mut self, call: &CallExpr) -> Kind<'a> {
-        if let Some(sign) = words::sign(&call.func_name) {
+        if let Some(sign) = keywords::sign(&call.func_name) {
             return self.operator(call, sign);
         }
         let name = call.func_name.as_str();
@@ -193,15 +193,15 @@ impl<'a> Checker<'_, 'a> {
         let place = self.places.pass_call(name);
         let args: Vec<Kind<'_>> = call.args.iter().map(|arg| self.kind(arg)).collect();
         self.at = place;
-        if !words::is_function(name) {
+        if !keywords::is_function(name) {
             return self.refuse(place, format!("undeclared reference to '{name}' (in container '')"));
         }
-        if !words::fits(name, target.as_ref(), &args) {
+        if !keywords::fits(name, target.as_ref(), &args) {
             let args: Vec<String> = args.iter().map(Kind::name).collect();
             let target = target.map(|target| format!("{}.", target.name())).unwrap_or_default();
             return self.refuse(place, no_overload(name, &format!("{target}({})", args.join(", "))));
         }
-        match words::gives(name) {
+        match keywords::gives(name) {
             "bool" => Kind::Bool,
             "int" => Kind::Int,
             "string" => Kind::String,
@@ -234,7 +234,7 @@ impl<'a> Checker<'_, 'a> {
             }
         }
         self.at = place;
-        words::judge(&call.func_name, &kinds).unwrap_or_else(|| {
+        keywords::judge(&call.func_name, &kinds).unwrap_or_else(|| {
             let names: Vec<String> = kinds.iter().map(Kind::name).collect();
             let what = no_overload(&call.func_name, &format!("({})", names.join(", ")));
             self.refuse(place, what)

@@ -44,7 +44,7 @@ fn random_handlers_fold_to_the_truth() {
 
 /// Returns for how many events this stands.
 fn apply(told: &Delivery<Untyped>, fold: &mut BTreeMap<String, String>, seed: u64) -> u64 {
-    let parts = |object: &Object<Untyped>| (object.name().to_owned(), object.version().to_string());
+    let parts = |object: &Object<Untyped>| (object.name().to_owned(), object.resource_version().to_string());
     let event = match told {
         Delivery::Event(event) => event,
         Delivery::Lagged { skipped } => return *skipped,

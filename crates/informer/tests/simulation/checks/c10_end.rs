@@ -1,7 +1,7 @@
 //! C6 and C10: a handler is not called after its removal has returned. C9: a panicking handler is called
 //! again.
 
-use crate::crew::{Kind, TestHandler};
+use crate::handlers::{Kind, TestHandler};
 
 pub(crate) fn check(handler: &TestHandler) {
     let record = handler.record();

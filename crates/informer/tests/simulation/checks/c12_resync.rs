@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::crew::{Attachment, Kind, TestHandler, What};
+use crate::handlers::{Attachment, Kind, TestHandler, What};
 
 /// Checks the events delivered during two periods without changes, after the first `before` of each handler.
 pub(crate) fn idle_periods(handlers: &[TestHandler], before: &[usize]) {

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::crew::{Informer, Kind, TestHandler, What};
-use crate::truth::Oracle;
+use crate::handlers::{Informer, Kind, TestHandler, What};
+use crate::oracle::Oracle;
 
 pub(crate) fn check(oracle: &Oracle, informer: &Informer, handler: &TestHandler, fault_free: bool) {
     let whole = informer.view.app.is_none() && informer.view.namespaces.is_empty();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::crew::{TestHandler, What};
+use crate::handlers::{TestHandler, What};
 
 pub(crate) fn check(handler: &TestHandler) {
     let record = handler.record();

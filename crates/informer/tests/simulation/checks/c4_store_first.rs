@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::crew::{TestHandler, What};
-use crate::truth::Oracle;
+use crate::handlers::{TestHandler, What};
+use crate::oracle::Oracle;
 
 pub(crate) fn check(oracle: &Oracle, handler: &TestHandler) {
     let record = handler.record();

@@ -1,7 +1,7 @@
 //! C6: a handler receives the initial list, flagged as initial and each object once, then further changes.
 
-use crate::crew::{Delivered, TestHandler, What};
-use crate::truth::State;
+use crate::handlers::{Delivered, TestHandler, What};
+use crate::oracle::State;
 
 /// Checks that the initial list is delivered first.
 pub(crate) fn check(handler: &TestHandler) {

@@ -1,8 +1,8 @@
 //! C7: waiting for sync ends with success or a reason. A synced informer is complete and has a version.
 
-use informer::{State, SyncError};
+use informer::{InformerState, SyncError};
 
-use crate::crew::{Informer, TestHandler};
+use crate::handlers::{Informer, TestHandler};
 
 pub(crate) fn check(handler: &TestHandler) {
     assert_eq!(
@@ -16,7 +16,7 @@ pub(crate) fn check(handler: &TestHandler) {
 /// Whether an informer is synced, checking that it is complete then.
 pub(crate) fn is_synced(informer: &Informer) -> bool {
     let status = (informer.status)();
-    let complete = status.scopes.iter().all(|scope| scope.version.is_some());
+    let complete = status.scopes.iter().all(|scope| scope.resource_version.is_some());
     assert!(!status.synced || complete, "C7: {} is synced, but not all scopes have a version", informer.name);
     status.synced
 }
@@ -25,7 +25,9 @@ pub(crate) fn is_synced(informer: &Informer) -> bool {
 pub(crate) fn waited(outcome: Result<(), SyncError>, fault_free: bool) {
     let Err(error) = outcome else { return };
     assert!(!fault_free, "C7: {error}");
-    let useless = |state: &State| matches!(state, State::Forbidden { .. } | State::NotServed { .. });
+    let useless = |state: &InformerState| {
+        matches!(state, InformerState::Forbidden { .. } | InformerState::NotServed { .. })
+    };
     let reason = error.timeout.is_some() || error.failed().any(|informer| useless(&informer.state));
     assert!(reason, "C7: wait ended without a reason: {error}");
 }

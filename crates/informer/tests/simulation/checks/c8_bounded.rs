@@ -1,6 +1,6 @@
 //! C8: at most one event per object is pending for a handler, plus its capacity if uncoalesced.
 
-use crate::crew::{Kind, TestHandler};
+use crate::handlers::{Kind, TestHandler};
 
 /// Number of objects that can exist.
 const MAX_OBJECTS: usize = 21;

@@ -14,8 +14,8 @@ mod sampled;
 
 pub(crate) use sampled::Sampled;
 
-use crate::crew::{Informer, TestHandler};
-use crate::truth::Oracle;
+use crate::handlers::{Informer, TestHandler};
+use crate::oracle::Oracle;
 
 /// Runs all checks of one handler at the end of a run.
 pub(crate) fn all(oracle: &Oracle, informer: &Informer, handler: &TestHandler, fault_free: bool) {

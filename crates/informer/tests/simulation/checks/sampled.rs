@@ -2,8 +2,8 @@
 //! events of a handler without pending ones add up to the store (C2, C4, C6).
 
 use super::{c7_sync, c8_bounded};
-use crate::crew::{Attachment, Informer, Kind, ListStates, TestHandler};
-use crate::truth::{Oracle, State};
+use crate::handlers::{Attachment, Informer, Kind, ListStates, TestHandler};
+use crate::oracle::{Oracle, State};
 use informer::Scope;
 
 /// Observations of earlier samples.
@@ -67,7 +67,7 @@ fn check_exact(oracle: &Oracle, informer: &Informer) -> u64 {
     let (status, listed) = ((informer.status)(), (informer.list)());
     let mut samples = 0;
     for scope in &status.scopes {
-        let Some(version) = &scope.version else { continue };
+        let Some(version) = &scope.resource_version else { continue };
         let version: u64 = version.as_str().parse().unwrap();
         let in_scope = |state: &State| match &scope.scope {
             Scope::All => true,

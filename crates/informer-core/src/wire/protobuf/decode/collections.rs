@@ -33,7 +33,7 @@ impl<'de, 'c> Elements<'de, 'c> {
         context: Context<'c>,
     ) -> Self {
         let count = count.filter(|_| !is_number(items));
-        let value = Value { wire: items, given: Given::Null, told: true, context };
+        let value = Value { wire: items, given: Given::Null, writes_type: true, context };
         Self { value, fields: Fields(bytes), number, count, read: 0, packed: Fields(&[]) }
     }
 
@@ -93,7 +93,7 @@ pub(super) struct Entries<'de, 'c> {
 impl<'de, 'c> Entries<'de, 'c> {
     #[inline]
     pub(super) fn new(values: Wire, bytes: &'de [u8], count: usize, context: Context<'c>) -> Self {
-        let value = Value { wire: values, given: Given::Null, told: false, context };
+        let value = Value { wire: values, given: Given::Null, writes_type: false, context };
         Self { fields: Fields(bytes), left: count, key: &[], value }
     }
 

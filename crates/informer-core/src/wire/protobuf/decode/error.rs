@@ -1,6 +1,6 @@
 //! Why bytes do not decode, and where.
 
-use crate::wire::problem::Broken;
+use crate::wire::problem::ProtobufError;
 use std::fmt::{self, Write as _};
 
 /// What the decoder or the type that was asked for says.
@@ -62,8 +62,8 @@ impl serde::de::Error for Error {
     }
 }
 
-impl From<Broken> for Error {
-    fn from(broken: Broken) -> Self {
+impl From<ProtobufError> for Error {
+    fn from(broken: ProtobufError) -> Self {
         Self::new(broken.to_string())
     }
 }

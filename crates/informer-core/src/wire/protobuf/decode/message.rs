@@ -29,7 +29,7 @@ pub(in crate::wire::protobuf) const MAX_INLINE: usize = 2;
 enum Types {
     Both(&'static Message),
     Kind(&'static Message),
-    Said,
+    Done,
 }
 
 /// Where the walk over one message is.
@@ -108,14 +108,14 @@ fn can_be_null(part: &Part) -> bool {
 impl<'de, 'c> Members<'de, 'c> {
     #[inline]
     pub(super) fn new(of: &'static Message, bytes: &'de [u8], told: bool, context: Context<'c>) -> Self {
-        let types = if told && of.is_kind { Types::Both(of) } else { Types::Said };
-        let value = Value { wire: Wire::String, given: Given::Null, told: false, context };
+        let types = if told && of.is_kind { Types::Both(of) } else { Types::Done };
+        let value = Value { wire: Wire::String, given: Given::Null, writes_type: false, context };
         Self { walk: Walk::new(of, bytes), outer: [None; MAX_INLINE], types, name: "", value }
     }
 
     /// The name of the next member that JSON would have.
     pub(super) fn next_name(&mut self) -> Result<Option<&'static str>, Error> {
-        if !matches!(self.types, Types::Said) {
+        if !matches!(self.types, Types::Done) {
             return Ok(Some(self.next_of_types()));
         }
         loop {
@@ -126,7 +126,7 @@ impl<'de, 'c> Members<'de, 'c> {
             {
                 // The field is for another time.
                 self.walk.fields.0 = start;
-                return Ok(Some(self.tell(part, Given::Null)));
+                return Ok(Some(self.set_member(part, Given::Null)));
             }
             let Some((number, payload)) = field else {
                 if self.leave() {
@@ -141,7 +141,7 @@ impl<'de, 'c> Members<'de, 'c> {
             // What the table does not know is passed over.
             let Some(part) = self.walk.find(number) else { continue };
             if let Some(given) = self.take(part, payload, start)? {
-                return Ok(Some(self.tell(part, given)));
+                return Ok(Some(self.set_member(part, given)));
             }
         }
     }
@@ -157,7 +157,7 @@ impl<'de, 'c> Members<'de, 'c> {
     }
 
     #[inline]
-    fn tell(&mut self, part: &'static Part, given: Given<'de>) -> &'static str {
+    fn set_member(&mut self, part: &'static Part, given: Given<'de>) -> &'static str {
         (self.value.wire, self.value.given) = (part.wire, given);
         self.name = part.name;
         part.name
@@ -208,8 +208,8 @@ impl<'de, 'c> Members<'de, 'c> {
         let (name, said);
         (self.types, name, said) = match self.types {
             Types::Both(of) => (Types::Kind(of), "apiVersion", of.api_version),
-            Types::Kind(of) => (Types::Said, "kind", of.kind()),
-            Types::Said => (Types::Said, "", ""),
+            Types::Kind(of) => (Types::Done, "kind", of.kind()),
+            Types::Done => (Types::Done, "", ""),
         };
         (self.value.wire, self.value.given) = (Wire::String, Given::Data(said.as_bytes()));
         self.name = name;

@@ -23,7 +23,7 @@ pub(super) struct Value<'de, 'c> {
     pub(super) wire: Wire,
     pub(super) given: Given<'de>,
     /// Whether a kind says apiVersion and kind: the object itself does, and so do the items of a list.
-    pub(super) told: bool,
+    pub(super) writes_type: bool,
     pub(super) context: Context<'c>,
 }
 
@@ -45,7 +45,7 @@ impl<'de, 'c> Value<'de, 'c> {
     /// A message as a whole.
     pub(super) fn whole(of: MessageId, bytes: &'de [u8], places: bool, disordered: &'c Cell<bool>) -> Self {
         let context = Context::new(places, disordered);
-        Self { wire: Wire::Message(of), given: Given::Data(bytes), told: true, context }
+        Self { wire: Wire::Message(of), given: Given::Data(bytes), writes_type: true, context }
     }
 
     /// Whether JSON says `null`.
@@ -61,7 +61,7 @@ impl<'de, 'c> Value<'de, 'c> {
 
     #[inline]
     fn members(&self, of: MessageId, bytes: &'de [u8]) -> Result<Map<'de, 'c>, Error> {
-        Ok(Map::Members(Members::new(of.get(), bytes, self.told, self.context.deeper()?)))
+        Ok(Map::Members(Members::new(of.get(), bytes, self.writes_type, self.context.deeper()?)))
     }
 
     fn elements(
@@ -330,7 +330,7 @@ impl<'de> Deserializer<'de> for &Value<'de, '_> {
         // Most are this, and made where they are used: moving them would cost more than reading them.
         if let (Wire::Message(of), Given::Data(bytes)) = (self.wire, self.given) {
             let context = self.context.deeper()?;
-            let mut map = Map::Members(Members::new(of.get(), bytes, self.told, context));
+            let mut map = Map::Members(Members::new(of.get(), bytes, self.writes_type, context));
             return visitor.visit_map(&mut map);
         }
         match self.shape()? {

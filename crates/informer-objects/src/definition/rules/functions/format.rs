@@ -7,7 +7,7 @@ use kube_cel::cel::objects::Key;
 use kube_cel::cel::{ExecutionError, Value as Cel};
 use serde_json::Value;
 
-use super::super::budget::{Meter, Stop, UNIT, size};
+use super::super::budget::{EvalAbort, Meter, UNIT, size};
 use super::amounts::Amount;
 use crate::text::{quoted, shown};
 
@@ -21,7 +21,7 @@ const PRECISIONS: usize = 1 << 16;
 const SUPERSCRIPT: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
 
 /// Fills the values into a text.
-pub(super) fn format(meter: &mut Meter, of: &str, args: &[Cel]) -> Result<String, Stop> {
+pub(super) fn format(meter: &mut Meter, of: &str, args: &[Cel]) -> Result<String, EvalAbort> {
     meter.pay(size(of.len()).saturating_add(UNIT))?;
     let mut out = String::with_capacity(of.len());
     let mut next = 0;
@@ -94,7 +94,7 @@ pub(super) fn written(value: &Cel) -> Result<String, ExecutionError> {
 }
 
 /// How many digits are asked for, and what is left to read.
-fn precision(text: &str) -> Result<(Option<usize>, &str), Stop> {
+fn precision(text: &str) -> Result<(Option<usize>, &str), EvalAbort> {
     let failed = |why: &str| {
         wrong(&format!("could not parse formatting clause: error while parsing precision: {why}"))
     };
@@ -115,7 +115,7 @@ fn precision(text: &str) -> Result<(Option<usize>, &str), Stop> {
 }
 
 /// One value in the form that its clause asks for.
-fn fill(meter: &mut Meter, clause: char, precision: Option<usize>, value: &Cel) -> Result<String, Stop> {
+fn fill(meter: &mut Meter, clause: char, precision: Option<usize>, value: &Cel) -> Result<String, EvalAbort> {
     let precision = precision.unwrap_or(PRECISION) % PRECISIONS;
     meter.pay_whole(value)?;
     let refused =
@@ -266,7 +266,7 @@ fn seconds(length: &chrono::Duration) -> f64 {
     length.num_seconds() as f64 + f64::from(length.subsec_nanos()) / 1e9
 }
 
-fn wrong(why: &str) -> Stop {
+fn wrong(why: &str) -> EvalAbort {
     ExecutionError::function_error("format", why).into()
 }
 

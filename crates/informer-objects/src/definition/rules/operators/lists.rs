@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kube_cel::cel::Value as Cel;
 use kube_cel::cel::objects::{Key, KeyRef};
 
-use super::super::budget::{Meter, Stop, UNIT, length, size};
+use super::super::budget::{EvalAbort, Meter, UNIT, length, size};
 use super::equal;
 
 /// What a list is besides a list.
@@ -53,12 +53,18 @@ impl<'a> Lists<'a> {
         meter: &mut Meter,
         left: &Arc<Vec<Cel>>,
         right: &[Cel],
-    ) -> Option<Result<bool, Stop>> {
+    ) -> Option<Result<bool, EvalAbort>> {
         let entries = self.get(left)?;
         Some(self.same(meter, entries, left, right))
     }
 
-    fn same(&self, meter: &mut Meter, entries: &Entries, left: &[Cel], right: &[Cel]) -> Result<bool, Stop> {
+    fn same(
+        &self,
+        meter: &mut Meter,
+        entries: &Entries,
+        left: &[Cel],
+        right: &[Cel],
+    ) -> Result<bool, EvalAbort> {
         if left.len() != right.len() {
             return Ok(false);
         }
@@ -80,7 +86,7 @@ impl<'a> Lists<'a> {
         meter: &mut Meter,
         left: &Arc<Vec<Cel>>,
         right: &[Cel],
-    ) -> Option<Result<Cel, Stop>> {
+    ) -> Option<Result<Cel, EvalAbort>> {
         let entries = self.get(left)?.clone();
         Some(self.union(meter, entries, left, right))
     }
@@ -91,7 +97,7 @@ impl<'a> Lists<'a> {
         entries: Entries,
         left: &[Cel],
         right: &[Cel],
-    ) -> Result<Cel, Stop> {
+    ) -> Result<Cel, EvalAbort> {
         meter.pay(size(left.len()).saturating_add(size(right.len())))?;
         let mut index = Index::new(meter, &entries, left)?;
         let mut items = left.to_vec();
@@ -130,7 +136,7 @@ struct Index<'e> {
 }
 
 impl<'e> Index<'e> {
-    fn new(meter: &mut Meter, entries: &'e Entries, items: &[Cel]) -> Result<Self, Stop> {
+    fn new(meter: &mut Meter, entries: &'e Entries, items: &[Cel]) -> Result<Self, EvalAbort> {
         let mut index = Index { entries, places: HashMap::with_capacity(items.len()), rest: false };
         for (at, item) in items.iter().enumerate() {
             meter.pay(UNIT.saturating_add(length(item)))?;
@@ -154,7 +160,7 @@ impl<'e> Index<'e> {
         lists: &Lists<'_>,
         items: &[Cel],
         item: &Cel,
-    ) -> Result<Option<usize>, Stop> {
+    ) -> Result<Option<usize>, EvalAbort> {
         meter.pay(UNIT.saturating_add(length(item)))?;
         if let Some(marks) = self.marks(item) {
             return Ok(self.places.get(&marks).copied());

@@ -1,0 +1,169 @@
+//! Delivery statistics of handlers: number of events, versions reached and latencies. Independent of kinds and
+//! clients.
+//!
+//! Each handler writes to its own counters, so that a hundred handlers do not contend.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::{Failure, ProcessStats};
+
+/// Annotation with the time at which a frame was sent, in nanoseconds since 1970.
+pub const SENT: &str = "bench.example.com/sent";
+
+/// Time without any event after which the run fails.
+const STALLED: Duration = Duration::from_mins(10);
+
+/// Events delivered to all handlers of an informer.
+#[derive(Debug)]
+pub struct Deliveries {
+    handlers: Vec<Handler>,
+    timed: AtomicBool,
+    /// Latencies of the first handler, in nanoseconds.
+    latencies: Mutex<Vec<u64>>,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Handler {
+    events: AtomicU64,
+    highest: AtomicU64,
+}
+
+impl Deliveries {
+    /// Creates counters for this many handlers.
+    pub fn new(handlers: usize) -> Self {
+        let handlers = (0..handlers).map(|_| Handler::default()).collect();
+        Self { handlers, timed: AtomicBool::new(false), latencies: Mutex::default() }
+    }
+
+    /// Records an event for an object of this version. `sent` returns the send time and is called only if latency is
+    /// measured.
+    pub fn note(&self, handler: usize, version: &str, sent: impl FnOnce() -> Option<u64>) {
+        let noted = &self.handlers[handler];
+        noted.events.fetch_add(1, Ordering::Relaxed);
+        if handler == 0 && self.timed.load(Ordering::Relaxed) {
+            let late = sent().map(|sent| now().saturating_sub(sent));
+            self.latencies.lock().unwrap_or_else(PoisonError::into_inner).extend(late);
+        }
+        noted.highest.fetch_max(version.parse().unwrap_or(0), Ordering::Release);
+    }
+
+    /// Waits until every handler has reached this version and `settled` returns true, and returns the measurements.
+    pub async fn follow(
+        &self,
+        until: u64,
+        latency: bool,
+        settled: impl Fn() -> bool,
+    ) -> Result<Value, Failure> {
+        self.timed.store(latency, Ordering::Relaxed);
+        let (gauge, before) = (ProcessStats::begin(), self.events());
+        let (mut last, mut moved) = (before, Instant::now());
+        let reached = |handler: &Handler| handler.highest.load(Ordering::Acquire) >= until;
+        while !(self.handlers.iter().all(reached) && settled()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let events = self.events();
+            if events != last {
+                (last, moved) = (events, Instant::now());
+            } else if moved.elapsed() > STALLED {
+                return Err(format!("no event for {STALLED:?} while waiting for version {until}").into());
+            }
+        }
+        let mut response = gauge.response(json!({"events": self.events() - before}));
+        if latency {
+            self.timed.store(false, Ordering::Relaxed);
+            let taken = std::mem::take(&mut *self.latencies.lock().unwrap_or_else(PoisonError::into_inner));
+            response["latency"] = percentiles(taken);
+        }
+        Ok(response)
+    }
+
+    /// Waits until every handler has received this many events.
+    pub async fn wait_for_each(&self, least: u64) {
+        while self.handlers.iter().any(|handler| handler.events.load(Ordering::Relaxed) < least) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Returns the number of events delivered to all handlers so far.
+    pub fn events(&self) -> u64 {
+        self.handlers.iter().map(|handler| handler.events.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// Returns the send time in an object's annotations.
+pub fn sent_in(annotations: Option<&BTreeMap<String, String>>) -> Option<u64> {
+    annotations?.get(SENT)?.parse().ok()
+}
+
+/// Counts the objects whose annotations contain this revision; `None` if no revision is given.
+pub fn revised<'a>(
+    annotations: impl Iterator<Item = Option<&'a BTreeMap<String, String>>>,
+    revision: Option<&str>,
+) -> Option<usize> {
+    let revision = revision?;
+    let of_it = |annotations: Option<&BTreeMap<String, String>>| {
+        annotations.and_then(|annotations| annotations.get("revision")).is_some_and(|text| text == revision)
+    };
+    Some(annotations.filter(|annotations| of_it(*annotations)).count())
+}
+
+/// Returns nanoseconds since 1970, the clock that two processes share.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or_default()
+}
+
+/// Returns percentiles in microseconds.
+#[allow(clippy::cast_precision_loss, reason = "nanoseconds of a benchmark stay far below 2^52")]
+fn percentiles(mut nanos: Vec<u64>) -> Value {
+    nanos.sort_unstable();
+    let at = |thousandths: usize| {
+        let place = (nanos.len() * thousandths).div_ceil(1000).saturating_sub(1);
+        nanos.get(place).map(|nanos| *nanos as f64 / 1000.0)
+    };
+    json!({"n": nanos.len(), "p50": at(500), "p99": at(990), "p999": at(999), "max": at(1000)})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::task::Poll;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn wait_for_each_waits_for_every_handler() {
+        let told = Deliveries::new(2);
+        told.note(0, "1", || None);
+        told.note(0, "2", || None);
+        let mut waiting = std::pin::pin!(told.wait_for_each(1));
+        assert!(
+            std::future::poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context))).await.is_pending()
+        );
+        told.note(1, "1", || None);
+        waiting.await;
+        assert_eq!(told.events(), 3);
+    }
+
+    #[test]
+    fn revisions_are_counted_if_requested() {
+        let annotations =
+            ["0", "1", "1"].map(|revision| BTreeMap::from([("revision".to_owned(), revision.to_owned())]));
+        let all = || annotations.iter().map(Some).chain([None]);
+        assert_eq!(revised(all(), Some("1")), Some(2));
+        assert_eq!(revised(all(), None), None);
+    }
+
+    #[test]
+    fn percentiles_use_sorted_values() {
+        let nanos: Vec<u64> = (1..=1000).rev().map(|number| number * 1000).collect();
+        let expected = json!({"n": 1000, "p50": 500.0, "p99": 990.0, "p999": 999.0, "max": 1000.0});
+        assert_eq!(percentiles(nanos), expected);
+        assert_eq!(percentiles(Vec::new())["max"], Value::Null);
+    }
+}

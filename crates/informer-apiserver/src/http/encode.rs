@@ -1,0 +1,176 @@
+//! Answers in the form that was asked for: encoded, indented, compressed.
+//!
+//! Plain JSON is what the model has; everything else is made from it here. What is shown was decided before.
+
+use std::io::{Read as _, Write as _};
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use http::{HeaderMap, HeaderValue, header};
+use informer_objects::protobuf;
+use informer_objects::status::Status;
+use informer_objects::text::to_yaml;
+
+use super::accept::{Encoding, Form};
+use super::response::{self, ServerResponse};
+use crate::request::is_true;
+
+/// The media type of protobuf.
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// Answers shorter than this are not worth compressing.
+const MIN_GZIP_BYTES: usize = 128 * 1024;
+
+/// Writes JSON in a form. The body ends with a newline, as a real server's does.
+pub(crate) fn encode(form: Form, gzip: bool, code: u16, json: Vec<u8>) -> ServerResponse {
+    let (content_type, bytes) = match form.encoding {
+        Encoding::Yaml => {
+            let value = serde_json::from_slice(&json).unwrap_or_default();
+            ("application/yaml", to_yaml(&value).into_bytes())
+        }
+        Encoding::Protobuf => match protobuf::encode(&serde_json::from_slice(&json).unwrap_or_default()) {
+            Some(bytes) => (PROTOBUF, bytes),
+            None => return encode(Form { encoding: Encoding::Json, ..form }, gzip, code, json),
+        },
+        Encoding::Json => {
+            let mut bytes = if form.pretty { indent(&json) } else { json };
+            bytes.push(b'\n');
+            ("application/json", bytes)
+        }
+    };
+    compressed(gzip, code, content_type, bytes)
+}
+
+/// A refusal, in the form of errors.
+pub(crate) fn error(status: &Status, accept: &str, pretty: bool) -> ServerResponse {
+    let mut form = Form::of_errors(accept);
+    form.pretty |= pretty;
+    if status.code == 406 && status.reason == "NotAcceptable" && form.encoding == Encoding::Json {
+        form.pretty = true;
+    }
+    let mut answer = encode(form, false, status.code, status.to_json());
+    if let Some(seconds) = status.retry_after() {
+        answer.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    answer
+}
+
+/// Whether people are likely to read the answer.
+pub(crate) fn is_pretty(headers: &HeaderMap, parameter: Option<&str>) -> bool {
+    let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match parameter {
+        Some(value) => is_true(value),
+        None => ["curl", "Wget", "Mozilla/5.0"].iter().any(|name| agent.starts_with(name)),
+    }
+}
+
+/// Whether a client takes gzip.
+pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
+    accepted.unwrap_or_default().split(',').any(|entry| {
+        let mut parts = entry.split(';').map(str::trim);
+        parts.next() == Some("gzip")
+            && !parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+    })
+}
+
+fn compressed(gzip: bool, code: u16, content_type: &'static str, bytes: Vec<u8>) -> ServerResponse {
+    if !gzip || bytes.len() < MIN_GZIP_BYTES {
+        return response::bytes(code, content_type, Bytes::from(bytes));
+    }
+    let mut answer = response::bytes(code, content_type, Bytes::from(packed(&bytes)));
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    answer
+}
+
+/// Bytes as gzip.
+pub(super) fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    // Writing to a Vec cannot fail.
+    encoder.write_all(bytes).and_then(|()| encoder.finish()).unwrap_or_default()
+}
+
+/// What was made gzip, as it was.
+pub(super) fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    GzDecoder::new(bytes).read_to_end(&mut out).ok()?;
+    Some(out)
+}
+
+/// Compact JSON, indented by two blanks. Nothing else changes.
+fn indent(json: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(json.len() * 2);
+    let mut depth = 0_usize;
+    let mut text = false;
+    let mut escaped = false;
+    for (at, byte) in json.iter().copied().enumerate() {
+        if text {
+            out.push(byte);
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => text = false,
+                _ => {}
+            }
+            continue;
+        }
+        let newline = |out: &mut Vec<u8>, depth: usize| {
+            out.push(b'\n');
+            out.resize(out.len() + 2 * depth, b' ');
+        };
+        match byte {
+            b'{' | b'[' => {
+                out.push(byte);
+                if !matches!(json.get(at + 1), Some(b'}' | b']')) {
+                    depth += 1;
+                    newline(&mut out, depth);
+                }
+            }
+            b'}' | b']' => {
+                if !matches!(json.get(at.wrapping_sub(1)), Some(b'{' | b'[')) {
+                    depth = depth.saturating_sub(1);
+                    newline(&mut out, depth);
+                }
+                out.push(byte);
+            }
+            b',' => {
+                out.push(byte);
+                newline(&mut out, depth);
+            }
+            b':' => out.extend_from_slice(b": "),
+            b'"' => {
+                text = true;
+                out.push(byte);
+            }
+            _ => out.push(byte),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indented_as_go_does_it() {
+        let shown = |json: &str| String::from_utf8(indent(json.as_bytes())).unwrap();
+        assert_eq!(shown(r#"{"a":{},"b":[]}"#), "{\n  \"a\": {},\n  \"b\": []\n}");
+        assert_eq!(shown(r#"[1,{"k":"a,b:{\""}]"#), "[\n  1,\n  {\n    \"k\": \"a,b:{\\\"\"\n  }\n]");
+    }
+
+    #[test]
+    fn gzip_is_taken_when_it_is_offered() {
+        let takes = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_str(text).unwrap());
+            takes_gzip(&headers)
+        };
+        assert!(takes("gzip") && takes("deflate, gzip;q=0.5"));
+        assert!(!takes("gzip;q=0") && !takes("identity"));
+    }
+}

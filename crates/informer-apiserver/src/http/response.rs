@@ -1,0 +1,288 @@
+//! Answers: bodies, statuses, and lists that are written while they are read.
+//!
+//! A list without a limit is streamed from a shared copy of its objects: its bytes exist one chunk at a time. A body knows
+//! nothing of the server it came from.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt};
+use http::{Response, StatusCode, header};
+use http_body::{Body, Frame, SizeHint};
+use informer_objects::status::Status;
+
+use crate::model::{Filter, Listing, ObjectShape, Page, Resource, View, states_after};
+
+/// How much of a list or a watch is written at a time.
+pub(crate) const CHUNK: usize = 64 * 1024;
+
+/// The body of an answer.
+pub struct ResponseBody(Kind);
+
+enum Kind {
+    Once(Option<Bytes>),
+    Stream(BoxStream<'static, Result<Bytes, BodyError>>),
+    /// Not even headers: the connection breaks.
+    Cut,
+}
+
+impl ResponseBody {
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        ResponseBody(Kind::Once(Some(bytes)))
+    }
+
+    pub(crate) fn chunks(stream: BoxStream<'static, Result<Bytes, BodyError>>) -> Self {
+        // A body may be polled after its end; a plain stream may not.
+        ResponseBody(Kind::Stream(stream.fuse().boxed()))
+    }
+
+    /// Whether there is no answer at all, not even headers.
+    pub(crate) fn is_cut(&self) -> bool {
+        matches!(self.0, Kind::Cut)
+    }
+}
+
+/// Why a body broke off. Only a fault or a restore does that.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the connection was cut")]
+#[non_exhaustive]
+pub struct BodyError;
+
+/// An answer on its way out.
+pub(crate) type ServerResponse = Response<ResponseBody>;
+
+impl ResponseBody {
+    pub(crate) fn empty() -> Self {
+        ResponseBody(Kind::Once(None))
+    }
+}
+
+impl std::fmt::Debug for ResponseBody {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self.0 {
+            Kind::Once(_) => "AnswerBody(once)",
+            Kind::Stream(_) => "AnswerBody(stream)",
+            Kind::Cut => "AnswerBody(cut)",
+        })
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut self.0 {
+            Kind::Once(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Kind::Stream(chunks) => {
+                chunks.poll_next_unpin(context).map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
+            }
+            Kind::Cut => Poll::Ready(Some(Err(BodyError))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.0, Kind::Once(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Once(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Kind::Stream(_) | Kind::Cut => SizeHint::default(),
+        }
+    }
+}
+
+/// A JSON body, with the newline that ends it on a real server.
+pub(crate) fn json(code: u16, mut body: Vec<u8>) -> ServerResponse {
+    body.push(b'\n');
+    build(code, "application/json", Kind::Once(Some(Bytes::from(body))))
+}
+
+/// A body of exactly these bytes.
+pub(crate) fn bytes(code: u16, content_type: &'static str, body: Bytes) -> ServerResponse {
+    build(code, content_type, Kind::Once(Some(body)))
+}
+
+/// A JSON body of exactly these bytes.
+pub(crate) fn raw(code: u16, body: Bytes) -> ServerResponse {
+    build(code, "application/json", Kind::Once(Some(body)))
+}
+
+pub(crate) fn text(code: u16, body: &'static str) -> ServerResponse {
+    let kind = Kind::Once(Some(Bytes::from_static(body.as_bytes())));
+    build(code, "text/plain; charset=utf-8", kind)
+}
+
+/// The 404 outside of everything built in.
+pub(crate) fn page_not_found() -> ServerResponse {
+    let mut answer = text(404, "404 page not found\n");
+    answer.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
+    answer
+}
+
+pub(crate) fn status(status: &Status) -> ServerResponse {
+    let mut answer = json(status.code, status.to_json());
+    if let Some(seconds) = status.retry_after() {
+        answer.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    answer
+}
+
+pub(crate) fn chunks(stream: BoxStream<'static, Result<Bytes, BodyError>>) -> ServerResponse {
+    build(200, "application/json", ResponseBody::chunks(stream).0)
+}
+
+/// No answer: the connection breaks before there are headers.
+pub(crate) fn cut() -> ServerResponse {
+    Response::new(ResponseBody(Kind::Cut))
+}
+
+/// A page of a list, as JSON.
+pub(crate) fn page(resource: &Resource, list: &ListHead, view: &View, page: &Page) -> Vec<u8> {
+    let (head, tail) = list.around(resource, page.items.is_empty());
+    let length: usize = page.items.iter().map(|state| state.len() + 1).sum();
+    let mut out = Vec::with_capacity(length + 256);
+    out.extend_from_slice(&head);
+    for (place, state) in page.items.iter().enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        state.write(view, state.version, &mut out);
+    }
+    out.extend_from_slice(&tail);
+    out
+}
+
+/// A whole list, written while it is read.
+pub(crate) fn list(
+    resource: &Resource,
+    head: &ListHead,
+    view: View,
+    listing: Listing,
+    filter: Filter,
+) -> ServerResponse {
+    let empty = listing.states(&filter).next().is_none();
+    let (head, mut tail) = head.around(resource, empty);
+    if empty {
+        return json(200, [head, tail].concat());
+    }
+    tail.push(b'\n');
+    let writer = ListWriter { listing, filter, view, tail: Some(tail), pending: head, first: true };
+    let stream = stream::unfold(writer, |mut writer| async move {
+        let chunk = writer.next_chunk()?;
+        Some((Ok(chunk), writer))
+    });
+    chunks(stream.boxed())
+}
+
+/// What a list says of itself.
+pub(crate) struct ListHead {
+    pub(crate) metadata_only: bool,
+    pub(crate) api_version: String,
+    pub(crate) version: u64,
+    pub(crate) next: Option<String>,
+    pub(crate) remaining: Option<usize>,
+}
+
+impl ListHead {
+    /// The metadata of the list, as JSON.
+    pub(crate) fn metadata(&self) -> serde_json::Value {
+        let mut metadata = serde_json::json!({"resourceVersion": self.version.to_string()});
+        if let Some(next) = &self.next {
+            metadata["continue"] = serde_json::json!(next);
+        }
+        if let Some(remaining) = self.remaining {
+            metadata["remainingItemCount"] = serde_json::json!(remaining);
+        }
+        metadata
+    }
+
+    /// What comes before and after the items. Lists of custom objects have their keys sorted.
+    fn around(&self, resource: &Resource, empty: bool) -> (Vec<u8>, Vec<u8>) {
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        let version = format!(r#""resourceVersion":"{}""#, self.version);
+        let next = self.next.as_ref().map(|next| format!(r#""continue":{}"#, quoted(next)));
+        let remaining = self.remaining.map(|count| format!(r#""remainingItemCount":{count}"#));
+        if resource.custom && !self.metadata_only {
+            let next = next.unwrap_or_else(|| r#""continue":"""#.to_owned());
+            let metadata = [Some(next), remaining, Some(version)];
+            let metadata = metadata.into_iter().flatten().collect::<Vec<_>>().join(",");
+            let head = format!(r#"{{"apiVersion":{},"items":["#, quoted(&self.api_version));
+            let tail = format!(r#"],"kind":{},"metadata":{{{metadata}}}}}"#, quoted(&resource.list_kind));
+            return (head.into_bytes(), tail.into_bytes());
+        }
+        let metadata = [Some(version), next, remaining];
+        let metadata = metadata.into_iter().flatten().collect::<Vec<_>>().join(",");
+        let (kind, api_version) = if self.metadata_only {
+            ("PartialObjectMetadataList", "meta.k8s.io/v1")
+        } else {
+            (resource.list_kind.as_str(), self.api_version.as_str())
+        };
+        let head = format!(
+            r#"{{"kind":{},"apiVersion":{},"metadata":{{{metadata}}},"items":"#,
+            quoted(kind),
+            quoted(api_version)
+        );
+        if self.metadata_only && empty {
+            return (head.into_bytes(), b"null}".to_vec());
+        }
+        (format!("{head}[").into_bytes(), b"]}".to_vec())
+    }
+}
+
+struct ListWriter {
+    listing: Listing,
+    filter: Filter,
+    view: View,
+    /// Taken when the last item is written.
+    tail: Option<Vec<u8>>,
+    pending: Vec<u8>,
+    first: bool,
+}
+
+impl ListWriter {
+    fn next_chunk(&mut self) -> Option<Bytes> {
+        self.tail.as_ref()?;
+        let mut out = std::mem::take(&mut self.pending);
+        out.reserve(CHUNK);
+        let mut last = None;
+        for state in states_after(&self.listing.objects, self.listing.after.as_deref(), &self.filter) {
+            if !std::mem::take(&mut self.first) {
+                out.push(b',');
+            }
+            state.write(&self.view, state.version, &mut out);
+            if out.len() >= CHUNK {
+                last = Some(state);
+                break;
+            }
+        }
+        match last {
+            Some(last) => self.listing.after = Some(last.key()),
+            None => out.extend_from_slice(&self.tail.take()?),
+        }
+        Some(Bytes::from(out))
+    }
+}
+
+/// How a list shows its items.
+pub(crate) fn item_shape(resource: &Resource, metadata_only: bool) -> ObjectShape {
+    match (metadata_only, resource.custom) {
+        (true, _) => ObjectShape::Metadata,
+        (false, true) => ObjectShape::Whole,
+        (false, false) => ObjectShape::Item,
+    }
+}
+
+fn build(code: u16, content_type: &'static str, kind: Kind) -> ServerResponse {
+    let mut answer = Response::new(ResponseBody(kind));
+    *answer.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-cache, private"));
+    answer
+}

@@ -1,0 +1,191 @@
+//! Texts as the heads of objects hold them: short ones in place, several ones in one piece of memory.
+//!
+//! A cache has a head for each object, so each allocation of a head counts a hundred thousand times. It knows nothing of what the texts mean.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A text of which up to `N` bytes are kept in place; longer ones are elsewhere, and shared by clones.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) enum InlineText<const N: usize> {
+    /// Behind the text are zeros.
+    Inline {
+        length: u8,
+        bytes: [u8; N],
+    },
+    Shared(Arc<str>),
+}
+
+impl<const N: usize> InlineText<N> {
+    pub(crate) fn new(text: &str) -> Self {
+        Self::concat([text])
+    }
+
+    /// These, one behind the other.
+    #[inline]
+    pub(crate) fn concat<const P: usize>(pieces: [&str; P]) -> Self {
+        const { assert!(N <= u8::MAX as usize, "the length is one byte") };
+        let mut bytes = [0; N];
+        let mut length = 0;
+        for piece in pieces {
+            let Some(room) = bytes.get_mut(length..length + piece.len()) else {
+                return Self::Shared(pieces.concat().into());
+            };
+            room.copy_from_slice(piece.as_bytes());
+            length += piece.len();
+        }
+        Self::Inline { length: u8::try_from(length).unwrap_or_default(), bytes }
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Inline { length, bytes } => &bytes[..usize::from(*length)],
+            Self::Shared(text) => text.as_bytes(),
+        }
+    }
+
+    /// How much of it is not in place.
+    pub(crate) fn heap_size(&self) -> usize {
+        match self {
+            Self::Inline { .. } => 0,
+            Self::Shared(text) => text.len(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn as_str(&self) -> &str {
+        as_text(self.bytes())
+    }
+}
+
+/// Any number of texts, one behind the other in one piece of memory that clones share.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub(crate) struct PackedTexts(
+    /// Before each text its length, in groups of seven bits, the low ones first; all but the last group have the high bit.
+    pub(crate) Arc<[u8]>,
+);
+
+impl PackedTexts {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> Iter<'_> {
+        Iter(&self.0)
+    }
+}
+
+impl<'a> FromIterator<&'a str> for PackedTexts {
+    fn from_iter<I: IntoIterator<Item = &'a str>>(texts: I) -> Self {
+        let mut row = PackedTextsBuilder::default();
+        texts.into_iter().for_each(|text| row.push(text));
+        row.texts()
+    }
+}
+
+impl fmt::Debug for PackedTexts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// What the labels of most objects take, and more than owners do.
+const INITIAL_CAPACITY_BYTES: usize = 256;
+
+/// Texts that are being put together.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PackedTextsBuilder(Vec<u8>);
+
+impl PackedTextsBuilder {
+    /// With room for texts that take so much.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self(Vec::with_capacity(bytes))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "only seven bits are meant")]
+    pub(crate) fn push(&mut self, text: &str) {
+        if self.0.capacity() == 0 {
+            // Enough for most, instead of growing to it step by step.
+            self.0.reserve(INITIAL_CAPACITY_BYTES);
+        }
+        let mut length = text.len();
+        while length > 0x7f {
+            self.0.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        self.0.push(length as u8);
+        self.0.extend_from_slice(text.as_bytes());
+    }
+
+    /// Empties it; what is usual keeps its room.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+        self.0.shrink_to(4 * INITIAL_CAPACITY_BYTES);
+    }
+
+    pub(crate) fn texts(&self) -> PackedTexts {
+        if self.0.is_empty() { PackedTexts::default() } else { PackedTexts(self.0.as_slice().into()) }
+    }
+}
+
+/// The texts of a [`PackedTexts`].
+#[derive(Debug, Clone)]
+pub(crate) struct Iter<'a>(&'a [u8]);
+
+impl<'a> Iter<'a> {
+    /// The next one, as bytes; it is text all the same.
+    pub(crate) fn next_bytes(&mut self) -> Option<&'a [u8]> {
+        let (mut length, mut shift) = (0_usize, 0);
+        loop {
+            let (&byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            length |= usize::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        let (text, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(text)
+    }
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        self.next_bytes().map(as_text)
+    }
+}
+
+/// Bytes that came from a `str`, cut where one ended.
+#[inline]
+pub(crate) fn as_text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_what_it_was_made_of_however_long() {
+        for length in [0, 1, 21, 22, 23, 300] {
+            let text = "ž9".repeat(length).chars().take(length).collect::<String>();
+            assert_eq!(InlineText::<22>::new(&text).as_str(), text);
+            assert_eq!(InlineText::<22>::concat([&text, "\0", &text]).as_str(), format!("{text}\0{text}"));
+        }
+    }
+
+    #[test]
+    fn texts_are_what_was_pushed() {
+        let long = "ž".repeat(20_000);
+        let texts = ["", "a", &long[..126], &long[..128], "", &long];
+        assert!(PackedTexts::from_iter(texts).iter().eq(texts));
+        assert!(PackedTexts::default().is_empty() && PackedTexts::from_iter([]).is_empty());
+        assert!(!PackedTexts::from_iter([""]).is_empty());
+        assert_ne!(PackedTexts::from_iter(["a", "b"]), PackedTexts::from_iter(["ab", ""]));
+    }
+}

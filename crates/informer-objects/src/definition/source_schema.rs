@@ -1,0 +1,382 @@
+//! A definition as it was written, and as the server sees it while it checks it.
+//!
+//! What all versions have in common moves up before anything is checked: the paths in messages tell. Values of whole
+//! versions and rules are shown with the names that the server has for their fields inside.
+
+use serde_json::{Map, Value, json};
+
+use super::field::{json, quote};
+
+/// A level of a schema as it was written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SchemaLevel<'a>(&'a Map<String, Value>);
+
+impl<'a> SchemaLevel<'a> {
+    pub(super) fn of(schema: &'a Value) -> Option<Self> {
+        schema.as_object().map(SchemaLevel)
+    }
+
+    /// A word that says something: empty and false ones do not.
+    pub(super) fn word(self, name: &str) -> Option<&'a Value> {
+        self.0.get(name).filter(|value| match value {
+            Value::Null => false,
+            Value::Bool(flag) => *flag,
+            Value::String(text) => !text.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            Value::Object(fields) => !fields.is_empty() || name == "items" || name == "additionalProperties",
+            Value::Number(_) => true,
+        })
+    }
+
+    /// A word that was written, whatever it says.
+    pub(super) fn written(self, name: &str) -> Option<&'a Value> {
+        self.0.get(name).filter(|value| !value.is_null())
+    }
+
+    pub(super) fn text(self, name: &str) -> &'a str {
+        self.0.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    pub(super) fn flag(self, name: &str) -> bool {
+        self.0.get(name).and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    pub(super) fn kind(self) -> &'a str {
+        self.text("type")
+    }
+
+    pub(super) fn list(self, name: &str) -> &'a [Value] {
+        self.0.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn levels(self, name: &str) -> impl Iterator<Item = (usize, SchemaLevel<'a>)> {
+        self.list(name).iter().filter_map(SchemaLevel::of).enumerate()
+    }
+
+    pub(super) fn level(self, name: &str) -> Option<SchemaLevel<'a>> {
+        self.0.get(name).and_then(SchemaLevel::of)
+    }
+
+    pub(super) fn properties(self) -> impl Iterator<Item = (&'a String, SchemaLevel<'a>)> {
+        let fields = self.0.get("properties").and_then(Value::as_object);
+        fields.into_iter().flatten().filter_map(|(name, schema)| Some((name, SchemaLevel::of(schema)?)))
+    }
+
+    pub(super) fn property(self, name: &str) -> Option<SchemaLevel<'a>> {
+        self.0.get("properties").and_then(|fields| fields.get(name)).and_then(SchemaLevel::of)
+    }
+
+    pub(super) fn value(self) -> Value {
+        Value::Object(self.0.clone())
+    }
+
+    /// Whether something holds here or anywhere below.
+    pub(super) fn any(self, depth: usize, holds: &dyn Fn(SchemaLevel<'a>) -> bool) -> bool {
+        let Some(depth) = depth.checked_sub(1) else { return false };
+        holds(self)
+            || ["items", "additionalProperties", "not"]
+                .iter()
+                .filter_map(|name| self.level(name))
+                .any(|level| level.any(depth, holds))
+            || ["allOf", "anyOf", "oneOf"]
+                .iter()
+                .flat_map(|name| self.levels(name))
+                .any(|(_, level)| level.any(depth, holds))
+            || self.properties().any(|(_, level)| level.any(depth, holds))
+    }
+}
+
+/// A definition's spec, with what all versions share moved out of them.
+#[derive(Debug)]
+pub(super) struct Spec<'a> {
+    /// As it was written.
+    pub(super) whole: &'a Value,
+    pub(super) shared: Part<'a>,
+    pub(super) versions: Vec<(&'a Value, Part<'a>)>,
+}
+
+/// What a version may have of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Part<'a> {
+    pub(super) schema: Option<&'a Value>,
+    pub(super) subresources: Option<&'a Value>,
+    pub(super) columns: &'a [Value],
+    pub(super) selectable: &'a [Value],
+}
+
+impl<'a> Spec<'a> {
+    pub(super) fn read(definition: &'a Value) -> Self {
+        let spec = &definition["spec"];
+        let written = spec.get("versions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let mut versions: Vec<(&Value, Part<'_>)> =
+            written.iter().map(|version| (version, Part::read(version))).collect();
+        let first = versions.first().map(|(_, part)| *part).unwrap_or_default();
+        let mut shared = Part::default();
+        if versions.iter().all(|(_, part)| part.schema == first.schema) {
+            shared.schema = first.schema;
+            for (_, part) in &mut versions {
+                part.schema = None;
+            }
+        }
+        if versions.iter().all(|(_, part)| part.subresources == first.subresources) {
+            shared.subresources = first.subresources;
+            for (_, part) in &mut versions {
+                part.subresources = None;
+            }
+        }
+        if versions.iter().all(|(_, part)| part.columns == first.columns) {
+            shared.columns = first.columns;
+            for (_, part) in &mut versions {
+                part.columns = &[];
+            }
+        }
+        if versions.iter().all(|(_, part)| part.selectable == first.selectable) {
+            shared.selectable = first.selectable;
+            for (_, part) in &mut versions {
+                part.selectable = &[];
+            }
+        }
+        Spec { whole: spec, shared, versions }
+    }
+
+    pub(super) fn text(&self, pointer: &str) -> &'a str {
+        self.whole.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The `openAPIV3Schema`s, the shared one first.
+    pub(super) fn schemas(&self) -> impl Iterator<Item = SchemaLevel<'a>> {
+        let parts = std::iter::once(&self.shared).chain(self.versions.iter().map(|(_, part)| part));
+        parts.filter_map(Part::openapi)
+    }
+
+    /// The versions as messages show them.
+    pub(super) fn show_versions(&self) -> String {
+        let versions: Vec<String> =
+            self.versions.iter().map(|(version, part)| show_version(version, part)).collect();
+        let written = self.whole.get("versions").is_some_and(Value::is_array);
+        if written { format!("[{}]", versions.join(",")) } else { "null".to_owned() }
+    }
+}
+
+impl<'a> Part<'a> {
+    fn read(version: &'a Value) -> Self {
+        let object = |name: &str| version.get(name).filter(|value| value.is_object());
+        let list = |name: &str| version.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        Part {
+            schema: object("schema"),
+            subresources: object("subresources"),
+            columns: list("additionalPrinterColumns"),
+            selectable: list("selectableFields"),
+        }
+    }
+
+    pub(super) fn openapi(&self) -> Option<SchemaLevel<'a>> {
+        self.schema?.get("openAPIV3Schema").and_then(SchemaLevel::of)
+    }
+
+    pub(super) fn has_status(&self) -> bool {
+        self.subresources.is_some_and(|parts| parts.get("status").is_some_and(Value::is_object))
+    }
+}
+
+/// A rule as messages show it.
+pub(super) fn show_rule(rule: &Value) -> String {
+    let text = |name: &str| quoted(rule.get(name).and_then(Value::as_str).unwrap_or_default());
+    let pointer = |name: &str| rule.get(name).map_or("null".to_owned(), json);
+    format!(
+        r#"{{"Rule":{},"Message":{},"MessageExpression":{},"Reason":{},"FieldPath":{},"OptionalOldSelf":{}}}"#,
+        text("rule"),
+        text("message"),
+        text("messageExpression"),
+        pointer("reason"),
+        text("fieldPath"),
+        pointer("optionalOldSelf"),
+    )
+}
+
+/// A level of a schema as messages show it.
+pub(super) fn show_level(level: SchemaLevel<'_>) -> String {
+    let mut fields = Vec::with_capacity(FIELDS.len());
+    for (shown, name, form) in FIELDS {
+        fields.push(format!("{}:{}", quote(shown), show_word(level, name, *form)));
+    }
+    format!("{{{}}}", fields.join(","))
+}
+
+/// The words of a schema: the server's own name, and the one that is written.
+pub(super) fn words() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FIELDS.iter().map(|(shown, name, _)| (*shown, *name))
+}
+
+/// The items of a list as messages show them.
+pub(super) fn show_items(level: SchemaLevel<'_>) -> String {
+    show_word(level, "items", Form::Items)
+}
+
+/// How a word is shown, most of all when it is not there.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    Text,
+    Flag,
+    Pointer,
+    Number,
+    Rules,
+    Items,
+    Additional,
+    Levels,
+    Level,
+    Named,
+    Docs,
+}
+
+const FIELDS: &[(&str, &str, Form)] = &[
+    ("ID", "id", Form::Text),
+    ("Schema", "$schema", Form::Text),
+    ("Ref", "$ref", Form::Pointer),
+    ("Description", "description", Form::Text),
+    ("Type", "type", Form::Text),
+    ("Nullable", "nullable", Form::Flag),
+    ("Format", "format", Form::Text),
+    ("Title", "title", Form::Text),
+    ("Default", "default", Form::Pointer),
+    ("Maximum", "maximum", Form::Number),
+    ("ExclusiveMaximum", "exclusiveMaximum", Form::Flag),
+    ("Minimum", "minimum", Form::Number),
+    ("ExclusiveMinimum", "exclusiveMinimum", Form::Flag),
+    ("MaxLength", "maxLength", Form::Pointer),
+    ("MinLength", "minLength", Form::Pointer),
+    ("Pattern", "pattern", Form::Text),
+    ("MaxItems", "maxItems", Form::Pointer),
+    ("MinItems", "minItems", Form::Pointer),
+    ("UniqueItems", "uniqueItems", Form::Flag),
+    ("MultipleOf", "multipleOf", Form::Number),
+    ("Enum", "enum", Form::Pointer),
+    ("MaxProperties", "maxProperties", Form::Pointer),
+    ("MinProperties", "minProperties", Form::Pointer),
+    ("Required", "required", Form::Pointer),
+    ("Items", "items", Form::Items),
+    ("AllOf", "allOf", Form::Levels),
+    ("OneOf", "oneOf", Form::Levels),
+    ("AnyOf", "anyOf", Form::Levels),
+    ("Not", "not", Form::Level),
+    ("Properties", "properties", Form::Named),
+    ("AdditionalProperties", "additionalProperties", Form::Additional),
+    ("PatternProperties", "patternProperties", Form::Named),
+    ("Dependencies", "dependencies", Form::Pointer),
+    ("AdditionalItems", "additionalItems", Form::Additional),
+    ("Definitions", "definitions", Form::Named),
+    ("ExternalDocs", "externalDocs", Form::Docs),
+    ("Example", "example", Form::Pointer),
+    ("XPreserveUnknownFields", "x-kubernetes-preserve-unknown-fields", Form::Pointer),
+    ("XEmbeddedResource", "x-kubernetes-embedded-resource", Form::Flag),
+    ("XIntOrString", "x-kubernetes-int-or-string", Form::Flag),
+    ("XListMapKeys", "x-kubernetes-list-map-keys", Form::Pointer),
+    ("XListType", "x-kubernetes-list-type", Form::Pointer),
+    ("XMapType", "x-kubernetes-map-type", Form::Pointer),
+    ("XValidations", "x-kubernetes-validations", Form::Rules),
+];
+
+fn show_word(level: SchemaLevel<'_>, name: &str, form: Form) -> String {
+    let null = || "null".to_owned();
+    let written = level.written(name);
+    match form {
+        Form::Text => quoted(level.text(name)),
+        Form::Flag => level.flag(name).to_string(),
+        Form::Pointer => written.map_or_else(null, json),
+        Form::Number => written.and_then(Value::as_f64).map_or_else(null, super::field::number),
+        Form::Rules => written.and_then(Value::as_array).map_or_else(null, |rules| {
+            format!("[{}]", rules.iter().map(show_rule).collect::<Vec<_>>().join(","))
+        }),
+        Form::Items => match written {
+            None => null(),
+            Some(Value::Array(_)) => {
+                format!(r#"{{"Schema":null,"JSONSchemas":{}}}"#, show_levels(level, name))
+            }
+            Some(schema) => format!(r#"{{"Schema":{},"JSONSchemas":null}}"#, show_schema(schema)),
+        },
+        Form::Additional => match written {
+            None => null(),
+            Some(Value::Bool(allows)) => format!(r#"{{"Allows":{allows},"Schema":null}}"#),
+            Some(schema) => format!(r#"{{"Allows":true,"Schema":{}}}"#, show_schema(schema)),
+        },
+        Form::Levels => written.map_or_else(null, |_| show_levels(level, name)),
+        Form::Level => written.map_or_else(null, show_schema),
+        Form::Named => written.and_then(Value::as_object).map_or_else(null, |fields| {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(name, schema)| format!("{}:{}", quoted(name), show_schema(schema)))
+                .collect();
+            format!("{{{}}}", fields.join(","))
+        }),
+        Form::Docs => written.map_or_else(null, |docs| {
+            let text = |name: &str| quoted(docs.get(name).and_then(Value::as_str).unwrap_or_default());
+            format!(r#"{{"Description":{},"URL":{}}}"#, text("description"), text("url"))
+        }),
+    }
+}
+
+fn show_levels(level: SchemaLevel<'_>, name: &str) -> String {
+    format!("[{}]", level.list(name).iter().map(show_schema).collect::<Vec<_>>().join(","))
+}
+
+fn show_schema(schema: &Value) -> String {
+    SchemaLevel::of(schema).map_or_else(|| "null".to_owned(), show_level)
+}
+
+fn show_version(version: &Value, part: &Part<'_>) -> String {
+    let text =
+        |value: &Value, name: &str| quoted(value.get(name).and_then(Value::as_str).unwrap_or_default());
+    let flag = |name: &str| version.get(name).and_then(Value::as_bool).unwrap_or_default();
+    let pointer =
+        |value: &Value, name: &str| value.get(name).filter(|v| !v.is_null()).map_or("null".to_owned(), json);
+    let schema = part.schema.map_or("null".to_owned(), |schema| {
+        format!(
+            r#"{{"OpenAPIV3Schema":{}}}"#,
+            schema.get("openAPIV3Schema").map_or("null".to_owned(), show_schema)
+        )
+    });
+    let subresources = part.subresources.map_or("null".to_owned(), |parts| {
+        let scale = parts.get("scale").filter(|scale| scale.is_object()).map_or("null".to_owned(), |scale| {
+            format!(
+                r#"{{"SpecReplicasPath":{},"StatusReplicasPath":{},"LabelSelectorPath":{}}}"#,
+                text(scale, "specReplicasPath"),
+                text(scale, "statusReplicasPath"),
+                pointer(scale, "labelSelectorPath"),
+            )
+        });
+        format!(r#"{{"Status":{},"Scale":{scale}}}"#, pointer(parts, "status"))
+    });
+    let columns = show_list(part.columns, |column| {
+        format!(
+            r#"{{"Name":{},"Type":{},"Format":{},"Description":{},"Priority":{},"JSONPath":{}}}"#,
+            text(column, "name"),
+            text(column, "type"),
+            text(column, "format"),
+            text(column, "description"),
+            column.get("priority").and_then(Value::as_i64).unwrap_or_default(),
+            text(column, "jsonPath"),
+        )
+    });
+    let selectable =
+        show_list(part.selectable, |field| format!(r#"{{"JSONPath":{}}}"#, text(field, "jsonPath")));
+    format!(
+        r#"{{"Name":{},"Served":{},"Storage":{},"Deprecated":{},"DeprecationWarning":{},"Schema":{schema},"Subresources":{subresources},"AdditionalPrinterColumns":{columns},"SelectableFields":{selectable}}}"#,
+        text(version, "name"),
+        flag("served"),
+        flag("storage"),
+        flag("deprecated"),
+        pointer(version, "deprecationWarning"),
+    )
+}
+
+fn show_list(items: &[Value], show: impl Fn(&Value) -> String) -> String {
+    if items.is_empty() {
+        return "null".to_owned();
+    }
+    format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(","))
+}
+
+/// Text as JSON.
+fn quoted(text: &str) -> String {
+    json(&json!(text))
+}

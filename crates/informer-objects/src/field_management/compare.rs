@@ -1,0 +1,184 @@
+//! What differs between two objects, path by path.
+//!
+//! Atomic things differ as a whole, entries of lists are told apart by their keys, and their order does not matter. Both objects
+//! are valid by the schema, as [`super::validate`] has it. Nothing here knows owners.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::element::{Element, Path, same};
+use super::schema_position::{SchemaPosition, SchemaShape, entry_of};
+use super::set::Set;
+use crate::schema::Keys;
+
+#[derive(Debug, Default)]
+pub(super) struct Diff {
+    pub(super) removed: Set,
+    pub(super) modified: Set,
+    pub(super) added: Set,
+}
+
+impl Diff {
+    pub(super) fn between(place: SchemaPosition<'_>, old: &Value, new: &Value) -> Self {
+        let mut walk = Walk { diff: Diff::default(), path: Path::new() };
+        walk.compare(place, Some(old), Some(new));
+        walk.diff
+    }
+
+    /// Without what is at or below these paths.
+    pub(super) fn without(&self, paths: &Set) -> Self {
+        Diff {
+            removed: self.removed.without(paths),
+            modified: self.modified.without(paths),
+            added: self.added.without(paths),
+        }
+    }
+}
+
+struct Walk {
+    diff: Diff,
+    path: Path,
+}
+
+impl Walk {
+    /// At least one of the two is there.
+    fn compare(&mut self, place: SchemaPosition<'_>, old: Option<&Value>, new: Option<&Value>) {
+        let (was, is) = (place.shape(old), place.shape(new));
+        let leaf = match (old, new) {
+            (_, None) => self.visit(place, was, old, new),
+            (None, _) => self.visit(place, is, old, new),
+            // A value of no known type that became another kind of value: what it was goes, what it is comes.
+            _ if !alike(was, is) => {
+                self.visit(place, was, old, new);
+                self.visit(place, is, old, new)
+            }
+            _ => self.visit(place, is, old, new),
+        };
+        match (leaf, old, new) {
+            (true, ..) => {}
+            (_, None, _) => self.diff.added.insert(&self.path),
+            (_, _, None) => self.diff.removed.insert(&self.path),
+            _ => {}
+        }
+    }
+
+    /// Looks at what is there as `atom`, and says whether it was taken as one value.
+    fn visit(
+        &mut self,
+        place: SchemaPosition<'_>,
+        atom: SchemaShape<'_>,
+        old: Option<&Value>,
+        new: Option<&Value>,
+    ) -> bool {
+        match atom {
+            SchemaShape::List(keys, items) => {
+                let (before, after) = (entries(old), entries(new));
+                // Null, empty and absent are told apart as values.
+                if before.is_empty() && after.is_empty() {
+                    return self.leaf(old, new);
+                }
+                self.list(keys, items, before, after);
+                false
+            }
+            SchemaShape::Map => {
+                let (before, after) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
+                if before.is_none_or(serde_json::Map::is_empty) && after.is_none_or(serde_json::Map::is_empty)
+                {
+                    return self.leaf(old, new);
+                }
+                let names = before.into_iter().flatten().map(|(name, _)| name);
+                let others = after.into_iter().flatten().map(|(name, _)| name);
+                let others = others.filter(|name| before.is_none_or(|fields| !fields.contains_key(*name)));
+                for name in names.chain(others) {
+                    let old = before.and_then(|fields| fields.get(name));
+                    let new = after.and_then(|fields| fields.get(name));
+                    self.below(Element::field(name), place.below(name), old, new);
+                }
+                false
+            }
+            SchemaShape::Scalar(_) | SchemaShape::AtomicList(_) | SchemaShape::AtomicMap => {
+                self.leaf(old, new)
+            }
+        }
+    }
+
+    fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>) -> bool {
+        match (old, new) {
+            (None, _) => self.diff.added.insert(&self.path),
+            (_, None) => self.diff.removed.insert(&self.path),
+            (Some(old), Some(new)) if !same(old, new) => self.diff.modified.insert(&self.path),
+            _ => {}
+        }
+        true
+    }
+
+    fn below(
+        &mut self,
+        element: Element,
+        place: SchemaPosition<'_>,
+        old: Option<&Value>,
+        new: Option<&Value>,
+    ) {
+        self.path.push(element);
+        self.compare(place, old, new);
+        self.path.pop();
+    }
+
+    /// Entries that stand several times for one key are compared as one value, and marked by their key alone.
+    fn list(&mut self, keys: Option<Keys<'_>>, items: SchemaPosition<'_>, old: &[Value], new: &[Value]) {
+        let mut by_key: BTreeMap<Element, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
+        for entry in old {
+            if let Ok(element) = entry_of(keys, items, entry) {
+                by_key.entry(element).or_default().0.push(entry);
+            }
+        }
+        for entry in new {
+            if let Ok(element) = entry_of(keys, items, entry) {
+                by_key.entry(element).or_default().1.push(entry);
+            }
+        }
+        for (element, (old, new)) in by_key {
+            match (old.as_slice(), new.as_slice()) {
+                ([] | [_], [] | [_]) => {
+                    self.below(element, items, old.first().copied(), new.first().copied());
+                }
+                ([_, _, ..], [_, _, ..]) => {
+                    let equal =
+                        old.len() == new.len() && old.iter().zip(&new).all(|(old, new)| same(old, new));
+                    if !equal {
+                        self.mark(element, |diff| &mut diff.modified);
+                    }
+                }
+                ([_, _, ..], _) => {
+                    if let Some(new) = new.first() {
+                        self.below(element.clone(), items, None, Some(new));
+                    }
+                    self.mark(element, |diff| &mut diff.removed);
+                }
+                (_, [_, _, ..]) => {
+                    if let Some(old) = old.first() {
+                        self.below(element.clone(), items, Some(old), None);
+                    }
+                    self.mark(element, |diff| &mut diff.added);
+                }
+            }
+        }
+    }
+
+    fn mark(&mut self, element: Element, set: impl Fn(&mut Diff) -> &mut Set) {
+        self.path.push(element);
+        set(&mut self.diff).insert(&self.path);
+        self.path.pop();
+    }
+}
+
+/// The entries of a list; none for what is no list.
+pub(super) fn entries(value: Option<&Value>) -> &[Value] {
+    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// Whether two values at one place are looked at in the same way.
+fn alike(one: SchemaShape<'_>, other: SchemaShape<'_>) -> bool {
+    std::mem::discriminant(&one) == std::mem::discriminant(&other)
+}

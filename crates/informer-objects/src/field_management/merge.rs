@@ -1,0 +1,170 @@
+//! The configuration laid over the live object, and taking owned fields out of one.
+//!
+//! Where both have a value, the configuration's counts; entries of lists are merged by their keys. Both objects are valid by the
+//! schema. What is taken out may leave `null` where nothing remains: decoding drops it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde_json::{Map, Value};
+
+use super::compare::entries;
+use super::element::Element;
+use super::schema_position::{SchemaPosition, SchemaShape, entry_of};
+use super::set::Set;
+use crate::schema::Keys;
+
+/// `live` with everything that `config` says.
+pub(super) fn merged(place: SchemaPosition<'_>, live: &Value, config: &Value) -> Value {
+    merge(place, Some(live), Some(config)).unwrap_or(Value::Null)
+}
+
+/// The value without what is in the set.
+pub(super) fn removed(place: SchemaPosition<'_>, value: &Value, set: &Set) -> Value {
+    match (place.shape(Some(value)), value) {
+        (SchemaShape::Scalar(_), _) => value.clone(),
+        (SchemaShape::List(keys, items), Value::Array(entries)) => {
+            let left: Vec<Value> = entries
+                .iter()
+                .filter_map(|entry| {
+                    let spot = entry_of(keys, items, entry).ok().and_then(|element| set.get(&element));
+                    match spot {
+                        Some(spot) if spot.owned => None,
+                        Some(spot) => Some(removed(items, entry, &spot.below)),
+                        None => Some(entry.clone()),
+                    }
+                })
+                .collect();
+            if left.is_empty() { Value::Null } else { left.into() }
+        }
+        (SchemaShape::Map, Value::Object(fields)) => {
+            let left: Map<String, Value> = fields
+                .iter()
+                .filter_map(|(name, value)| match set.get(&Element::field(name)) {
+                    Some(spot) if spot.owned => None,
+                    Some(spot) => Some((name.clone(), removed(place.below(name), value, &spot.below))),
+                    None => Some((name.clone(), value.clone())),
+                })
+                .collect();
+            if left.is_empty() { Value::Null } else { left.into() }
+        }
+        // Something is to go from what has one owner: all of it goes.
+        _ => Value::Null,
+    }
+}
+
+fn merge(place: SchemaPosition<'_>, live: Option<&Value>, config: Option<&Value>) -> Option<Value> {
+    let leaf = || config.or(live).cloned();
+    match place.shape(config.or(live)) {
+        SchemaShape::List(keys, items) => {
+            let (before, wanted) = (entries(live), entries(config));
+            if before.is_empty() && wanted.is_empty() {
+                return leaf();
+            }
+            Some(Lists::new(keys, items, before, wanted).merge().into())
+        }
+        SchemaShape::Map => {
+            let (before, wanted) = (live.and_then(Value::as_object), config.and_then(Value::as_object));
+            if before.is_none_or(Map::is_empty) && wanted.is_none_or(Map::is_empty) {
+                return leaf();
+            }
+            let names: BTreeSet<&String> = before
+                .into_iter()
+                .flatten()
+                .chain(wanted.into_iter().flatten())
+                .map(|(name, _)| name)
+                .collect();
+            let fields = names.into_iter().filter_map(|name| {
+                let live = before.and_then(|fields| fields.get(name));
+                let config = wanted.and_then(|fields| fields.get(name));
+                merge(place.below(name), live, config).map(|value| (name.clone(), value))
+            });
+            Some(Value::Object(fields.collect()))
+        }
+        SchemaShape::Scalar(_) | SchemaShape::AtomicList(_) | SchemaShape::AtomicMap => leaf(),
+    }
+}
+
+/// Two lists whose entries are told apart. Those of the configuration keep their order; those that only the live list has stay
+/// where they were between the others, as far as that is possible.
+struct Lists<'a> {
+    items: SchemaPosition<'a>,
+    live: Vec<(Element, &'a Value)>,
+    config: Vec<(Element, &'a Value)>,
+    /// What a key stands for in the live list; null for a key that stands there several times, which cannot be merged.
+    live_by_key: BTreeMap<Element, &'a Value>,
+    config_by_key: BTreeMap<Element, &'a Value>,
+}
+
+impl<'a> Lists<'a> {
+    fn new(
+        keys: Option<Keys<'a>>,
+        items: SchemaPosition<'a>,
+        live: &'a [Value],
+        config: &'a [Value],
+    ) -> Self {
+        let index = |list: &'a [Value]| -> Vec<(Element, &'a Value)> {
+            let entries =
+                list.iter().filter_map(|entry| entry_of(keys, items, entry).ok().map(|key| (key, entry)));
+            entries.collect()
+        };
+        let (live, config) = (index(live), index(config));
+        let by_key = |list: &[(Element, &'a Value)]| {
+            let mut by_key = BTreeMap::new();
+            for (key, entry) in list {
+                by_key.entry(key.clone()).and_modify(|entry| *entry = &Value::Null).or_insert(*entry);
+            }
+            by_key
+        };
+        let (live_by_key, config_by_key) = (by_key(&live), by_key(&config));
+        Lists { items, live, config, live_by_key, config_by_key }
+    }
+
+    fn merge(&self) -> Vec<Value> {
+        let mut out = Vec::new();
+        let shared = self.config.iter().map(|(key, _)| key).filter(|key| self.live_by_key.contains_key(*key));
+        let mut shared: VecDeque<&Element> = shared.collect();
+        let mut taken: BTreeSet<&Element> = BTreeSet::new();
+        let (mut at_live, mut at_config) = (0, 0);
+        loop {
+            let (live, config) = (self.live.get(at_live), self.config.get(at_config));
+            match (live, config) {
+                (None, None) => return out,
+                (Some((key, _)), Some((wanted, _))) if key == wanted => {
+                    taken.insert(key);
+                    out.extend(self.both(key));
+                    at_live += 1;
+                    at_config += 1;
+                    shared.pop_front();
+                    continue;
+                }
+                // Shared, but the configuration wants another one first.
+                (Some((key, _)), Some(_))
+                    if self.config_by_key.contains_key(key)
+                        && shared.front().is_some_and(|next| *next != key) =>
+                {
+                    at_live += 1;
+                    continue;
+                }
+                (Some((key, entry)), _) if !self.config_by_key.contains_key(key) => {
+                    out.extend(merge(self.items, Some(entry), None));
+                    at_live += 1;
+                    continue;
+                }
+                (Some((key, _)), _) if taken.contains(key) => at_live += 1,
+                _ => {}
+            }
+            if let Some((key, _)) = config {
+                taken.insert(key);
+                out.extend(self.both(key));
+                at_config += 1;
+                if shared.front().is_some_and(|next| *next == key) {
+                    shared.pop_front();
+                }
+            }
+        }
+    }
+
+    fn both(&self, key: &Element) -> Option<Value> {
+        merge(self.items, self.live_by_key.get(key).copied(), self.config_by_key.get(key).copied())
+    }
+}

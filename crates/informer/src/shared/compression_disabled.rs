@@ -1,0 +1,48 @@
+//! Replaces the module `compression` without the feature `compression`: its types have no values.
+
+use super::command::Command;
+use super::options::InformerOptions;
+use crate::resource::ResourceType;
+use crate::status::{Problems, StatusCell};
+use informer_core::reflector::Config;
+use informer_core::{Change, StoreReader, StoreSnapshot};
+use std::future::Ready;
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+
+#[derive(Clone)]
+pub(super) enum CacheCompression {}
+
+impl CacheCompression {
+    pub(super) fn of(_: &ResourceType, _: &InformerOptions) -> Option<Self> {
+        None
+    }
+
+    pub(super) fn configure(&self, _: &mut Config) {
+        match *self {}
+    }
+
+    pub(super) fn observe_batch(&self, _: &[Change], _: &StoreSnapshot) {
+        match *self {}
+    }
+}
+
+pub(super) enum CompressionTask {}
+
+impl CompressionTask {
+    #[expect(clippy::needless_pass_by_value, reason = "as with the feature")]
+    pub(super) fn new(
+        compression: CacheCompression,
+        _: StoreReader,
+        _: mpsc::UnboundedSender<Command>,
+        _: watch::Sender<bool>,
+        _: Arc<StatusCell>,
+        _: Problems,
+    ) -> Self {
+        match compression {}
+    }
+
+    pub(super) fn run(self) -> Ready<()> {
+        match self {}
+    }
+}

@@ -1,0 +1,44 @@
+//! A listener that is emptied by whoever polls it, instead of by a task.
+
+use super::engine::Engine;
+use super::listener::{Listener, ListenerOptions};
+use crate::event::{Delivery, Untyped};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Takes events out of a listener. Keeps the informer alive; the listener ends with it.
+pub(crate) struct PolledListener {
+    engine: Arc<Engine>,
+    listener: Arc<Listener>,
+}
+
+impl PolledListener {
+    pub(crate) fn new(engine: Arc<Engine>, options: ListenerOptions) -> Self {
+        let listener = engine.add_listener(options, None);
+        Self { engine, listener }
+    }
+
+    pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Delivery<Untyped>>> {
+        self.listener.poll_next(context)
+    }
+
+    pub(crate) fn has_synced(&self) -> bool {
+        self.listener.stage().borrow().has_synced()
+    }
+
+    pub(crate) fn backlog(&self) -> (usize, Option<Duration>) {
+        self.listener.backlog()
+    }
+
+    pub(crate) fn resource(&self) -> &str {
+        &self.engine.resource
+    }
+}
+
+impl Drop for PolledListener {
+    fn drop(&mut self) {
+        self.engine.remove_listener(&self.listener);
+        self.listener.end();
+    }
+}

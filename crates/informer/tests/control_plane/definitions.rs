@@ -1,0 +1,98 @@
+//! Definitions that are created and deleted while a factory runs: an informer of a missing kind waits for it,
+//! follows it once it is served, delivers the deletion of its objects with the kind, and follows it again
+//! when it returns. Other kinds are unaffected.
+
+use informer::{InformerState, SharedInformerFactory};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+
+use crate::apart::{run_on_own_thread, slow_wait};
+use crate::model::Model;
+use crate::runner::statements;
+use crate::targets::{Arm, TIMEOUT, map, until};
+
+statements![informer_follows_a_kind_through_deletion_of_its_definition];
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+fn group(arm: &Arm) -> String {
+    format!("{}.example.com", arm.namespace)
+}
+
+/// Creates the definition and waits until the kind can be watched.
+async fn define(arm: &Arm, path: &str) {
+    let (group, any_object) =
+        (group(arm), json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}));
+    let definition = json!({
+        "metadata": {"name": format!("gadgets.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced", "names": {"plural": "gadgets", "kind": "Gadget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": any_object}}],
+        },
+    });
+    arm.post_outside(DEFINITIONS, &definition).await;
+    let watch = format!("{path}?watch=1&resourceVersion=0&timeoutSeconds=-1");
+    until("the kind is served", async || {
+        // An empty stream returns nothing to parse.
+        !matches!(arm.request("GET", &watch, None).await, Err(kube::Error::Api(_)))
+    })
+    .await;
+}
+
+fn gadget(arm: &Arm, name: &str) -> Value {
+    json!({"apiVersion": format!("{}/v1", group(arm)), "kind": "Gadget", "metadata": {"name": name}, "spec": {"size": 1}})
+}
+
+async fn informer_follows_a_kind_through_deletion_of_its_definition(arm: &Arm) {
+    run_on_own_thread(arm, define_and_delete).await;
+}
+
+async fn define_and_delete(arm: Arm) {
+    let resource =
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(&group(&arm), "v1", "Gadget"), "gadgets");
+    let path = format!("/apis/{}/v1/namespaces/{}/gadgets", group(&arm), arm.namespace);
+    let definition = format!("{DEFINITIONS}/gadgets.{}", group(&arm));
+    let factory = SharedInformerFactory::new(arm.client.clone());
+    let (gadgets, maps) = (factory.dynamic_informer(&resource), factory.informer::<ConfigMap>());
+    let (_gadgets, model) = Model::follow(&gadgets);
+    let (_maps, maps_model) = Model::follow(&maps);
+    factory.start();
+    let error = factory.wait_for_sync(TIMEOUT).await.unwrap_err();
+    let failed: Vec<&InformerState> = error.failed().map(|error| &error.state).collect();
+    assert!(failed.iter().any(|state| matches!(state, InformerState::NotServed { .. })), "{error}");
+    maps.wait_for_sync(TIMEOUT).await.unwrap();
+    let not_served = || matches!(gadgets.status().state, InformerState::NotServed { .. });
+
+    for round in 0..2 {
+        assert!(not_served(), "{}", gadgets.status().state);
+        define(&arm, &path).await;
+        slow_wait().await;
+        until("the informer is live", async || gadgets.status().state == InformerState::Live).await;
+        gadgets.wait_for_sync(TIMEOUT).await.unwrap();
+        for name in ["a", "b"] {
+            arm.post(&path, &gadget(&arm, name)).await;
+        }
+        arm.merge(&format!("{path}/a"), &json!({"spec": {"size": 2}})).await;
+        model.settles(&gadgets, async || arm.list_of(&resource, true).await).await;
+        assert_eq!(gadgets.lister().len(), 2);
+        arm.delete(&format!("{path}/b")).await;
+        // Other kinds are followed at the same time.
+        let name = format!("map-{round}");
+        arm.post("$ns/configmaps", &map(&name, "1")).await;
+        until("the other kind is followed", async || maps_model.has(&format!("+{name}"))).await;
+
+        arm.delete(&definition).await;
+        until("the kind is not served", async || {
+            matches!(arm.request("GET", &definition, None).await, Err(kube::Error::Api(status)) if status.code == 404)
+        })
+        .await;
+        until("the state is NotServed", async || not_served()).await;
+        until("the cache is empty", async || gadgets.lister().is_empty()).await;
+        until("the deletion is delivered", async || model.version(&format!("{}/a", arm.namespace)).is_none())
+            .await;
+    }
+    assert_eq!(maps.status().reflector.failures, 0);
+    maps_model.settles(&maps, async || arm.list_of(&ApiResource::erase::<ConfigMap>(&()), false).await).await;
+    factory.shutdown(TIMEOUT).await.unwrap();
+}

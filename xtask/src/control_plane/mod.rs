@@ -1,0 +1,112 @@
+//! `cargo xtask control-plane`: a real Kubernetes control plane (etcd and kube-apiserver) to compare the embedded server with.
+//!
+//! The programs are built once from the Go module in `xtask/real` and kept in the user's cache folder; what runs is
+//! recorded in one state folder per checkout, so that `down` ends exactly what `up` began. Texts, flags and records
+//! are made by pure functions ([`module`], [`config`], [`state`]); the rest acts on them. Paths for scripts go to
+//! stdout, everything else to stderr.
+
+mod build;
+mod config;
+mod control;
+mod interrupt;
+mod module;
+mod process;
+mod state;
+mod test;
+#[cfg(test)]
+mod tests;
+mod up;
+
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use crate::failure::Failure;
+use crate::repo::Repo;
+use build::Programs;
+use interrupt::{Interrupt, Lock};
+use module::Module;
+use state::StateFolder;
+pub(crate) use test::ARM;
+
+/// What can be asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum Action {
+    Up,
+    Down,
+    Kubectl,
+    /// With names that statements must have in theirs.
+    Test(Vec<String>),
+}
+
+/// Builds the programs if they are not there yet. Gives back why not, if what they are built from cannot be fetched.
+pub(crate) fn build(repo: &Repo) -> Result<Option<String>, Failure> {
+    let interrupt = Interrupt::listen()?;
+    let cache = build::cache_folder()?;
+    match Programs::ready(repo, &Module::read(repo)?, &cache, &interrupt) {
+        Ok(_) => Ok(None),
+        Err(Failure::Failed(why)) if module::is_network_error(&why) => Ok(Some(why)),
+        Err(failure) => Err(failure),
+    }
+}
+
+pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
+    let action = action(args)?;
+    let interrupt = Interrupt::listen()?;
+    let cache = build::cache_folder()?;
+    let folder = StateFolder::of(&repo.path(""));
+    match action {
+        Action::Up => {
+            let _lock = Lock::acquire(&cache, folder.name(), &interrupt)?;
+            let module = Module::read(repo)?;
+            up::check_build(&folder, &module.build_name)?;
+            let programs = Programs::ready(repo, &module, &cache, &interrupt)?;
+            print(&up::up(&folder, &programs, &interrupt)?)
+        }
+        Action::Down => {
+            let _lock = Lock::acquire(&cache, folder.name(), &interrupt)?;
+            down(&folder)
+        }
+        Action::Test(filters) => test::test(repo, &folder, &filters, &interrupt),
+        Action::Kubectl => print(&Programs::kubectl(repo, &Module::read(repo)?, &cache, &interrupt)?),
+    }
+}
+
+fn action(args: &[String]) -> Result<Action, Failure> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        ["up"] => Ok(Action::Up),
+        ["down"] => Ok(Action::Down),
+        ["kubectl"] => Ok(Action::Kubectl),
+        ["test", ref filters @ ..] if filters.iter().all(|filter| !filter.starts_with('-')) => {
+            Ok(Action::Test(filters.iter().map(ToString::to_string).collect()))
+        }
+        [] => Err(Failure::Usage("`real` takes one of `up`, `down`, `kubectl`, `test`".to_owned())),
+        _ => Err(Failure::Usage(format!("`real` does not take `{}`", args.join(" ")))),
+    }
+}
+
+/// Ends what is recorded and forgets it. Nothing to end is no failure.
+fn down(folder: &StateFolder) -> Result<(), Failure> {
+    match folder.load()? {
+        None => info("nothing is up"),
+        Some(state) => {
+            folder.clear(&state)?;
+            info(&format!("down: {} is removed", folder.path().display()));
+        }
+    }
+    Ok(())
+}
+
+/// A line for the person. A closed stderr must not stop the work half-way, as `eprintln!` would.
+fn info(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// A path for the script.
+fn print(path: &Path) -> Result<(), Failure> {
+    writeln!(io::stdout(), "{}", path.display()).map_err(|error| failed("cannot write to stdout", &error))
+}
+
+fn failed(what: &str, why: &dyn std::fmt::Display) -> Failure {
+    Failure::Failed(format!("{what}: {why}"))
+}

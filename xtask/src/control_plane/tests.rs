@@ -1,0 +1,338 @@
+//! The life of a control plane from `up` to `down`, with shell scripts in place of the programs, so that no Go is needed.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use super::build::Programs;
+use super::interrupt::Interrupt;
+use super::process::Process;
+use super::state::{State, StateFolder};
+use super::{action, down, test, up};
+use crate::failure::Failure;
+
+const ETCD: &str = "#!/bin/sh
+mkdir -p \"$1\"
+echo http://127.0.0.1:1 >\"$2.new\"
+mv \"$2.new\" \"$2\"
+exec sleep 60
+";
+const KEYGEN: &str = "#!/bin/sh\necho key\n";
+const APISERVER: &str = "#!/bin/sh
+for arg; do case $arg in --cert-dir=*) folder=${arg#*=};; esac; done
+mkdir -p \"$folder\"
+for name in leaf authority; do
+  printf -- '-----BEGIN CERTIFICATE-----\\n%s\\n-----END CERTIFICATE-----\\n' $name
+done >\"$folder/apiserver.crt\"
+exec sleep 60
+";
+const KUBECTL: &str = "#!/bin/sh\nexit 0\n";
+
+/// A checkout of its own, with programs of its own.
+struct Scene {
+    root: PathBuf,
+    folder: StateFolder,
+}
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let root = std::env::temp_dir().join(format!("informer-real-test-{name}-{}", std::process::id()));
+        let scene = Self { folder: StateFolder::of(&root), root };
+        let scripts =
+            [("etcd", ETCD), ("keygen", KEYGEN), ("kube-apiserver", APISERVER), ("kubectl", KUBECTL)];
+        for (program, script) in scripts {
+            scene.install(program, script);
+        }
+        scene
+    }
+
+    /// Written by another process: were it written by this one, a test that forks meanwhile would hold it open for
+    /// writing, and it could not be run.
+    fn install(&self, program: &str, script: &str) {
+        fs::create_dir_all(&self.root).unwrap();
+        let write = "printf %s \"$1\" >\"$2\" && chmod +x \"$2\"";
+        let path = self.root.join(program);
+        let status = Command::new("sh").args(["-c", write, "sh", script]).arg(path).status().unwrap();
+        assert!(status.success());
+    }
+
+    fn up(&self, build: &str) -> Result<PathBuf, String> {
+        up::check_build(&self.folder, build).map_err(why)?;
+        let programs = Programs::at(&self.root, build);
+        up::up(&self.folder, &programs, &Interrupt::by(Arc::default())).map_err(why)
+    }
+
+    /// Runs a shell script as the suite.
+    fn test(&self, script: &str) -> Result<usize, Failure> {
+        let programs = Programs::at(&self.root, "one");
+        let mut suite = Command::new("sh");
+        suite.args(["-c", script]);
+        test::with_server(&self.folder, &programs, &Interrupt::by(Arc::default()), vec![suite])
+    }
+
+    fn state(&self) -> Option<State> {
+        self.folder.load().map_err(why).unwrap()
+    }
+
+    fn down(&self) {
+        down(&self.folder).map_err(why).unwrap();
+        assert_eq!(self.state(), None);
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // Whatever failed has been told by then.
+        let _ = down(&self.folder);
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+fn why(failure: Failure) -> String {
+    failure.why()
+}
+
+/// A process of that kind that is alive, and ours to end.
+fn stranger(log: &Path) -> (Process, Child) {
+    let mut command = Command::new("sleep");
+    command.arg("60");
+    Process::start("sleep", command, log).map_err(why).unwrap()
+}
+
+#[test]
+fn one_action_is_asked_for() {
+    let parse = |args: &[&str]| match action(&args.iter().map(ToString::to_string).collect::<Vec<_>>()) {
+        Ok(action) => format!("{action:?}"),
+        Err(Failure::Usage(why)) => why,
+        Err(failure) => panic!("ran and failed: {}", failure.why()),
+    };
+    assert_eq!(parse(&["up"]), "Up");
+    assert_eq!(parse(&["down"]), "Down");
+    assert_eq!(parse(&["kubectl"]), "Kubectl");
+    assert_eq!(parse(&["test"]), "Test([])");
+    assert_eq!(parse(&["test", "real::watch"]), "Test([\"real::watch\"])");
+    assert_eq!(parse(&["test", "--list"]), "`real` does not take `test --list`");
+    assert_eq!(parse(&[]), "`real` takes one of `up`, `down`, `kubectl`, `test`");
+    assert_eq!(parse(&["up", "--foreground"]), "`real` does not take `up --foreground`");
+    assert_eq!(parse(&["sideways"]), "`real` does not take `sideways`");
+}
+
+/// Where the suite finds the server.
+const TOLD: &str = "test -r \"$INFORMER_CONTROL_PLANE_KUBECONFIG\" && test \"$INFORMER_CONTROL_PLANE_ETCD\" = http://127.0.0.1:1";
+
+#[test]
+fn a_server_for_a_test_ends_with_it() {
+    let scene = Scene::new("test");
+    assert!(scene.test(TOLD).is_ok());
+    assert_eq!(scene.state(), None);
+    let Err(Failure::Ended(101, why)) = scene.test("exit 101") else { panic!("the exit code is lost") };
+    assert_eq!(why, "the suite gave exit status: 101");
+    assert_eq!(scene.state(), None);
+}
+
+#[test]
+fn a_server_that_was_up_before_a_test_is_up_after_it() {
+    let scene = Scene::new("test-up");
+    scene.up("one").unwrap();
+    let state = scene.state().unwrap();
+    assert!(scene.test(TOLD).is_ok());
+    assert!(scene.test("exit 1").is_err());
+    assert_eq!(scene.test("exit 4").ok(), Some(0), "nothing has a wanted name");
+    // It is not a suite's to harm.
+    assert!(scene.test("test -z \"$INFORMER_CONTROL_PLANE_CONTROL\"").is_ok());
+    assert_eq!(scene.state().unwrap(), state);
+    assert!(state.processes.iter().all(Process::is_alive));
+}
+
+/// Asks for something as a suite does.
+fn ask(scene: &Scene, order: &str) -> String {
+    let mut stream = UnixStream::connect(scene.folder.file("control")).unwrap();
+    writeln!(stream, "{order}").unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    answer.trim_end().to_owned()
+}
+
+/// A suite that waits for a file. It is written when this goes, so that a check that fails ends the test and does not wait for the suite.
+struct Over(PathBuf);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        let _ = fs::write(&self.0, "");
+    }
+}
+
+#[test]
+fn a_suite_may_harm_a_server_that_was_started_for_it() {
+    let scene = Scene::new("test-control");
+    let over = scene.root.join("over");
+    let suite = format!(
+        "test -S \"$INFORMER_CONTROL_PLANE_CONTROL\" || exit 1; while ! test -e {}; do sleep 0.01; done",
+        over.display()
+    );
+    let data = scene.folder.file("etcd/data");
+    let alive = || scene.state().unwrap().processes.iter().map(Process::is_alive).collect::<Vec<_>>();
+    let pids = || scene.state().unwrap().processes.iter().map(|process| process.pid).collect::<Vec<_>>();
+    thread::scope(|scope| {
+        let over = Over(over);
+        let test = scope.spawn(|| scene.test(&suite));
+        while !scene.folder.file("control").exists() && !test.is_finished() {
+            thread::yield_now();
+        }
+        let before = pids();
+        assert_eq!(ask(&scene, "kill"), "done");
+        assert_eq!((alive(), pids()), (vec![true, false], before.clone()));
+        // The port may be somebody else's for a moment: the first one to come leaves a mark and loses. Nobody answers before the second has come.
+        let mark = |name: &str| scene.root.join(name).display().to_string();
+        let (lost, second) = (mark("lost"), mark("second"));
+        let loser = format!(
+            "#!/bin/sh\nif ! [ -e {lost} ]; then touch {lost}; echo address already in use; exit 1; fi; touch {second}\n"
+        );
+        scene.install("kube-apiserver", &APISERVER.replacen("#!/bin/sh\n", &loser, 1));
+        scene.install("kubectl", &format!("#!/bin/sh\n[ -e {second} ]\n"));
+        assert_eq!(ask(&scene, "start"), "done");
+        assert_eq!((alive(), pids()[0]), (vec![true, true], before[0]));
+        fs::write(&data, "old").unwrap();
+        assert_eq!(ask(&scene, "save"), "done");
+        fs::write(&data, "new").unwrap();
+        assert_eq!(ask(&scene, "restore"), "done");
+        assert_eq!(fs::read_to_string(&data).unwrap(), "old");
+        assert_eq!((alive(), pids()[0] == before[0]), (vec![true, true], false));
+        assert_eq!(ask(&scene, "stop"), "failed: no such order: \"stop\\n\"");
+        drop(over);
+        assert!(test.join().unwrap().is_ok());
+    });
+    assert_eq!(scene.state(), None);
+}
+
+#[test]
+fn a_signal_ends_the_test_and_its_server() {
+    let scene = Scene::new("test-signal");
+    let asked = Arc::new(AtomicBool::new(false));
+    let interrupt = Interrupt::by(Arc::clone(&asked));
+    let programs = Programs::at(&scene.root, "one");
+    let begun = scene.root.join("begun");
+    let mut suite = Command::new("sh");
+    suite.args(["-c", "touch \"$1\"; exec sleep 60", "sh"]).arg(&begun);
+    let outcome = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !begun.exists() {
+                thread::yield_now();
+            }
+            asked.store(true, Ordering::Relaxed);
+        });
+        test::with_server(&scene.folder, &programs, &interrupt, vec![suite]).map_err(why)
+    });
+    assert_eq!(outcome.unwrap_err(), "interrupted");
+    assert_eq!(scene.state(), None);
+}
+
+/// A renamed arm once would have been a suite with nothing to do, and green.
+#[test]
+fn nothing_of_a_wanted_name_is_no_pass() {
+    let check = |ran, filter: &str| test::check_ran(ran, &[filter.to_owned()]).map_err(why);
+    assert_eq!(check(1, "watch"), Ok(()));
+    assert_eq!(check(0, "wacth").unwrap_err(), "only 0 of 3 suites have something named wacth");
+    assert_eq!(check(3, "real::"), Ok(()));
+    assert!(check(2, "real::").is_err());
+}
+
+#[test]
+fn what_is_up_stays_up_until_down() {
+    let scene = Scene::new("life");
+    let kubeconfig = scene.up("one").unwrap();
+    let state = scene.state().unwrap();
+    assert!(state.ready);
+    let names: Vec<&str> = state.processes.iter().map(|process| process.name.as_str()).collect();
+    assert_eq!(names, ["etcd", "kube-apiserver"]);
+    assert!(state.processes.iter().all(Process::is_alive));
+    assert!(fs::read_to_string(&kubeconfig).unwrap().contains("server: https://127.0.0.1:"));
+    assert_eq!(fs::metadata(&kubeconfig).unwrap().permissions().mode() & 0o777, 0o600);
+
+    assert_eq!(scene.up("one").unwrap(), kubeconfig);
+    assert_eq!(scene.state().unwrap(), state);
+    let other = scene.up("two").unwrap_err();
+    assert_eq!(other, "one is up and two is wanted: run `cargo xtask control-plane down` first");
+
+    scene.down();
+    assert!(!state.processes.iter().any(Process::is_alive));
+    scene.down();
+}
+
+#[test]
+fn a_server_that_went_away_is_noticed() {
+    let scene = Scene::new("gone");
+    scene.up("one").unwrap();
+    let before = scene.state().unwrap();
+    before.processes[1].stop().map_err(why).unwrap();
+    scene.up("one").unwrap();
+    let after = scene.state().unwrap();
+    assert!(after.processes.iter().all(Process::is_alive));
+    assert!(!before.processes.iter().any(Process::is_alive), "the etcd left behind was ended");
+}
+
+#[test]
+fn a_record_of_other_processes_ends_nobody() {
+    let scene = Scene::new("reused");
+    scene.folder.create().map_err(why).unwrap();
+    let (stranger, mut child) = stranger(&scene.folder.file("log"));
+    let reused = Process { name: "etcd".to_owned(), started: "long ago".to_owned(), ..stranger.clone() };
+    let state = State { build: "one".to_owned(), ready: true, processes: vec![reused] };
+    scene.folder.save(&state).map_err(why).unwrap();
+    scene.down();
+    assert!(stranger.is_alive());
+    stranger.stop().map_err(why).unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_server_that_ends_takes_everything_with_it() {
+    let scene = Scene::new("ends");
+    scene.install("kube-apiserver", "#!/bin/sh\necho for a reason\nexit 3\n");
+    let why = scene.up("one").unwrap_err();
+    assert_eq!(why, "kube-apiserver ended before it was ready; it said last:\nfor a reason");
+    assert_eq!(scene.state(), None);
+    scene.install("etcd", "#!/bin/sh\necho for another\nexit 3\n");
+    let why = scene.up("one").unwrap_err();
+    assert_eq!(why, "etcd ended before it was ready; it said last:\nfor another");
+    assert_eq!(scene.state(), None);
+}
+
+#[test]
+fn a_lost_race_for_the_port_is_run_again() {
+    let scene = Scene::new("race");
+    // The first one to come leaves a mark and loses.
+    let lose = "#!/bin/sh\nif ! [ -e lost ]; then touch lost; echo address already in use; exit 1; fi\n";
+    scene.install("kube-apiserver", &APISERVER.replacen("#!/bin/sh\n", lose, 1));
+    scene.up("one").unwrap();
+    let state = scene.state().unwrap();
+    assert_eq!(state.processes.len(), 2);
+    assert!(state.processes.iter().all(Process::is_alive));
+}
+
+#[test]
+fn a_signal_takes_everything_back() {
+    let scene = Scene::new("signal");
+    // It would never be ready.
+    scene.install("kubectl", "#!/bin/sh\nexit 1\n");
+    let programs = Programs::at(&scene.root, "one");
+    let record = scene.folder.file("state.json");
+    let asked = Arc::new(AtomicBool::new(false));
+    let interrupt = Interrupt::by(Arc::clone(&asked));
+    let signal = thread::spawn(move || {
+        while !fs::read_to_string(&record).is_ok_and(|text| text.contains("kube-apiserver")) {
+            thread::yield_now();
+        }
+        asked.store(true, Ordering::Relaxed);
+    });
+    let outcome = up::up(&scene.folder, &programs, &interrupt).map_err(why);
+    signal.join().unwrap();
+    assert_eq!(outcome.unwrap_err(), "interrupted");
+    assert_eq!(scene.state(), None);
+}
