@@ -4,7 +4,8 @@
 //!     cargo run --example custom_resource -- [--kubeconfig PATH] [--namespace NAME]
 //!     cargo run --example custom_resource -- --crd | kubectl apply -f -     # meanwhile, in another terminal
 
-use informer::{Event, InformerState, Object, SharedInformer};
+use informer::status::InformerState;
+use informer::{Event, Object, SharedInformer};
 use informer_examples::{program, stop_signal};
 use kube::{CustomResource, CustomResourceExt as _};
 use schemars::JsonSchema;

@@ -3,7 +3,8 @@
 //!
 //!     cargo run --example event_stream -- [--kubeconfig PATH] [--namespace NAME]
 
-use informer::{Delivery, Event, EventStream, SharedInformer};
+use informer::handler::Delivery;
+use informer::{Event, EventStream, SharedInformer};
 use informer_examples::{program, stop_signal};
 use k8s_openapi::api::core::v1::Pod;
 use std::error::Error;

@@ -3,7 +3,8 @@
 //!
 //!     cargo run --example filtering_handler -- [--kubeconfig PATH] [--namespace NAME]
 
-use informer::{FilteringHandler, Handler, Object, SharedInformer, UpdateCause};
+use informer::handler::FilteringHandler;
+use informer::{Handler, Object, SharedInformer, UpdateCause};
 use informer_examples::{program, stop_signal};
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::BTreeMap;

@@ -4,8 +4,17 @@
 //!     cargo run --example operator -- --crd | kubectl apply -f -
 //!     cargo run --example operator -- [--kubeconfig PATH] [--port PORT]
 
-use informer::{Context, Controller, EventType, Finalizer, Key, LeaderElector, Manager, Outcome};
-use informer::{EventRecorder, FinalizerAction, SharedInformerFactory, predicates, set_controller_reference};
+use informer::Key;
+use informer::SharedInformerFactory;
+use informer::controller::predicates;
+use informer::controller::{Context, Controller, Outcome};
+use informer::election::LeaderElector;
+use informer::finalizer::Finalizer;
+use informer::finalizer::FinalizerAction;
+use informer::manager::Manager;
+use informer::owner::set_controller_reference;
+use informer::recorder::EventRecorder;
+use informer::recorder::EventType;
 use informer_examples::program;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 use kube::api::{Api, Patch, PatchParams, PostParams};

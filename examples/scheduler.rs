@@ -3,8 +3,12 @@
 //!
 //!     cargo run --example scheduler -- [--kubeconfig PATH]
 
-use informer::{Event, Key, LeaderElector, Lister, Object, Priority};
-use informer::{SharedInformer, SharedInformerFactory, Term, WorkQueue};
+use informer::election::LeaderElector;
+use informer::election::Term;
+use informer::workqueue::Priority;
+use informer::workqueue::WorkQueue;
+use informer::{Event, Key, Lister, Object};
+use informer::{SharedInformer, SharedInformerFactory};
 use informer_examples::{program, stop_signal};
 use k8s_openapi::api::core::v1::{Binding, Node, ObjectReference, Pod};
 use kube::api::{Api, ObjectMeta, PostParams};

@@ -3,7 +3,8 @@
 //!
 //!     cargo run --example workqueue -- [--kubeconfig PATH] [--namespace NAME]
 
-use informer::{Event, ExponentialBackoff, Key, Lister, Priority, SharedInformer, WithMaxDelay, WorkQueue};
+use informer::workqueue::{ExponentialBackoff, Priority, WithMaxDelay, WorkQueue};
+use informer::{Event, Key, Lister, SharedInformer};
 use informer_examples::{program, stop_signal};
 use k8s_openapi::api::core::v1::ConfigMap;
 use std::error::Error;

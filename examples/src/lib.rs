@@ -2,7 +2,9 @@
 //! complete in its `run`, in the files next to the package's manifest; `pod_informer` does not use this crate
 //! and shows a whole program.
 
-use informer::{InformerOptions, InformerState, SyncError};
+use informer::InformerOptions;
+use informer::error::SyncError;
+use informer::status::InformerState;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use std::error::Error;
 use std::process::ExitCode;

@@ -9,7 +9,7 @@ mod operator;
 
 use common::cluster::{advance_time, break_watches, requests_for, until};
 use common::server;
-use informer::ManagerHandle;
+use informer::manager::ManagerHandle;
 use informer_apiserver::{ApiServer, Verb, faults};
 use kube::CustomResourceExt as _;
 use operator::{Website, WebsiteSpec};

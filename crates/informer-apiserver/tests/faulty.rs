@@ -20,7 +20,7 @@ async fn rule_applies_to_matching_requests_and_counts_hits() {
     with_timeout(async {
         let server = server();
         let rule =
-            faults::answer(503).for_verb(Verb::List).for_resource("configmaps").in_namespace("default");
+            faults::respond(503).for_verb(Verb::List).for_resource("configmaps").in_namespace("default");
         let guard = server.inject(rule.skip_first(1).max_hits(2));
         let mut codes = Vec::new();
         for _ in 0..4 {
@@ -55,7 +55,7 @@ async fn rule_applies_to_selected_page_only() {
         for name in ["a", "b", "c"] {
             server.create(&configmap(name, "1")).unwrap();
         }
-        let _guard = server.inject(faults::answer(500).for_verb(Verb::List).page(2));
+        let _guard = server.inject(faults::respond(500).for_verb(Verb::List).page(2));
         let (code, first) = raw(&server, &format!("{MAPS}?limit=1")).await;
         assert_eq!(code, 200);
         let token = first["metadata"]["continue"].as_str().unwrap();

@@ -3,7 +3,7 @@
 use crate::show::Format;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
-use informer::{FieldSelector, LabelSelector};
+use informer::selector::{FieldSelector, LabelSelector};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;

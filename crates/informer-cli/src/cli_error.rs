@@ -1,7 +1,7 @@
 //! Errors of commands: one line with the cause and a hint.
 
 use crate::show::escape::escape;
-use informer::InformerState;
+use informer::status::InformerState;
 use std::error::Error;
 use std::process::ExitCode;
 
@@ -103,7 +103,7 @@ pub(crate) fn chain(error: &dyn Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use informer::Moment;
+    use informer::status::Moment;
 
     /// Regression: a rejected selector and an unknown certificate authority got the hint for an unreachable server.
     #[test]

@@ -32,8 +32,8 @@ const MIN_RETRAIN_OBJECTS: usize = 64;
 /// use informer_core::{Compressor, Scope, StoreWriter};
 ///
 /// let (_, reader) = StoreWriter::new([Scope::All]);
-/// let compressor = Compressor::learning();
-/// assert!(!compressor.is_due(&reader.snapshot()), "there is nothing to learn from");
+/// let compressor = Compressor::with_training();
+/// assert!(!compressor.needs_training(&reader.snapshot()), "there is nothing to learn from");
 /// ```
 pub struct Compressor {
     state: Mutex<State>,

@@ -7,7 +7,8 @@
 //! under tokio's paused clock, so that all of them expire at the same time.
 #![allow(clippy::unwrap_used)]
 
-use informer::{ExponentialBackoff, Key, WorkQueue};
+use informer::Key;
+use informer::workqueue::{ExponentialBackoff, WorkQueue};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;

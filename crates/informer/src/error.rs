@@ -1,11 +1,14 @@
-//! The error types of this crate, except those of `informer-core` and [`SourceError`](crate::source::SourceError).
+//! The error types of this crate, except those of `informer-core` and [`SourceError`].
 //!
 //! Only definitions, their texts and questions about them. Nothing here knows how an error comes about or how it is handled.
 
+pub use crate::source::SourceError;
+pub use informer_core::election::ElectionConfigError;
+pub use informer_core::{DecodeError, FieldPathError, ParseKeyError, ProjectionError, SelectorError};
+
 use crate::reference::ObjectReference;
-use informer_core::election::ElectionConfigError;
 use informer_core::reflector::InformerState;
-use informer_core::{FieldPathError, Key, Moment, OwnerReference, ResourceVersion};
+use informer_core::{Key, Moment, OwnerReference, ResourceVersion};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -28,19 +28,21 @@ const MAX_ATTEMPTS: usize = 4;
 /// patch and to get its objects.
 ///
 /// ```no_run
-/// use informer::{Finalizer, FinalizerError, Object, Step};
+/// use informer::Object;
+/// use informer::error::FinalizerError;
+/// use informer::finalizer::{Finalizer, FinalizerAction};
 /// # use k8s_openapi::api::core::v1::ConfigMap as Website;
 /// # async fn make_it_so(_: &Object<Website>) {}
 /// # async fn delete_bucket(_: &Object<Website>) {}
 ///
 /// async fn reconcile(finalizer: &Finalizer<Website>, website: &Object<Website>) -> Result<(), FinalizerError> {
-///     match finalizer.step(website).await? {
-///         Step::Apply(website) => make_it_so(&website).await,
-///         Step::CleanUp(clean_up) => {
+///     match finalizer.ensure(website).await? {
+///         FinalizerAction::Apply(website) => make_it_so(&website).await,
+///         FinalizerAction::Cleanup(clean_up) => {
 ///             delete_bucket(clean_up.object()).await;
-///             clean_up.done().await?; // the server may delete it now; what it answers with goes to `ctx.wrote`
+///             clean_up.complete().await?; // the server may delete it now; what it answers with goes to `ctx.wrote`
 ///         }
-///         Step::Gone => {}
+///         FinalizerAction::Gone => {}
 ///     }
 ///     Ok(())
 /// }
@@ -235,7 +237,7 @@ impl<K> Cleanup<'_, K> {
     /// It is cleaned up: takes the finalizer out, so that the server may delete the object. Answers with the object as it was written if it still
     /// waits for others; `None` if it is gone. After an error the next reconcile comes here again.
     ///
-    /// What it answers with goes to [`Context::record_write`](crate::Context::record_write): otherwise the next turn may see the object from before, with the finalizer
+    /// What it answers with goes to [`Context::record_write`](crate::controller::Context::record_write): otherwise the next turn may see the object from before, with the finalizer
     /// in it, and clean up once more.
     pub async fn complete(self) -> Result<Option<Object<K>>, FinalizerError> {
         self.finalizer.remove(&self.object).await

@@ -18,14 +18,15 @@ use std::sync::Arc;
 /// arrived so far; see [`has_synced`](Self::has_synced).
 ///
 /// ```no_run
-/// # use informer::{LabelSelector, Lister};
+/// # use informer::Lister;
+/// # use informer::selector::LabelSelector;
 /// # use k8s_openapi::api::core::v1::Pod;
 /// # fn example(pods: &Lister<Pod>) -> Result<(), Box<dyn std::error::Error>> {
 /// if let Some(pod) = pods.get("shop", "web-0") {
 ///     println!("{:?}", pod.typed()?.status);
 /// }
 /// let web: LabelSelector = "app=web".parse()?;
-/// for pod in pods.namespace("shop").matching(&web) {
+/// for pod in pods.namespace("shop").list_matching(&web) {
 ///     println!("{}", pod.name()); // decodes nothing
 /// }
 /// # Ok(())

@@ -2,13 +2,14 @@
 //!
 //! Everything here is about objects in hand; nothing is asked of a server. [`kube::Resource`] has references to write by hand.
 
-use informer_core::OwnerReference;
+pub use crate::reference::{ObjectReference, ToObjectReference};
+pub use informer_core::OwnerReference;
+
 use kube::Resource;
 use kube::core::NamespaceResourceScope;
 use std::any::TypeId;
 
 use crate::error::OwnerError;
-use crate::reference::{ObjectReference, ToObjectReference};
 use crate::resource::is_cluster_scoped;
 
 /// Makes `owner` the controller of `child`: it is deleted with its owner, not before it if somebody waits for that
@@ -26,11 +27,11 @@ use crate::resource::is_cluster_scoped;
 /// let mut deployment = Deployment::default();
 /// deployment.metadata.name = Some("site".to_owned());
 ///
-/// informer::set_controller(&website, &mut deployment)?;
+/// informer::owner::set_controller_reference(&website, &mut deployment)?;
 ///
-/// assert!(informer::is_controlled_by(&deployment, &website));
+/// assert!(informer::owner::is_controlled_by(&deployment, &website));
 /// assert_eq!(deployment.metadata.namespace.as_deref(), Some("shop"));
-/// # Ok::<(), informer::OwnerError>(())
+/// # Ok::<(), informer::error::OwnerError>(())
 /// ```
 pub fn set_controller_reference<OwnerForm, Form, C>(
     owner: &impl ToObjectReference<OwnerForm>,
@@ -69,7 +70,7 @@ where
 /// # use k8s_openapi::api::core::v1::Pod;
 /// /// The replica set of a pod. Nothing is decoded for this.
 /// fn replica_set(pods: &Lister<Pod>, pod: &Key) -> Option<Key> {
-///     let controller = informer::controller_of(&pods.get_by_key(pod)?)?;
+///     let controller = informer::owner::controller_of(&pods.get_by_key(pod)?)?;
 ///     (&*controller.kind == "ReplicaSet").then(|| Key::new(pod.namespace().unwrap_or_default(), &controller.name))
 /// }
 /// ```

@@ -29,7 +29,7 @@ pub struct ObjectReference {
 /// time says itself what it is: a dynamic object by its `types`, a cached one by its bytes.
 ///
 /// ```
-/// use informer::Referent;
+/// use informer::owner::ToObjectReference;
 /// use k8s_openapi::api::core::v1::Node;
 ///
 /// let mut node = Node::default();

@@ -6,7 +6,9 @@
 mod cluster;
 
 use cluster::{Diagnostics, TIMEOUT, gap_without_change, log_events, pod, synced_informer, until, with};
-use informer::{Index, InformerOptions, Retention, SharedInformer, WatchListPolicy};
+use informer::cache::Retention;
+use informer::source::WatchListPolicy;
+use informer::{Index, InformerOptions, SharedInformer};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use serde_json::{Value, json};

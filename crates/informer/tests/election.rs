@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use informer::{ElectionConfig, ElectionOutcome, LeaderElector, Leadership};
+use informer::election::{ElectionConfig, ElectionOutcome, LeaderElector, Leadership};
 use informer_apiserver::{ApiServer, Verb, faults};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -46,7 +46,7 @@ impl Candidate {
         let elector = LeaderElector::new(server.client(), "kube-system", "test").identity(name);
         let (leadership, working) = (elector.leadership(), working.clone());
         let (stop, stopped) = oneshot::channel::<()>();
-        let work = move |term: informer::Term| {
+        let work = move |term: informer::election::Term| {
             let working = working.clone();
             async move {
                 let _acts = WorkingGuard::new(&working, name);

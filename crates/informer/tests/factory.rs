@@ -5,10 +5,11 @@
 mod cluster;
 
 use cluster::{TIMEOUT, config_map, log_events, names, pod, until, with};
+use informer::cache::Retention;
 use informer::metrics::{self, Collect};
-use informer::{
-    InformerOptions, InformerState, Retention, SharedInformer, SharedInformerFactory, WatchListPolicy,
-};
+use informer::source::WatchListPolicy;
+use informer::status::InformerState;
+use informer::{InformerOptions, SharedInformer, SharedInformerFactory};
 use informer_apiserver::{ApiServer, Verb, faults};
 use informer_core::EntryEncoding;
 use k8s_openapi::api::apps::v1::Deployment;

@@ -5,10 +5,9 @@
 mod cluster;
 
 use cluster::{TIMEOUT, config_map, with};
-use informer::{
-    Finalizer, FinalizerAction, FinalizerError, InformerOptions, Lister, Object, ResourceVersion,
-    SharedInformer, SharedInformerFactory,
-};
+use informer::error::FinalizerError;
+use informer::finalizer::{Finalizer, FinalizerAction};
+use informer::{InformerOptions, Lister, Object, ResourceVersion, SharedInformer, SharedInformerFactory};
 use informer_apiserver::{ApiServer, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{ApiResource, DynamicObject};

@@ -9,11 +9,11 @@ use cluster::{
     gap_without_change, inject_from_first_frame, log_events, log_events_with, pod, requests_for,
     synced_informer, until, with,
 };
+use informer::error::VersionWaitReason;
 use informer::metrics::{self, Collect};
-use informer::{
-    InformerOptions, InformerState, Problem, Report, ResourceVersion, SharedInformer, SharedInformerFactory,
-    Trouble, VersionWaitReason, WatchListPolicy,
-};
+use informer::source::WatchListPolicy;
+use informer::status::{InformerState, Problem, Report, Trouble};
+use informer::{InformerOptions, ResourceVersion, SharedInformer, SharedInformerFactory};
 use informer_apiserver::{ApiServer, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
@@ -222,7 +222,7 @@ async fn staleness_grows_while_the_server_responds_with_errors() {
         let server = ApiServer::new();
         create_pods(&server, &["a"]);
         let pods = synced_informer::<Pod>(&server, InformerOptions::default()).await;
-        let _broken = break_watches_with(&server, faults::answer(code));
+        let _broken = break_watches_with(&server, faults::respond(code));
         advance_time(TIMEOUT).await;
         let status = pods.status();
         assert_ne!(status.state, InformerState::Live);
@@ -308,7 +308,7 @@ async fn c9_hook_receives_local_failures() {
 async fn c9_panicking_hook_affects_nothing_else() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
-    let _refused = server.inject(faults::answer(500).max_hits(2));
+    let _refused = server.inject(faults::respond(500).max_hits(2));
     let options = InformerOptions::default().on_diagnostic(|_, _| panic!("intended panic"));
     let pods = synced_informer::<Pod>(&server, options).await;
     assert_eq!(pods.lister().len(), 1);

@@ -5,10 +5,9 @@
 mod cluster;
 
 use cluster::{TIMEOUT, describe, log_events, pod, until, with};
-use informer::{
-    Delivery, FilteringHandler, Handler, InformerOptions, Object, Problem, Registration, SharedInformer,
-    UpdateCause,
-};
+use informer::handler::{Delivery, FilteringHandler};
+use informer::status::Problem;
+use informer::{Handler, InformerOptions, Object, Registration, SharedInformer, UpdateCause};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::Pod;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -5,9 +5,9 @@
 #[path = "common/script.rs"]
 mod script;
 
-use informer::{
-    Event, Index, InformerOptions, InformerState, Key, Registration, SharedInformer, WatchListPolicy,
-};
+use informer::source::WatchListPolicy;
+use informer::status::InformerState;
+use informer::{Event, Index, InformerOptions, Key, Registration, SharedInformer};
 use k8s_openapi::api::core::v1::Pod;
 use script::{Server, pod, pod_with_uid, script};
 use std::sync::mpsc::channel;
@@ -299,10 +299,10 @@ async fn c9_invalid_object_is_an_error_on_decoding() {
 async fn c9_panicking_source_is_a_failure_and_is_retried() {
     struct Broken;
     impl informer::source::Source for Broken {
-        fn list(&self, _: informer::ListRequest) -> informer::source::ResponseFuture {
+        fn list(&self, _: informer::source::ListRequest) -> informer::source::ResponseFuture {
             panic!("broken source")
         }
-        fn watch(&self, _: informer::WatchRequest) -> informer::source::ResponseFuture {
+        fn watch(&self, _: informer::source::WatchRequest) -> informer::source::ResponseFuture {
             panic!("broken source")
         }
     }

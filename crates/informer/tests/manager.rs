@@ -5,11 +5,12 @@
 mod cluster;
 
 use cluster::{TIMEOUT, advance_time, create_pods, requests_for, until};
+use informer::SharedInformerFactory;
+use informer::controller::{Controller, Outcome, RunnableController};
+use informer::election::LeaderElector;
+use informer::error::ManagerError;
+use informer::manager::{CacheStart, Manager, ManagerHandle};
 use informer::metrics::{Collect, Encoder};
-use informer::{
-    CacheStart, Controller, LeaderElector, Manager, ManagerError, ManagerHandle, Outcome, RunnableController,
-    SharedInformerFactory,
-};
 use informer_apiserver::{ApiServer, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use std::convert::Infallible;

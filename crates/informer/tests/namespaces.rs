@@ -8,10 +8,10 @@ use cluster::{
     TIMEOUT, advance_time, break_watches_with, config_map, create_namespace, create_pods, gap_for,
     log_events, names, pod, requests_for, synced_informer, until, with,
 };
-use informer::{
-    FieldSelector, InformerOptions, InformerState, LabelSelector, ResourceVersion, Scope, SharedInformer,
-    SharedInformerFactory, WatchListPolicy,
-};
+use informer::selector::{FieldSelector, LabelSelector};
+use informer::source::WatchListPolicy;
+use informer::status::{InformerState, Scope};
+use informer::{InformerOptions, ResourceVersion, SharedInformer, SharedInformerFactory};
 use informer_apiserver::{ApiServer, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use serde_json::json;

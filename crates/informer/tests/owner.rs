@@ -6,10 +6,12 @@
 mod cluster;
 
 use cluster::{TIMEOUT, config_map};
-use informer::{
-    InformerOptions, Object, ObjectReference, OwnerError, SharedInformerFactory, ToObjectReference,
-    controller_of, is_controlled_by, is_owned_by, set_controller_reference,
+use informer::error::OwnerError;
+use informer::owner::{
+    ObjectReference, ToObjectReference, controller_of, is_controlled_by, is_owned_by,
+    set_controller_reference,
 };
+use informer::{InformerOptions, Object, SharedInformerFactory};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, PersistentVolume, Pod};

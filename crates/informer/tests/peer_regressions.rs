@@ -9,10 +9,11 @@ use cluster::{
     Diagnostics, TIMEOUT, advance_time, break_watches, config_map, create_pods, describe, frame, gap,
     inject_from_first_frame, log_events, names, pod, requests_for, synced_informer, until, with,
 };
-use informer::{
-    Event, InformerOptions, InformerState, Key, LabelSelector, Lister, Problem, Report, SharedInformer,
-};
-use informer::{Trouble, WatchListPolicy};
+use informer::selector::LabelSelector;
+use informer::source::WatchListPolicy;
+use informer::status::Trouble;
+use informer::status::{InformerState, Problem, Report};
+use informer::{Event, InformerOptions, Key, Lister, SharedInformer};
 use informer_apiserver::{ApiServer, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -412,7 +413,7 @@ async fn p16_c11_410_on_opening_a_watch_causes_a_relist() {
     // and nothing is lost.
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
-    let expired = server.inject(faults::answer(410).for_verb(Verb::Watch).max_hits(3));
+    let expired = server.inject(faults::respond(410).for_verb(Verb::Watch).max_hits(3));
     let diagnostics = Diagnostics::default();
     let pods = synced_informer::<Pod>(&server, diagnostics.hook(listing())).await;
     let (_registration, mut log) = log_events(&pods);
@@ -431,7 +432,7 @@ async fn p16_c11_410_on_opening_a_watch_causes_a_relist() {
 async fn p16_c11_410_on_every_watch_causes_no_hot_loop() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
-    let expired = server.inject(faults::answer(410).for_verb(Verb::Watch));
+    let expired = server.inject(faults::respond(410).for_verb(Verb::Watch));
     let pods = synced_informer::<Pod>(&server, listing()).await;
     advance_time(TIMEOUT).await;
     assert!((10..100).contains(&expired.hits()), "{} watches in ten minutes", expired.hits());

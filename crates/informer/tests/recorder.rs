@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cluster::{TIMEOUT, config_map, create_namespace};
-use informer::{EventRecorder, EventType, ObjectReference, SharedInformerFactory};
+use informer::SharedInformerFactory;
+use informer::owner::ObjectReference;
+use informer::recorder::{EventRecorder, EventType};
 use informer_apiserver::{ApiServer, ApiService, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use serde_json::{Value, json};

@@ -7,11 +7,10 @@ mod cluster;
 use cluster::{TIMEOUT, config_map, names, pod, until};
 use futures::StreamExt as _;
 use informer::metrics::{self, Collect};
+use informer::source::{ListRequest, WatchListPolicy, WatchRequest};
 use informer::source::{Response, ResponseFuture, Source};
-use informer::{
-    Index, InformerOptions, InformerState, ListRequest, Object, Problem, ResourceVersion, SharedInformer,
-    SharedInformerFactory, WatchListPolicy, WatchRequest,
-};
+use informer::status::{InformerState, Problem};
+use informer::{Index, InformerOptions, Object, ResourceVersion, SharedInformer, SharedInformerFactory};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::core::{ApiResource, PartialObjectMeta};

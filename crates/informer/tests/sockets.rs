@@ -5,7 +5,9 @@
 #[path = "common/loopback.rs"]
 mod loopback;
 
-use informer::{InformerOptions, InformerState, SharedInformer, WatchListPolicy};
+use informer::source::WatchListPolicy;
+use informer::status::InformerState;
+use informer::{InformerOptions, SharedInformer};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, Config};
 use loopback::{Loopback, Reply};

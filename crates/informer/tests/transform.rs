@@ -8,10 +8,10 @@ use cluster::{
     Diagnostics, TIMEOUT, create_pods, gap, gap_without_change, log_events, names, pod, synced_informer,
     until, with,
 };
-use informer::{
-    Index, InformerOptions, Object, Problem, Report, SharedInformer, SharedInformerFactory,
-    TransformFallback, WatchListPolicy,
-};
+use informer::cache::TransformFallback;
+use informer::source::WatchListPolicy;
+use informer::status::{Problem, Report};
+use informer::{Index, InformerOptions, Object, SharedInformer, SharedInformerFactory};
 use informer_apiserver::{ApiServer, Verb};
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::core::ApiResource;

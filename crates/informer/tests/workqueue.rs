@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use informer::{ExponentialBackoff, Priority, WorkItem, WorkQueue};
+use informer::workqueue::{ExponentialBackoff, Priority, WorkItem, WorkQueue};
 use informer_core::random::Random;
 use tokio::time::{Instant, timeout};
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use informer::WorkQueue;
+use informer::workqueue::WorkQueue;
 use shuttle::{future, thread};
 
 const RUNS: usize = 3_000;

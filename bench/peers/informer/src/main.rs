@@ -4,8 +4,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use informer::{Event, ExponentialBackoff, Index, IndexHandle, InformerOptions, Key, Object, Registration};
-use informer::{Retention, SharedInformer, WatchListPolicy, WorkQueue};
+use informer::SharedInformer;
+use informer::cache::Retention;
+use informer::source::WatchListPolicy;
+use informer::workqueue::ExponentialBackoff;
+use informer::workqueue::WorkQueue;
+use informer::{Event, Index, IndexHandle, InformerOptions, Key, Object, Registration};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use peer_protocol::{

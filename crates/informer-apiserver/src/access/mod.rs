@@ -43,11 +43,11 @@ pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
 /// roles and bindings in the server, as it does with RBAC in a cluster.
 ///
 /// ```
-/// use informer_apiserver::{Access, ApiServer, User};
+/// use informer_apiserver::{AccessControl, ApiServer, User};
 ///
 /// let server = ApiServer::new();
-/// let access = Access::new().token("s3cret", User::admin("admin")).token("other", User::new("limited"));
-/// let service = server.guarded(access);
+/// let access = AccessControl::new().token("s3cret", User::admin("admin")).token("other", User::new("limited"));
+/// let service = server.service_with_access(access);
 /// ```
 #[derive(Clone)]
 #[must_use]

@@ -12,11 +12,6 @@ pub fn respond(code: u16) -> FaultRule {
     FaultRule::new(Action::Respond(code, None))
 }
 
-/// The same as [`respond`].
-pub fn answer(code: u16) -> FaultRule {
-    respond(code)
-}
-
 /// Matching requests are answered with this code and body.
 pub fn respond_with(code: u16, body: impl Into<Bytes>) -> FaultRule {
     FaultRule::new(Action::Respond(code, Some(body.into())))
@@ -45,11 +40,6 @@ pub fn exempt() -> FaultRule {
 /// Matching requests wait so long before anything else happens to them, or until the guard is dropped.
 pub fn delay(time: Duration) -> FaultRule {
     FaultRule::new(Action::Delay(time))
-}
-
-/// Every page of a list takes so long.
-pub fn slow_pages(time: Duration) -> FaultRule {
-    delay(time).for_verb(Verb::List)
 }
 
 /// Matching requests wait, before their headers, until the guard is dropped.
@@ -114,11 +104,6 @@ pub fn refuse_watch_list() -> FaultRule {
 /// Initial events are sent, and never said to be over.
 pub fn endless_watch_list() -> FaultRule {
     FaultRule::new(Action::EndlessWatchList).for_verb(Verb::Watch)
-}
-
-/// The same as [`endless_watch_list`]: the bookmark that ends the initial events does not come.
-pub fn no_end_bookmark() -> FaultRule {
-    endless_watch_list()
 }
 
 /// Watches open and bring one ERROR frame of this code, and end.

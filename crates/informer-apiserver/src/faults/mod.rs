@@ -6,7 +6,7 @@
 //! use informer_apiserver::{ApiServer, Verb, faults};
 //!
 //! let server = ApiServer::new();
-//! let busy = server.fault(faults::status(429).retry_after(2).on(Verb::List).of("pods").times(3));
+//! let busy = server.inject(faults::respond(429).retry_after(2).for_verb(Verb::List).for_resource("pods").max_hits(3));
 //! assert_eq!(busy.hits(), 0);
 //! drop(busy); // lists of pods work again
 //! ```
@@ -30,8 +30,8 @@
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() {
 //! let server = ApiServer::new();
-//! let _slow = server.fault(faults::delay(Duration::from_secs(20)).of("pods"));
-//! let _refused = server.fault(faults::status(504).of("pods"));
+//! let _slow = server.inject(faults::delay(Duration::from_secs(20)).for_resource("pods"));
+//! let _refused = server.inject(faults::respond(504).for_resource("pods"));
 //!
 //! let began = tokio::time::Instant::now();
 //! let pods: Api<Pod> = Api::all(server.client());
@@ -55,10 +55,10 @@ use crate::log::{RecordedRequest, Verb};
 use crate::random::Random;
 
 pub use library::{
-    answer, break_mid_frame, break_watch, delay, drop_connection, drop_frame, duplicate_frame,
-    endless_watch_list, error_frame, exempt, forbid, frame_without_object, gone, half_open, malformed_object,
-    no_end_bookmark, raw_frame, refuse_watch_list, respond, respond_with, slow_pages, stale_read,
-    stall_request, stall_watch, too_many_requests, truncate,
+    break_mid_frame, break_watch, delay, drop_connection, drop_frame, duplicate_frame, endless_watch_list,
+    error_frame, exempt, forbid, frame_without_object, gone, half_open, malformed_object, raw_frame,
+    refuse_watch_list, respond, respond_with, stale_read, stall_request, stall_watch, too_many_requests,
+    truncate,
 };
 pub use registry::FaultGuard;
 pub(crate) use registry::{Active, Registry};

@@ -32,7 +32,7 @@ pub struct ScheduledFault {
 /// assert_ne!(starts(7), starts(8));
 ///
 /// let server = ApiServer::new();
-/// let trouble = Schedule::seeded(7).of("pods").play(&server, Duration::from_secs(120));
+/// let trouble = Schedule::seeded(7).for_resource("pods").run(&server, Duration::from_secs(120));
 /// let client = async { /* lives through it */ };
 /// tokio::join!(trouble, client);
 /// # }
@@ -83,7 +83,7 @@ impl Schedule {
             6 => library::respond(403),
             7 => library::respond_with(200, "<html>please log in</html>"),
             8 => library::delay(millis(dice, 20_000)),
-            9 => library::slow_pages(millis(dice, 5_000)),
+            9 => library::delay(millis(dice, 5_000)).for_verb(Verb::List),
             10 => library::stall_request(),
             11 => library::drop_connection(),
             12 => {
@@ -97,7 +97,7 @@ impl Schedule {
             17 => library::break_mid_frame(),
             18 => library::half_open(),
             19 => [library::stall_watch(), library::error_frame(500)][dice.pick(2)].clone(),
-            20 => [library::refuse_watch_list(), library::no_end_bookmark()][dice.pick(2)].clone(),
+            20 => [library::refuse_watch_list(), library::endless_watch_list()][dice.pick(2)].clone(),
             _ => library::duplicate_frame().frames(1 + frames),
         };
         let rule = rule.after_frames(frames);

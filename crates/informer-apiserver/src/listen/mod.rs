@@ -25,14 +25,14 @@ use certificate::Identity;
 /// How a server listens. By default on a free port of `127.0.0.1`, with access control and a random token for an administrator.
 ///
 /// ```
-/// use informer_apiserver::{ApiServer, Listen};
+/// use informer_apiserver::{ApiServer, ListenOptions};
 /// use k8s_openapi::api::core::v1::Namespace;
 /// use kube::Api;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let server = ApiServer::new();
-/// let listening = server.listen(Listen::https()).await?;
+/// let listening = server.listen(ListenOptions::https()).await?;
 ///
 /// let namespaces: Api<Namespace> = Api::all(listening.client());
 /// assert_eq!(namespaces.get("default").await?.metadata.name.as_deref(), Some("default"));

@@ -40,7 +40,7 @@ const DIRECT_FIELD_MANAGER: &str = "informer-apiserver";
 /// let server = ApiServer::new();
 /// let mut map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "1"}});
 /// let created = server.create(&map)?;
-/// assert_eq!(created["metadata"]["resourceVersion"], server.version().to_string());
+/// assert_eq!(created["metadata"]["resourceVersion"], server.resource_version().to_string());
 ///
 /// map["data"]["k"] = json!("2");
 /// server.update(&map)?;
@@ -59,7 +59,7 @@ pub struct ApiServer {
 /// Options of a server.
 ///
 /// ```
-/// let server = informer_apiserver::ApiServer::builder().history(10).build();
+/// let server = informer_apiserver::ApiServer::builder().history_limit(10).build();
 /// ```
 #[derive(Debug, Clone)]
 #[must_use]
@@ -168,7 +168,7 @@ impl ApiServer {
     /// let server = informer_apiserver::ApiServer::new();
     /// let odd = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": "none"}});
     /// assert!(server.create(&odd).is_err());
-    /// assert_eq!(server.plant(&odd)?["spec"]["containers"], "none");
+    /// assert_eq!(server.insert_unchecked(&odd)?["spec"]["containers"], "none");
     /// # Ok::<(), informer_apiserver::Status>(())
     /// ```
     pub fn insert_unchecked(&self, object: &impl Serialize) -> Result<Value, Status> {

@@ -3,7 +3,7 @@
 //! Time is a parameter. A connection that is restored quickly is not reported.
 
 use crate::cli_error::{has_answered, hint};
-use informer::InformerState;
+use informer::status::InformerState;
 use std::time::Duration;
 
 /// Time for which a cache may be stale before that is reported.
@@ -91,7 +91,7 @@ impl HealthReporter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use informer::Moment;
+    use informer::status::Moment;
 
     fn forbidden() -> InformerState {
         InformerState::Forbidden { because: "no".into() }

@@ -6,7 +6,8 @@ use super::span;
 use crate::cli_error::{CliError, hint, is_final};
 use crate::resolve::Served;
 use crate::terminal::Terminal;
-use informer::{InformerState, SharedInformer, SharedInformerFactory};
+use informer::status::InformerState;
+use informer::{SharedInformer, SharedInformerFactory};
 use kube::core::DynamicObject;
 use std::time::{Duration, Instant};
 

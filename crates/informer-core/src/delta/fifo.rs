@@ -57,7 +57,7 @@ pub struct Batch {
 /// assert_eq!(batch.deltas.len(), 1);
 /// fifo.applied(batch.end());
 /// assert!(fifo.pop(64).is_none());
-/// # Ok::<(), informer_core::Closed>(())
+/// # Ok::<(), informer_core::QueueClosed>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct DeltaFifo {

@@ -21,9 +21,9 @@ use std::sync::Arc;
 /// use informer_core::{Delta, ResourceVersion, Scope, StoreWriter};
 ///
 /// let (mut writer, reader) = StoreWriter::new([Scope::All]);
-/// assert_eq!(reader.snapshot().version(), None);
+/// assert_eq!(reader.snapshot().resource_version(), None);
 /// writer.apply(&Scope::All, [Delta::Bookmark(ResourceVersion::new("7"))]);
-/// assert_eq!(reader.snapshot().version(), Some(&ResourceVersion::new("7")));
+/// assert_eq!(reader.snapshot().resource_version(), Some(&ResourceVersion::new("7")));
 /// ```
 #[derive(Debug)]
 pub struct StoreWriter {

@@ -31,11 +31,11 @@ use std::sync::Arc;
 ///   the server's JSON always has a list or a map. Typed views are the same.
 ///
 /// ```
-/// use informer_core::Projection;
+/// use informer_core::FieldFilter;
 ///
-/// let lean = Projection::drop(["status", "spec.containers[*].env", "metadata.annotations"])?;
-/// let placement = Projection::keep(["spec.nodeName", "status.phase"])?;
-/// assert!(Projection::drop(["metadata.uid"]).is_err());
+/// let lean = FieldFilter::drop(["status", "spec.containers[*].env", "metadata.annotations"])?;
+/// let placement = FieldFilter::keep(["spec.nodeName", "status.phase"])?;
+/// assert!(FieldFilter::drop(["metadata.uid"]).is_err());
 /// # Ok::<(), informer_core::ProjectionError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]

@@ -15,11 +15,11 @@ use crate::time::Moment;
 /// Says how long a key waits before its next try.
 ///
 /// ```
-/// use informer_core::workqueue::{Exponential, RateLimiter};
+/// use informer_core::workqueue::{ExponentialBackoff, RateLimiter};
 /// use informer_core::Moment;
 /// use std::time::Duration;
 ///
-/// let mut limiter = Exponential::new(Duration::from_millis(5), Duration::from_secs(1000));
+/// let mut limiter = ExponentialBackoff::new(Duration::from_millis(5), Duration::from_secs(1000));
 /// let waits = [(); 3].map(|()| limiter.when(Moment::default(), &"key"));
 /// assert_eq!(waits.map(|wait| wait.as_millis()), [5, 10, 20]);
 /// ```

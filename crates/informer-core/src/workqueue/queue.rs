@@ -53,17 +53,17 @@ pub struct StaleToken;
 ///
 /// ```
 /// use informer_core::Moment;
-/// use informer_core::workqueue::{Exponential, Priority, Queue};
+/// use informer_core::workqueue::{ExponentialBackoff, Priority, Queue};
 ///
-/// let mut queue = Queue::new(Exponential::default());
+/// let mut queue = Queue::new(ExponentialBackoff::default());
 /// let now = Moment::default();
 /// queue.add(now, "a", Priority::NORMAL);
 /// let held = queue.take(now).unwrap();
 /// queue.add(now, "a", Priority::NORMAL);
 /// assert!(queue.take(now).is_none(), "somebody holds it");
-/// queue.done(now, held.ticket)?;
+/// queue.done(now, held.token)?;
 /// assert_eq!(queue.take(now).unwrap().key, "a");
-/// # Ok::<(), informer_core::workqueue::NotHeld>(())
+/// # Ok::<(), informer_core::workqueue::StaleToken>(())
 /// ```
 pub struct Queue<T> {
     slots: Slots<T>,

@@ -5,7 +5,10 @@
 
 use crate::process_stats::{self, Reading};
 use crate::{Failure, Mode};
-use informer::{Event, InformerOptions, InformerState, Retention, SharedInformer, WatchListPolicy};
+use informer::cache::Retention;
+use informer::source::WatchListPolicy;
+use informer::status::InformerState;
+use informer::{Event, InformerOptions, SharedInformer};
 use k8s_openapi::api::core::v1::Pod;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

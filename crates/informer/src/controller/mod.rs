@@ -48,14 +48,15 @@ use std::time::Duration;
 /// beginning. [`Controller::with_predicate`] and [`Controller::optional`] speak of the source that was named last.
 ///
 /// ```no_run
-/// use informer::{Controller, Outcome, SharedInformerFactory, changed};
+/// use informer::SharedInformerFactory;
+/// use informer::controller::{Controller, Outcome, predicates};
 /// use k8s_openapi::api::apps::v1::Deployment;
 /// use k8s_openapi::api::core::v1::ConfigMap;
 ///
 /// # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
 /// let factory = SharedInformerFactory::new(client);
 /// Controller::new::<Deployment>(&factory)
-///     .when(changed::generation)
+///     .with_predicate(predicates::generation_changed)
 ///     .owns::<ConfigMap>()
 ///     .concurrency(8)
 ///     .run(|key, ctx| async move {
@@ -63,7 +64,7 @@ use std::time::Duration;
 ///             return Ok(Outcome::Done); // deleted
 ///         };
 ///         let _spec = &deployment.typed()?.spec;
-///         Ok::<_, informer::DecodeError>(Outcome::Done) // an error is tried again, after a wait that grows
+///         Ok::<_, informer::error::DecodeError>(Outcome::Done) // an error is tried again, after a wait that grows
 ///     })
 ///     .await?;
 /// # Ok(())
@@ -223,7 +224,7 @@ impl<L: 'static, S> Controller<L, S> {
         Controller { plan: self.plan, state, last: self.last }
     }
 
-    /// Makes it complete: [`RunnableController::run`] runs it, or a [`Manager`](crate::Manager).
+    /// Makes it complete: [`RunnableController::run`] runs it, or a [`Manager`](crate::manager::Manager).
     pub fn reconcile<F, R, E>(self, reconcile: F) -> RunnableController
     where
         S: Send + Sync + 'static,

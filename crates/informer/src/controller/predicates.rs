@@ -1,12 +1,13 @@
-//! What changed: ready-made predicates for [`Controller::with_predicate`](crate::Controller::with_predicate).
+//! What changed: ready-made predicates for [`Controller::with_predicate`](crate::controller::Controller::with_predicate).
 //!
 //! Objects that come or go always pass; a resync, which changes nothing, never does. They are plain functions, so they combine like any other:
 //!
 //! ```
-//! # use informer::{Event, changed};
+//! # use informer::Event;
+//! # use informer::controller::predicates;
 //! # use k8s_openapi::api::core::v1::Pod;
 //! fn interesting(event: &Event<Pod>) -> bool {
-//!     changed::generation(event) || changed::labels(event)
+//!     predicates::generation_changed(event) || predicates::labels_changed(event)
 //! }
 //! ```
 

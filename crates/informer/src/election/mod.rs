@@ -1,18 +1,19 @@
 //! Leader election over a Lease: which of several processes does the work.
 //!
-//! The driver of [`informer_core::lease::Election`], which decides everything: this asks the server, minds the clock, and runs the work. It is
+//! The driver of [`informer_core::election::Election`], which decides everything: this asks the server, minds the clock, and runs the work. It is
 //! one loop in the caller's task; nothing is spawned.
 
 mod lease;
 mod metrics;
+
+pub use informer_core::election::{ElectionConfig, FencingToken};
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
 use informer_core::election::{
-    Election, ElectionConfig, ElectionConfigError, Event, FencingToken, LeaseRequest, LeaseResponse,
-    LossReason,
+    Election, ElectionConfigError, Event, LeaseRequest, LeaseResponse, LossReason,
 };
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -29,15 +30,15 @@ use lease::LeaseClient;
 /// Clocks of other machines are never trusted: a lease is left alone for as long as it lasts after it was *seen* to change.
 ///
 /// ```no_run
-/// use informer::LeaderElector;
+/// use informer::election::LeaderElector;
 ///
 /// # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
 /// let elector = LeaderElector::new(client, "kube-system", "my-operator");
 /// elector
 ///     .run(
 ///         |term| async move {
-///             println!("leading, term {}", term.fence().version);
-///             term.stopping().await; // the work, until it is to end
+///             println!("leading, term {}", term.fencing_token().version);
+///             term.stop_requested().await; // do the work until the term ends
 ///         },
 ///         async { drop(tokio::signal::ctrl_c().await) },
 ///     )

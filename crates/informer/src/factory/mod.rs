@@ -34,7 +34,7 @@ use std::sync::Arc;
 /// let factory = SharedInformerFactory::new(client);
 /// let pods = factory.informer::<Pod>();
 /// let nodes = factory.lister::<Node>();
-/// let _watching = pods.on(|event| println!("{event:?}"));
+/// let _watching = pods.on_event(|event| println!("{event:?}"));
 ///
 /// factory.start();
 /// factory.wait_for_sync(Duration::from_secs(30)).await?; // synced, or each kind's state and reason
@@ -68,10 +68,10 @@ impl SharedInformerFactory {
     /// same choice still share one watch.
     ///
     /// ```no_run
-    /// # use informer::{Options, SharedInformerFactory};
+    /// # use informer::{InformerOptions, SharedInformerFactory};
     /// # use k8s_openapi::api::core::v1::Pod;
     /// # fn example(factory: &SharedInformerFactory) -> Result<(), Box<dyn std::error::Error>> {
-    /// let unassigned = factory.select(Options::default().fields("spec.nodeName=".parse()?));
+    /// let unassigned = factory.select(InformerOptions::default().field_selector("spec.nodeName=".parse()?));
     /// let pods = unassigned.informer::<Pod>();
     /// # Ok(())
     /// # }

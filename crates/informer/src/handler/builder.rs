@@ -27,9 +27,9 @@ const DEFAULT_UNCOALESCED_CAPACITY: usize = 10_000;
 /// let _watching = pods
 ///     .handler()
 ///     .name("web pods")
-///     .resync(Duration::from_secs(600))
+///     .resync_period(Duration::from_secs(600))
 ///     .filter(|pod| pod.labels().get("app") == Some("web"))
-///     .on(|event| println!("{event:?}"));
+///     .on_event(|event| println!("{event:?}"));
 /// # }
 /// ```
 #[must_use = "a handler is registered by on(), register() or events()"]

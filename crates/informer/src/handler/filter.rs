@@ -12,7 +12,8 @@ use std::collections::HashSet;
 /// an add, one that makes it stop is a delete.
 ///
 /// ```
-/// use informer::{FilteringHandler, Handler, Object};
+/// use informer::{Handler, Object};
+/// use informer::handler::FilteringHandler;
 /// use k8s_openapi::api::core::v1::Pod;
 ///
 /// struct Assigned;

@@ -13,7 +13,9 @@ pub use deliverable::Deliverable;
 pub use filter::FilteringHandler;
 pub use stream::EventStream;
 
-use crate::event::{Delivery, Event, UpdateCause};
+pub use crate::event::Delivery;
+
+use crate::event::{Event, UpdateCause};
 use informer_core::Object;
 
 /// Is told what happens to the objects of one kind, one event at a time, in order.

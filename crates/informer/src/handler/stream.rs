@@ -21,7 +21,7 @@ use std::time::Duration;
 /// # use informer::SharedInformer;
 /// # use k8s_openapi::api::core::v1::Pod;
 /// # async fn example(pods: &SharedInformer<Pod>) {
-/// let mut events = pods.events();
+/// let mut events = pods.event_stream();
 /// while let Some(event) = events.next().await {
 ///     println!("{event:?}");
 /// }

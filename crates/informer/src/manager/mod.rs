@@ -37,7 +37,10 @@ pub enum CacheStart {
 /// Runs a program: its informers, its controllers, the election of a leader, and pages that say how it is.
 ///
 /// ```no_run
-/// use informer::{Controller, LeaderElector, Manager, Outcome, SharedInformerFactory};
+/// use informer::SharedInformerFactory;
+/// use informer::controller::{Controller, Outcome};
+/// use informer::election::LeaderElector;
+/// use informer::manager::Manager;
 /// use k8s_openapi::api::apps::v1::Deployment;
 ///
 /// # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -47,7 +50,7 @@ pub enum CacheStart {
 ///
 /// Manager::new()
 ///     .controller(controller)
-///     .elect(LeaderElector::new(client, "kube-system", "my-operator"))
+///     .leader_election(LeaderElector::new(client, "kube-system", "my-operator"))
 ///     .serve(8080)   // /healthz, /readyz and /metrics, on loopback; serve_on(([0, 0, 0, 0], 8080)) for a kubelet's probes
 ///     .run()         // until SIGINT or SIGTERM; a second one ends the process at once
 ///     .await?;
@@ -187,7 +190,7 @@ impl Manager {
     }
 
     /// How long informers have to tell what they have received, at the end, and recorders to write their events; 10 seconds, unless set. Turns of controllers have
-    /// [their own](crate::Controller::shutdown_timeout).
+    /// [their own](crate::controller::Controller::shutdown_timeout).
     pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
         self.shutdown_timeout = limit;
         self

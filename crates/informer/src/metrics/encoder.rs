@@ -42,7 +42,7 @@ pub trait CollectNamed {
 /// ```
 /// use informer::metrics::{self, Collect};
 ///
-/// let queue = informer::WorkQueue::new();
+/// let queue = informer::workqueue::WorkQueue::new();
 /// queue.add("default/web");
 /// let text = metrics::encode([&metrics::named("pods", &queue) as &dyn Collect]);
 /// assert!(text.contains("workqueue_adds_total{name=\"pods\"} 1"));

@@ -41,16 +41,16 @@ const MAX_NOTE_BYTES: usize = 1024;
 /// `events.k8s.io`.
 ///
 /// ```
-/// use informer::{EventType, Recorder};
+/// use informer::recorder::{EventRecorder, EventType};
 /// # use k8s_openapi::api::core::v1::Pod;
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), informer::ShutdownError> {
+/// # async fn main() -> Result<(), informer::error::ShutdownError> {
 /// # let server = informer_apiserver::ApiServer::new();
 /// # let (client, mut website, deployment) = (server.client(), Pod::default(), Pod::default());
 /// # website.metadata.name = Some("site".to_owned());
-/// let recorder = Recorder::new(client, "website-controller");
-/// recorder.event(&website, EventType::Normal, "Created", "CreateDeployment", "created deployment site");
-/// recorder.event_with(&website, &deployment, EventType::Warning, "NotReady", "Probe", "no pod answers");
+/// let recorder = EventRecorder::new(client, "website-controller");
+/// recorder.record(&website, EventType::Normal, "Created", "CreateDeployment", "created deployment site");
+/// recorder.record_related(&website, &deployment, EventType::Warning, "NotReady", "Probe", "no pod answers");
 /// recorder.shutdown(std::time::Duration::from_secs(5)).await?;
 /// # assert_eq!(recorder.metrics().sent, 2);
 /// # Ok(())

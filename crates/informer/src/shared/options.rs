@@ -29,9 +29,10 @@ type ParameterHook = Arc<dyn Fn(&mut QueryParameters) + Send + Sync>;
 /// The settings of an informer. The defaults suit a production cluster: everything of the kind, in all namespaces.
 ///
 /// ```
-/// use informer::{LabelSelector, Options};
+/// use informer::InformerOptions;
+/// use informer::selector::LabelSelector;
 ///
-/// let options = Options::default().namespace("shop").labels("app=web,tier!=cache".parse::<LabelSelector>()?);
+/// let options = InformerOptions::default().namespace("shop").label_selector("app=web,tier!=cache".parse::<LabelSelector>()?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Default)]
@@ -133,9 +134,9 @@ impl InformerOptions {
     /// on (`watch`, `resourceVersion`, `limit`…) cannot be changed.
     ///
     /// ```
-    /// use informer::Options;
+    /// use informer::InformerOptions;
     ///
-    /// let options = Options::default().parameters(|parameters| parameters.set("shardSelector", "shardRange(…)"));
+    /// let options = InformerOptions::default().query_parameters(|parameters| parameters.set("shardSelector", "shardRange(…)"));
     /// ```
     pub fn query_parameters(mut self, tweak: impl Fn(&mut QueryParameters) + Send + Sync + 'static) -> Self {
         self.tweak = Some(Arc::new(tweak));
@@ -156,9 +157,10 @@ impl InformerOptions {
     ///
     /// ```
     /// # #[cfg(feature = "compression")] {
-    /// use informer::{Options, Retention};
+    /// use informer::InformerOptions;
+    /// use informer::cache::Retention;
     ///
-    /// let options = Options::default().retention(Retention::Compressed);
+    /// let options = InformerOptions::default().retention(Retention::Compressed);
     /// # }
     /// ```
     ///
@@ -236,9 +238,10 @@ impl InformerOptions {
     /// Is called with the resource and every problem, whatever its class; errors inside a watch stream too. It must not block.
     ///
     /// ```
-    /// use informer::{Options, Trouble};
+    /// use informer::InformerOptions;
+    /// use informer::status::Trouble;
     ///
-    /// let options = Options::default().on_error(|resource, problem| {
+    /// let options = InformerOptions::default().on_diagnostic(|resource, problem| {
     ///     if problem.trouble() == Some(Trouble::Forbidden) {
     ///         eprintln!("{resource}: check the role binding ({problem})");
     ///     }
@@ -253,11 +256,11 @@ impl InformerOptions {
     /// optional for the type, or have a default there, or `typed()` fails. Replaces an earlier [`InformerOptions::keep_fields`].
     ///
     /// ```
-    /// use informer::Options;
+    /// use informer::InformerOptions;
     ///
-    /// let options = Options::default()
+    /// let options = InformerOptions::default()
     ///     .drop_fields(["status", "metadata.annotations['kubectl.kubernetes.io/last-applied-configuration']"])?;
-    /// # Ok::<(), informer::ProjectionError>(())
+    /// # Ok::<(), informer::error::ProjectionError>(())
     /// ```
     pub fn drop_fields<S: AsRef<str>>(
         mut self,
@@ -287,10 +290,10 @@ impl InformerOptions {
     /// of an error is logged.
     ///
     /// ```
-    /// use informer::Options;
+    /// use informer::InformerOptions;
     /// use k8s_openapi::api::core::v1::Pod;
     ///
-    /// let options = Options::default().transform(|pod: &mut Pod| {
+    /// let options = InformerOptions::default().transform(|pod: &mut Pod| {
     ///     pod.status = None;
     ///     Ok(())
     /// });

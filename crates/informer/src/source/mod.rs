@@ -15,10 +15,10 @@ pub(crate) use throughput::{Throughput, TransferSample};
 
 pub use bytes::Bytes;
 pub use futures::stream::Stream;
+pub use informer_core::reflector::{Consistency, ListRequest, WatchListPolicy, WatchRequest, WatchStart};
 
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt as _};
-use informer_core::reflector::{ListRequest, WatchRequest};
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
@@ -35,19 +35,19 @@ pub type ResponseFuture = BoxFuture<'static, Result<Response, SourceError>>;
 /// response headers should fail within a minute or so; after two the reflector gives it up.
 ///
 /// ```
-/// use informer::source::{Answer, Response, Source, SourceError};
-/// use informer::{ListRequest, WatchRequest};
+/// use informer::source::{ResponseFuture, Response, Source, SourceError};
+/// use informer::source::{ListRequest, WatchRequest};
 ///
 /// /// A server with nothing in it.
 /// struct Empty;
 ///
 /// impl Source for Empty {
-///     fn list(&self, _: ListRequest) -> Answer {
+///     fn list(&self, _: ListRequest) -> ResponseFuture {
 ///         let list = r#"{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":[]}"#;
 ///         Box::pin(async move { Ok(Response::ok(list)) })
 ///     }
 ///
-///     fn watch(&self, _: WatchRequest) -> Answer {
+///     fn watch(&self, _: WatchRequest) -> ResponseFuture {
 ///         Box::pin(async { Err(SourceError::Connect { refused: false, source: "no watches here".into() }) })
 ///     }
 /// }

@@ -4,9 +4,14 @@ mod diagnostic;
 
 pub use diagnostic::Problem;
 pub(crate) use diagnostic::{Hook, Problems};
+pub use informer_core::reflector::{
+    Failure, InformerState, ReflectorCounters, RelistCounters, Report, RequestKind, Trouble,
+};
+pub use informer_core::wire::{ObjectError, UnreadableObject};
+pub use informer_core::{Moment, Scope};
 
-use informer_core::reflector::{InformerState, Reflector, ReflectorCounters};
-use informer_core::{BatchResult, Change, Key, Moment, ResourceVersion, Scope, StoreSnapshot};
+use informer_core::reflector::Reflector;
+use informer_core::{BatchResult, Change, Key, ResourceVersion, StoreSnapshot};
 use std::time::Duration;
 use tokio::sync::watch;
 

@@ -17,10 +17,14 @@ use std::task::Waker;
 use std::time::Duration;
 
 use informer_core::Moment;
-use informer_core::workqueue::{ExponentialBackoff, Priority, Queue, QueueMetrics, RateLimiter};
+use informer_core::workqueue::{Queue, QueueMetrics};
 
 pub use get::{Drained, Get};
 pub use item::WorkItem;
+
+pub use informer_core::workqueue::{
+    ExponentialBackoff, FastSlow, MaxOf, Priority, RateLimiter, TokenBucket, WithMaxDelay,
+};
 
 use crate::clock::Clock;
 use crate::error::{ShutdownError, Unfinished};
@@ -36,7 +40,7 @@ use waiters::Waiters;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// let queue = informer::WorkQueue::new();
+/// let queue = informer::workqueue::WorkQueue::new();
 /// queue.add("default/web");
 /// queue.add("default/web");
 ///
@@ -44,7 +48,7 @@ use waiters::Waiters;
 /// assert_eq!(*lease, "default/web");
 /// lease.done();                                 // or `retry()`, after a wait that grows, or `retry_after(…)`
 ///
-/// queue.shut_down();
+/// queue.shutdown();
 /// assert!(queue.get().await.is_none());         // workers end here
 /// # }
 /// ```

@@ -2,7 +2,9 @@
 //! timeout.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use informer::{Event, HandlerBuilder, InformerOptions, Object, Problem, Registration, SharedInformer};
+use informer::handler::HandlerBuilder;
+use informer::status::Problem;
+use informer::{Event, InformerOptions, Object, Registration, SharedInformer};
 use informer_apiserver::faults::{FaultGuard, FaultRule};
 use informer_apiserver::{ApiServer, RecordedRequest, Verb, faults};
 use kube::Resource;

@@ -6,8 +6,8 @@
 use bytes::Bytes;
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use futures::stream::StreamExt as _;
+use informer::source::{ListRequest, WatchRequest};
 use informer::source::{Response, ResponseFuture, Source, SourceError};
-use informer::{ListRequest, WatchRequest};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::oneshot;

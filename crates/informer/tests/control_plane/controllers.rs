@@ -4,10 +4,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use informer::{
-    Controller, EventRecorder, EventType, Finalizer, FinalizerAction, InformerOptions, Outcome,
-    SharedInformerFactory, set_controller_reference,
-};
+use informer::controller::{Controller, Outcome};
+use informer::finalizer::{Finalizer, FinalizerAction};
+use informer::owner::set_controller_reference;
+use informer::recorder::{EventRecorder, EventType};
+use informer::{InformerOptions, SharedInformerFactory};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;

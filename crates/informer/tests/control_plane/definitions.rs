@@ -2,7 +2,8 @@
 //! follows it once it is served, delivers the deletion of its objects with the kind, and follows it again
 //! when it returns. Other kinds are unaffected.
 
-use informer::{InformerState, SharedInformerFactory};
+use informer::SharedInformerFactory;
+use informer::status::InformerState;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};

@@ -1,7 +1,8 @@
 //! Positions that have expired on the server: the informer relists and delivers exactly the differences,
 //! once.
 
-use informer::{InformerOptions, InformerState, SharedInformer};
+use informer::status::InformerState;
+use informer::{InformerOptions, SharedInformer};
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use serde_json::{Value, json};
 

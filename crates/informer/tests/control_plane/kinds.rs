@@ -349,7 +349,7 @@ async fn paged_list_and_streaming_list_are_equal(arm: &Arm) {
         arm.post("$ns/configmaps", &crate::targets::map(&format!("map-{number}"), "1")).await;
     }
     let options = || InformerOptions::default().namespace(arm.namespace.clone());
-    let pages = options().watch_list(informer::WatchListPolicy::Never).page_size(7);
+    let pages = options().watch_list(informer::source::WatchListPolicy::Never).page_size(7);
     let resource = ApiResource::erase::<ConfigMap>(&());
     for options in [options(), pages] {
         let maps: SharedInformer<DynamicObject> =

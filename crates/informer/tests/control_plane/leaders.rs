@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use informer::{ElectionConfig, ElectionOutcome, LeaderElector, Leadership, Term};
+use informer::election::{ElectionConfig, ElectionOutcome, LeaderElector, Leadership, Term};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use informer::{InformerOptions, InformerState, SharedInformerFactory};
+use informer::status::InformerState;
+use informer::{InformerOptions, SharedInformerFactory};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
 use serde_json::json;
 

@@ -3,7 +3,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use informer::{InformerState, Problem, Report, ResourceVersion, SharedInformerFactory, VersionWaitReason};
+use informer::error::VersionWaitReason;
+use informer::status::{InformerState, Problem, Report};
+use informer::{ResourceVersion, SharedInformerFactory};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
 use serde_json::json;
 

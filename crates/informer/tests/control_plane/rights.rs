@@ -1,7 +1,8 @@
 //! Tokens with few rights: a forbidden kind is reported with the server's message and affects no other kind;
 //! once allowed, it is followed.
 
-use informer::{InformerOptions, InformerState, SharedInformerFactory};
+use informer::status::InformerState;
+use informer::{InformerOptions, SharedInformerFactory};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use kube::Client;
 use kube::api::{Api, ListParams};

@@ -11,7 +11,8 @@ mod start;
 mod writes;
 
 use cluster::TIMEOUT;
-use informer::{ControllerError, RunnableController};
+use informer::controller::RunnableController;
+use informer::error::ControllerError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 

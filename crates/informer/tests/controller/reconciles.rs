@@ -2,8 +2,9 @@
 
 use crate::cluster::{advance_time, config_map, create_pods, pod, until, with};
 use crate::{Running, event_log};
+use informer::SharedInformerFactory;
+use informer::controller::{Controller, Outcome};
 use informer::metrics::{self, Collect};
-use informer::{Controller, Outcome, SharedInformerFactory};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use std::collections::BTreeMap;

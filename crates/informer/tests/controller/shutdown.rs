@@ -2,7 +2,9 @@
 
 use crate::cluster::{advance_time, create_pods, until};
 use crate::{Running, event_log};
-use informer::{Controller, ControllerError, ControllerState, Outcome, SharedInformerFactory};
+use informer::SharedInformerFactory;
+use informer::controller::{Controller, ControllerState, Outcome};
+use informer::error::ControllerError;
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::Pod;
 use std::convert::Infallible;

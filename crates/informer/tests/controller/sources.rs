@@ -3,7 +3,8 @@
 use crate::cluster::{advance_time, config_map, create_pods, pod, with};
 use crate::{Running, event_log};
 use futures::StreamExt as _;
-use informer::{Context, Controller, Key, Outcome, SharedInformerFactory, predicates};
+use informer::controller::{Context, Controller, Outcome, predicates};
+use informer::{Key, SharedInformerFactory};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};

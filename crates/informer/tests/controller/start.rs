@@ -3,7 +3,8 @@
 
 use crate::cluster::{advance_time, break_watches_with, config_map, create_pods, until};
 use crate::{Running, event_log};
-use informer::{Controller, ControllerState, Key, Outcome, SharedInformerFactory};
+use informer::controller::{Controller, ControllerState, Outcome};
+use informer::{Key, SharedInformerFactory};
 use informer_apiserver::{ApiServer, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use std::convert::Infallible;

@@ -2,7 +2,8 @@
 
 use crate::cluster::{advance_time, break_watches, create_pods, inject_from_first_frame, until};
 use crate::{Running, event_log};
-use informer::{Controller, Outcome, SharedInformerFactory};
+use informer::SharedInformerFactory;
+use informer::controller::{Controller, Outcome};
 use informer_apiserver::{ApiServer, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::Api;
@@ -17,7 +18,7 @@ fn counter(
     factory: &SharedInformerFactory,
     reconciles: tokio::sync::mpsc::UnboundedSender<String>,
     concurrency: usize,
-) -> informer::RunnableController {
+) -> informer::controller::RunnableController {
     let api: Api<Pod> = Api::default_namespaced(server.client());
     Controller::new::<Pod>(factory).reads::<ConfigMap>().concurrency(concurrency).reconcile(
         move |key, ctx| {

@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use informer::{
-    Deliverable, Delivery, Event, HandlerBuilder, InformerStatus, Lister, Object, Registration,
-    SharedInformer, Snapshot, UpdateCause,
-};
+use informer::handler::{Deliverable, Delivery, HandlerBuilder};
+use informer::status::InformerStatus;
+use informer::{Event, Lister, Object, Registration, SharedInformer, Snapshot, UpdateCause};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 

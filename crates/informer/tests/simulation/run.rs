@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use informer::{InformerOptions, InformerState as Standing, SharedInformerFactory, WatchListPolicy};
+use informer::source::WatchListPolicy;
+use informer::status::InformerState as Standing;
+use informer::{InformerOptions, SharedInformerFactory};
 use informer_apiserver::ApiServer;
 use informer_core::random::Random;
 use k8s_openapi::api::core::v1::Pod;

@@ -166,7 +166,7 @@ async fn controller_survives_server_faults() {
     for round in 1..=5 {
         let name = format!("site-{round}");
         let _broken = server.inject(faults::break_watch().max_hits(2).after_frames(round));
-        let _busy = server.inject(faults::answer(503).for_verb(Verb::Patch).max_hits(1));
+        let _busy = server.inject(faults::respond(503).for_verb(Verb::Patch).max_hits(1));
         sites.create(&PostParams::default(), &object(site(&name, 2))).await.unwrap();
         by(await_condition(sites.clone(), &name, has_pages(2))).await.unwrap();
         if round == 3 {

@@ -145,7 +145,7 @@ async fn p8_expired_version_causes_relist_without_delete_events() {
 async fn p16_rejected_version_is_requested_forever() {
     // A 410 as the response to the request causes no relist: the loop ends only because the fault does.
     let (server, world, mut events) = watched(&["gone", "stays"], Config::default()).await;
-    let refused = server.inject(faults::answer(410).for_verb(Verb::Watch).max_hits(5));
+    let refused = server.inject(faults::respond(410).for_verb(Verb::Watch).max_hits(5));
     let _cut = server.inject(faults::break_watch().with_clean_end().max_hits(1));
     assert_eq!(all(&mut events, 5).await, ["WatchStartFailed 410"; 5]);
     assert_eq!((refused.hits(), asked(&server, Verb::List)), (5, 1));
@@ -168,7 +168,7 @@ async fn p15_unsupported_streaming_list_is_requested_forever() {
 async fn p14_expired_page_restarts_the_list() {
     let (server, world) = World::embedded().await;
     world.create_maps(&["a", "b", "c"]).await;
-    let _expired = server.inject(faults::answer(410).for_verb(Verb::List).page(2).max_hits(2));
+    let _expired = server.inject(faults::respond(410).for_verb(Verb::List).page(2).max_hits(2));
     let mut events = watch(world.maps(), Config::default().page_size(2));
     let begun = ["Init", "InitApply(a)", "InitApply(b)", "InitialListFailed 410"];
     assert_eq!(all(&mut events, 4).await, begun);

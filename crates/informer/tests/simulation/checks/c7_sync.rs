@@ -1,6 +1,7 @@
 //! C7: waiting for sync ends with success or a reason. A synced informer is complete and has a version.
 
-use informer::{InformerState, SyncError};
+use informer::error::SyncError;
+use informer::status::InformerState;
 
 use crate::handlers::{Informer, TestHandler};
 

@@ -4,7 +4,7 @@
 use super::{c7_sync, c8_bounded};
 use crate::handlers::{Attachment, Informer, Kind, ListStates, TestHandler};
 use crate::oracle::{Oracle, State};
-use informer::Scope;
+use informer::status::Scope;
 
 /// Observations of earlier samples.
 #[derive(Default)]
