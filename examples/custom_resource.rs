@@ -72,10 +72,10 @@ async fn follow_state(backups: &SharedInformer<Backup>, print: impl Fn(String)) 
     loop {
         let state = status.borrow_and_update().state.clone();
         match state {
-            InformerState::NotServed { because } if served != Some(false) => {
+            InformerState::NotServed { failure } if served != Some(false) => {
                 served = Some(false);
                 print("waiting for the kind Backup to be defined".to_owned());
-                eprintln!("{}: not served: {because}", backups.description());
+                eprintln!("{}: not served: {failure}", backups.description());
             }
             InformerState::Live if served != Some(true) => {
                 served = Some(true);

@@ -1,7 +1,7 @@
 //! Errors of commands: one line with the cause and a hint.
 
 use crate::show::escape::escape;
-use informer::status::InformerState;
+use informer::status::{Failure, FailureKind, InformerState};
 use std::error::Error;
 use std::process::ExitCode;
 
@@ -47,42 +47,23 @@ pub(crate) fn hint(state: &InformerState) -> &'static str {
     match state {
         InformerState::Forbidden { .. } => "the user needs permission to list and watch; try -n NAMESPACE",
         InformerState::NotServed { .. } => "is the definition still installed?",
-        InformerState::BackingOff { because, .. } if is_final(state) => final_hint(because),
-        InformerState::BackingOff { because, .. } if has_answered(because) => "",
-        InformerState::BackingOff { because, .. } => reach_hint(because),
-        InformerState::Connecting => reach_hint(""),
+        InformerState::BackingOff { failure, .. } => failure_hint(failure),
+        InformerState::Connecting => UNREACHABLE,
         _ => "",
     }
 }
 
-/// Whether the server rejected the request permanently, so that retries are useless.
-pub(crate) fn is_final(state: &InformerState) -> bool {
-    let InformerState::BackingOff { because, .. } = state else { return false };
-    because.starts_with("400 ") || because.starts_with("422 ")
-}
+const UNREACHABLE: &str = "is the server running and reachable?";
 
-fn final_hint(because: &str) -> &'static str {
-    if because.contains("field label") || because.contains("selector") {
-        "the server does not support this selector"
-    } else {
-        "the server rejects the request"
-    }
-}
-
-/// Whether a failure is a response of the server; those begin with a status code.
-pub(crate) fn has_answered(because: &str) -> bool {
-    let code = because.split_once(' ').map_or("", |(code, _)| code);
-    code.len() == 3 && code.bytes().all(|digit| digit.is_ascii_digit())
-}
-
-/// Returns a hint for a server that cannot be reached for this reason.
-pub(crate) fn reach_hint(because: &str) -> &'static str {
-    if because.contains("auth exec") {
-        "is the user's credential plugin installed?"
-    } else if because.contains("UnknownIssuer") || because.contains("certificate") {
-        "does the kubeconfig contain the server's certificate authority?"
-    } else {
-        "is the server running and reachable?"
+/// Returns a hint for a failed request.
+pub(crate) fn failure_hint(failure: &Failure) -> &'static str {
+    match failure.kind() {
+        _ if failure.is_permanent() => "check the selectors",
+        FailureKind::Unauthorized => "have the credentials expired?",
+        FailureKind::Credentials => "is the user's credential plugin installed?",
+        FailureKind::Certificate => "does the kubeconfig contain the server's certificate authority?",
+        FailureKind::Connect | FailureKind::Timeout | FailureKind::Interrupted => UNREACHABLE,
+        _ => "",
     }
 }
 
@@ -103,29 +84,21 @@ pub(crate) fn chain(error: &dyn Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use informer::status::Moment;
 
     /// Regression: a rejected selector and an unknown certificate authority got the hint for an unreachable server.
     #[test]
     fn hints_match_the_failure() {
-        for (because, is_last, expected) in [
-            (
-                "400 BadRequest: field label not supported: spec.foo",
-                true,
-                "the server does not support this selector",
-            ),
-            ("422 Invalid: no", true, "the server rejects the request"),
-            ("500 InternalError: no", false, ""),
-            ("4000 apples", false, "is the server running and reachable?"),
-            (
-                "invalid peer certificate: UnknownIssuer",
-                false,
-                "does the kubeconfig contain the server's certificate authority?",
-            ),
-            ("connection refused", false, "is the server running and reachable?"),
+        for (kind, expected) in [
+            (FailureKind::Rejected, ""),
+            (FailureKind::ServerError, ""),
+            (FailureKind::Unauthorized, "have the credentials expired?"),
+            (FailureKind::Certificate, "does the kubeconfig contain the server's certificate authority?"),
+            (FailureKind::Connect, UNREACHABLE),
         ] {
-            let state = InformerState::BackingOff { until: Moment::default(), because: because.into() };
-            assert_eq!((is_final(&state), hint(&state)), (is_last, expected), "{because}");
+            assert_eq!(failure_hint(&Failure::new(kind, "no")), expected, "{kind:?}");
         }
+        let status = kube::core::Status::failure("field label not supported: spec.foo", "BadRequest");
+        let rejected = informer::source::classify(&kube::Error::Api(Box::new(status.with_code(400))));
+        assert_eq!(failure_hint(&rejected), "check the selectors");
     }
 }

@@ -5,11 +5,12 @@
 //! kubeconfig are never printed, because it contains credentials.
 
 use crate::args::{self, DEFAULT_DEMO_PODS, Watch};
-use crate::cli_error::{CliError, chain, reach_hint};
+use crate::cli_error::{CliError, chain, failure_hint};
 use crate::demo;
 use crate::resolve::Served;
 use crate::terminal::Terminal;
 use futures::stream::{self, StreamExt as _};
+use informer::source::classify;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use kube::client::AuthError;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
@@ -243,8 +244,8 @@ fn discovery_error(name: &str, error: &kube::Error) -> CliError {
             CliError::new(format!("discover resources of {name}: {}", status.message), "")
         }
         error => {
-            let because = chain(error);
-            CliError::new(format!("connect to {name}: {because}"), reach_hint(&because))
+            let failure = classify(error);
+            CliError::new(format!("connect to {name}: {failure}"), failure_hint(&failure))
         }
     }
 }

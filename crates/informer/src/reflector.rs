@@ -2,13 +2,14 @@
 
 use crate::clock::{Clock, sleep_until};
 use crate::delta_queue::DeltaQueue;
-use crate::source::{ByteStream, Response, ResponseFuture, Source, SourceError, Throughput, TransferSample};
-use crate::status::{Problem, Problems, StatusCell};
+use crate::source::{
+    self, ByteStream, Response, ResponseFuture, Source, SourceError, Throughput, TransferSample,
+};
+use crate::status::{DiagnosticSink, StatusCell};
 use futures::{FutureExt as _, StreamExt as _};
 use informer_core::reflector::{Action, Failure, Reflector, ResponseHead, StreamId};
 use informer_core::{Delta, Moment, QueueClosed};
 use std::collections::VecDeque;
-use std::error::Error as _;
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub(crate) struct ReflectorDriver {
     pub(crate) reading: Option<TransferSample>,
     pub(crate) queue: Arc<DeltaQueue>,
     pub(crate) status: Arc<StatusCell>,
-    pub(crate) problems: Problems,
+    pub(crate) diagnostics: DiagnosticSink,
     /// Which of the informer's scopes it reflects.
     pub(crate) scope_index: usize,
     /// What is to be pushed next; empty but for its room.
@@ -119,7 +120,7 @@ impl ReflectorDriver {
                 Action::Cancel(id) if open.id() == Some(id) => *open = InFlight::Nothing,
                 Action::Cancel(_) => {}
                 Action::Push(delta) => self.deltas.push_back(delta),
-                Action::Report(report) => self.problems.report(&Problem::Server(report)),
+                Action::Report(diagnostic) => self.diagnostics.report(&diagnostic.into()),
             }
         }
         self.queue.push(self.scope_index, &mut self.deltas).await
@@ -184,16 +185,7 @@ fn panicked() -> SourceError {
     SourceError::ConnectionLost { source: "the source panicked".into() }
 }
 
-/// What a source's error means to the machine, with its causes spelt out.
+/// Classifies an error of the source. The message contains the causes of the error.
 fn failure(error: &SourceError) -> Failure {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    match error {
-        SourceError::Connect { .. } => Failure::unreachable(text),
-        _ => Failure::transient(text),
-    }
+    Failure::new(error.failure_kind(), source::error_chain(error))
 }

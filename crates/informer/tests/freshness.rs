@@ -12,7 +12,7 @@ use cluster::{
 use informer::error::VersionWaitReason;
 use informer::metrics::{self, Collect};
 use informer::source::WatchListPolicy;
-use informer::status::{InformerState, Problem, Report, Trouble};
+use informer::status::{Diagnostic, FailureKind, InformerState};
 use informer::{InformerOptions, ResourceVersion, SharedInformer, SharedInformerFactory};
 use informer_apiserver::{ApiServer, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -121,7 +121,7 @@ async fn c1_rewind_fails_pending_version_waits() {
         version(server.resource_version()),
         "the server's version, although smaller"
     );
-    assert!(diagnostics.any(|problem| matches!(problem, Problem::Server(Report::Rewound { .. }))));
+    assert!(diagnostics.any(|diagnostic| matches!(diagnostic, Diagnostic::ServerRewound { .. })));
     // A wait that begins after the rewind is unaffected.
     let written = version_of(&server.create(&pod("default", "new")).unwrap());
     pods.wait_for_resource_version(&written, TIMEOUT).await.unwrap();
@@ -263,24 +263,30 @@ async fn c9_hook_receives_rejected_requests() {
     pods.start();
     let error = pods.wait_for_sync(TIMEOUT).await.unwrap_err();
     assert!(
-        matches!(&error.informers[0].state, InformerState::Forbidden { because } if because.contains("cannot list")),
+        matches!(&error.informers[0].state, InformerState::Forbidden { failure } if failure.message().contains("cannot list")),
         "{error}"
     );
-    assert!(diagnostics.any(|problem| problem.trouble() == Some(Trouble::Forbidden)));
+    assert!(diagnostics.any(|diagnostic| {
+        diagnostic.failure().is_some_and(|failure| failure.kind() == FailureKind::Forbidden)
+    }));
     drop(forbidden);
 
     let error_frame = server.inject(faults::error_frame(500).max_hits(1));
     until(|| pods.status().state == InformerState::Live && error_frame.hits() == 1).await;
     assert!(
-        diagnostics.any(|problem| problem.trouble() == Some(Trouble::Transient)
-            && problem.to_string().starts_with("watch: ")),
+        diagnostics.any(|diagnostic| diagnostic
+            .failure()
+            .is_some_and(|failure| failure.kind() == FailureKind::ServerError)
+            && diagnostic.to_string().starts_with("watch: ")),
         "{:?}",
         diagnostics.texts()
     );
 
     gap(&server, "pods", || create_pods(&server, &["a"])).await;
     until(|| pods.lister().len() == 1).await;
-    assert!(diagnostics.any(|problem| problem.trouble() == Some(Trouble::Expired)));
+    assert!(diagnostics.any(|diagnostic| {
+        diagnostic.failure().is_some_and(|failure| failure.kind() == FailureKind::Expired)
+    }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,13 +299,13 @@ async fn c9_hook_receives_local_failures() {
             .await;
     let registration = pods.handler().name("shaky").on_event(|_| panic!("intended panic"));
     until(|| registration.panics() == 1).await;
-    let by_name = |problem: &Problem| matches!(problem, Problem::HandlerPanicked { handler, .. } if &**handler == "shaky");
+    let by_name = |diagnostic: &Diagnostic| matches!(diagnostic, Diagnostic::HandlerPanicked { handler, .. } if &**handler == "shaky");
     assert!(diagnostics.any(by_name));
     let nameless =
         serde_json::json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"labels": {"secret": "hush"}}});
     let _forged =
         inject_from_first_frame(&server, faults::raw_frame(frame("ADDED", &nameless)).max_hits(1)).await;
-    until(|| diagnostics.any(|problem| matches!(problem, Problem::Server(Report::Unreadable(_))))).await;
+    until(|| diagnostics.any(|diagnostic| matches!(diagnostic, Diagnostic::ObjectSkipped(_)))).await;
     assert!(!diagnostics.texts().concat().contains("hush"), "contents are never reported");
     assert_eq!(pods.metrics().reflector.unreadable, 1);
 }
@@ -330,7 +336,7 @@ async fn audit_finds_no_drift_in_a_healthy_cache() {
         let status = pods.status();
         assert_eq!((status.reflector.relists.audit, status.cache.drift), (3, 0));
         assert_eq!(log.take(), ["~b"; 6], "only the changed object");
-        assert!(!diagnostics.any(|problem| matches!(problem, Problem::Drift { .. })));
+        assert!(!diagnostics.any(|diagnostic| matches!(diagnostic, Diagnostic::CacheDrift { .. })));
         let exact = requests_for(&server, Verb::List, "pods")
             .iter()
             .filter(|seen| seen.parameter("resourceVersionMatch").as_deref() == Some("Exact"))
@@ -368,7 +374,7 @@ async fn audit_delivers_counts_and_repairs_drift() {
     log.expect(&["-ghost inferred", "~changed", "+lost"]).await;
     assert_eq!((pods.status().cache.drift, pods.metrics().drift), (3, 3));
     assert!(
-        diagnostics.any(|problem| matches!(problem, Problem::Drift { changes: 3, .. })),
+        diagnostics.any(|diagnostic| matches!(diagnostic, Diagnostic::CacheDrift { changes: 3, .. })),
         "{:?}",
         diagnostics.texts()
     );

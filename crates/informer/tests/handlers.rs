@@ -6,7 +6,7 @@ mod cluster;
 
 use cluster::{TIMEOUT, describe, log_events, pod, until, with};
 use informer::handler::{Delivery, FilteringHandler};
-use informer::status::Problem;
+use informer::status::Diagnostic;
 use informer::{Handler, InformerOptions, Object, Registration, SharedInformer, UpdateCause};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::Pod;
@@ -183,8 +183,8 @@ async fn c8_slow_inline_handler_is_reported_and_counted() {
     let server = ApiServer::new();
     let diagnostics: Arc<Mutex<Vec<String>>> = Arc::default();
     let hook = Arc::clone(&diagnostics);
-    let options = InformerOptions::default().on_diagnostic(move |_, problem| {
-        if let Problem::HandlerSlow { handler, .. } = problem {
+    let options = InformerOptions::default().on_diagnostic(move |_, diagnostic| {
+        if let Diagnostic::SlowHandler { handler, .. } = diagnostic {
             hook.lock().unwrap().push(handler.to_string());
         }
     });
@@ -306,9 +306,9 @@ async fn c9_panicking_handler_is_reported_and_called_again() {
     let server = ApiServer::new();
     let diagnostics = Arc::new(AtomicUsize::new(0));
     let hook = Arc::clone(&diagnostics);
-    let options = InformerOptions::default().on_diagnostic(move |resource, problem| {
+    let options = InformerOptions::default().on_diagnostic(move |resource, diagnostic| {
         assert_eq!(resource, "pods in all namespaces");
-        if matches!(problem, Problem::HandlerPanicked { .. }) {
+        if matches!(diagnostic, Diagnostic::HandlerPanicked { .. }) {
             hook.fetch_add(1, Ordering::Relaxed);
         }
         panic!("intended panic of the hook");

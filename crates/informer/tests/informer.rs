@@ -226,7 +226,7 @@ async fn c7_timeout_error_contains_the_state() {
     });
     let error = pods.wait_for_sync(Duration::from_secs(20)).await.unwrap_err();
     assert!(
-        matches!(&error.informers[0].state, InformerState::BackingOff { because, .. } if &**because == "500"),
+        matches!(&error.informers[0].state, InformerState::BackingOff { failure, .. } if failure.message() == "500"),
         "{error}"
     );
     assert!(
@@ -310,7 +310,7 @@ async fn c9_panicking_source_is_a_failure_and_is_retried() {
     pods.start();
     let error = pods.wait_for_sync(TIMEOUT).await.unwrap_err();
     assert!(
-        matches!(&error.informers[0].state, InformerState::BackingOff { because, .. } if because.contains("panicked")),
+        matches!(&error.informers[0].state, InformerState::BackingOff { failure, .. } if failure.message().contains("panicked")),
         "{error}"
     );
     assert!(pods.status().reflector.failures > 3);

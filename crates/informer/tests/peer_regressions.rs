@@ -11,8 +11,7 @@ use cluster::{
 };
 use informer::selector::LabelSelector;
 use informer::source::WatchListPolicy;
-use informer::status::Trouble;
-use informer::status::{InformerState, Problem, Report};
+use informer::status::{Diagnostic, FailureKind, InformerState};
 use informer::{Event, InformerOptions, Key, Lister, SharedInformer};
 use informer_apiserver::{ApiServer, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -353,7 +352,7 @@ async fn p11_c9_unreadable_object_is_counted_and_named() {
     assert_eq!(status.unreadable_objects[0].0, Key::new("default", "a"));
     assert!(status.unreadable_objects[0].1.contains("labels"), "{:?}", status.unreadable_objects);
     assert_eq!((status.reflector.unreadable, status.resource_version.unwrap().as_str()), (1, &*version));
-    assert!(diagnostics.any(|problem| matches!(problem, Problem::Server(Report::Unreadable(_)))));
+    assert!(diagnostics.any(|diagnostic| matches!(diagnostic, Diagnostic::ObjectSkipped(_))));
     assert!(pods.lister().get("default", "a").unwrap().is_stale());
 
     let watches = requests_for(&server, Verb::Watch, "pods").len();
@@ -378,7 +377,7 @@ async fn p15_c11_rejected_streaming_list_falls_back_to_lists_permanently() {
     let diagnostics = Diagnostics::default();
     let pods = synced_informer::<Pod>(&server, diagnostics.hook(InformerOptions::default())).await;
     assert_eq!((refused.hits(), pods.lister().len()), (1, 1));
-    assert!(diagnostics.any(|problem| matches!(problem, Problem::Server(Report::WatchListAbandoned { .. }))));
+    assert!(diagnostics.any(|diagnostic| matches!(diagnostic, Diagnostic::WatchListDisabled { .. })));
     gap(&server, "pods", || create_pods(&server, &["b"])).await;
     until(|| pods.lister().len() == 2).await;
     assert_eq!((refused.hits(), pods.status().reflector.watch_lists), (1, 1));
@@ -423,7 +422,9 @@ async fn p16_c11_410_on_opening_a_watch_causes_a_relist() {
     until(|| pods.status().state == InformerState::Live).await;
     assert_eq!((expired.hits(), pods.status().reflector.expired), (3, 3));
     assert_eq!(requests_for(&server, Verb::List, "pods").len(), 4);
-    assert!(diagnostics.any(|problem| problem.trouble() == Some(Trouble::Expired)));
+    assert!(diagnostics.any(|diagnostic| {
+        diagnostic.failure().is_some_and(|failure| failure.kind() == FailureKind::Expired)
+    }));
     create_pods(&server, &["c"]);
     log.expect(&["+c"]).await;
 }

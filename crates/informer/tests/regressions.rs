@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use informer::metrics::{self, Collect};
 use informer::source::{ListRequest, WatchListPolicy, WatchRequest};
 use informer::source::{Response, ResponseFuture, Source};
-use informer::status::{InformerState, Problem};
+use informer::status::{Diagnostic, InformerState};
 use informer::{Index, InformerOptions, Object, ResourceVersion, SharedInformer, SharedInformerFactory};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
@@ -292,8 +292,11 @@ async fn c9_panicking_index_function_is_reported() {
     server.create(&pod("default", "a")).unwrap();
     let diagnostics = Arc::new(AtomicUsize::new(0));
     let hook = Arc::clone(&diagnostics);
-    let options = InformerOptions::default().on_diagnostic(move |_, problem| {
-        hook.fetch_add(usize::from(matches!(problem, Problem::IndexPanicked { .. })), Ordering::Relaxed);
+    let options = InformerOptions::default().on_diagnostic(move |_, diagnostic| {
+        hook.fetch_add(
+            usize::from(matches!(diagnostic, Diagnostic::IndexPanicked { .. })),
+            Ordering::Relaxed,
+        );
     });
     let pods = SharedInformer::<Pod>::with_options(server.client(), options);
     let broken = |_: &Object<Pod>| -> Vec<String> { panic!("intended panic") };

@@ -10,7 +10,7 @@ use cluster::{
 };
 use informer::cache::TransformFallback;
 use informer::source::WatchListPolicy;
-use informer::status::{Problem, Report};
+use informer::status::Diagnostic;
 use informer::{Index, InformerOptions, Object, SharedInformer, SharedInformerFactory};
 use informer_apiserver::{ApiServer, Verb};
 use k8s_openapi::api::core::v1::{Pod, Secret};
@@ -179,7 +179,7 @@ async fn through_transform(options: InformerOptions) -> (Object<Pod>, Vec<String
     create_pods(&server, &["b"]);
     let pods = synced_informer::<Pod>(&server, diagnostics.hook(options)).await;
     assert_eq!(names(&pods.lister().list()), ["a", "b"], "other objects are unaffected (C9)");
-    let failed = |problem: &Problem| matches!(problem, Problem::Server(Report::TransformFailed { .. }));
+    let failed = |diagnostic: &Diagnostic| matches!(diagnostic, Diagnostic::TransformFailed { .. });
     assert_eq!(diagnostics.any(failed), pods.metrics().reflector.transform_errors > 0);
     (pods.lister().get("default", "a").unwrap(), diagnostics.texts())
 }

@@ -2,7 +2,7 @@
 //!
 //! Time is a parameter. A connection that is restored quickly is not reported.
 
-use crate::cli_error::{has_answered, hint};
+use crate::cli_error::hint;
 use informer::status::InformerState;
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ enum Kind {
     Forbidden,
     NotServed,
     Failing,
+    Unreachable,
     Stale,
 }
 
@@ -45,39 +46,42 @@ impl HealthReporter {
         state: &InformerState,
         synced: bool,
     ) -> Option<HealthChange> {
-        let (kind, because) = match state {
+        let (kind, reason) = match state {
             InformerState::Live => return self.recovered(now),
-            InformerState::Forbidden { because } => (Kind::Forbidden, because.to_string()),
-            InformerState::NotServed { because } => (Kind::NotServed, because.to_string()),
-            InformerState::BackingOff { because, .. } => (Kind::Failing, because.to_string()),
-            _ => (Kind::Stale, String::new()),
+            InformerState::Forbidden { failure } => (Kind::Forbidden, failure.message()),
+            InformerState::NotServed { failure } => (Kind::NotServed, failure.message()),
+            InformerState::BackingOff { failure, .. } if failure.status_code().is_some() => {
+                (Kind::Failing, failure.message())
+            }
+            InformerState::BackingOff { failure, .. } => (Kind::Unreachable, failure.message()),
+            _ => (Kind::Stale, ""),
         };
         let since = *self.since.get_or_insert(now);
         // Retries for the same reason are not reported, nor staleness that another failure explains.
         let known = self.reported.map(|(kind, _)| kind);
-        if (known == Some(kind) && !self.is_new(&because))
+        if (known == Some(kind) && !self.is_new(reason))
             || (kind == Kind::Stale && (known.is_some() || !synced || now < since + STALE_TIMEOUT))
         {
             return None;
         }
         let started = self.reported.map_or(since, |(_, started)| started);
         self.reported = Some((kind, started));
-        self.reasons.push(because.clone());
+        self.reasons.push(reason.to_owned());
         let what = match kind {
-            Kind::Forbidden => format!("forbidden: {because}"),
-            Kind::NotServed => format!("not served: {because}"),
-            Kind::Failing if has_answered(&because) => format!("request failed: {because}"),
-            Kind::Failing => format!("unreachable: {because}"),
+            Kind::Forbidden => format!("forbidden: {reason}"),
+            Kind::NotServed => format!("not served: {reason}"),
+            Kind::Failing => format!("request failed: {reason}"),
+            Kind::Unreachable => format!("unreachable: {reason}"),
             Kind::Stale => "connection lost; printed objects may be stale".to_owned(),
         };
         // The reason may contain a hint already.
-        let hint = if because.contains('?') { "" } else { hint(state) };
+        let hint = if reason.contains('?') { "" } else { hint(state) };
         Some(HealthChange::Started(if hint.is_empty() { what } else { format!("{what} ({hint})") }))
     }
 
     /// Whether a reason should be reported. After a few reasons, which may differ with every attempt, no more are.
-    fn is_new(&self, because: &str) -> bool {
-        self.reasons.len() < MAX_REASONS && !self.reasons.iter().any(|reason| reason == because)
+    fn is_new(&self, reason: &str) -> bool {
+        self.reasons.len() < MAX_REASONS && !self.reasons.iter().any(|reported| reported == reason)
     }
 
     fn recovered(&mut self, now: Duration) -> Option<HealthChange> {
@@ -91,14 +95,22 @@ impl HealthReporter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use informer::status::Moment;
+    use informer::source::classify;
+    use informer::status::{Failure, FailureKind, Moment};
 
     fn forbidden() -> InformerState {
-        InformerState::Forbidden { because: "no".into() }
+        InformerState::Forbidden { failure: Failure::new(FailureKind::Forbidden, "no") }
     }
 
-    fn failing(because: &str) -> InformerState {
-        InformerState::BackingOff { until: Moment::default(), because: because.into() }
+    fn failing(message: &str) -> InformerState {
+        let failure = Failure::new(FailureKind::Connect, message);
+        InformerState::BackingOff { until: Moment::default(), failure }
+    }
+
+    fn rejected(code: u16, reason: &str) -> InformerState {
+        let status = kube::core::Status::failure("no", reason).with_code(code);
+        let failure = classify(&kube::Error::Api(Box::new(status)));
+        InformerState::BackingOff { until: Moment::default(), failure }
     }
 
     #[track_caller]
@@ -133,9 +145,9 @@ mod tests {
     fn new_reason_is_reported() {
         check(&[
             (1, failing("refused"), "! unreachable: refused"),
-            (2, failing("401 Unauthorized: no"), "! request failed: 401 Unauthorized: no"),
+            (2, rejected(401, "Unauthorized"), "! request failed: 401 Unauthorized: no"),
             (3, failing("refused"), ""),
-            (4, failing("401 Unauthorized: no"), ""),
+            (4, rejected(401, "Unauthorized"), ""),
             (5, InformerState::Live, "live again"),
             (6, failing("refused"), "! unreachable: refused"),
         ]);
@@ -149,7 +161,7 @@ mod tests {
 
     #[test]
     fn response_with_error_is_not_unreachable() {
-        check(&[(0, failing("500 InternalError: no"), "! request failed: 500 InternalError: no")]);
+        check(&[(0, rejected(500, "InternalError"), "! request failed: 500 InternalError: no")]);
     }
 
     #[test]

@@ -189,8 +189,8 @@ fn summary(resources: &[Served], counts: &EventCounts, relists: u64, took: Durat
 /// Returns the number of relists after the initial lists.
 fn relists(informers: &[SharedInformer<DynamicObject>]) -> u64 {
     let of_one = |informer: &SharedInformer<DynamicObject>| {
-        let causes = informer.status().reflector.relists.by_cause();
-        causes.iter().filter(|(cause, _)| *cause != "first").map(|(_, count)| count).sum::<u64>()
+        let relists = informer.status().reflector.relists;
+        relists.by_reason().iter().map(|(_, count)| count).sum::<u64>() - relists.initial
     };
     informers.iter().map(of_one).sum()
 }

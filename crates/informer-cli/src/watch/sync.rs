@@ -3,7 +3,7 @@
 use super::feed::Feed;
 use super::health::{HealthChange, HealthReporter};
 use super::span;
-use crate::cli_error::{CliError, hint, is_final};
+use crate::cli_error::{CliError, failure_hint, hint};
 use crate::resolve::Served;
 use crate::terminal::Terminal;
 use informer::status::InformerState;
@@ -114,10 +114,9 @@ async fn show_progress(watched: &Watched<'_>, terminal: &Terminal) -> CliError {
 fn permanent_error(watched: &Watched<'_>) -> Option<CliError> {
     watched.informers.iter().find_map(|informer| {
         let status = informer.status();
-        let InformerState::BackingOff { because, .. } = &status.state else { return None };
-        let is_permanent = !status.synced && is_final(&status.state);
-        is_permanent
-            .then(|| CliError::new(format!("{}: {because}", informer.description()), hint(&status.state)))
+        let InformerState::BackingOff { failure, .. } = &status.state else { return None };
+        (!status.synced && failure.is_permanent())
+            .then(|| CliError::new(format!("{}: {failure}", informer.description()), failure_hint(failure)))
     })
 }
 

@@ -3,20 +3,21 @@
 //! A single object that does not read is that object's trouble, and a body that ends early that of the connection. A body that is no protobuf
 //! though it says so is what a proxy makes that takes every body for text, and it makes every one like that.
 
+use super::diagnostic::ReflectorDiagnostic;
+use super::failure::Failure;
 use super::machine::Reflector;
 use super::server::MAX_MALFORMED_BODIES;
-use super::state::Report;
 use crate::wire::{BodyEncoding, BodyErrorKind, WireError};
 
 impl Reflector {
-    /// Notes that something of a body in this form was read.
-    pub(super) fn record_readable_body(&mut self, form: BodyEncoding) {
-        if form == BodyEncoding::Protobuf {
+    /// Records that part of a body in this encoding was read.
+    pub(super) fn record_readable_body(&mut self, encoding: BodyEncoding) {
+        if encoding == BodyEncoding::Protobuf {
             self.server.encoding_policy.malformed = 0;
         }
     }
 
-    /// Notes a body that could not be read on.
+    /// Records a malformed body; after [`MAX_MALFORMED_BODIES`] protobuf bodies, only JSON is requested.
     pub(super) fn record_malformed_body(&mut self, error: &WireError) {
         if !matches!(error.kind, BodyErrorKind::Protobuf(_)) || self.server.encoding_policy.json_only {
             return;
@@ -24,7 +25,7 @@ impl Reflector {
         self.server.encoding_policy.malformed += 1;
         if self.server.encoding_policy.malformed >= MAX_MALFORMED_BODIES {
             self.server.encoding_policy.json_only = true;
-            self.report(Report::ProtobufAbandoned { because: error.to_string().into() });
+            self.report(ReflectorDiagnostic::ProtobufDisabled { failure: Failure::from(error) });
         }
     }
 }

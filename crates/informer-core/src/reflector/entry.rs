@@ -1,7 +1,7 @@
 //! From an object that was read to the entry that is cached.
 
+use super::diagnostic::ReflectorDiagnostic;
 use super::machine::Reflector;
-use super::state::Report;
 use crate::object::Entry;
 use crate::transform::TransformFallback;
 use crate::wire::{ScannedObject, metadata_only};
@@ -29,9 +29,9 @@ impl Reflector {
     fn transformed(&mut self, received: Entry) -> Entry {
         let config = &self.config;
         let Some(transform) = &config.transform else { return received };
-        let because = match transform.apply(&received, &config.type_meta, config.limits) {
+        let message = match transform.apply(&received, &config.type_meta, config.limits) {
             Ok(changed) => return Entry::new(changed, config.retention),
-            Err(because) => because,
+            Err(message) => message,
         };
         let cached = match config.transform_fallback {
             TransformFallback::MetadataOnly => {
@@ -41,7 +41,7 @@ impl Reflector {
             TransformFallback::KeepOriginal => received,
         };
         self.out.counters.transform_errors += 1;
-        self.report(Report::TransformFailed { key: cached.key().clone(), because });
+        self.report(ReflectorDiagnostic::TransformFailed { key: cached.key().clone(), message });
         cached
     }
 }

@@ -1,90 +1,177 @@
-//! What went wrong with a request, and what kind of trouble that is: the one place that classifies.
+//! Failures of requests and streams, and their classification: the only place that classifies.
 
 use crate::time::Moment;
 use crate::wire::{BodyEncoding, Status, WireError};
 use std::fmt;
 use std::time::Duration;
 
-/// What kind of trouble a failure is; it decides what the reflector does next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What happened to a request or stream that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Trouble {
-    /// The version or token is too old (410): a new list is needed.
+pub enum FailureKind {
+    /// The server no longer has the requested version or continue token (410).
     Expired,
-    /// The server has not come as far as the asked version: it is behind, or was restored from a backup.
+    /// The server has not reached the requested version: it lags behind, or was restored from a backup.
     VersionTooLarge,
-    /// The server asks to slow down (429).
-    Throttled,
-    /// Not allowed (403). Retried slowly.
+    /// The user may not do this (403).
     Forbidden,
-    /// The kind is not there, or cannot be watched (404, 405). Retried slowly.
+    /// The server does not serve the resource, or cannot watch it (404, 405).
     NotServed,
+    /// The server did not accept the credentials (401).
+    Unauthorized,
+    /// The server asked the client to slow down (429).
+    Throttled,
     /// The server does not accept the request as it is (any other 4xx).
     Rejected,
-    /// The server could not be reached.
+    /// The server failed (5xx).
+    ServerError,
+    /// No connection could be established: the address does not resolve, or nothing answers there.
+    Connect,
+    /// The TLS handshake failed, usually because a certificate is not trusted.
+    Certificate,
+    /// The client could not get its credentials: token file, exec plugin or auth provider.
+    Credentials,
+    /// No response headers, or no data, arrived in time.
+    Timeout,
+    /// The connection broke, or the body ended too early.
+    Interrupted,
+    /// The body is not what was requested: neither JSON nor protobuf, or not a valid list or watch.
+    MalformedBody,
+    /// The request was never sent, because it is not a valid request.
+    InvalidRequest,
+}
+
+/// How the reflector reacts to a failure. Several kinds share a reaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FailureClass {
+    Expired,
+    VersionTooLarge,
+    Throttled,
+    Forbidden,
+    NotServed,
+    Rejected,
+    /// Nothing was heard from the server at all.
     Unreachable,
-    /// Anything that may go away by itself.
+    /// Anything else that may go away by itself.
     Transient,
 }
 
-/// A request that failed, or a stream that broke.
+impl FailureKind {
+    pub(crate) fn class(self) -> FailureClass {
+        match self {
+            Self::Expired => FailureClass::Expired,
+            Self::VersionTooLarge => FailureClass::VersionTooLarge,
+            Self::Throttled => FailureClass::Throttled,
+            Self::Forbidden => FailureClass::Forbidden,
+            Self::NotServed => FailureClass::NotServed,
+            Self::Rejected => FailureClass::Rejected,
+            Self::Connect | Self::Certificate => FailureClass::Unreachable,
+            Self::Unauthorized
+            | Self::ServerError
+            | Self::Credentials
+            | Self::Timeout
+            | Self::Interrupted
+            | Self::MalformedBody
+            | Self::InvalidRequest => FailureClass::Transient,
+        }
+    }
+}
+
+/// A request that failed or a stream that broke, classified.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Failure {
-    /// What kind of trouble it is.
-    pub trouble: Trouble,
-    /// How long the server asks to wait.
-    pub retry_after: Option<Duration>,
-    /// What happened, for people.
-    pub text: Box<str>,
+    kind: FailureKind,
+    status_code: Option<u16>,
+    retry_after: Option<Duration>,
+    message: Box<str>,
 }
 
 impl Failure {
-    /// The server could not be reached; `text` says why.
-    pub fn unreachable(text: impl Into<Box<str>>) -> Self {
-        Self { trouble: Trouble::Unreachable, retry_after: None, text: text.into() }
+    /// A failure without an HTTP status.
+    pub fn new(kind: FailureKind, message: impl Into<Box<str>>) -> Self {
+        Self { kind, status_code: None, retry_after: None, message: message.into() }
     }
 
-    /// Something that may go away by itself; `text` says what.
-    pub fn transient(text: impl Into<Box<str>>) -> Self {
-        Self { trouble: Trouble::Transient, retry_after: None, text: text.into() }
+    /// What happened.
+    pub fn kind(&self) -> FailureKind {
+        self.kind
     }
 
-    /// A deletion was told, but not of what.
+    /// The HTTP status of the response, or the code in an ERROR frame; `None` if the server did not answer.
+    pub fn status_code(&self) -> Option<u16> {
+        self.status_code
+    }
+
+    /// How long the server asks to wait before the next request.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// A description for people, without contents of objects.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Whether the same request will never succeed (400 and 422).
+    pub fn is_permanent(&self) -> bool {
+        matches!(self.status_code, Some(400 | 422))
+    }
+
+    pub(crate) fn class(&self) -> FailureClass {
+        self.kind.class()
+    }
+
+    pub(crate) fn interrupted(message: impl Into<Box<str>>) -> Self {
+        Self::new(FailureKind::Interrupted, message)
+    }
+
+    pub(crate) fn malformed(message: impl Into<Box<str>>) -> Self {
+        Self::new(FailureKind::MalformedBody, message)
+    }
+
+    pub(crate) fn timeout(message: impl Into<Box<str>>) -> Self {
+        Self::new(FailureKind::Timeout, message)
+    }
+
+    /// A DELETED frame whose object could not be read: only a relist can tell which object is gone.
     pub(crate) fn unreadable_deletion() -> Self {
-        Self::transient("a deletion could not be read")
+        Self::malformed("a deletion could not be read")
     }
 
-    /// What a `Status` means.
+    /// Classifies a `Status`.
     pub fn of_status(status: &Status) -> Self {
-        let trouble = match (status.code, &*status.reason) {
+        let kind = match (status.code, &*status.reason) {
             // C7: any 404 is NotServed, whatever its body.
-            (404 | 405, _) => Trouble::NotServed,
-            _ if status.version_too_large => Trouble::VersionTooLarge,
-            (410, _) | (_, "Expired" | "Gone") => Trouble::Expired,
-            (429, _) | (_, "TooManyRequests") => Trouble::Throttled,
-            (403, _) | (_, "Forbidden") => Trouble::Forbidden,
-            (_, "NotFound" | "MethodNotAllowed") => Trouble::NotServed,
-            // A token that has expired is renewed by the client.
-            (401, _) => Trouble::Transient,
-            (400..=499, _) => Trouble::Rejected,
-            _ => Trouble::Transient,
+            (404 | 405, _) => FailureKind::NotServed,
+            _ if status.version_too_large => FailureKind::VersionTooLarge,
+            (410, _) | (_, "Expired" | "Gone") => FailureKind::Expired,
+            (429, _) | (_, "TooManyRequests") => FailureKind::Throttled,
+            (403, _) | (_, "Forbidden") => FailureKind::Forbidden,
+            (_, "NotFound" | "MethodNotAllowed") => FailureKind::NotServed,
+            // The client renews a token that has expired.
+            (401, _) => FailureKind::Unauthorized,
+            (400..=499, _) => FailureKind::Rejected,
+            (500.., _) => FailureKind::ServerError,
+            _ => FailureKind::MalformedBody,
         };
-        Self { trouble, retry_after: status.retry_after, text: status.to_string().into() }
+        let status_code = Some(status.code).filter(|code| *code != 0);
+        Self { kind, status_code, retry_after: status.retry_after, message: status.to_string().into() }
     }
 }
 
 impl From<&WireError> for Failure {
     fn from(error: &WireError) -> Self {
-        Self::transient(error.to_string())
+        Self::malformed(error.to_string())
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.message)
     }
 }
+
+impl std::error::Error for Failure {}
 
 /// The headers of a response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -122,7 +209,7 @@ impl ResponseHead {
 
 /// A response that is no success, while its body is coming in.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct ErrorResponse {
     head: ResponseHead,
     since: Moment,
     body: Vec<u8>,
@@ -133,7 +220,7 @@ const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// How long its body may take; the headers have said what matters.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Refusal {
+impl ErrorResponse {
     pub(crate) fn new(now: Moment, head: ResponseHead) -> Self {
         Self { head, since: now, body: Vec::new() }
     }
@@ -154,10 +241,10 @@ impl Refusal {
     pub(crate) fn failure(&self) -> Failure {
         if self.head.is_success() {
             if self.head.body_encoding() == Some(BodyEncoding::Protobuf) {
-                return Failure::transient("expected JSON, got protobuf, which was not asked for");
+                return Failure::malformed("expected JSON, got protobuf, which was not asked for");
             }
             let found = self.head.content_type.as_deref().unwrap_or("nothing");
-            return Failure::transient(format!("expected JSON or protobuf, got {found} (a proxy's page?)"));
+            return Failure::malformed(format!("expected JSON or protobuf, got {found} (a proxy's page?)"));
         }
         let said = match self.head.body_encoding() {
             Some(BodyEncoding::Protobuf) => Status::from_protobuf(&self.body),
@@ -175,56 +262,56 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(status: u16, body: &str, expected: Trouble) {
-        let mut refusal = Refusal::new(Moment::default(), ResponseHead::new(status));
-        refusal.read(body.as_bytes());
-        assert_eq!(refusal.failure().trouble, expected, "{status} {body}");
+    fn check(status: u16, body: &str, expected: FailureKind) {
+        let mut response = ErrorResponse::new(Moment::default(), ResponseHead::new(status));
+        response.read(body.as_bytes());
+        assert_eq!(response.failure().kind(), expected, "{status} {body}");
     }
 
     #[test]
-    fn every_answer_has_its_trouble() {
-        check(410, r#"{"kind":"Status","reason":"Expired","code":410}"#, Trouble::Expired);
-        check(410, "", Trouble::Expired);
-        check(429, "", Trouble::Throttled);
-        check(403, r#"{"reason":"Forbidden","code":403}"#, Trouble::Forbidden);
-        check(404, "404 page not found\n", Trouble::NotServed);
-        check(404, r#"{"reason":"Expired"}"#, Trouble::NotServed);
-        check(405, "", Trouble::NotServed);
-        check(401, "", Trouble::Transient);
-        check(400, "", Trouble::Rejected);
-        check(422, r#"{"reason":"Invalid","code":422}"#, Trouble::Rejected);
-        check(500, "", Trouble::Transient);
-        check(504, r#"{"reason":"Timeout","code":504}"#, Trouble::Transient);
+    fn every_response_is_classified() {
+        check(410, r#"{"kind":"Status","reason":"Expired","code":410}"#, FailureKind::Expired);
+        check(410, "", FailureKind::Expired);
+        check(429, "", FailureKind::Throttled);
+        check(403, r#"{"reason":"Forbidden","code":403}"#, FailureKind::Forbidden);
+        check(404, "404 page not found\n", FailureKind::NotServed);
+        check(404, r#"{"reason":"Expired"}"#, FailureKind::NotServed);
+        check(405, "", FailureKind::NotServed);
+        check(401, "", FailureKind::Unauthorized);
+        check(400, "", FailureKind::Rejected);
+        check(422, r#"{"reason":"Invalid","code":422}"#, FailureKind::Rejected);
+        check(500, "", FailureKind::ServerError);
+        check(504, r#"{"reason":"Timeout","code":504}"#, FailureKind::ServerError);
         let cause =
             r#"{"reason":"Timeout","code":504,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}]}}"#;
-        check(504, cause, Trouble::VersionTooLarge);
+        check(504, cause, FailureKind::VersionTooLarge);
         check(
             504,
             r#"{"message":"Too large resource version: 9, current: 3","code":504}"#,
-            Trouble::VersionTooLarge,
+            FailureKind::VersionTooLarge,
         );
     }
 
     #[test]
     fn a_proxy_page_is_named_and_not_quoted() {
         let head = ResponseHead { content_type: Some("text/html".into()), ..ResponseHead::new(200) };
-        let mut refusal = Refusal::new(Moment::default(), head);
-        refusal.read(b"<html>password: hunter2</html>");
+        let mut response = ErrorResponse::new(Moment::default(), head);
+        response.read(b"<html>password: hunter2</html>");
         assert_eq!(
-            refusal.failure().text,
-            "expected JSON or protobuf, got text/html (a proxy's page?)".into()
+            response.failure().message(),
+            "expected JSON or protobuf, got text/html (a proxy's page?)"
         );
     }
 
     #[test]
     fn retry_after_comes_from_the_header_or_the_body() {
         let body = br#"{"code":429,"details":{"retryAfterSeconds":7}}"#;
-        let mut refusal = Refusal::new(Moment::default(), ResponseHead::new(429));
-        refusal.read(body);
-        assert_eq!(refusal.failure().retry_after, Some(Duration::from_secs(7)));
+        let mut response = ErrorResponse::new(Moment::default(), ResponseHead::new(429));
+        response.read(body);
+        assert_eq!(response.failure().retry_after, Some(Duration::from_secs(7)));
         let head = ResponseHead { retry_after: Some(Duration::from_secs(3)), ..ResponseHead::new(429) };
-        let mut refusal = Refusal::new(Moment::default(), head);
-        refusal.read(body);
-        assert_eq!(refusal.failure().retry_after, Some(Duration::from_secs(3)));
+        let mut response = ErrorResponse::new(Moment::default(), head);
+        response.read(body);
+        assert_eq!(response.failure().retry_after, Some(Duration::from_secs(3)));
     }
 }

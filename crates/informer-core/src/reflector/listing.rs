@@ -1,10 +1,11 @@
 //! The set as a list, page by page.
 
-use super::failure::{Failure, Trouble};
+use super::diagnostic::{ReflectorDiagnostic, RequestKind};
+use super::failure::{Failure, FailureClass, FailureKind};
 use super::machine::Reflector;
 use super::phase::{Listing, Phase, ResponseState, Resume};
 use super::request::{Consistency, ListRequest};
-use super::state::{RelistReason, Report, RequestKind};
+use super::state::RelistReason;
 use crate::delta::{Delta, Replaced};
 use crate::time::Moment;
 use crate::version::ResourceVersion;
@@ -47,7 +48,10 @@ impl Reflector {
 
     /// An audit that the server could not serve. A version that it has forgotten takes a list as any other; otherwise the watch goes on.
     fn audit_failed(&mut self, now: Moment, failure: Failure) {
-        if matches!(failure.trouble, Trouble::Expired | Trouble::VersionTooLarge | Trouble::Rejected) {
+        if matches!(
+            failure.class(),
+            FailureClass::Expired | FailureClass::VersionTooLarge | FailureClass::Rejected
+        ) {
             self.report_failure(RequestKind::List, failure, std::time::Duration::ZERO);
             return self.begin_list(now);
         }
@@ -64,9 +68,9 @@ impl Reflector {
         let mut items = Vec::new();
         let outcome = match &mut listing.response {
             ResponseState::Body(reader) => reader.read(chunk, |item| items.push(item)),
-            ResponseState::Rejected(refusal) => {
-                if refusal.read(chunk) {
-                    let failure = refusal.failure();
+            ResponseState::Rejected(response) => {
+                if response.read(chunk) {
+                    let failure = response.failure();
                     self.cancel_stream();
                     self.list_failed(now, failure);
                 }
@@ -111,7 +115,7 @@ impl Reflector {
                     listing.unreadable.push(unreadable.clone());
                 }
                 self.out.counters.unreadable += 1;
-                self.report(Report::Unreadable(unreadable));
+                self.report(ReflectorDiagnostic::ObjectSkipped(unreadable));
             }
             Err(ListItem::Object(_)) => {}
         }
@@ -120,8 +124,8 @@ impl Reflector {
     pub(super) fn list_end(&mut self, now: Moment) {
         let Phase::Listing(listing) = &self.phase else { return };
         let outcome = match &listing.response {
-            ResponseState::Pending => Err(Failure::transient("the answer ended before it began")),
-            ResponseState::Rejected(refusal) => Err(refusal.failure()),
+            ResponseState::Pending => Err(Failure::interrupted("the response ended before its headers")),
+            ResponseState::Rejected(response) => Err(response.failure()),
             ResponseState::Body(reader) => {
                 reader.finish().map(|()| reader.encoding()).map_err(|error| Failure::from(&error))
             }
@@ -143,9 +147,9 @@ impl Reflector {
         listing.empty_pages = if listing.items == before { listing.empty_pages + 1 } else { 0 };
         // C11: pages that go round in a circle, or bring nothing, would be asked for without end and without pause.
         if !listing.tokens.insert(token.clone()) {
-            self.list_failed(now, Failure::transient("the list's pages go round in a circle"));
+            self.list_failed(now, Failure::malformed("the pages of the list repeat"));
         } else if listing.empty_pages > MAX_EMPTY_PAGES {
-            let failure = Failure::transient("the list's pages are empty and do not end");
+            let failure = Failure::malformed("the pages of the list are empty and do not end");
             if listing.unpaged { self.list_failed(now, failure) } else { self.list_unpaged(now, failure) }
         } else {
             self.next_page(now, token);
@@ -174,15 +178,15 @@ impl Reflector {
                 now,
                 RequestKind::List,
                 Resume::Relist,
-                Failure::transient("the list has no version"),
+                Failure::malformed("the list has no resource version"),
             );
         };
         let consistent = listing.request.consistency == Consistency::MostRecent;
         if let Some(failure) = self.is_rewind(RequestKind::List, &version, consistent) {
             return self.set_refused(now, RequestKind::List, consistent, failure);
         }
-        if let Some(because) = self.server.capability.refused_this_relist.take() {
-            self.disable_watch_list(because);
+        if let Some(failure) = self.server.capability.refused_this_relist.take() {
+            self.disable_watch_list(failure);
         }
         self.record_full_list(now, version.clone(), consistent);
         let scope = self.config.scope.clone();
@@ -200,7 +204,7 @@ impl Reflector {
     ) -> Option<Failure> {
         let back = !consistent && self.position.ahead_of(version).is_some();
         let text = format!("the {asked} is older than asked for: {version}");
-        back.then(|| Failure { trouble: Trouble::VersionTooLarge, ..Failure::transient(text) })
+        back.then(|| Failure::new(FailureKind::VersionTooLarge, text))
     }
 
     pub(super) fn list_failed(&mut self, now: Moment, failure: Failure) {
@@ -212,7 +216,8 @@ impl Reflector {
             return self.probe_failed(now, failure);
         }
         let consistent = listing.request.consistency == Consistency::MostRecent;
-        let token_expired = failure.trouble == Trouble::Expired && listing.request.continue_token.is_some();
+        let token_expired =
+            failure.class() == FailureClass::Expired && listing.request.continue_token.is_some();
         if token_expired && !listing.unpaged {
             self.out.counters.expired += 1;
             return self.list_unpaged(now, failure);
@@ -240,14 +245,15 @@ impl Reflector {
         consistent: bool,
         failure: Failure,
     ) {
-        let version_trouble = matches!(failure.trouble, Trouble::Expired | Trouble::VersionTooLarge);
-        self.out.counters.expired += u64::from(failure.trouble == Trouble::Expired);
+        let is_version_failure =
+            matches!(failure.class(), FailureClass::Expired | FailureClass::VersionTooLarge);
+        self.out.counters.expired += u64::from(failure.class() == FailureClass::Expired);
         // A version that the server does not even accept is as good as one that it cannot serve, but not worth a second request at once.
-        let rejected = failure.trouble == Trouble::Rejected && !consistent;
-        if version_trouble || rejected {
+        let rejected = failure.class() == FailureClass::Rejected && !consistent;
+        if is_version_failure || rejected {
             self.position.lose();
         }
-        if !version_trouble || consistent {
+        if !is_version_failure || consistent {
             return self.enter_backoff(now, asked, Resume::Relist, failure);
         }
         self.report_failure(asked, failure, std::time::Duration::ZERO);

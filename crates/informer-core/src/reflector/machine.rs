@@ -3,14 +3,15 @@
 use super::cached::Cached;
 use super::config::{Config, WatchListPolicy};
 use super::contact::Contact;
-use super::failure::{Failure, Refusal, ResponseHead, Trouble};
+use super::diagnostic::{ReflectorDiagnostic, RequestKind};
+use super::failure::{ErrorResponse, Failure, FailureClass, ResponseHead};
 use super::health::Health;
 use super::out::{Action, Out};
 use super::phase::{Phase, Resume, Stream};
 use super::position::Position;
 use super::request::{ListRequest, StreamId, WatchRequest};
 use super::server::Learnt;
-use super::state::{InformerState, ReflectorCounters, RelistReason, Report, RequestKind};
+use super::state::{InformerState, ReflectorCounters, RelistReason};
 use crate::delta::Delta;
 use crate::store::StoreReader;
 use crate::time::Moment;
@@ -110,7 +111,7 @@ impl Reflector {
     pub fn handle_error(&mut self, now: Moment, id: StreamId, failure: Failure) {
         if self.is_current(id) {
             // Headers that said no count more than how their body broke off (C7: any 404 is NotServed).
-            let failure = self.refused().map_or(failure, Refusal::failure);
+            let failure = self.refused().map_or(failure, ErrorResponse::failure);
             self.stream_failed(now, failure);
         }
     }
@@ -120,25 +121,25 @@ impl Reflector {
         if self.next_deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
-        if let Some(failure) = self.refused().map(Refusal::failure) {
+        if let Some(failure) = self.refused().map(ErrorResponse::failure) {
             self.cancel_stream();
             return self.stream_failed(now, failure);
         }
         if self.is_awaited() {
             self.cancel_stream();
-            let text = format!("no answer within {:?}", self.config.response_header_timeout);
-            return self.stream_failed(now, Failure::transient(text));
+            let text = format!("no response headers within {:?}", self.config.response_header_timeout);
+            return self.stream_failed(now, Failure::timeout(text));
         }
         match &self.phase {
             Phase::BackingOff { resume: Resume::Watch, .. } => self.resume_watch(now),
             Phase::BackingOff { resume: Resume::Relist, failure, .. } => {
-                let cause = RelistReason::after(failure.trouble);
+                let cause = RelistReason::after(failure.class());
                 self.begin_relist(now, cause);
             }
             Phase::WatchListing(_) => self.watch_list_stalled(now),
             Phase::Listing(_) => {
                 self.cancel_stream();
-                self.stream_failed(now, Failure::transient("the body stopped coming"));
+                self.stream_failed(now, Failure::timeout("no data received before the timeout"));
             }
             Phase::Watching(_) if self.contact.audit_at().is_some_and(|at| at <= now) => {
                 self.begin_audit(now);
@@ -155,8 +156,8 @@ impl Reflector {
 
     /// When to call [`Reflector::handle_timeout`].
     pub fn next_deadline(&self) -> Option<Moment> {
-        if let Some(refusal) = self.refused() {
-            return Some(refusal.deadline());
+        if let Some(response) = self.refused() {
+            return Some(response.deadline());
         }
         if self.is_awaited() {
             return Some(self.contact.sent() + self.config.response_header_timeout);
@@ -179,10 +180,10 @@ impl Reflector {
         match &self.phase {
             Phase::Stopped => InformerState::Stopped,
             Phase::Idle => InformerState::NotStarted,
-            Phase::BackingOff { failure, until, .. } => match failure.trouble {
-                Trouble::Forbidden => InformerState::Forbidden { because: failure.text.clone() },
-                Trouble::NotServed => InformerState::NotServed { because: failure.text.clone() },
-                _ => InformerState::BackingOff { until: *until, because: failure.text.clone() },
+            Phase::BackingOff { failure, until, .. } => match failure.class() {
+                FailureClass::Forbidden => InformerState::Forbidden { failure: failure.clone() },
+                FailureClass::NotServed => InformerState::NotServed { failure: failure.clone() },
+                _ => InformerState::BackingOff { until: *until, failure: failure.clone() },
             },
             Phase::Watching(watching) if watching.is_live() => InformerState::Live,
             _ if self.cache.is_synced() => stale(),
@@ -264,12 +265,12 @@ impl Reflector {
     /// Waits as long as the failure asks for, then goes on.
     pub(super) fn enter_backoff(&mut self, now: Moment, asked: RequestKind, next: Resume, failure: Failure) {
         const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
-        let delay = match failure.trouble {
-            Trouble::Forbidden | Trouble::NotServed => {
+        let delay = match failure.class() {
+            FailureClass::Forbidden | FailureClass::NotServed => {
                 self.health.stretch(self.config.unavailable_retry_delay)
             }
             // Never sooner than our own back-off, however small the server's number.
-            _ => self.health.next_delay().max(failure.retry_after.unwrap_or_default().min(MAX_RETRY_AFTER)),
+            _ => self.health.next_delay().max(failure.retry_after().unwrap_or_default().min(MAX_RETRY_AFTER)),
         };
         self.report_failure(asked, failure.clone(), delay);
         self.phase = Phase::BackingOff { until: now + delay, resume: next, failure };
@@ -279,7 +280,7 @@ impl Reflector {
         self.out.report_failure(asked, failure, retry_in);
     }
 
-    pub(super) fn report(&mut self, report: Report) {
+    pub(super) fn report(&mut self, report: ReflectorDiagnostic) {
         self.out.report(report);
     }
 
@@ -336,7 +337,7 @@ impl Reflector {
     }
 
     /// The answer to the open request, if its headers said no.
-    fn refused(&self) -> Option<&Refusal> {
+    fn refused(&self) -> Option<&ErrorResponse> {
         match &self.phase {
             Phase::Listing(listing) => listing.refused(),
             Phase::WatchListing(listing) => listing.stream.refused(),
@@ -358,7 +359,7 @@ impl Reflector {
     pub(super) fn record_full_list(&mut self, now: Moment, version: ResourceVersion, consistent: bool) {
         if let Some(from) = self.position.ahead_of(&version) {
             debug_assert!(consistent, "only a consistent list may go back");
-            let rewound = Report::Rewound { from: from.clone(), to: version.clone() };
+            let rewound = ReflectorDiagnostic::ServerRewound { from: from.clone(), to: version.clone() };
             self.out.counters.rewinds += 1;
             self.report(rewound);
         }

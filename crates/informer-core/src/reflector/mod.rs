@@ -18,6 +18,7 @@
 mod cached;
 mod config;
 mod contact;
+mod diagnostic;
 mod encoding_policy;
 mod entry;
 mod failure;
@@ -35,11 +36,12 @@ mod watching;
 mod watchlist;
 
 pub use config::{Config, WatchListPolicy};
-pub use failure::{Failure, ResponseHead, Trouble};
+pub use diagnostic::{ReflectorDiagnostic, RequestKind};
+pub use failure::{Failure, FailureKind, ResponseHead};
 pub use machine::Reflector;
 pub use out::Action;
 pub use request::{Consistency, ListRequest, StreamId, WatchRequest, WatchStart};
-pub use state::{InformerState, ReflectorCounters, RelistCounters, RelistReason, Report, RequestKind};
+pub use state::{InformerState, ReflectorCounters, RelistCounters, RelistReason};
 
 #[cfg(test)]
 mod tests;

@@ -2,9 +2,10 @@
 //!
 //! Invariant: every request has a stream of its own, and is counted. This file must not know why anything is done.
 
+use super::diagnostic::{ReflectorDiagnostic, RequestKind};
 use super::failure::Failure;
 use super::request::{ListRequest, StreamId, WatchRequest};
-use super::state::{ReflectorCounters, Report, RequestKind};
+use super::state::ReflectorCounters;
 use crate::delta::Delta;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,7 +22,7 @@ pub enum Action {
     /// Append this to the queue.
     Push(Delta),
     /// Tell people.
-    Report(Report),
+    Report(ReflectorDiagnostic),
 }
 
 /// Actions that wait for the driver.
@@ -44,14 +45,14 @@ impl Out {
         self.actions.push_back(Action::Push(delta));
     }
 
-    pub(super) fn report(&mut self, report: Report) {
-        self.actions.push_back(Action::Report(report));
+    pub(super) fn report(&mut self, diagnostic: ReflectorDiagnostic) {
+        self.actions.push_back(Action::Report(diagnostic));
     }
 
     /// Reports and counts a failure.
-    pub(super) fn report_failure(&mut self, asked: RequestKind, failure: Failure, retry_in: Duration) {
+    pub(super) fn report_failure(&mut self, request: RequestKind, failure: Failure, retry_in: Duration) {
         self.counters.failures += 1;
-        self.report(Report::Failed { asked, failure, retry_in });
+        self.report(ReflectorDiagnostic::RequestFailed { request, failure, retry_in });
     }
 
     /// Sends a list request; returns its stream.

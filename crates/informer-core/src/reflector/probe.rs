@@ -1,13 +1,14 @@
 //! One object, asked for to learn whether a server that may have been away still knows the position (C1).
 //!
 //! A server that was restored to a point before the position accepts a watch from there and says nothing until it has come past it by another way.
-//! A list that must not be older finds that out. What it brings is dropped; only its version, or the refusal, is looked at.
+//! A list that must not be older finds that out. What it brings is dropped; only its version, or the response, is looked at.
 
+use super::failure::{Failure, FailureClass};
 use super::machine::Reflector;
 use super::phase::{Listing, Phase, Resume};
 use super::request::{Consistency, ListRequest};
 use super::server::Probes;
-use super::{Failure, RelistReason, RequestKind, Trouble};
+use super::{RelistReason, RequestKind};
 use crate::time::Moment;
 use std::time::Duration;
 
@@ -35,26 +36,26 @@ impl Reflector {
     }
 
     pub(super) fn probe_failed(&mut self, now: Moment, failure: Failure) {
-        match failure.trouble {
-            Trouble::VersionTooLarge if !self.health.probes.behind => {
+        match failure.class() {
+            FailureClass::VersionTooLarge if !self.health.probes.behind => {
                 self.health.probes.behind = true;
                 self.enter_backoff(now, RequestKind::List, Resume::Watch, failure);
             }
-            Trouble::Expired | Trouble::VersionTooLarge => {
+            FailureClass::Expired | FailureClass::VersionTooLarge => {
                 self.health.probes = Probes::default();
                 self.position.lose();
                 self.report_failure(RequestKind::List, failure, Duration::ZERO);
                 self.begin_relist(now, RelistReason::Expired);
             }
-            Trouble::Throttled | Trouble::Unreachable => {
+            FailureClass::Throttled | FailureClass::Unreachable => {
                 self.enter_backoff(now, RequestKind::List, Resume::Watch, failure);
             }
-            Trouble::Transient => {
+            FailureClass::Transient => {
                 self.health.probes.failed += 1;
                 self.enter_backoff(now, RequestKind::List, Resume::Watch, failure);
             }
             // Whoever may not list is not told, and watches as if there were no probe. The watch says for itself what else is wrong.
-            Trouble::Forbidden | Trouble::NotServed | Trouble::Rejected => {
+            FailureClass::Forbidden | FailureClass::NotServed | FailureClass::Rejected => {
                 self.report_failure(RequestKind::List, failure, Duration::ZERO);
                 self.begin_watch(now);
             }
@@ -64,7 +65,7 @@ impl Reflector {
     pub(super) fn probe_answered(&mut self, now: Moment) {
         let Phase::Listing(listing) = &self.phase else { return };
         let Some(version) = listing.version().cloned() else {
-            return self.probe_failed(now, Failure::transient("the list has no version"));
+            return self.probe_failed(now, Failure::malformed("the list has no resource version"));
         };
         if let Some(failure) = self.is_rewind(RequestKind::List, &version, false) {
             return self.probe_failed(now, failure);

@@ -2,6 +2,7 @@
 //!
 //! Facts only; the states of the machine decide what follows from them.
 
+use super::failure::Failure;
 use std::time::Duration;
 
 /// Streams in a row without an end of the initial events after which watch-lists are not used any more: one may be chance.
@@ -43,7 +44,7 @@ pub(super) struct Capability {
     /// They are not used any more.
     pub(super) disabled: bool,
     /// It was refused in this round, for this reason; if the list then works, it is the watch-list that cannot be had.
-    pub(super) refused_this_relist: Option<Box<str>>,
+    pub(super) refused_this_relist: Option<Failure>,
     /// Streams in a row that did not come to the end of the initial events, though nothing was wrong with the request.
     pub(super) unfinished: u32,
 }

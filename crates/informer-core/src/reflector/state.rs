@@ -1,58 +1,54 @@
-//! What a reflector says about itself: its state, its counters, and reports of what went wrong.
+//! The state of a reflector and its counters.
 
-use super::failure::{Failure, Trouble};
-use crate::key::Key;
+use super::failure::{Failure, FailureClass};
 use crate::time::Moment;
-use crate::version::ResourceVersion;
-use crate::wire::UnreadableObject;
 use std::fmt;
-use std::time::Duration;
 
-/// Where a reflector stands (C7). Always one of these.
+/// The state of an informer (C7).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InformerState {
-    /// Nobody has started it.
+    /// The informer was not started.
     NotStarted,
-    /// Asking for the initial set; nothing has arrived yet.
+    /// The initial list was requested; nothing has arrived yet.
     Connecting,
-    /// The initial set is arriving.
+    /// The initial list is arriving.
     Listing {
-        /// Objects so far.
+        /// Number of objects received so far.
         received: u64,
-        /// Objects in all, where the server says so.
+        /// Number of objects in total, if the server reports it.
         total: Option<u64>,
     },
-    /// Following changes as they happen.
+    /// The cache follows the server.
     Live,
-    /// The cache is complete but may be behind: the connection is being made anew.
+    /// The cache is complete but may be out of date, because the watch is being restarted.
     Stale {
-        /// When it was last known to be current.
+        /// When the cache was last known to be up to date.
         since: Moment,
     },
-    /// The server does not allow it. Asked again slowly.
+    /// The server does not allow the request. It is retried slowly.
     Forbidden {
-        /// What the server said.
-        because: Box<str>,
+        /// The response of the server.
+        failure: Failure,
     },
-    /// The server does not have this kind. Asked again slowly.
+    /// The server does not serve the resource. The request is retried slowly.
     NotServed {
-        /// What the server said.
-        because: Box<str>,
+        /// The response of the server.
+        failure: Failure,
     },
-    /// Waiting after a failure.
+    /// A request failed, and the next one is delayed.
     BackingOff {
-        /// Until when.
+        /// When the next request is sent.
         until: Moment,
         /// What failed.
-        because: Box<str>,
+        failure: Failure,
     },
-    /// Over.
+    /// The informer has stopped.
     Stopped,
 }
 
 impl InformerState {
-    /// The state in words, with its times as seen from `now`.
+    /// Displays the state with its times relative to `now`.
     pub fn display_at(&self, now: Moment) -> impl fmt::Display + '_ {
         DisplayAt { state: self, now }
     }
@@ -67,96 +63,95 @@ impl fmt::Display for DisplayAt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.state {
             InformerState::Stale { since } => write!(f, "stale for {:.0?}", self.now - *since),
-            InformerState::BackingOff { until, because } => {
-                write!(f, "backing off for another {:.1?}: {because}", *until - self.now)
+            InformerState::BackingOff { until, failure } => {
+                write!(f, "backing off for another {:.1?}: {failure}", *until - self.now)
             }
             state => write!(f, "{state}"),
         }
     }
 }
 
-/// Without a clock to see them from, times are left out; see [`InformerState::display_at`].
+/// Times are left out; [`InformerState::display_at`] includes them.
 impl fmt::Display for InformerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotStarted => f.write_str("not started (call start)"),
             Self::Connecting => f.write_str("connecting"),
-            Self::Listing { received: done, total: Some(total) } => write!(f, "listing {done}/{total}"),
-            Self::Listing { received: done, total: None } => write!(f, "listing {done}"),
+            Self::Listing { received, total: Some(total) } => write!(f, "listing {received}/{total}"),
+            Self::Listing { received, total: None } => write!(f, "listing {received}"),
             Self::Live => f.write_str("live"),
             Self::Stale { .. } => f.write_str("stale"),
-            Self::Forbidden { because } => write!(f, "forbidden: {because}"),
-            Self::NotServed { because } => write!(f, "not served: {because}"),
-            Self::BackingOff { because, .. } => write!(f, "backing off: {because}"),
+            Self::Forbidden { failure } => write!(f, "forbidden: {failure}"),
+            Self::NotServed { failure } => write!(f, "not served: {failure}"),
+            Self::BackingOff { failure, .. } => write!(f, "backing off: {failure}"),
             Self::Stopped => f.write_str("stopped"),
         }
     }
 }
 
-/// Why the whole set is asked for.
+/// The reason of a relist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RelistReason {
-    /// It is the first time.
+    /// The initial list.
     Initial,
-    /// The server has forgotten our position (410), or has not come as far.
+    /// The server no longer has our position (410), or has not reached it.
     Expired,
-    /// The kind was forbidden or not served, and may be there again.
+    /// The resource was forbidden or not served, and may be available again.
     Unavailable,
-    /// Watches broke again and again, or something was told that only the whole set can explain.
+    /// Watches failed repeatedly, or a frame could only be resolved by a full list.
     Failed,
-    /// Nothing was heard for so long that the position itself is in doubt.
+    /// Nothing was received for so long that the position itself is suspect.
     Suspect,
-    /// The cache is compared with a fresh list, as configured.
+    /// The cache is compared with a full list at the audit period.
     Audit,
 }
 
 impl RelistReason {
-    /// The cause of a relist that follows a failure.
-    pub(super) fn after(trouble: Trouble) -> Self {
-        match trouble {
-            Trouble::Expired | Trouble::VersionTooLarge => Self::Expired,
-            Trouble::Forbidden | Trouble::NotServed => Self::Unavailable,
+    /// Returns the reason of a relist that follows a failure.
+    pub(super) fn after(class: FailureClass) -> Self {
+        match class {
+            FailureClass::Expired | FailureClass::VersionTooLarge => Self::Expired,
+            FailureClass::Forbidden | FailureClass::NotServed => Self::Unavailable,
             _ => Self::Failed,
         }
     }
 }
 
-/// How often the whole set was asked for, by cause.
+/// Number of relists by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct RelistCounters {
-    /// The first time.
+    /// Initial lists.
     pub initial: u64,
-    /// The server had forgotten our position, or had not come as far.
+    /// Relists because the server no longer had our position, or had not reached it.
     pub expired: u64,
-    /// The kind had been forbidden or not served.
+    /// Relists after the resource was forbidden or not served.
     pub unavailable: u64,
-    /// Watches or lists had failed.
+    /// Relists after failed watches or lists.
     pub failed: u64,
-    /// The position was in doubt.
+    /// Relists because the position was suspect.
     pub suspect: u64,
-    /// To compare.
+    /// Relists to compare cache and server.
     pub audit: u64,
 }
 
 impl RelistCounters {
-    /// The numbers with the names of their causes.
-    pub fn by_cause(&self) -> [(&'static str, u64); 6] {
-        let Self { initial: first, expired: forgotten, unavailable: absent, failed, suspect: doubt, audit } =
-            *self;
+    /// Returns the counters with the names of their reasons, as used for metric labels.
+    pub fn by_reason(&self) -> [(&'static str, u64); 6] {
+        let Self { initial, expired, unavailable, failed, suspect, audit } = *self;
         [
-            ("first", first),
-            ("forgotten", forgotten),
-            ("absent", absent),
+            ("initial", initial),
+            ("expired", expired),
+            ("unavailable", unavailable),
             ("failed", failed),
-            ("doubt", doubt),
+            ("suspect", suspect),
             ("audit", audit),
         ]
     }
 
-    pub(super) fn count(&mut self, cause: RelistReason) {
-        *match cause {
+    pub(super) fn count(&mut self, reason: RelistReason) {
+        *match reason {
             RelistReason::Initial => &mut self.initial,
             RelistReason::Expired => &mut self.expired,
             RelistReason::Unavailable => &mut self.unavailable,
@@ -167,7 +162,7 @@ impl RelistCounters {
     }
 }
 
-/// How often things happened. Numbers only ever grow.
+/// Counters of a reflector. They only increase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ReflectorCounters {
@@ -177,157 +172,57 @@ pub struct ReflectorCounters {
     pub watches: u64,
     /// Requests for a watch-list.
     pub watch_lists: u64,
-    /// Rounds in which the whole set was asked for, by cause.
+    /// Relists by reason, the initial list included.
     pub relists: RelistCounters,
-    /// Complete sets that were handed on, the first included.
+    /// Complete lists passed to the store, the initial list included.
     pub full_lists: u64,
-    /// Frames that were read.
+    /// Frames read.
     pub frames: u64,
-    /// Bookmarks among them.
+    /// Bookmarks among the frames.
     pub bookmarks: u64,
     /// Objects that could not be read.
     pub unreadable: u64,
-    /// Objects that the transform failed on.
+    /// Objects on which the transform failed.
     pub transform_errors: u64,
-    /// Bytes or ends that came from a request that had been given up.
+    /// Responses, chunks and ends of requests that had been abandoned.
     pub stray_responses: u64,
-    /// Positions that the server had forgotten (410).
+    /// Positions that the server no longer had (410).
     pub expired: u64,
-    /// Consistent lists that lay behind what was seen before.
+    /// Consistent lists that were older than the cache.
     pub rewinds: u64,
-    /// Streams that were given up because nothing was heard.
+    /// Streams closed because nothing was received in time.
     pub silence_timeouts: u64,
     /// Requests that failed and streams that broke.
     pub failures: u64,
 }
 
-/// Of several reflectors together.
+/// Sums the counters of several reflectors.
 impl std::ops::AddAssign for ReflectorCounters {
     fn add_assign(&mut self, other: Self) {
-        let Self { lists, watches, watch_lists, relists, full_lists: replaces, frames, bookmarks, .. } =
-            other;
-        let Self {
-            unreadable,
-            stray_responses: late,
-            expired,
-            rewinds,
-            silence_timeouts: silent,
-            failures,
-            transform_errors,
-            ..
-        } = other;
-        self.lists += lists;
-        self.watches += watches;
-        self.watch_lists += watch_lists;
-        self.relists += relists;
-        self.full_lists += replaces;
-        self.frames += frames;
-        self.bookmarks += bookmarks;
-        self.unreadable += unreadable;
-        self.stray_responses += late;
-        self.expired += expired;
-        self.rewinds += rewinds;
-        self.silence_timeouts += silent;
-        self.failures += failures;
-        self.transform_errors += transform_errors;
+        self.lists += other.lists;
+        self.watches += other.watches;
+        self.watch_lists += other.watch_lists;
+        self.relists += other.relists;
+        self.full_lists += other.full_lists;
+        self.frames += other.frames;
+        self.bookmarks += other.bookmarks;
+        self.unreadable += other.unreadable;
+        self.transform_errors += other.transform_errors;
+        self.stray_responses += other.stray_responses;
+        self.expired += other.expired;
+        self.rewinds += other.rewinds;
+        self.silence_timeouts += other.silence_timeouts;
+        self.failures += other.failures;
     }
 }
 
 impl std::ops::AddAssign for RelistCounters {
     fn add_assign(&mut self, other: Self) {
-        let Self { initial: first, expired: forgotten, unavailable: absent, failed, suspect: doubt, audit } =
-            other;
-        self.initial += first;
-        self.expired += forgotten;
-        self.unavailable += absent;
-        self.failed += failed;
-        self.suspect += doubt;
-        self.audit += audit;
-    }
-}
-
-/// What a request was for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RequestKind {
-    /// A list.
-    List,
-    /// A watch.
-    Watch,
-    /// A watch-list.
-    WatchList,
-}
-
-impl fmt::Display for RequestKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::List => "list",
-            Self::Watch => "watch",
-            Self::WatchList => "watch-list",
-        })
-    }
-}
-
-/// Something worth telling people. Nothing fails silently (C9).
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Report {
-    /// A request failed, or a stream broke.
-    #[non_exhaustive]
-    Failed {
-        /// What was asked.
-        asked: RequestKind,
-        /// What happened.
-        failure: Failure,
-        /// The wait until the next request.
-        retry_in: Duration,
-    },
-    /// An object was skipped.
-    Unreadable(UnreadableObject),
-    /// The transform failed on an object; what was cached instead is set by [`TransformFallback`](crate::TransformFallback).
-    TransformFailed {
-        /// Which object.
-        key: Key,
-        /// What the transform said, or what is wrong with its result.
-        because: Box<str>,
-    },
-    /// This server's watch-lists are not used any more.
-    #[non_exhaustive]
-    WatchListAbandoned {
-        /// Why.
-        because: Box<str>,
-    },
-    /// Answers are asked for in JSON alone from now on.
-    #[non_exhaustive]
-    ProtobufAbandoned {
-        /// What was wrong with the last one in protobuf.
-        because: Box<str>,
-    },
-    /// A consistent list lies behind what was seen before: the server was restored from a backup.
-    #[non_exhaustive]
-    Rewound {
-        /// How far we were.
-        from: ResourceVersion,
-        /// Where the server is.
-        to: ResourceVersion,
-    },
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Failed { asked, failure, retry_in } => {
-                write!(f, "{asked}: {failure}; again in {retry_in:?}")
-            }
-            Self::Unreadable(unreadable) => write!(f, "{unreadable}"),
-            Self::TransformFailed { key, because } => write!(f, "object {key} is not transformed: {because}"),
-            Self::WatchListAbandoned { because } => write!(f, "watch-list is not used any more: {because}"),
-            Self::ProtobufAbandoned { because } => {
-                write!(f, "protobuf is not asked for any more, it comes broken (through a proxy?): {because}")
-            }
-            Self::Rewound { from, to } => {
-                write!(f, "the server went back from version {from} to {to}; was it restored from a backup?")
-            }
-        }
+        self.initial += other.initial;
+        self.expired += other.expired;
+        self.unavailable += other.unavailable;
+        self.failed += other.failed;
+        self.suspect += other.suspect;
+        self.audit += other.audit;
     }
 }

@@ -4,11 +4,12 @@
 //! end looked like, so no server can make this a hot loop (C11). A connection on which nothing is heard for longer than this server's
 //! bookmarks take is given up.
 
-use super::failure::{Failure, Trouble};
+use super::diagnostic::{ReflectorDiagnostic, RequestKind};
+use super::failure::{Failure, FailureClass};
 use super::machine::Reflector;
 use super::phase::{MIN_SILENCE_TIMEOUT, Phase, ResponseState, Resume, WatchListing, Watching};
 use super::request::{StreamId, WatchStart};
-use super::state::{RelistReason, Report, RequestKind};
+use super::state::RelistReason;
 use crate::delta::{Deleted, Delta};
 use crate::time::Moment;
 use crate::version::ResourceVersion;
@@ -61,9 +62,9 @@ impl Reflector {
             ResponseState::Body(reader) => {
                 (reader.encoding(), reader.read(chunk, |frame| frames.push(frame)))
             }
-            ResponseState::Rejected(refusal) => {
-                if refusal.read(chunk) {
-                    let failure = refusal.failure();
+            ResponseState::Rejected(response) => {
+                if response.read(chunk) {
+                    let failure = response.failure();
                     self.cancel_stream();
                     self.stream_failed(now, failure);
                 }
@@ -147,7 +148,7 @@ impl Reflector {
     /// A change to something that could not be read: told to the store, so that its older state is known to be stale.
     fn watch_unreadable(&mut self, now: Moment, kind: &FrameKind, unreadable: UnreadableObject) {
         self.out.counters.unreadable += 1;
-        self.report(Report::Unreadable(unreadable.clone()));
+        self.report(ReflectorDiagnostic::ObjectSkipped(unreadable.clone()));
         if matches!(unreadable.error, ObjectError::OtherKind { .. } | ObjectError::UnknownFrame) {
             return; // neither its key nor its version say anything about this cache
         }
@@ -171,13 +172,13 @@ impl Reflector {
     pub(super) fn watch_end(&mut self, now: Moment) {
         let Phase::Watching(watching) = &self.phase else { return };
         let failure = match (watching.stream.refusal(), &watching.stream.response) {
-            (Some(refusal), _) => Some(refusal),
+            (Some(response), _) => Some(response),
             (None, ResponseState::Body(reader)) => reader.finish().err().map(|error| Failure::from(&error)),
             (None, _) => None,
         };
         match failure {
             None if self.note_health(now) => self.open_watch(now, true),
-            None => self.watch_unproductive(now, Failure::transient("the watch ended early")),
+            None => self.watch_unproductive(now, Failure::interrupted("the watch ended early")),
             Some(failure) => self.watch_failed(now, failure),
         }
     }
@@ -186,14 +187,14 @@ impl Reflector {
     pub(super) fn watch_silent(&mut self, now: Moment) {
         self.out.counters.silence_timeouts += 1;
         self.cancel_stream();
-        self.watch_failed(now, Failure::transient("nothing was heard for too long, not even a bookmark"));
+        self.watch_failed(now, Failure::timeout("nothing received before the timeout, not even a bookmark"));
     }
 
     pub(super) fn watch_failed(&mut self, now: Moment, failure: Failure) {
         let healthy = self.note_health(now);
-        match failure.trouble {
+        match failure.class() {
             // A 410 keeps the position: the next list is asked for at least that version.
-            Trouble::Expired | Trouble::VersionTooLarge => {
+            FailureClass::Expired | FailureClass::VersionTooLarge => {
                 self.out.counters.expired += 1;
                 if self.position.expire() {
                     return self.enter_backoff(now, RequestKind::Watch, Resume::Relist, failure);
@@ -201,15 +202,17 @@ impl Reflector {
                 self.report_failure(RequestKind::Watch, failure, Duration::ZERO);
                 self.begin_relist(now, RelistReason::Expired);
             }
-            Trouble::NotServed => self.enter_backoff(now, RequestKind::Watch, Resume::Relist, failure),
-            Trouble::Throttled | Trouble::Forbidden | Trouble::Unreachable => {
+            FailureClass::NotServed => self.enter_backoff(now, RequestKind::Watch, Resume::Relist, failure),
+            FailureClass::Throttled | FailureClass::Forbidden | FailureClass::Unreachable => {
                 self.enter_backoff(now, RequestKind::Watch, Resume::Watch, failure);
             }
-            Trouble::Transient | Trouble::Rejected if healthy && failure.retry_after.is_none() => {
+            FailureClass::Transient | FailureClass::Rejected
+                if healthy && failure.retry_after().is_none() =>
+            {
                 self.report_failure(RequestKind::Watch, failure, Duration::ZERO);
                 self.open_watch(now, false);
             }
-            Trouble::Transient | Trouble::Rejected => self.watch_unproductive(now, failure),
+            FailureClass::Transient | FailureClass::Rejected => self.watch_unproductive(now, failure),
         }
     }
 

@@ -4,12 +4,12 @@
 //! progress is watched: a window of time must bring a fair number of new keys. A server that failed once in a way that shows it cannot
 //! is remembered, and asked for lists from then on.
 
-use super::failure::{Failure, Trouble};
+use super::diagnostic::{ReflectorDiagnostic, RequestKind};
+use super::failure::{Failure, FailureClass};
 use super::machine::Reflector;
 use super::phase::{ByKey, Phase, WatchListing, Watching};
 use super::request::{Consistency, WatchStart};
 use super::server::MOST_UNFINISHED;
-use super::state::{Report, RequestKind};
 use crate::delta::{Delta, Replaced};
 use crate::time::Moment;
 use crate::version::ResourceVersion;
@@ -73,7 +73,7 @@ impl Reflector {
                     _ => {}
                 }
                 self.out.counters.unreadable += 1;
-                self.report(Report::Unreadable(unreadable));
+                self.report(ReflectorDiagnostic::ObjectSkipped(unreadable));
                 if lost {
                     // C2: what is gone may be among the objects so far.
                     self.cancel_stream();
@@ -104,7 +104,7 @@ impl Reflector {
     pub(super) fn watch_list_end(&mut self, now: Moment) {
         let Phase::WatchListing(listing) = &self.phase else { return };
         let failure = listing.stream.refusal().unwrap_or_else(|| {
-            let failure = Failure::transient("the stream ended before the initial events did");
+            let failure = Failure::interrupted("the stream ended before the initial events were complete");
             self.note_unfinished(&failure);
             failure
         });
@@ -118,9 +118,9 @@ impl Reflector {
             listing.window = Some((now, listing.entries.len()));
             return;
         }
-        let failure = Failure::transient("the initial events never ended");
+        let failure = Failure::timeout("the initial events did not complete");
         self.cancel_stream();
-        self.disable_watch_list(failure.text.clone());
+        self.disable_watch_list(failure.clone());
         self.report_failure(RequestKind::WatchList, failure, std::time::Duration::ZERO);
         self.begin_list(now);
     }
@@ -128,29 +128,29 @@ impl Reflector {
     pub(super) fn watch_list_failed(&mut self, now: Moment, failure: Failure) {
         let Phase::WatchListing(listing) = &self.phase else { return };
         let consistent = listing.consistency == Consistency::MostRecent;
-        match failure.trouble {
-            Trouble::Expired | Trouble::VersionTooLarge => {
+        match failure.class() {
+            FailureClass::Expired | FailureClass::VersionTooLarge => {
                 if consistent {
                     // It asked for no version, so no other can help. The list may.
                     self.note_unfinished(&failure);
                 }
                 self.set_refused(now, RequestKind::WatchList, consistent, failure);
             }
-            Trouble::Throttled | Trouble::Unreachable => {
+            FailureClass::Throttled | FailureClass::Unreachable => {
                 self.set_refused(now, RequestKind::WatchList, consistent, failure);
             }
             // C11: a server that asks for a pause is spared the list too.
-            Trouble::Transient if failure.retry_after.is_some() => {
+            FailureClass::Transient if failure.retry_after().is_some() => {
                 self.set_refused(now, RequestKind::WatchList, consistent, failure);
             }
-            Trouble::Rejected | Trouble::Forbidden | Trouble::NotServed => {
+            FailureClass::Rejected | FailureClass::Forbidden | FailureClass::NotServed => {
                 // Old servers refuse the parameters, each in its own way. If the list works, that was it; if not, the
                 // list's own refusal says what is wrong.
-                self.server.capability.refused_this_relist = Some(failure.text.clone());
+                self.server.capability.refused_this_relist = Some(failure.clone());
                 self.report_failure(RequestKind::WatchList, failure, std::time::Duration::ZERO);
                 self.begin_list(now);
             }
-            Trouble::Transient => {
+            FailureClass::Transient => {
                 self.report_failure(RequestKind::WatchList, failure, std::time::Duration::ZERO);
                 self.begin_list(now);
             }
@@ -161,14 +161,14 @@ impl Reflector {
     fn note_unfinished(&mut self, failure: &Failure) {
         self.server.capability.unfinished += 1;
         if self.server.capability.unfinished >= MOST_UNFINISHED {
-            self.disable_watch_list(failure.text.clone());
+            self.disable_watch_list(failure.clone());
         }
     }
 
-    pub(super) fn disable_watch_list(&mut self, because: Box<str>) {
+    pub(super) fn disable_watch_list(&mut self, failure: Failure) {
         if !self.server.capability.disabled {
             self.server.capability.disabled = true;
-            self.report(Report::WatchListAbandoned { because });
+            self.report(ReflectorDiagnostic::WatchListDisabled { failure });
         }
     }
 }

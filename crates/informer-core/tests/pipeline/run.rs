@@ -6,8 +6,8 @@ use super::faults::{Dice, Fault};
 use super::net::{Conn, End, Head, Net};
 use super::server::{OBJECT_LIMIT, Server};
 use informer_core::reflector::{
-    Action, Config, Consistency, Failure, InformerState, Reflector, Report, RequestKind, Trouble,
-    WatchListPolicy, WatchStart,
+    Action, Config, Consistency, Failure, FailureKind, InformerState, Reflector, ReflectorDiagnostic,
+    RequestKind, WatchListPolicy, WatchStart,
 };
 use informer_core::wire::Limits;
 use informer_core::{
@@ -249,7 +249,11 @@ impl Run {
         match std::mem::replace(&mut conn.head, Head::Sent) {
             Head::Refused => {
                 self.note(|| format!("{id:?} refused"));
-                self.reflector.handle_error(now, id, Failure::unreachable("connection refused"));
+                self.reflector.handle_error(
+                    now,
+                    id,
+                    Failure::new(FailureKind::Connect, "connection refused"),
+                );
                 return true;
             }
             Head::Never => {
@@ -287,7 +291,11 @@ impl Run {
             }
             End::Broken => {
                 self.note(|| format!("{id:?} breaks"));
-                self.reflector.handle_error(now, id, Failure::transient("connection reset"));
+                self.reflector.handle_error(
+                    now,
+                    id,
+                    Failure::new(FailureKind::Interrupted, "connection reset"),
+                );
             }
         }
         true
@@ -362,17 +370,19 @@ impl Run {
         self.fifo.push(delta).unwrap();
     }
 
-    fn report(&mut self, report: &Report) {
-        self.note(|| format!("report: {report}"));
+    fn report(&mut self, report: &ReflectorDiagnostic) {
+        self.note(|| format!("report: {report:?}"));
         match report {
-            Report::Failed { failure, retry_in, asked, .. } if !retry_in.is_zero() => {
+            ReflectorDiagnostic::RequestFailed { failure, retry_in, request } if !retry_in.is_zero() => {
                 self.note_health();
-                let lost = *asked == RequestKind::Watch && failure.trouble == Trouble::Expired;
+                let lost = *request == RequestKind::Watch && failure.kind() == FailureKind::Expired;
                 assert!(!(self.was_healthy && lost), "C11: a 410 after a healthy watch relists immediately");
-                let slow = matches!(failure.trouble, Trouble::Forbidden | Trouble::NotServed);
+                let slow = matches!(failure.kind(), FailureKind::Forbidden | FailureKind::NotServed);
                 self.pace.wait(*retry_in, slow);
             }
-            Report::Rewound { .. } => assert!(self.server.rewinds > 0, "C1: the server was never restored"),
+            ReflectorDiagnostic::ServerRewound { .. } => {
+                assert!(self.server.rewinds > 0, "C1: the server was never restored")
+            }
             _ => {}
         }
     }
@@ -545,7 +555,7 @@ impl Run {
             let id = conn.id;
             self.last_input_at = now;
             self.note(|| format!("{id:?} no headers"));
-            self.reflector.handle_error(now, id, Failure::transient("no headers in time"));
+            self.reflector.handle_error(now, id, Failure::new(FailureKind::Timeout, "no headers in time"));
         }
         self.last_input_at = now;
         self.reflector.handle_timeout(now);

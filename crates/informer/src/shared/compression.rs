@@ -7,7 +7,7 @@ use super::command::Command;
 use super::options::InformerOptions;
 use crate::reflector::stopped;
 use crate::resource::ResourceType;
-use crate::status::{Problem, Problems, StatusCell};
+use crate::status::{Diagnostic, DiagnosticSink, StatusCell};
 use informer_core::reflector::Config;
 use informer_core::{Change, Compressor, Retention, StoreReader, StoreSnapshot};
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub(super) struct CompressionTask {
     commands: mpsc::UnboundedSender<Command>,
     stop: watch::Sender<bool>,
     status: Arc<StatusCell>,
-    problems: Problems,
+    diagnostics: DiagnosticSink,
     /// Learns, if it is due.
     learn: fn(&Compressor, &StoreSnapshot) -> bool,
 }
@@ -76,12 +76,12 @@ impl CompressionTask {
         commands: mpsc::UnboundedSender<Command>,
         stop: watch::Sender<bool>,
         status: Arc<StatusCell>,
-        problems: Problems,
+        diagnostics: DiagnosticSink,
     ) -> Self {
         let learn = |compressor: &Compressor, cached: &StoreSnapshot| {
             compressor.needs_training(cached) && compressor.train(cached)
         };
-        Self { compression, reader, commands, stop, status, problems, learn }
+        Self { compression, reader, commands, stop, status, diagnostics, learn }
     }
 
     /// Runs until the informer is to stop. Work that was begun on another thread then ends for nobody.
@@ -94,7 +94,7 @@ impl CompressionTask {
                 // What is cached stays as it is, and so it does from now on (C9).
                 self.compression.compressor.disable_training();
                 self.status.record_compression_panic();
-                self.problems.report(&Problem::CompressionPanicked);
+                self.diagnostics.report(&Diagnostic::CompressionPanicked);
             },
         }
     }
@@ -152,7 +152,7 @@ async fn blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::Hook;
+    use crate::status::DiagnosticHook;
     use informer_core::{Scope, StoreWriter};
     use k8s_openapi::api::core::v1::{Pod, Secret};
     use kube::core::PartialObjectMeta;
@@ -182,11 +182,18 @@ mod tests {
         let status = Arc::new(StatusCell::new(&[Scope::All]));
         let told = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&told);
-        let hook: Hook = Arc::new(move |_, problem| heard.lock().unwrap().push(problem.to_string()));
-        let problems = Problems { resource: "pods".into(), hook: Some(hook) };
+        let hook: DiagnosticHook =
+            Arc::new(move |_, problem| heard.lock().unwrap().push(problem.to_string()));
+        let diagnostics = DiagnosticSink { resource: "pods".into(), hook: Some(hook) };
         let stop = watch::Sender::new(false);
-        let mut task =
-            CompressionTask::new(compression.clone(), reader, commands, stop, Arc::clone(&status), problems);
+        let mut task = CompressionTask::new(
+            compression.clone(),
+            reader,
+            commands,
+            stop,
+            Arc::clone(&status),
+            diagnostics,
+        );
         task.learn = |_, _| panic!("a planted one");
         compression.wake.notify_one();
         task.run().await;

@@ -3,7 +3,7 @@
 use super::command::Command;
 use super::options::InformerOptions;
 use crate::resource::ResourceType;
-use crate::status::{Problems, StatusCell};
+use crate::status::{DiagnosticSink, StatusCell};
 use informer_core::reflector::Config;
 use informer_core::{Change, StoreReader, StoreSnapshot};
 use std::future::Ready;
@@ -37,7 +37,7 @@ impl CompressionTask {
         _: mpsc::UnboundedSender<Command>,
         _: watch::Sender<bool>,
         _: Arc<StatusCell>,
-        _: Problems,
+        _: DiagnosticSink,
     ) -> Self {
         match compression {}
     }

@@ -13,7 +13,7 @@ use crate::error::{ShutdownError, Unfinished};
 use crate::metrics::{HandlerMetrics, InformerMetrics};
 use crate::reflector::ReflectorDriver;
 use crate::resource::ResourceType;
-use crate::status::{InformerStatus, Problem, Problems, StatusCell};
+use crate::status::{Diagnostic, DiagnosticSink, InformerStatus, StatusCell};
 use futures::FutureExt as _;
 use informer_core::reflector::Reflector;
 use informer_core::{IndexHandle, StoreReader, StoreWriter};
@@ -45,7 +45,7 @@ pub(crate) struct Engine {
     pub(crate) keeper: OnceLock<Weak<dyn DetachTarget>>,
     /// The resync of handlers that say nothing about it.
     pub(super) resync_period: Duration,
-    problems: Problems,
+    diagnostics: DiagnosticSink,
     decode_errors: Arc<AtomicU64>,
     commands: mpsc::UnboundedSender<Command>,
     stop: watch::Sender<bool>,
@@ -80,7 +80,7 @@ impl Engine {
         let (client, options) = (client.as_ref(), &options);
         let scopes = options.scopes();
         let name: Arc<str> = format!("{} {}", resource.name(), options.describe_selection()).into();
-        let problems = Problems { resource: Arc::clone(&name), hook: options.error_hook() };
+        let diagnostics = DiagnosticSink { resource: Arc::clone(&name), hook: options.diagnostic_hook() };
         let (writer, reader) = StoreWriter::new(scopes.iter().cloned());
         let (queue, status) = (Arc::new(DeltaQueue::new(scopes.len())), Arc::new(StatusCell::new(&scopes)));
         let (commands, receiver) = mpsc::unbounded_channel();
@@ -102,7 +102,7 @@ impl Engine {
                 reading: None,
                 queue: Arc::clone(&queue),
                 status: Arc::clone(&status),
-                problems: problems.clone(),
+                diagnostics: diagnostics.clone(),
                 scope_index: lane,
                 deltas: VecDeque::new(),
                 clock,
@@ -118,7 +118,7 @@ impl Engine {
                 commands,
                 stop.clone(),
                 status,
-                problems.clone(),
+                diagnostics.clone(),
             )
         });
         let pump = Pump {
@@ -130,7 +130,7 @@ impl Engine {
             commands: receiver,
             stop: stop.clone(),
             clock,
-            problems: problems.clone(),
+            diagnostics: diagnostics.clone(),
             compression,
         };
         Arc::new(Self {
@@ -141,7 +141,7 @@ impl Engine {
             clock,
             keeper: OnceLock::new(),
             resync_period: options.effective_resync_period(),
-            problems,
+            diagnostics,
             decode_errors,
             commands,
             stop,
@@ -161,14 +161,14 @@ impl Engine {
                 let running = Arc::new(running);
                 let span = tracing::info_span!("informer", resource = &*self.resource);
                 for driver in drivers {
-                    let task = report_panic(driver.run(), self.problems.clone());
+                    let task = report_panic(driver.run(), self.diagnostics.clone());
                     runtime.spawn(with_running_guard(Arc::clone(&running), task).instrument(span.clone()));
                 }
                 if let Some(compression_task) = compression_task {
-                    let task = report_panic(compression_task.run(), self.problems.clone());
+                    let task = report_panic(compression_task.run(), self.diagnostics.clone());
                     runtime.spawn(with_running_guard(Arc::clone(&running), task).instrument(span.clone()));
                 }
-                let task = report_panic(pump.run(), self.problems.clone());
+                let task = report_panic(pump.run(), self.diagnostics.clone());
                 runtime.spawn(with_running_guard(running, task).instrument(span));
                 RunState::Running(ended)
             }
@@ -194,7 +194,8 @@ impl Engine {
         handler: Option<super::listener::Handler>,
     ) -> Arc<Listener> {
         let number = self.next_listener.fetch_add(1, Ordering::Relaxed);
-        let listener = Arc::new(Listener::new(number, options, handler, self.clock, self.problems.clone()));
+        let listener =
+            Arc::new(Listener::new(number, options, handler, self.clock, self.diagnostics.clone()));
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.retain(|known| known.strong_count() > 0);
         listeners.push(Arc::downgrade(&listener));
@@ -332,9 +333,9 @@ async fn with_running_guard(running: Arc<watch::Sender<()>>, task: impl Future<O
 }
 
 /// Runs a task of the informer. If it panics, through something that objects or handlers hold, that is said (C9).
-async fn report_panic(task: impl Future<Output = ()>, problems: Problems) {
+async fn report_panic(task: impl Future<Output = ()>, diagnostics: DiagnosticSink) {
     if AssertUnwindSafe(task).catch_unwind().await.is_err() {
-        problems.report(&Problem::Died);
+        diagnostics.report(&Diagnostic::TaskPanicked);
     }
 }
 

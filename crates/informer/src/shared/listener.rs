@@ -9,7 +9,7 @@ use super::resync::ResyncSchedule;
 use crate::clock::Clock;
 use crate::coop::YieldBudget;
 use crate::event::{Delivery, Untyped};
-use crate::status::{Problem, Problems};
+use crate::status::{Diagnostic, DiagnosticSink};
 use futures::task::AtomicWaker;
 use informer_core::{Change, Moment, StoreSnapshot};
 use std::cell::Cell;
@@ -110,7 +110,7 @@ pub(super) struct Listener {
     pub(super) options: ListenerOptions,
     pub(super) tally: ListenerCounters,
     clock: Clock,
-    problems: Problems,
+    diagnostics: DiagnosticSink,
     state: Mutex<ListenerState>,
     /// The handler, until its task takes it. It is let go with a listener that is closed before: a handler may hold handles of its own
     /// informer, which would otherwise keep each other alive.
@@ -133,7 +133,7 @@ impl Listener {
         options: ListenerOptions,
         handler: Option<Handler>,
         clock: Clock,
-        problems: Problems,
+        diagnostics: DiagnosticSink,
     ) -> Self {
         let pace = ResyncSchedule::new(options.resync_period);
         let outbox = Outbox::new(options.uncoalesced_capacity, options.deliver_transient_deletes);
@@ -142,7 +142,7 @@ impl Listener {
             options,
             tally: ListenerCounters::default(),
             clock,
-            problems,
+            diagnostics,
             state: Mutex::new(ListenerState {
                 outbox,
                 pace,
@@ -260,7 +260,7 @@ impl Listener {
         if catch_unwind(AssertUnwindSafe(|| drop(handler))).is_err() {
             self.tally.panics.fetch_add(1, Ordering::Relaxed);
             let handler = Arc::clone(&self.options.name);
-            self.problems.report(&Problem::HandlerPanicked { handler });
+            self.diagnostics.report(&Diagnostic::HandlerPanicked { handler });
         }
     }
 
@@ -382,17 +382,17 @@ impl Listener {
         if outcome.is_err() {
             self.tally.panics.fetch_add(1, Ordering::Relaxed);
             let handler = Arc::clone(&self.options.name);
-            self.problems.report(&Problem::HandlerPanicked { handler });
+            self.diagnostics.report(&Diagnostic::HandlerPanicked { handler });
         }
     }
 
-    fn record_call_duration(&self, took: Duration) {
-        if took >= SLOW_CALL_THRESHOLD {
+    fn record_call_duration(&self, duration: Duration) {
+        if duration >= SLOW_CALL_THRESHOLD {
             let times = self.tally.slow.fetch_add(1, Ordering::Relaxed) + 1;
             // One that is always slow is told of less and less often; all its calls are counted.
             if times.is_power_of_two() {
                 let handler = Arc::clone(&self.options.name);
-                self.problems.report(&Problem::HandlerSlow { handler, took });
+                self.diagnostics.report(&Diagnostic::SlowHandler { handler, duration });
             }
         }
     }

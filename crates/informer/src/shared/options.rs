@@ -9,7 +9,7 @@ pub(crate) use apply::SelectionKey;
 
 use crate::resource::ResourceType;
 use crate::source::{BoxError, QueryParameters, Source, Throughput};
-use crate::status::{Hook, Problem};
+use crate::status::{Diagnostic, DiagnosticHook};
 use informer_core::backoff::BackoffConfig;
 use informer_core::reflector::WatchListPolicy;
 use informer_core::{
@@ -51,7 +51,7 @@ pub struct InformerOptions {
     max_object_bytes: Option<usize>,
     response_header_timeout: Option<Duration>,
     backoff: Option<BackoffConfig>,
-    on_diagnostic: Option<Hook>,
+    on_diagnostic: Option<DiagnosticHook>,
     projection: Option<(FieldFilter, FieldFilterMode)>,
     transform: Option<Arc<KindTransform>>,
     transform_fallback: Option<TransformFallback>,
@@ -239,15 +239,15 @@ impl InformerOptions {
     ///
     /// ```
     /// use informer::InformerOptions;
-    /// use informer::status::Trouble;
+    /// use informer::status::FailureKind;
     ///
-    /// let options = InformerOptions::default().on_diagnostic(|resource, problem| {
-    ///     if problem.trouble() == Some(Trouble::Forbidden) {
-    ///         eprintln!("{resource}: check the role binding ({problem})");
+    /// let options = InformerOptions::default().on_diagnostic(|informer, diagnostic| {
+    ///     if diagnostic.failure().is_some_and(|failure| failure.kind() == FailureKind::Forbidden) {
+    ///         eprintln!("{informer}: check the role binding ({diagnostic})");
     ///     }
     /// });
     /// ```
-    pub fn on_diagnostic(mut self, hook: impl Fn(&str, &Problem) + Send + Sync + 'static) -> Self {
+    pub fn on_diagnostic(mut self, hook: impl Fn(&str, &Diagnostic) + Send + Sync + 'static) -> Self {
         self.on_diagnostic = Some(Arc::new(hook));
         self
     }

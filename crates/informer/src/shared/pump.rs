@@ -10,7 +10,7 @@ use super::listener::Listener;
 use crate::clock::{Clock, sleep_until};
 use crate::coop::YieldBudget;
 use crate::delta_queue::DeltaQueue;
-use crate::status::{Problem, Problems, StatusCell};
+use crate::status::{Diagnostic, DiagnosticSink, StatusCell};
 use informer_core::{Change, Moment, Scope, StoreReader, StoreWriter};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(super) struct Pump {
     pub(super) commands: mpsc::UnboundedReceiver<Command>,
     pub(super) stop: watch::Sender<bool>,
     pub(super) clock: Clock,
-    pub(super) problems: Problems,
+    pub(super) diagnostics: DiagnosticSink,
     /// What looks after compression, if objects are compressed.
     pub(super) compression: Option<CacheCompression>,
 }
@@ -135,10 +135,10 @@ impl Pump {
         let cached = self.reader.snapshot();
         self.status.record_batch(&applied, &cached, self.clock.now());
         if applied.index_panics > 0 {
-            self.problems.report(&Problem::IndexPanicked { calls: applied.index_panics });
+            self.diagnostics.report(&Diagnostic::IndexPanicked { calls: applied.index_panics });
         }
         if applied.drift > 0 {
-            self.problems.report(&Problem::Drift { changes: applied.drift });
+            self.diagnostics.report(&Diagnostic::CacheDrift { changes: applied.drift });
         }
         for listener in &listeners.active {
             listener.enqueue(&applied.changes, initial);

@@ -32,7 +32,7 @@ impl Steps {
             commands: receiver,
             stop: watch::Sender::new(false),
             clock: Clock::new(),
-            problems: problems(),
+            diagnostics: diagnostics(),
             compression: None,
         };
         Self { pump, listeners: Listeners::default(), _commands: commands }
@@ -73,7 +73,7 @@ impl Steps {
             uncoalesced_capacity: None,
             deliver_transient_deletes: false,
         };
-        Arc::new(Listener::new(0, options, None, self.pump.clock, problems()))
+        Arc::new(Listener::new(0, options, None, self.pump.clock, diagnostics()))
     }
 
     fn add(&mut self, listener: &Arc<Listener>) {
@@ -99,8 +99,8 @@ impl Steps {
     }
 }
 
-fn problems() -> Problems {
-    Problems { resource: "pods".into(), hook: None }
+fn diagnostics() -> DiagnosticSink {
+    DiagnosticSink { resource: "pods".into(), hook: None }
 }
 
 /// What a listener has pending, and whether it has ended.

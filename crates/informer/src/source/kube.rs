@@ -16,7 +16,8 @@ use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER,
 };
 use http_body_util::BodyExt as _;
-use informer_core::reflector::{ListRequest, WatchRequest};
+use informer_core::reflector::{Failure, FailureKind, ListRequest, WatchRequest};
+use informer_core::wire::Status;
 use kube::client::{AuthError, Body};
 use std::error::Error as StdError;
 use std::fmt;
@@ -284,20 +285,69 @@ fn text(headers: &HeaderMap, name: HeaderName) -> String {
         .unwrap_or_default()
 }
 
-/// Which phase before the headers the client failed in.
-fn classify_send_error(error: kube::Error) -> SourceError {
-    if let Some(cause) = find::<AuthError>(&error) {
-        let told = redact_plugin_output(cause);
-        return SourceError::Credentials { source: told.map_or_else(|| error.into(), BoxError::from) };
+/// Classifies an error of the client, like the failures of an informer's own requests.
+///
+/// Programs that use the client besides their informers can handle both alike:
+///
+/// ```
+/// # use informer::source::classify;
+/// # use informer::status::FailureKind;
+/// # let status = kube::core::Status::failure("pods is forbidden", "Forbidden").with_code(403);
+/// # let error = kube::Error::Api(Box::new(status));
+/// if classify(&error).kind() == FailureKind::Forbidden {
+///     eprintln!("check the role binding");
+/// }
+/// # assert_eq!(classify(&error).status_code(), Some(403));
+/// ```
+pub fn classify(error: &kube::Error) -> Failure {
+    if let kube::Error::Api(status) = error {
+        let status = serde_json::to_vec(status).ok().and_then(|json| Status::from_json(&json));
+        return Failure::of_status(&status.unwrap_or_default());
     }
-    let client_error = find::<hyper_util::client::legacy::Error>(&error);
-    if client_error.is_some_and(hyper_util::client::legacy::Error::is_connect) {
-        return SourceError::Connect { refused: is_refused(&error), source: error.into() };
-    }
-    SourceError::ConnectionLost { source: error.into() }
+    let kind = match error {
+        kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => FailureKind::InvalidRequest,
+        kube::Error::SerdeError(_)
+        | kube::Error::FromUtf8(_)
+        | kube::Error::LinesCodecMaxLineLengthExceeded => FailureKind::MalformedBody,
+        kube::Error::Auth(_) => FailureKind::Credentials,
+        error => send_failure(error),
+    };
+    let redacted = find::<AuthError>(error).and_then(redact_plugin_output);
+    Failure::new(kind, redacted.unwrap_or_else(|| super::error_chain(error)))
 }
 
-/// The errors that would print what a credential plugin wrote to stdout, perhaps a token, told without it.
+/// Returns the phase before the response headers in which the client failed.
+fn send_failure(error: &(dyn StdError + 'static)) -> FailureKind {
+    if find::<AuthError>(error).is_some() {
+        return FailureKind::Credentials;
+    }
+    let client_error = find::<hyper_util::client::legacy::Error>(error);
+    if !client_error.is_some_and(hyper_util::client::legacy::Error::is_connect) {
+        return FailureKind::Interrupted;
+    }
+    if has_io_error(error, io::ErrorKind::InvalidData) {
+        // A failed handshake. Errors of TCP and DNS have other kinds.
+        return FailureKind::Certificate;
+    }
+    FailureKind::Connect
+}
+
+fn classify_send_error(error: kube::Error) -> SourceError {
+    match send_failure(&error) {
+        FailureKind::Credentials => {
+            let redacted = find::<AuthError>(&error).and_then(redact_plugin_output);
+            SourceError::Credentials { source: redacted.map_or_else(|| error.into(), BoxError::from) }
+        }
+        FailureKind::Certificate => SourceError::Certificate { source: error.into() },
+        FailureKind::Connect => {
+            let refused = has_io_error(&error, io::ErrorKind::ConnectionRefused);
+            SourceError::Connect { refused, source: error.into() }
+        }
+        _ => SourceError::ConnectionLost { source: error.into() },
+    }
+}
+
+/// Describes errors that contain the output of a credential plugin, perhaps a token, without that output.
 fn redact_plugin_output(error: &AuthError) -> Option<String> {
     match error {
         AuthError::AuthExecRun { out, .. } => {
@@ -309,15 +359,13 @@ fn redact_plugin_output(error: &AuthError) -> Option<String> {
     }
 }
 
-/// The first error of this type in the chain.
+/// Returns the first error of this type in the chain.
 fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
     chain(error).find_map(|cause| cause.downcast_ref())
 }
 
-fn is_refused(error: &(dyn StdError + 'static)) -> bool {
-    chain(error)
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|cause| cause.kind() == io::ErrorKind::ConnectionRefused)
+fn has_io_error(error: &(dyn StdError + 'static), kind: io::ErrorKind) -> bool {
+    chain(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).any(|cause| cause.kind() == kind)
 }
 
 fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
@@ -333,15 +381,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_credential_plugin_printed_is_not_told() {
+    fn output_of_credential_plugin_is_redacted() {
         let status = std::process::ExitStatus::default();
         let out =
             std::process::Output { status, stdout: b"hush".to_vec(), stderr: b"login first\n".to_vec() };
         let error =
             failed(AuthError::AuthExecRun { cmd: "PASSWORD=hush get-token".to_owned(), out: Box::new(out) });
         assert!(matches!(error, SourceError::Credentials { .. }));
-        let told = format!("{error:?}");
-        assert!(told.contains("login first") && !told.contains("hush"), "{told}");
+        let text = format!("{error:?}");
+        assert!(text.contains("login first") && !text.contains("hush"), "{text}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod gzip;
 mod kube;
 mod throughput;
 
-pub use self::kube::{KubeSource, QueryParameters};
+pub use self::kube::{KubeSource, QueryParameters, classify};
 pub(crate) use throughput::{Throughput, TransferSample};
 
 pub use bytes::Bytes;
@@ -19,6 +19,7 @@ pub use informer_core::reflector::{Consistency, ListRequest, WatchListPolicy, Wa
 
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt as _};
+use informer_core::reflector::FailureKind;
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
@@ -120,53 +121,61 @@ impl fmt::Debug for Response {
     }
 }
 
-/// Any error of a layer below, kept as the `source()` of ours.
+/// An error of a lower layer, available as `source()` of ours.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Why a request got no answer, or a body did not reach its end. The variant names the phase.
+/// An error of a [`Source`]: the phase in which a request or its body failed.
 ///
-/// Messages do not repeat their cause: print the chain of `source()`s to see it.
+/// Messages do not repeat their cause; print the chain of `source()` to see it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// Nothing was sent: path or selectors do not make a valid request.
+    /// Path or selectors do not make a valid request; nothing was sent.
     #[error("no valid request for {path:?} (check namespace and selectors)")]
     InvalidRequest {
-        /// The path that was asked for, without the query.
+        /// The path of the request, without the query.
         path: String,
         /// What is wrong with it.
         source: BoxError,
     },
-    /// Nothing was sent: the client could not get its credentials.
+    /// The client could not get its credentials; nothing was sent.
     #[error("no credentials for the request (check token file, exec plugin or auth provider)")]
     Credentials {
-        /// What the client said.
+        /// The error of the client.
         source: BoxError,
     },
-    /// Nothing was sent: no connection.
+    /// No connection could be established; nothing was sent.
     #[error("no connection to the API server{}", if *refused { " (refused: is it running?)" } else { "" })]
     Connect {
-        /// Whether a host answered that nobody listens there, as it does while a server restarts.
+        /// Whether the host refused the connection, as it does while a server restarts.
         refused: bool,
-        /// What the client said; also failed name look-ups and TLS handshakes.
+        /// The error of the client, for example of a name look-up.
+        source: BoxError,
+    },
+    /// The TLS handshake failed; nothing was sent.
+    #[error(
+        "TLS handshake with the API server failed (does the kubeconfig contain the server's certificate authority?)"
+    )]
+    Certificate {
+        /// The error of the client.
         source: BoxError,
     },
     /// The connection broke before the response headers.
     #[error("the connection broke before the response headers")]
     ConnectionLost {
-        /// What the client said.
+        /// The error of the client.
         source: BoxError,
     },
-    /// The response headers did not come in time.
+    /// The response headers did not arrive in time.
     #[error(
-        "no response headers within {after:?} (the server may be slow or out of reach, or the client may be \
-         retrying 429/503/504 inside; build it with informer::client)"
+        "no response headers within {after:?} (the server may be slow or unreachable, or the client may retry \
+         429/503/504 by itself; build it with informer::client)"
     )]
     ResponseHeaderTimeout {
-        /// The deadline that passed.
+        /// The timeout.
         after: Duration,
     },
-    /// The body is in an encoding that was not asked for and that nobody here can read.
+    /// The body has a content encoding that was not requested and is not supported.
     #[error("the body has the unknown content-encoding {encoding:?} (is a proxy compressing?)")]
     UnsupportedEncoding {
         /// The `Content-Encoding` header.
@@ -175,7 +184,7 @@ pub enum SourceError {
     /// The connection broke inside the body.
     #[error("the connection broke inside the response body")]
     BodyInterrupted {
-        /// What the client said.
+        /// The error of the client.
         source: BoxError,
     },
     /// The body ended cleanly, but inside a gzip member.
@@ -187,6 +196,37 @@ pub enum SourceError {
         /// Which part of the format was violated.
         what: &'static str,
     },
+}
+
+impl SourceError {
+    /// The kind of failure that an informer reports for this error.
+    pub fn failure_kind(&self) -> FailureKind {
+        match self {
+            Self::InvalidRequest { .. } => FailureKind::InvalidRequest,
+            Self::Credentials { .. } => FailureKind::Credentials,
+            Self::Connect { .. } => FailureKind::Connect,
+            Self::Certificate { .. } => FailureKind::Certificate,
+            Self::ResponseHeaderTimeout { .. } => FailureKind::Timeout,
+            Self::ConnectionLost { .. } | Self::BodyInterrupted { .. } | Self::GzipTruncated => {
+                FailureKind::Interrupted
+            }
+            Self::UnsupportedEncoding { .. } | Self::GzipCorrupt { .. } => FailureKind::MalformedBody,
+        }
+    }
+}
+
+/// Formats an error with its causes, without repetitions.
+pub(crate) fn error_chain(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let message = inner.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
+        }
+        cause = inner.source();
+    }
+    text
 }
 
 #[cfg(test)]

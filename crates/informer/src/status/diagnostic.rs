@@ -1,120 +1,197 @@
-//! What goes wrong, told in one place: to the log, and to the hook of [`InformerOptions::on_diagnostic`](crate::InformerOptions::on_diagnostic).
+//! Diagnostics: what an informer reports to the log and to the hook of [`InformerOptions::on_diagnostic`](crate::InformerOptions::on_diagnostic).
 //!
-//! Nothing fails silently (C9), and nothing here ever holds the contents of an object.
+//! Nothing fails silently (C9), and no diagnostic holds the contents of an object.
 
-use informer_core::reflector::{Report, Trouble};
+use informer_core::reflector::{Failure, ReflectorDiagnostic, RequestKind};
+use informer_core::wire::UnreadableObject;
+use informer_core::{Key, ResourceVersion};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::Level;
 
-/// Something that went wrong, with its class.
-#[derive(Debug, Clone)]
+/// Something that an informer reports: a failure, a fallback, or a fault of user code.
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Problem {
-    /// With the server, or with what it sent: requests and streams that failed ([`Report::Failed`], whose failure says which
-    /// [`Trouble`] it is; errors inside a stream too), objects that could not be read, a server that went back.
-    Server(Report),
-    /// An audit found that the cache was not what the server had; it is now.
+pub enum Diagnostic {
+    /// A request failed, or a stream broke.
     #[non_exhaustive]
-    Drift {
-        /// How many objects differed.
+    RequestFailed {
+        /// The request.
+        request: RequestKind,
+        /// What happened.
+        failure: Failure,
+        /// The delay before the next request; zero if it is sent at once.
+        retry_in: Duration,
+    },
+    /// An object could not be read and was skipped.
+    ObjectSkipped(UnreadableObject),
+    /// The transform failed on an object; the transform fallback decides what is cached instead.
+    #[non_exhaustive]
+    TransformFailed {
+        /// The key of the object.
+        key: Key,
+        /// The error of the transform, or what is wrong with its result.
+        message: Box<str>,
+    },
+    /// The informer lists and watches from now on, because the server does not support watch-lists.
+    #[non_exhaustive]
+    WatchListDisabled {
+        /// The failure that led to this.
+        failure: Failure,
+    },
+    /// The informer requests JSON from now on, because protobuf bodies arrive malformed.
+    #[non_exhaustive]
+    ProtobufDisabled {
+        /// What was wrong with the last protobuf body.
+        failure: Failure,
+    },
+    /// A consistent list is older than the cache: the server was restored from a backup.
+    #[non_exhaustive]
+    ServerRewound {
+        /// The version of the cache.
+        from: ResourceVersion,
+        /// The version of the server.
+        to: ResourceVersion,
+    },
+    /// An audit found differences between cache and server, and corrected them.
+    #[non_exhaustive]
+    CacheDrift {
+        /// The number of changes.
         changes: u64,
     },
-    /// An index function panicked; the objects concerned are not in its index.
+    /// An index function panicked; the objects concerned are missing in that index.
     #[non_exhaustive]
     IndexPanicked {
-        /// How many calls of one batch.
+        /// The number of calls that panicked, in one batch.
         calls: u64,
     },
-    /// Learning a dictionary, or rewriting the cache with it, panicked. What is cached stays as it is, and nothing more is learnt: what comes is
-    /// compressed with the dictionary there is, or by itself.
+    /// Training a dictionary or recompressing the cache panicked.
+    ///
+    /// Cached objects stay as they are, and no further dictionary is trained.
     CompressionPanicked,
-    /// A task of the informer panicked, through something that objects or handlers hold: the informer has stopped.
-    Died,
-    /// A handler panicked. It goes on with the next event.
+    /// A task of the informer panicked, and the informer has stopped.
+    TaskPanicked,
+    /// A handler panicked; it receives the next event.
     #[non_exhaustive]
     HandlerPanicked {
-        /// Its name.
+        /// The name of the handler.
         handler: Arc<str>,
     },
-    /// An inline handler took long, during which its thread could do nothing else.
+    /// A call of an inline handler took long, and blocked its worker thread meanwhile.
     #[non_exhaustive]
-    HandlerSlow {
-        /// Its name.
+    SlowHandler {
+        /// The name of the handler.
         handler: Arc<str>,
-        /// How long one call took.
-        took: Duration,
+        /// The duration of the call.
+        duration: Duration,
     },
 }
 
-impl Problem {
-    /// The class of a failed request or a broken stream.
-    pub fn trouble(&self) -> Option<Trouble> {
+impl Diagnostic {
+    /// The classified failure behind the diagnostic, if there is one.
+    pub fn failure(&self) -> Option<&Failure> {
         match self {
-            Self::Server(Report::Failed { failure, .. }) => Some(failure.trouble),
+            Self::RequestFailed { failure, .. }
+            | Self::WatchListDisabled { failure }
+            | Self::ProtobufDisabled { failure } => Some(failure),
             _ => None,
         }
     }
 
-    /// Whether it is an ordinary part of a watch's life, such as a connection that is made anew at once.
-    fn is_ordinary(&self) -> bool {
-        matches!(self, Self::Server(Report::Failed { retry_in, .. }) if retry_in.is_zero())
+    /// The level at which the diagnostic is logged.
+    ///
+    /// A request that is repeated at once is routine (`INFO`), a panic is an `ERROR`, everything else a `WARN`.
+    pub fn level(&self) -> Level {
+        match self {
+            Self::HandlerPanicked { .. }
+            | Self::IndexPanicked { .. }
+            | Self::CompressionPanicked
+            | Self::TaskPanicked => Level::ERROR,
+            Self::RequestFailed { retry_in, .. } if retry_in.is_zero() => Level::INFO,
+            _ => Level::WARN,
+        }
     }
 }
 
-impl fmt::Display for Problem {
+impl From<ReflectorDiagnostic> for Diagnostic {
+    fn from(diagnostic: ReflectorDiagnostic) -> Self {
+        match diagnostic {
+            ReflectorDiagnostic::RequestFailed { request, failure, retry_in } => {
+                Self::RequestFailed { request, failure, retry_in }
+            }
+            ReflectorDiagnostic::ObjectSkipped(unreadable) => Self::ObjectSkipped(unreadable),
+            ReflectorDiagnostic::TransformFailed { key, message } => Self::TransformFailed { key, message },
+            ReflectorDiagnostic::WatchListDisabled { failure } => Self::WatchListDisabled { failure },
+            ReflectorDiagnostic::ProtobufDisabled { failure } => Self::ProtobufDisabled { failure },
+            ReflectorDiagnostic::ServerRewound { from, to } => Self::ServerRewound { from, to },
+        }
+    }
+}
+
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Server(report) => report.fmt(f),
-            Self::Drift { changes } => {
-                write!(f, "the cache differed from the server in {changes} objects, and was put right")
+            Self::RequestFailed { request, failure, retry_in } => {
+                write!(f, "{request}: {failure}; next attempt in {retry_in:?}")
+            }
+            Self::ObjectSkipped(unreadable) => write!(f, "object skipped: {unreadable}"),
+            Self::TransformFailed { key, message } => write!(f, "transform of {key} failed: {message}"),
+            Self::WatchListDisabled { failure } => {
+                write!(f, "watch-list disabled, using list and watch: {failure}")
+            }
+            Self::ProtobufDisabled { failure } => {
+                write!(f, "protobuf disabled, using JSON: {failure} (does a proxy rewrite bodies?)")
+            }
+            Self::ServerRewound { from, to } => {
+                write!(
+                    f,
+                    "the server went back from version {from} to {to} (was etcd restored from a backup?)"
+                )
+            }
+            Self::CacheDrift { changes } => {
+                write!(f, "audit: the cache differed from the server in {changes} objects and was corrected")
             }
             Self::IndexPanicked { calls } => {
-                write!(f, "an index function panicked for {calls} objects, which are not in that index")
+                write!(f, "an index function panicked for {calls} objects, which are missing in that index")
             }
             Self::CompressionPanicked => {
-                f.write_str("compression panicked; no dictionary is learnt any more")
+                f.write_str("compression panicked; no further dictionary is trained")
             }
-            Self::Died => f.write_str("a task of the informer panicked; it has stopped"),
+            Self::TaskPanicked => f.write_str("a task of the informer panicked; the informer has stopped"),
             Self::HandlerPanicked { handler } => {
-                write!(f, "handler {handler} panicked; it goes on with the next event")
+                write!(f, "handler {handler} panicked; it receives the next event")
             }
-            Self::HandlerSlow { handler, took } => write!(
+            Self::SlowHandler { handler, duration } => write!(
                 f,
-                "handler {handler} took {took:.1?} for one event; handlers that block belong on a thread of their own \
-                 (blocking), or put the key into a queue"
+                "handler {handler} took {duration:.1?} for one event (run it with `blocking`, or add the key to a work queue)"
             ),
         }
     }
 }
 
-/// What is called with the resource and the problem.
-pub(crate) type Hook = Arc<dyn Fn(&str, &Problem) + Send + Sync>;
+/// The hook that is called with the description of the informer and the diagnostic.
+pub(crate) type DiagnosticHook = Arc<dyn Fn(&str, &Diagnostic) + Send + Sync>;
 
-/// Where an informer's problems go.
+/// Where the diagnostics of an informer go: the log, and the hook if there is one.
 #[derive(Clone)]
-pub(crate) struct Problems {
+pub(crate) struct DiagnosticSink {
     pub(crate) resource: Arc<str>,
-    pub(crate) hook: Option<Hook>,
+    pub(crate) hook: Option<DiagnosticHook>,
 }
 
-impl Problems {
-    pub(crate) fn report(&self, problem: &Problem) {
+impl DiagnosticSink {
+    pub(crate) fn report(&self, diagnostic: &Diagnostic) {
         let resource = &*self.resource;
-        match problem {
-            Problem::HandlerPanicked { .. }
-            | Problem::IndexPanicked { .. }
-            | Problem::CompressionPanicked
-            | Problem::Died => {
-                tracing::error!(resource, "{problem}");
-            }
-            problem if problem.is_ordinary() => tracing::info!(resource, "{problem}"),
-            _ => tracing::warn!(resource, "{problem}"),
+        match diagnostic.level() {
+            Level::ERROR => tracing::error!(resource, "{diagnostic}"),
+            Level::INFO => tracing::info!(resource, "{diagnostic}"),
+            _ => tracing::warn!(resource, "{diagnostic}"),
         }
         let Some(hook) = &self.hook else { return };
-        if catch_unwind(AssertUnwindSafe(|| hook(resource, problem))).is_err() {
-            tracing::error!(resource, "the error hook panicked");
+        if catch_unwind(AssertUnwindSafe(|| hook(resource, diagnostic))).is_err() {
+            tracing::error!(resource, "the diagnostic hook panicked");
         }
     }
 }

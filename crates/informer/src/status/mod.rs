@@ -2,10 +2,10 @@
 
 mod diagnostic;
 
-pub use diagnostic::Problem;
-pub(crate) use diagnostic::{Hook, Problems};
+pub use diagnostic::Diagnostic;
+pub(crate) use diagnostic::{DiagnosticHook, DiagnosticSink};
 pub use informer_core::reflector::{
-    Failure, InformerState, ReflectorCounters, RelistCounters, Report, RequestKind, Trouble,
+    Failure, FailureKind, InformerState, ReflectorCounters, RelistCounters, RequestKind,
 };
 pub use informer_core::wire::{ObjectError, UnreadableObject};
 pub use informer_core::{Moment, Scope};

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use informer::handler::HandlerBuilder;
-use informer::status::Problem;
+use informer::status::Diagnostic;
 use informer::{Event, InformerOptions, Object, Registration, SharedInformer};
 use informer_apiserver::faults::{FaultGuard, FaultRule};
 use informer_apiserver::{ApiServer, RecordedRequest, Verb, faults};
@@ -203,17 +203,17 @@ pub(crate) fn frame(kind: &str, object: &Value) -> String {
 
 /// Diagnostics that an error hook received.
 #[derive(Clone, Default)]
-pub(crate) struct Diagnostics(Arc<Mutex<Vec<Problem>>>);
+pub(crate) struct Diagnostics(Arc<Mutex<Vec<Diagnostic>>>);
 
 impl Diagnostics {
     /// Adds a hook to the options that records diagnostics.
     pub(crate) fn hook(&self, options: InformerOptions) -> InformerOptions {
         let diagnostics = self.clone();
-        options.on_diagnostic(move |_, problem| diagnostics.lock().push(problem.clone()))
+        options.on_diagnostic(move |_, diagnostic| diagnostics.lock().push(diagnostic.clone()))
     }
 
     /// Whether a matching diagnostic was reported.
-    pub(crate) fn any(&self, which: impl Fn(&Problem) -> bool) -> bool {
+    pub(crate) fn any(&self, which: impl Fn(&Diagnostic) -> bool) -> bool {
         self.lock().iter().any(which)
     }
 
@@ -222,7 +222,7 @@ impl Diagnostics {
         self.lock().iter().map(ToString::to_string).collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Problem>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Diagnostic>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

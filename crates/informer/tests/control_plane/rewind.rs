@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use informer::error::VersionWaitReason;
-use informer::status::{InformerState, Problem, Report};
+use informer::status::{Diagnostic, InformerState};
 use informer::{ResourceVersion, SharedInformerFactory};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
 use serde_json::json;
@@ -28,8 +28,8 @@ async fn restored_etcd_is_detected_and_delivered(arm: &Arm) {
 
     let rewound = Arc::new(Mutex::new(Vec::new()));
     let reported = Arc::clone(&rewound);
-    let options = outage::options(arm).on_diagnostic(move |resource, problem| {
-        if matches!(problem, Problem::Server(Report::Rewound { .. })) {
+    let options = outage::options(arm).on_diagnostic(move |resource, diagnostic| {
+        if matches!(diagnostic, Diagnostic::ServerRewound { .. }) {
             reported.lock().unwrap().push(resource.to_owned());
         }
     });

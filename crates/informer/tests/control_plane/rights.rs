@@ -80,10 +80,10 @@ async fn allowed_later(arm: Arm) {
     let error = factory.wait_for_sync(TIMEOUT).await.unwrap_err();
     assert!(error.failed().any(|error| matches!(error.state, InformerState::Forbidden { .. })), "{error}");
     let forbidden = |state: InformerState, plural: &str| match state {
-        InformerState::Forbidden { because } => {
+        InformerState::Forbidden { failure } => {
             let user = format!("system:serviceaccount:{}:limited", arm.namespace);
             let expected = format!("{plural} is forbidden: User \"{user}\" cannot ");
-            assert!(because.contains(&expected), "{because}");
+            assert!(failure.message().contains(&expected), "{failure}");
             true
         }
         _ => false,

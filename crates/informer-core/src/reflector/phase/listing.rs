@@ -1,9 +1,9 @@
 //! A list that is coming in, page by page. It must not know what is asked for next.
 
-use super::answer::ResponseState;
+use super::response::ResponseState;
 use crate::object::Entry;
 use crate::reflector::config::Config;
-use crate::reflector::failure::{Refusal, ResponseHead};
+use crate::reflector::failure::{ErrorResponse, ResponseHead};
 use crate::reflector::request::{Consistency, ListRequest, StreamId};
 use crate::reflector::state::InformerState;
 use crate::time::Moment;
@@ -62,10 +62,10 @@ impl Listing {
     pub(in crate::reflector) fn open(&mut self, now: Moment, head: ResponseHead, config: &Config) {
         let body = head.is_success().then(|| config.list_body(&head)).flatten();
         self.response =
-            body.map_or_else(|| ResponseState::Rejected(Refusal::new(now, head)), ResponseState::Body);
+            body.map_or_else(|| ResponseState::Rejected(ErrorResponse::new(now, head)), ResponseState::Body);
     }
 
-    pub(in crate::reflector) fn refused(&self) -> Option<&Refusal> {
+    pub(in crate::reflector) fn refused(&self) -> Option<&ErrorResponse> {
         self.response.rejected()
     }
 

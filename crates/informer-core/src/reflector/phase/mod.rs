@@ -2,13 +2,13 @@
 //!
 //! Data only. The steps from state to state are methods of the reflector, in a file for each state. Nothing here sends requests or reports.
 
-mod answer;
 mod listing;
+mod response;
 mod stream;
 mod watchlist;
 
-pub(in crate::reflector) use answer::ResponseState;
 pub(in crate::reflector) use listing::Listing;
+pub(in crate::reflector) use response::ResponseState;
 pub(in crate::reflector) use stream::{MIN_SILENCE_TIMEOUT, Stream, Watching};
 pub(in crate::reflector) use watchlist::{ByKey, WatchListing};
 

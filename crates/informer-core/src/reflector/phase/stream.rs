@@ -1,8 +1,8 @@
 //! A watch stream, and the watch that follows changes. It must not know what frames mean.
 
-use super::answer::ResponseState;
+use super::response::ResponseState;
 use crate::reflector::config::Config;
-use crate::reflector::failure::{Failure, Refusal, ResponseHead};
+use crate::reflector::failure::{ErrorResponse, Failure, ResponseHead};
 use crate::reflector::request::StreamId;
 use crate::time::Moment;
 use crate::wire::WatchBody;
@@ -36,19 +36,19 @@ impl Stream {
         self.opened = now;
         let body = head.is_success().then(|| config.watch_body(&head)).flatten();
         self.response =
-            body.map_or_else(|| ResponseState::Rejected(Refusal::new(now, head)), ResponseState::Body);
+            body.map_or_else(|| ResponseState::Rejected(ErrorResponse::new(now, head)), ResponseState::Body);
     }
 
     /// Why the request was refused, if it was.
     pub(in crate::reflector) fn refusal(&self) -> Option<Failure> {
         match &self.response {
-            ResponseState::Pending => Some(Failure::transient("the answer ended before it began")),
-            ResponseState::Rejected(refusal) => Some(refusal.failure()),
+            ResponseState::Pending => Some(Failure::interrupted("the response ended before its headers")),
+            ResponseState::Rejected(response) => Some(response.failure()),
             ResponseState::Body(_) => None,
         }
     }
 
-    pub(in crate::reflector) fn refused(&self) -> Option<&Refusal> {
+    pub(in crate::reflector) fn refused(&self) -> Option<&ErrorResponse> {
         self.response.rejected()
     }
 

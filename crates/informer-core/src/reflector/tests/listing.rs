@@ -313,8 +313,8 @@ fn pages_that_go_round_in_a_circle_are_no_hot_loop() {
         > list limit=500 continue=t1
         > state listing 1
         list v=9 continue=t1 a/x@5
-        > list failed: the list's pages go round in a circle; again in 800ms..1.6s
-        > state backing off: the list's pages go round in a circle
+        > list failed: the pages of the list repeat; again in 800ms..1.6s
+        > state backing off: the pages of the list repeat
         wake
         > list limit=500 rv=0
         > state connecting
@@ -325,8 +325,8 @@ fn pages_that_go_round_in_a_circle_are_no_hot_loop() {
         > list limit=500 continue=t2
         > state listing 2
         list v=9 continue=t1 a/x@5
-        > list failed: the list's pages go round in a circle; again in 1.6s..3.2s
-        > state backing off: the list's pages go round in a circle
+        > list failed: the pages of the list repeat; again in 1.6s..3.2s
+        > state backing off: the pages of the list repeat
         ",
     );
 }
@@ -687,8 +687,8 @@ fn a_list_whose_body_stops_coming_is_given_up() {
         tick
         after 1s
         > cancel
-        > list failed: the body stopped coming; again in 800ms..1.6s
-        > state backing off: the body stopped coming
+        > list failed: no data received before the timeout; again in 800ms..1.6s
+        > state backing off: no data received before the timeout
         old bytes }
         count late
         > late 1
@@ -712,7 +712,7 @@ fn c11_empty_pages_without_end_are_no_hot_loop() {
         list v=9 continue=c
         > list limit=500 continue=c
         list v=9 continue=d
-        > list failed: the list's pages are empty and do not end; again now
+        > list failed: the pages of the list are empty and do not end; again now
         > list rv=0
         list v=9 continue=a
         > list limit=500 continue=a
@@ -721,8 +721,8 @@ fn c11_empty_pages_without_end_are_no_hot_loop() {
         list v=9 continue=c
         > list limit=500 continue=c
         list v=9 continue=d
-        > list failed: the list's pages are empty and do not end; again in 800ms..1.6s
-        > state backing off: the list's pages are empty and do not end
+        > list failed: the pages of the list are empty and do not end; again in 800ms..1.6s
+        > state backing off: the pages of the list are empty and do not end
         ",
     );
 }
@@ -761,8 +761,8 @@ fn a_request_that_nobody_answers_is_given_up() {
         > list limit=500 rv=0
         after 2m
         > cancel
-        > list failed: no answer within 120s; again in 800ms..1.6s
-        > state backing off: no answer within 120s
+        > list failed: no response headers within 120s; again in 800ms..1.6s
+        > state backing off: no response headers within 120s
         ",
     );
 }

@@ -2,13 +2,13 @@
 
 mod any_server;
 mod audit;
-mod away;
 mod bad_input;
-mod form;
+mod encoding;
 mod listing;
 mod script;
 mod standing;
 mod transform;
+mod unavailable;
 mod watching;
 mod watchlist;
 

@@ -24,10 +24,10 @@
 //! An object is `namespace/name@version`, with `;uid=…`, `;kind=…` or `;big` behind it; name or version may be missing.
 
 use super::super::{
-    Action, Config, Failure, InformerState, Reflector, RequestKind, ResponseHead, StreamId, Trouble,
+    Action, Config, Failure, FailureKind, InformerState, Reflector, RequestKind, ResponseHead, StreamId,
 };
-use super::super::{Report, WatchListPolicy};
-use super::form::Form;
+use super::super::{ReflectorDiagnostic, WatchListPolicy};
+use super::encoding::Form;
 use crate::Scope;
 use crate::delta::{Delta, Replaced};
 use crate::object::Entry;
@@ -224,8 +224,8 @@ impl Run {
             "end" => self.end(id),
             "error" => {
                 let failure = match rest {
-                    "refused" => Failure::unreachable("connection refused"),
-                    "broken" => Failure::transient("connection reset"),
+                    "refused" => Failure::new(FailureKind::Connect, "connection refused"),
+                    "broken" => Failure::new(FailureKind::Interrupted, "connection reset"),
                     _ => panic!("no such error: {rest}"),
                 };
                 self.close_if(id);
@@ -365,10 +365,10 @@ impl Run {
     fn tell_state(&mut self) {
         let Some(machine) = &self.machine else { return };
         let text = match machine.state() {
-            InformerState::BackingOff { until, because } => {
+            InformerState::BackingOff { until, failure } => {
                 let waits_as_told = until > self.now && until <= self.now + self.retry_in;
                 assert!(waits_as_told, "the state says {until:?}, the report {:?}", self.retry_in);
-                format!("backing off: {because}")
+                format!("backing off: {failure}")
             }
             InformerState::Stale { since } => {
                 assert_eq!(since, self.current, "stale since the cache was last known to be current");
@@ -415,21 +415,25 @@ impl Run {
                 }
                 format!("push {}", delta_text(&delta))
             }
-            Action::Report(Report::Failed { asked, failure, retry_in }) => {
+            Action::Report(ReflectorDiagnostic::RequestFailed { request, failure, retry_in }) => {
                 self.retry_in = retry_in;
-                format!("{asked} failed: {failure}; again {}", wait_text(failure.trouble, retry_in))
+                format!("{request} failed: {failure}; again {}", wait_text(failure.kind(), retry_in))
             }
-            Action::Report(Report::Unreadable(unreadable)) => {
+            Action::Report(ReflectorDiagnostic::ObjectSkipped(unreadable)) => {
                 format!("unreadable {}: {}", unreadable_text(&unreadable), unreadable.error)
             }
-            Action::Report(Report::TransformFailed { key, because }) => {
-                format!("not transformed {key}: {because}")
+            Action::Report(ReflectorDiagnostic::TransformFailed { key, message }) => {
+                format!("not transformed {key}: {message}")
             }
-            Action::Report(Report::WatchListAbandoned { because }) => {
-                format!("no more watch-lists: {because}")
+            Action::Report(ReflectorDiagnostic::WatchListDisabled { failure }) => {
+                format!("no more watch-lists: {failure}")
             }
-            Action::Report(Report::ProtobufAbandoned { because }) => format!("no more protobuf: {because}"),
-            Action::Report(Report::Rewound { from, to }) => format!("rewound from {from} to {to}"),
+            Action::Report(ReflectorDiagnostic::ProtobufDisabled { failure }) => {
+                format!("no more protobuf: {failure}")
+            }
+            Action::Report(ReflectorDiagnostic::ServerRewound { from, to }) => {
+                format!("rewound from {from} to {to}")
+            }
         }
     }
 
@@ -518,11 +522,11 @@ fn unreadable_text(unreadable: &UnreadableObject) -> String {
 }
 
 /// A wait that was asked for is exact; one that grew is told as the range its jitter allows.
-fn wait_text(trouble: Trouble, wait: Duration) -> String {
+fn wait_text(kind: FailureKind, wait: Duration) -> String {
     let millis = wait.as_millis();
-    match (trouble, millis) {
+    match (kind, millis) {
         (_, 0) => "now".to_owned(),
-        (Trouble::Forbidden | Trouble::NotServed, 30_000..60_000) => "in 30s..60s".to_owned(),
+        (FailureKind::Forbidden | FailureKind::NotServed, 30_000..60_000) => "in 30s..60s".to_owned(),
         (_, millis) if millis % 1000 == 0 => format!("in {wait:?}"),
         (_, 25_600..60_000) => "in 25.6s..60s".to_owned(),
         _ => {

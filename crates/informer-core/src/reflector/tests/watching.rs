@@ -584,7 +584,7 @@ fn before_any_bookmark_silence_lasts_as_long_as_the_watch_and_ten_seconds() {
         > deadline in the watch's timeout - 50s
         wake
         > cancel
-        > watch failed: nothing was heard for too long, not even a bookmark; again now
+        > watch failed: nothing received before the timeout, not even a bookmark; again now
         > watch rv=10
         > state stale
         count silent
@@ -623,7 +623,7 @@ fn after_a_bookmark_silence_lasts_three_gaps_and_ninety_seconds_at_least() {
         > deadline in 180s
         after 180s
         > cancel
-        > watch failed: nothing was heard for too long, not even a bookmark; again now
+        > watch failed: nothing received before the timeout, not even a bookmark; again now
         > watch rv=13
         > state stale
         deadline

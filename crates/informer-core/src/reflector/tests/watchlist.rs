@@ -348,8 +348,8 @@ fn initial_events_that_never_end_give_way_to_the_list_and_are_remembered() {
         after 10s
         after 10s
         > cancel
-        > no more watch-lists: the initial events never ended
-        > watch-list failed: the initial events never ended; again now
+        > no more watch-lists: the initial events did not complete
+        > watch-list failed: the initial events did not complete; again now
         > list limit=500 rv=0
         > state connecting
         old BOOKMARK @9 end
@@ -380,8 +380,8 @@ fn a_stream_that_says_nothing_at_all_stalls_too() {
         200
         after 10s
         > cancel
-        > no more watch-lists: the initial events never ended
-        > watch-list failed: the initial events never ended; again now
+        > no more watch-lists: the initial events did not complete
+        > watch-list failed: the initial events did not complete; again now
         > list limit=500 rv=0
         ",
     );
@@ -407,8 +407,8 @@ fn changes_to_known_objects_are_no_progress() {
         > state listing 2
         after 2s
         > cancel
-        > no more watch-lists: the initial events never ended
-        > watch-list failed: the initial events never ended; again now
+        > no more watch-lists: the initial events did not complete
+        > watch-list failed: the initial events did not complete; again now
         > list limit=500 rv=0
         > state connecting
         ",
@@ -434,8 +434,8 @@ fn a_large_set_that_grows_by_less_than_one_in_a_hundred_stalls() {
         > state listing 307
         after 10s
         > cancel
-        > no more watch-lists: the initial events never ended
-        > watch-list failed: the initial events never ended; again now
+        > no more watch-lists: the initial events did not complete
+        > watch-list failed: the initial events did not complete; again now
         > list limit=500 rv=0
         > state connecting
         "
@@ -479,7 +479,7 @@ fn a_stream_that_ends_before_the_marker_is_remembered_the_second_time() {
         ADDED a/x@5
         > state listing 1
         end
-        > watch-list failed: the stream ended before the initial events did; again now
+        > watch-list failed: the stream ended before the initial events were complete; again now
         > list limit=500 rv=0
         > state connecting
         list v=9 a/x@5
@@ -496,8 +496,8 @@ fn a_stream_that_ends_before_the_marker_is_remembered_the_second_time() {
         > state stale
         200
         end
-        > no more watch-lists: the stream ended before the initial events did
-        > watch-list failed: the stream ended before the initial events did; again now
+        > no more watch-lists: the stream ended before the initial events were complete
+        > watch-list failed: the stream ended before the initial events were complete; again now
         > list rv=9 match=NotOlderThan
         list v=12 a/x@5
         > push replaced @12 [a/x@5]
@@ -522,7 +522,7 @@ fn a_watch_list_that_works_makes_up_for_one_that_did_not() {
         > watch-list match=NotOlderThan rv=
         200
         end
-        > watch-list failed: the stream ended before the initial events did; again now
+        > watch-list failed: the stream ended before the initial events were complete; again now
         > list limit=500 rv=0
         list v=9
         > push replaced @9 []
@@ -548,7 +548,7 @@ fn a_watch_list_that_works_makes_up_for_one_that_did_not() {
         > state stale
         200
         end
-        > watch-list failed: the stream ended before the initial events did; again now
+        > watch-list failed: the stream ended before the initial events were complete; again now
         > list rv=12 match=NotOlderThan
         list v=14
         > push replaced @14 []
@@ -764,11 +764,11 @@ fn an_answer_that_ends_before_it_began_gives_way_to_the_list() {
         start
         > watch-list match=NotOlderThan rv=
         end
-        > watch-list failed: the answer ended before it began; again now
+        > watch-list failed: the response ended before its headers; again now
         > list limit=500 rv=0
         end
-        > list failed: the answer ended before it began; again in 800ms..1.6s
-        > state backing off: the answer ended before it began
+        > list failed: the response ended before its headers; again in 800ms..1.6s
+        > state backing off: the response ended before its headers
         wake
         > watch-list match=NotOlderThan rv=
         > state connecting

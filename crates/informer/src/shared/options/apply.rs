@@ -3,7 +3,7 @@
 use super::{FieldFilterMode, InformerOptions};
 use crate::resource::ResourceType;
 use crate::source::{KubeSource, QueryParameters, Source, Throughput};
-use crate::status::Hook;
+use crate::status::DiagnosticHook;
 use informer_core::reflector::{Config, WatchListPolicy};
 use informer_core::wire::{Limits, message_of};
 use informer_core::{FieldFilter, Retention, Scope, Transform, TransformFallback};
@@ -167,7 +167,7 @@ impl InformerOptions {
         self.retention.unwrap_or_default()
     }
 
-    pub(crate) fn error_hook(&self) -> Option<Hook> {
+    pub(crate) fn diagnostic_hook(&self) -> Option<DiagnosticHook> {
         self.on_diagnostic.clone()
     }
 

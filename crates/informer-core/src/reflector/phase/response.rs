@@ -1,6 +1,6 @@
 //! The answer to one request. It must not know what was requested.
 
-use crate::reflector::failure::Refusal;
+use crate::reflector::failure::ErrorResponse;
 
 /// How far the answer to a request has come.
 #[derive(Debug)]
@@ -9,11 +9,11 @@ pub(in crate::reflector) enum ResponseState<R> {
     /// Headers said success.
     Body(R),
     /// Headers said something else; the reason is coming in.
-    Rejected(Refusal),
+    Rejected(ErrorResponse),
 }
 
 impl<R> ResponseState<R> {
-    pub(in crate::reflector) fn rejected(&self) -> Option<&Refusal> {
-        if let Self::Rejected(refusal) = self { Some(refusal) } else { None }
+    pub(in crate::reflector) fn rejected(&self) -> Option<&ErrorResponse> {
+        if let Self::Rejected(response) = self { Some(response) } else { None }
     }
 }
