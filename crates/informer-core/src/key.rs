@@ -3,6 +3,7 @@
 //! A uid is no part of it: a deleted and re-created object has the same key. This module does not know which
 //! kind a key belongs to; a cache holds one kind.
 
+use crate::error::{ParseError, ParseErrorKind};
 use crate::small_text::{InlineText, as_text};
 use std::cmp::Ordering;
 use std::fmt;
@@ -121,20 +122,16 @@ impl fmt::Debug for Key {
     }
 }
 
-/// A text that is no key.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no object key: expected `name` or `namespace/name`")]
-pub struct ParseKeyError {
-    text: String,
-}
-
 impl FromStr for Key {
-    type Err = ParseKeyError;
+    type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (namespace, name) = text.split_once('/').unwrap_or(("", text));
         let misplaced = text.starts_with('/') || name.is_empty() || name.contains('/') || text.contains('\0');
-        if misplaced { Err(ParseKeyError { text: text.to_owned() }) } else { Ok(Self::new(namespace, name)) }
+        if misplaced {
+            return Err(ParseError::new(ParseErrorKind::Key, text, "`name` or `namespace/name`"));
+        }
+        Ok(Self::new(namespace, name))
     }
 }
 

@@ -11,6 +11,7 @@ pub mod backoff;
 pub mod compressor;
 pub mod delta;
 pub mod election;
+pub mod error;
 pub mod key;
 pub mod object;
 pub mod random;
@@ -31,11 +32,11 @@ pub mod workqueue;
 #[cfg(feature = "compression")]
 pub use compressor::Compressor;
 pub use delta::{Batch, Deleted, Delta, DeltaFifo, FifoCapacity, QueueClosed, Replaced};
-pub use key::{Key, ParseKeyError};
+pub use key::Key;
 pub use object::{DecodeError, Entry, Object, Typed};
 pub use retention::Retention;
 pub use scope::Scope;
-pub use selector::{FieldSelector, LabelSelector, SelectorError};
+pub use selector::{FieldSelector, LabelSelector};
 #[cfg(feature = "compression")]
 pub use store::Recompression;
 pub use store::{
@@ -44,7 +45,4 @@ pub use store::{
 pub use time::Moment;
 pub use transform::{Transform, TransformFallback};
 pub use version::ResourceVersion;
-pub use wire::{
-    EntryEncoding, FieldFilter, FieldPath, FieldPathError, Labels, Owner, OwnerReference, Owners,
-    ProjectionError, TypeMeta,
-};
+pub use wire::{EntryEncoding, FieldFilter, FieldPath, Labels, Owner, OwnerReference, Owners, TypeMeta};

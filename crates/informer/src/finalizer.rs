@@ -188,7 +188,7 @@ impl<K> Finalizer<K> {
 
     /// An object as a server answered it, read as a cache reads it.
     fn read(&self, asked: &Object<K>, body: &[u8]) -> Result<Object<K>, FinalizerError> {
-        let unread = |reason: String| FinalizerError::Read { object: self.describe(asked), reason };
+        let unread = |message: String| FinalizerError::Read { object: self.describe(asked), message };
         let mut entry = Err("the server answered with no object".to_owned());
         let mut reader = WatchReader::new(self.resource.types(), Limits::default());
         let frame = [br#"{"type":"MODIFIED","object":"#, body, b"}"].concat();
@@ -204,7 +204,7 @@ impl<K> Finalizer<K> {
     fn state(&self, object: &Object<K>) -> Result<State, FinalizerError> {
         let unread = |error: DecodeError| FinalizerError::Read {
             object: self.describe(object),
-            reason: error.to_string(),
+            message: error.to_string(),
         };
         let meta: Meta = object.metadata().map_err(unread)?;
         Ok(State {

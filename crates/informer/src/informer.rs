@@ -2,7 +2,7 @@
 //!
 //! It only looks: everything is done by the [`Engine`] behind it, which is not generic.
 
-use crate::error::{AddIndexError, ShutdownError, SyncError, VersionWaitError};
+use crate::error::{ParseError, ShutdownError, SyncError, VersionWaitError};
 use crate::event::Event;
 use crate::handler::{EventStream, Handler, HandlerBuilder};
 use crate::lister::{Lister, Snapshot};
@@ -79,7 +79,7 @@ impl<K> SharedInformer<K> {
 
     /// Adds an index, before or after the start. It is built here, from a snapshot; look-ups through the handle are right from the first
     /// moment, and fast once the informer has taken it over. An index by a field or label that is there already serves both handles.
-    pub fn add_index(&self, index: Index) -> Result<IndexHandle, AddIndexError> {
+    pub fn add_index(&self, index: Index) -> Result<IndexHandle, ParseError> {
         let handle = index.build()?;
         self.engine.add_index(handle.clone());
         Ok(handle)

@@ -121,6 +121,8 @@ mod test_support;
 pub mod workqueue;
 
 pub use client::client;
+#[doc(inline)]
+pub use error::Error;
 pub use event::{Event, UpdateCause};
 pub use factory::SharedInformerFactory;
 #[cfg(feature = "accessors")]

@@ -6,6 +6,7 @@ mod cluster;
 
 use cluster::{TIMEOUT, config_map, log_events, names, pod, until, with};
 use informer::cache::Retention;
+use informer::error::ConfigError;
 use informer::metrics::{self, Collect};
 use informer::source::WatchListPolicy;
 use informer::status::InformerState;
@@ -129,29 +130,35 @@ async fn configure_applies_to_every_later_call() {
     assert!(format!("{:?}", lists[0]).contains('7'), "{:?}", lists[0]);
 }
 
+/// Returns the option that is in use with another value.
+#[track_caller]
+fn conflict(result: Result<(), ConfigError>) -> &'static str {
+    match result.unwrap_err() {
+        ConfigError::AlreadyConfigured { option, .. } => option,
+        other => panic!("{other}"),
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn conflict_names_the_option_and_opens_no_second_watch() {
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
     factory.configure::<Pod>(InformerOptions::default().page_size(7)).unwrap();
     let error = factory.configure::<Pod>(InformerOptions::default().page_size(8)).unwrap_err();
-    assert_eq!(error.option, "page_size");
+    assert_eq!(conflict(Err(error.clone())), "page_size");
     assert_eq!(
         error.to_string(),
-        "pods: another `page_size` is in use already (configure a kind before it is first asked for, and the same everywhere)"
+        "configure pods: `page_size` is already in use with another value (configure a kind before its first use)"
     );
     let nodes = factory.informer::<Node>();
     let late = factory.configure::<Node>(InformerOptions::default().retention(Retention::Decoded));
-    assert_eq!(late.unwrap_err().option, "retention", "the informer exists with the defaults");
+    assert_eq!(conflict(late), "retention", "the informer exists with the defaults");
     // Another view that selects the same objects reports the conflict too.
     let other = factory.select(InformerOptions::default().all_namespaces());
-    assert_eq!(
-        other.configure::<Pod>(InformerOptions::default().page_size(9)).unwrap_err().option,
-        "page_size"
-    );
+    assert_eq!(conflict(other.configure::<Pod>(InformerOptions::default().page_size(9))), "page_size");
     let transform = || InformerOptions::default().transform(|_: &mut ConfigMap| Ok(()));
     factory.configure::<ConfigMap>(transform()).unwrap();
-    assert_eq!(factory.configure::<ConfigMap>(transform()).unwrap_err().option, "transform");
+    assert_eq!(conflict(factory.configure::<ConfigMap>(transform())), "transform");
     drop(nodes);
 }
 

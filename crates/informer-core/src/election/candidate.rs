@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::config::{ElectionConfig, ElectionConfigError};
+use super::config::ElectionConfig;
 use super::record::LeaseRecord;
+use crate::error::ConfigError;
 use crate::random::Random;
 use crate::time::Moment;
 
@@ -143,15 +144,11 @@ enum Stopping {
 
 impl Election {
     /// A candidate. Its identity must be its own; a lease under it that it did not write is somebody else's all the same.
-    pub fn new(
-        identity: impl Into<String>,
-        config: ElectionConfig,
-        seed: u64,
-    ) -> Result<Self, ElectionConfigError> {
+    pub fn new(identity: impl Into<String>, config: ElectionConfig, seed: u64) -> Result<Self, ConfigError> {
         let identity = identity.into();
         config.check()?;
         if identity.is_empty() {
-            return Err(ElectionConfigError::NoIdentity);
+            return Err(ConfigError::NoIdentity);
         }
         Ok(Election {
             identity,

@@ -12,7 +12,7 @@ mod config;
 mod record;
 
 pub use candidate::{Election, Event, FencingToken, LeaseRequest, LeaseResponse, LossReason};
-pub use config::{ElectionConfig, ElectionConfigError};
+pub use config::ElectionConfig;
 pub use record::LeaseRecord;
 
 #[cfg(test)]

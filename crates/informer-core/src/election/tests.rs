@@ -1,5 +1,6 @@
 //! The election, rule by rule as client-go's contract numbers them.
 
+use crate::error::ConfigError;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -61,7 +62,7 @@ fn le_1_times_are_checked() {
     let retry = "tries every 9s do not fit into 10s: it must be more than 1.2 times as long";
     assert_eq!(check(seconds(15), seconds(10), seconds(9)).unwrap_err(), retry);
     assert!(check(seconds(15), seconds(10), Duration::ZERO).is_err());
-    assert_eq!(Election::new("", ElectionConfig::default(), 1).unwrap_err(), ElectionConfigError::NoIdentity);
+    assert_eq!(Election::new("", ElectionConfig::default(), 1).unwrap_err(), ConfigError::NoIdentity);
 }
 
 /// client-go writes such a lease as nought seconds, which is never valid (LE-3).
@@ -69,7 +70,7 @@ fn le_1_times_are_checked() {
 fn le_3_leases_below_a_second_are_refused_and_parts_of_one_do_not_count() {
     let millis = Duration::from_millis;
     let error = ElectionConfig::new(millis(900), millis(500), millis(100)).check().unwrap_err();
-    assert_eq!(error, ElectionConfigError::LeaseTooShort(millis(900)));
+    assert_eq!(error, ConfigError::LeaseDurationTooShort { lease_duration: millis(900) });
     assert!(
         ElectionConfig::new(millis(1_900), millis(1_500), millis(100)).check().is_err(),
         "it is written as 1 s"

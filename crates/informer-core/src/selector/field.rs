@@ -4,10 +4,11 @@
 //! without escapes. It does not know which fields exist or can be selected on (the server does, per kind), nor how
 //! a field's value becomes text.
 
+use crate::error::{ParseError, ParseErrorKind};
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
-use super::{SelectorError, Unexpected, insert_sorted, rules, sorted, write_joined};
+use super::{Unexpected, insert_sorted, rules, sorted, write_joined};
 
 /// Which values an object's fields must have: requirements that all hold. The default selects everything.
 ///
@@ -24,7 +25,7 @@ use super::{SelectorError, Unexpected, insert_sorted, rules, sorted, write_joine
 ///
 /// let odd = FieldSelector::everything().and(FieldRequirement::equals("spec.args", "a=b,c")?);
 /// assert_eq!(odd.to_string(), r"spec.args=a\=b\,c");
-/// # Ok::<(), informer_core::selector::SelectorError>(())
+/// # Ok::<(), informer_core::error::ParseError>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct FieldSelector {
@@ -43,11 +44,11 @@ impl FieldSelector {
     /// and terms without any text are skipped.
     ///
     /// Names that Kubernetes reads but no server knows (empty, with white space, `!` or `\`) are refused.
-    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
         match terms(text).map(|(at, term)| requirement(at, term)).collect() {
             Ok(requirements) => Ok(Self { requirements: sorted(requirements) }),
             Err(Unexpected { at, expected }) => {
-                Err(SelectorError::FieldText { text: text.to_owned(), at, expected })
+                Err(ParseError::new(ParseErrorKind::FieldSelector, text, expected).at(at))
             }
         }
     }
@@ -76,9 +77,9 @@ impl FieldSelector {
 }
 
 impl FromStr for FieldSelector {
-    type Err = SelectorError;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, SelectorError> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         Self::parse(text)
     }
 }
@@ -106,12 +107,12 @@ enum Operator {
 
 impl FieldRequirement {
     /// `field=value`.
-    pub fn equals(field: impl Into<String>, value: impl Into<String>) -> Result<Self, SelectorError> {
+    pub fn equals(field: impl Into<String>, value: impl Into<String>) -> Result<Self, ParseError> {
         Ok(Self { field: checked_name(field)?, operator: Operator::Equals, value: value.into() })
     }
 
     /// `field!=value`.
-    pub fn not_equals(field: impl Into<String>, value: impl Into<String>) -> Result<Self, SelectorError> {
+    pub fn not_equals(field: impl Into<String>, value: impl Into<String>) -> Result<Self, ParseError> {
         Ok(Self { field: checked_name(field)?, operator: Operator::NotEquals, value: value.into() })
     }
 
@@ -140,11 +141,11 @@ impl fmt::Display for FieldRequirement {
     }
 }
 
-fn checked_name(name: impl Into<String>) -> Result<String, SelectorError> {
+fn checked_name(name: impl Into<String>) -> Result<String, ParseError> {
     let name = name.into();
     match rules::check_field_name(&name) {
         Ok(()) => Ok(name),
-        Err(expected) => Err(SelectorError::FieldName { name, expected }),
+        Err(expected) => Err(ParseError::new(ParseErrorKind::FieldName, name, expected)),
     }
 }
 
@@ -343,8 +344,7 @@ mod tests {
         fn any_text_is_read_or_refused(text in prop_oneof![any::<String>(), "[ab\\\\,=! é\0]{0,12}"]) {
             match FieldSelector::parse(&text) {
                 Ok(selector) => prop_assert_eq!(FieldSelector::parse(&selector.to_string()), Ok(selector)),
-                Err(SelectorError::FieldText { at, .. }) => prop_assert!(text.is_char_boundary(at)),
-                Err(error) => prop_assert!(false, "{}", error),
+                Err(error) => prop_assert!(text.is_char_boundary(error.position().unwrap())),
             }
         }
     }

@@ -3,11 +3,12 @@
 //! Invariant: a [`LabelSelector`] keeps its requirements sorted and distinct, so that equality is equality of meaning as
 //! written. It does not know the text form it was read from (`a==b` and `a=b` are one) nor where labels are kept.
 
+use crate::error::{ParseError, ParseErrorKind};
 use std::fmt;
 use std::str::FromStr;
 
 use super::requirement::Requirement;
-use super::{SelectorError, Unexpected, insert_sorted, parse, sorted, write_joined};
+use super::{Unexpected, insert_sorted, parse, sorted, write_joined};
 
 /// Which labels an object must have: requirements that all hold. The default selects everything.
 ///
@@ -23,7 +24,7 @@ use super::{SelectorError, Unexpected, insert_sorted, parse, sorted, write_joine
 ///
 /// let stricter = selector.and(Requirement::exists("tier")?);
 /// assert!(!stricter.matches(lookup));
-/// # Ok::<(), informer_core::selector::SelectorError>(())
+/// # Ok::<(), informer_core::error::ParseError>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct LabelSelector {
@@ -39,11 +40,11 @@ impl LabelSelector {
 
     /// Reads the form used in query strings and by `kubectl -l`: `a=b`, `a==b`, `a!=b`, `a in (x,y)`,
     /// `a notin (x,y)`, `a` (exists), `!a` (does not), `a>1`, `a<1`, joined by commas.
-    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
         match parse::label_requirements(text) {
             Ok(requirements) => Ok(Self { requirements: sorted(requirements) }),
             Err(Unexpected { at, expected }) => {
-                Err(SelectorError::LabelText { text: text.to_owned(), at, expected })
+                Err(ParseError::new(ParseErrorKind::LabelSelector, text, expected).at(at))
             }
         }
     }
@@ -72,9 +73,9 @@ impl LabelSelector {
 }
 
 impl FromStr for LabelSelector {
-    type Err = SelectorError;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, SelectorError> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         Self::parse(text)
     }
 }
@@ -168,7 +169,7 @@ mod tests {
     #[test]
     fn building_checks_every_part() {
         #[track_caller]
-        fn check(outcome: Result<Requirement, SelectorError>, expected: &str) {
+        fn check(outcome: Result<Requirement, ParseError>, expected: &str) {
             let shown = outcome.map_or_else(|error| error.to_string(), |requirement| requirement.to_string());
             assert_eq!(shown, expected);
         }
@@ -310,8 +311,7 @@ mod tests {
         fn likely_text_is_read_or_refused(text in "(a|b/c|in|notin|1| |,|=|==|!|!=|\\(|\\)|<|>|\\(x,y\\)|é|\0){0,12}") {
             match LabelSelector::parse(&text) {
                 Ok(selector) => prop_assert_eq!(LabelSelector::parse(&selector.to_string()), Ok(selector)),
-                Err(SelectorError::LabelText { at, .. }) => prop_assert!(text.is_char_boundary(at)),
-                Err(error) => prop_assert!(false, "{}", error),
+                Err(error) => prop_assert!(text.is_char_boundary(error.position().unwrap())),
             }
         }
     }

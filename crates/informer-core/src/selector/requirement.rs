@@ -3,10 +3,11 @@
 //! Invariant: every [`Requirement`] has a key and values that a label can have. This file must not know the text form that a requirement was
 //! read from, nor selectors of several requirements.
 
+use crate::error::{ParseError, ParseErrorKind};
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{SelectorError, rules, write_joined};
+use super::{rules, write_joined};
 
 /// One condition on one label. The order of requirements is the one in which a selector prints them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,14 +32,14 @@ pub(super) enum Condition {
 
 impl Requirement {
     /// `key=value`: the label exists and has this value.
-    pub fn equals(key: impl Into<String>, value: impl Into<String>) -> Result<Self, SelectorError> {
+    pub fn equals(key: impl Into<String>, value: impl Into<String>) -> Result<Self, ParseError> {
         let key = checked_key(key)?;
         let value = checked_value(&key, value)?;
         Ok(Self { key, condition: Condition::Equals(value) })
     }
 
     /// `key!=value`: the label has another value, or does not exist.
-    pub fn not_equals(key: impl Into<String>, value: impl Into<String>) -> Result<Self, SelectorError> {
+    pub fn not_equals(key: impl Into<String>, value: impl Into<String>) -> Result<Self, ParseError> {
         let key = checked_key(key)?;
         let value = checked_value(&key, value)?;
         Ok(Self { key, condition: Condition::NotEquals(value) })
@@ -48,7 +49,7 @@ impl Requirement {
     pub fn is_in<V: Into<String>>(
         key: impl Into<String>,
         values: impl IntoIterator<Item = V>,
-    ) -> Result<Self, SelectorError> {
+    ) -> Result<Self, ParseError> {
         let key = checked_key(key)?;
         let values = checked_values(&key, values)?;
         Ok(Self { key, condition: Condition::In(values) })
@@ -58,31 +59,31 @@ impl Requirement {
     pub fn not_in<V: Into<String>>(
         key: impl Into<String>,
         values: impl IntoIterator<Item = V>,
-    ) -> Result<Self, SelectorError> {
+    ) -> Result<Self, ParseError> {
         let key = checked_key(key)?;
         let values = checked_values(&key, values)?;
         Ok(Self { key, condition: Condition::NotIn(values) })
     }
 
     /// `key`: the label exists, with any value.
-    pub fn exists(key: impl Into<String>) -> Result<Self, SelectorError> {
+    pub fn exists(key: impl Into<String>) -> Result<Self, ParseError> {
         Ok(Self { key: checked_key(key)?, condition: Condition::Exists })
     }
 
     /// `!key`: the label does not exist.
-    pub fn not_exists(key: impl Into<String>) -> Result<Self, SelectorError> {
+    pub fn not_exists(key: impl Into<String>) -> Result<Self, ParseError> {
         Ok(Self { key: checked_key(key)?, condition: Condition::NotExists })
     }
 
     /// `key>bound`: the label exists, and its value is a base-10 integer above `bound`, which must not be negative.
-    pub fn greater_than(key: impl Into<String>, bound: i64) -> Result<Self, SelectorError> {
+    pub fn greater_than(key: impl Into<String>, bound: i64) -> Result<Self, ParseError> {
         let key = checked_key(key)?;
         let bound = checked_number(&key, bound)?;
         Ok(Self { key, condition: Condition::GreaterThan(bound) })
     }
 
     /// `key<bound`: the label exists, and its value is a base-10 integer below `bound`, which must not be negative.
-    pub fn less_than(key: impl Into<String>, bound: i64) -> Result<Self, SelectorError> {
+    pub fn less_than(key: impl Into<String>, bound: i64) -> Result<Self, ParseError> {
         let key = checked_key(key)?;
         let bound = checked_number(&key, bound)?;
         Ok(Self { key, condition: Condition::LessThan(bound) })
@@ -135,35 +136,39 @@ impl fmt::Display for Requirement {
     }
 }
 
-fn checked_key(key: impl Into<String>) -> Result<String, SelectorError> {
+fn checked_key(key: impl Into<String>) -> Result<String, ParseError> {
     let key = key.into();
     match rules::check_label_key(&key) {
         Ok(()) => Ok(key),
-        Err(expected) => Err(SelectorError::LabelKey { key, expected }),
+        Err(expected) => Err(ParseError::new(ParseErrorKind::LabelKey, key, expected)),
     }
 }
 
-fn checked_value(key: &str, value: impl Into<String>) -> Result<String, SelectorError> {
+fn checked_value(key: &str, value: impl Into<String>) -> Result<String, ParseError> {
     let value = value.into();
     match rules::check_label_value(&value) {
         Ok(()) => Ok(value),
-        Err(expected) => Err(SelectorError::LabelValue { key: key.to_owned(), value, expected }),
+        Err(expected) => Err(ParseError::new(ParseErrorKind::LabelValue, value, expected).of_label(key)),
     }
 }
 
 fn checked_values<V: Into<String>>(
     key: &str,
     values: impl IntoIterator<Item = V>,
-) -> Result<BTreeSet<String>, SelectorError> {
+) -> Result<BTreeSet<String>, ParseError> {
     let values: BTreeSet<String> =
         values.into_iter().map(|value| checked_value(key, value)).collect::<Result<_, _>>()?;
-    if values.is_empty() { Err(SelectorError::NoValues { key: key.to_owned() }) } else { Ok(values) }
+    if values.is_empty() {
+        Err(ParseError::new(ParseErrorKind::LabelValue, "", "at least one value").of_label(key))
+    } else {
+        Ok(values)
+    }
 }
 
-fn checked_number(key: &str, bound: i64) -> Result<i64, SelectorError> {
+fn checked_number(key: &str, bound: i64) -> Result<i64, ParseError> {
     if bound >= 0 {
         return Ok(bound);
     }
     let value = bound.to_string();
-    Err(SelectorError::LabelValue { key: key.to_owned(), value, expected: rules::NUMBER })
+    Err(ParseError::new(ParseErrorKind::LabelValue, value, rules::NUMBER).of_label(key))
 }

@@ -7,8 +7,9 @@
 use super::objects::{Objects, Slot};
 use super::pages::PagedVec;
 use super::sorted::SortedSeq;
+use crate::error::ParseError;
 use crate::object::{Entry, Object};
-use crate::wire::{FieldPath, FieldPathError};
+use crate::wire::FieldPath;
 use std::cmp::Ordering as Order;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,7 +27,7 @@ pub struct Index {
 }
 
 enum By {
-    Field(Result<FieldPath, FieldPathError>),
+    Field(Result<FieldPath, ParseError>),
     Label,
     Rule(Box<Rule>),
 }
@@ -52,7 +53,7 @@ impl Index {
     }
 
     /// The handle through which the index is asked.
-    pub fn build(self) -> Result<IndexHandle, FieldPathError> {
+    pub fn build(self) -> Result<IndexHandle, ParseError> {
         if let By::Field(Err(error)) = &self.by {
             return Err(error.clone());
         }

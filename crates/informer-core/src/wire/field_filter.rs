@@ -5,8 +5,9 @@
 //! cut: each form does that itself.
 
 use super::head::{Field, string};
-use super::path::{FieldPathError, PathStep, is_named, steps};
+use super::path::{PathStep, is_named, steps};
 use super::paths::Mode;
+use crate::error::ConfigError;
 use std::fmt;
 use std::sync::Arc;
 
@@ -36,25 +37,10 @@ use std::sync::Arc;
 /// let lean = FieldFilter::drop(["status", "spec.containers[*].env", "metadata.annotations"])?;
 /// let placement = FieldFilter::keep(["spec.nodeName", "status.phase"])?;
 /// assert!(FieldFilter::drop(["metadata.uid"]).is_err());
-/// # Ok::<(), informer_core::ProjectionError>(())
+/// # Ok::<(), informer_core::error::ConfigError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct FieldFilter(Arc<Rules>);
-
-/// A projection that cannot be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProjectionError {
-    /// A path that does not read.
-    #[error(transparent)]
-    Path(#[from] FieldPathError),
-    /// A path to something that an object is known by, or that controllers go by.
-    #[error("`{path}` cannot be dropped: objects are known by it, or controllers go by it")]
-    Identity {
-        /// The path.
-        path: Box<str>,
-    },
-}
 
 #[derive(PartialEq, Eq, Hash)]
 struct Rules {
@@ -99,7 +85,7 @@ impl FieldFilter {
     /// the list. Where a path meets something that it cannot lead into, such as a text where there should be a map, nothing happens.
     ///
     /// Labels may be dropped; then the cache knows none of them either.
-    pub fn drop<S: AsRef<str>>(paths: impl IntoIterator<Item = S>) -> Result<Self, ProjectionError> {
+    pub fn drop<S: AsRef<str>>(paths: impl IntoIterator<Item = S>) -> Result<Self, ConfigError> {
         Self::new(Mode::Drop, paths)
     }
 
@@ -109,16 +95,16 @@ impl FieldFilter {
     /// about them. Annotations stay if they are named; `metadata` names all of it. Objects and lists on the way to what
     /// is kept stay as well, even if nothing is in them: `{}` or `[]`. Where a path meets something that it cannot lead into,
     /// such as a text or null where there should be a map, that is not kept; in a list, such an element is left out.
-    pub fn keep<S: AsRef<str>>(paths: impl IntoIterator<Item = S>) -> Result<Self, ProjectionError> {
+    pub fn keep<S: AsRef<str>>(paths: impl IntoIterator<Item = S>) -> Result<Self, ConfigError> {
         Self::new(Mode::Keep, paths)
     }
 
-    fn new<S: AsRef<str>>(mode: Mode, texts: impl IntoIterator<Item = S>) -> Result<Self, ProjectionError> {
+    fn new<S: AsRef<str>>(mode: Mode, texts: impl IntoIterator<Item = S>) -> Result<Self, ConfigError> {
         let mut paths = Vec::new();
         for text in texts {
             let path = steps(text.as_ref())?;
             if mode == Mode::Drop && is_identity(&path) {
-                return Err(ProjectionError::Identity { path: text.as_ref().into() });
+                return Err(ConfigError::RequiredField { path: text.as_ref().into() });
             }
             paths.push(path);
         }

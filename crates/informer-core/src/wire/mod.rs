@@ -23,13 +23,13 @@ mod scanned;
 mod status;
 mod values;
 
-pub use field_filter::{FieldFilter, ProjectionError};
+pub use field_filter::FieldFilter;
 pub use frame::{Frame, FrameKind, ListItem, ListMeta};
 pub use head::{Head, HeadError, Uid};
 pub use json::{ListReader, WatchReader};
 pub(crate) use json::{ReadObjectError, metadata_only, read_object};
 pub use labels::{Labels, LabelsIter, Owner, OwnerReference, Owners, OwnersIter};
-pub use path::{FieldPath, FieldPathError};
+pub use path::FieldPath;
 pub use problem::{
     BodyErrorKind, BodyLocation, JsonSyntaxError, ObjectError, ProtobufError, UnreadableObject, WireError,
 };

@@ -4,6 +4,7 @@
 //! an object is written.
 
 use super::head::string;
+use crate::error::{ParseError, ParseErrorKind};
 use std::fmt;
 use std::str::FromStr;
 
@@ -18,22 +19,13 @@ use std::str::FromStr;
 /// let path: FieldPath = "spec.containers.image".parse()?;
 /// let pod = br#"{"spec":{"containers":[{"image":"nginx"},{"image":"envoy"}]}}"#;
 /// assert_eq!(path.values_in(pod), ["nginx", "envoy"]);
-/// # Ok::<(), informer_core::FieldPathError>(())
+/// # Ok::<(), informer_core::error::ParseError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FieldPath(Box<[Box<str>]>);
 
-/// A text that is no field path.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{text}` is no field path: expected names joined by dots, as in `spec.nodeName`, or in brackets and quotes"
-)]
-pub struct FieldPathError {
-    text: String,
-}
-
 impl FromStr for FieldPath {
-    type Err = FieldPathError;
+    type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let names = steps(text)?.into_iter().filter_map(|step| match step {
@@ -75,9 +67,12 @@ pub(super) enum PathStep {
 }
 
 /// The steps of a path as it is written. The first is always a name: objects are no lists.
-pub(super) fn steps(text: &str) -> Result<Vec<PathStep>, FieldPathError> {
+pub(super) fn steps(text: &str) -> Result<Vec<PathStep>, ParseError> {
     let parsed = parse(text).filter(|steps| matches!(steps.first(), Some(PathStep::Name(_))));
-    parsed.ok_or_else(|| FieldPathError { text: text.to_owned() })
+    parsed.ok_or_else(|| {
+        let expected = "names joined by dots, as in `spec.nodeName`, or in brackets and quotes";
+        ParseError::new(ParseErrorKind::FieldPath, text, expected)
+    })
 }
 
 fn parse(text: &str) -> Option<Vec<PathStep>> {

@@ -341,12 +341,12 @@ impl<'a> Run<'a> {
         }
         let keys = self.runner.queue.processing().into_iter().map(|(key, _)| key).collect();
         self.working.abort_all();
-        let stuck = tokio::time::timeout(ABORT_TIMEOUT, ended(&mut self.working)).await.is_err();
+        let blocked = tokio::time::timeout(ABORT_TIMEOUT, ended(&mut self.working)).await.is_err();
         Err(ControllerError::ReconcilesAborted {
             controller: Arc::clone(&self.shared.name),
             keys,
-            after,
-            stuck,
+            timeout: after,
+            blocked,
         })
     }
 

@@ -96,6 +96,6 @@ impl Shared {
     pub(super) fn source_stopped(&self, number: usize) -> ControllerError {
         let resource = self.sources.get(number).map(|source| Arc::clone(&source.engine.resource));
         let controller = Arc::clone(&self.name);
-        ControllerError::InformerStopped { controller, resource: resource.unwrap_or_default() }
+        ControllerError::InformerStopped { controller, informer: resource.unwrap_or_default() }
     }
 }

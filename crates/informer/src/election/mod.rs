@@ -12,13 +12,12 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use informer_core::election::{
-    Election, ElectionConfigError, Event, LeaseRequest, LeaseResponse, LossReason,
-};
+use informer_core::election::{Election, Event, LeaseRequest, LeaseResponse, LossReason};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock::{Clock, sleep_until};
+use crate::error::ConfigError;
 use lease::LeaseClient;
 
 /// A candidate for leadership among processes that name the same Lease.
@@ -106,7 +105,7 @@ impl LeaderElector {
     }
 
     /// Other times than 15, 10 and 2 seconds. Times that no election can be held with are an error here.
-    pub fn config(self, config: ElectionConfig) -> Result<Self, ElectionConfigError> {
+    pub fn config(self, config: ElectionConfig) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self { config, ..self })
     }
@@ -126,7 +125,7 @@ impl LeaderElector {
         self,
         mut work: W,
         stop: impl Future<Output = ()>,
-    ) -> Result<ElectionOutcome, ElectionConfigError>
+    ) -> Result<ElectionOutcome, ConfigError>
     where
         W: FnMut(Term) -> F,
         F: Future<Output = ()>,

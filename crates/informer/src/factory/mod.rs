@@ -9,7 +9,7 @@ pub mod accessors;
 mod registry;
 mod wait;
 
-use crate::error::ConfigureError;
+use crate::error::ConfigError;
 use crate::informer::SharedInformer;
 use crate::lister::Lister;
 use crate::metrics::{Collect, Encoder, InformerMetrics};
@@ -86,7 +86,7 @@ impl SharedInformerFactory {
     ///
     /// The first word counts: if the kind has been asked for, or configured, with options that differ, that is an error naming the
     /// option, and nothing changes.
-    pub fn configure<K>(&self, options: InformerOptions) -> Result<(), ConfigureError>
+    pub fn configure<K>(&self, options: InformerOptions) -> Result<(), ConfigError>
     where
         K: Resource<DynamicType = ()> + 'static,
     {
@@ -99,7 +99,7 @@ impl SharedInformerFactory {
         &self,
         resource: &ApiResource,
         options: InformerOptions,
-    ) -> Result<(), ConfigureError> {
+    ) -> Result<(), ConfigError> {
         let resource = ResourceType::of::<DynamicObject>(resource);
         self.registry.configure(&self.view, &resource, options, false)
     }
@@ -109,7 +109,7 @@ impl SharedInformerFactory {
         &self,
         resource: &ApiResource,
         options: InformerOptions,
-    ) -> Result<(), ConfigureError> {
+    ) -> Result<(), ConfigError> {
         let resource = ResourceType::of::<PartialObjectMeta<DynamicObject>>(resource);
         self.registry.configure(&self.view, &resource, options, false)
     }

@@ -3,7 +3,7 @@
 //! Invariants: at most one engine per kind, form and selection that is not stopping; what a view settled for a kind stays so for as long as
 //! the view lives, also when the engine itself comes and goes.
 
-use crate::error::ConfigureError;
+use crate::error::ConfigError;
 use crate::resource::ResourceType;
 use crate::shared::{DetachTarget, DetachedListener, Engine, InformerOptions, SelectionKey};
 use std::collections::BTreeMap;
@@ -101,7 +101,7 @@ impl Registry {
         resource: &ResourceType,
         options: InformerOptions,
         cluster_scoped: bool,
-    ) -> Result<(), ConfigureError> {
+    ) -> Result<(), ConfigError> {
         let wanted = scoped(options.or(&view.defaults(resource)), cluster_scoped);
         let identity = (resource.clone(), wanted.selection());
         // One after another, so that what is refused has changed nothing.
@@ -111,7 +111,7 @@ impl Registry {
         // Another view may have settled the same choice of objects otherwise.
         let shared = state.informers.get(&identity).map(|informer| &informer.options);
         if let Some(option) = known.iter().chain(shared).find_map(|known| known.difference(&wanted)) {
-            return Err(ConfigureError { resource: resource.name().into(), option });
+            return Err(ConfigError::AlreadyConfigured { kind: resource.name().into(), option });
         }
         settled.insert(resource.clone(), wanted.clone());
         state.informers.entry(identity).or_insert_with(|| Informer::new(wanted)).configured = true;

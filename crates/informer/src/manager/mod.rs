@@ -225,7 +225,7 @@ impl Manager {
             Some(address) => Some(
                 serve::Pages::serve(address, Arc::clone(&health))
                     .await
-                    .map_err(|because| ManagerError::Serve { address, because })?,
+                    .map_err(|source| ManagerError::Bind { address, source })?,
             ),
             None => None,
         };
@@ -260,7 +260,7 @@ impl Manager {
         if let Some(pages) = pages {
             pages.end().await;
         }
-        ended.and(ShutdownError::collect(self.shutdown_timeout, informers).map_err(ManagerError::Informers))
+        ended.and(ShutdownError::collect(self.shutdown_timeout, informers).map_err(ManagerError::Shutdown))
     }
 
     fn health(&mut self) -> Health {
@@ -291,7 +291,8 @@ impl Manager {
                 async move {
                     manager.factories.iter().for_each(SharedInformerFactory::start);
                     let ended = manager.control(Some(term.fencing_token().clone()), ending).await;
-                    let is_stuck = matches!(&ended, Err(ManagerError::Controller(error)) if error.is_stuck());
+                    let is_stuck =
+                        matches!(&ended, Err(ManagerError::Controller(error)) if error.is_blocked());
                     *failed.lock().unwrap_or_else(PoisonError::into_inner) = ended;
                     if is_stuck {
                         stuck.notify_one();
@@ -341,7 +342,7 @@ impl Manager {
         }
         // Of several errors the one counts after which least is certain.
         let mut errors: Vec<ControllerError> = ended.into_iter().filter_map(Result::err).collect();
-        errors.sort_by_key(|error| !error.is_stuck());
+        errors.sort_by_key(|error| !error.is_blocked());
         errors.into_iter().next().map_or(Ok(()), |error| Err(error.into()))
     }
 }

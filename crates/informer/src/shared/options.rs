@@ -7,14 +7,13 @@ mod apply;
 
 pub(crate) use apply::SelectionKey;
 
+use crate::error::ConfigError;
 use crate::resource::ResourceType;
 use crate::source::{BoxError, QueryParameters, Source, Throughput};
 use crate::status::{Diagnostic, DiagnosticHook};
 use informer_core::backoff::BackoffConfig;
 use informer_core::reflector::WatchListPolicy;
-use informer_core::{
-    FieldFilter, FieldSelector, LabelSelector, ProjectionError, Retention, Transform, TransformFallback,
-};
+use informer_core::{FieldFilter, FieldSelector, LabelSelector, Retention, Transform, TransformFallback};
 use kube::Resource;
 use kube::core::DynamicObject;
 use serde::Serialize;
@@ -70,7 +69,7 @@ enum FieldFilterMode {
 }
 
 impl FieldFilterMode {
-    fn projection(&self) -> Result<FieldFilter, ProjectionError> {
+    fn projection(&self) -> Result<FieldFilter, ConfigError> {
         match self {
             Self::Drop(paths) => FieldFilter::drop(paths),
             Self::Keep(paths) => FieldFilter::keep(paths),
@@ -260,12 +259,12 @@ impl InformerOptions {
     ///
     /// let options = InformerOptions::default()
     ///     .drop_fields(["status", "metadata.annotations['kubectl.kubernetes.io/last-applied-configuration']"])?;
-    /// # Ok::<(), informer::error::ProjectionError>(())
+    /// # Ok::<(), informer::error::ConfigError>(())
     /// ```
     pub fn drop_fields<S: AsRef<str>>(
         mut self,
         paths: impl IntoIterator<Item = S>,
-    ) -> Result<Self, ProjectionError> {
+    ) -> Result<Self, ConfigError> {
         let paths = FieldFilterMode::Drop(paths.into_iter().map(|path| path.as_ref().to_owned()).collect());
         self.projection = Some((paths.projection()?, paths));
         Ok(self)
@@ -275,7 +274,7 @@ impl InformerOptions {
     pub fn keep_fields<S: AsRef<str>>(
         mut self,
         paths: impl IntoIterator<Item = S>,
-    ) -> Result<Self, ProjectionError> {
+    ) -> Result<Self, ConfigError> {
         let paths = FieldFilterMode::Keep(paths.into_iter().map(|path| path.as_ref().to_owned()).collect());
         self.projection = Some((paths.projection()?, paths));
         Ok(self)

@@ -96,11 +96,8 @@ async fn blocking_reconcile_is_reported_and_delays_the_next_run() {
     let running = Running::start(controller.clone());
     reconciles.expect(&["begins"]).await;
     let error = running.stop().await.unwrap_err();
-    assert!(matches!(error, ControllerError::ReconcilesAborted { stuck: true, .. }), "{error}");
-    assert!(
-        error.to_string().ends_with("not all of them let go (is something blocking its thread?)"),
-        "{error}"
-    );
+    assert!(matches!(error, ControllerError::ReconcilesAborted { blocked: true, .. }), "{error}");
+    assert!(error.to_string().ends_with("(some still run: does one block its thread?)"), "{error}");
     let again = Running::start(controller.clone());
     let waits = |state: &ControllerState| matches!(state, ControllerState::Waiting { reasons, .. } if reasons[0].contains("earlier run"));
     until(|| waits(&controller.state())).await;

@@ -1,6 +1,7 @@
 //! Projections on small objects, cut everywhere. Random ones against a naive twin are in `tests/projections.rs`.
 
 use super::*;
+use crate::error::ConfigError;
 
 #[track_caller]
 fn dropping(paths: &[&str]) -> FieldFilter {
@@ -318,7 +319,7 @@ fn what_an_object_is_known_by_and_controllers_go_by_cannot_be_dropped() {
     ];
     for path in metadata.iter().map(String::as_str).chain(others) {
         let error = FieldFilter::drop(["status", path]).unwrap_err();
-        assert_eq!(error, ProjectionError::Identity { path: path.into() });
+        assert_eq!(error, ConfigError::RequiredField { path: path.into() });
         assert_eq!(
             error.to_string(),
             format!("`{path}` cannot be dropped: objects are known by it, or controllers go by it")

@@ -1,0 +1,151 @@
+//! Errors of parsing and of configuration, shared by the modules of this crate.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The error of parsing a key, selector or field path, or of building one from invalid parts.
+///
+/// ```
+/// use informer_core::error::ParseErrorKind;
+/// use informer_core::selector::LabelSelector;
+///
+/// let error = LabelSelector::parse("a in x").unwrap_err();
+/// assert_eq!(error.to_string(), r#"label selector "a in x": expected "(" at byte 5"#);
+/// assert_eq!((error.kind(), error.position()), (ParseErrorKind::LabelSelector, Some(5)));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParseError {
+    kind: ParseErrorKind,
+    input: String,
+    /// The label key to which `input` is a value.
+    label: Option<String>,
+    position: Option<usize>,
+    expected: &'static str,
+}
+
+/// What could not be parsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ParseErrorKind {
+    /// An object key.
+    Key,
+    /// A label selector.
+    LabelSelector,
+    /// A field selector.
+    FieldSelector,
+    /// The key of a label requirement.
+    LabelKey,
+    /// A value of a label requirement.
+    LabelValue,
+    /// The name of a field requirement.
+    FieldName,
+    /// A field path.
+    FieldPath,
+}
+
+impl ParseError {
+    pub(crate) fn new(kind: ParseErrorKind, input: impl Into<String>, expected: &'static str) -> Self {
+        Self { kind, input: input.into(), label: None, position: None, expected }
+    }
+
+    pub(crate) fn at(self, position: usize) -> Self {
+        Self { position: Some(position), ..self }
+    }
+
+    pub(crate) fn of_label(self, key: &str) -> Self {
+        Self { label: Some(key.to_owned()), ..self }
+    }
+
+    /// What could not be parsed.
+    pub fn kind(&self) -> ParseErrorKind {
+        self.kind
+    }
+
+    /// The input, as given.
+    pub fn input(&self) -> &str {
+        &self.input
+    }
+
+    /// The byte of the input at which something else was expected; its length if the input ended too early.
+    pub fn position(&self) -> Option<usize> {
+        self.position
+    }
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(label) = &self.label {
+            write!(f, "label {label:?}, ")?;
+        }
+        let what = match self.kind {
+            ParseErrorKind::Key => "object key",
+            ParseErrorKind::LabelSelector => "label selector",
+            ParseErrorKind::FieldSelector => "field selector",
+            ParseErrorKind::LabelKey => "label key",
+            ParseErrorKind::LabelValue => "value",
+            ParseErrorKind::FieldName => "field name",
+            ParseErrorKind::FieldPath => "field path",
+        };
+        write!(f, "{what} {:?}: expected {}", self.input, self.expected)?;
+        match self.position {
+            Some(position) => write!(f, " at byte {position}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+/// The error of configuring a kind, a leader election or a field filter.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The kind is in use with another value of the option.
+    #[error(
+        "configure {kind}: `{option}` is already in use with another value (configure a kind before its first use)"
+    )]
+    AlreadyConfigured {
+        /// The kind.
+        kind: Box<str>,
+        /// The option.
+        option: &'static str,
+    },
+    /// A path of a field filter does not parse.
+    #[error("field filter")]
+    FieldPath(#[from] ParseError),
+    /// A field filter would drop a field that identifies objects or that controllers depend on.
+    #[error(
+        "field filter: `{path}` cannot be dropped (it identifies the object, or controllers depend on it)"
+    )]
+    RequiredField {
+        /// The path.
+        path: Box<str>,
+    },
+    /// The lease duration is shorter than a second, the unit in which it is written.
+    #[error("lease duration {lease_duration:?} is shorter than a second")]
+    LeaseDurationTooShort {
+        /// The lease duration.
+        lease_duration: Duration,
+    },
+    /// The leader would act after other candidates may take over.
+    #[error("renew deadline {renew_deadline:?} must be shorter than the lease duration {lease_duration:?}")]
+    RenewDeadlineTooLong {
+        /// The renew deadline.
+        renew_deadline: Duration,
+        /// The lease duration, in whole seconds.
+        lease_duration: Duration,
+    },
+    /// The leader would have no second attempt to renew.
+    #[error(
+        "renew deadline {renew_deadline:?} must be more than 1.2 times the retry period {retry_period:?}"
+    )]
+    RetryPeriodTooLong {
+        /// The retry period.
+        retry_period: Duration,
+        /// The renew deadline.
+        renew_deadline: Duration,
+    },
+    /// The election has no identity.
+    #[error("leader election needs an identity")]
+    NoIdentity,
+}

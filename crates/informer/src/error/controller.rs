@@ -1,0 +1,111 @@
+//! Errors of running controllers and managers.
+
+use super::{ConfigError, ErrorKind, ShutdownError};
+use informer_core::Key;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The error with which a controller ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControllerError {
+    /// One of its informers stopped, so the controller would miss changes.
+    #[error("controller {controller}: informer {informer} has stopped (stop controllers before informers)")]
+    #[non_exhaustive]
+    InformerStopped {
+        /// The name of the controller.
+        controller: Arc<str>,
+        /// The description of the informer.
+        informer: Arc<str>,
+    },
+    /// Reconciles did not end within the shutdown timeout and were aborted.
+    #[error(
+        "controller {controller}: {} reconciles aborted after {timeout:?}: {}{}",
+        keys.len(),
+        first(keys),
+        if *blocked { " (some still run: does one block its thread?)" } else { "" }
+    )]
+    #[non_exhaustive]
+    ReconcilesAborted {
+        /// The name of the controller.
+        controller: Arc<str>,
+        /// The keys of the aborted reconciles.
+        keys: Vec<Key>,
+        /// The shutdown timeout.
+        timeout: Duration,
+        /// Whether some of them still run, because they never await.
+        blocked: bool,
+    },
+    /// The controller is running already.
+    #[error("controller {controller}: already running")]
+    #[non_exhaustive]
+    AlreadyRunning {
+        /// The name of the controller.
+        controller: Arc<str>,
+    },
+}
+
+impl ControllerError {
+    /// Classifies the error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::InformerStopped { .. } => ErrorKind::Stopped,
+            Self::ReconcilesAborted { .. } => ErrorKind::Timeout,
+            Self::AlreadyRunning { .. } => ErrorKind::Conflict,
+        }
+    }
+
+    /// Whether a reconcile still runs and may act.
+    pub(crate) fn is_blocked(&self) -> bool {
+        matches!(self, Self::ReconcilesAborted { blocked: true, .. })
+    }
+}
+
+/// Formats the first keys of many.
+fn first(keys: &[Key]) -> String {
+    let first: Vec<String> = keys.iter().take(5).map(ToString::to_string).collect();
+    first.join(", ") + if keys.len() > first.len() { ", …" } else { "" }
+}
+
+/// The error with which a manager ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManagerError {
+    /// The address of the health and metrics pages cannot be used.
+    #[error("serve on {address} (is another process using it?)")]
+    #[non_exhaustive]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// The process cannot receive signals.
+    #[error("listen for signals")]
+    Signals(#[source] std::io::Error),
+    /// Two controllers have the same name.
+    #[error("two controllers are named {0} (rename one)")]
+    DuplicateController(Box<str>),
+    /// The leader election is not configured correctly.
+    #[error("leader election")]
+    Election(#[from] ConfigError),
+    /// A controller ended with an error.
+    #[error(transparent)]
+    Controller(#[from] ControllerError),
+    /// Informers or recorders did not end in time.
+    #[error(transparent)]
+    Shutdown(#[from] ShutdownError),
+}
+
+impl ManagerError {
+    /// Classifies the error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Bind { .. } | Self::DuplicateController(_) | Self::Election(_) => ErrorKind::Config,
+            Self::Signals(_) => ErrorKind::Internal,
+            Self::Controller(error) => error.kind(),
+            Self::Shutdown(_) => ErrorKind::Timeout,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Errors of changing objects: finalizers and owner references.
+
+use super::ErrorKind;
+use crate::reference::ObjectReference;
+use informer_core::OwnerReference;
+use std::sync::Arc;
+
+/// The error of adding or removing a finalizer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FinalizerError {
+    /// The finalizers of the object cannot be read.
+    #[error("read finalizers of {object}: {message}")]
+    #[non_exhaustive]
+    Read {
+        /// The object, with its kind.
+        object: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The request to add the finalizer failed.
+    #[error("add finalizer {finalizer} to {object}")]
+    #[non_exhaustive]
+    Add {
+        /// The object, with its kind.
+        object: String,
+        /// The finalizer.
+        finalizer: Arc<str>,
+        /// The error of the client.
+        source: Box<kube::Error>,
+    },
+    /// The request to remove the finalizer failed.
+    #[error("remove finalizer {finalizer} from {object}")]
+    #[non_exhaustive]
+    Remove {
+        /// The object, with its kind.
+        object: String,
+        /// The finalizer.
+        finalizer: Arc<str>,
+        /// The error of the client.
+        source: Box<kube::Error>,
+    },
+    /// Other writers changed the finalizers during every attempt. A later attempt may succeed.
+    #[error(
+        "change finalizer {finalizer} of {object}: other writers changed its finalizers (try again later)"
+    )]
+    #[non_exhaustive]
+    Conflict {
+        /// The object, with its kind.
+        object: String,
+        /// The finalizer.
+        finalizer: Arc<str>,
+    },
+}
+
+impl FinalizerError {
+    /// Classifies the error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Read { .. } => ErrorKind::Decode,
+            Self::Add { source, .. } | Self::Remove { source, .. } => ErrorKind::of_client_error(source),
+            Self::Conflict { .. } => ErrorKind::Conflict,
+        }
+    }
+
+    /// Whether other writers were faster, and the same attempt may succeed later.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict { .. })
+    }
+}
+
+/// The error of setting an owner reference.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OwnerError {
+    /// The owner lacks a field that only the server sets.
+    #[error("own objects by {owner}: it has no {missing} (use the object as read from the server)")]
+    #[non_exhaustive]
+    IncompleteOwner {
+        /// The owner.
+        owner: Box<ObjectReference>,
+        /// The missing field.
+        missing: &'static str,
+    },
+    /// Another object controls the child.
+    #[error("own {child} by {owner}: already controlled by {} {} (uid {})", by.kind, by.name, by.uid)]
+    #[non_exhaustive]
+    AlreadyControlled {
+        /// The child.
+        child: Box<ObjectReference>,
+        /// The intended controller.
+        owner: Box<ObjectReference>,
+        /// The current controller.
+        by: Box<OwnerReference>,
+    },
+    /// Owner and child are in different namespaces. The garbage collector would delete the child.
+    #[error("own {child} by {owner}: an owner must be in the same namespace or cluster-scoped")]
+    #[non_exhaustive]
+    CrossNamespace {
+        /// The child.
+        child: Box<ObjectReference>,
+        /// The intended controller.
+        owner: Box<ObjectReference>,
+    },
+    /// The child has no namespace and the owner has one. The garbage collector would delete the child.
+    #[error(
+        "own {child} by {owner}: a cluster-scoped object cannot have a namespaced owner (set the child's namespace?)"
+    )]
+    #[non_exhaustive]
+    ClusterScopedChild {
+        /// The child.
+        child: Box<ObjectReference>,
+        /// The intended controller.
+        owner: Box<ObjectReference>,
+    },
+}

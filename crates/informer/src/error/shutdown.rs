@@ -1,0 +1,86 @@
+//! The error of a shutdown or drain.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The error of a shutdown or drain that did not finish within its timeout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShutdownError {
+    /// The timeout.
+    pub timeout: Duration,
+    /// What had not finished. Never empty.
+    pub unfinished: Vec<Unfinished>,
+}
+
+/// Something that had not finished when a shutdown timed out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unfinished {
+    /// An informer: a handler is still running, or the cache is still busy.
+    #[non_exhaustive]
+    Informer {
+        /// The description of the informer.
+        informer: Arc<str>,
+    },
+    /// Recorded events that were not written. They are lost.
+    #[non_exhaustive]
+    RecordedEvents {
+        /// The number of writes.
+        writes: usize,
+    },
+    /// Keys of a work queue.
+    #[non_exhaustive]
+    WorkQueue {
+        /// Keys that no worker has taken.
+        queued: usize,
+        /// Keys that workers hold.
+        processing: usize,
+        /// Keys whose delay has not passed.
+        delayed: usize,
+    },
+}
+
+impl ShutdownError {
+    pub(crate) fn of(timeout: Duration, unfinished: Unfinished) -> Self {
+        Self { timeout, unfinished: vec![unfinished] }
+    }
+
+    /// The errors of several shutdowns with the same timeout as one; `Ok` if there are none.
+    pub(crate) fn collect(
+        timeout: Duration,
+        outcomes: impl IntoIterator<Item = Result<(), Self>>,
+    ) -> Result<(), Self> {
+        let errors = outcomes.into_iter().filter_map(Result::err);
+        let unfinished: Vec<_> = errors.flat_map(|error| error.unfinished).collect();
+        if unfinished.is_empty() { Ok(()) } else { Err(Self { timeout, unfinished }) }
+    }
+}
+
+impl fmt::Display for ShutdownError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [queue @ Unfinished::WorkQueue { .. }] = &self.unfinished[..] {
+            return write!(f, "drain work queue: timed out after {:?} with {queue}", self.timeout);
+        }
+        let unfinished: Vec<String> = self.unfinished.iter().map(ToString::to_string).collect();
+        write!(f, "shutdown: timed out after {:?}: {}", self.timeout, unfinished.join("; "))
+    }
+}
+
+impl fmt::Display for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Informer { informer } => {
+                write!(f, "{informer}: a handler or the cache is still busy (is a handler blocking?)")
+            }
+            Self::RecordedEvents { writes } => write!(f, "{writes} writes of recorded events are lost"),
+            Self::WorkQueue { queued, processing, delayed } => write!(
+                f,
+                "{queued} keys queued, {processing} processing, {delayed} delayed (a worker may be stuck)"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ShutdownError {}

@@ -1,0 +1,136 @@
+//! Errors of waiting for a sync or a resource version.
+
+use super::ErrorKind;
+use informer_core::reflector::InformerState;
+use informer_core::{Moment, ResourceVersion};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The error of waiting until informers have synced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SyncError {
+    /// The informers that were waited for, synced or not.
+    pub informers: Vec<InformerSync>,
+    /// The timeout, if it ended the wait; `None` if an informer cannot sync in its current state.
+    pub timeout: Option<Duration>,
+}
+
+/// The state of one informer in a [`SyncError`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InformerSync {
+    /// The description of the informer.
+    pub informer: Arc<str>,
+    /// Whether it has synced.
+    pub synced: bool,
+    /// Its state.
+    pub state: InformerState,
+    /// When it was in that state, on the clock of the moments in `state`.
+    pub now: Moment,
+}
+
+impl SyncError {
+    /// Returns an iterator over the informers that have not synced.
+    pub fn failed(&self) -> impl Iterator<Item = &InformerSync> {
+        self.informers.iter().filter(|informer| !informer.synced)
+    }
+
+    /// Classifies the error: a timeout, or the state in which an informer cannot sync (forbidden before not served before stopped).
+    pub fn kind(&self) -> ErrorKind {
+        let states = || self.failed().map(|informer| &informer.state);
+        match self.timeout {
+            Some(_) => ErrorKind::Timeout,
+            None if states().any(|state| matches!(state, InformerState::Forbidden { .. })) => {
+                ErrorKind::Forbidden
+            }
+            None if states().any(|state| matches!(state, InformerState::NotServed { .. })) => {
+                ErrorKind::NotServed
+            }
+            None => ErrorKind::Stopped,
+        }
+    }
+}
+
+impl fmt::Display for SyncError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("wait for sync: ")?;
+        if let Some(timeout) = self.timeout {
+            write!(f, "timed out after {timeout:?}: ")?;
+        }
+        let failed: Vec<String> = self.failed().map(ToString::to_string).collect();
+        if self.informers.len() > 1 {
+            write!(f, "{} of {} informers not synced: ", failed.len(), self.informers.len())?;
+        }
+        f.write_str(&failed.join("; "))
+    }
+}
+
+impl fmt::Display for InformerSync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.informer, self.state.display_at(self.now))
+    }
+}
+
+impl std::error::Error for SyncError {}
+
+/// The error of waiting until a cache has reached a resource version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("wait for version {wanted}: {informer}: {reason}")]
+#[non_exhaustive]
+pub struct VersionWaitError {
+    /// The description of the informer.
+    pub informer: Arc<str>,
+    /// The version that was waited for.
+    pub wanted: ResourceVersion,
+    /// What ended the wait.
+    pub reason: VersionWaitReason,
+}
+
+impl VersionWaitError {
+    /// Classifies the error.
+    pub fn kind(&self) -> ErrorKind {
+        match self.reason {
+            VersionWaitReason::TimedOut { .. } => ErrorKind::Timeout,
+            VersionWaitReason::Stopped => ErrorKind::Stopped,
+            VersionWaitReason::Rewound => ErrorKind::Conflict,
+            VersionWaitReason::NotComparable | VersionWaitReason::NotWatched => ErrorKind::Invalid,
+        }
+    }
+}
+
+/// What ended a wait for a resource version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum VersionWaitReason {
+    /// The server went back during the wait (C1): the version may belong to a history that no longer exists.
+    #[error("the server was rewound and may never reach the version")]
+    Rewound,
+    /// The version has a form without an order, so it is unknown when the cache reaches it.
+    #[error("versions of this server cannot be compared")]
+    NotComparable,
+    /// The informer does not watch the namespace.
+    #[error("the informer does not watch this namespace")]
+    NotWatched,
+    /// The informer has stopped.
+    #[error("the informer has stopped")]
+    Stopped,
+    /// The version was not reached in time.
+    #[error(
+        "timed out after {timeout:?} at {}: {}",
+        reached.as_ref().map_or("no version".to_owned(), |version| format!("version {version}")),
+        state.display_at(*now)
+    )]
+    #[non_exhaustive]
+    TimedOut {
+        /// The timeout.
+        timeout: Duration,
+        /// The version of the cache.
+        reached: Option<ResourceVersion>,
+        /// The state of the informer.
+        state: InformerState,
+        /// When it was in that state, on the clock of the moments in `state`.
+        now: Moment,
+    },
+}
