@@ -1,32 +1,33 @@
-//! What the writer reports after a batch: changes to tell, and what was refused.
+//! The result of applying a batch: the changes to deliver, and counters of deltas that caused none.
 
 use crate::key::Key;
 use crate::object::Entry;
 use std::sync::Arc;
 
-/// One thing that became different in the cache, in the order in which it is to be told.
+/// A difference between two consecutive snapshots of the store.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// A key that was not there is there.
+    /// An object whose key was not in the store.
     Added(Arc<Entry>),
-    /// A newer state of an object that was there.
+    /// A new state of an object that was in the store.
     Updated {
-        /// What was there.
+        /// The previous entry.
         old: Arc<Entry>,
-        /// What is there now.
+        /// The current entry.
         new: Arc<Entry>,
     },
-    /// A key is gone.
+    /// An object that is no longer in the store.
     Deleted {
-        /// Its last known state.
+        /// The last known state of the object.
         last: Arc<Entry>,
-        /// Whether the deletion itself was seen; otherwise it is inferred from an absence.
+        /// Whether the server reported the deletion. If `false`, it was inferred because a list no longer
+        /// contained the object or a new incarnation replaced it.
         observed: bool,
     },
 }
 
 impl Change {
-    /// The key concerned.
+    /// Returns the key of the changed object.
     pub fn key(&self) -> &Key {
         match self {
             Self::Added(entry) | Self::Updated { new: entry, .. } | Self::Deleted { last: entry, .. } => {
@@ -36,24 +37,25 @@ impl Change {
     }
 }
 
-/// What became of a batch.
+/// The result of applying one batch of deltas.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct BatchResult {
-    /// What to tell, in order. The published state already contains it all.
+    /// Changes in the order in which they must be delivered. The published snapshot already contains them
+    /// (C4).
     pub changes: Vec<Change>,
-    /// Deltas that were older than, or equal to, what the cache holds, and dropped (C1).
+    /// Number of deltas dropped because their version was not newer than the cached one (C1).
     pub stale_deltas: u64,
-    /// Deletions of keys that the cache does not hold.
+    /// Number of deletions of keys that were not in the store.
     pub deletes_of_unknown: u64,
-    /// Items that a list contained more than once.
+    /// Number of surplus items in lists that contained a key more than once.
     pub duplicates: u64,
-    /// Objects that could not be read.
+    /// Number of unreadable objects.
     pub unreadable: u64,
-    /// Whether a list lay behind what the cache had seen before (C1): the server was restored from a backup.
+    /// Whether a list had a lower version than the store (C1): the server was restored from a backup.
     pub server_rewound: bool,
-    /// Changes that an audit found: the cache was not what the server had at the same version.
+    /// Number of changes found by an audit, that is, differences from the server at the same version.
     pub drift: u64,
-    /// Calls of index functions that panicked.
+    /// Number of calls of index functions that panicked.
     pub index_panics: u64,
 }

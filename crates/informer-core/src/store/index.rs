@@ -1,8 +1,10 @@
-//! Indexes: from a value to the objects that have it.
+//! Indexes: lookup of objects by value.
 //!
-//! An index is a rule (a field path, a label, or a closure) and, in each snapshot, a sorted sequence of (value, slot). It holds slots, not
-//! objects: an update that leaves the values alone does not touch it. It holds each value once, under a number, however many objects have it. A
-//! rule that panics is caught and counted, and the object has no values in that index (C9); nothing else notices.
+//! An index is a rule (a field path, a label or a closure) and, in each snapshot, a sorted sequence of
+//! (value, slot). It refers to slots instead of objects, so an update that leaves the values unchanged does
+//! not touch it. Each value is stored once under an id, regardless of the number of objects that have it. If
+//! a rule panics, the panic is caught and counted, and the object has no values in that index; nothing else
+//! is affected (C9).
 
 use super::objects::{Objects, Slot};
 use super::pages::PagedVec;
@@ -20,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 type Rule = dyn Fn(&Arc<Entry>) -> Vec<String> + Send + Sync;
 
-/// What to index objects by.
+/// The definition of an index over cached objects.
 pub struct Index {
     name: Box<str>,
     by: By,
@@ -33,17 +35,19 @@ enum By {
 }
 
 impl Index {
-    /// By the value of a field, as in `spec.nodeName`. Objects are not decoded for it.
+    /// Indexes objects by the value of a field, for example `spec.nodeName`, without decoding them.
+    ///
+    /// An invalid path is reported by [`Index::build`].
     pub fn field(path: &str) -> Self {
         Self { name: path.into(), by: By::Field(path.parse()) }
     }
 
-    /// By the value of a label.
+    /// Indexes objects by the value of a label.
     pub fn label(name: &str) -> Self {
         Self { name: name.into(), by: By::Label }
     }
 
-    /// By whatever values a closure finds in an object. The name is for messages.
+    /// Indexes objects by the values that a closure returns. The name is used in messages.
     pub fn from_fn<K, V>(name: &str, values: impl Fn(&Object<K>) -> V + Send + Sync + 'static) -> Self
     where
         V: IntoIterator<Item = String>,
@@ -52,7 +56,11 @@ impl Index {
         Self { name: name.into(), by: By::Rule(Box::new(rule)) }
     }
 
-    /// The handle through which the index is asked.
+    /// Creates the handle that queries use.
+    ///
+    /// # Errors
+    ///
+    /// If the path of a field index is invalid.
     pub fn build(self) -> Result<IndexHandle, ParseError> {
         if let By::Field(Err(error)) = &self.by {
             return Err(error.clone());
@@ -78,22 +86,24 @@ struct Shared {
     panics: AtomicU64,
 }
 
-/// An index that was added to a cache. Look-ups through it cannot fail: until the index is built they walk the objects instead.
+/// The handle of an index that was added to a store. Lookups through it cannot fail: until the index is
+/// built, they examine every object.
 #[derive(Debug, Clone)]
 pub struct IndexHandle(Arc<Shared>);
 
 impl IndexHandle {
-    /// The field path, the label, or the name that was given.
+    /// Returns the field path, the label name, or the name given to the closure.
     pub fn name(&self) -> &str {
         &self.0.index.name
     }
 
-    /// How often the closure panicked. Those objects have no values in this index.
+    /// Returns how often the closure panicked. The objects for which it panicked have no values in this
+    /// index.
     pub fn panics(&self) -> u64 {
         self.0.panics.load(Ordering::Relaxed)
     }
 
-    /// Whether both ask for the same: one handle, or the same field or label.
+    /// Returns whether both handles select the same values: they are clones, or use the same field or label.
     pub(crate) fn is_same_rule(&self, other: &Self) -> bool {
         match (&self.0.index.by, &other.0.index.by) {
             (By::Field(Ok(left)), By::Field(Ok(right))) => left == right,
@@ -102,21 +112,22 @@ impl IndexHandle {
         }
     }
 
-    /// Whether an object has exactly these values, as far as that shows at a glance; most updates leave them alone.
-    fn still_has<'a>(&self, entry: &Entry, values: impl Iterator<Item = &'a str>) -> bool {
-        let mut rest = values;
+    /// Returns whether an object certainly has exactly these values. Most updates leave the values unchanged,
+    /// and this check allocates nothing; a closure index always returns `false`.
+    fn has_unchanged_values<'a>(&self, entry: &Entry, values: impl Iterator<Item = &'a str>) -> bool {
+        let mut remaining = values;
         match &self.0.index.by {
             By::Field(Ok(path)) => {
                 let mut equal = true;
-                entry.each_value(path, &mut |value| equal &= rest.next() == Some(value));
-                equal && rest.next().is_none()
+                entry.each_value(path, &mut |value| equal &= remaining.next() == Some(value));
+                equal && remaining.next().is_none()
             }
-            By::Label => rest.eq(entry.head().labels.get(self.name())),
+            By::Label => remaining.eq(entry.head().labels.get(self.name())),
             By::Field(Err(_)) | By::Rule(_) => false,
         }
     }
 
-    /// The values of an object, sorted, each once.
+    /// Returns the values of an object, sorted and without duplicates.
     pub(crate) fn values(&self, entry: &Arc<Entry>) -> Vec<String> {
         let mut values = match &self.0.index.by {
             By::Field(Ok(path)) => entry.values_at(path),
@@ -133,20 +144,22 @@ impl IndexHandle {
     }
 }
 
-/// The number of a value, for as long as an object has it.
-type Number = NonZeroU32;
+/// The id of a value for as long as an object has it.
+type ValueId = NonZeroU32;
 
-/// The texts of the values, by number. They are compared far more often than they change, so on larger pages; where each object has a value of
-/// its own, adding one copies such a page.
+/// The texts of the values, by id.
+///
+/// They are read in comparisons far more often than they change, hence the larger pages. If each object has
+/// its own value, adding one copies such a page.
 type Texts = PagedVec<Option<Arc<str>>, 32>;
 
-/// Postings in a leaf: few enough to be copied at once.
-const POSTINGS: usize = 64;
+/// Number of postings per leaf: few enough for a cheap copy of a leaf.
+const POSTINGS_PER_LEAF: usize = 64;
 
-/// One value of one object. Orders by the value's text, then by slot.
+/// One value of one object, ordered by the text of the value, then by slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Posting {
-    value: Number,
+    value: ValueId,
     slot: Slot,
 }
 
@@ -162,29 +175,29 @@ impl Posting {
     }
 }
 
-fn text(texts: &Texts, value: Number) -> Option<&Arc<str>> {
+fn text(texts: &Texts, value: ValueId) -> Option<&Arc<str>> {
     texts.get(value.get() as usize)?.as_ref()
 }
 
-/// The published part of an index: what readers see.
+/// The published part of an index, which readers use.
 #[derive(Clone)]
 pub(crate) struct Postings {
     pub(crate) handle: IndexHandle,
-    sorted: SortedSeq<Posting, POSTINGS>,
-    /// Invariant: the texts of exactly the values that occur, each once.
+    sorted: SortedSeq<Posting, POSTINGS_PER_LEAF>,
+    /// Invariant: contains the text of every value that occurs, once each, and no other.
     texts: Texts,
 }
 
 impl Postings {
-    /// The slots of the objects with this value.
+    /// Returns the slots of the objects with this value.
     pub(crate) fn slots(&self, value: &str) -> impl Iterator<Item = Slot> {
         let mut postings = self.sorted.from(|posting| posting.text(&self.texts) < value).peekable();
         let first = postings.peek().filter(|posting| posting.text(&self.texts) == value);
-        let wanted = first.map(|posting| posting.value);
-        postings.take_while(move |posting| Some(posting.value) == wanted).map(|posting| posting.slot)
+        let value_id = first.map(|posting| posting.value);
+        postings.take_while(move |posting| Some(posting.value) == value_id).map(|posting| posting.slot)
     }
 
-    /// The values, in order. Each costs one look-up, however many keys it has.
+    /// Returns the values in order. Each costs one search, regardless of the number of objects that have it.
     pub(crate) fn values(&self) -> impl Iterator<Item = &Arc<str>> {
         let mut next = self.sorted.first_from(|_| false);
         std::iter::from_fn(move || {
@@ -194,25 +207,25 @@ impl Postings {
         })
     }
 
-    /// The number of a value, if an object has it.
-    fn find(&self, value: &str) -> Option<Number> {
+    /// Returns the id of a value if an object has it.
+    fn find(&self, value: &str) -> Option<ValueId> {
         let found = self.sorted.first_from(|posting| posting.text(&self.texts) < value)?;
         (found.text(&self.texts) == value).then_some(found.value)
     }
 
     fn add(&mut self, posting: Posting) {
-        self.sorted.insert(posting, |known| known.compare(posting, &self.texts));
+        self.sorted.insert(posting, |existing| existing.compare(posting, &self.texts));
     }
 
-    /// Takes a posting out; returns whether no object has its value any more.
+    /// Removes a posting; returns whether no object has its value any more.
     fn remove(&mut self, posting: Posting) -> bool {
         let Self { sorted, texts, .. } = self;
-        sorted.remove(|known| known.compare(posting, texts));
+        sorted.remove(|existing| existing.compare(posting, texts));
         let first = Posting { slot: 0, ..posting };
-        let next = sorted.first_from(|known| known.compare(first, texts).is_lt());
+        let next = sorted.first_from(|existing| existing.compare(first, texts).is_lt());
         let is_last = next.is_none_or(|next| next.value != posting.value);
         if is_last {
-            // Until here the others were compared with it.
+            // The comparisons above still need the text.
             texts.set(posting.value.get() as usize, None);
         }
         is_last
@@ -225,29 +238,29 @@ impl fmt::Debug for Postings {
     }
 }
 
-/// An index as the writer keeps it: the postings, and what each object contributed to them.
+/// The writer's side of an index: the postings, and the values that each object contributed.
 #[derive(Debug)]
 pub(crate) struct IndexWriter {
     pub(crate) postings: Postings,
-    /// Invariant: `postings` holds exactly these pairs.
+    /// Invariant: `postings` contains exactly these pairs.
     values: Values,
-    /// Numbers that were given out and belong to no value any more.
-    free: Vec<Number>,
-    /// The first number that was never given out.
-    next: Number,
+    /// Ids that were assigned before and are free again.
+    free: Vec<ValueId>,
+    /// The lowest id that was never assigned.
+    next: ValueId,
 }
 
 impl IndexWriter {
     pub(crate) fn new(handle: IndexHandle) -> Self {
         let postings = Postings { handle, sorted: SortedSeq::default(), texts: Texts::default() };
-        Self { postings, values: Values::default(), free: Vec::new(), next: Number::MIN }
+        Self { postings, values: Values::default(), free: Vec::new(), next: ValueId::MIN }
     }
 
-    /// Takes in what is in a slot now.
+    /// Updates the postings for the entry that is now in a slot; `None` if the slot is free.
     pub(crate) fn update(&mut self, slot: Slot, entry: Option<&Arc<Entry>>) {
         let texts = &self.postings.texts;
         let old = || self.values.of(slot).filter_map(|value| text(texts, value)).map(|text| &**text);
-        if entry.is_some_and(|entry| self.postings.handle.still_has(entry, old())) {
+        if entry.is_some_and(|entry| self.postings.handle.has_unchanged_values(entry, old())) {
             return;
         }
         let new = entry.map(|entry| self.postings.handle.values(entry)).unwrap_or_default();
@@ -259,71 +272,79 @@ impl IndexWriter {
                 self.free.push(value);
             }
         }
-        let new: Vec<Number> = new.iter().map(|value| self.number(value)).collect();
+        let new: Vec<ValueId> = new.iter().map(|value| self.value_id(value)).collect();
         for value in &new {
             self.postings.add(Posting { value: *value, slot });
         }
         self.values.set(slot, &new);
     }
 
-    /// The number of a value, which may be a new one.
-    fn number(&mut self, value: &str) -> Number {
-        if let Some(known) = self.postings.find(value) {
-            return known;
+    /// Returns the id of a value, assigning one if the value is new.
+    fn value_id(&mut self, value: &str) -> ValueId {
+        if let Some(existing) = self.postings.find(value) {
+            return existing;
         }
-        let number = self.free.pop().unwrap_or_else(|| {
+        let value_id = self.free.pop().unwrap_or_else(|| {
             let next = self.next.saturating_add(1);
             std::mem::replace(&mut self.next, next)
         });
-        self.postings.texts.set(number.get() as usize, Some(value.into()));
-        number
+        self.postings.texts.set(value_id.get() as usize, Some(value.into()));
+        value_id
     }
 
-    /// Panics if the index is not what its rule makes of the objects.
+    /// Checks the index against its rule.
+    ///
+    /// # Panics
+    ///
+    /// If the index differs from the values that the rule returns for the objects.
     pub(crate) fn check_invariants(&self, objects: &Objects) {
         let Postings { handle, sorted, texts } = &self.postings;
         let name = handle.name();
         let mut expected = Vec::new();
         for (slot, entry) in objects.slots().filter_map(|slot| Some((slot, objects.at(slot)?))) {
-            let wanted = handle.values(entry);
-            let known = self.values.of(slot).filter_map(|value| text(texts, value));
-            assert!(known.map(|text| &**text).eq(&wanted), "index {name}: values and rule differ");
-            expected.extend(wanted.into_iter().map(|value| (value, slot)));
+            let expected_values = handle.values(entry);
+            let stored = self.values.of(slot).filter_map(|value| text(texts, value));
+            assert!(
+                stored.map(|text| &**text).eq(&expected_values),
+                "index {name}: the stored values differ from the rule's"
+            );
+            expected.extend(expected_values.into_iter().map(|value| (value, slot)));
         }
         expected.sort_unstable();
         let postings = sorted.iter().map(|posting| (posting.text(texts), posting.slot));
         let expected_pairs = expected.iter().map(|(value, slot)| (value.as_str(), *slot));
-        assert!(postings.eq(expected_pairs), "index {name} is not what its rule says");
+        assert!(postings.eq(expected_pairs), "index {name}: the postings differ from the rule's values");
         sorted.check_invariants(|left, right| left.compare(*right, texts));
         self.values.check_invariants(sorted.len());
 
         expected.dedup_by(|left, right| left.0 == right.0);
-        let given = (1..self.next.get()).filter_map(Number::new);
-        let (taken, free): (Vec<_>, Vec<_>) = given.partition(|number| text(texts, *number).is_some());
-        assert_eq!(taken.len(), expected.len(), "index {name}: each value has one number");
-        let mut known = self.free.clone();
-        known.sort_unstable();
-        assert_eq!(free, known, "index {name}: numbers are taken or free");
+        let assigned = (1..self.next.get()).filter_map(ValueId::new);
+        let (used, free): (Vec<_>, Vec<_>) = assigned.partition(|value_id| text(texts, *value_id).is_some());
+        assert_eq!(used.len(), expected.len(), "index {name}: each value has one id");
+        let mut recorded = self.free.clone();
+        recorded.sort_unstable();
+        assert_eq!(free, recorded, "index {name}: every assigned id is used or free");
     }
 }
 
-/// The values of the object in each slot, in order of their texts. Most objects have one, so the first has its place and the others an
-/// extra one.
+/// The values of the object in each slot, ordered by text.
+///
+/// Most objects have one value, so the first is stored inline and further ones in a map.
 #[derive(Debug, Default)]
 struct Values {
-    firsts: Vec<Option<Number>>,
-    /// The values behind the first. Invariant: only of objects that have such.
-    others: BTreeMap<Slot, Box<[Number]>>,
+    firsts: Vec<Option<ValueId>>,
+    /// The values after the first. Invariant: contains only objects with more than one value.
+    others: BTreeMap<Slot, Box<[ValueId]>>,
 }
 
 impl Values {
-    fn of(&self, slot: Slot) -> impl Iterator<Item = Number> {
+    fn of(&self, slot: Slot) -> impl Iterator<Item = ValueId> {
         let first = self.firsts.get(slot as usize).copied().flatten();
         let others = if self.others.is_empty() { None } else { self.others.get(&slot) };
         first.into_iter().chain(others.into_iter().flatten().copied())
     }
 
-    fn set(&mut self, slot: Slot, values: &[Number]) {
+    fn set(&mut self, slot: Slot, values: &[ValueId]) {
         let at = slot as usize;
         if self.firsts.len() <= at {
             self.firsts.resize(at + 1, None);
@@ -335,13 +356,17 @@ impl Values {
         }
     }
 
-    /// Panics unless there are this many.
+    /// Checks that there are `count` values.
+    ///
+    /// # Panics
+    ///
+    /// If the number of values differs or an invariant is violated.
     fn check_invariants(&self, count: usize) {
         assert!(
             self.others.values().all(|others| !others.is_empty()),
-            "others have a place if there are any"
+            "further values are stored only if there are any"
         );
         let others: usize = self.others.values().map(|others| others.len()).sum();
-        assert_eq!(self.firsts.iter().flatten().count() + others, count, "values and postings agree");
+        assert_eq!(self.firsts.iter().flatten().count() + others, count, "every value has one posting");
     }
 }

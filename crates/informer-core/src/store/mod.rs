@@ -1,8 +1,9 @@
-//! The cache: objects by key, indexes beside them, published as snapshots.
+//! The store: cached objects by key with their indexes, published as snapshots.
 //!
-//! One [`StoreWriter`] applies deltas and publishes a new state after each batch; any number of [`StoreReader`]s look at the newest
-//! state, or hold a [`StoreSnapshot`] of it, without ever waiting (C5). The writer says exactly what changed, as [`Change`]s, after the state
-//! that contains the change is published (C4). Nothing here is generic over the kind, and nothing here talks to a server.
+//! One [`StoreWriter`] applies deltas and publishes a new snapshot after each batch. Any number of
+//! [`StoreReader`]s read the newest [`StoreSnapshot`] without ever waiting (C5). The writer returns the exact
+//! [`Change`]s after it has published the snapshot that contains them (C4). This module is not generic over
+//! the kind and does not communicate with a server.
 
 mod change;
 mod index;

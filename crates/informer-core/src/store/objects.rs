@@ -1,8 +1,9 @@
-//! The objects of one state, apart by how often they change: which keys there are, and what is under them.
+//! The objects of one snapshot, in three persistent structures separated by how often they change.
 //!
-//! Each key has a slot, a small number, for as long as it is there. An update changes the slot's entry and nothing else; only
-//! an addition or a deletion touches the two ways from key to slot: a hash table for look-ups, a sorted sequence for walks. Both
-//! hold slots alone, the key is in the entry. All three are persistent. Indexes hold slots, so an update leaves them alone too.
+//! Each key has a slot, a small number, for as long as it is in the store. An update replaces the entry in
+//! the slot and nothing else. Only additions and deletions change the two structures that map keys to slots:
+//! a hash table for lookups and a sorted sequence for iteration. Both contain only slots; the key is in the
+//! entry. Indexes refer to slots, so an update does not touch them either unless the indexed values changed.
 
 use super::pages::PagedVec;
 use super::sorted::{self, SortedSeq};
@@ -13,33 +14,38 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The number of a place in which one object lies.
+/// The number under which an object is stored for as long as its key exists.
 pub(crate) type Slot = u32;
 
-/// Copying a page takes a share of each entry on it, and a share is paid for where the entry lies: pages are kept small.
-const ENTRIES: usize = 8;
+/// Number of entries per page.
+///
+/// Copying a page increments the reference count of each entry on it, which touches each entry's memory.
+/// Therefore pages are small.
+const ENTRIES_PER_PAGE: usize = 8;
 
-/// Fields of the hash table; there are no shares to take in them.
-const FIELDS: usize = 16;
+/// Number of hash table buckets per page. Copying a bucket changes no reference count.
+const BUCKETS_PER_PAGE: usize = 16;
 
-/// Slots in a leaf of the order: few enough to be copied at once, many enough that the tree above them weighs nothing.
-const SLOTS: usize = 64;
+/// Number of slots per leaf of the sorted sequence: few enough for a cheap copy of a leaf, and enough to make
+/// the memory of the tree above the leaves negligible.
+const SLOTS_PER_LEAF: usize = 64;
 
-/// What is in each slot.
-type Entries = PagedVec<Option<Arc<Entry>>, ENTRIES>;
+/// The entry in each slot; `None` if the slot is free.
+type Entries = PagedVec<Option<Arc<Entry>>, ENTRIES_PER_PAGE>;
 
-/// The objects of one state. Cheap to clone.
+/// The objects of one snapshot. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Objects {
     entries: Entries,
     table: Table,
-    /// The slots that are taken, in the order of the keys in them. Invariant: each one's entry is there whenever two are compared.
-    order: SortedSeq<Slot, SLOTS>,
+    /// The occupied slots, ordered by the keys of their entries. Invariant: when two slots are compared, both
+    /// contain their entry.
+    order: SortedSeq<Slot, SLOTS_PER_LEAF>,
 }
 
-/// The iterator over all entries of a snapshot, in key order.
+/// An iterator over all entries of a snapshot, in key order.
 pub struct EntryIter<'a> {
-    slots: sorted::Iter<'a, Slot, SLOTS>,
+    slots: sorted::Iter<'a, Slot, SLOTS_PER_LEAF>,
     entries: &'a Entries,
 }
 
@@ -63,7 +69,7 @@ impl Objects {
         self.find(key).map(|(_, entry)| entry)
     }
 
-    /// The object with this key, and its slot.
+    /// Returns the entry with this key, and its slot.
     #[inline]
     pub(crate) fn find(&self, key: &Key) -> Option<(Slot, &Arc<Entry>)> {
         self.table.find(key.hash32(), |slot| self.at(slot).filter(|entry| entry.key() == key))
@@ -74,7 +80,7 @@ impl Objects {
         self.entries.get(slot as usize)?.as_ref()
     }
 
-    /// Whether there may be objects in this slot or behind it.
+    /// Returns whether this slot or a later one may contain an object.
     #[cfg(feature = "compression")]
     pub(crate) fn reaches(&self, slot: Slot) -> bool {
         self.entries.get(slot as usize).is_some()
@@ -84,7 +90,7 @@ impl Objects {
         self.order.len()
     }
 
-    /// The slots that are taken, in key order.
+    /// Returns the occupied slots in key order.
     pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> {
         self.order.iter().copied()
     }
@@ -94,7 +100,7 @@ impl Objects {
         EntryIter { slots: self.order.iter(), entries: &self.entries }
     }
 
-    /// The objects from this key on, in order.
+    /// Returns the entries from this bound on, in key order.
     pub(crate) fn from<'a>(&'a self, start: Bound<&Key>) -> impl Iterator<Item = &'a Arc<Entry>> + use<'a> {
         let slots = self.order.from(|slot| match start {
             Bound::Unbounded => false,
@@ -104,9 +110,9 @@ impl Objects {
         slots.filter_map(|slot| self.at(*slot))
     }
 
-    /// Calls `visit` with each slot whose entry is another one in `newer`, and that entry.
-    pub(crate) fn each_difference(&self, newer: &Self, mut visit: impl FnMut(Slot, Option<&Arc<Entry>>)) {
-        self.entries.each_apart(&newer.entries, |slot, old, new| {
+    /// Calls `visit` with each slot whose entry is a different one in `newer`, and with the newer entry.
+    pub(crate) fn for_each_difference(&self, newer: &Self, mut visit: impl FnMut(Slot, Option<&Arc<Entry>>)) {
+        self.entries.for_each_difference(&newer.entries, |slot, old, new| {
             let (old, new) = (old.and_then(Option::as_ref), new.and_then(Option::as_ref));
             if old.map(Arc::as_ptr) != new.map(Arc::as_ptr) {
                 visit(narrow(slot), new);
@@ -114,12 +120,12 @@ impl Objects {
         });
     }
 
-    /// Puts another state into a slot that is taken by the same key.
+    /// Replaces the entry of an occupied slot by one with the same key.
     pub(super) fn update(&mut self, slot: Slot, entry: Arc<Entry>) {
         self.entries.set(slot as usize, Some(entry));
     }
 
-    /// Puts an entry with a new key into a free slot.
+    /// Stores an entry with a new key in a free slot.
     pub(super) fn add(&mut self, slot: Slot, entry: Arc<Entry>) {
         let key = entry.key();
         self.order.insert(slot, |known| compare(&self.entries, *known, key));
@@ -129,66 +135,71 @@ impl Objects {
 
     /// Frees a slot.
     pub(super) fn remove(&mut self, key: &Key, slot: Slot) {
-        // The entry goes last: until then the order looks at it.
+        // The entry is removed last because `order` compares through it.
         self.order.remove(|known| compare(&self.entries, *known, key));
         self.table.remove(key.hash32(), slot);
         self.entries.set(slot as usize, None);
     }
 
-    /// Panics unless the three parts agree; `free` are the slots that are not taken.
+    /// Checks the invariants; `free` are the free slots.
+    ///
+    /// # Panics
+    ///
+    /// If the three structures disagree.
     pub(super) fn check_invariants(&self, free: &[Slot]) {
         self.order.check_invariants(|left, right| {
             self.at(*right).map_or(Ordering::Equal, |entry| compare(&self.entries, *left, entry.key()))
         });
         for slot in self.slots() {
             let Some(key) = self.at(slot).map(|entry| entry.key()) else { panic!("slot {slot} is empty") };
-            assert_eq!(self.find(key).map(|(found, _)| found), Some(slot), "{key}: table and order agree");
-            assert!(!free.contains(&slot), "{key}: its slot is not free");
+            assert_eq!(self.find(key).map(|(found, _)| found), Some(slot), "{key}: the table finds its slot");
+            assert!(!free.contains(&slot), "{key}: its slot is not in the free list");
         }
-        assert_eq!(self.table.taken, self.order.len(), "the table holds each key once");
+        assert_eq!(self.table.occupied, self.order.len(), "the table contains each key once");
         let slots = self.order.len() + free.len();
-        assert!(self.at(narrow(slots)).is_none(), "slots are taken or free, without gaps");
+        assert!(self.at(narrow(slots)).is_none(), "every slot below the total is occupied or free");
     }
 }
 
-/// How the key in a slot orders against this one.
+/// Compares the key in a slot with `key`.
 fn compare(entries: &Entries, slot: Slot, key: &Key) -> Ordering {
     let entry = entries.get(slot as usize).and_then(Option::as_ref);
     entry.map_or(Ordering::Less, |entry| entry.key().cmp(key))
 }
 
-/// Slots are as many as objects, which are far fewer than four billion.
+/// Converts an index to a slot. There are as many slots as objects, far fewer than `u32::MAX`.
 fn narrow(slot: usize) -> Slot {
     Slot::try_from(slot).unwrap_or(Slot::MAX)
 }
 
-/// One field of the table. The default is an empty one.
+/// A bucket of the hash table, by default an empty one.
 #[derive(Clone, Copy, Default)]
-struct Field {
+struct Bucket {
     hash: u32,
-    /// The slot, plus one; zero if the field is empty.
-    behind: u32,
+    /// The slot plus one; zero if the bucket is empty.
+    slot_plus_one: u32,
 }
 
-/// From hashes to slots, by open addressing: a key's slot lies in the field that its hash says, or in the next ones up to an empty one.
+/// A hash table from key hashes to slots with linear probing: the slot of a key is in the bucket selected by
+/// its hash, or in one of the following buckets before the first empty one.
 #[derive(Clone, Default)]
 struct Table {
-    fields: PagedVec<Field, FIELDS>,
-    /// One less than the number of fields, which is a power of two. Invariant: a fifth of the fields is empty.
+    buckets: PagedVec<Bucket, BUCKETS_PER_PAGE>,
+    /// The number of buckets, a power of two, minus one. Invariant: at least a fifth of the buckets is empty.
     mask: usize,
-    taken: usize,
+    occupied: usize,
 }
 
 impl Table {
-    /// The first slot with this hash for which `check` finds something.
+    /// Returns the first slot with this hash for which `check` returns a value, and that value.
     #[inline]
     fn find<R>(&self, hash: u32, check: impl Fn(Slot) -> Option<R>) -> Option<(Slot, R)> {
         let mut at = hash as usize & self.mask;
         loop {
-            // As many fields as the page has: the way to a page is the costly part.
-            for field in &self.fields.page(at / FIELDS)?[at % FIELDS..] {
-                let slot = field.behind.checked_sub(1)?;
-                if field.hash == hash
+            // Examines all buckets on the page, because finding a page is more expensive than reading it.
+            for bucket in &self.buckets.page(at / BUCKETS_PER_PAGE)?[at % BUCKETS_PER_PAGE..] {
+                let slot = bucket.slot_plus_one.checked_sub(1)?;
+                if bucket.hash == hash
                     && let Some(found) = check(slot)
                 {
                     return Some((slot, found));
@@ -200,54 +211,55 @@ impl Table {
     }
 
     fn add(&mut self, hash: u32, slot: Slot) {
-        if self.taken + self.taken / 4 >= self.mask {
+        if self.occupied + self.occupied / 4 >= self.mask {
             let old = std::mem::take(self);
-            self.mask = (2 * old.mask + 1).max(FIELDS - 1);
-            for field in (0..=old.mask).map(|at| old.field(at)).filter(|field| field.behind != 0) {
-                self.insert(field);
+            self.mask = (2 * old.mask + 1).max(BUCKETS_PER_PAGE - 1);
+            for bucket in (0..=old.mask).map(|at| old.bucket(at)).filter(|bucket| bucket.slot_plus_one != 0) {
+                self.insert(bucket);
             }
         }
-        self.insert(Field { hash, behind: slot + 1 });
+        self.insert(Bucket { hash, slot_plus_one: slot + 1 });
     }
 
-    fn insert(&mut self, field: Field) {
-        let mut at = field.hash as usize & self.mask;
-        while self.field(at).behind != 0 {
+    fn insert(&mut self, bucket: Bucket) {
+        let mut at = bucket.hash as usize & self.mask;
+        while self.bucket(at).slot_plus_one != 0 {
             at = (at + 1) & self.mask;
         }
-        self.fields.set(at, field);
-        self.taken += 1;
+        self.buckets.set(at, bucket);
+        self.occupied += 1;
     }
 
     fn remove(&mut self, hash: u32, slot: Slot) {
         let mut hole = hash as usize & self.mask;
         loop {
-            match self.field(hole).behind {
+            match self.bucket(hole).slot_plus_one {
                 0 => return,
-                behind if behind == slot + 1 => break,
+                slot_plus_one if slot_plus_one == slot + 1 => break,
                 _ => hole = (hole + 1) & self.mask,
             }
         }
-        self.taken -= 1;
-        // Whoever could not lie in the hole, or before it, moves up: no look-up meets an empty field too early.
+        self.occupied -= 1;
+        // Moves later buckets into the hole if their probe sequence passes it, so that no lookup stops at an
+        // empty bucket too early.
         let mut at = hole;
         loop {
             at = (at + 1) & self.mask;
-            let field = self.field(at);
-            if field.behind == 0 {
+            let bucket = self.bucket(at);
+            if bucket.slot_plus_one == 0 {
                 break;
             }
-            let wanted = field.hash as usize & self.mask;
-            if (at.wrapping_sub(wanted) & self.mask) >= (at.wrapping_sub(hole) & self.mask) {
-                self.fields.set(hole, field);
+            let home = bucket.hash as usize & self.mask;
+            if (at.wrapping_sub(home) & self.mask) >= (at.wrapping_sub(hole) & self.mask) {
+                self.buckets.set(hole, bucket);
                 hole = at;
             }
         }
-        self.fields.set(hole, Field::default());
+        self.buckets.set(hole, Bucket::default());
     }
 
     #[inline]
-    fn field(&self, at: usize) -> Field {
-        self.fields.get(at).copied().unwrap_or_default()
+    fn bucket(&self, at: usize) -> Bucket {
+        self.buckets.get(at).copied().unwrap_or_default()
     }
 }

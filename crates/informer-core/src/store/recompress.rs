@@ -1,7 +1,8 @@
-//! Putting equal entries in the place of others: the same objects in a form that takes less memory.
+//! Recompression: replacing entries by equal ones that take less memory.
 //!
-//! The new entries are made from a snapshot, on any thread; the writer only puts them in. Nothing changes for anybody: there is nothing to tell,
-//! indexes stay as they are (one that is being built meanwhile looks at the new entries again), and a snapshot that somebody holds keeps what it had.
+//! The new entries are made from a snapshot on any thread; the writer only installs them. No change is
+//! reported, installed indexes keep their contents, and snapshots that are still in use keep the old entries.
+//! An index that is being built at the same time examines the new entries when it is installed.
 
 use super::objects::Slot;
 use super::snapshot::StoreSnapshot;
@@ -10,52 +11,56 @@ use crate::object::Entry;
 use std::fmt;
 use std::sync::Arc;
 
-/// Entries that can take the place of equal ones.
+/// Entries that are ready to replace equal entries of the store.
 pub struct Recompression {
-    /// Where, instead of which, and which.
+    /// The slot, the entry to replace, and its replacement.
     entries: Vec<(Slot, Arc<Entry>, Arc<Entry>)>,
     next: Option<Slot>,
 }
 
 impl Recompression {
-    /// Whether there are none.
+    /// Returns whether there is no entry to replace.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Where the next one begins; `None` if this was the last.
+    /// Returns the slot at which the next slice starts, or `None` if this was the last one.
     pub fn next(&self) -> Option<u32> {
         self.next
     }
 }
 
 impl StoreSnapshot {
-    /// Calls `pack` with the entries in the next `most` slots from `from` on, and collects the equal entries that it returns; `None` keeps
-    /// the old one.
+    /// Calls `recompress` for the entries in `max_slots` slots (at least one), starting at slot `from`, and
+    /// collects the equal entries that it returns.
     ///
-    /// This takes as long as `pack` does. Begin at 0, continue at [`Recompression::next`], and do not hold the snapshot until the end: it keeps
-    /// everything alive that was rewritten since.
+    /// An entry for which `recompress` returns `None` stays as it is. The call takes as long as all calls of
+    /// `recompress`. Start at slot 0 and continue at [`Recompression::next`], with a new snapshot for each
+    /// slice: a snapshot keeps all entries alive that have been replaced since it was taken.
     pub fn recompress(
         &self,
         from: u32,
-        most: u32,
-        pack: impl Fn(&Arc<Entry>) -> Option<Arc<Entry>>,
+        max_slots: u32,
+        recompress: impl Fn(&Arc<Entry>) -> Option<Arc<Entry>>,
     ) -> Recompression {
-        let (objects, end) = (self.objects(), from.saturating_add(most.max(1)));
-        let places = (from..end).filter_map(|slot| Some((slot, objects.at(slot)?)));
-        let entries = places.filter_map(|(slot, old)| Some((slot, Arc::clone(old), pack(old)?))).collect();
+        let (objects, end) = (self.objects(), from.saturating_add(max_slots.max(1)));
+        let occupied = (from..end).filter_map(|slot| Some((slot, objects.at(slot)?)));
+        let entries =
+            occupied.filter_map(|(slot, old)| Some((slot, Arc::clone(old), recompress(old)?))).collect();
         let next = Some(end).filter(|end| objects.reaches(*end));
         Recompression { entries, next }
     }
 }
 
 impl StoreWriter {
-    /// Puts entries in the place of equal ones, and publishes. Those that have made way for something newer meanwhile are left out. Returns how
-    /// many were put in.
-    pub fn install_recompressed(&mut self, rewrite: Recompression) -> usize {
+    /// Replaces entries by their recompressed equivalents, publishes a snapshot, and returns the number of
+    /// replaced entries.
+    ///
+    /// Entries that were updated or deleted since the recompression are skipped.
+    pub fn install_recompressed(&mut self, recompression: Recompression) -> usize {
         let mut count = 0;
-        for (slot, old, new) in rewrite.entries {
-            if self.state.objects.at(slot).is_some_and(|there| Arc::ptr_eq(there, &old)) {
+        for (slot, old, new) in recompression.entries {
+            if self.state.objects.at(slot).is_some_and(|current| Arc::ptr_eq(current, &old)) {
                 new.set_stale(old.is_stale());
                 self.state.objects.update(slot, new);
                 count += 1;
@@ -70,6 +75,6 @@ impl StoreWriter {
 
 impl fmt::Debug for Recompression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rewrite of {} entries", self.entries.len())
+        write!(f, "recompression of {} entries", self.entries.len())
     }
 }

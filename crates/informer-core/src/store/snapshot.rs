@@ -1,7 +1,8 @@
-//! Snapshots: one published state of a cache, and the reader that gets at the newest.
+//! Snapshots, and the reader that returns the newest one.
 //!
-//! A snapshot never changes; taking one is a pointer. All answers of one snapshot agree with each other and with its version (C5).
-//! This module only reads; [`super::StoreWriter`] makes snapshots.
+//! A snapshot never changes, and taking one costs a reference count. All results from one snapshot are
+//! consistent with each other and with its version (C5). This module only reads; [`super::StoreWriter`]
+//! creates snapshots.
 
 use super::index::{IndexHandle, IndexWriter, Postings};
 use super::objects::{EntryIter, Objects};
@@ -17,70 +18,74 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The contents of one state.
+/// The contents of a snapshot.
 #[derive(Clone, Default)]
 pub(crate) struct State {
     pub(crate) objects: Objects,
     pub(crate) indexes: Vec<Postings>,
-    /// How far each scope has come; `None` until its first list.
+    /// The version that each scope has reached; `None` until its first list.
     pub(crate) versions: BTreeMap<Scope, Option<ResourceVersion>>,
-    /// Objects whose newest state could not be read.
+    /// Objects whose newest state is unreadable.
     pub(crate) unreadable: OrdMap<Key, UnreadableMarks>,
 }
 
-/// What is known of a state that could not be read.
+/// The known facts about an unreadable state.
 #[derive(Clone)]
 pub(crate) struct UnreadableMarks {
-    /// Its version, if that much could be read.
+    /// The version, if it could be read.
     pub(crate) version: Option<ResourceVersion>,
     pub(crate) reason: Arc<str>,
 }
 
-/// One state of a cache, complete and unchanging. Cheap to clone.
+/// A consistent, immutable view of a store. Cheap to clone.
 #[derive(Clone)]
 pub struct StoreSnapshot(Arc<State>);
 
 impl StoreSnapshot {
-    /// The object with this key.
+    /// Returns the entry with this key.
     pub fn get(&self, key: &Key) -> Option<&Arc<Entry>> {
         self.0.objects.get(key)
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.0.objects.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All objects, ordered by namespace and name.
+    /// Returns all objects, ordered by namespace and name.
     pub fn list(&self) -> EntryIter<'_> {
         self.0.objects.values()
     }
 
-    /// The objects whose keys come after this one, in order; all of them after `None`.
+    /// Returns the objects whose keys are greater than this one, in key order; all objects if it is `None`.
     pub fn after(&self, key: Option<&Key>) -> impl Iterator<Item = &Arc<Entry>> {
         self.0.objects.from(key.map_or(Bound::Unbounded, Bound::Excluded))
     }
 
-    /// About how much memory the objects take. Counted when asked for, object by object: the writer has better things to do.
+    /// Returns the approximate memory size of the objects in bytes.
+    ///
+    /// The size is computed on each call by visiting every object, so that the writer does not have to
+    /// maintain it.
     pub fn bytes(&self) -> usize {
         self.list().map(|entry| entry.memory_size()).sum()
     }
 
-    /// The objects of one namespace, ordered by name.
+    /// Returns the objects of one namespace, ordered by name.
     pub fn namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Arc<Entry>> {
-        let wanted = Some(namespace).filter(|namespace| !namespace.is_empty());
+        let expected = Some(namespace).filter(|namespace| !namespace.is_empty());
         let rest = self.0.objects.from(Bound::Included(&Key::first_in(namespace)));
-        rest.take_while(move |entry| entry.key().namespace() == wanted)
+        rest.take_while(move |entry| entry.key().namespace() == expected)
     }
 
-    /// The objects that have this value in an index, in no particular order.
+    /// Returns the objects that have this value in an index, in no particular order.
     ///
-    /// If this snapshot does not hold the index (it was taken before the index was added), all objects are examined.
+    /// If the snapshot does not contain the index because it was taken before the index was added, all
+    /// objects are examined.
     pub fn by_index<'a>(
         &'a self,
         index: &'a IndexHandle,
@@ -89,20 +94,21 @@ impl StoreSnapshot {
         let postings = self.postings(index);
         let scanned = postings.is_none().then(|| self.list());
         let indexed = postings.into_iter().flat_map(move |postings| postings.slots(value));
-        let has_value = move |entry: &&Arc<Entry>| index.values(entry).iter().any(|known| known == value);
+        let has_value = move |entry: &&Arc<Entry>| index.values(entry).iter().any(|own| own == value);
         indexed
             .filter_map(|slot| self.0.objects.at(slot))
             .chain(scanned.into_iter().flatten().filter(has_value))
     }
 
-    /// The keys of the objects that have this value in an index, in order.
+    /// Returns the keys of the objects that have this value in an index, in key order.
     pub fn index_keys(&self, index: &IndexHandle, value: &str) -> Vec<Key> {
         let mut keys: Vec<Key> = self.by_index(index, value).map(|entry| entry.key().clone()).collect();
         keys.sort_unstable();
         keys
     }
 
-    /// The values that occur in an index, in order. They are computed if this snapshot does not hold the index.
+    /// Returns the distinct values of an index in order. They are computed if the snapshot does not contain
+    /// the index.
     pub fn index_values<'a>(&'a self, index: &IndexHandle) -> impl Iterator<Item = Cow<'a, str>> + use<'a> {
         let postings = self.postings(index);
         let computed = if postings.is_some() { BTreeSet::new() } else { self.compute_values(index) };
@@ -114,35 +120,37 @@ impl StoreSnapshot {
         self.list().flat_map(|entry| index.values(entry)).collect()
     }
 
-    /// Whether look-ups in this index need not walk the objects.
+    /// Returns whether the snapshot contains this index, so that lookups need not examine every object.
     pub fn has_index(&self, index: &IndexHandle) -> bool {
         self.postings(index).is_some()
     }
 
-    /// The version this state stands for: the smallest of all scopes, `None` until every scope has synced. Versions of several
-    /// scopes that do not compare have no smallest.
+    /// Returns the version that the snapshot represents: the lowest of all scopes.
+    ///
+    /// `None` until every scope has synced, and if the versions of several scopes cannot be compared.
     pub fn resource_version(&self) -> Option<&ResourceVersion> {
         let mut versions = self.0.versions.values();
         let first = versions.next()?.as_ref()?;
-        versions.try_fold(first, |smallest, version| {
+        versions.try_fold(first, |lowest, version| {
             let version = version.as_ref()?;
-            Some(if version.compare(smallest)?.is_lt() { version } else { smallest })
+            Some(if version.compare(lowest)?.is_lt() { version } else { lowest })
         })
     }
 
-    /// Whether every scope has synced.
+    /// Returns whether every scope has synced.
     pub fn has_synced(&self) -> bool {
         self.0.versions.values().all(Option::is_some)
     }
 
-    /// The version of one scope.
+    /// Returns the version of one scope.
     pub fn scope_version(&self, scope: &Scope) -> Option<&ResourceVersion> {
         self.0.versions.get(scope)?.as_ref()
     }
 
-    /// Objects whose newest state could not be read, with the reason. Some may not be in the cache at all.
+    /// Returns the keys of the objects whose newest state is unreadable, with the reason. Some may have no
+    /// cached entry.
     pub fn unreadable(&self) -> impl Iterator<Item = (&Key, &str)> {
-        self.0.unreadable.iter().map(|(key, hidden)| (key, &*hidden.reason))
+        self.0.unreadable.iter().map(|(key, mark)| (key, &*mark.reason))
     }
 
     fn postings(&self, index: &IndexHandle) -> Option<&Postings> {
@@ -156,7 +164,7 @@ impl fmt::Debug for StoreSnapshot {
     }
 }
 
-/// Reads a cache. Cheap to clone; never waits for the writer.
+/// A reader of a store. Cheap to clone; never waits for the writer.
 #[derive(Clone)]
 pub struct StoreReader {
     published: Arc<Published<StoreSnapshot>>,
@@ -167,24 +175,25 @@ impl StoreReader {
         Self { published: Arc::new(Published::new(StoreSnapshot(Arc::new(state)))) }
     }
 
-    /// The newest state.
+    /// Returns the newest snapshot.
     pub fn snapshot(&self) -> StoreSnapshot {
         self.published.with(StoreSnapshot::clone)
     }
 
-    /// One object of the newest state.
+    /// Returns an entry from the newest snapshot.
     pub fn get(&self, key: &Key) -> Option<Arc<Entry>> {
         self.published.with(|snapshot| snapshot.get(key).cloned())
     }
 
-    /// Builds an index from the newest state, on the caller's thread. [`super::StoreWriter::install_index`] takes it over.
+    /// Builds an index from the newest snapshot, on the caller's thread, for
+    /// [`super::StoreWriter::install_index`].
     pub fn build_index(&self, handle: IndexHandle) -> BuiltIndex {
-        let seen = self.snapshot();
+        let base = self.snapshot();
         let mut index = IndexWriter::new(handle);
-        for slot in seen.objects().slots() {
-            index.update(slot, seen.objects().at(slot));
+        for slot in base.objects().slots() {
+            index.update(slot, base.objects().at(slot));
         }
-        BuiltIndex { index, seen }
+        BuiltIndex { index, base }
     }
 
     pub(crate) fn publish(&self, state: State) -> StoreSnapshot {
@@ -198,12 +207,12 @@ impl fmt::Debug for StoreReader {
     }
 }
 
-/// An index built from a snapshot, waiting to be installed.
+/// An index built from a snapshot and not yet installed.
 #[derive(Debug)]
 pub struct BuiltIndex {
     pub(crate) index: IndexWriter,
-    /// What it was built from; the writer adds what has changed since.
-    pub(crate) seen: StoreSnapshot,
+    /// The snapshot from which it was built; the writer applies the changes since.
+    pub(crate) base: StoreSnapshot,
 }
 
 impl StoreSnapshot {
@@ -211,7 +220,7 @@ impl StoreSnapshot {
         &self.0.objects
     }
 
-    /// Whether nobody else holds this state.
+    /// Returns whether this is the only reference to the snapshot.
     pub(crate) fn is_unshared(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
