@@ -1,9 +1,12 @@
-//! What compresses the objects of one cache, and learns how.
+//! The compressor of one store, which trains its dictionary on the store's objects.
 //!
-//! The first objects stay as they are and are copied; while it learns from them, others are compressed without a dictionary. What it learnt
-//! is used for everything that comes later; what is in the cache already is rewritten by [`StoreWriter::install_recompressed`](crate::StoreWriter::install_recompressed). It
-//! learns again, from all of the cache, when objects no longer shrink as they did; less is enough for that once the cache has grown far beyond what it
-//! learnt from. Learning takes a while, so it happens where [`Compressor::train`] is called, and everything else goes on meanwhile.
+//! The first objects stay uncompressed and are copied as samples. When there are enough samples, objects are
+//! compressed without a dictionary until the training ends. The dictionary is used for every later object;
+//! entries that are already in the store are recompressed by
+//! [`StoreWriter::install_recompressed`](crate::StoreWriter::install_recompressed). The compressor trains
+//! again on objects of the whole store when the compression ratio degrades; once the store has grown far
+//! beyond its size at the last training, a smaller degradation is enough. Training is slow: it runs on the
+//! thread that calls [`Compressor::train`] and blocks nothing else.
 
 use crate::object::Entry;
 use crate::retention::{Codec, Samples, SizeTotals, StoredBytes};
@@ -11,82 +14,89 @@ use crate::store::StoreSnapshot;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// So many objects of a cache are learnt from, when there is time.
+/// Maximum number of objects sampled from the store to train a dictionary again.
 const MAX_TRAINING_OBJECTS: usize = 512;
-/// So many objects say how well others shrink.
+/// Minimum number of recent objects over which the compression ratio is measured.
 const RATIO_WINDOW_OBJECTS: usize = 512;
-/// It learns again when objects take a quarter more than they did.
+/// Ratio of the expected to the recent compression ratio, in percent, below which the compressor trains
+/// again: objects take a quarter more memory than expected.
 const DEGRADED_PERCENT: usize = 80;
-/// What was learnt takes the place of what was known if objects take a tenth less.
+/// Ratio of the new to the current compression ratio, in percent, below which a new dictionary replaces the
+/// current one: objects take a tenth less memory.
 const REPLACE_PERCENT: usize = 90;
-/// It looks whether to learn again when the cache is so many times as large as it was.
+/// Growth of the store since the last training at which training again is considered.
 const GROWTH_FACTOR: usize = 8;
-/// Growth is a reason to learn while too few were learnt from, or if objects take a ninth more than they did.
+/// Ratio of the expected to the actual compression ratio, in percent, below which a grown store causes
+/// training: objects take a ninth more memory than expected. If the last training had too few samples, growth
+/// alone is sufficient.
 const STEADY_PERCENT: usize = 90;
-/// A cache of fewer objects is not worth learning again for.
+/// Minimum number of objects in the store for training again.
 const MIN_RETRAIN_OBJECTS: usize = 64;
 
-/// Compresses the objects of one cache. Shared by all that feed it.
+/// Compresses the objects of one store. Shared by all reflectors that feed it.
 ///
 /// ```
 /// use informer_core::{Compressor, Scope, StoreWriter};
 ///
 /// let (_, reader) = StoreWriter::new([Scope::All]);
 /// let compressor = Compressor::with_training();
-/// assert!(!compressor.needs_training(&reader.snapshot()), "there is nothing to learn from");
+/// assert!(!compressor.needs_training(&reader.snapshot()), "there are no samples");
 /// ```
 pub struct Compressor {
     state: Mutex<State>,
-    /// What compresses while there is no dictionary.
+    /// The codec in use until there is a dictionary.
     untrained_codec: Codec,
-    /// Called when there may be something to learn.
+    /// The callback for when training may be needed.
     hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 struct State {
-    /// None until the first dictionary.
+    /// `None` until the first training has ended.
     codec: Option<Arc<Codec>>,
     phase: Phase,
-    /// How the newest objects shrank.
+    /// The sizes of the most recent objects.
     recent: SizeTotals,
-    /// So many objects make a window. Grows when learning again was in vain.
+    /// Number of objects after which `recent` is evaluated. Doubles each time training does not yield a
+    /// better dictionary.
     window: usize,
-    /// How objects shrank when it learnt.
+    /// The sizes of the held-out samples at the last training.
     expected: SizeTotals,
-    /// How all objects have shrunk since it learnt.
+    /// The sizes of all objects since the last training.
     since: SizeTotals,
-    /// How many objects there were when it learnt, and whether those were enough to go by.
+    /// Number of objects in the store or among the samples at the last training.
     trained_objects: usize,
+    /// Whether the last training had enough samples.
     trained_on_full_sample: bool,
-    /// Whether objects no longer shrink as they did.
+    /// Whether recent objects compress considerably worse than expected.
     ratio_degraded: bool,
 }
 
 enum Phase {
-    /// Nothing is ever learnt.
+    /// Training is never started.
     Disabled,
-    /// The first objects are copied.
+    /// The first objects are copied as samples.
     Sampling(Samples),
-    /// Somebody is at it.
+    /// A thread is training.
     Training,
     Trained,
 }
 
 impl Compressor {
-    /// One that learns from what it is given.
+    /// Creates a compressor that trains on the objects it compresses.
     pub fn with_training() -> Self {
         Self::new(None, Phase::Sampling(Samples::default()))
     }
 
-    /// One that never learns: a dictionary quotes the objects it was learnt from, so nothing may be learnt from secrets.
+    /// Creates a compressor that never trains. Required for secrets, because a dictionary contains parts of
+    /// the objects it was trained on.
     pub fn without_training() -> Self {
         Self::new(Some(Arc::new(Codec::without_dictionary())), Phase::Disabled)
     }
 
-    fn new(coder: Option<Arc<Codec>>, phase: Phase) -> Self {
+    fn new(codec: Option<Arc<Codec>>, phase: Phase) -> Self {
         let (recent, expected) = (SizeTotals::default(), SizeTotals::default());
         let state = State {
-            codec: coder,
+            codec,
             phase,
             recent,
             window: RATIO_WINDOW_OBJECTS,
@@ -99,90 +109,98 @@ impl Compressor {
         Self { state: Mutex::new(state), untrained_codec: Codec::without_dictionary(), hook: OnceLock::new() }
     }
 
-    /// Has this called whenever there may be something to learn. Only the first counts. It must not wait for anything.
+    /// Sets the callback for when training may be needed. Only the first call has an effect. The callback
+    /// must not block.
     pub fn on_training_needed(&self, hook: impl Fn() + Send + Sync + 'static) {
         let _ = self.hook.set(Box::new(hook));
     }
 
-    /// The same entry as the cache is to keep it.
+    /// Returns the entry in the representation in which the store keeps it.
     pub fn compress(&self, entry: Entry) -> Entry {
-        let Some(coder) = self.codec() else {
-            // A list may bring thousands while the first dictionary is learnt: they would be the peak of its memory.
-            let enough = !self.add_sample(&entry);
-            return if enough {
+        let Some(codec) = self.codec() else {
+            // A list may deliver thousands of objects before the first dictionary is trained. Uncompressed,
+            // they would determine its peak memory.
+            let is_full = !self.add_sample(&entry);
+            return if is_full {
                 entry.with_stored(|plain| StoredBytes::Compressed(self.untrained_codec.compress(plain)))
             } else {
                 entry
             };
         };
         let plain = entry.stored().len();
-        let entry = entry.with_stored(|plain| StoredBytes::Compressed(coder.compress(plain)));
+        let entry = entry.with_stored(|plain| StoredBytes::Compressed(codec.compress(plain)));
         self.record_sizes(plain, entry.stored().len());
         entry
     }
 
-    /// Whether [`Compressor::train`] should be called, for a cache of which this is the newest state.
-    pub fn needs_training(&self, cached: &StoreSnapshot) -> bool {
+    /// Returns whether [`Compressor::train`] should be called for the store with this newest snapshot.
+    pub fn needs_training(&self, snapshot: &StoreSnapshot) -> bool {
         let state = self.lock();
         match &state.phase {
             Phase::Disabled | Phase::Training => false,
-            Phase::Sampling(samples) => samples.is_full() || (samples.len() > 0 && cached.has_synced()),
+            Phase::Sampling(samples) => samples.is_full() || (samples.len() > 0 && snapshot.has_synced()),
             Phase::Trained => {
-                let grown = cached.len() >= state.trained_objects.saturating_mul(GROWTH_FACTOR);
-                let steady = state.trained_on_full_sample
+                let has_grown = snapshot.len() >= state.trained_objects.saturating_mul(GROWTH_FACTOR);
+                let is_steady = state.trained_on_full_sample
                     && !state.expected.is_smaller_than_percent(STEADY_PERCENT, &state.since);
-                cached.len() >= MIN_RETRAIN_OBJECTS && (state.ratio_degraded || (grown && !steady))
+                snapshot.len() >= MIN_RETRAIN_OBJECTS && (state.ratio_degraded || (has_grown && !is_steady))
             }
         }
     }
 
-    /// Learns, from the first objects or from all over the cache; returns whether anything in the cache can be rewritten for it. It takes
-    /// a while.
-    pub fn train(&self, cached: &StoreSnapshot) -> bool {
-        let Some((samples, known)) = self.begin(cached) else { return false };
-        let learnt = Codec::train(&samples);
-        let share_of = |coder: &Codec| coder.measure(samples.held_out());
-        let new = match (&known, learnt) {
-            (None, learnt) => Some(learnt.unwrap_or_else(Codec::without_dictionary)),
-            (Some(known), learnt) => learnt
-                .filter(|learnt| share_of(learnt).is_smaller_than_percent(REPLACE_PERCENT, &share_of(known))),
+    /// Trains a dictionary on the first objects, or on objects of the whole store; returns whether entries
+    /// can be recompressed with a new codec.
+    ///
+    /// This is slow. It returns `false` immediately if training is disabled or in progress.
+    pub fn train(&self, snapshot: &StoreSnapshot) -> bool {
+        let Some((samples, current)) = self.begin(snapshot) else { return false };
+        let trained = Codec::train(&samples);
+        let measure = |codec: &Codec| codec.measure(samples.held_out());
+        let new = match (&current, trained) {
+            (None, trained) => Some(trained.unwrap_or_else(Codec::without_dictionary)),
+            (Some(current), trained) => trained.filter(|trained| {
+                measure(trained).is_smaller_than_percent(REPLACE_PERCENT, &measure(current))
+            }),
         };
-        let changed = new.is_some();
-        let coder = new.map(Arc::new).or(known);
-        let expected = coder.as_deref().map(share_of).unwrap_or_default();
+        let replaced = new.is_some();
+        let codec = new.map(Arc::new).or(current);
+        let expected = codec.as_deref().map(measure).unwrap_or_default();
         let mut state = self.lock();
-        state.window = if changed { RATIO_WINDOW_OBJECTS } else { state.window.saturating_mul(2) };
-        (state.codec, state.expected) = (coder, expected);
+        state.window = if replaced { RATIO_WINDOW_OBJECTS } else { state.window.saturating_mul(2) };
+        (state.codec, state.expected) = (codec, expected);
         (state.trained_objects, state.trained_on_full_sample) =
-            (samples.len().max(cached.len()), samples.is_full());
+            (samples.len().max(snapshot.len()), samples.is_full());
         (state.recent, state.since, state.ratio_degraded) =
             (SizeTotals::default(), SizeTotals::default(), false);
         state.phase = Phase::Trained;
-        changed
+        replaced
     }
 
-    /// Says that learning came to nothing, and is not to be tried again: objects are compressed with what there is, or by themselves.
+    /// Disables training after a failure. Objects are compressed with the current codec, or without a
+    /// dictionary.
     pub fn disable_training(&self) {
         let mut state = self.lock();
         state.codec.get_or_insert_with(|| Arc::new(Codec::without_dictionary()));
         state.phase = Phase::Disabled;
     }
 
-    /// Whether an entry is as [`Compressor::compress`] would leave it now.
+    /// Returns whether the entry is stored as [`Compressor::compress`] would store it now.
     pub fn is_current(&self, entry: &Entry) -> bool {
-        self.codec().is_none_or(|coder| uses(entry, &coder))
+        self.codec().is_none_or(|codec| uses(entry, &codec))
     }
 
-    /// An equal entry as [`Compressor::compress`] would leave it now; `None` if this one is like that already, or damaged.
+    /// Returns an equal entry as [`Compressor::compress`] would store it now; `None` if the entry is already
+    /// stored that way, or corrupted.
     pub fn recompressed(&self, entry: &Arc<Entry>) -> Option<Arc<Entry>> {
-        let coder = self.codec().filter(|coder| !uses(entry, coder))?;
-        entry.recompressed(|plain| StoredBytes::Compressed(coder.compress(plain))).map(Arc::new)
+        let codec = self.codec().filter(|codec| !uses(entry, codec))?;
+        entry.recompressed(|plain| StoredBytes::Compressed(codec.compress(plain))).map(Arc::new)
     }
 
-    /// What to learn from, and what is known.
-    fn begin(&self, cached: &StoreSnapshot) -> Option<(Samples, Option<Arc<Codec>>)> {
+    /// Enters the training phase; returns the samples and the current codec, or `None` if training cannot
+    /// start.
+    fn begin(&self, snapshot: &StoreSnapshot) -> Option<(Samples, Option<Arc<Codec>>)> {
         let mut state = self.lock();
-        let gathered = match std::mem::replace(&mut state.phase, Phase::Training) {
+        let collected = match std::mem::replace(&mut state.phase, Phase::Training) {
             Phase::Sampling(samples) => Some(samples),
             Phase::Trained => None,
             other @ (Phase::Disabled | Phase::Training) => {
@@ -190,12 +208,12 @@ impl Compressor {
                 return None;
             }
         };
-        let known = state.codec.clone();
+        let current = state.codec.clone();
         drop(state);
-        Some((gathered.unwrap_or_else(|| sample_store(cached)), known))
+        Some((collected.unwrap_or_else(|| sample_store(snapshot)), current))
     }
 
-    /// Copies one of the first objects; returns whether it did.
+    /// Copies an object as a sample; returns `false` if no more samples are collected.
     fn add_sample(&self, entry: &Entry) -> bool {
         let mut state = self.lock();
         let Phase::Sampling(samples) = &mut state.phase else { return false };
@@ -203,29 +221,29 @@ impl Compressor {
             return false;
         }
         samples.add(&entry.bytes());
-        let full = samples.is_full();
+        let is_full = samples.is_full();
         drop(state);
-        if full {
+        if is_full {
             self.call_hook();
         }
         true
     }
 
-    /// Notes how an object shrank.
-    fn record_sizes(&self, plain: usize, packed: usize) {
+    /// Records the sizes of an object before and after compression.
+    fn record_sizes(&self, plain: usize, compressed: usize) {
         let mut state = self.lock();
-        state.recent.add(plain, packed);
-        state.since.add(plain, packed);
+        state.recent.add(plain, compressed);
+        state.since.add(plain, compressed);
         if state.recent.objects < state.window || !matches!(state.phase, Phase::Trained) {
             return;
         }
         let recent = std::mem::take(&mut state.recent);
-        let decayed =
+        let is_degraded =
             state.expected.objects > 0 && state.expected.is_smaller_than_percent(DEGRADED_PERCENT, &recent);
-        let news = decayed && !state.ratio_degraded;
-        state.ratio_degraded |= decayed;
+        let newly_degraded = is_degraded && !state.ratio_degraded;
+        state.ratio_degraded |= is_degraded;
         drop(state);
-        if news {
+        if newly_degraded {
             self.call_hook();
         }
     }
@@ -245,26 +263,26 @@ impl Compressor {
     }
 }
 
-fn uses(entry: &Entry, coder: &Codec) -> bool {
-    matches!(entry.stored(), StoredBytes::Compressed(packed) if packed.uses(coder))
+fn uses(entry: &Entry, codec: &Codec) -> bool {
+    matches!(entry.stored(), StoredBytes::Compressed(compressed) if compressed.uses(codec))
 }
 
-/// Objects from all over a cache.
-fn sample_store(cached: &StoreSnapshot) -> Samples {
+/// Samples objects evenly from the whole store.
+fn sample_store(snapshot: &StoreSnapshot) -> Samples {
     let mut samples = Samples::default();
-    let step = cached.len().div_ceil(MAX_TRAINING_OBJECTS).max(1);
-    cached.list().step_by(step).for_each(|entry| samples.add(&entry.bytes()));
+    let step = snapshot.len().div_ceil(MAX_TRAINING_OBJECTS).max(1);
+    snapshot.list().step_by(step).for_each(|entry| samples.add(&entry.bytes()));
     samples
 }
 
-/// How far it is; nothing of what it learnt.
+/// Prints the phase only: samples and dictionary contain parts of objects.
 impl fmt::Debug for Compressor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.lock().phase {
-            Phase::Disabled => "never learns",
-            Phase::Sampling(_) => "gathers",
-            Phase::Training => "learns",
-            Phase::Trained => "has learnt",
+            Phase::Disabled => "training disabled",
+            Phase::Sampling(_) => "sampling",
+            Phase::Training => "training",
+            Phase::Trained => "trained",
         })
     }
 }

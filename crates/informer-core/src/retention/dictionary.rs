@@ -1,8 +1,8 @@
-//! Dictionaries of zstd, and bytes that were compressed with them.
+//! zstd dictionaries, and bytes compressed with them.
 //!
-//! A [`Codec`] compresses; what it made needs only its [`Dictionary`] to be read, and shares it. Contexts are large, so they are used
-//! again instead of being made for each object; there are as many as were ever needed at once, up to a bound. Nothing here
-//! decides when a dictionary is learnt.
+//! A [`Codec`] compresses. Its output needs only the [`Dictionary`] to be read, and shares it. Contexts are
+//! large, so they are pooled instead of created per object; the pool grows to the number of concurrent
+//! operations, up to a bound. This module does not decide when a dictionary is trained.
 
 use super::CorruptedBytes;
 use super::samples::Samples;
@@ -11,46 +11,49 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use zstd::zstd_safe::{CCtx, CDict, DCtx, DDict, compress_bound, train_from_buffer};
 
-/// Higher ones take twice the time for a few per cent.
+/// The zstd compression level. Higher levels take twice the time and save a few percent.
 const LEVEL: i32 = 3;
+/// Maximum size of a dictionary.
 const DICTIONARY_BYTES: usize = 32 << 10;
-/// A dictionary is at most this part of what it is learnt from: zstd finds nothing worth having in less.
+/// Minimum number of training bytes per dictionary byte. From a smaller training set zstd gains nothing.
 const TRAINING_BYTES_PER_DICTIONARY_BYTE: usize = 16;
-/// Learning from fewer objects gives nothing that helps others.
+/// Minimum number of samples. A dictionary trained on fewer does not help other objects.
 const MIN_TRAINING_OBJECTS: usize = 16;
-/// Compressed bytes are kept if they are at most so many per cent.
+/// Maximum compressed size, in percent of the plain size, at which the compressed bytes are stored.
 const MAX_COMPRESSED_PERCENT: usize = 90;
-/// More contexts than these are not kept for the next time.
+/// Maximum number of contexts per pool.
 const MAX_POOLED_CONTEXTS: usize = 8;
-/// What an entry takes besides its bytes, about. Where little is left of the bytes, a little more of them is nothing.
+/// Approximate memory size of an entry without its bytes.
+///
+/// It is included in compression ratios, so that differences of a few bytes in small entries do not count.
 const ENTRY_OVERHEAD_BYTES: usize = 256;
-/// What a context keeps for its next object.
+/// Maximum capacity of the output buffer that a pooled context retains.
 const MAX_POOLED_BUFFER_BYTES: usize = 64 << 10;
 
-/// What it takes to read compressed bytes again.
+/// The decoder's side of a dictionary, or none.
 pub(crate) struct Dictionary(Option<DDict<'static>>);
 
-/// Compresses with one dictionary, or with none.
+/// The encoder with one dictionary, or without any.
 pub(crate) struct Codec {
     encoder: Option<CDict<'static>>,
     pub(super) dictionary: Arc<Dictionary>,
 }
 
-/// Bytes that a [`Codec`] had in hand.
+/// Bytes as stored by a [`Codec`].
 pub(crate) struct CompressedBytes {
     bytes: Box<[u8]>,
-    /// How long they are when they are not compressed; none if they are not, because it did not pay.
+    /// The plain length; `None` if the bytes are stored plain because compression did not save enough.
     length: Option<NonZeroU32>,
     dictionary: Arc<Dictionary>,
 }
 
 impl Codec {
-    /// One without a dictionary, for what must not be learnt from, or cannot be.
+    /// Creates a codec without a dictionary, for objects that must not or cannot be used for training.
     pub(crate) fn without_dictionary() -> Self {
         Self { encoder: None, dictionary: Arc::new(Dictionary(None)) }
     }
 
-    /// Learns from samples. It takes a while. `None` if there is nothing to learn.
+    /// Trains a dictionary on samples, which is slow. Returns `None` if the samples do not yield one.
     pub(crate) fn train(samples: &Samples) -> Option<Self> {
         let (text, lengths) = samples.training_set();
         if samples.len() < MIN_TRAINING_OBJECTS {
@@ -63,40 +66,40 @@ impl Codec {
         Some(Self { encoder: Some(encoder), dictionary: Arc::new(Dictionary(Some(decoder))) })
     }
 
-    /// Compresses, where it pays.
+    /// Compresses the bytes, or stores them plain if compression does not save enough.
     pub(crate) fn compress(&self, plain: Box<[u8]>) -> CompressedBytes {
         let dictionary = Arc::clone(&self.dictionary);
         let length = u32::try_from(plain.len()).ok().and_then(NonZeroU32::new);
-        let worth = |packed: &[u8]| {
-            (packed.len() <= plain.len() / 100 * MAX_COMPRESSED_PERCENT).then(|| packed.into())
+        let accept = |compressed: &[u8]| {
+            (compressed.len() <= plain.len() / 100 * MAX_COMPRESSED_PERCENT).then(|| compressed.into())
         };
-        match length.and_then(|_| self.with_compressed(&plain, worth).flatten()) {
+        match length.and_then(|_| self.with_compressed(&plain, accept).flatten()) {
             Some(bytes) => CompressedBytes { bytes, length, dictionary },
             None => CompressedBytes { bytes: plain, length: None, dictionary },
         }
     }
 
-    /// What is left of these.
+    /// Returns the total sizes of objects before and after compression.
     pub(crate) fn measure<'a>(&self, objects: impl Iterator<Item = &'a [u8]>) -> SizeTotals {
-        let mut share = SizeTotals::default();
+        let mut totals = SizeTotals::default();
         for object in objects {
-            let packed = self.with_compressed(object, <[u8]>::len).unwrap_or(object.len());
-            share.add(object.len(), packed.min(object.len()));
+            let compressed = self.with_compressed(object, <[u8]>::len).unwrap_or(object.len());
+            totals.add(object.len(), compressed.min(object.len()));
         }
-        share
+        totals
     }
 
-    fn with_compressed<R>(&self, plain: &[u8], look: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        let fresh = || Some((CCtx::try_create()?, Vec::new()));
-        COMPRESSING.with(fresh, |(context, buffer)| {
+    fn with_compressed<R>(&self, plain: &[u8], inspect: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let create = || Some((CCtx::try_create()?, Vec::new()));
+        COMPRESSION_CONTEXTS.with(create, |(context, buffer)| {
             buffer.clear();
             buffer.reserve(compress_bound(plain.len()));
-            let done = match &self.encoder {
+            let written = match &self.encoder {
                 Some(encoder) => context.compress_using_cdict(buffer, plain, encoder),
                 None => context.compress(buffer, plain, LEVEL),
             };
-            let result = done.ok().map(|_| look(buffer));
-            // One large object must not hold its room for ever.
+            let result = written.ok().map(|_| inspect(buffer));
+            // A single large object must not occupy memory forever.
             buffer.shrink_to(MAX_POOLED_BUFFER_BYTES);
             result
         })
@@ -104,36 +107,38 @@ impl Codec {
 }
 
 impl CompressedBytes {
-    /// The bytes as they were before.
+    /// Returns the plain bytes.
     pub(super) fn bytes(&self) -> Result<Cow<'_, [u8]>, CorruptedBytes> {
         let Some(length) = self.length else { return Ok(Cow::Borrowed(&self.bytes)) };
         let mut plain = Vec::with_capacity(length.get() as usize);
-        let done = READING.with(DCtx::try_create, |context| match &self.dictionary.0 {
-            Some(decoder) => context.decompress_using_ddict(&mut plain, &self.bytes, decoder).ok(),
-            None => context.decompress(&mut plain, &self.bytes).ok(),
-        });
-        done.filter(|written| *written == length.get() as usize)
+        let decompressed =
+            DECOMPRESSION_CONTEXTS.with(DCtx::try_create, |context| match &self.dictionary.0 {
+                Some(decoder) => context.decompress_using_ddict(&mut plain, &self.bytes, decoder).ok(),
+                None => context.decompress(&mut plain, &self.bytes).ok(),
+            });
+        decompressed
+            .filter(|written| *written == length.get() as usize)
             .map(|_| Cow::Owned(plain))
             .ok_or(CorruptedBytes)
     }
 
-    /// How many bytes are kept.
+    /// Returns the number of bytes stored.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether this coder has had them in hand already.
-    pub(crate) fn uses(&self, coder: &Codec) -> bool {
-        Arc::ptr_eq(&self.dictionary, &coder.dictionary)
+    /// Returns whether these bytes were stored by this codec.
+    pub(crate) fn uses(&self, codec: &Codec) -> bool {
+        Arc::ptr_eq(&self.dictionary, &codec.dictionary)
     }
 
-    /// Does to the bytes what broken memory would.
+    /// Corrupts the bytes as a memory error would.
     #[cfg(test)]
-    pub(super) fn damage(&mut self, damage: impl FnOnce(&mut Box<[u8]>)) {
-        damage(&mut self.bytes);
+    pub(super) fn corrupt(&mut self, change: impl FnOnce(&mut Box<[u8]>)) {
+        change(&mut self.bytes);
     }
 
-    /// Whether both are the same bytes in the same form.
+    /// Returns whether both are the same stored bytes of the same codec.
     pub(super) fn is_same_compressed(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.dictionary, &other.dictionary)
             && self.length == other.length
@@ -141,7 +146,7 @@ impl CompressedBytes {
     }
 }
 
-/// How much some objects take, of how much they would.
+/// The total plain and compressed sizes of some objects, entry overhead included.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SizeTotals {
     pub(crate) objects: usize,
@@ -150,39 +155,39 @@ pub(crate) struct SizeTotals {
 }
 
 impl SizeTotals {
-    pub(crate) fn add(&mut self, plain: usize, packed: usize) {
+    pub(crate) fn add(&mut self, plain: usize, compressed: usize) {
         self.objects += 1;
         self.plain += plain as u64;
-        self.compressed += (packed + ENTRY_OVERHEAD_BYTES) as u64;
+        self.compressed += (compressed + ENTRY_OVERHEAD_BYTES) as u64;
     }
 
-    /// Whether less than `per_cent` of what `other` takes is taken here.
-    pub(crate) fn is_smaller_than_percent(&self, per_cent: usize, other: &Self) -> bool {
-        let [own, others] = [(self, other, 100), (other, self, per_cent)]
+    /// Returns whether the compression ratio is less than `percent` of the other one.
+    pub(crate) fn is_smaller_than_percent(&self, percent: usize, other: &Self) -> bool {
+        let [own, others] = [(self, other, 100), (other, self, percent)]
             .map(|(one, by, factor)| u128::from(one.compressed) * u128::from(by.plain) * factor as u128);
         own < others
     }
 }
 
-/// Contexts that wait for the next object.
+/// Contexts that can be reused for the next object.
 struct Pool<T>(Mutex<Vec<T>>);
 
-static COMPRESSING: Pool<(CCtx<'static>, Vec<u8>)> = Pool(Mutex::new(Vec::new()));
-static READING: Pool<DCtx<'static>> = Pool(Mutex::new(Vec::new()));
+static COMPRESSION_CONTEXTS: Pool<(CCtx<'static>, Vec<u8>)> = Pool(Mutex::new(Vec::new()));
+static DECOMPRESSION_CONTEXTS: Pool<DCtx<'static>> = Pool(Mutex::new(Vec::new()));
 
 impl<T> Pool<T> {
     fn with<R>(
         &self,
-        fresh: impl FnOnce() -> Option<T>,
-        work: impl FnOnce(&mut T) -> Option<R>,
+        create: impl FnOnce() -> Option<T>,
+        operation: impl FnOnce(&mut T) -> Option<R>,
     ) -> Option<R> {
-        let waiting = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = waiting().pop();
-        let mut context = taken.or_else(fresh)?;
-        let result = work(&mut context);
-        let mut waiting = waiting();
-        if waiting.len() < MAX_POOLED_CONTEXTS {
-            waiting.push(context);
+        let pooled = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let reused = pooled().pop();
+        let mut context = reused.or_else(create)?;
+        let result = operation(&mut context);
+        let mut pooled = pooled();
+        if pooled.len() < MAX_POOLED_CONTEXTS {
+            pooled.push(context);
         }
         result
     }

@@ -1,17 +1,18 @@
-//! Sharing what many objects of a cache have in common: label sets and owners.
+//! Interning: sharing equal label sets and owners among the objects of a cache.
 //!
-//! The replicas of one thing have the same labels and the same owner, and lie side by side in a list. So a table of what came
-//! last is enough: when it is full, what only the table holds is forgotten, and if that is not much, all of it. Whatever was shared stays shared.
+//! Replicas have the same labels and the same owner and are adjacent in a list, so a table of recent values
+//! is enough. When it is full, values that only the table references are removed; if that frees less than
+//! half of it, the table is cleared. Values that were shared stay shared.
 
 use crate::wire::Head;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// So many different ones are remembered.
+/// Maximum number of values per table.
 const MAX_INTERNED: usize = 4096;
 
-/// What the newest heads of a cache are made of.
+/// The label sets and owners of recent heads.
 #[derive(Debug, Default)]
 pub(crate) struct Interner(Mutex<Tables>);
 
@@ -22,7 +23,7 @@ struct Tables {
 }
 
 impl Interner {
-    /// Takes from earlier heads what this one has in common with them.
+    /// Replaces the labels and owners of a head by equal ones of earlier heads.
     pub(crate) fn share(&self, head: &mut Head) {
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !head.labels.is_empty() {
@@ -36,36 +37,37 @@ impl Interner {
 
 #[derive(Debug)]
 struct Table<T: ?Sized> {
-    known: HashTable<Arc<T>>,
-    // Whoever may create objects chooses their labels; that the table is bounded is what bounds the harm.
+    values: HashTable<Arc<T>>,
+    // Users choose the labels of their objects and could cause hash collisions; the bound of the table limits
+    // the cost.
     hasher: DefaultHashBuilder,
 }
 
 impl<T: ?Sized> Default for Table<T> {
     fn default() -> Self {
-        Self { known: HashTable::new(), hasher: DefaultHashBuilder::default() }
+        Self { values: HashTable::new(), hasher: DefaultHashBuilder::default() }
     }
 }
 
 impl<T: ?Sized + Hash + Eq> Table<T> {
     fn share(&mut self, value: &mut Arc<T>) {
         let hash = self.hasher.hash_one(&**value);
-        if let Some(known) = self.known.find(hash, |known| **known == **value) {
-            *value = Arc::clone(known);
+        if let Some(interned) = self.values.find(hash, |interned| **interned == **value) {
+            *value = Arc::clone(interned);
             return;
         }
-        if self.known.len() >= MAX_INTERNED {
-            self.forget();
+        if self.values.len() >= MAX_INTERNED {
+            self.evict();
         }
-        let Self { known, hasher } = self;
-        known.insert_unique(hash, Arc::clone(value), |known| hasher.hash_one(&**known));
+        let Self { values, hasher } = self;
+        values.insert_unique(hash, Arc::clone(value), |interned| hasher.hash_one(&**interned));
     }
 
-    /// Forgets what nobody uses; if that is less than half, everything.
-    fn forget(&mut self) {
-        self.known.retain(|known| Arc::strong_count(known) > 1);
-        if self.known.len() > MAX_INTERNED / 2 {
-            self.known.clear();
+    /// Removes values that are not in use; if that is less than half of them, removes all.
+    fn evict(&mut self) {
+        self.values.retain(|value| Arc::strong_count(value) > 1);
+        if self.values.len() > MAX_INTERNED / 2 {
+            self.values.clear();
         }
     }
 }
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_share_what_they_have_in_common_and_nothing_else() {
+    fn equal_labels_and_owners_are_shared_and_others_are_not() {
         let interner = Interner::default();
         let mut heads = [
             head("a", "web", "one"),
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_ones_are_one() {
+    fn equal_values_are_interned_once() {
         let mut table = Table::default();
         let first = shared(&mut table, "a");
         assert!(Arc::ptr_eq(&first, &shared(&mut table, "a")));
@@ -119,29 +121,29 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_bounded_and_forgets_what_nobody_uses() {
+    fn full_table_evicts_unused_values() {
         let mut table = Table::default();
-        let held: Vec<_> = (0..100).map(|number| shared(&mut table, &format!("held {number}"))).collect();
+        let used: Vec<_> = (0..100).map(|number| shared(&mut table, &format!("used {number}"))).collect();
         let before = shared(&mut table, "dropped");
         let weak = Arc::downgrade(&before);
         drop(before);
         for number in 0..MAX_INTERNED {
-            drop(shared(&mut table, &format!("passing {number}")));
-            assert!(table.known.len() <= MAX_INTERNED);
+            drop(shared(&mut table, &format!("unused {number}")));
+            assert!(table.values.len() <= MAX_INTERNED);
         }
-        assert!(weak.upgrade().is_none(), "nobody uses it");
-        for (number, held) in held.iter().enumerate() {
-            assert!(Arc::ptr_eq(held, &shared(&mut table, &format!("held {number}"))));
+        assert!(weak.upgrade().is_none(), "unused values are dropped");
+        for (number, used) in used.iter().enumerate() {
+            assert!(Arc::ptr_eq(used, &shared(&mut table, &format!("used {number}"))));
         }
     }
 
     #[test]
-    fn a_table_of_which_all_is_used_begins_anew() {
+    fn full_table_without_unused_values_is_cleared() {
         let mut table = Table::default();
-        let held: Vec<_> =
+        let used: Vec<_> =
             (0..3 * MAX_INTERNED).map(|number| shared(&mut table, &number.to_string())).collect();
-        assert!(table.known.len() <= MAX_INTERNED);
+        assert!(table.values.len() <= MAX_INTERNED);
         let last = 3 * MAX_INTERNED - 1;
-        assert!(Arc::ptr_eq(&held[last], &shared(&mut table, &last.to_string())));
+        assert!(Arc::ptr_eq(&used[last], &shared(&mut table, &last.to_string())));
     }
 }

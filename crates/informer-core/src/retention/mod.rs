@@ -1,7 +1,8 @@
-//! What a cache keeps of each object: the choice, the form in which an entry holds its bytes, and what heads share.
+//! Retention: how the cache stores the bytes of each object, and which parts of heads are shared.
 //!
-//! With [`Retention::Compressed`](Retention) a `Compressor` per cache learns a dictionary from the first objects and compresses with it; whoever
-//! drives it has the thread on which it learns. Nothing here knows what the bytes mean, nor when anything happens.
+//! With [`Retention::Compressed`](Retention), one `Compressor` per store trains a dictionary on the first
+//! objects and compresses with it; the driver provides the thread for training. This module knows neither the
+//! meaning of the bytes nor the time.
 
 #[cfg(feature = "compression")]
 mod dictionary;
@@ -18,59 +19,63 @@ pub(crate) use intern::Interner;
 pub(crate) use samples::Samples;
 use std::borrow::Cow;
 
-/// What a cache keeps of each object.
+/// The representation in which the cache stores objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Retention {
-    /// The bytes; a typed view lives as long as somebody holds it.
+    /// The bytes as received. A typed object is decoded on access and dropped with its last user.
     #[default]
     Bytes,
-    /// The bytes, and each typed view from its first use on. For small kinds that are read all the time.
+    /// The bytes as received, and each typed object from its first use on. For small kinds that are read
+    /// often.
     Decoded,
-    /// The bytes, compressed with a dictionary that is learnt from the first objects; a typed view lives as long as somebody holds
-    /// it. For kinds with many objects of which few are looked at: looking takes some microseconds more. With the feature `compression`.
+    /// The bytes, compressed with a dictionary trained on the first objects. A typed object is decoded on
+    /// access and dropped with its last user.
+    ///
+    /// For kinds with many objects of which few are read: reading one takes a few microseconds more. Requires
+    /// the feature `compression`.
     #[cfg(feature = "compression")]
     Compressed,
 }
 
 /// The bytes of one entry.
 pub(crate) enum StoredBytes {
-    /// As they are.
+    /// The bytes as received.
     Plain(Box<[u8]>),
-    /// As a compressor left them.
+    /// The bytes as a codec stored them.
     #[cfg(feature = "compression")]
     Compressed(CompressedBytes),
 }
 
-/// Compressed bytes that are not what they were when they were compressed.
+/// Compressed bytes that have changed since they were compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the compressed bytes are damaged")]
+#[error("the compressed bytes are corrupted")]
 pub(crate) struct CorruptedBytes;
 
 impl StoredBytes {
-    /// The bytes as they were read.
+    /// Returns the bytes as received.
     #[cfg_attr(
         not(feature = "compression"),
-        expect(clippy::unnecessary_wraps, reason = "plain ones never fail")
+        expect(clippy::unnecessary_wraps, reason = "only decompression can fail")
     )]
     pub(crate) fn bytes(&self) -> Result<Cow<'_, [u8]>, CorruptedBytes> {
         match self {
             Self::Plain(bytes) => Ok(Cow::Borrowed(bytes)),
             #[cfg(feature = "compression")]
-            Self::Compressed(packed) => packed.bytes(),
+            Self::Compressed(compressed) => compressed.bytes(),
         }
     }
 
-    /// How many bytes are kept.
+    /// Returns the number of bytes stored.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Plain(bytes) => bytes.len(),
             #[cfg(feature = "compression")]
-            Self::Compressed(packed) => packed.len(),
+            Self::Compressed(compressed) => compressed.len(),
         }
     }
 
-    /// Whether both were the same bytes when they were read. What is damaged equals nothing.
+    /// Returns whether both were the same bytes when received. Corrupted bytes are equal to nothing.
     pub(crate) fn is_equal(&self, other: &Self) -> bool {
         #[cfg(feature = "compression")]
         if let (Self::Compressed(left), Self::Compressed(right)) = (self, other)

@@ -1,20 +1,21 @@
-//! Objects to learn a dictionary from: copies of their beginnings, few enough to be forgotten soon.
+//! Samples for training a dictionary: copies of the beginnings of a bounded number of objects.
 
-/// So many objects are enough to begin with: the more there are, the longer it takes, and a list does not wait.
+/// Maximum number of samples collected before the first training. More would delay it, and a list does not
+/// wait.
 const MAX_SAMPLES: usize = 256;
-/// And so many bytes.
+/// Total size of the training set at which it is complete.
 const MAX_SAMPLE_BYTES: usize = 1 << 20;
-/// What lies behind that in a large object is rarely alike.
+/// Maximum number of bytes copied per object. Parts of large objects beyond it are rarely similar.
 const MAX_BYTES_PER_SAMPLE: usize = 16 << 10;
-/// One in so many is kept out of learning, to see what was learnt.
-const HELD_OUT: usize = 8;
+/// One in this many samples is held out from training, to measure the dictionary.
+const SAMPLES_PER_HELD_OUT: usize = 8;
 
-/// Copies of objects. Invariant: `text.len()` is the sum of `lengths`.
+/// Samples of objects. Invariant: `text.len()` is the sum of `lengths`.
 #[derive(Default)]
 pub(crate) struct Samples {
     text: Vec<u8>,
     lengths: Vec<usize>,
-    /// Those that are kept out.
+    /// The samples that are not used for training.
     held_out: Vec<Box<[u8]>>,
 }
 
@@ -37,24 +38,26 @@ impl Samples {
         self.len() >= MAX_SAMPLES || self.text.len() >= MAX_SAMPLE_BYTES
     }
 
-    /// What to learn from: texts one behind the other, and their lengths.
+    /// Returns the training set: the concatenated samples and their lengths.
     pub(super) fn training_set(&self) -> (&[u8], &[usize]) {
         (&self.text, &self.lengths)
     }
 
-    /// What to try it on.
+    /// Returns the held-out samples.
     pub(crate) fn held_out(&self) -> impl Iterator<Item = &[u8]> {
         self.held_out.iter().map(|object| &**object)
     }
 }
 
-/// Whether a sample is one of those: one of eight in a row, at a place that follows no pattern. Objects often come in turns, one of each
-/// application, and those that are held out must not be of one application alone.
+/// Returns whether the sample with this number is held out.
+///
+/// One of eight consecutive samples is, at a pseudorandom position. Objects often arrive in a repeating
+/// sequence, one of each application, and the held-out ones must not all belong to the same application.
 fn is_held_out(number: usize) -> bool {
-    let row = u32::try_from(number / HELD_OUT + 1).unwrap_or(u32::MAX);
-    let mixed = row.wrapping_mul(0x9e37_79b9);
+    let group = u32::try_from(number / SAMPLES_PER_HELD_OUT + 1).unwrap_or(u32::MAX);
+    let mixed = group.wrapping_mul(0x9e37_79b9);
     let mixed = (mixed ^ (mixed >> 15)).wrapping_mul(0x85eb_ca6b);
-    number % HELD_OUT == (mixed >> 29) as usize
+    number % SAMPLES_PER_HELD_OUT == (mixed >> 29) as usize
 }
 
 #[cfg(test)]
@@ -63,13 +66,13 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn what_is_held_out_is_of_many_applications_however_many_take_turns() {
+    fn held_out_samples_cover_many_applications_in_any_repeating_sequence() {
         let held_out: Vec<usize> = (0..MAX_SAMPLES).filter(|number| is_held_out(*number)).collect();
-        assert_eq!(held_out.len(), MAX_SAMPLES / HELD_OUT);
+        assert_eq!(held_out.len(), MAX_SAMPLES / SAMPLES_PER_HELD_OUT);
         for applications in 2..=64 {
             let covered: BTreeSet<usize> = held_out.iter().map(|number| number % applications).collect();
-            let most = applications.min(held_out.len());
-            assert!(2 * covered.len() > most, "{} of {applications}", covered.len());
+            let max_covered = applications.min(held_out.len());
+            assert!(2 * covered.len() > max_covered, "{} of {applications}", covered.len());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What goes in comes out, or an error does.
+//! Compressed bytes are read back unchanged, or as an error.
 
 use super::dictionary::Codec;
 use super::samples::Samples;
@@ -31,37 +31,37 @@ fn entry(number: u32) -> Entry {
     Entry::new(scanned(number), Retention::Compressed)
 }
 
-fn learnt() -> Codec {
+fn trained() -> Codec {
     let mut samples = Samples::default();
     (0..200).for_each(|number| samples.add(text(number).as_bytes()));
     Codec::train(&samples).unwrap()
 }
 
 #[test]
-fn what_was_compressed_reads_as_it_was() {
-    for coder in [learnt(), Codec::without_dictionary()] {
+fn compressed_bytes_decompress_to_the_original() {
+    for codec in [trained(), Codec::without_dictionary()] {
         for number in 0..300 {
             let plain = text(number).into_bytes();
-            let packed = coder.compress(plain.clone().into());
-            assert_eq!(packed.bytes().unwrap(), plain);
+            let compressed = codec.compress(plain.clone().into());
+            assert_eq!(compressed.bytes().unwrap(), plain);
         }
         let long = text(1).repeat(5000).into_bytes();
-        assert_eq!(coder.compress(long.clone().into()).bytes().unwrap(), long);
-        assert!(coder.compress(Box::default()).bytes().unwrap().is_empty());
+        assert_eq!(codec.compress(long.clone().into()).bytes().unwrap(), long);
+        assert!(codec.compress(Box::default()).bytes().unwrap().is_empty());
     }
 }
 
 #[test]
-fn a_dictionary_makes_small_objects_smaller() {
+fn dictionary_compresses_small_objects_better() {
     let plain = text(777).into_bytes();
     let [with, without] =
-        [learnt(), Codec::without_dictionary()].map(|coder| coder.compress(plain.clone().into()).len());
+        [trained(), Codec::without_dictionary()].map(|codec| codec.compress(plain.clone().into()).len());
     assert!(2 * with < without && without <= plain.len(), "{with} with, {without} without, {}", plain.len());
 }
 
 #[test]
-fn what_does_not_shrink_stays_as_it_is() {
-    // Random enough: every byte of a long number in base 256.
+fn incompressible_bytes_are_stored_plain() {
+    // Bytes of a linear congruential generator are random enough.
     let mut seed = 1_u64;
     let noise: Box<[u8]> = std::iter::repeat_with(|| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -69,13 +69,13 @@ fn what_does_not_shrink_stays_as_it_is() {
     })
     .take(3000)
     .collect();
-    let packed = learnt().compress(noise.clone());
-    assert_eq!(packed.len(), noise.len());
-    assert!(matches!(packed.bytes().unwrap(), std::borrow::Cow::Borrowed(bytes) if bytes == &*noise));
+    let compressed = trained().compress(noise.clone());
+    assert_eq!(compressed.len(), noise.len());
+    assert!(matches!(compressed.bytes().unwrap(), std::borrow::Cow::Borrowed(bytes) if bytes == &*noise));
 }
 
 #[test]
-fn from_too_few_objects_nothing_is_learnt() {
+fn too_few_samples_train_no_dictionary() {
     let mut samples = Samples::default();
     (0..15).for_each(|number| samples.add(text(number).as_bytes()));
     assert!(Codec::train(&samples).is_none());
@@ -97,62 +97,65 @@ fn samples_are_bounded() {
 // C9
 
 #[test]
-fn c9_damaged_bytes_are_an_error_for_whoever_looks_and_a_panic_for_nobody() {
-    let coder = learnt();
-    let whole = coder.compress(entry(7).bytes().into());
+fn c9_corrupted_bytes_are_an_error_and_never_panic() {
+    let codec = trained();
+    let whole = codec.compress(entry(7).bytes().into());
     let mut failed = 0;
     for at in 0..whole.len() {
         for bit in [1, 16, 128] {
-            let mut packed = coder.compress(entry(7).bytes().into());
-            packed.damage(|bytes| bytes[at] ^= bit);
-            // Not every damage shows: zstd keeps no checksum of what is inside here.
-            failed += u32::from(packed.bytes() == Err(CorruptedBytes));
+            let mut compressed = codec.compress(entry(7).bytes().into());
+            compressed.corrupt(|bytes| bytes[at] ^= bit);
+            // Some corruption remains undetected because the zstd frames have no checksum.
+            failed += u32::from(compressed.bytes() == Err(CorruptedBytes));
         }
     }
     assert!(failed > 50, "{failed}");
     for length in 0..whole.len() {
-        let mut packed = coder.compress(entry(7).bytes().into());
-        packed.damage(|bytes| *bytes = bytes[..length].into());
-        assert_eq!(packed.bytes(), Err(CorruptedBytes), "cut at {length}");
+        let mut compressed = codec.compress(entry(7).bytes().into());
+        compressed.corrupt(|bytes| *bytes = bytes[..length].into());
+        assert_eq!(compressed.bytes(), Err(CorruptedBytes), "cut at {length}");
     }
 }
 
 #[test]
-fn c9_an_entry_whose_bytes_are_damaged_has_no_bytes_and_no_views() {
-    let coder = learnt();
+fn c9_entry_with_corrupted_bytes_has_no_bytes_and_no_typed_objects() {
+    let codec = trained();
     let errors = Arc::new(AtomicU64::new(0));
-    let damaged = || {
+    let corrupted = || {
         let entry = entry(7).counting(Some(Arc::clone(&errors))).with_stored(|plain| {
-            let mut packed = coder.compress(plain);
-            packed.damage(|bytes| *bytes = bytes[..10].into());
-            StoredBytes::Compressed(packed)
+            let mut compressed = codec.compress(plain);
+            compressed.corrupt(|bytes| *bytes = bytes[..10].into());
+            StoredBytes::Compressed(compressed)
         });
         Object::<Value>::new(Arc::new(entry))
     };
-    let object = damaged();
+    let object = corrupted();
     assert!(object.raw_bytes().is_empty());
-    let expected = "shop/widget-7 at version 7 does not decode as serde_json::value::Value: the compressed bytes are damaged";
+    let expected = "shop/widget-7 at version 7 does not decode as serde_json::value::Value: the compressed bytes are corrupted";
     assert_eq!(object.typed().unwrap_err().to_string(), expected);
     assert_eq!(object.metadata::<Value>().unwrap_err().to_string(), expected);
     assert_eq!(object.to_json().unwrap_err().to_string(), expected);
-    assert_eq!(errors.load(Ordering::Relaxed), 3, "each is counted");
+    assert_eq!(errors.load(Ordering::Relaxed), 3, "each error is counted");
     assert!(!object.entry().is_same_state(&entry(7)) && !entry(7).is_same_state(object.entry()));
-    assert!(object.entry().recompressed(StoredBytes::Plain).is_none(), "it stays as it is");
+    assert!(
+        object.entry().recompressed(StoredBytes::Plain).is_none(),
+        "corrupted bytes cannot be recompressed"
+    );
 }
 
 #[test]
-fn entries_are_equal_in_whichever_form_they_are_kept() {
-    let (coder, other) = (learnt(), Codec::without_dictionary());
-    let pack = |number: u32, coder: &Codec| {
-        entry(number).with_stored(|plain| StoredBytes::Compressed(coder.compress(plain)))
+fn entries_are_equal_in_every_representation() {
+    let (codec, other) = (trained(), Codec::without_dictionary());
+    let compress = |number: u32, codec: &Codec| {
+        entry(number).with_stored(|plain| StoredBytes::Compressed(codec.compress(plain)))
     };
-    let forms = [entry(7), pack(7, &coder), pack(7, &coder), pack(7, &other)];
-    for left in &forms {
-        for right in &forms {
+    let variants = [entry(7), compress(7, &codec), compress(7, &codec), compress(7, &other)];
+    for left in &variants {
+        for right in &variants {
             assert!(left.is_same_state(right));
         }
         assert!(!left.is_same_state(&entry(8)));
     }
-    let (plain, packed) = (&forms[0], &forms[1]);
-    assert!(packed.memory_size() + 100 < plain.memory_size(), "the cost is that of what is kept");
+    let (plain, compressed) = (&variants[0], &variants[1]);
+    assert!(compressed.memory_size() + 100 < plain.memory_size(), "memory_size counts the stored bytes");
 }

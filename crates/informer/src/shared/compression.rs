@@ -168,9 +168,9 @@ mod tests {
                 CacheCompression::of(&resource, &options).map(|compression| compression.compressor)
             )
         };
-        assert_eq!(learns(ResourceType::of::<Secret>(&())), "Some(never learns)");
-        assert_eq!(learns(ResourceType::of::<PartialObjectMeta<Secret>>(&())), "Some(never learns)");
-        assert_eq!(learns(ResourceType::of::<Pod>(&())), "Some(gathers)");
+        assert_eq!(learns(ResourceType::of::<Secret>(&())), "Some(training disabled)");
+        assert_eq!(learns(ResourceType::of::<PartialObjectMeta<Secret>>(&())), "Some(training disabled)");
+        assert_eq!(learns(ResourceType::of::<Pod>(&())), "Some(sampling)");
     }
 
     /// > A bad object, a panicking handler, a forbidden kind or a broken index function hurts only itself, and is reported.
@@ -200,7 +200,7 @@ mod tests {
         let expected = "compression panicked; no dictionary is learnt any more";
         assert_eq!(*told.lock().unwrap(), [expected]);
         assert_eq!(status.get(informer_core::Moment::default()).cache.compression_panics, 1);
-        assert_eq!(format!("{:?}", compression.compressor), "never learns");
+        assert_eq!(format!("{:?}", compression.compressor), "training disabled");
     }
 
     #[test]
