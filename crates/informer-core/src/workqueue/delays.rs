@@ -1,30 +1,33 @@
-//! Keys that come later, the earliest first.
+//! The delayed keys, ordered by due time.
 //!
-//! A heap that knows each key's place in it, so that a delay can be shortened or cancelled without searching. Keys that are due at
-//! the same moment come in the order in which they were delayed. With a million of them it is memory that takes the time, so what the
-//! heap moves is small: sixteen bytes a key, and four for its place.
+//! A heap that stores the position of each key, so that a delay can be shortened or cancelled without a
+//! search. Keys that are due at the same moment are returned in the order in which they were delayed. With a
+//! million keys, memory access dominates, so heap nodes are small: sixteen bytes per key, plus four for its
+//! position.
 
 use super::sampling::Stamp;
 use super::slot::{NONE, Slot};
 
+/// The heap of delayed keys.
 #[derive(Debug, Default)]
 pub(super) struct Delays {
     heap: Vec<Due>,
-    /// By slot: its place in the heap, or [`NONE`]. As long as the highest slot needs that was ever delayed.
-    places: Vec<u32>,
-    /// Counts delays, for the order among equal moments.
+    /// The position of each slot in the heap, or [`NONE`]. Covers slots up to the highest one ever delayed.
+    positions: Vec<u32>,
+    /// Number of delays set, which orders keys that are due at the same moment.
     count: u32,
 }
 
+/// A node of the heap. The order of the fields defines the order of the heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
     at: Stamp,
-    number: u32,
+    sequence: u32,
     slot: Slot,
 }
 
-/// How many children an entry has: fewer levels than two would give, and siblings lie side by side.
-const CHILDREN: usize = 4;
+/// Number of children per node. Four need fewer levels than two, and siblings are adjacent in memory.
+const CHILDREN_PER_NODE: usize = 4;
 
 impl Delays {
     #[inline]
@@ -37,117 +40,125 @@ impl Delays {
         self.heap.first().map(|due| due.at)
     }
 
-    /// Whether a key comes later.
+    /// Returns whether a key is delayed.
     #[inline]
     pub(super) fn contains(&self, slot: Slot) -> bool {
-        self.place(slot).is_some()
+        self.position(slot).is_some()
     }
 
-    /// All of them, in no order.
+    /// Returns all delayed keys, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Slot, Stamp)> + '_ {
         self.heap.iter().map(|due| (due.slot, due.at))
     }
 
-    /// Delays a key, or shortens its delay: the earlier moment counts.
+    /// Delays a key, or shortens its delay; a later moment than the current one is ignored.
     pub(super) fn set(&mut self, slot: Slot, at: Stamp) {
         if self.count == u32::MAX {
             self.renumber();
         }
         self.count += 1;
-        let due = Due { at, number: self.count, slot };
-        if let Some(place) = self.place(slot) {
-            if at < self.heap[place].at {
-                self.rise(place, due);
+        let due = Due { at, sequence: self.count, slot };
+        if let Some(position) = self.position(slot) {
+            if at < self.heap[position].at {
+                self.sift_up(position, due);
             }
             return;
         }
-        if self.places.len() <= slot as usize {
-            self.places.resize(slot as usize + 1, NONE);
+        if self.positions.len() <= slot as usize {
+            self.positions.resize(slot as usize + 1, NONE);
         }
         self.heap.push(due);
-        self.rise(self.heap.len() - 1, due);
+        self.sift_up(self.heap.len() - 1, due);
     }
 
-    /// The next key that is due, no longer delayed.
+    /// Removes and returns the next key that is due.
     pub(super) fn pop(&mut self, now: Stamp) -> Option<Slot> {
         let slot = self.heap.first().filter(|due| due.at <= now)?.slot;
         self.cancel(slot);
         Some(slot)
     }
 
-    /// Takes a key out; whether it was delayed.
+    /// Removes a key; returns whether it was delayed.
     pub(super) fn cancel(&mut self, slot: Slot) -> bool {
-        let Some(place) = self.place(slot) else { return false };
-        self.places[slot as usize] = NONE;
+        let Some(position) = self.position(slot) else { return false };
+        self.positions[slot as usize] = NONE;
         let Some(last) = self.heap.pop() else { return false };
-        if place < self.heap.len() {
-            // What was last belongs far down, mostly: the gap sinks to the bottom without asking, and the last rises from there.
-            let gap = self.sink(place);
-            self.rise(gap, last);
+        if position < self.heap.len() {
+            // The last node usually belongs near the bottom: the gap moves down without comparing with it,
+            // then the node moves up from there.
+            let gap = self.sift_gap_down(position);
+            self.sift_up(gap, last);
         }
         true
     }
 
-    /// Takes all of them out.
+    /// Removes and returns all keys.
     pub(super) fn clear(&mut self) -> impl Iterator<Item = Slot> + use<> {
-        self.places.clear();
+        self.positions.clear();
         std::mem::take(&mut self.heap).into_iter().map(|due| due.slot)
     }
 
     #[inline]
-    fn place(&self, slot: Slot) -> Option<usize> {
-        self.places.get(slot as usize).filter(|place| **place != NONE).map(|place| *place as usize)
+    fn position(&self, slot: Slot) -> Option<usize> {
+        self.positions
+            .get(slot as usize)
+            .filter(|position| **position != NONE)
+            .map(|position| *position as usize)
     }
 
-    /// Puts an entry where there is a gap, or above it, where it belongs.
-    fn rise(&mut self, mut gap: usize, due: Due) {
+    /// Stores a node at the gap, or above it where the order requires.
+    fn sift_up(&mut self, mut gap: usize, due: Due) {
         while gap > 0 {
-            let parent = (gap - 1) / CHILDREN;
+            let parent = (gap - 1) / CHILDREN_PER_NODE;
             if self.heap[parent] <= due {
                 break;
             }
-            self.put(gap, self.heap[parent]);
+            self.store(gap, self.heap[parent]);
             gap = parent;
         }
-        self.put(gap, due);
+        self.store(gap, due);
     }
 
-    /// Fills a gap with the least of its children, and so on; where the gap is in the end.
-    fn sink(&mut self, mut gap: usize) -> usize {
+    /// Moves a gap down by filling it with its least child repeatedly; returns the final position of the gap.
+    fn sift_gap_down(&mut self, mut gap: usize) -> usize {
         loop {
-            let first = gap * CHILDREN + 1;
-            let children = first..(first + CHILDREN).min(self.heap.len());
+            let first = gap * CHILDREN_PER_NODE + 1;
+            let children = first..(first + CHILDREN_PER_NODE).min(self.heap.len());
             let Some(least) = children.min_by_key(|child| self.heap[*child]) else { return gap };
-            self.put(gap, self.heap[least]);
+            self.store(gap, self.heap[least]);
             gap = least;
         }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "there are no more places than slots")]
-    fn put(&mut self, place: usize, due: Due) {
-        self.heap[place] = due;
-        self.places[due.slot as usize] = place as u32;
+    #[expect(clippy::cast_possible_truncation, reason = "there are no more positions than slots")]
+    fn store(&mut self, position: usize, due: Due) {
+        self.heap[position] = due;
+        self.positions[due.slot as usize] = position as u32;
     }
 
-    /// Gives the lowest numbers out again, in the same order. A sorted heap is a heap.
+    /// Renumbers all nodes from the lowest sequence number, in the same order. A sorted vector is a valid
+    /// heap.
     fn renumber(&mut self) {
         self.heap.sort_unstable();
         self.count = 0;
-        for place in 0..self.heap.len() {
+        for position in 0..self.heap.len() {
             self.count += 1;
-            self.heap[place].number = self.count;
-            self.put(place, self.heap[place]);
+            self.heap[position].sequence = self.count;
+            self.store(position, self.heap[position]);
         }
     }
 
     #[cfg(test)]
     pub(super) fn check(&self) {
-        for (place, due) in self.heap.iter().enumerate() {
-            assert_eq!(self.place(due.slot), Some(place), "places are known");
-            assert!(place == 0 || self.heap[(place - 1) / CHILDREN] <= *due, "parents come first");
+        for (position, due) in self.heap.iter().enumerate() {
+            assert_eq!(self.position(due.slot), Some(position), "the position of every node is recorded");
+            assert!(
+                position == 0 || self.heap[(position - 1) / CHILDREN_PER_NODE] <= *due,
+                "no node is less than its parent"
+            );
         }
-        let known = self.places.iter().filter(|place| **place != NONE).count();
-        assert_eq!(known, self.heap.len(), "and nothing else is");
+        let recorded = self.positions.iter().filter(|position| **position != NONE).count();
+        assert_eq!(recorded, self.heap.len(), "only positions of nodes are recorded");
     }
 }
 
@@ -157,9 +168,9 @@ mod tests {
     use crate::time::Moment;
     use std::time::Duration;
 
-    /// Numbers have four bytes; a queue that runs for months gets through them.
+    /// Sequence numbers have 32 bits; a queue that runs for months exhausts them.
     #[test]
-    fn the_order_among_equals_outlives_the_numbers() {
+    fn order_of_equal_moments_survives_renumbering() {
         let at = |millis| Stamp::from(Moment::at(Duration::from_millis(millis)));
         let mut delays = Delays { count: u32::MAX - 2, ..Delays::default() };
         for (slot, millis) in [(7, 20), (3, 10), (5, 10), (1, 10), (0, 5)] {

@@ -1,7 +1,7 @@
-//! How long a key waits before it is tried again.
+//! Rate limiters: the delay before a key is retried.
 //!
-//! Limiters know keys and moments and nothing else. Whatever one remembers of a key is forgotten when the key has been dealt with
-//! ([`RateLimiter::forget`]); a queue sees to that.
+//! A limiter knows only keys and moments. Everything it stores about a key is removed when the key has been
+//! processed successfully ([`RateLimiter::forget`]); the queue makes that call.
 
 use std::fmt;
 use std::hash::Hash;
@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use crate::random::Random;
 use crate::time::Moment;
 
-/// Says how long a key waits before its next try.
+/// A policy for the delay before a key is retried.
 ///
 /// ```
 /// use informer_core::workqueue::{ExponentialBackoff, RateLimiter};
@@ -20,21 +20,23 @@ use crate::time::Moment;
 /// use std::time::Duration;
 ///
 /// let mut limiter = ExponentialBackoff::new(Duration::from_millis(5), Duration::from_secs(1000));
-/// let waits = [(); 3].map(|()| limiter.when(Moment::default(), &"key"));
-/// assert_eq!(waits.map(|wait| wait.as_millis()), [5, 10, 20]);
+/// let delays = [(); 3].map(|()| limiter.when(Moment::default(), &"key"));
+/// assert_eq!(delays.map(|delay| delay.as_millis()), [5, 10, 20]);
 /// ```
 pub trait RateLimiter<T>: Send + fmt::Debug {
-    /// How long a key waits that has failed just now. Counts as a try.
+    /// Records a failure of the key and returns the delay before its next attempt.
     fn when(&mut self, now: Moment, key: &T) -> Duration;
 
-    /// The key has been dealt with: its next failure is its first.
+    /// Resets the failures of a key, after it was processed successfully.
     fn forget(&mut self, key: &T);
 
-    /// How often a key was told to wait since it was last forgotten.
+    /// Returns the number of failures of a key since they were last reset.
     fn retries(&self, key: &T) -> u32;
 }
 
-/// Waits that double with each failure of a key, from the first wait to the longest.
+/// A delay per key that doubles with each failure, up to a maximum.
+///
+/// Defaults to 5 ms up to 1,000 s.
 #[derive(Debug)]
 pub struct ExponentialBackoff<T> {
     initial: Duration,
@@ -44,20 +46,20 @@ pub struct ExponentialBackoff<T> {
 }
 
 impl<T> ExponentialBackoff<T> {
-    /// Waits that begin with `first` and double up to `longest`.
-    pub fn new(first: Duration, longest: Duration) -> Self {
-        ExponentialBackoff { initial: first, max: longest, jitter: None, failures: HashMap::new() }
+    /// Creates a limiter whose delays start at `initial` and double up to `max`.
+    pub fn new(initial: Duration, max: Duration) -> Self {
+        ExponentialBackoff { initial, max, jitter: None, failures: HashMap::new() }
     }
 
-    /// Stretches each wait by a random part of itself, up to all of it, but not beyond the longest: keys that failed together
-    /// come back apart.
+    /// Adds a random duration of up to the delay itself to each delay, but does not exceed the maximum. Keys
+    /// that failed together are then retried at different times.
     #[must_use]
     pub fn jitter(self, seed: u64) -> Self {
         ExponentialBackoff { jitter: Some(Random::new(seed)), ..self }
     }
 }
 
-/// From 5 milliseconds to 1,000 seconds, as client-go's controllers have it.
+/// From 5 ms to 1,000 s, like the controllers of client-go.
 impl<T> Default for ExponentialBackoff<T> {
     fn default() -> Self {
         ExponentialBackoff::new(Duration::from_millis(5), Duration::from_secs(1_000))
@@ -68,13 +70,13 @@ impl<T: Eq + Hash + Clone + Send + fmt::Debug> RateLimiter<T> for ExponentialBac
     fn when(&mut self, _now: Moment, key: &T) -> Duration {
         let failures = count(&mut self.failures, key);
         let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
-        let grown = self.initial.saturating_mul(factor).min(self.max);
+        let delay = self.initial.saturating_mul(factor).min(self.max);
         match &mut self.jitter {
             Some(random) => {
-                let nanos = u64::try_from(grown.as_nanos()).unwrap_or(u64::MAX);
-                grown.saturating_add(Duration::from_nanos(random.below(nanos))).min(self.max)
+                let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+                delay.saturating_add(Duration::from_nanos(random.below(nanos))).min(self.max)
             }
-            None => grown,
+            None => delay,
         }
     }
 
@@ -87,7 +89,7 @@ impl<T: Eq + Hash + Clone + Send + fmt::Debug> RateLimiter<T> for ExponentialBac
     }
 }
 
-/// A short wait for the first failures of a key, a long one for all others.
+/// A short delay for the first failures of a key, and a long one for all later ones.
 #[derive(Debug)]
 pub struct FastSlow<T> {
     fast: Duration,
@@ -97,9 +99,9 @@ pub struct FastSlow<T> {
 }
 
 impl<T> FastSlow<T> {
-    /// `fast` for the first `most_fast` failures, then `slow`.
-    pub fn new(fast: Duration, slow: Duration, most_fast: u32) -> Self {
-        FastSlow { fast, slow, max_fast: most_fast, failures: HashMap::new() }
+    /// Creates a limiter that returns `fast` for the first `max_fast` failures, then `slow`.
+    pub fn new(fast: Duration, slow: Duration, max_fast: u32) -> Self {
+        FastSlow { fast, slow, max_fast, failures: HashMap::new() }
     }
 }
 
@@ -117,19 +119,21 @@ impl<T: Eq + Hash + Clone + Send + fmt::Debug> RateLimiter<T> for FastSlow<T> {
     }
 }
 
-/// A bucket of tokens for all keys together: so many at once, and so many a second.
+/// A token bucket shared by all keys: a burst, then a constant rate.
 #[derive(Debug)]
 pub struct TokenBucket {
-    /// The time in which one token comes.
+    /// Time in which one token is added.
     interval: Duration,
     burst: u32,
-    /// How long it takes until the bucket is full, as of `last`.
+    /// Time until the bucket is full, as of `last`.
     missing: Duration,
     last: Moment,
 }
 
 impl TokenBucket {
-    /// `burst` at once, and then `per_second`; a rate that is not positive counts as the smallest there is.
+    /// Creates a bucket of `burst` tokens, refilled with `per_second` tokens per second.
+    ///
+    /// A rate that is not positive is replaced by one token per 1,000,000,000 seconds.
     pub fn new(per_second: f64, burst: u32) -> Self {
         let interval = if per_second > 0.0 { (1.0 / per_second).min(1e9) } else { 1e9 };
         TokenBucket {
@@ -155,12 +159,12 @@ impl<T> RateLimiter<T> for TokenBucket {
     }
 }
 
-/// The longest of several waits. All of them are asked, so all of them count.
+/// The maximum of the delays of several limiters. Each failure counts in all of them.
 #[derive(Debug)]
 pub struct MaxOf<T>(Vec<Box<dyn RateLimiter<T>>>);
 
 impl<T> MaxOf<T> {
-    /// Of these limiters.
+    /// Creates a limiter from these limiters.
     pub fn new(limiters: Vec<Box<dyn RateLimiter<T>>>) -> Self {
         MaxOf(limiters)
     }
@@ -180,7 +184,7 @@ impl<T: fmt::Debug> RateLimiter<T> for MaxOf<T> {
     }
 }
 
-/// Another limiter's waits, cut at a longest one.
+/// A limiter whose delays are capped.
 #[derive(Debug)]
 pub struct WithMaxDelay<L> {
     limiter: L,
@@ -188,9 +192,9 @@ pub struct WithMaxDelay<L> {
 }
 
 impl<L> WithMaxDelay<L> {
-    /// `limiter`'s waits, but none longer than `longest`.
-    pub fn new(limiter: L, longest: Duration) -> Self {
-        WithMaxDelay { limiter, max_delay: longest }
+    /// Creates a limiter that returns the delays of `limiter`, but at most `max_delay`.
+    pub fn new(limiter: L, max_delay: Duration) -> Self {
+        WithMaxDelay { limiter, max_delay }
     }
 }
 
@@ -208,7 +212,7 @@ impl<T, L: RateLimiter<T>> RateLimiter<T> for WithMaxDelay<L> {
     }
 }
 
-/// Counts a failure; how many there were before.
+/// Records a failure; returns the number of earlier ones.
 fn count<T: Eq + Hash + Clone>(failures: &mut HashMap<T, u32>, key: &T) -> u32 {
     if let Some(failures) = failures.get_mut(key) {
         let before = *failures;
@@ -219,7 +223,7 @@ fn count<T: Eq + Hash + Clone>(failures: &mut HashMap<T, u32>, key: &T) -> u32 {
     0
 }
 
-/// Most keys never fail: where none has, none is hashed.
+/// Removes the failures of a key. If no key has failed, which is the common case, nothing is hashed.
 fn forget<T: Eq + Hash>(failures: &mut HashMap<T, u32>, key: &T) {
     if !failures.is_empty() {
         failures.remove(key);
@@ -232,37 +236,37 @@ mod tests {
 
     const NOW: Moment = Moment::at(Duration::ZERO);
 
-    fn waits<L: RateLimiter<&'static str>>(limiter: &mut L, key: &'static str, times: usize) -> Vec<u128> {
+    fn delays<L: RateLimiter<&'static str>>(limiter: &mut L, key: &'static str, times: usize) -> Vec<u128> {
         (0..times).map(|_| limiter.when(NOW, &key).as_millis()).collect()
     }
 
     #[test]
-    fn rl_2_waits_double_up_to_the_longest() {
+    fn rl_2_delays_double_up_to_the_maximum() {
         let mut limiter = ExponentialBackoff::new(Duration::from_millis(1), Duration::from_mins(1));
-        assert_eq!(waits(&mut limiter, "one", 5), [1, 2, 4, 8, 16]);
+        assert_eq!(delays(&mut limiter, "one", 5), [1, 2, 4, 8, 16]);
         assert_eq!((limiter.retries(&"one"), limiter.retries(&"two")), (5, 0));
-        assert_eq!(waits(&mut limiter, "two", 2), [1, 2]);
+        assert_eq!(delays(&mut limiter, "two", 2), [1, 2]);
         limiter.forget(&"one");
         assert_eq!((limiter.retries(&"one"), limiter.when(NOW, &"one").as_millis()), (0, 1));
         for _ in 0..100 {
             limiter.when(NOW, &"one");
         }
-        assert_eq!(limiter.when(NOW, &"one"), Duration::from_mins(1), "however often it failed");
-        let mut endless = ExponentialBackoff::new(Duration::from_secs(1), Duration::MAX);
-        assert!((0..200).map(|_| endless.when(NOW, &"k")).is_sorted(), "and it never wraps around");
+        assert_eq!(limiter.when(NOW, &"one"), Duration::from_mins(1), "the delay stays at the maximum");
+        let mut unbounded = ExponentialBackoff::new(Duration::from_secs(1), Duration::MAX);
+        assert!((0..200).map(|_| unbounded.when(NOW, &"k")).is_sorted(), "the delay never overflows");
     }
 
-    /// Keys that fail together would come back together for ever without it (W-35).
+    /// Without jitter, keys that failed together would be retried together forever (W-35).
     #[test]
     fn jitter_spreads_keys_and_is_bounded() {
         let limiter =
             || ExponentialBackoff::new(Duration::from_millis(100), Duration::from_secs(1)).jitter(7);
         let (mut one, mut same) = (limiter(), limiter());
-        let waits: Vec<Duration> = (0..50).map(|key| one.when(NOW, &key)).collect();
-        assert!(waits.iter().all(|wait| (100..200).contains(&wait.as_millis())), "{waits:?}");
-        let again: Vec<Duration> = (0..50).map(|key| same.when(NOW, &key)).collect();
-        assert_eq!(waits, again, "equal seeds give equal runs");
-        let mut different = waits.clone();
+        let delays: Vec<Duration> = (0..50).map(|key| one.when(NOW, &key)).collect();
+        assert!(delays.iter().all(|delay| (100..200).contains(&delay.as_millis())), "{delays:?}");
+        let repeated: Vec<Duration> = (0..50).map(|key| same.when(NOW, &key)).collect();
+        assert_eq!(delays, repeated, "equal seeds return equal delays");
+        let mut different = delays.clone();
         different.sort();
         different.dedup();
         assert!(different.len() > 40, "{different:?}");
@@ -270,44 +274,44 @@ mod tests {
     }
 
     #[test]
-    fn rl_3_fast_for_a_while_and_then_slow() {
+    fn rl_3_first_failures_are_fast_and_later_ones_slow() {
         let mut limiter = FastSlow::new(Duration::from_millis(5), Duration::from_secs(10), 3);
-        assert_eq!(waits(&mut limiter, "k", 5), [5, 5, 5, 10_000, 10_000]);
+        assert_eq!(delays(&mut limiter, "k", 5), [5, 5, 5, 10_000, 10_000]);
         limiter.forget(&"k");
-        assert_eq!(waits(&mut limiter, "k", 1), [5]);
+        assert_eq!(delays(&mut limiter, "k", 1), [5]);
     }
 
     #[test]
-    fn rl_4_a_bucket_lets_a_burst_through_and_then_its_rate() {
+    fn rl_4_token_bucket_allows_a_burst_then_its_rate() {
         let mut bucket = TokenBucket::new(10.0, 3);
-        assert_eq!(waits(&mut bucket, "k", 5), [0, 0, 0, 100, 200]);
+        assert_eq!(delays(&mut bucket, "k", 5), [0, 0, 0, 100, 200]);
         RateLimiter::forget(&mut bucket, &"k");
-        assert_eq!(RateLimiter::retries(&bucket, &"k"), 0, "it knows no keys");
+        assert_eq!(RateLimiter::retries(&bucket, &"k"), 0, "a bucket stores no keys");
         let later = Moment::at(Duration::from_millis(200));
-        assert_eq!(bucket.when(later, &"k").as_millis(), 100, "two tokens came, and two were owed");
+        assert_eq!(bucket.when(later, &"k").as_millis(), 100, "two tokens were added and two were owed");
         let much_later = Moment::at(Duration::from_hours(1));
         assert_eq!(
             (0..4).map(|_| bucket.when(much_later, &"k").as_millis()).max(),
             Some(100),
-            "no more than a burst is saved"
+            "at most a burst is saved"
         );
         assert!(RateLimiter::<u8>::when(&mut TokenBucket::new(0.0, 0), NOW, &1) > Duration::from_hours(1));
     }
 
     #[test]
-    fn rl_5_the_longest_counts_and_all_are_asked() {
+    fn rl_5_longest_delay_is_used_and_all_limiters_count() {
         let exponential = ExponentialBackoff::new(Duration::from_millis(1), Duration::from_secs(1));
         let fast_slow = FastSlow::new(Duration::from_millis(3), Duration::from_millis(4), 2);
         let mut limiter = MaxOf::new(vec![Box::new(exponential), Box::new(fast_slow)]);
-        assert_eq!(waits(&mut limiter, "k", 5), [3, 3, 4, 8, 16]);
+        assert_eq!(delays(&mut limiter, "k", 5), [3, 3, 4, 8, 16]);
         assert_eq!(limiter.retries(&"k"), 5);
         limiter.forget(&"k");
         assert_eq!((limiter.retries(&"k"), limiter.when(NOW, &"k").as_millis()), (0, 3));
-        let mut cut = WithMaxDelay::new(
+        let mut capped = WithMaxDelay::new(
             ExponentialBackoff::new(Duration::from_secs(1), Duration::from_mins(1)),
             Duration::from_secs(3),
         );
-        assert_eq!(waits(&mut cut, "k", 4), [1_000, 2_000, 3_000, 3_000]);
-        assert_eq!(cut.retries(&"k"), 4);
+        assert_eq!(delays(&mut capped, "k", 4), [1_000, 2_000, 3_000, 3_000]);
+        assert_eq!(capped.retries(&"k"), 4);
     }
 }

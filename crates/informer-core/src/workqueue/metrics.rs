@@ -1,57 +1,59 @@
-//! What a queue counts.
+//! Counters and histograms of a queue.
 
 use std::time::Duration;
 
-/// The figures of a queue, under the meanings that client-go's have.
+/// The metrics of a queue, with the meaning they have in client-go.
 ///
-/// All are exact, but for the two histograms while more than a hundred thousand turns a second begin: then one in sixteen turns is timed, and
-/// counts for those before it that were not.
+/// All are exact, except for the two histograms while more than 100,000 keys per second are taken: then one
+/// in sixteen keys is measured and counted for the unmeasured ones before it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueMetrics {
-    /// Adds that led to a turn: of keys that were not waiting for one already.
+    /// Number of adds of keys that were not queued already.
     pub adds: u64,
-    /// Keys that wait for a turn, also those that are being worked on and were added again.
+    /// Number of queued keys, including those that are processing and were added again.
     pub depth: usize,
-    /// Keys that are being worked on.
+    /// Number of keys that are processing.
     pub processing: usize,
-    /// Keys that come later.
+    /// Number of delayed keys.
     pub delayed: usize,
-    /// Adds with a delay, retries among them.
+    /// Number of adds with a delay, including retries.
     pub retries: u64,
-    /// Leases that were dropped without a word: the worker was cancelled or panicked.
+    /// Number of work items that were dropped without being finished, because the worker was cancelled or
+    /// panicked.
     pub abandoned: u64,
-    /// Keys that a shutdown dropped.
+    /// Number of keys that a shutdown dropped.
     pub dropped: u64,
-    /// How long turns waited, from the first add to the take.
+    /// Time from the first add of a key until it is taken.
     pub queue_duration: Histogram,
-    /// How long turns took.
+    /// Time for which keys were processing.
     pub work_duration: Histogram,
-    /// How long all keys that are being worked on have been, together.
+    /// Sum of the times for which the current keys have been processing.
     pub unfinished_work: Duration,
-    /// How long the longest of them has been.
+    /// Time for which the oldest current key has been processing.
     pub longest_running: Duration,
 }
 
-/// Durations in buckets whose bounds grow tenfold from ten nanoseconds to ten seconds.
+/// A histogram of durations with bucket bounds from ten nanoseconds to ten seconds, each ten times the
+/// previous one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
     counts: [u64; BOUNDS + 1],
     sum: Duration,
 }
 
-/// How many bounds there are.
+/// Number of bucket bounds.
 const BOUNDS: usize = 10;
 
 impl Histogram {
-    /// Counts one more.
+    /// Counts a duration.
     pub fn observe(&mut self, duration: Duration) {
         self.observe_times(duration, 1);
     }
 
-    /// Counts so many more.
+    /// Counts a duration `times` times.
     pub(super) fn observe_times(&mut self, duration: Duration, times: u32) {
-        // The smallest bucket whose bound is not below it.
+        // The lowest bucket whose bound is not less than the duration.
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let power = nanos.saturating_sub(1).checked_ilog10().unwrap_or(0);
         let bucket = usize::try_from(power).unwrap_or(BOUNDS).min(BOUNDS);
@@ -59,17 +61,17 @@ impl Histogram {
         self.sum = self.sum.saturating_add(duration.saturating_mul(times));
     }
 
-    /// How many durations were seen.
+    /// Returns the number of durations counted.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// All of them together.
+    /// Returns the sum of all durations.
     pub fn sum(&self) -> Duration {
         self.sum
     }
 
-    /// Each bound, and how many durations were no longer than it.
+    /// Returns each bound with the number of durations up to it.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let mut below = 0;
         (0..BOUNDS).map(move |bucket| {

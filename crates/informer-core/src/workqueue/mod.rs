@@ -1,8 +1,10 @@
-//! The work queue: keys that need work, each with one holder at a time (C14).
+//! The work queue: keys that need processing, each by one worker at a time (C14).
 //!
-//! A [`Queue`] is the machine: no clock, no waiting, no threads. Keys go in with [`Queue::add`] and come out with [`Queue::take`]; between a
-//! take and its end a key is held, and adding it again means one more turn afterwards. Keys may also come later
-//! ([`Queue::add_after`]), or as late as a [`RateLimiter`] says. What a key stands for is not known here.
+//! A [`Queue`] is a state machine without clock, waiting and threads. Keys are added with [`Queue::add`] and
+//! taken with [`Queue::take`]. A taken key is processing until its token is given back; if it is added again
+//! in the meantime, it is processed once more afterwards. Keys may also be added with a delay
+//! ([`Queue::add_after`]), or with the delay that a [`RateLimiter`] returns. This module does not know what a
+//! key stands for.
 
 mod delays;
 mod limiter;

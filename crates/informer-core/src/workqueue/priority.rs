@@ -1,13 +1,15 @@
-//! The priority of a key. It must not know how keys are kept in order.
+//! The priority of a key. This module must not know how keys are ordered.
 
-/// What is taken first. Keys of one priority are taken in the order in which they came. Of keys below [`Priority::NORMAL`] at least every sixteenth take is
-/// one, if there are any, so that they are never kept waiting for ever.
+/// The priority of a queued key; higher ones are taken first.
+///
+/// Keys of equal priority are taken in the order in which they were added. If keys below [`Priority::NORMAL`]
+/// are queued, at least every sixteenth take returns one of them, so they are never starved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(pub i32);
 
 impl Priority {
-    /// For what was there when a controller began, so that it does not keep fresh changes waiting.
+    /// The priority of initial objects of a controller, so that they do not delay later changes.
     pub const INITIAL: Priority = Priority(-100);
-    /// For everything else.
+    /// The default priority.
     pub const NORMAL: Priority = Priority(0);
 }

@@ -1,12 +1,13 @@
-//! Keys in order: a list for each priority, first in, first out.
+//! The queued keys: a first-in-first-out list per priority.
 //!
-//! The lists run through the entries themselves, so a key moves to another list, or leaves from the middle of one, at no cost.
+//! The lists are linked through the entries, so moving a key to another list or removing it from the middle
+//! of one takes constant time.
 
 use super::priority::Priority;
 use super::slot::{NONE, Slot};
 use super::slots::{Entries, Link};
 
-/// A list of entries.
+/// A doubly linked list of entries.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct List {
     first: Slot,
@@ -62,20 +63,21 @@ impl List {
     }
 }
 
-/// What is queued, the highest priority first.
+/// The queued keys, highest priority first.
 #[derive(Debug, Default)]
 pub(super) struct PriorityLevels {
-    /// The highest first. Most queues have one or two.
+    /// Highest priority first. Most queues have one or two levels.
     sorted: Vec<(Priority, List)>,
     len: usize,
-    /// How often something was taken while a key below the usual priority waited.
-    passed: u32,
+    /// Number of takes since the last one of a low-priority key, while such a key was queued.
+    takes_without_low: u32,
 }
 
-/// One take of so many is for a key below the usual priority, if there is one: it may wait long, and not for ever.
+/// One in this many takes returns a key below [`Priority::NORMAL`] if there is one, so that low priorities
+/// are not starved.
 const LOW_PRIORITY_SHARE: u32 = 16;
 
-/// Empty levels are kept up to as many, for those who use the same few.
+/// Maximum number of levels up to which empty ones are kept for reuse.
 const MAX_EMPTY_LEVELS: usize = 8;
 
 impl PriorityLevels {
@@ -84,14 +86,14 @@ impl PriorityLevels {
         self.len
     }
 
-    /// Puts a key at the end of the list of its priority.
+    /// Appends a key to the list of its priority.
     #[inline]
     pub(super) fn push(&mut self, entries: &mut Entries, slot: Slot) {
         self.list(entries[slot].priority).push(entries, slot);
         self.len += 1;
     }
 
-    /// Takes a key out that is in a list.
+    /// Removes a key from the list of its priority.
     #[inline]
     pub(super) fn remove(&mut self, entries: &mut Entries, slot: Slot) {
         self.list(entries[slot].priority).remove(entries, slot);
@@ -106,31 +108,32 @@ impl PriorityLevels {
         self.sorted.iter().find_map(|(_, list)| list.first())
     }
 
-    /// Which one is to be taken now. Each call counts as a take.
+    /// Returns the key to take next. Each call counts as a take.
     #[inline]
     pub(super) fn next(&mut self) -> Option<Slot> {
         let first = self.first()?;
-        let mut below = self.sorted.iter().skip_while(|(priority, _)| *priority >= Priority::NORMAL);
-        let Some(below) = below.find_map(|(_, list)| list.first()) else { return Some(first) };
-        self.passed += 1;
-        if first != below && self.passed < LOW_PRIORITY_SHARE {
+        let mut low_levels = self.sorted.iter().skip_while(|(priority, _)| *priority >= Priority::NORMAL);
+        let Some(low) = low_levels.find_map(|(_, list)| list.first()) else { return Some(first) };
+        self.takes_without_low += 1;
+        if first != low && self.takes_without_low < LOW_PRIORITY_SHARE {
             return Some(first);
         }
-        self.passed = 0;
-        Some(below)
+        self.takes_without_low = 0;
+        Some(low)
     }
 
-    /// All of them, the highest priority first.
+    /// Returns all keys, highest priority first.
     pub(super) fn iter<'a>(&'a self, entries: &'a Entries) -> impl Iterator<Item = Slot> + 'a {
         self.sorted.iter().flat_map(|(_, list)| list.iter(entries))
     }
 
     #[inline]
     fn list(&mut self, priority: Priority) -> &mut List {
-        let place = self.sorted.iter().position(|(known, _)| *known <= priority).unwrap_or(self.sorted.len());
-        if self.sorted.get(place).is_none_or(|(known, _)| *known != priority) {
-            self.sorted.insert(place, (priority, List::default()));
+        let position =
+            self.sorted.iter().position(|(level, _)| *level <= priority).unwrap_or(self.sorted.len());
+        if self.sorted.get(position).is_none_or(|(level, _)| *level != priority) {
+            self.sorted.insert(position, (priority, List::default()));
         }
-        &mut self.sorted[place].1
+        &mut self.sorted[position].1
     }
 }

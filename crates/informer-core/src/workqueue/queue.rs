@@ -1,7 +1,9 @@
-//! The machine: which keys wait, which are held, which come later, and what a shutdown means for them.
+//! The state machine of the queue: which keys are queued, processing or delayed, and the effect of a
+//! shutdown.
 //!
-//! Invariants: a key is queued only if nobody holds it, and held by one ticket at most; what was added while it was held is queued when
-//! that ends; a key of which nothing is known any more has no entry.
+//! Invariants: a key is queued only if it is not processing, and processing with at most one token. A key
+//! that is added while it is processing is queued when the processing ends. A key that is neither queued,
+//! processing nor delayed has no entry.
 
 use std::fmt;
 use std::hash::Hash;
@@ -18,7 +20,7 @@ use super::slot::Slot;
 use super::slots::{Slots, Stage};
 use crate::time::Moment;
 
-/// Says which turn of which key somebody holds.
+/// The right to finish one processing of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkToken {
     slot: Slot,
@@ -27,29 +29,31 @@ pub struct WorkToken {
 }
 
 impl WorkToken {
-    /// Whether it is of interest when its turn ends: if not, [`Queue::done`] may be given any moment.
+    /// Returns whether the end of this processing is measured. If not, any moment may be passed to
+    /// [`Queue::done`].
     pub fn is_sampled(&self) -> bool {
         self.sampled
     }
 }
 
-/// A key that was taken.
+/// A key taken from the queue.
 #[derive(Debug, Clone)]
 pub struct TakenKey<T> {
     /// The key.
     pub key: T,
-    /// To end its turn with.
+    /// The token that finishes the processing.
     pub token: WorkToken,
-    /// The priority it was taken with.
+    /// The priority with which it was queued.
     pub priority: Priority,
 }
 
-/// The turn was ended before.
+/// The error for a token whose processing was finished before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the key is not held with this ticket")]
+#[error("stale work token: this processing of the key was finished before")]
 pub struct StaleToken;
 
-/// Keys that need work (C14): one holder per key, at least one turn after each accepted add, one more turn for what is added meanwhile.
+/// A queue of keys (C14): one worker per key, at least one processing after each accepted add, and one more
+/// if the key is added during processing.
 ///
 /// ```
 /// use informer_core::Moment;
@@ -58,17 +62,17 @@ pub struct StaleToken;
 /// let mut queue = Queue::new(ExponentialBackoff::default());
 /// let now = Moment::default();
 /// queue.add(now, "a", Priority::NORMAL);
-/// let held = queue.take(now).unwrap();
+/// let taken = queue.take(now).unwrap();
 /// queue.add(now, "a", Priority::NORMAL);
-/// assert!(queue.take(now).is_none(), "somebody holds it");
-/// queue.done(now, held.token)?;
+/// assert!(queue.take(now).is_none(), "the key is processing");
+/// queue.done(now, taken.token)?;
 /// assert_eq!(queue.take(now).unwrap().key, "a");
 /// # Ok::<(), informer_core::workqueue::StaleToken>(())
 /// ```
 pub struct Queue<T> {
     slots: Slots<T>,
     queued: PriorityLevels,
-    /// In the order in which they were taken.
+    /// Ordered by when they were taken.
     processing: List,
     delays: Delays,
     limiter: Box<dyn RateLimiter<T>>,
@@ -78,11 +82,11 @@ pub struct Queue<T> {
     last_generation: u32,
 }
 
-/// Whether keys are taken in.
+/// Whether new keys are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Nothing new; what is delayed and what is tried again still comes if `delayed`.
+    /// New keys are rejected. Delayed keys and retries are still processed if `delayed` is set.
     Closing {
         delayed: bool,
     },
@@ -95,22 +99,23 @@ struct Counts {
     abandoned: u64,
     dropped: u64,
     dirty: usize,
-    /// The moments at which what is held was taken, added up.
+    /// Sum of the moments at which the processing keys were taken.
     taken: Duration,
     queue_duration: SampledHistogram,
     work_duration: SampledHistogram,
 }
 
-/// Durations of turns, of which not all are timed.
+/// A histogram of durations of which only some are measured.
 #[derive(Debug, Default)]
 struct SampledHistogram {
     histogram: Histogram,
-    /// Turns that were not, since one was.
+    /// Number of unmeasured durations since the last measured one.
     skipped: u32,
 }
 
 impl SampledHistogram {
-    /// A turn that is timed counts for those before it that were not.
+    /// Counts a duration, or `None` for an unmeasured one. A measured duration also counts for the unmeasured
+    /// ones before it.
     #[inline]
     fn count(&mut self, duration: Option<Duration>) {
         match duration {
@@ -121,7 +126,7 @@ impl SampledHistogram {
 }
 
 impl<T: Eq + Hash + Clone> Queue<T> {
-    /// An empty queue whose retries wait as long as `limiter` says.
+    /// Creates an empty queue whose retries are delayed by `limiter`.
     pub fn new(limiter: impl RateLimiter<T> + 'static) -> Self {
         Queue {
             slots: Slots::new(),
@@ -136,18 +141,21 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         }
     }
 
-    /// Whether it is of interest when the next add comes: if not, [`Queue::add`] may be given any moment.
+    /// Returns whether the time of the next add is measured. If not, any moment may be passed to
+    /// [`Queue::add`].
     pub fn samples_next_add(&self) -> bool {
         self.sampling_rate.is_sampled(self.counts.adds)
     }
 
-    /// Whether keys are taken faster than it is worth going to sleep in between: more than a hundred thousand a second.
+    /// Returns whether keys are taken so fast that a worker should not sleep in between: more than 100,000
+    /// per second.
     pub fn is_fast(&self) -> bool {
         self.sampling_rate.is_fast()
     }
 
-    /// Asks for a turn of a key; whether there is now one more to take. A key that waits already waits on, with the higher of the two
-    /// priorities.
+    /// Adds a key; returns whether one more key can be taken now.
+    ///
+    /// A key that is already queued stays queued, with the higher of both priorities.
     pub fn add(&mut self, now: Moment, key: T, priority: Priority) -> bool {
         if self.phase != Phase::Open {
             return false;
@@ -156,7 +164,9 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         self.enqueue(now, slot, priority)
     }
 
-    /// Asks for a turn of a key in a while; whether there is now one more to take. If it is delayed already, the earlier moment counts.
+    /// Adds a key after a delay; returns whether one more key can be taken now.
+    ///
+    /// If the key is already delayed, the earlier moment is used.
     pub fn add_after(&mut self, now: Moment, key: T, delay: Duration, priority: Priority) -> bool {
         if self.phase != Phase::Open {
             return false;
@@ -166,16 +176,16 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         self.delay(now, slot, delay, priority)
     }
 
-    /// Asks for a turn of a key after as long as the limiter says.
+    /// Adds a key after the delay that the limiter returns.
     pub fn add_rate_limited(&mut self, now: Moment, key: T, priority: Priority) -> bool {
         if self.phase != Phase::Open {
             return false;
         }
-        let delay = wait(&mut *self.limiter, now, &key);
+        let delay = retry_delay(&mut *self.limiter, now, &key);
         self.add_after(now, key, delay, priority)
     }
 
-    /// Takes the next key, if there is one.
+    /// Takes the next key, if there is one, and marks it as processing.
     pub fn take(&mut self, now: Moment) -> Option<TakenKey<T>> {
         self.handle_timeout(now);
         let slot = self.queued.next()?;
@@ -184,59 +194,57 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         self.queued.remove(entries, slot);
         self.processing.push(entries, slot);
         self.last_generation = self.last_generation.wrapping_add(1);
-        let (turn, timed) =
+        let (generation, sampled) =
             (self.last_generation, self.sampling_rate.is_sampled(u64::from(self.last_generation)));
         self.sampling_rate.count(stamp);
         let entry = &mut entries[slot];
-        (entry.stage, entry.generation, entry.taken_at) = (Stage::Processing, turn, stamp);
-        self.counts.queue_duration.count(entry.queued_at.map(|asked| stamp.since(asked)));
+        (entry.stage, entry.generation, entry.taken_at) = (Stage::Processing, generation, stamp);
+        self.counts.queue_duration.count(entry.queued_at.map(|queued_at| stamp.since(queued_at)));
         self.counts.taken = self.counts.taken.saturating_add(stamp.since_origin());
-        Some(TakenKey {
-            key,
-            token: WorkToken { slot, generation: turn, sampled: timed },
-            priority: entry.priority,
-        })
+        Some(TakenKey { key, token: WorkToken { slot, generation, sampled }, priority: entry.priority })
     }
 
-    /// The key has been dealt with, and so have its failures.
-    pub fn done(&mut self, now: Moment, ticket: WorkToken) -> Result<(), StaleToken> {
-        self.limiter.forget(key_of(&self.slots, ticket)?);
-        self.release(now, ticket);
+    /// Finishes a successful processing and resets the failures of the key.
+    pub fn done(&mut self, now: Moment, token: WorkToken) -> Result<(), StaleToken> {
+        self.limiter.forget(key_of(&self.slots, token)?);
+        self.release(now, token);
         Ok(())
     }
 
-    /// The turn is over, and another one follows after as long as the limiter says; how long that is.
-    pub fn retry(&mut self, now: Moment, ticket: WorkToken) -> Result<Duration, StaleToken> {
-        let delay = wait(&mut *self.limiter, now, key_of(&self.slots, ticket)?);
-        self.requeue(now, ticket, delay);
+    /// Finishes a failed processing; the key is queued again after the delay that the limiter returns.
+    /// Returns the delay.
+    pub fn retry(&mut self, now: Moment, token: WorkToken) -> Result<Duration, StaleToken> {
+        let delay = retry_delay(&mut *self.limiter, now, key_of(&self.slots, token)?);
+        self.requeue(now, token, delay);
         Ok(delay)
     }
 
-    /// The turn is over, and another one follows after a while.
-    pub fn retry_after(&mut self, now: Moment, ticket: WorkToken, delay: Duration) -> Result<(), StaleToken> {
-        key_of(&self.slots, ticket)?;
-        self.requeue(now, ticket, delay);
+    /// Finishes the processing; the key is queued again after a fixed delay.
+    pub fn retry_after(&mut self, now: Moment, token: WorkToken, delay: Duration) -> Result<(), StaleToken> {
+        key_of(&self.slots, token)?;
+        self.requeue(now, token, delay);
         Ok(())
     }
 
-    /// Nobody said how the turn ended: it is tried again like one that failed, and counted.
-    pub fn abandon(&mut self, now: Moment, ticket: WorkToken) -> Result<Duration, StaleToken> {
-        let delay = self.retry(now, ticket)?;
+    /// Finishes a processing that ended without a result: the key is retried like a failed one and counted as
+    /// abandoned.
+    pub fn abandon(&mut self, now: Moment, token: WorkToken) -> Result<Duration, StaleToken> {
+        let delay = self.retry(now, token)?;
         self.counts.abandoned += 1;
         Ok(delay)
     }
 
-    /// Forgets the failures of a key.
+    /// Resets the failures of a key.
     pub fn forget(&mut self, key: &T) {
         self.limiter.forget(key);
     }
 
-    /// How often a key was tried again since its failures were last forgotten.
+    /// Returns the number of failures of a key since they were last reset.
     pub fn retries(&self, key: &T) -> u32 {
         self.limiter.retries(key)
     }
 
-    /// Takes back what was to come later for a key; whether there was something. A turn that it waits for already stays.
+    /// Cancels the delay of a key; returns whether it was delayed. A key that is queued stays queued.
     pub fn cancel(&mut self, key: &T) -> bool {
         let Some(slot) = self.slots.find(key) else { return false };
         let cancelled = self.delays.cancel(slot);
@@ -244,33 +252,33 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         cancelled
     }
 
-    /// Queues what is due; how many keys are there to take that were not.
+    /// Queues the keys that are due; returns how many more keys can be taken.
     pub fn handle_timeout(&mut self, now: Moment) -> usize {
-        let mut more = 0;
+        let mut added = 0;
         if self.delays.len() > 0 {
             while let Some(slot) = self.delays.pop(now.into()) {
-                more += usize::from(self.enqueue(now, slot, self.slots.entries[slot].priority));
+                added += usize::from(self.enqueue(now, slot, self.slots.entries[slot].priority));
             }
         }
-        more
+        added
     }
 
-    /// When [`Queue::handle_timeout`] has something to do.
+    /// Returns the next moment at which [`Queue::handle_timeout`] must be called.
     pub fn next_deadline(&self) -> Option<Moment> {
         self.delays.next().map(Moment::from)
     }
 
-    /// Takes nothing new in. What is queued can still be taken, what is delayed is dropped.
+    /// Rejects new keys and drops delayed ones. Queued keys can still be taken.
     pub fn shutdown(&mut self) {
         self.close(false);
     }
 
-    /// Takes nothing new in, but lets what is delayed come, and what is tried again.
+    /// Rejects new keys, but still processes delayed keys and retries.
     pub fn shutdown_including_delayed(&mut self) {
         self.close(true);
     }
 
-    /// Takes nothing new in and drops everything that nobody holds.
+    /// Rejects new keys and drops every key that is not processing.
     pub fn shutdown_now(&mut self) {
         self.close(false);
         while let Some(slot) = self.queued.first() {
@@ -279,8 +287,8 @@ impl<T: Eq + Hash + Clone> Queue<T> {
             self.slots.remove(slot);
             self.counts.dropped += 1;
         }
-        let held: Vec<Slot> = self.processing.iter(&self.slots.entries).collect();
-        for slot in held {
+        let processing: Vec<Slot> = self.processing.iter(&self.slots.entries).collect();
+        for slot in processing {
             let entry = &mut self.slots.entries[slot];
             if entry.stage == Stage::ProcessingDirty {
                 entry.stage = Stage::Processing;
@@ -290,12 +298,12 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         }
     }
 
-    /// Whether it takes nothing new in.
+    /// Returns whether new keys are rejected.
     pub fn is_shutting_down(&self) -> bool {
         self.phase != Phase::Open
     }
 
-    /// Whether there will never be anything to take any more.
+    /// Returns whether no key will become available any more.
     pub fn is_over(&self) -> bool {
         match self.phase {
             Phase::Open => false,
@@ -304,27 +312,27 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         }
     }
 
-    /// Whether it is shut down, and nothing is queued, held or to come.
+    /// Returns whether the queue is shut down and no key is queued, processing or delayed.
     pub fn is_drained(&self) -> bool {
         self.is_shutting_down() && self.slots.len() == 0
     }
 
-    /// How many keys can be taken.
+    /// Returns the number of keys that can be taken.
     pub fn len(&self) -> usize {
         self.queued.len()
     }
 
-    /// Whether there is nothing to take.
+    /// Returns whether no key can be taken.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The keys that can be taken, the highest priority first.
+    /// Returns the keys that can be taken, highest priority first.
     pub fn queued(&self) -> impl Iterator<Item = &T> {
         self.queued.iter(&self.slots.entries).filter_map(|slot| self.slots.key(slot))
     }
 
-    /// The keys that are held, the one that is held longest first, and since when.
+    /// Returns the keys that are processing and when they were taken, earliest first.
     pub fn processing(&self) -> impl Iterator<Item = (&T, Moment)> {
         let since = |slot| Moment::from(self.slots.entries[slot].taken_at);
         self.processing
@@ -332,14 +340,14 @@ impl<T: Eq + Hash + Clone> Queue<T> {
             .filter_map(move |slot| Some((self.slots.key(slot)?, since(slot))))
     }
 
-    /// The keys that come later, and when; in no order.
+    /// Returns the delayed keys and when they are due, in no particular order.
     pub fn delayed(&self) -> impl Iterator<Item = (&T, Moment)> {
         self.delays.iter().filter_map(|(slot, at)| Some((self.slots.key(slot)?, at.into())))
     }
 
-    /// The figures of the queue.
+    /// Returns the metrics of the queue.
     pub fn metrics(&self, now: Moment) -> QueueMetrics {
-        let held = u32::try_from(self.processing.len()).unwrap_or(u32::MAX);
+        let processing = u32::try_from(self.processing.len()).unwrap_or(u32::MAX);
         let longest = self.processing().next().map(|(_, since)| now - since);
         QueueMetrics {
             adds: self.counts.adds,
@@ -351,20 +359,20 @@ impl<T: Eq + Hash + Clone> Queue<T> {
             dropped: self.counts.dropped,
             queue_duration: self.counts.queue_duration.histogram.clone(),
             work_duration: self.counts.work_duration.histogram.clone(),
-            unfinished_work: now.since_origin().saturating_mul(held).saturating_sub(self.counts.taken),
+            unfinished_work: now.since_origin().saturating_mul(processing).saturating_sub(self.counts.taken),
             longest_running: longest.unwrap_or_default(),
         }
     }
 
-    /// Asks for a turn of a known key; whether there is now one more to take.
+    /// Adds a known key; returns whether one more key can be taken.
     fn enqueue(&mut self, now: Moment, slot: Slot, priority: Priority) -> bool {
-        let timed = self.samples_next_add();
+        let sampled = self.samples_next_add();
         let entry = &mut self.slots.entries[slot];
         match entry.stage {
             Stage::Idle => {
-                let delayed = self.delays.contains(slot);
-                entry.priority = if delayed { priority.max(entry.priority) } else { priority };
-                (entry.stage, entry.queued_at) = (Stage::Queued, timed.then(|| now.into()));
+                let is_delayed = self.delays.contains(slot);
+                entry.priority = if is_delayed { priority.max(entry.priority) } else { priority };
+                (entry.stage, entry.queued_at) = (Stage::Queued, sampled.then(|| now.into()));
                 self.queued.push(&mut self.slots.entries, slot);
                 self.counts.adds += 1;
                 return true;
@@ -377,7 +385,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
             Stage::Queued => {}
             Stage::Processing => {
                 (entry.stage, entry.priority) = (Stage::ProcessingDirty, priority);
-                entry.queued_at = timed.then(|| now.into());
+                entry.queued_at = sampled.then(|| now.into());
                 self.counts.adds += 1;
                 self.counts.dirty += 1;
             }
@@ -391,32 +399,32 @@ impl<T: Eq + Hash + Clone> Queue<T> {
             return self.enqueue(now, slot, priority);
         }
         let entry = &mut self.slots.entries[slot];
-        // While it waits for a turn, that turn's priority is what counts.
+        // The priority of a queued or processing key is not changed by a delay.
         if entry.stage == Stage::Idle {
-            let delayed = self.delays.contains(slot);
-            entry.priority = if delayed { priority.max(entry.priority) } else { priority };
+            let is_delayed = self.delays.contains(slot);
+            entry.priority = if is_delayed { priority.max(entry.priority) } else { priority };
         }
         self.delays.set(slot, (now + delay).into());
         false
     }
 
-    /// Ends a turn and asks for another.
-    fn requeue(&mut self, now: Moment, ticket: WorkToken, delay: Duration) {
+    /// Finishes a processing and delays the key.
+    fn requeue(&mut self, now: Moment, token: WorkToken, delay: Duration) {
         if self.phase == (Phase::Closing { delayed: false }) {
             self.counts.dropped += 1;
         } else {
             self.counts.retries += 1;
-            self.delay(now, ticket.slot, delay, self.slots.entries[ticket.slot].priority);
+            self.delay(now, token.slot, delay, self.slots.entries[token.slot].priority);
         }
-        self.release(now, ticket);
+        self.release(now, token);
     }
 
-    /// Ends a turn: the key is queued again if that was asked for meanwhile.
-    fn release(&mut self, now: Moment, WorkToken { slot, sampled: timed, .. }: WorkToken) {
+    /// Finishes a processing; the key is queued again if it was added in the meantime.
+    fn release(&mut self, now: Moment, WorkToken { slot, sampled, .. }: WorkToken) {
         self.processing.remove(&mut self.slots.entries, slot);
         let entry = &mut self.slots.entries[slot];
         self.counts.taken = self.counts.taken.saturating_sub(entry.taken_at.since_origin());
-        self.counts.work_duration.count(timed.then(|| Stamp::from(now).since(entry.taken_at)));
+        self.counts.work_duration.count(sampled.then(|| Stamp::from(now).since(entry.taken_at)));
         if entry.stage == Stage::ProcessingDirty {
             entry.stage = Stage::Queued;
             self.counts.dirty -= 1;
@@ -429,7 +437,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
 
     fn close(&mut self, delayed: bool) {
         self.phase = match self.phase {
-            // Once delays are dropped they stay so.
+            // Dropped delays cannot be restored.
             Phase::Closing { delayed: false } => self.phase,
             _ => Phase::Closing { delayed },
         };
@@ -453,43 +461,48 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         self.delays.check();
         let entries = &self.slots.entries;
         let queued: Vec<Slot> = self.queued.iter(entries).collect();
-        assert_eq!(queued.len(), self.queued.len(), "the lists are whole");
+        assert_eq!(queued.len(), self.queued.len(), "the lists contain every queued key");
         assert!(queued.iter().all(|slot| entries[*slot].stage == Stage::Queued));
-        let held: Vec<Slot> = self.processing.iter(entries).collect();
-        assert_eq!(held.len(), self.processing.len(), "the list of what is held is whole");
+        let processing: Vec<Slot> = self.processing.iter(entries).collect();
+        assert_eq!(processing.len(), self.processing.len(), "the list contains every processing key");
         assert!(
-            held.iter()
+            processing
+                .iter()
                 .all(|slot| matches!(entries[*slot].stage, Stage::Processing | Stage::ProcessingDirty))
         );
-        let dirty = held.iter().filter(|slot| entries[**slot].stage == Stage::ProcessingDirty).count();
+        let dirty = processing.iter().filter(|slot| entries[**slot].stage == Stage::ProcessingDirty).count();
         assert_eq!(dirty, self.counts.dirty);
-        let away = self.delays.iter().filter(|(slot, _)| entries[*slot].stage == Stage::Idle).count();
-        assert_eq!(self.slots.len(), queued.len() + held.len() + away, "nothing is kept for nothing");
+        let idle = self.delays.iter().filter(|(slot, _)| entries[*slot].stage == Stage::Idle).count();
+        assert_eq!(
+            self.slots.len(),
+            queued.len() + processing.len() + idle,
+            "every entry is queued, processing or delayed"
+        );
         assert!(self.phase != (Phase::Closing { delayed: false }) || self.delays.len() == 0);
     }
 }
 
-/// How long a key waits. A limiter that panics, which may be anybody's, must not keep the key.
-fn wait<T>(limiter: &mut dyn RateLimiter<T>, now: Moment, key: &T) -> Duration {
-    /// Long enough to be no hot loop.
+/// Returns the delay before a key is retried. If a user's limiter panics, the key must not be lost.
+fn retry_delay<T>(limiter: &mut dyn RateLimiter<T>, now: Moment, key: &T) -> Duration {
+    /// Long enough to prevent a hot loop.
     const LIMITER_PANIC_DELAY: Duration = Duration::from_secs(1);
     catch_unwind(AssertUnwindSafe(|| limiter.when(now, key))).unwrap_or(LIMITER_PANIC_DELAY)
 }
 
-/// The key that a ticket holds.
-fn key_of<T: Eq + Hash>(slots: &Slots<T>, ticket: WorkToken) -> Result<&T, StaleToken> {
-    let key = slots.key(ticket.slot).ok_or(StaleToken)?;
-    let entry = &slots.entries[ticket.slot];
-    let held = matches!(entry.stage, Stage::Processing | Stage::ProcessingDirty)
-        && entry.generation == ticket.generation;
-    if held { Ok(key) } else { Err(StaleToken) }
+/// Returns the key that is processing with this token.
+fn key_of<T: Eq + Hash>(slots: &Slots<T>, token: WorkToken) -> Result<&T, StaleToken> {
+    let key = slots.key(token.slot).ok_or(StaleToken)?;
+    let entry = &slots.entries[token.slot];
+    let is_current = matches!(entry.stage, Stage::Processing | Stage::ProcessingDirty)
+        && entry.generation == token.generation;
+    if is_current { Ok(key) } else { Err(StaleToken) }
 }
 
 impl<T> fmt::Debug for Queue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue")
             .field("queued", &self.queued.len())
-            .field("held", &self.processing.len())
+            .field("processing", &self.processing.len())
             .field("delayed", &self.delays.len())
             .field("phase", &self.phase)
             .finish_non_exhaustive()

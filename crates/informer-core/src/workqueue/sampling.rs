@@ -1,11 +1,11 @@
-//! Moments in eight bytes, and how many turns are timed.
+//! Compact timestamps, and the sampling rate of duration measurements.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::time::Moment;
 
-/// A moment in nanoseconds since the origin; what is more than 584 years away counts as just that.
+/// A moment in nanoseconds since the origin, in eight bytes. Saturates after 584 years.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stamp(NonZeroU64);
 
@@ -21,7 +21,7 @@ impl From<Moment> for Stamp {
         let since = moment.since_origin();
         let nanos =
             since.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(since.subsec_nanos()));
-        // One more, so that none has a value of its own.
+        // Plus one, so that `Option<Stamp>` needs no extra space.
         Stamp(NonZeroU64::MIN.saturating_add(nanos))
     }
 }
@@ -34,7 +34,7 @@ impl From<Stamp> for Moment {
 }
 
 impl Stamp {
-    /// How long after an earlier one; nothing if it was not earlier.
+    /// Returns the time since an earlier stamp; zero if that stamp is not earlier.
     #[inline]
     pub(super) fn since(self, earlier: Stamp) -> Duration {
         Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
@@ -46,40 +46,40 @@ impl Stamp {
     }
 }
 
-/// Notices when turns follow each other so fast that timing each of them would be much of the work.
+/// Detects when keys are taken so fast that measuring each of them would cost much of the time.
 #[derive(Debug, Default)]
 pub(super) struct SamplingRate {
-    /// When the current round of turns began.
+    /// The start of the current round of takes.
     round_start: Stamp,
     keys: u32,
     fast: bool,
 }
 
-/// How many turns are looked at together.
+/// Number of takes per round.
 const KEYS_PER_ROUND: u32 = 64;
-/// A round that takes less than this is a fast one: more than a hundred thousand turns a second.
+/// Duration below which a round is fast: more than 100,000 takes per second.
 const FAST_ROUND_DURATION: Duration = Duration::from_micros(10 * KEYS_PER_ROUND as u64);
-/// While it is fast, one in so many turns is timed.
+/// While takes are fast, one in this many is measured.
 const SAMPLE_INTERVAL_WHEN_FAST: u64 = 16;
 
 impl SamplingRate {
-    /// Counts a turn that begins.
+    /// Counts a take.
     #[inline]
     pub(super) fn count(&mut self, now: Stamp) {
         self.keys += 1;
-        let slow = now.since(self.round_start) >= FAST_ROUND_DURATION;
-        if slow || self.keys == KEYS_PER_ROUND {
-            (self.round_start, self.keys, self.fast) = (now, 0, !slow);
+        let is_slow = now.since(self.round_start) >= FAST_ROUND_DURATION;
+        if is_slow || self.keys == KEYS_PER_ROUND {
+            (self.round_start, self.keys, self.fast) = (now, 0, !is_slow);
         }
     }
 
-    /// Whether turns follow each other fast.
+    /// Returns whether keys are taken fast.
     #[inline]
     pub(super) fn is_fast(&self) -> bool {
         self.fast
     }
 
-    /// Whether a turn is timed, by its number.
+    /// Returns whether the take or add with this number is measured.
     #[inline]
     pub(super) fn is_sampled(&self, number: u64) -> bool {
         !self.fast || number.is_multiple_of(SAMPLE_INTERVAL_WHEN_FAST)
@@ -91,52 +91,57 @@ mod tests {
     use super::*;
     use crate::workqueue::{ExponentialBackoff, Priority, Queue};
 
-    /// Lets turns of three microseconds begin so far apart; how many were counted, and how many of them were timed.
-    fn turns(count: u64, apart: Duration) -> (u64, u64) {
+    /// Processes keys for three microseconds each, taken at this interval; returns how many were counted and
+    /// how many were sampled.
+    fn process_keys(count: u64, interval: Duration) -> (u64, u64) {
         let mut queue = Queue::new(ExponentialBackoff::default());
-        let (mut now, mut timed) = (Moment::default(), 0);
+        let (mut now, mut sampled) = (Moment::default(), 0);
         for key in 0..count {
             queue.add(now, key, Priority::NORMAL);
-            let ticket = queue.take(now + Duration::from_micros(1)).unwrap().token;
-            timed += u64::from(ticket.is_sampled());
-            let end = if ticket.is_sampled() { now + Duration::from_micros(4) } else { Moment::default() };
-            queue.done(end, ticket).unwrap();
-            now = now + apart;
+            let token = queue.take(now + Duration::from_micros(1)).unwrap().token;
+            sampled += u64::from(token.is_sampled());
+            let end = if token.is_sampled() { now + Duration::from_micros(4) } else { Moment::default() };
+            queue.done(end, token).unwrap();
+            now = now + interval;
         }
         let metrics = queue.metrics(now);
         let counted = metrics.work_duration.count();
-        assert_eq!(metrics.work_duration.sum(), Duration::from_micros(3 * counted), "any moment would do");
+        assert_eq!(
+            metrics.work_duration.sum(),
+            Duration::from_micros(3 * counted),
+            "the end of unsampled keys is ignored"
+        );
         assert!(
             (counted..counted + SAMPLE_INTERVAL_WHEN_FAST).contains(&metrics.queue_duration.count())
                 || counted == count
         );
         assert_eq!(metrics.adds, count);
-        (counted, timed)
+        (counted, sampled)
     }
 
     #[test]
-    fn all_turns_are_timed_unless_they_are_fast() {
-        assert_eq!(turns(2_000, Duration::from_millis(1)), (2_000, 2_000));
-        assert_eq!(turns(2_000, Duration::from_micros(11)), (2_000, 2_000));
-        let (counted, timed) = turns(2_000, Duration::from_micros(5));
+    fn all_keys_are_sampled_unless_takes_are_fast() {
+        assert_eq!(process_keys(2_000, Duration::from_millis(1)), (2_000, 2_000));
+        assert_eq!(process_keys(2_000, Duration::from_micros(11)), (2_000, 2_000));
+        let (counted, sampled) = process_keys(2_000, Duration::from_micros(5));
         assert!(
             (2_000 - SAMPLE_INTERVAL_WHEN_FAST..=2_000).contains(&counted),
-            "those that are not are counted later: {counted}"
+            "unsampled keys are counted with the next sampled one: {counted}"
         );
-        assert!((100..250).contains(&timed), "{timed}");
+        assert!((100..250).contains(&sampled), "{sampled}");
     }
 
     #[test]
-    fn one_that_comes_late_ends_a_fast_time() {
+    fn late_take_ends_fast_sampling() {
         let at = |micros| Stamp::from(Moment::at(Duration::from_micros(micros)));
-        let mut pace = SamplingRate::default();
-        (0..u64::from(KEYS_PER_ROUND)).for_each(|turn| pace.count(at(turn)));
+        let mut rate = SamplingRate::default();
+        (0..u64::from(KEYS_PER_ROUND)).for_each(|micros| rate.count(at(micros)));
         assert!(
-            pace.is_fast()
-                && pace.is_sampled(SAMPLE_INTERVAL_WHEN_FAST)
-                && !pace.is_sampled(SAMPLE_INTERVAL_WHEN_FAST + 1)
+            rate.is_fast()
+                && rate.is_sampled(SAMPLE_INTERVAL_WHEN_FAST)
+                && !rate.is_sampled(SAMPLE_INTERVAL_WHEN_FAST + 1)
         );
-        pace.count(at(1_000));
-        assert!(!pace.is_fast() && pace.is_sampled(SAMPLE_INTERVAL_WHEN_FAST + 1));
+        rate.count(at(1_000));
+        assert!(!rate.is_fast() && rate.is_sampled(SAMPLE_INTERVAL_WHEN_FAST + 1));
     }
 }

@@ -1,7 +1,7 @@
-//! The number under which an entry of the queue is known. It must not know what an entry is.
+//! The slot number of a key in the queue. This module must not know what an entry is.
 
-/// The number of an entry.
+/// The stable number of a key in the queue.
 pub(super) type Slot = u32;
 
-/// No entry has this number.
+/// The slot number that no key has.
 pub(super) const NONE: Slot = Slot::MAX;

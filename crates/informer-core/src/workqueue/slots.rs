@@ -1,7 +1,8 @@
-//! Where keys live while anything is known of them: one entry each, found by key or by number.
+//! The known keys and their entries, accessible by key or by slot.
 //!
-//! A number stays the same until its key is forgotten, so lists, the heap of delays and tickets hold numbers. Looking a key up
-//! hashes it once; nothing else does. Keys lie apart from what is known of them: they never move, and lists and heap do not touch them.
+//! A slot number stays valid until its key is removed, so lists, the heap of delays and work tokens contain
+//! slots. Only a lookup by key hashes the key, once. Keys are stored separately from their entries: they
+//! never move, and lists and heap do not touch them.
 
 use std::hash::{BuildHasher, Hash};
 use std::ops::{Index, IndexMut};
@@ -13,24 +14,24 @@ use super::sampling::Stamp;
 use super::slot::{NONE, Slot};
 use super::table::Table;
 
-/// What is known of a key.
+/// The state of a key in the queue.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) stage: Stage,
     hash: u32,
-    /// Which turn of the key this is: an old ticket is told from a new one by it.
+    /// The generation of the current work token, which distinguishes it from tokens of earlier takes.
     pub(super) generation: u32,
-    /// Of the turn that is queued or to come; of the one that is held, while it is.
+    /// The priority with which the key is queued or delayed, or with which it was taken.
     pub(super) priority: Priority,
-    /// When the turn that is queued or to come was asked for; none if it is not timed.
+    /// When the key was added; `None` if this add is not sampled.
     pub(super) queued_at: Option<Stamp>,
-    /// When it was taken, while it is held.
+    /// When the key was taken, while it is processing.
     pub(super) taken_at: Stamp,
-    /// Its neighbours in the list it is in.
+    /// The neighbours in the list that contains the key.
     pub(super) link: Link,
 }
 
-/// Neighbours in a list; [`NONE`] at its ends.
+/// The neighbours of an entry in a list; [`NONE`] at the ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Link {
     pub(super) before: Slot,
@@ -43,18 +44,18 @@ impl Default for Link {
     }
 }
 
-/// Where a key is. A delay may run beside each of these.
+/// The processing stage of a key. In each of them, the key may also be delayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Only delayed; or nothing is known, and the number waits for another key.
+    /// Only delayed, or unknown and the slot is free.
     Idle,
     Queued,
     Processing,
-    /// Held, and asked for again.
+    /// Processing, and added again.
     ProcessingDirty,
 }
 
-/// All entries, by number.
+/// All entries, by slot.
 #[derive(Debug, Default)]
 pub(super) struct Entries(Vec<Entry>);
 
@@ -74,12 +75,13 @@ impl IndexMut<Slot> for Entries {
     }
 }
 
+/// The table of keys and their entries.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
     pub(super) entries: Entries,
-    /// As many as entries; none where the number is free.
+    /// The key of each slot; `None` if the slot is free. As long as `entries`.
     keys: Vec<Option<T>>,
-    /// The last that became free is used first: it is still near.
+    /// The free slots. The one freed last is reused first, because it is likely in the CPU cache.
     free: Vec<Slot>,
     by_key: Table,
     hasher: DefaultHashBuilder,
@@ -96,7 +98,7 @@ impl<T: Eq + Hash> Slots<T> {
         }
     }
 
-    /// The entry of a key. If it is new it is away.
+    /// Returns the slot of a key, adding the key as idle if it is new.
     pub(super) fn find_or_insert(&mut self, key: T) -> Slot {
         let hash = self.hash(&key);
         if let Some(slot) = self.find_hashed(hash, &key) {
@@ -108,7 +110,7 @@ impl<T: Eq + Hash> Slots<T> {
             slot
         } else {
             let slot = Slot::try_from(self.keys.len()).unwrap_or(NONE);
-            assert!(slot != NONE, "a queue holds fewer than four billion keys");
+            assert!(slot != NONE, "a queue can contain at most 2^32 - 1 keys");
             self.keys.push(Some(key));
             self.entries.0.push(Entry::new(hash));
             slot
@@ -121,7 +123,7 @@ impl<T: Eq + Hash> Slots<T> {
         self.find_hashed(self.hash(key), key)
     }
 
-    /// Forgets a key that is away.
+    /// Removes an idle key.
     pub(super) fn remove(&mut self, slot: Slot) {
         if self.keys[slot as usize].take().is_some() {
             self.by_key.remove(self.entries[slot].hash, slot);
@@ -133,7 +135,7 @@ impl<T: Eq + Hash> Slots<T> {
         self.keys.get(slot as usize)?.as_ref()
     }
 
-    /// How many keys are known.
+    /// Returns the number of known keys.
     pub(super) fn len(&self) -> usize {
         self.by_key.len()
     }
@@ -143,7 +145,7 @@ impl<T: Eq + Hash> Slots<T> {
         self.by_key.find(hash, |slot| self.key(slot) == Some(key))
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "any half of the hash will do")]
+    #[expect(clippy::cast_possible_truncation, reason = "any half of the hash is sufficient")]
     fn hash(&self, key: &T) -> u32 {
         self.hasher.hash_one(key) as u32
     }

@@ -1,122 +1,126 @@
-//! From the hash of a key to its number: an open table in one piece.
+//! A hash table from key hashes to slots, with open addressing in one allocation.
 //!
-//! A place holds a number and its hash side by side, and what does not find its own place free lies in the next one that is. So looking for a key
-//! goes to memory once, where tables that keep their marks apart go twice, and of a queue of a million keys that is most of the cost.
-//! Of keys themselves nothing is known here.
+//! A bucket contains a slot and its hash; if the home bucket is occupied, the next free one is used. So a
+//! lookup accesses memory once, whereas tables with separate control bytes access it twice, and in a queue of
+//! a million keys that is most of the cost. This module does not know keys.
 
 use super::slot::{NONE, Slot};
 
-/// A number and its hash; [`NONE`] where nothing is.
+/// A slot and its hash; the slot is [`NONE`] if the bucket is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct Bucket {
     slot: Slot,
     hash: u32,
 }
 
-const EMPTY: Place = Place { slot: NONE, hash: 0 };
+const EMPTY: Bucket = Bucket { slot: NONE, hash: 0 };
 
-/// How many places there are at least. A power of two, as always.
+/// Minimum number of buckets. Like every capacity, a power of two.
 const MIN_CAPACITY: usize = 16;
 
+/// The hash table.
 #[derive(Debug)]
 pub(super) struct Table {
-    places: Vec<Place>,
+    buckets: Vec<Bucket>,
     len: usize,
 }
 
 impl Table {
     pub(super) fn new() -> Self {
-        Table { places: vec![EMPTY; MIN_CAPACITY], len: 0 }
+        Table { buckets: vec![EMPTY; MIN_CAPACITY], len: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The number with this hash that is the one.
+    /// Returns the slot with this hash for which `matches` returns `true`.
     #[inline]
-    pub(super) fn find(&self, hash: u32, mut is_it: impl FnMut(Slot) -> bool) -> Option<Slot> {
+    pub(super) fn find(&self, hash: u32, mut matches: impl FnMut(Slot) -> bool) -> Option<Slot> {
         let mut at = self.home(hash);
         loop {
-            let place = self.places[at];
-            if place.slot == NONE {
+            let bucket = self.buckets[at];
+            if bucket.slot == NONE {
                 return None;
             }
-            if place.hash == hash && is_it(place.slot) {
-                return Some(place.slot);
+            if bucket.hash == hash && matches(bucket.slot) {
+                return Some(bucket.slot);
             }
             at = self.next(at);
         }
     }
 
-    /// Adds a number that is not there.
+    /// Adds a slot that is not in the table.
     #[inline]
     pub(super) fn insert(&mut self, hash: u32, slot: Slot) {
-        // At most half full, so that the way to a free place is short.
-        if self.len * 2 >= self.places.len() {
+        // At most half full, so that a free bucket is near.
+        if self.len * 2 >= self.buckets.len() {
             self.grow();
         }
-        self.put(Place { slot, hash });
+        self.insert_bucket(Bucket { slot, hash });
         self.len += 1;
     }
 
-    /// Takes a number out, if it is there.
+    /// Removes a slot if it is in the table.
     #[inline]
     pub(super) fn remove(&mut self, hash: u32, slot: Slot) {
-        let mut free = self.home(hash);
-        while self.places[free].slot != slot {
-            if self.places[free].slot == NONE {
+        let mut gap = self.home(hash);
+        while self.buckets[gap].slot != slot {
+            if self.buckets[gap].slot == NONE {
                 return;
             }
-            free = self.next(free);
+            gap = self.next(gap);
         }
         self.len -= 1;
-        // Those behind move up, unless that would put one before its own place.
-        let mut at = free;
+        // Moves later buckets into the gap, unless that would put one before its home bucket.
+        let mut at = gap;
         loop {
             at = self.next(at);
-            let place = self.places[at];
-            if place.slot == NONE {
+            let bucket = self.buckets[at];
+            if bucket.slot == NONE {
                 break;
             }
-            if self.way(self.home(place.hash), at) >= self.way(free, at) {
-                self.places[free] = place;
-                free = at;
+            if self.distance(self.home(bucket.hash), at) >= self.distance(gap, at) {
+                self.buckets[gap] = bucket;
+                gap = at;
             }
         }
-        self.places[free] = EMPTY;
+        self.buckets[gap] = EMPTY;
     }
 
     #[inline]
-    fn put(&mut self, place: Place) {
-        let mut at = self.home(place.hash);
-        while self.places[at].slot != NONE {
+    fn insert_bucket(&mut self, bucket: Bucket) {
+        let mut at = self.home(bucket.hash);
+        while self.buckets[at].slot != NONE {
             at = self.next(at);
         }
-        self.places[at] = place;
+        self.buckets[at] = bucket;
     }
 
     #[cold]
     fn grow(&mut self) {
-        let more = vec![EMPTY; self.places.len() * 2];
-        let places = std::mem::replace(&mut self.places, more);
-        places.into_iter().filter(|place| place.slot != NONE).for_each(|place| self.put(place));
+        let larger = vec![EMPTY; self.buckets.len() * 2];
+        let buckets = std::mem::replace(&mut self.buckets, larger);
+        buckets
+            .into_iter()
+            .filter(|bucket| bucket.slot != NONE)
+            .for_each(|bucket| self.insert_bucket(bucket));
     }
 
     #[inline]
     fn home(&self, hash: u32) -> usize {
-        hash as usize & (self.places.len() - 1)
+        hash as usize & (self.buckets.len() - 1)
     }
 
     #[inline]
     fn next(&self, at: usize) -> usize {
-        (at + 1) & (self.places.len() - 1)
+        (at + 1) & (self.buckets.len() - 1)
     }
 
-    /// How many places there are from one to another.
+    /// Returns the number of steps from one bucket to another.
     #[inline]
-    fn way(&self, from: usize, to: usize) -> usize {
-        to.wrapping_sub(from) & (self.places.len() - 1)
+    fn distance(&self, from: usize, to: usize) -> usize {
+        to.wrapping_sub(from) & (self.buckets.len() - 1)
     }
 }
 
@@ -126,18 +130,19 @@ mod tests {
     use crate::random::Random;
     use std::collections::BTreeMap;
 
-    /// The next number below a bound.
+    /// Returns a random number below `bound`.
     fn below(random: &mut Random, bound: u64) -> u32 {
         u32::try_from(random.below(bound)).unwrap()
     }
 
-    /// Numbers come and go under few hashes, so that they lie in each other's way, also around the end of the table; a map says who is there.
+    /// Compares random operations with a map. Few distinct hashes cause collisions, also across the end of
+    /// the table.
     #[test]
-    fn what_is_there_is_found_whoever_came_and_went() {
+    fn inserted_slots_are_found_after_random_operations() {
         for seed in 0..200 {
             let mut random = Random::new(seed);
-            let (mut table, mut twin) = (Table::new(), BTreeMap::new());
-            // The low bits are the place: some of these are the last ones.
+            let (mut table, mut model) = (Table::new(), BTreeMap::new());
+            // The low bits select the home bucket; some of these are the last ones.
             let hashes: Vec<u32> = (0..8)
                 .map(|_| below(&mut random, 4).wrapping_sub(2) ^ (below(&mut random, 3) << 9))
                 .collect();
@@ -145,21 +150,21 @@ mod tests {
                 let slot = below(&mut random, 300);
                 let hash = hashes[slot as usize % hashes.len()];
                 let grows = below(&mut random, 600) > step / 2;
-                if grows && twin.insert(slot, hash).is_none() {
+                if grows && model.insert(slot, hash).is_none() {
                     table.insert(hash, slot);
                 } else if !grows {
-                    // Also what is not there.
-                    twin.remove(&slot);
+                    // Also removes slots that are not in the table.
+                    model.remove(&slot);
                     table.remove(hash, slot);
                 }
-                assert_eq!(table.len(), twin.len(), "seed {seed}");
+                assert_eq!(table.len(), model.len(), "seed {seed}");
             }
             for slot in 0..300 {
                 let hash = hashes[slot as usize % hashes.len()];
                 let found = table.find(hash, |other| other == slot);
-                assert_eq!(found, twin.contains_key(&slot).then_some(slot), "seed {seed}");
+                assert_eq!(found, model.contains_key(&slot).then_some(slot), "seed {seed}");
             }
-            assert_eq!(table.places.iter().filter(|place| place.slot != NONE).count(), twin.len());
+            assert_eq!(table.buckets.iter().filter(|bucket| bucket.slot != NONE).count(), model.len());
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The queue: every rule of client-go's by its number, and random operations against a naive twin.
+//! Tests of the queue: each numbered rule of client-go's queue, and random operations compared with a
+//! reference model.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +19,7 @@ fn queue() -> Queue<&'static str> {
 }
 
 fn take(queue: &mut Queue<&'static str>) -> TakenKey<&'static str> {
-    queue.take(at(0)).expect("there is a key to take")
+    queue.take(at(0)).expect("a key is queued")
 }
 
 fn keys(queue: &mut Queue<&'static str>, now: Moment) -> Vec<&'static str> {
@@ -31,7 +32,7 @@ fn keys(queue: &mut Queue<&'static str>, now: Moment) -> Vec<&'static str> {
 }
 
 #[test]
-fn wq_2_adding_twice_is_adding_once() {
+fn wq_2_repeated_adds_are_coalesced() {
     let mut queue = queue();
     assert!(queue.add(at(0), "a", NORMAL));
     assert!(!queue.add(at(0), "a", NORMAL));
@@ -40,119 +41,120 @@ fn wq_2_adding_twice_is_adding_once() {
 }
 
 #[test]
-fn wq_3_what_is_queued_is_taken_also_while_shutting_down() {
+fn wq_3_queued_keys_can_be_taken_during_shutdown() {
     let mut queue = queue();
     queue.add(at(0), "a", NORMAL);
     queue.shutdown();
     assert!(!queue.is_over());
-    assert!(!queue.add(at(0), "b", NORMAL), "nothing new is taken in");
+    assert!(!queue.add(at(0), "b", NORMAL), "new keys are rejected");
     assert_eq!(keys(&mut queue, at(0)), ["a"]);
     assert!(queue.is_over() && queue.take(at(0)).is_none());
 }
 
 #[test]
-fn wq_4_a_turn_ends_once() {
+fn wq_4_processing_is_finished_once() {
     let mut queue = queue();
     queue.add(at(0), "a", NORMAL);
     let first = take(&mut queue);
     queue.done(at(0), first.token).unwrap();
     assert_eq!(queue.done(at(0), first.token), Err(StaleToken));
     queue.add(at(0), "a", NORMAL);
-    assert_eq!(queue.done(at(0), first.token), Err(StaleToken), "it is queued, and held by nobody");
+    assert_eq!(queue.done(at(0), first.token), Err(StaleToken), "the key is queued, not processing");
     let second = take(&mut queue);
-    assert_eq!(queue.retry(at(0), first.token), Err(StaleToken), "an old ticket is not the new one");
+    assert_eq!(queue.retry(at(0), first.token), Err(StaleToken), "an old token is stale");
     queue.done(at(0), second.token).unwrap();
 }
 
 // C14
 #[test]
-fn wq_5_one_holder_and_one_more_turn_for_all_adds_meanwhile() {
+fn wq_5_adds_during_processing_cause_one_more_processing() {
     let mut queue = queue();
     queue.add(at(0), "a", NORMAL);
-    let held = take(&mut queue);
+    let item = take(&mut queue);
     for _ in 0..3 {
         assert!(!queue.add(at(0), "a", NORMAL));
     }
-    assert!(queue.take(at(0)).is_none(), "two workers never hold the same key");
+    assert!(queue.take(at(0)).is_none(), "a key is processed by one worker at a time");
     queue.add(at(0), "b", NORMAL);
-    queue.done(at(0), held.token).unwrap();
-    assert_eq!(keys(&mut queue, at(0)), ["b", "a"], "it goes to the end, once");
+    queue.done(at(0), item.token).unwrap();
+    assert_eq!(keys(&mut queue, at(0)), ["b", "a"], "the key is queued once, at the end");
 }
 
 #[test]
-fn wq_6_the_length_counts_what_can_be_taken() {
+fn wq_6_length_counts_keys_that_can_be_taken() {
     let mut queue = queue();
     queue.add(at(0), "a", NORMAL);
-    let held = take(&mut queue);
+    let item = take(&mut queue);
     queue.add(at(0), "a", NORMAL);
     queue.add(at(0), "b", NORMAL);
     queue.add_after(at(0), "c", Duration::from_secs(1), NORMAL);
     assert_eq!(queue.len(), 1);
-    assert_eq!(queue.metrics(at(0)).depth, 2, "client-go's gauge counts what was added again too (WM-2)");
-    queue.done(at(0), held.token).unwrap();
+    assert_eq!(queue.metrics(at(0)).depth, 2, "client-go's gauge also counts keys added again (WM-2)");
+    queue.done(at(0), item.token).unwrap();
     assert_eq!(queue.len(), 2);
 }
 
 #[test]
-fn wq_7_a_shutdown_waits_for_nobody_and_drops_what_is_delayed() {
+fn wq_7_shutdown_does_not_wait_and_drops_delayed_keys() {
     let mut queue = queue();
     queue.add(at(0), "a", NORMAL);
-    let held = take(&mut queue);
+    let item = take(&mut queue);
     queue.add_after(at(0), "b", Duration::from_secs(1), NORMAL);
     queue.shutdown();
-    assert!(queue.is_over() && !queue.is_drained(), "one key is still held");
+    assert!(queue.is_over() && !queue.is_drained(), "one key is still processing");
     assert_eq!(queue.next_deadline(), None);
-    queue.retry(at(0), held.token).unwrap();
-    assert!(queue.is_drained(), "what fails now is not tried again");
+    queue.retry(at(0), item.token).unwrap();
+    assert!(queue.is_drained(), "a failure during shutdown is not retried");
     assert_eq!(queue.metrics(at(0)).dropped, 2);
 }
 
-/// client-go's drain looks at what is held only: with keys queued and no worker holding one it returns at once (W-34).
+/// client-go's drain waits only for processing keys: if keys are queued and none is processing, it returns
+/// immediately (W-34).
 #[test]
-fn wq_8_a_queue_is_drained_when_nothing_is_queued_held_or_to_come() {
+fn wq_8_queue_is_drained_when_no_key_is_queued_processing_or_delayed() {
     let mut queue = queue();
     queue.add(at(0), "a", NORMAL);
     queue.add_after(at(0), "b", Duration::from_millis(5), NORMAL);
     queue.shutdown_including_delayed();
     assert!(!queue.is_drained() && !queue.is_over());
-    let held = take(&mut queue);
+    let item = take(&mut queue);
     assert!(!queue.is_drained());
-    queue.retry(at(0), held.token).unwrap();
-    assert!(!queue.is_over(), "both are still to come");
+    queue.retry(at(0), item.token).unwrap();
+    assert!(!queue.is_over(), "both keys are delayed");
     assert_eq!(queue.next_deadline(), Some(at(5)));
     assert_eq!(keys(&mut queue, at(20)), ["b", "a"]);
     assert!(queue.is_drained() && queue.is_over());
 }
 
 #[test]
-fn wq_8_what_was_added_again_before_a_shutdown_gets_its_turn() {
+fn wq_8_key_added_again_before_a_shutdown_is_processed_once_more() {
     let mut queue = queue();
     queue.add(at(0), "a", NORMAL);
-    let held = take(&mut queue);
+    let item = take(&mut queue);
     queue.add(at(0), "a", NORMAL);
     queue.shutdown();
     assert!(!queue.is_over());
-    queue.done(at(0), held.token).unwrap();
+    queue.done(at(0), item.token).unwrap();
     assert_eq!(keys(&mut queue, at(0)), ["a"]);
 }
 
 #[test]
-fn a_shutdown_at_once_drops_what_nobody_holds() {
+fn shutdown_now_drops_keys_that_are_not_processing() {
     let mut queue = queue();
     for key in ["a", "b", "c"] {
         queue.add(at(0), key, NORMAL);
     }
-    let held = take(&mut queue);
+    let item = take(&mut queue);
     queue.add(at(0), "a", NORMAL);
     queue.shutdown_now();
     assert!(queue.is_over() && queue.take(at(0)).is_none());
-    queue.done(at(0), held.token).unwrap();
+    queue.done(at(0), item.token).unwrap();
     assert!(queue.is_drained());
     assert_eq!(queue.metrics(at(0)).dropped, 3);
 }
 
 #[test]
-fn wq_9_priorities_come_first_and_levels_keep_their_order() {
+fn wq_9_higher_priorities_are_taken_first_and_equal_ones_in_order() {
     let mut queue = queue();
     for (key, priority) in [
         ("old 1", Priority::INITIAL),
@@ -163,44 +165,44 @@ fn wq_9_priorities_come_first_and_levels_keep_their_order() {
     ] {
         queue.add(at(0), key, priority);
     }
-    assert!(!queue.add(at(0), "old 2", NORMAL), "it is raised, not added");
-    assert!(!queue.add(at(0), "new 1", Priority::INITIAL), "and never lowered");
+    assert!(!queue.add(at(0), "old 2", NORMAL), "the priority is raised and no key is added");
+    assert!(!queue.add(at(0), "new 1", Priority::INITIAL), "the priority is never lowered");
     assert_eq!(queue.queued().copied().collect::<Vec<_>>(), ["urgent", "new 1", "new 2", "old 2", "old 1"]);
     assert_eq!(keys(&mut queue, at(0)), ["urgent", "new 1", "new 2", "old 2", "old 1"]);
 }
 
-/// What was there at the start of a controller never got a turn while three keys asked for one all the time.
+/// Regression: initial objects of a controller were never processed while three keys were added continuously.
 #[test]
-fn what_is_below_the_usual_priority_is_not_kept_waiting_for_ever() {
+fn low_priority_keys_are_not_starved() {
     let mut queue = queue();
     queue.add(at(0), "old 1", Priority::INITIAL);
     queue.add(at(0), "old 2", Priority::INITIAL);
     let mut taken = Vec::new();
     for _ in 0..33 {
         queue.add(at(0), "busy", NORMAL);
-        let turn = take(&mut queue);
-        taken.push(turn.key);
-        queue.done(at(0), turn.token).unwrap();
+        let item = take(&mut queue);
+        taken.push(item.key);
+        queue.done(at(0), item.token).unwrap();
     }
-    let old: Vec<usize> = (0..33).filter(|turn| taken[*turn] != "busy").collect();
+    let old: Vec<usize> = (0..33).filter(|index| taken[*index] != "busy").collect();
     assert_eq!((old, taken[15], taken[31]), (vec![15, 31], "old 1", "old 2"));
 }
 
-/// WQ-1: whatever happens, a key is queued only if somebody asked for it and nobody holds it.
+/// WQ-1: a key is queued only if it was added and is not processing.
 #[test]
-fn wq_1_what_is_queued_is_wanted_and_not_held() {
+fn wq_1_queued_key_was_added_and_is_not_processing() {
     let mut queue = queue();
     queue.add(at(0), "a", NORMAL);
     assert_eq!((queue.len(), queue.processing().count()), (1, 0));
-    let turn = take(&mut queue);
+    let item = take(&mut queue);
     queue.add(at(0), "a", NORMAL);
     assert_eq!((queue.len(), queue.processing().count(), queue.metrics(at(0)).depth), (0, 1, 1));
-    queue.done(at(0), turn.token).unwrap();
+    queue.done(at(0), item.token).unwrap();
     assert_eq!((queue.len(), queue.processing().count()), (1, 0));
 }
 
 #[test]
-fn wq_10_what_is_dealt_with_is_let_go() {
+fn wq_10_finished_key_is_released() {
     let mut queue = Queue::new(ExponentialBackoff::default());
     let key = std::sync::Arc::new(());
     queue.add(at(0), key.clone(), NORMAL);
@@ -208,11 +210,11 @@ fn wq_10_what_is_dealt_with_is_let_go() {
     queue.retry(at(0), first).unwrap();
     let second = queue.take(at(50)).unwrap().token;
     queue.done(at(50), second).unwrap();
-    assert_eq!(std::sync::Arc::strong_count(&key), 1, "neither queue nor limiter keeps it (RL-7)");
+    assert_eq!(std::sync::Arc::strong_count(&key), 1, "neither queue nor limiter keeps the key (RL-7)");
 }
 
 #[test]
-fn dq_1_no_delay_is_an_add_and_every_delay_counts_as_a_retry() {
+fn dq_1_zero_delay_is_an_add_and_each_delay_counts_as_a_retry() {
     let mut queue = queue();
     assert!(queue.add_after(at(0), "a", Duration::ZERO, NORMAL));
     assert!(!queue.add_after(at(0), "b", Duration::from_millis(1), NORMAL));
@@ -223,19 +225,19 @@ fn dq_1_no_delay_is_an_add_and_every_delay_counts_as_a_retry() {
 }
 
 #[test]
-fn dq_2_the_earlier_moment_counts() {
+fn dq_2_earlier_moment_is_used() {
     let mut queue = queue();
     queue.add_after(at(0), "a", Duration::from_millis(50), NORMAL);
     queue.add_after(at(0), "a", Duration::from_millis(80), NORMAL);
-    assert_eq!(queue.next_deadline(), Some(at(50)), "a delay is never put off");
+    assert_eq!(queue.next_deadline(), Some(at(50)), "a delay is never extended");
     queue.add_after(at(0), "a", Duration::from_millis(20), NORMAL);
     assert_eq!(queue.next_deadline(), Some(at(20)));
-    assert_eq!(keys(&mut queue, at(100)), ["a"], "and it comes once");
+    assert_eq!(keys(&mut queue, at(100)), ["a"], "the key is queued once");
     assert_eq!(keys(&mut queue, at(100)), [""; 0]);
 }
 
 #[test]
-fn dq_3_the_earliest_comes_first_and_equal_ones_in_their_order() {
+fn dq_3_delayed_keys_are_queued_by_due_time_then_in_order() {
     let mut queue = queue();
     for (key, millis) in [("d", 30), ("a", 10), ("b", 20), ("c", 20)] {
         queue.add_after(at(0), key, Duration::from_millis(millis), NORMAL);
@@ -246,20 +248,20 @@ fn dq_3_the_earliest_comes_first_and_equal_ones_in_their_order() {
 }
 
 #[test]
-fn dq_3_what_is_due_while_it_is_held_or_queued_collapses_with_that() {
+fn dq_3_due_key_is_coalesced_with_its_queued_or_processing_state() {
     let mut queue = queue();
     queue.add(at(0), "a", NORMAL);
     queue.add_after(at(0), "a", Duration::from_millis(5), NORMAL);
-    assert_eq!(queue.handle_timeout(at(5)), 0, "it is queued already");
-    let held = queue.take(at(5)).unwrap();
+    assert_eq!(queue.handle_timeout(at(5)), 0, "the key is already queued");
+    let item = queue.take(at(5)).unwrap();
     queue.add_after(at(5), "a", Duration::from_millis(5), NORMAL);
     assert!(queue.take(at(10)).is_none());
-    queue.done(at(10), held.token).unwrap();
+    queue.done(at(10), item.token).unwrap();
     assert_eq!(keys(&mut queue, at(10)), ["a"]);
 }
 
 #[test]
-fn dq_4_an_add_leaves_a_delay_alone_and_it_can_be_cancelled() {
+fn dq_4_add_keeps_a_delay_and_cancel_removes_it() {
     let mut queue = queue();
     queue.add_after(at(0), "a", Duration::from_millis(5), NORMAL);
     queue.add(at(0), "a", NORMAL);
@@ -269,30 +271,30 @@ fn dq_4_an_add_leaves_a_delay_alone_and_it_can_be_cancelled() {
     queue.add_after(at(5), "b", Duration::from_millis(9), NORMAL);
     let mut delayed: Vec<_> = queue.delayed().collect();
     delayed.sort();
-    assert_eq!(delayed, [(&"a", at(10)), (&"b", at(14))], "what is to come can be seen (W-36)");
+    assert_eq!(delayed, [(&"a", at(10)), (&"b", at(14))], "delayed keys can be listed (W-36)");
     assert!(queue.cancel(&"a") && !queue.cancel(&"a") && !queue.cancel(&"z"));
     assert_eq!(keys(&mut queue, at(20)), ["b"]);
 }
 
 #[test]
-fn dq_6_a_shutdown_drops_delays_and_none_come_afterwards() {
+fn dq_6_shutdown_drops_delayed_keys_for_good() {
     let mut queue = queue();
     queue.add_after(at(0), "a", Duration::from_millis(5), NORMAL);
     queue.shutdown();
     assert_eq!((queue.next_deadline(), queue.take(at(100)).map(|taken| taken.key)), (None, None));
     queue.shutdown_including_delayed();
-    assert!(queue.is_drained(), "what was dropped does not come back");
+    assert!(queue.is_drained(), "dropped keys are not restored");
 }
 
 #[test]
-fn rl_1_a_retry_waits_and_being_done_forgets() {
+fn rl_1_retry_is_delayed_and_done_resets_failures() {
     let mut queue = queue();
     queue.add(at(0), "a", NORMAL);
-    for (retries, wait, now) in [(1, 10, 0), (2, 20, 10), (3, 40, 30)] {
-        let taken = queue.take(at(now)).expect("it is due");
-        assert_eq!(queue.retry(at(now), taken.token), Ok(Duration::from_millis(wait)));
+    for (retries, delay, now) in [(1, 10, 0), (2, 20, 10), (3, 40, 30)] {
+        let taken = queue.take(at(now)).expect("the key is due");
+        assert_eq!(queue.retry(at(now), taken.token), Ok(Duration::from_millis(delay)));
         assert_eq!(queue.retries(&"a"), retries);
-        assert!(queue.take(at(now + wait - 1)).is_none());
+        assert!(queue.take(at(now + delay - 1)).is_none());
     }
     let taken = queue.take(at(70)).unwrap();
     queue.done(at(70), taken.token).unwrap();
@@ -302,7 +304,7 @@ fn rl_1_a_retry_waits_and_being_done_forgets() {
 }
 
 #[test]
-fn a_turn_that_nobody_ended_is_tried_again_and_counted() {
+fn abandoned_key_is_retried_and_counted() {
     let mut queue = queue();
     queue.add(at(0), "a", NORMAL);
     let taken = take(&mut queue);
@@ -312,7 +314,7 @@ fn a_turn_that_nobody_ended_is_tried_again_and_counted() {
 }
 
 #[test]
-fn wm_2_times_run_from_the_first_add_and_from_the_take() {
+fn wm_2_durations_start_at_the_first_add_and_at_the_take() {
     let mut queue = queue();
     queue.add(at(0), "a", NORMAL);
     queue.add(at(5), "a", NORMAL);
@@ -336,79 +338,80 @@ fn wm_2_times_run_from_the_first_add_and_from_the_take() {
     assert_eq!((below(10), below(100)), (0, 1));
 }
 
-/// A limiter of somebody's panicked, and its key was held for ever.
+/// Regression: when a user's limiter panicked, its key stayed processing forever.
 #[test]
-fn a_limiter_that_panics_keeps_no_key() {
+fn panicking_limiter_does_not_lose_the_key() {
     #[derive(Debug)]
-    struct Bad;
-    impl RateLimiter<u8> for Bad {
+    struct PanickingLimiter;
+    impl RateLimiter<u8> for PanickingLimiter {
         fn when(&mut self, _: Moment, _: &u8) -> Duration {
-            panic!("on purpose")
+            panic!("deliberate panic")
         }
         fn forget(&mut self, _: &u8) {}
         fn retries(&self, _: &u8) -> u32 {
             0
         }
     }
-    let mut queue = Queue::new(Bad);
+    let mut queue = Queue::new(PanickingLimiter);
     queue.add(at(0), 1, NORMAL);
-    let turn = queue.take(at(0)).unwrap();
-    assert_eq!(queue.retry(at(0), turn.token), Ok(Duration::from_secs(1)));
+    let item = queue.take(at(0)).unwrap();
+    assert_eq!(queue.retry(at(0), item.token), Ok(Duration::from_secs(1)));
     assert!(queue.take(at(999)).is_none());
     assert_eq!(queue.take(at(1_000)).unwrap().key, 1);
 }
 
-/// RL-6: 5 ms to 1,000 s, each key for itself.
+/// RL-6: 5 ms to 1,000 s, for each key separately.
 #[test]
-fn rl_6_the_default_has_no_bucket_for_all_keys_together() {
+fn rl_6_default_limiter_has_no_bucket_shared_by_all_keys() {
     let mut limiter = ExponentialBackoff::default();
     for key in 0..1_000 {
         assert_eq!(limiter.when(at(0), &key), Duration::from_millis(5));
     }
-    let waits: Vec<Duration> = (0..30).map(|_| limiter.when(at(0), &0)).collect();
-    assert!(waits.is_sorted());
-    assert_eq!((waits[0], waits[29]), (Duration::from_millis(10), Duration::from_secs(1_000)));
+    let delays: Vec<Duration> = (0..30).map(|_| limiter.when(at(0), &0)).collect();
+    assert!(delays.is_sorted());
+    assert_eq!((delays[0], delays[29]), (Duration::from_millis(10), Duration::from_secs(1_000)));
 }
 
-/// What a naive queue knows: everything about every key, and an order.
+/// The reference model: a simple queue that stores each key in plain vectors and maps.
 #[derive(Debug, Default)]
-struct Twin {
-    waiting: Vec<(u8, i32)>,
-    held: BTreeMap<u8, Option<i32>>,
+struct ReferenceModel {
+    queued: Vec<(u8, i32)>,
+    processing: BTreeMap<u8, Option<i32>>,
     delayed: Vec<(u64, u64, u8, i32)>,
     count: u64,
     open: bool,
     keeps_delayed: bool,
-    passed: u32,
+    takes_without_low: u32,
 }
 
-impl Twin {
-    fn ask(&mut self, key: u8, priority: i32) {
-        if let Some(again) = self.held.get_mut(&key) {
-            *again = Some(again.map_or(priority, |known| known.max(priority)));
-        } else if let Some(place) = self.waiting.iter().position(|(known, _)| *known == key) {
-            if self.waiting[place].1 < priority {
-                self.waiting.remove(place);
-                self.waiting.push((key, priority));
+impl ReferenceModel {
+    fn enqueue(&mut self, key: u8, priority: i32) {
+        if let Some(readded) = self.processing.get_mut(&key) {
+            *readded = Some(readded.map_or(priority, |known| known.max(priority)));
+        } else if let Some(position) = self.queued.iter().position(|(known, _)| *known == key) {
+            if self.queued[position].1 < priority {
+                self.queued.remove(position);
+                self.queued.push((key, priority));
             }
         } else {
-            self.waiting.push((key, priority));
+            self.queued.push((key, priority));
         }
     }
 
     fn delay(&mut self, key: u8, due: u64, priority: i32) {
         self.count += 1;
-        let other = if self.held.contains_key(&key) || self.waiting.iter().any(|(known, _)| *known == key) {
-            None
-        } else {
-            Some(priority)
-        };
+        let idle_priority =
+            if self.processing.contains_key(&key) || self.queued.iter().any(|(known, _)| *known == key) {
+                None
+            } else {
+                Some(priority)
+            };
         match self.delayed.iter_mut().find(|(_, _, known, _)| *known == key) {
             Some(known) => {
                 if due < known.0 {
                     (known.0, known.1) = (due, self.count);
                 }
-                if let Some(priority) = other {
+                if let Some(priority) = idle_priority {
                     known.3 = known.3.max(priority);
                 }
             }
@@ -416,52 +419,53 @@ impl Twin {
         }
     }
 
-    fn fire(&mut self, now: u64) {
+    fn queue_due(&mut self, now: u64) {
         self.delayed.sort_unstable();
         while self.delayed.first().is_some_and(|(due, ..)| *due <= now) {
             let (_, _, key, priority) = self.delayed.remove(0);
-            self.ask(key, priority);
+            self.enqueue(key, priority);
         }
     }
 
     fn take(&mut self, now: u64) -> Option<u8> {
-        self.fire(now);
-        let mut best = self.waiting.iter().map(|(_, priority)| *priority).max()?;
-        if let Some(below) = self.waiting.iter().map(|(_, priority)| *priority).filter(|low| *low < 0).max() {
-            self.passed += 1;
-            if best == below || self.passed == 16 {
-                (best, self.passed) = (below, 0);
+        self.queue_due(now);
+        let mut best = self.queued.iter().map(|(_, priority)| *priority).max()?;
+        if let Some(below) = self.queued.iter().map(|(_, priority)| *priority).filter(|low| *low < 0).max() {
+            self.takes_without_low += 1;
+            if best == below || self.takes_without_low == 16 {
+                (best, self.takes_without_low) = (below, 0);
             }
         }
-        let place = self.waiting.iter().position(|(_, priority)| *priority == best)?;
-        let (key, _) = self.waiting.remove(place);
-        self.held.insert(key, None);
+        let position = self.queued.iter().position(|(_, priority)| *priority == best)?;
+        let (key, _) = self.queued.remove(position);
+        self.processing.insert(key, None);
         Some(key)
     }
 
     fn release(&mut self, key: u8) {
-        if let Some(Some(priority)) = self.held.remove(&key) {
-            self.waiting.push((key, priority));
+        if let Some(Some(priority)) = self.processing.remove(&key) {
+            self.queued.push((key, priority));
         }
     }
 }
 
-/// The queue, its twin, and who holds what. Priorities of delayed keys are equal here, so that the twin stays simple.
-struct Both {
+/// The queue, its reference model, and the tokens of the processing keys. Delayed keys have equal priorities,
+/// which keeps the model simple.
+struct Comparison {
     seed: u64,
     random: Random,
     queue: Queue<u8>,
-    twin: Twin,
-    tickets: BTreeMap<u8, WorkToken>,
+    model: ReferenceModel,
+    tokens: BTreeMap<u8, WorkToken>,
     now: u64,
 }
 
-impl Both {
+impl Comparison {
     fn new(seed: u64) -> Self {
         let limiter = ExponentialBackoff::new(Duration::from_millis(3), Duration::from_millis(20));
-        let twin = Twin { open: true, ..Twin::default() };
+        let model = ReferenceModel { open: true, ..ReferenceModel::default() };
         let queue = Queue::new(limiter);
-        Both { seed, random: Random::new(seed), queue, twin, tickets: BTreeMap::new(), now: 0 }
+        Comparison { seed, random: Random::new(seed), queue, model, tokens: BTreeMap::new(), now: 0 }
     }
 
     fn step(&mut self, late: bool) {
@@ -469,8 +473,8 @@ impl Both {
         match self.random.below(12) {
             0..4 => {
                 self.queue.add(at(self.now), key, NORMAL);
-                if self.twin.open {
-                    self.twin.ask(key, 0);
+                if self.model.open {
+                    self.model.enqueue(key, 0);
                 }
             }
             4..6 => self.delay(key),
@@ -478,24 +482,24 @@ impl Both {
                 let taken = self.queue.take(at(self.now));
                 assert_eq!(
                     taken.as_ref().map(|taken| taken.key),
-                    self.twin.take(self.now),
+                    self.model.take(self.now),
                     "seed {}",
                     self.seed
                 );
                 if let Some(taken) = taken {
-                    let twice = self.tickets.insert(taken.key, taken.token);
-                    assert!(twice.is_none(), "seed {}: {} is held twice", self.seed, taken.key);
+                    let previous = self.tokens.insert(taken.key, taken.token);
+                    assert!(previous.is_none(), "seed {}: {} is processing twice", self.seed, taken.key);
                 }
             }
             8 => {
-                if let Some((key, ticket)) = self.tickets.pop_first() {
-                    self.queue.done(at(self.now), ticket).unwrap();
-                    self.twin.release(key);
+                if let Some((key, token)) = self.tokens.pop_first() {
+                    self.queue.done(at(self.now), token).unwrap();
+                    self.model.release(key);
                 }
             }
             9 => self.retry(),
-            10 => self.pass(key),
-            _ if late && self.random.below(10) == 0 => self.shut_down(),
+            10 => self.advance(key),
+            _ if late && self.random.below(10) == 0 => self.shutdown(),
             _ => {}
         }
     }
@@ -503,98 +507,98 @@ impl Both {
     fn delay(&mut self, key: u8) {
         let delay = self.random.below(12);
         self.queue.add_after(at(self.now), key, Duration::from_millis(delay), NORMAL);
-        match (self.twin.open, delay) {
+        match (self.model.open, delay) {
             (false, _) => {}
-            (true, 0) => self.twin.ask(key, 0),
-            (true, _) => self.twin.delay(key, self.now + delay, 0),
+            (true, 0) => self.model.enqueue(key, 0),
+            (true, _) => self.model.delay(key, self.now + delay, 0),
         }
     }
 
     fn retry(&mut self) {
-        let Some((key, ticket)) = self.tickets.pop_last() else { return };
-        let delay = self.queue.retry(at(self.now), ticket).unwrap();
-        if self.twin.open || self.twin.keeps_delayed {
-            self.twin.delay(key, self.now + u64::try_from(delay.as_millis()).unwrap(), 0);
+        let Some((key, token)) = self.tokens.pop_last() else { return };
+        let delay = self.queue.retry(at(self.now), token).unwrap();
+        if self.model.open || self.model.keeps_delayed {
+            self.model.delay(key, self.now + u64::try_from(delay.as_millis()).unwrap(), 0);
         }
-        self.twin.release(key);
+        self.model.release(key);
     }
 
-    /// Time passes, and perhaps something is cancelled.
-    fn pass(&mut self, key: u8) {
+    /// Advances the time and sometimes cancels a delay.
+    fn advance(&mut self, key: u8) {
         self.now += self.random.below(8);
         self.queue.handle_timeout(at(self.now));
-        self.twin.fire(self.now);
+        self.model.queue_due(self.now);
         if self.random.below(4) == 0 {
-            let there = self.twin.delayed.iter().any(|(_, _, known, _)| *known == key);
-            assert_eq!(self.queue.cancel(&key), there, "seed {}", self.seed);
-            self.twin.delayed.retain(|(_, _, known, _)| *known != key);
+            let is_delayed = self.model.delayed.iter().any(|(_, _, known, _)| *known == key);
+            assert_eq!(self.queue.cancel(&key), is_delayed, "seed {}", self.seed);
+            self.model.delayed.retain(|(_, _, known, _)| *known != key);
         }
     }
 
-    fn shut_down(&mut self) {
+    fn shutdown(&mut self) {
         if self.random.below(2) == 0 {
             self.queue.shutdown_including_delayed();
-            self.twin.keeps_delayed |= self.twin.open;
+            self.model.keeps_delayed |= self.model.open;
         } else {
             self.queue.shutdown();
-            self.twin.keeps_delayed = false;
-            self.twin.delayed.clear();
+            self.model.keeps_delayed = false;
+            self.model.delayed.clear();
         }
-        self.twin.open = false;
+        self.model.open = false;
     }
 
     fn check(&self) {
-        let (queue, twin, seed) = (&self.queue, &self.twin, self.seed);
+        let (queue, model, seed) = (&self.queue, &self.model, self.seed);
         queue.check_invariants();
-        assert_eq!(queue.len(), twin.waiting.len(), "seed {seed}");
-        let next = twin.delayed.iter().map(|(due, ..)| at(*due)).min();
+        assert_eq!(queue.len(), model.queued.len(), "seed {seed}");
+        let next = model.delayed.iter().map(|(due, ..)| at(*due)).min();
         assert_eq!(queue.next_deadline(), next, "seed {seed}");
-        let empty = twin.waiting.is_empty() && twin.held.is_empty() && twin.delayed.is_empty();
-        assert_eq!(queue.is_drained(), !twin.open && empty, "seed {seed}");
+        let empty = model.queued.is_empty() && model.processing.is_empty() && model.delayed.is_empty();
+        assert_eq!(queue.is_drained(), !model.open && empty, "seed {seed}");
     }
 }
 
 #[test]
-fn random_operations_do_what_a_naive_queue_does() {
+fn random_operations_match_the_reference_model() {
     for seed in 0..2_000 {
-        let mut both = Both::new(seed);
+        let mut comparison = Comparison::new(seed);
         for step in 0..120 {
-            both.step(step > 90);
-            both.check();
+            comparison.step(step > 90);
+            comparison.check();
         }
     }
 }
 
-/// Keys of any priority are each taken once, the highest first, whatever is raised on the way.
+/// Each key is taken once, highest priority first, even if priorities are raised in between.
 #[test]
 fn random_priorities_are_taken_in_order() {
     for seed in 0..500 {
         let mut random = Random::new(seed);
         let mut queue: Queue<u8> = Queue::new(ExponentialBackoff::default());
-        let mut twin = Twin { open: true, ..Twin::default() };
+        let mut model = ReferenceModel { open: true, ..ReferenceModel::default() };
         for _ in 0..60 {
             let key = u8::try_from(random.below(20)).unwrap();
             let priority = i32::try_from(random.below(12)).unwrap() - 6;
             queue.add(at(0), key, Priority(priority));
-            twin.ask(key, priority);
+            model.enqueue(key, priority);
             if random.below(4) == 0 {
                 let taken = queue.take(at(0));
-                let expected = twin.take(0);
+                let expected = model.take(0);
                 assert_eq!(taken.as_ref().map(|taken| taken.key), expected, "seed {seed}");
                 if let (Some(taken), Some(key)) = (taken, expected) {
                     queue.add(at(0), key, Priority(priority));
-                    twin.ask(key, priority);
+                    model.enqueue(key, priority);
                     queue.done(at(0), taken.token).unwrap();
-                    twin.release(key);
+                    model.release(key);
                 }
             }
             queue.check_invariants();
         }
-        while let Some(key) = twin.take(0) {
+        while let Some(key) = model.take(0) {
             let taken = queue.take(at(0)).unwrap();
             assert_eq!(taken.key, key, "seed {seed}");
             queue.done(at(0), taken.token).unwrap();
-            twin.release(key);
+            model.release(key);
         }
         assert!(queue.take(at(0)).is_none());
     }
