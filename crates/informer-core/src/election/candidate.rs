@@ -1,7 +1,8 @@
-//! The machine of one candidate.
+//! The state machine of one candidate.
 //!
-//! Invariants: one request at a time; while it leads, `until` lies `renew` after the request that last renewed the lease was sent; a
-//! record counts as its own only if it wrote it, whatever name is in it.
+//! Invariants: at most one request is in flight. While the candidate leads, `until` is `renew_deadline` after
+//! it sent the request that last renewed the lease. It treats a record as its own only if it wrote the
+//! record, whatever identity the record contains.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,137 +15,154 @@ use crate::error::ConfigError;
 use crate::random::Random;
 use crate::time::Moment;
 
-/// What is to be asked of the server. One at a time; each is answered by [`Election::handle_response`].
+/// A request to the server.
+///
+/// At most one is in flight; each is completed by [`Election::handle_response`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseRequest {
     /// Read the lease.
     Read,
-    /// Create it.
+    /// Create the lease.
     Create(LeaseRecord),
-    /// Replace it, if it still has this version.
+    /// Replace the lease if it still has this version.
     Update(LeaseRecord, String),
 }
 
-/// How a request was answered.
+/// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseResponse {
-    /// The lease, read or written, and its version.
+    /// The lease that was read or written, and its version.
     Lease(LeaseRecord, String),
-    /// There is none.
+    /// The lease does not exist.
     Missing,
-    /// Somebody else was faster: it is there already, or has another version.
+    /// Another process was faster: the lease already exists or has another version.
     Conflict,
-    /// Nobody knows what came of it.
+    /// The request failed; whether it took effect is unknown.
     Failed(String),
 }
 
-/// What happened to a candidate.
+/// A change of leadership that a candidate observed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// It leads.
+    /// The candidate has become leader.
     Elected(FencingToken),
-    /// It does not lead any more: what it does as a leader has to end.
+    /// The candidate is no longer leader and must stop acting as one.
     LeadershipLost(LossReason),
-    /// Somebody else holds the lease, or nobody (empty).
+    /// The lease has a new holder; empty if it was released.
     LeaderChanged(String),
 }
 
-/// Tells terms of leadership apart: each has one of its own, and of two the later is greater. What a leader writes to systems that take such a
-/// token cannot be mistaken for what a later leader writes.
+/// The token that identifies a term of leadership.
+///
+/// Each term has its own token, and of two tokens that of the later term is greater. Systems that check it
+/// can reject writes of earlier leaders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FencingToken {
     /// The version of the lease when it was acquired.
     pub version: String,
-    /// How often the lease had changed hands.
+    /// Number of changes of the holder when the lease was acquired.
     pub transitions: i32,
 }
 
-/// Why leadership ended.
+/// The reason why leadership ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// The lease could not be renewed in time; what went wrong last.
+    /// The lease was not renewed in time; contains the last error.
     NotRenewed(String),
-    /// Somebody else holds the lease.
+    /// Another process holds the lease; contains its identity.
     HeldByOther(String),
-    /// It was asked to stop.
+    /// [`Election::stop`] was called.
     StopRequested,
 }
 
-/// A candidate of an election.
+/// The state machine of one candidate in an election.
 #[derive(Debug)]
 pub struct Election {
     identity: String,
     config: ElectionConfig,
     random: Random,
-    /// What it last saw.
+    /// The lease as last read or written.
     observed: Option<ObservedLease>,
-    /// Records it has sent since it last knew what the lease says: one of them may have arrived.
+    /// Records sent since the contents of the lease were last known: one of them may have been stored.
     sent: Vec<LeaseRecord>,
-    /// What it does next, and when.
+    /// The next request, and when it is due.
     next_request: NextRequest,
-    next_try: Moment,
+    next_attempt: Moment,
     in_flight: Option<InFlightRequest>,
     term: Option<CurrentTerm>,
-    /// What went wrong last.
+    /// The most recent error.
     last_error: String,
-    /// The holder that was last told.
+    /// The holder in the last [`Event::LeaderChanged`].
     announced_holder: Option<String>,
     stopping: Stopping,
     events: VecDeque<Event>,
 }
 
-/// What a candidate knows of the lease.
+/// The lease as a candidate observed it.
 #[derive(Debug)]
 struct ObservedLease {
     record: LeaseRecord,
     version: String,
-    /// When it first saw this record.
+    /// When this record was first observed.
     since: Moment,
-    /// Whether it wrote that itself.
+    /// Whether this candidate wrote the record.
     own: bool,
 }
 
+/// The purpose of the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NextRequest {
     Read,
-    /// Nobody has a lease.
+    /// The lease does not exist.
     Create,
-    /// What was just read is free.
+    /// The lease that was just read has no valid holder.
     Claim,
-    /// What was just read or written is its own.
+    /// The lease that was just read or written is this candidate's.
     Renew,
 }
 
-/// A request on its way.
+/// A request without a response yet.
 #[derive(Debug)]
 struct InFlightRequest {
     at: Moment,
     writes: bool,
 }
 
+/// The term in which this candidate leads.
 #[derive(Debug)]
 struct CurrentTerm {
     token: FencingToken,
-    /// When it must have stopped.
+    /// The moment at which the candidate must have stopped acting unless it renews the lease.
     until: Moment,
 }
 
-/// How far it is with ending.
+/// The progress of stopping the candidacy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stopping {
     No,
-    /// No more tries; what it does as a leader is ending.
+    /// No further attempts; the leader's work is ending.
     Requested,
-    /// The work has ended: the lease can be given back.
+    /// The leader's work has ended; the lease can be released.
     Release,
     Finished,
 }
 
 impl Election {
-    /// A candidate. Its identity must be its own; a lease under it that it did not write is somebody else's all the same.
-    pub fn new(identity: impl Into<String>, config: ElectionConfig, seed: u64) -> Result<Self, ConfigError> {
+    /// Creates a candidate.
+    ///
+    /// The identity must be unique. A lease with this identity that the candidate did not write still belongs
+    /// to another process.
+    ///
+    /// # Errors
+    ///
+    /// If the configuration is invalid or the identity is empty.
+    pub fn new(
+        identity: impl Into<String>,
+        config: ElectionConfig,
+        seed: u64,
+    ) -> Result<Self, ConfigError> {
         let identity = identity.into();
         config.check()?;
         if identity.is_empty() {
@@ -157,7 +175,7 @@ impl Election {
             observed: None,
             sent: Vec::new(),
             next_request: NextRequest::Read,
-            next_try: Moment::default(),
+            next_attempt: Moment::default(),
             in_flight: None,
             term: None,
             last_error: String::new(),
@@ -167,39 +185,39 @@ impl Election {
         })
     }
 
-    /// Whether it may act as the leader at this moment.
+    /// Returns whether the candidate may act as the leader at this moment.
     pub fn is_leader(&self, now: Moment) -> bool {
-        self.term.as_ref().is_some_and(|leads| now < leads.until)
+        self.term.as_ref().is_some_and(|term| now < term.until)
     }
 
-    /// The token of the term in which it leads.
+    /// Returns the token of the current term, if the candidate leads.
     pub fn fencing_token(&self) -> Option<&FencingToken> {
-        self.term.as_ref().map(|leads| &leads.token)
+        self.term.as_ref().map(|term| &term.token)
     }
 
-    /// Until when it may act if nothing more is heard.
+    /// Returns the moment until which the candidate may act if it receives no further response.
     pub fn leads_until(&self) -> Option<Moment> {
-        self.term.as_ref().map(|leads| leads.until)
+        self.term.as_ref().map(|term| term.until)
     }
 
-    /// Who holds the lease as far as it knows; empty if nobody does.
+    /// Returns the last known holder of the lease; empty if there is none.
     pub fn holder(&self) -> &str {
-        self.observed.as_ref().map_or("", |seen| seen.record.holder.as_str())
+        self.observed.as_ref().map_or("", |observed| observed.record.holder.as_str())
     }
 
-    /// Whether it has ended, and nothing is left to be asked.
+    /// Returns whether the candidacy has ended and no request is left to send.
     pub fn is_over(&self) -> bool {
         self.stopping == Stopping::Finished
     }
 
-    /// The next request, if one is due. `wall` is written into the lease, and never compared with anything.
+    /// Returns the next request if one is due. `wall` is written into the lease and never compared.
     pub fn poll_request(&mut self, now: Moment, wall: Timestamp) -> Option<LeaseRequest> {
         self.handle_timeout(now);
         if self.in_flight.is_some() {
             return None;
         }
         let request = match self.stopping {
-            Stopping::No if now >= self.next_try => self.attempt(wall),
+            Stopping::No if now >= self.next_attempt => self.attempt(wall),
             Stopping::Release => self.release(wall)?,
             _ => return None,
         };
@@ -212,27 +230,27 @@ impl Election {
         Some(request)
     }
 
-    /// How the request was answered.
-    pub fn handle_response(&mut self, now: Moment, answer: LeaseResponse) {
-        let Some(asked) = self.in_flight.take() else { return };
-        match answer {
-            LeaseResponse::Lease(record, version) if asked.writes => {
-                self.handle_written(now, asked.at, record, version);
+    /// Handles the response to the request in flight.
+    pub fn handle_response(&mut self, now: Moment, response: LeaseResponse) {
+        let Some(in_flight) = self.in_flight.take() else { return };
+        match response {
+            LeaseResponse::Lease(record, version) if in_flight.writes => {
+                self.handle_written(now, in_flight.at, record, version);
             }
             LeaseResponse::Lease(record, version) => self.handle_read(now, record, version),
-            LeaseResponse::Missing => self.handle_missing(now, asked.writes),
+            LeaseResponse::Missing => self.handle_missing(now, in_flight.writes),
             LeaseResponse::Conflict => {
-                // What it says now is worth knowing at once to somebody who leads.
-                "somebody else wrote the lease".clone_into(&mut self.last_error);
-                let when = if self.term.is_some() { now } else { self.retry_at(now) };
-                self.schedule(NextRequest::Read, when);
+                // A leader reads the lease immediately to find out whether it has lost it.
+                "another process wrote the lease".clone_into(&mut self.last_error);
+                let at = if self.term.is_some() { now } else { self.retry_at(now) };
+                self.schedule(NextRequest::Read, at);
             }
-            LeaseResponse::Failed(why) => {
-                self.last_error = why;
-                let when =
+            LeaseResponse::Failed(reason) => {
+                self.last_error = reason;
+                let at =
                     if self.term.is_some() { now + self.config.retry_period } else { self.retry_at(now) };
-                // What was sent may have arrived, so the lease has to be read.
-                self.schedule(NextRequest::Read, when);
+                // The request may have taken effect, so the lease must be read.
+                self.schedule(NextRequest::Read, at);
                 if self.stopping == Stopping::Release {
                     self.stopping = Stopping::Finished;
                 }
@@ -241,37 +259,39 @@ impl Election {
         self.handle_timeout(now);
     }
 
-    /// Ends leadership that was not renewed in time.
+    /// Ends leadership if the lease was not renewed in time.
     pub fn handle_timeout(&mut self, now: Moment) {
-        if self.term.as_ref().is_some_and(|leads| now >= leads.until) {
+        if self.term.as_ref().is_some_and(|term| now >= term.until) {
             self.lose(LossReason::NotRenewed(self.last_error.clone()));
         }
     }
 
-    /// When [`Election::poll_request`] or [`Election::handle_timeout`] has something to do.
+    /// Returns the next moment at which [`Election::poll_request`] or [`Election::handle_timeout`] must be
+    /// called.
     pub fn next_deadline(&self) -> Option<Moment> {
-        let until = self.term.as_ref().map(|leads| leads.until);
-        let ask = match self.stopping {
+        let until = self.term.as_ref().map(|term| term.until);
+        let request_at = match self.stopping {
             _ if self.in_flight.is_some() => None,
-            Stopping::No => Some(self.next_try),
+            Stopping::No => Some(self.next_attempt),
             Stopping::Release => Some(Moment::default()),
             Stopping::Requested | Stopping::Finished => None,
         };
-        until.into_iter().chain(ask).min()
+        until.into_iter().chain(request_at).min()
     }
 
-    /// Until when an answer is of use: a leader has none for one that comes after its end.
+    /// Returns the moment until which a response to the request in flight is useful; for a leader, at most
+    /// the end of its term.
     pub fn request_deadline(&self) -> Option<Moment> {
-        let patience = self.in_flight.as_ref()?.at + self.config.renew_deadline;
-        Some(self.term.as_ref().map_or(patience, |leads| patience.min(leads.until)))
+        let deadline = self.in_flight.as_ref()?.at + self.config.renew_deadline;
+        Some(self.term.as_ref().map_or(deadline, |term| deadline.min(term.until)))
     }
 
-    /// What has happened, in order.
+    /// Returns the next event, in order of occurrence.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Ends the candidacy. What it does as a leader has to end; then [`Election::stopped`] gives the lease back.
+    /// Ends the candidacy. The leader's work must end; then [`Election::stopped`] releases the lease.
     pub fn stop(&mut self) {
         if self.stopping == Stopping::No {
             self.stopping = Stopping::Requested;
@@ -279,15 +299,16 @@ impl Election {
         }
     }
 
-    /// What it did as a leader has ended: the lease is given back if it is still its own.
+    /// Reports that the leader's work has ended: the lease is released if it is still this candidate's.
     pub fn stopped(&mut self) {
         if self.stopping == Stopping::Requested {
-            let perhaps = self.observed.as_ref().is_some_and(|seen| seen.own) || !self.sent.is_empty();
-            self.stopping = if perhaps { Stopping::Release } else { Stopping::Finished };
+            let may_hold_lease =
+                self.observed.as_ref().is_some_and(|observed| observed.own) || !self.sent.is_empty();
+            self.stopping = if may_hold_lease { Stopping::Release } else { Stopping::Finished };
         }
     }
 
-    /// What to ask for to get or keep the lease.
+    /// Returns the request that acquires or renews the lease.
     fn attempt(&self, wall: Timestamp) -> LeaseRequest {
         let seconds = i32::try_from(self.config.lease_duration.as_secs()).unwrap_or(i32::MAX);
         let claim = |acquired, transitions| LeaseRecord {
@@ -299,33 +320,33 @@ impl Election {
         };
         match (self.next_request, &self.observed) {
             (NextRequest::Create, _) => LeaseRequest::Create(claim(wall, 0)),
-            (NextRequest::Claim, Some(seen)) => LeaseRequest::Update(
-                claim(wall, seen.record.transitions.saturating_add(1)),
-                seen.version.clone(),
+            (NextRequest::Claim, Some(observed)) => LeaseRequest::Update(
+                claim(wall, observed.record.transitions.saturating_add(1)),
+                observed.version.clone(),
             ),
-            (NextRequest::Renew, Some(seen)) => {
-                let acquired = seen.record.acquired.unwrap_or(wall);
-                LeaseRequest::Update(claim(acquired, seen.record.transitions), seen.version.clone())
+            (NextRequest::Renew, Some(observed)) => {
+                let acquired = observed.record.acquired.unwrap_or(wall);
+                LeaseRequest::Update(claim(acquired, observed.record.transitions), observed.version.clone())
             }
             _ => LeaseRequest::Read,
         }
     }
 
-    /// What to ask for to give the lease back; nothing if that is not to be done, or done.
+    /// Returns the request that releases the lease, or `None` if there is nothing to release.
     fn release(&mut self, wall: Timestamp) -> Option<LeaseRequest> {
         match &self.observed {
-            Some(seen) if seen.own && self.next_request == NextRequest::Renew => {
+            Some(observed) if observed.own && self.next_request == NextRequest::Renew => {
                 let free = LeaseRecord {
                     holder: String::new(),
                     lease_duration_seconds: 1,
                     acquired: Some(wall),
                     renewed: Some(wall),
-                    transitions: seen.record.transitions,
+                    transitions: observed.record.transitions,
                 };
-                Some(LeaseRequest::Update(free, seen.version.clone()))
+                Some(LeaseRequest::Update(free, observed.version.clone()))
             }
-            // Whether it is still its own has to be read.
-            Some(seen) if seen.own || !self.sent.is_empty() => Some(LeaseRequest::Read),
+            // Whether the lease is still this candidate's must be read first.
+            Some(observed) if observed.own || !self.sent.is_empty() => Some(LeaseRequest::Read),
             _ => {
                 self.stopping = Stopping::Finished;
                 None
@@ -333,15 +354,16 @@ impl Election {
         }
     }
 
-    /// The lease has what was sent. It is held from when the request was sent, which is the earliest that it can have arrived.
+    /// Handles the response to a successful write. The term is counted from when the request was sent, the
+    /// earliest moment at which it can have taken effect.
     fn handle_written(&mut self, now: Moment, sent_at: Moment, record: LeaseRecord, version: String) {
         self.sent.clear();
         self.announce_holder(&record.holder);
         let own = !record.holder.is_empty();
-        let fence = FencingToken { version: version.clone(), transitions: record.transitions };
+        let token = FencingToken { version: version.clone(), transitions: record.transitions };
         self.observed = Some(ObservedLease { record, version, since: now, own });
         self.schedule(NextRequest::Renew, now + self.config.retry_period);
-        "no answer".clone_into(&mut self.last_error);
+        "no response".clone_into(&mut self.last_error);
         if self.stopping == Stopping::Release {
             self.stopping = if own { Stopping::Release } else { Stopping::Finished };
         }
@@ -349,19 +371,19 @@ impl Election {
         if self.stopping != Stopping::No || now >= until {
             return;
         }
-        if let Some(leads) = &mut self.term {
-            leads.until = until;
+        if let Some(term) = &mut self.term {
+            term.until = until;
         } else {
-            self.term = Some(CurrentTerm { token: fence.clone(), until });
-            self.events.push_back(Event::Elected(fence));
+            self.term = Some(CurrentTerm { token: token.clone(), until });
+            self.events.push_back(Event::Elected(token));
         }
     }
 
     fn handle_read(&mut self, now: Moment, record: LeaseRecord, version: String) {
-        let known = self.observed.as_ref().filter(|seen| seen.record == record);
-        let since = known.map_or(now, |seen| seen.since);
-        // Under whatever name: what it did not write is not its own.
-        let own = self.sent.contains(&record) || known.is_some_and(|seen| seen.own);
+        let known = self.observed.as_ref().filter(|observed| observed.record == record);
+        let since = known.map_or(now, |observed| observed.since);
+        // The identity is not compared: a record belongs to this candidate only if it wrote the record.
+        let own = self.sent.contains(&record) || known.is_some_and(|observed| observed.own);
         let own = own && !record.holder.is_empty();
         let free = record.holder.is_empty() || now >= since + record.valid_for();
         self.sent.clear();
@@ -369,45 +391,45 @@ impl Election {
         let holder = record.holder.clone();
         self.observed = Some(ObservedLease { record, version, since, own });
         if own {
-            // How old it is, is not known: before it counts it is renewed.
+            // The age of the record is unknown, so the lease is renewed before the candidate leads.
             return self.schedule(NextRequest::Renew, now);
         }
         self.lose(LossReason::HeldByOther(holder));
         if free {
             self.schedule(NextRequest::Claim, now);
         } else {
-            let when = self.retry_at(now);
-            self.schedule(NextRequest::Read, when);
+            let at = self.retry_at(now);
+            self.schedule(NextRequest::Read, at);
         }
     }
 
-    /// There is no lease. Somebody who was seen to hold one may not know that yet, and is given the time.
-    fn handle_missing(&mut self, now: Moment, wrote: bool) {
+    /// Handles a missing lease. A holder that was observed before may not know that the lease is gone, so its
+    /// lease is left to expire first.
+    fn handle_missing(&mut self, now: Moment, was_write: bool) {
         self.sent.clear();
         self.lose(LossReason::NotRenewed("the lease was deleted".to_owned()));
-        self.observed.take_if(|seen| seen.own);
-        let held = self
-            .observed
-            .as_ref()
-            .is_some_and(|seen| !seen.record.holder.is_empty() && now < seen.since + seen.record.valid_for());
-        if wrote {
+        self.observed.take_if(|observed| observed.own);
+        let may_be_held = self.observed.as_ref().is_some_and(|observed| {
+            !observed.record.holder.is_empty() && now < observed.since + observed.record.valid_for()
+        });
+        if was_write {
             self.schedule(NextRequest::Read, now);
-        } else if held {
-            let when = self.retry_at(now);
-            self.schedule(NextRequest::Read, when);
+        } else if may_be_held {
+            let at = self.retry_at(now);
+            self.schedule(NextRequest::Read, at);
         } else {
             self.observed = None;
             self.schedule(NextRequest::Create, now);
         }
     }
 
-    fn schedule(&mut self, plan: NextRequest, when: Moment) {
-        (self.next_request, self.next_try) = (plan, when);
+    fn schedule(&mut self, request: NextRequest, at: Moment) {
+        (self.next_request, self.next_attempt) = (request, at);
     }
 
-    fn lose(&mut self, why: LossReason) {
+    fn lose(&mut self, reason: LossReason) {
         if self.term.take().is_some() {
-            self.events.push_back(Event::LeadershipLost(why));
+            self.events.push_back(Event::LeadershipLost(reason));
         }
     }
 
@@ -418,7 +440,8 @@ impl Election {
         }
     }
 
-    /// When a candidate tries again: after `retry`, and up to 1.2 times that more.
+    /// Returns the moment of a candidate's next attempt: `retry_period` from now, plus a random delay of up
+    /// to 1.2 times that.
     fn retry_at(&mut self, now: Moment) -> Moment {
         let retry = u64::try_from(self.config.retry_period.as_nanos()).unwrap_or(u64::MAX);
         now + self.config.retry_period + Duration::from_nanos(self.random.below(retry.saturating_mul(6) / 5))

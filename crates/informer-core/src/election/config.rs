@@ -1,17 +1,19 @@
-//! The times of an election, checked when they are set.
+//! The durations of an election, validated when they are set.
 
 use crate::error::ConfigError;
 use std::time::Duration;
 
-/// How long things take in an election. Core components of Kubernetes use 15, 10 and 2 seconds, and so does the default.
+/// The durations of an election.
+///
+/// Defaults to 15, 10 and 2 seconds, which the core components of Kubernetes use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ElectionConfig {
-    /// How long others leave a lease alone that is not renewed.
+    /// Time after which other candidates take over a lease that is not renewed.
     pub lease_duration: Duration,
-    /// How long a leader acts without having renewed its lease.
+    /// Time for which a leader acts without having renewed its lease.
     pub renew_deadline: Duration,
-    /// How long it is waited between tries.
+    /// Delay between attempts to acquire or renew the lease.
     pub retry_period: Duration,
 }
 
@@ -26,12 +28,17 @@ impl Default for ElectionConfig {
 }
 
 impl ElectionConfig {
-    /// These times. They are checked when an election is made of them.
-    pub fn new(lease: Duration, renew: Duration, retry: Duration) -> Self {
-        ElectionConfig { lease_duration: lease, renew_deadline: renew, retry_period: retry }
+    /// Creates a configuration; [`Election::new`](super::Election::new) validates it.
+    pub fn new(lease_duration: Duration, renew_deadline: Duration, retry_period: Duration) -> Self {
+        ElectionConfig { lease_duration, renew_deadline, retry_period }
     }
 
-    /// What keeps these times from being used.
+    /// Validates the durations.
+    ///
+    /// # Errors
+    ///
+    /// If the lease is shorter than a second, the leader would act beyond its lease, or a second attempt to
+    /// renew it would not fit into `renew_deadline`.
     pub fn check(&self) -> Result<(), ConfigError> {
         let lease = Duration::from_secs(self.lease_duration.as_secs());
         if lease.is_zero() {

@@ -1,11 +1,13 @@
-//! Leader election: who of several processes may act, decided by a lease that all of them can read and write.
+//! Leader election: one of several processes may act, decided by a lease that all of them read and write.
 //!
-//! An [`Election`] is the machine of one candidate: no clock, no requests of its own. It asks for requests ([`Election::poll_request`]), is told
-//! the answers, and says when it leads and when it does not any more ([`Election::poll_event`]). What a lease looks like on the wire and how
-//! requests travel is not known here.
+//! An [`Election`] is the state machine of one candidate, without clock and I/O. It returns requests to send
+//! ([`Election::poll_request`]), receives the responses, and reports when it becomes leader and when it stops
+//! being leader ([`Election::poll_event`]). This module knows neither the encoding of a lease nor the
+//! transport.
 //!
-//! Clocks are never compared: a candidate counts from when it saw a record change, and a leader from when it sent the request that
-//! renewed its lease. So only the rates of clocks matter, within the margin between `renew` and `lease`.
+//! Clocks of different processes are never compared: a candidate measures time from when it observed a change
+//! of the record, a leader from when it sent the request that renewed its lease. So only the rates of the
+//! clocks matter, within the margin between `renew_deadline` and `lease_duration`.
 
 mod candidate;
 mod config;

@@ -1,26 +1,27 @@
-//! What a lease says.
+//! The contents of a lease.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// What a lease says about who leads.
+/// The election record in a lease.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeaseRecord {
-    /// Who holds it; empty if it was given back.
+    /// Identity of the holder; empty if the lease was released.
     pub holder: String,
-    /// How long it is valid without being renewed, in seconds.
+    /// Time for which the lease is valid without renewal, in seconds.
     pub lease_duration_seconds: i32,
-    /// When its holder got it, by the holder's clock.
+    /// When the holder acquired the lease, by the holder's clock.
     pub acquired: Option<Timestamp>,
-    /// When it was last renewed, by the holder's clock.
+    /// When the lease was last renewed, by the holder's clock.
     pub renewed: Option<Timestamp>,
-    /// How often it changed hands.
+    /// Number of changes of the holder.
     pub transitions: i32,
 }
 
 impl LeaseRecord {
-    /// How long it is valid after it was seen to change. What is not positive is never valid.
+    /// Returns the time for which the lease is valid after a change of it was observed; zero if the stored
+    /// duration is not positive.
     pub fn valid_for(&self) -> Duration {
         Duration::from_secs(u64::try_from(self.lease_duration_seconds).unwrap_or(0))
     }

@@ -1,7 +1,8 @@
-//! Elections in bad weather: clocks that run fast or slow, requests and answers that are late or lost, candidates that stop, die and come
-//! back under the same name, candidates that were all given one name. Nobody acts while somebody else does.
+//! Simulated elections under faults: clocks that run fast or slow, requests and responses that are late or
+//! lost, candidates that stop, crash and restart with the same identity, and candidates that all have one
+//! identity. At most one candidate acts at a time.
 //!
-//! A run depends on its seed alone.
+//! A run depends only on its seed.
 
 use std::time::Duration;
 
@@ -13,30 +14,32 @@ use crate::time::Moment;
 
 const CANDIDATES: usize = 3;
 
-/// In milliseconds of true time.
-const STEP: u64 = 50;
-const STORM: u64 = 120_000;
-const CALM: u64 = 90_000;
+/// Simulated time per step, in milliseconds.
+const STEP_MILLIS: u64 = 50;
+/// Duration of the phase with faults.
+const FAULTY_MILLIS: u64 = 120_000;
+/// Duration of the phase without faults, after which a leader must exist.
+const HEALTHY_MILLIS: u64 = 90_000;
 
 /// A candidate with its own clock.
 struct Candidate {
     machine: Election,
-    /// What its clock shows at the true time nought, and how fast it goes, in thousandths.
+    /// The reading of its clock when it started, and the rate of the clock in thousandths.
     offset: u64,
     rate: u64,
-    /// A request on its way to the server, or its answer on its way back.
-    travelling: Option<(u64, Travelling)>,
-    /// When it will be silent for good, and what it does as a leader goes on until its term is over.
-    born: u64,
+    /// A request on its way to the server, or a response on its way back, and when it arrives.
+    in_transit: Option<(u64, Message)>,
+    /// The simulated time at which it started.
+    started_at: u64,
 }
 
-enum Travelling {
-    To(LeaseRequest),
-    Back(LeaseResponse),
+enum Message {
+    Request(LeaseRequest),
+    Response(LeaseResponse),
 }
 
-/// Requests that arrive after their senders have given up.
-struct Late {
+/// A request that arrives after its sender has given up.
+struct LateRequest {
     at: u64,
     request: LeaseRequest,
 }
@@ -47,39 +50,41 @@ struct World {
     now: u64,
     lease: Option<(LeaseRecord, u64)>,
     versions: u64,
-    late: Vec<Late>,
+    late: Vec<LateRequest>,
     candidates: Vec<Candidate>,
     terms: Vec<u64>,
     deletes: bool,
-    /// How many different names the candidates have.
-    names: usize,
+    /// Number of distinct identities.
+    identities: usize,
 }
 
 impl Candidate {
-    fn new(random: &mut Random, name: usize, now: u64) -> Self {
+    fn new(random: &mut Random, identity: usize, now: u64) -> Self {
         let config = ElectionConfig::default();
         Candidate {
-            machine: Election::new(format!("candidate-{name}"), config, random.next_u64()).unwrap(),
+            machine: Election::new(format!("candidate-{identity}"), config, random.next_u64()).unwrap(),
             offset: random.below(1_000_000_000),
-            // The margin of the default is one half; a tenth either way is far more than clocks differ.
+            // The default margin is one half; a tenth in either direction is far more than real clocks
+            // differ.
             rate: 900 + random.below(201),
-            travelling: None,
-            born: now,
+            in_transit: None,
+            started_at: now,
         }
     }
 
-    /// What its clock shows.
+    /// Returns the reading of its clock.
     fn clock(&self, now: u64) -> Moment {
-        Moment::at(Duration::from_millis(self.offset + (now - self.born) * self.rate / 1_000))
+        Moment::at(Duration::from_millis(self.offset + (now - self.started_at) * self.rate / 1_000))
     }
 }
 
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        // In one world of three somebody gave all of them the same identity.
-        let names = if random.below(3) == 0 { 1 } else { CANDIDATES };
-        let candidates = (0..CANDIDATES).map(|place| Candidate::new(&mut random, place % names, 0)).collect();
+        // In one of three runs, all candidates have the same identity.
+        let identities = if random.below(3) == 0 { 1 } else { CANDIDATES };
+        let candidates =
+            (0..CANDIDATES).map(|index| Candidate::new(&mut random, index % identities, 0)).collect();
         let deletes = random.below(4) == 0;
         World {
             seed,
@@ -91,11 +96,11 @@ impl World {
             candidates,
             terms: Vec::new(),
             deletes,
-            names,
+            identities,
         }
     }
 
-    /// The server: conditional writes, one version each.
+    /// Executes a request like the server: conditional writes, each with a new version.
     fn serve(&mut self, request: LeaseRequest) -> LeaseResponse {
         match (request, &self.lease) {
             (LeaseRequest::Read | LeaseRequest::Update(..), None) => LeaseResponse::Missing,
@@ -103,7 +108,7 @@ impl World {
                 LeaseResponse::Lease(record.clone(), version.to_string())
             }
             (LeaseRequest::Create(_), Some(_)) => LeaseResponse::Conflict,
-            (LeaseRequest::Update(_, version), Some((_, known))) if version != known.to_string() => {
+            (LeaseRequest::Update(_, version), Some((_, current))) if version != current.to_string() => {
                 LeaseResponse::Conflict
             }
             (LeaseRequest::Create(record) | LeaseRequest::Update(record, _), _) => {
@@ -114,97 +119,98 @@ impl World {
         }
     }
 
-    fn step(&mut self, stormy: bool) {
-        self.now += STEP;
+    fn step(&mut self, faulty: bool) {
+        self.now += STEP_MILLIS;
         let now = self.now;
-        if stormy {
-            self.weather();
+        if faulty {
+            self.inject_fault();
         }
-        let (due, late) = std::mem::take(&mut self.late).into_iter().partition(|late: &Late| late.at <= now);
+        let (due, late) =
+            std::mem::take(&mut self.late).into_iter().partition(|late: &LateRequest| late.at <= now);
         self.late = late;
-        let due: Vec<Late> = due;
+        let due: Vec<LateRequest> = due;
         for late in due {
             self.serve(late.request);
         }
-        for place in 0..self.candidates.len() {
-            self.run(place, stormy);
+        for index in 0..self.candidates.len() {
+            self.run(index, faulty);
         }
         self.check();
     }
 
-    /// What befalls candidates and the lease.
-    fn weather(&mut self) {
-        let place = usize::try_from(self.random.below(CANDIDATES as u64)).unwrap();
+    /// Sometimes restarts or stops a candidate, or deletes the lease.
+    fn inject_fault(&mut self) {
+        let index = usize::try_from(self.random.below(CANDIDATES as u64)).unwrap();
         match self.random.below(2_000) {
-            // It dies, and another process comes up under the same name.
+            // The candidate crashes and a new process starts with the same identity.
             0 => {
                 let mut random = Random::new(self.random.next_u64());
-                self.candidates[place] = Candidate::new(&mut random, place % self.names, self.now);
+                self.candidates[index] = Candidate::new(&mut random, index % self.identities, self.now);
             }
             1 => {
-                self.candidates[place].machine.stop();
-                self.candidates[place].machine.stopped();
+                self.candidates[index].machine.stop();
+                self.candidates[index].machine.stopped();
             }
             2 if self.deletes => self.lease = None,
             _ => {}
         }
     }
 
-    fn run(&mut self, place: usize, stormy: bool) {
+    fn run(&mut self, index: usize, faulty: bool) {
         let now = self.now;
-        let candidate = &mut self.candidates[place];
+        let candidate = &mut self.candidates[index];
         let clock = candidate.clock(now);
         candidate.machine.handle_timeout(clock);
-        match candidate.travelling.take() {
-            Some((at, Travelling::To(request))) if at <= now => {
-                let answer = self.serve(request);
-                let lost = stormy && self.random.below(8) == 0;
-                let answer = if lost { LeaseResponse::Failed("lost".to_owned()) } else { answer };
-                let back = now + self.delay(stormy);
-                self.candidates[place].travelling = Some((back, Travelling::Back(answer)));
+        match candidate.in_transit.take() {
+            Some((at, Message::Request(request))) if at <= now => {
+                let response = self.serve(request);
+                let is_lost = faulty && self.random.below(8) == 0;
+                let response = if is_lost { LeaseResponse::Failed("lost".to_owned()) } else { response };
+                let arrives = now + self.delay(faulty);
+                self.candidates[index].in_transit = Some((arrives, Message::Response(response)));
             }
-            Some((at, Travelling::Back(answer))) if at <= now => {
-                candidate.machine.handle_response(clock, answer);
+            Some((at, Message::Response(response))) if at <= now => {
+                candidate.machine.handle_response(clock, response);
             }
-            Some(travelling) => {
-                // Nobody waits longer than an answer is of use; the request may arrive all the same.
+            Some(in_transit) => {
+                // A candidate does not wait longer than a response is useful; the request may still arrive.
                 if candidate.machine.request_deadline().is_some_and(|deadline| clock >= deadline) {
                     candidate.machine.handle_response(clock, LeaseResponse::Failed("too late".to_owned()));
-                    if let (at, Travelling::To(request)) = travelling {
-                        self.late.push(Late { at, request });
+                    if let (at, Message::Request(request)) = in_transit {
+                        self.late.push(LateRequest { at, request });
                     }
                 } else {
-                    candidate.travelling = Some(travelling);
+                    candidate.in_transit = Some(in_transit);
                 }
             }
             None => {}
         }
-        let candidate = &mut self.candidates[place];
-        if candidate.travelling.is_none()
+        let candidate = &mut self.candidates[index];
+        if candidate.in_transit.is_none()
             && let Some(request) = candidate.machine.poll_request(clock, wall(clock))
         {
-            let arrives = now + self.delay(stormy);
-            if stormy && self.random.below(10) == 0 {
-                let failed = Travelling::Back(LeaseResponse::Failed("refused".to_owned()));
-                self.candidates[place].travelling = Some((arrives, failed));
+            let arrives = now + self.delay(faulty);
+            if faulty && self.random.below(10) == 0 {
+                let failed = Message::Response(LeaseResponse::Failed("refused".to_owned()));
+                self.candidates[index].in_transit = Some((arrives, failed));
             } else {
-                self.candidates[place].travelling = Some((arrives, Travelling::To(request)));
+                self.candidates[index].in_transit = Some((arrives, Message::Request(request)));
             }
         }
-        let candidate = &mut self.candidates[place];
+        let candidate = &mut self.candidates[index];
         while let Some(event) = candidate.machine.poll_event() {
-            if let Event::Elected(fence) = event {
-                self.terms.push(fence.version.parse().unwrap());
+            if let Event::Elected(token) = event {
+                self.terms.push(token.version.parse().unwrap());
             }
         }
         if candidate.machine.is_over() && self.random.below(100) == 0 {
             let mut random = Random::new(self.random.next_u64());
-            self.candidates[place] = Candidate::new(&mut random, place % self.names, now);
+            self.candidates[index] = Candidate::new(&mut random, index % self.identities, now);
         }
     }
 
-    fn delay(&mut self, stormy: bool) -> u64 {
-        match self.random.below(if stormy { 20 } else { 1_000_000 }) {
+    fn delay(&mut self, faulty: bool) -> u64 {
+        match self.random.below(if faulty { 20 } else { 1_000_000 }) {
             0 => self.random.below(20_000),
             1 | 2 => self.random.below(3_000),
             _ => self.random.below(100),
@@ -213,40 +219,49 @@ impl World {
 
     fn check(&self) {
         let leaders: Vec<usize> = (0..CANDIDATES)
-            .filter(|place| {
-                self.candidates[*place].machine.is_leader(self.candidates[*place].clock(self.now))
+            .filter(|index| {
+                self.candidates[*index].machine.is_leader(self.candidates[*index].clock(self.now))
             })
             .collect();
-        // A lease that somebody deletes is not there to keep two apart; their terms still are.
+        // If the lease is deleted, two candidates may lead at the same time, but their terms still have
+        // different tokens.
         assert!(
             leaders.len() <= 1 || self.deletes,
             "seed {}: {leaders:?} lead at {} ms",
             self.seed,
             self.now
         );
-        assert!(self.terms.is_sorted_by(|a, b| a != b), "seed {}: a term twice: {:?}", self.seed, self.terms);
+        assert!(
+            self.terms.is_sorted_by(|a, b| a != b),
+            "seed {}: two terms have the same token: {:?}",
+            self.seed,
+            self.terms
+        );
     }
 }
 
-/// The time of day by a candidate's clock: no two show the same.
+/// Returns the wall time by a candidate's clock. All clocks differ.
 fn wall(clock: Moment) -> Timestamp {
     Timestamp::from_millisecond(i64::try_from(clock.since_origin().as_millis()).unwrap()).unwrap()
 }
 
 #[test]
-fn nobody_acts_while_somebody_else_does() {
+fn at_most_one_candidate_leads_at_a_time() {
     let mut terms = 0;
     for seed in 0..5_000 {
         let mut world = World::new(seed);
-        while world.now < STORM {
+        while world.now < FAULTY_MILLIS {
             world.step(true);
         }
         terms += world.terms.len();
-        while world.now < STORM + CALM {
+        while world.now < FAULTY_MILLIS + HEALTHY_MILLIS {
             world.step(false);
         }
         let leader = |candidate: &Candidate| candidate.machine.is_leader(candidate.clock(world.now));
-        assert!(world.candidates.iter().any(leader), "seed {seed}: nobody leads when the storm is over");
+        assert!(
+            world.candidates.iter().any(leader),
+            "seed {seed}: no candidate leads after the faults have ended"
+        );
     }
-    assert!(terms > 10_000, "there was something to see: {terms} terms");
+    assert!(terms > 10_000, "expected more terms than {terms}");
 }

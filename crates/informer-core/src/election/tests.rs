@@ -1,4 +1,4 @@
-//! The election, rule by rule as client-go's contract numbers them.
+//! Tests of the election, by the numbers of client-go's rules.
 
 use crate::error::ConfigError;
 use std::time::Duration;
@@ -20,9 +20,9 @@ fn election() -> Election {
     Election::new("me", ElectionConfig::default(), 1).unwrap()
 }
 
-fn held(by: &str, transitions: i32, renewed: u64) -> LeaseRecord {
+fn lease_of(holder: &str, transitions: i32, renewed: u64) -> LeaseRecord {
     LeaseRecord {
-        holder: by.to_owned(),
+        holder: holder.to_owned(),
         lease_duration_seconds: 15,
         acquired: Some(wall(0)),
         renewed: Some(wall(renewed)),
@@ -30,20 +30,20 @@ fn held(by: &str, transitions: i32, renewed: u64) -> LeaseRecord {
     }
 }
 
-fn ask(election: &mut Election, seconds: u64) -> LeaseRequest {
-    election.poll_request(at(seconds), wall(seconds)).expect("it asks")
+fn request(election: &mut Election, seconds: u64) -> LeaseRequest {
+    election.poll_request(at(seconds), wall(seconds)).expect("a request is due")
 }
 
 fn events(election: &mut Election) -> Vec<Event> {
     std::iter::from_fn(|| election.poll_event()).collect()
 }
 
-/// A leader whose lease has this version.
+/// Returns a leader whose lease has version 1.
 fn leader() -> Election {
     let mut election = election();
-    assert_eq!(ask(&mut election, 0), LeaseRequest::Read);
+    assert_eq!(request(&mut election, 0), LeaseRequest::Read);
     election.handle_response(at(0), LeaseResponse::Missing);
-    let LeaseRequest::Create(record) = ask(&mut election, 0) else { panic!("it creates one") };
+    let LeaseRequest::Create(record) = request(&mut election, 0) else { panic!("expected a create request") };
     election.handle_response(at(0), LeaseResponse::Lease(record, "1".to_owned()));
     assert!(election.is_leader(at(0)));
     events(&mut election);
@@ -51,7 +51,7 @@ fn leader() -> Election {
 }
 
 #[test]
-fn le_1_times_are_checked() {
+fn le_1_invalid_durations_are_rejected() {
     let seconds = Duration::from_secs;
     let check = |lease, renew, retry| {
         ElectionConfig::new(lease, renew, retry).check().map_err(|error| error.to_string())
@@ -65,52 +65,54 @@ fn le_1_times_are_checked() {
     assert_eq!(Election::new("", ElectionConfig::default(), 1).unwrap_err(), ConfigError::NoIdentity);
 }
 
-/// client-go writes such a lease as nought seconds, which is never valid (LE-3).
+/// client-go writes such a lease with a duration of zero seconds, which is never valid (LE-3).
 #[test]
-fn le_3_leases_below_a_second_are_refused_and_parts_of_one_do_not_count() {
+fn le_3_lease_below_a_second_is_rejected_and_fractions_are_ignored() {
     let millis = Duration::from_millis;
     let error = ElectionConfig::new(millis(900), millis(500), millis(100)).check().unwrap_err();
     assert_eq!(error, ConfigError::LeaseDurationTooShort { lease_duration: millis(900) });
     assert!(
         ElectionConfig::new(millis(1_900), millis(1_500), millis(100)).check().is_err(),
-        "it is written as 1 s"
+        "the lease is written as 1 s"
     );
 }
 
 #[test]
-fn le_5_clocks_of_others_do_not_count() {
+fn le_5_clocks_of_other_processes_are_ignored() {
     let mut election = election();
-    ask(&mut election, 100);
-    // Renewed long ago by its own account.
-    let record = LeaseRecord { renewed: Some(Timestamp::UNIX_EPOCH), ..held("other", 3, 0) };
+    request(&mut election, 100);
+    // Renewed long ago according to its own timestamp.
+    let record = LeaseRecord { renewed: Some(Timestamp::UNIX_EPOCH), ..lease_of("other", 3, 0) };
     election.handle_response(at(100), LeaseResponse::Lease(record.clone(), "7".to_owned()));
     for seconds in [105, 110] {
-        assert_eq!(ask(&mut election, seconds), LeaseRequest::Read);
+        assert_eq!(request(&mut election, seconds), LeaseRequest::Read);
         election.handle_response(at(seconds), LeaseResponse::Lease(record.clone(), "7".to_owned()));
         assert!(!election.is_leader(at(seconds)));
     }
-    assert_eq!(ask(&mut election, 120), LeaseRequest::Read);
+    assert_eq!(request(&mut election, 120), LeaseRequest::Read);
     election.handle_response(at(120), LeaseResponse::Lease(record, "7".to_owned()));
-    let LeaseRequest::Update(claim, version) = ask(&mut election, 120) else {
-        panic!("it has not changed for 20 s")
+    let LeaseRequest::Update(claim, version) = request(&mut election, 120) else {
+        panic!("expected an update: the lease has not changed for 20 s")
     };
     assert_eq!((version.as_str(), claim.transitions, claim.acquired), ("7", 4, Some(wall(120))));
 }
 
 #[test]
-fn le_6_a_candidate_tries_again_after_a_while_and_some_more() {
+fn le_6_candidate_retries_after_the_period_plus_jitter() {
     let mut election = election();
-    ask(&mut election, 0);
-    election.handle_response(at(0), LeaseResponse::Lease(held("other", 0, 0), "1".to_owned()));
+    request(&mut election, 0);
+    election.handle_response(at(0), LeaseResponse::Lease(lease_of("other", 0, 0), "1".to_owned()));
     let next = election.next_deadline().unwrap();
     assert!(next >= at(2) && next < Moment::at(Duration::from_millis(4_400)), "{next:?}");
     assert_eq!(election.poll_request(at(1), wall(1)), None);
 }
 
 #[test]
-fn le_7_a_renewal_keeps_what_it_has() {
+fn le_7_renewal_keeps_acquire_time_and_transitions() {
     let mut election = leader();
-    let LeaseRequest::Update(renewal, version) = ask(&mut election, 2) else { panic!("it renews") };
+    let LeaseRequest::Update(renewal, version) = request(&mut election, 2) else {
+        panic!("expected a renewal")
+    };
     assert_eq!(
         (version.as_str(), renewal.acquired, renewal.renewed, renewal.transitions),
         ("1", Some(wall(0)), Some(wall(2)), 0)
@@ -118,60 +120,65 @@ fn le_7_a_renewal_keeps_what_it_has() {
 }
 
 #[test]
-fn le_8_whoever_is_faster_wins() {
+fn le_8_conflict_on_create_leaves_the_lease_to_the_other_candidate() {
     let mut election = election();
-    ask(&mut election, 0);
+    request(&mut election, 0);
     election.handle_response(at(0), LeaseResponse::Missing);
-    assert!(matches!(ask(&mut election, 0), LeaseRequest::Create(_)));
+    assert!(matches!(request(&mut election, 0), LeaseRequest::Create(_)));
     election.handle_response(at(0), LeaseResponse::Conflict);
     assert!(!election.is_leader(at(0)) && election.next_deadline().unwrap() >= at(2));
 }
 
 #[test]
-fn le_9_what_was_given_back_is_free_at_once() {
+fn le_9_released_lease_is_acquired_immediately() {
     let mut election = election();
-    ask(&mut election, 0);
-    let free = LeaseRecord { holder: String::new(), lease_duration_seconds: 1, ..held("", 3, 0) };
+    request(&mut election, 0);
+    let free = LeaseRecord { holder: String::new(), lease_duration_seconds: 1, ..lease_of("", 3, 0) };
     election.handle_response(at(0), LeaseResponse::Lease(free, "9".to_owned()));
-    let LeaseRequest::Update(claim, _) = ask(&mut election, 0) else { panic!("it is free") };
+    let LeaseRequest::Update(claim, _) = request(&mut election, 0) else {
+        panic!("expected an update: the lease is free")
+    };
     election.handle_response(at(0), LeaseResponse::Lease(claim, "10".to_owned()));
-    let fence = election.fencing_token().unwrap();
-    assert_eq!((fence.version.as_str(), fence.transitions), ("10", 4));
+    let token = election.fencing_token().unwrap();
+    assert_eq!((token.version.as_str(), token.transitions), ("10", 4));
 }
 
-/// client-go counts from the answer, so that a slow one eats into the margin (W-39).
+/// client-go counts from the response, so a slow response reduces the margin (W-39).
 #[test]
-fn le_10_le_12_a_leader_counts_from_when_it_asked() {
+fn le_10_le_12_term_is_counted_from_when_the_request_was_sent() {
     let mut election = leader();
-    let LeaseRequest::Update(renewal, _) = ask(&mut election, 4) else { panic!() };
+    let LeaseRequest::Update(renewal, _) = request(&mut election, 4) else { panic!() };
     election.handle_response(at(9), LeaseResponse::Lease(renewal, "2".to_owned()));
-    assert!(election.is_leader(at(13)) && !election.is_leader(at(14)), "ten seconds after it asked");
-    let LeaseRequest::Update(_, _) = ask(&mut election, 11) else { panic!() };
-    assert_eq!(election.request_deadline(), Some(at(14)), "later answers are of no use");
+    assert!(
+        election.is_leader(at(13)) && !election.is_leader(at(14)),
+        "the term ends ten seconds after the request"
+    );
+    let LeaseRequest::Update(_, _) = request(&mut election, 11) else { panic!() };
+    assert_eq!(election.request_deadline(), Some(at(14)), "later responses are useless");
     election.handle_response(at(12), LeaseResponse::Failed("503".to_owned()));
     election.handle_timeout(at(14));
     assert_eq!(events(&mut election), [Event::LeadershipLost(LossReason::NotRenewed("503".to_owned()))]);
 }
 
 #[test]
-fn le_14_new_leaders_are_told_once() {
+fn le_14_new_leader_is_reported_once() {
     let mut election = election();
     for (seconds, holder) in [(0, "a"), (5, "a"), (10, "b")] {
-        ask(&mut election, seconds);
+        request(&mut election, seconds);
         election.handle_response(
             at(seconds),
-            LeaseResponse::Lease(held(holder, 0, seconds), seconds.to_string()),
+            LeaseResponse::Lease(lease_of(holder, 0, seconds), seconds.to_string()),
         );
     }
     assert_eq!(
         events(&mut election),
         [Event::LeaderChanged("a".to_owned()), Event::LeaderChanged("b".to_owned())]
     );
-    assert_eq!(election.holder(), "b", "LE-15: what was last seen");
+    assert_eq!(election.holder(), "b", "LE-15: the last observed holder");
 }
 
 #[test]
-fn le_16_the_lease_is_given_back_after_the_work_has_ended() {
+fn le_16_lease_is_released_after_the_work_has_ended() {
     let mut election = leader();
     election.stop();
     assert_eq!(events(&mut election), [Event::LeadershipLost(LossReason::StopRequested)]);
@@ -181,68 +188,71 @@ fn le_16_the_lease_is_given_back_after_the_work_has_ended() {
         "the work may still be ending"
     );
     election.stopped();
-    let LeaseRequest::Update(free, version) = ask(&mut election, 3) else { panic!("it is given back") };
+    let LeaseRequest::Update(free, version) = request(&mut election, 3) else { panic!("expected a release") };
     assert_eq!((free.holder.as_str(), free.lease_duration_seconds, version.as_str()), ("", 1, "1"));
     election.handle_response(at(3), LeaseResponse::Lease(free, "2".to_owned()));
     assert!(election.is_over() && election.poll_request(at(9), wall(9)).is_none());
 }
 
-/// client-go looks at what it remembers and not at what it reads, and may overwrite the lease of somebody else (LE-17 b).
+/// client-go compares with its cached record instead of the lease it reads, and may overwrite another
+/// process's lease (LE-17 b).
 #[test]
-fn le_17_what_somebody_else_holds_is_not_given_back() {
+fn le_17_lease_of_another_process_is_not_released() {
     let mut election = leader();
     election.stop();
     election.stopped();
-    ask(&mut election, 1);
+    request(&mut election, 1);
     election.handle_response(at(1), LeaseResponse::Conflict);
-    assert_eq!(ask(&mut election, 1), LeaseRequest::Read);
-    election.handle_response(at(1), LeaseResponse::Lease(held("other", 1, 1), "5".to_owned()));
+    assert_eq!(request(&mut election, 1), LeaseRequest::Read);
+    election.handle_response(at(1), LeaseResponse::Lease(lease_of("other", 1, 1), "5".to_owned()));
     assert_eq!(election.poll_request(at(1), wall(1)), None);
     assert!(election.is_over());
 }
 
 #[test]
-fn a_lost_answer_is_found_again_by_reading() {
+fn lost_response_is_recovered_by_reading() {
     let mut election = election();
-    ask(&mut election, 0);
+    request(&mut election, 0);
     election.handle_response(at(0), LeaseResponse::Missing);
-    let LeaseRequest::Create(record) = ask(&mut election, 0) else { panic!() };
+    let LeaseRequest::Create(record) = request(&mut election, 0) else { panic!() };
     election.handle_response(at(5), LeaseResponse::Failed("timeout".to_owned()));
-    assert_eq!(ask(&mut election, 10), LeaseRequest::Read);
+    assert_eq!(request(&mut election, 10), LeaseRequest::Read);
     election.handle_response(at(10), LeaseResponse::Lease(record, "1".to_owned()));
-    assert!(!election.is_leader(at(10)), "how old it is, is not known");
-    let LeaseRequest::Update(renewal, _) = ask(&mut election, 10) else { panic!("it is its own") };
+    assert!(!election.is_leader(at(10)), "the age of the record is unknown");
+    let LeaseRequest::Update(renewal, _) = request(&mut election, 10) else {
+        panic!("expected a renewal of its own record")
+    };
     election.handle_response(at(10), LeaseResponse::Lease(renewal, "2".to_owned()));
     assert!(election.is_leader(at(10)));
 }
 
-/// Two managers were configured with the same identity, and each took the other's lease for its own.
+/// Regression: two managers with the same identity each treated the other's lease as their own.
 #[test]
-fn a_lease_under_its_own_name_that_it_did_not_write_is_foreign() {
+fn lease_with_own_identity_that_it_did_not_write_is_foreign() {
     let mut election = election();
-    ask(&mut election, 0);
-    election.handle_response(at(0), LeaseResponse::Lease(held("me", 0, 0), "1".to_owned()));
-    assert_eq!(ask(&mut election, 5), LeaseRequest::Read, "it waits like everybody else");
+    request(&mut election, 0);
+    election.handle_response(at(0), LeaseResponse::Lease(lease_of("me", 0, 0), "1".to_owned()));
+    assert_eq!(request(&mut election, 5), LeaseRequest::Read, "it waits like any other candidate");
     let mut leading = leader();
-    ask(&mut leading, 2);
+    request(&mut leading, 2);
     leading.handle_response(at(2), LeaseResponse::Conflict);
-    assert_eq!(ask(&mut leading, 2), LeaseRequest::Read, "it looks at once");
-    leading.handle_response(at(2), LeaseResponse::Lease(held("me", 1, 2), "3".to_owned()));
+    assert_eq!(request(&mut leading, 2), LeaseRequest::Read, "it reads immediately");
+    leading.handle_response(at(2), LeaseResponse::Lease(lease_of("me", 1, 2), "3".to_owned()));
     assert_eq!(events(&mut leading), [Event::LeadershipLost(LossReason::HeldByOther("me".to_owned()))]);
 }
 
 #[test]
-fn a_lease_that_is_deleted_ends_leadership_and_others_wait_for_whoever_may_not_know() {
+fn deleted_lease_ends_leadership_and_others_wait_until_it_would_have_expired() {
     let mut leading = leader();
-    ask(&mut leading, 2);
+    request(&mut leading, 2);
     leading.handle_response(at(2), LeaseResponse::Missing);
     assert!(!leading.is_leader(at(2)));
     let mut other = election();
-    ask(&mut other, 0);
-    other.handle_response(at(0), LeaseResponse::Lease(held("me too", 0, 0), "1".to_owned()));
-    ask(&mut other, 5);
+    request(&mut other, 0);
+    other.handle_response(at(0), LeaseResponse::Lease(lease_of("me too", 0, 0), "1".to_owned()));
+    request(&mut other, 5);
     other.handle_response(at(5), LeaseResponse::Missing);
-    assert_eq!(ask(&mut other, 10), LeaseRequest::Read, "its holder may still act");
+    assert_eq!(request(&mut other, 10), LeaseRequest::Read, "the holder may still act");
     other.handle_response(at(15), LeaseResponse::Missing);
-    assert!(matches!(ask(&mut other, 15), LeaseRequest::Create(_)));
+    assert!(matches!(request(&mut other, 15), LeaseRequest::Create(_)));
 }
