@@ -1,28 +1,29 @@
-//! How recorded events are merged, limited and retried.
+//! The configuration of aggregation, rate limiting and retries of recorded events.
 
 use std::time::Duration;
 
 use crate::backoff::BackoffConfig;
 
-/// The times and bounds of a [`Correlator`](super::Correlator).
+/// The durations and bounds of a [`Correlator`](super::Correlator).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecorderConfig {
-    /// How long a series is quiet before it has ended: 6 minutes.
+    /// Time without an occurrence after which a series has ended. Defaults to 6 minutes.
     pub series_timeout: Duration,
-    /// How often a series that goes on is told to the server: every 30 minutes.
+    /// Period at which an ongoing series is written to the server. Defaults to 30 minutes.
     pub series_update_period: Duration,
-    /// New events about one subject that are written at once: 25.
+    /// Number of new events about one subject that are accepted in a burst. Defaults to 25.
     pub burst: u32,
-    /// The time after which one more may be: 5 minutes.
+    /// Period at which one more new event about a subject is accepted. Defaults to 5 minutes.
     pub refill_period: Duration,
-    /// Writes that may wait: 1,000.
+    /// Maximum number of queued writes. Defaults to 1,000.
     pub max_queued: usize,
-    /// Events, and subjects, that are remembered while nothing is to be written: 4,096.
+    /// Maximum number of events without a queued write, and of subjects, that are remembered. Defaults to
+    /// 4,096.
     pub max_remembered: usize,
-    /// How often a write is tried: 12 times.
+    /// Maximum number of attempts per write. Defaults to 12.
     pub max_attempts: u32,
-    /// The waits between tries.
+    /// Delays between attempts.
     pub backoff: BackoffConfig,
 }
 

@@ -1,8 +1,9 @@
-//! The machine: what is known of each event, and the queue of what is to be written.
+//! The state machine: the tracked events and the queue of writes.
 //!
-//! Invariants: one write at a time; an event is known while it waits for a write or may still become a series, and is in exactly one of
-//! `queue` and `quiet`; `queue` has at most `config.queue` places, except after [`Correlator::stop`], and `quiet` at most `config.remembered`;
-//! a lane is in `failing` only while something of it is in `queue`.
+//! Invariants: at most one write is in flight. An event is tracked while a write of it is queued or it may
+//! still become a series, and it is in exactly one of `queue` and `quiet`. `queue` has at most
+//! `config.max_queued` elements, except after [`Correlator::stop`], and `quiet` at most
+//! `config.max_remembered`. A partition is in `failing` only while a write of it is queued.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -16,116 +17,121 @@ use crate::backoff::Backoff;
 use crate::random::Random;
 use crate::time::Moment;
 
-/// What is to be written. One at a time; each is answered by [`Correlator::handle_response`].
+/// A write to the server.
+///
+/// At most one is in flight; each is completed by [`Correlator::handle_response`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write<E> {
-    /// A new event; a series already if it happened again before there was time to write it.
+    /// A new event; already a series if it recurred before it could be written.
     Create(Occurrence<E>),
-    /// The series of an event that was written before.
+    /// The update of the series of an event that was created before.
     Update(Occurrence<E>),
 }
 
-/// An event, and how often it has happened so far.
+/// An event and its occurrences so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Occurrence<E> {
-    /// What happened.
+    /// The event.
     pub event: E,
-    /// Tells this event from all others of one correlator.
+    /// The number that identifies the event within its correlator.
     pub number: u64,
-    /// How often.
+    /// Number of occurrences.
     pub count: u32,
-    /// When it happened first.
+    /// The time of the first occurrence.
     pub first: Timestamp,
-    /// When it happened last.
+    /// The time of the last occurrence.
     pub last: Timestamp,
 }
 
-/// How a write was answered.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteResponse {
-    /// The server has it.
+    /// The write succeeded.
     Written,
-    /// What was to be created is there: an earlier try has arrived after all.
+    /// The event to create exists: an earlier attempt succeeded after all.
     Exists,
-    /// What was to be updated is not there any more, or there is no place to create it in.
+    /// The event to update no longer exists, or the namespace for it does not exist.
     Missing,
-    /// The server does not want it, however often it is asked.
+    /// The server rejected the write permanently.
     Refused,
-    /// The server could not do it, which may be so for everything in its lane. Other lanes go on.
+    /// The write failed, possibly like every write in its partition. Other partitions continue.
     Failed,
-    /// Nobody knows what came of it, or the server can do nothing now; it may say for how long not. Everything waits.
+    /// The result is unknown, or the server is unavailable, optionally with the duration after which to
+    /// retry. All writes wait.
     Unavailable(Option<Duration>),
 }
 
-/// Decides what becomes of events of type `E` about subjects of type `S`, in lanes of type `L`: those of one lane fail together, as in a namespace in
-/// which nothing can be written.
+/// The state machine that correlates events of type `E` about subjects of type `S` in partitions of type `P`.
+///
+/// Writes in one partition tend to fail together, for example in a namespace to which nothing can be written.
 #[derive(Debug)]
-pub struct Correlator<L, S, E> {
+pub struct Correlator<P, S, E> {
     config: RecorderConfig,
     limit: Limit<S>,
     backoff: Backoff,
     random: Random,
-    /// The numbers of events that are known.
+    /// The numbers of tracked events.
     numbers: BTreeMap<E, u64>,
-    known: BTreeMap<u64, Known<L, E>>,
-    /// What waits for a write, in order. What was tried and failed is behind the others.
+    events: BTreeMap<u64, TrackedEvent<P, E>>,
+    /// Numbers of events with a queued write, in order. Failed attempts are queued again at the end.
     queue: VecDeque<u64>,
-    /// What waits for something to happen again, by when there is something to do about it.
+    /// Numbers of events without a queued write, by the moment at which they are due.
     quiet: BTreeSet<(Moment, u64)>,
-    /// The number of the write on its way, and the count that it tells.
+    /// The number of the event whose write is in flight, and the count that it writes.
     in_flight: Option<(u64, u32)>,
-    next_try: Moment,
-    /// The lanes in which the last write failed, each with its next try.
-    failing: BTreeMap<L, (Backoff, Moment)>,
+    next_attempt: Moment,
+    /// The partitions in which the last write failed, with the moment of the next attempt.
+    failing: BTreeMap<P, (Backoff, Moment)>,
     next_number: u64,
     metrics: RecorderMetrics,
     stopping: bool,
 }
 
+/// An event that may still have to be written or become a series.
 #[derive(Debug)]
-struct Known<L, E> {
-    partition: L,
+struct TrackedEvent<P, E> {
+    partition: P,
     event: E,
     first: Timestamp,
     last: (Moment, Timestamp),
     count: u32,
-    /// The count that the server has; none if it does not have the event.
+    /// The count that the server has confirmed; zero if the event does not exist on the server.
     acknowledged_count: u32,
-    /// When something was last written, or refused.
+    /// When a write last succeeded or was rejected.
     written: Moment,
     attempts: u32,
-    /// Whether it has been on the server: then the call that began it is accounted for.
+    /// Whether the event was ever created: then its first occurrence is counted in the metrics.
     sent: bool,
     refused: bool,
 }
 
-impl<L, E> Known<L, E> {
-    /// Whether it has happened more often than the server knows.
+impl<P, E> TrackedEvent<P, E> {
+    /// Returns whether there are occurrences that the server does not know.
     fn has_unacknowledged(&self) -> bool {
         self.count > self.acknowledged_count && !self.refused
     }
 
-    /// Whether the server is to know at once: a new event, or that it has become a series.
+    /// Returns whether it must be written immediately: a new event, or one that has become a series.
     fn is_urgent(&self) -> bool {
         self.has_unacknowledged() && self.acknowledged_count < 2
     }
 
-    /// When there is something to do about it if it does not happen again.
+    /// Returns the moment at which the event must be handled if it does not recur.
     fn due(&self, config: &RecorderConfig) -> Moment {
-        let finished = self.last.0 + config.series_timeout;
+        let ends_at = self.last.0 + config.series_timeout;
         if self.refused {
             self.written + config.series_timeout
         } else if self.has_unacknowledged() {
-            finished.min(self.written + config.series_update_period)
+            ends_at.min(self.written + config.series_update_period)
         } else {
-            finished
+            ends_at
         }
     }
 }
 
-impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
-    /// One that knows nothing yet.
+impl<P: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<P, S, E> {
+    /// Creates a correlator without events.
     pub fn new(config: RecorderConfig, seed: u64) -> Self {
         Correlator {
             limit: Limit::new(config.burst, config.refill_period, config.max_remembered),
@@ -133,11 +139,11 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
             config,
             random: Random::new(seed),
             numbers: BTreeMap::new(),
-            known: BTreeMap::new(),
+            events: BTreeMap::new(),
             queue: VecDeque::new(),
             quiet: BTreeSet::new(),
             in_flight: None,
-            next_try: Moment::default(),
+            next_attempt: Moment::default(),
             failing: BTreeMap::new(),
             next_number: 0,
             metrics: RecorderMetrics::default(),
@@ -145,19 +151,19 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
         }
     }
 
-    /// What became of everything so far.
+    /// Returns the counters.
     pub fn metrics(&self) -> RecorderMetrics {
         RecorderMetrics { waiting: self.queue.len(), ..self.metrics }
     }
 
-    /// Something happened. `wall` is written down, and never compared with anything.
-    pub fn handle_event(&mut self, now: Moment, wall: Timestamp, lane: L, subject: S, event: E) {
+    /// Handles an occurrence of an event. `wall` is written to the server and never compared.
+    pub fn handle_event(&mut self, now: Moment, wall: Timestamp, partition: P, subject: S, event: E) {
         self.handle_timeout(now);
         if self.stopping {
             self.metrics.dropped += 1;
         } else if let Some(number) = self.numbers.get(&event) {
             self.repeat(*number, now, wall);
-        } else if !self.has_capacity() && !self.evict_failing(&lane) {
+        } else if !self.has_capacity() && !self.evict_failing(&partition) {
             self.metrics.dropped += 1;
         } else if !self.limit.take(now, subject) {
             self.metrics.limited += 1;
@@ -166,87 +172,92 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
             self.next_number += 1;
             self.numbers.insert(event.clone(), number);
             let (first, last) = (wall, (now, wall));
-            let (count, told, written, tries, sent, refused) = (1, 0, now, 0, false, false);
-            let known = Known {
-                partition: lane,
+            let (count, acknowledged_count, written, attempts) = (1, 0, now, 0);
+            let (sent, refused) = (false, false);
+            let tracked = TrackedEvent {
+                partition,
                 event,
                 first,
                 last,
                 count,
-                acknowledged_count: told,
+                acknowledged_count,
                 written,
-                attempts: tries,
+                attempts,
                 sent,
                 refused,
             };
-            self.known.insert(number, known);
+            self.events.insert(number, tracked);
             self.queue.push_back(number);
         }
     }
 
-    /// The next write, if one is due.
+    /// Returns the next write if one is due.
     pub fn poll_write(&mut self, now: Moment) -> Option<Write<E>> {
         self.handle_timeout(now);
-        if self.in_flight.is_some() || now < self.next_try {
+        if self.in_flight.is_some() || now < self.next_attempt {
             return None;
         }
-        let (number, known) = self.waiting().find(|(_, known)| self.next_try_of(known) <= now)?;
+        let (number, tracked) = self.queued().find(|(_, tracked)| self.next_attempt_of(tracked) <= now)?;
         let occurrence = Occurrence {
-            event: known.event.clone(),
+            event: tracked.event.clone(),
             number,
-            count: known.count,
-            first: known.first,
-            last: known.last.1,
+            count: tracked.count,
+            first: tracked.first,
+            last: tracked.last.1,
         };
-        let creates = known.acknowledged_count == 0;
+        let creates = tracked.acknowledged_count == 0;
         self.in_flight = Some((number, occurrence.count));
         Some(if creates { Write::Create(occurrence) } else { Write::Update(occurrence) })
     }
 
-    /// How the write was answered.
-    pub fn handle_response(&mut self, now: Moment, answer: WriteResponse) {
+    /// Handles the response to the write in flight.
+    pub fn handle_response(&mut self, now: Moment, response: WriteResponse) {
         let Some((number, count)) = self.in_flight.take() else { return };
-        let Some(known) = self.known.get_mut(&number) else { return };
-        known.attempts += 1;
-        let (creates, worn_out) = (known.acknowledged_count == 0, known.attempts >= self.config.max_attempts);
-        match answer {
+        let Some(tracked) = self.events.get_mut(&number) else { return };
+        tracked.attempts += 1;
+        let (creates, is_last_attempt) =
+            (tracked.acknowledged_count == 0, tracked.attempts >= self.config.max_attempts);
+        match response {
             WriteResponse::Written | WriteResponse::Exists => {
-                // Of what is there already nobody knows which try it was. It counts as one more, so that a server which has an
-                // event and does not have it, by turns, is not asked for ever.
-                (known.acknowledged_count, known.attempts) =
-                    if answer == WriteResponse::Exists { (1, known.attempts) } else { (count, 0) };
-                known.written = now;
+                // Which attempt created the event is unknown, so only its first occurrence counts as
+                // acknowledged. The attempt is counted, so that a server that alternates between `Exists` and
+                // `Missing` does not cause an endless loop.
+                (tracked.acknowledged_count, tracked.attempts) =
+                    if response == WriteResponse::Exists { (1, tracked.attempts) } else { (count, 0) };
+                tracked.written = now;
                 self.backoff.reset();
-                self.failing.remove(&known.partition);
-                let again = std::mem::replace(&mut known.sent, true);
-                let counter = if again { &mut self.metrics.updated } else { &mut self.metrics.sent };
+                self.failing.remove(&tracked.partition);
+                let was_sent = std::mem::replace(&mut tracked.sent, true);
+                let counter = if was_sent { &mut self.metrics.updated } else { &mut self.metrics.sent };
                 *counter += 1;
-                self.leave(number);
-                self.settle(now, number);
+                self.dequeue(number);
+                self.queue_or_quiet(now, number);
             }
-            WriteResponse::Missing if !creates && !worn_out => known.acknowledged_count = 0,
+            WriteResponse::Missing if !creates && !is_last_attempt => tracked.acknowledged_count = 0,
             WriteResponse::Refused | WriteResponse::Missing => {
-                // It is remembered, so that the same is not refused again and again.
-                (known.written, known.refused) = (now, true);
-                self.metrics.failed += u64::from(!known.sent);
+                // The event stays tracked, so that repeats are not sent and rejected again.
+                (tracked.written, tracked.refused) = (now, true);
+                self.metrics.failed += u64::from(!tracked.sent);
                 self.backoff.reset();
-                self.failing.remove(&known.partition);
-                self.leave(number);
-                self.settle(now, number);
+                self.failing.remove(&tracked.partition);
+                self.dequeue(number);
+                self.queue_or_quiet(now, number);
             }
             WriteResponse::Failed | WriteResponse::Unavailable(_) => {
-                if let WriteResponse::Unavailable(wait) = answer {
-                    self.next_try = now + self.backoff.next(&mut self.random).max(wait.unwrap_or_default());
+                if let WriteResponse::Unavailable(retry_after) = response {
+                    self.next_attempt =
+                        now + self.backoff.next(&mut self.random).max(retry_after.unwrap_or_default());
                 } else {
-                    let fresh = || (Backoff::new(self.config.backoff), now);
-                    let (backoff, next_try) =
-                        self.failing.entry(known.partition.clone()).or_insert_with(fresh);
-                    *next_try = now + backoff.next(&mut self.random);
+                    let initial = || (Backoff::new(self.config.backoff), now);
+                    let (backoff, next_attempt) =
+                        self.failing.entry(tracked.partition.clone()).or_insert_with(initial);
+                    *next_attempt = now + backoff.next(&mut self.random);
                 }
-                // Behind the others: what never succeeds holds up nobody for longer than one wait.
-                self.metrics.failed += u64::from(worn_out && !known.sent);
-                self.leave(number);
-                if worn_out {
+                // Queued at the end, so that a write that never succeeds delays others by at most one
+                // backoff.
+                self.metrics.failed += u64::from(is_last_attempt && !tracked.sent);
+                self.dequeue(number);
+                if is_last_attempt {
                     self.forget(number);
                 } else {
                     self.queue.push_back(number);
@@ -257,14 +268,14 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
         self.handle_timeout(now);
     }
 
-    /// Ends series that were quiet for long, and tells the server about those that go on.
+    /// Ends series that have timed out and queues updates of ongoing ones.
     pub fn handle_timeout(&mut self, now: Moment) {
         while self.has_capacity()
             && let Some((due, number)) = self.quiet.first().copied()
             && due <= now
         {
             self.quiet.pop_first();
-            if self.known.get(&number).is_some_and(Known::has_unacknowledged) {
+            if self.events.get(&number).is_some_and(TrackedEvent::has_unacknowledged) {
                 self.queue.push_back(number);
             } else {
                 self.forget(number);
@@ -272,19 +283,20 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
         }
     }
 
-    /// When [`Correlator::poll_write`] or [`Correlator::handle_timeout`] has something to do.
+    /// Returns the next moment at which [`Correlator::poll_write`] or [`Correlator::handle_timeout`] must be
+    /// called.
     pub fn next_deadline(&self) -> Option<Moment> {
-        let next_try = |(_, known)| self.next_try_of(known).max(self.next_try);
-        let write = if self.in_flight.is_none() { self.waiting().map(next_try).min() } else { None };
+        let next_attempt = |(_, tracked)| self.next_attempt_of(tracked).max(self.next_attempt);
+        let write = if self.in_flight.is_none() { self.queued().map(next_attempt).min() } else { None };
         let quiet = self.quiet.first().filter(|_| self.has_capacity()).map(|(due, _)| *due);
         write.into_iter().chain(quiet).min()
     }
 
-    /// Takes no more events. What waits is still written, and the last word about every series.
+    /// Rejects further events. Queued writes and the final count of every series are still written.
     pub fn stop(&mut self) {
         self.stopping = true;
         for (_, number) in std::mem::take(&mut self.quiet) {
-            if self.known.get(&number).is_some_and(Known::has_unacknowledged) {
+            if self.events.get(&number).is_some_and(TrackedEvent::has_unacknowledged) {
                 self.queue.push_back(number);
             } else {
                 self.forget(number);
@@ -292,78 +304,96 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
         }
     }
 
-    /// Whether it was stopped and everything is written.
+    /// Returns whether the correlator was stopped and everything is written.
     pub fn is_over(&self) -> bool {
         self.stopping && self.queue.is_empty()
     }
 
-    /// Gives up what waits, after [`Correlator::stop`]; how many writes that were.
+    /// Drops the queued writes after [`Correlator::stop`]; returns their number.
     pub fn abandon(&mut self) -> usize {
         self.in_flight = None;
-        let waiting = std::mem::take(&mut self.queue);
-        for number in &waiting {
-            let lost = self.known.get(number).is_some_and(|known| !known.sent);
-            self.metrics.dropped += u64::from(lost);
+        let queued = std::mem::take(&mut self.queue);
+        for number in &queued {
+            let is_unsent = self.events.get(number).is_some_and(|tracked| !tracked.sent);
+            self.metrics.dropped += u64::from(is_unsent);
             self.forget(*number);
         }
         self.failing.clear();
-        waiting.len()
+        queued.len()
     }
 
-    /// Panics if something that always holds does not.
+    /// Checks the invariants; for tests and simulations.
+    ///
+    /// # Panics
+    ///
+    /// If an invariant is violated.
     pub fn check_invariants(&self) {
-        assert_eq!(self.numbers.len(), self.known.len());
-        assert_eq!(self.known.len(), self.queue.len() + self.quiet.len(), "each is in one place");
-        assert!(self.stopping || self.queue.len() <= self.config.max_queued, "{} wait", self.queue.len());
+        assert_eq!(self.numbers.len(), self.events.len());
+        assert_eq!(
+            self.events.len(),
+            self.queue.len() + self.quiet.len(),
+            "each event is in one of queue and quiet"
+        );
+        assert!(
+            self.stopping || self.queue.len() <= self.config.max_queued,
+            "{} are queued",
+            self.queue.len()
+        );
         assert!(self.quiet.len() <= self.config.max_remembered, "{} are remembered", self.quiet.len());
         assert!(
-            self.queue.iter().all(|number| self.known.get(number).is_some_and(Known::has_unacknowledged))
+            self.queue
+                .iter()
+                .all(|number| self.events.get(number).is_some_and(TrackedEvent::has_unacknowledged))
         );
         assert!(
             self.in_flight.is_none_or(|(number, _)| self.queue.contains(&number)),
-            "it waits until it is answered"
+            "an event stays queued until its response"
         );
-        assert!(self.failing.keys().all(|lane| self.waiting().any(|(_, known)| known.partition == *lane)));
+        assert!(
+            self.failing
+                .keys()
+                .all(|partition| self.queued().any(|(_, tracked)| tracked.partition == *partition))
+        );
         for (due, number) in &self.quiet {
-            let known = self.known.get(number).expect("what is quiet is known");
-            assert_eq!(*due, known.due(&self.config));
+            let tracked = self.events.get(number).expect("quiet events are tracked");
+            assert_eq!(*due, tracked.due(&self.config));
         }
     }
 
-    /// What is known has happened again.
+    /// Counts a repeat of a tracked event.
     fn repeat(&mut self, number: u64, now: Moment, wall: Timestamp) {
-        let Some(known) = self.known.get_mut(&number) else { return };
-        if known.refused {
+        let Some(tracked) = self.events.get_mut(&number) else { return };
+        if tracked.refused {
             self.metrics.failed += 1;
             return;
         }
-        let was_quiet = self.quiet.remove(&(known.due(&self.config), number));
-        known.last = (now, wall);
-        known.count = known.count.saturating_add(1);
+        let was_quiet = self.quiet.remove(&(tracked.due(&self.config), number));
+        tracked.last = (now, wall);
+        tracked.count = tracked.count.saturating_add(1);
         self.metrics.aggregated += 1;
         if was_quiet {
-            self.settle(now, number);
+            self.queue_or_quiet(now, number);
         }
     }
 
-    /// Finds the place of an event that is in none.
-    fn settle(&mut self, now: Moment, number: u64) {
-        let room = self.has_capacity();
-        let Some(known) = self.known.get(&number) else { return };
-        let (news, urgent) = (known.has_unacknowledged(), known.is_urgent());
-        if self.stopping && !news {
+    /// Adds an event that is in neither to `queue` or `quiet`.
+    fn queue_or_quiet(&mut self, now: Moment, number: u64) {
+        let has_capacity = self.has_capacity();
+        let Some(tracked) = self.events.get(&number) else { return };
+        let (unacknowledged, urgent) = (tracked.has_unacknowledged(), tracked.is_urgent());
+        if self.stopping && !unacknowledged {
             return self.forget(number);
         }
-        if self.stopping || (urgent && room) {
+        if self.stopping || (urgent && has_capacity) {
             return self.queue.push_back(number);
         }
-        self.quiet.insert((known.due(&self.config), number));
+        self.quiet.insert((tracked.due(&self.config), number));
         if self.quiet.len() > self.config.max_remembered
             && let Some((_, oldest)) = self.quiet.pop_first()
         {
-            // As if it had ended: what it comes to is still told, if that can be.
-            let news = self.known.get(&oldest).is_some_and(Known::has_unacknowledged);
-            if news && self.has_capacity() {
+            // The series is ended early; its final count is still written if the queue has capacity.
+            let unacknowledged = self.events.get(&oldest).is_some_and(TrackedEvent::has_unacknowledged);
+            if unacknowledged && self.has_capacity() {
                 self.queue.push_back(oldest);
             } else {
                 self.forget(oldest);
@@ -372,45 +402,49 @@ impl<L: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<L, S, E> {
         self.handle_timeout(now);
     }
 
-    /// What waits for a write, in order.
-    fn waiting(&self) -> impl Iterator<Item = (u64, &Known<L, E>)> {
-        self.queue.iter().filter_map(|number| Some((*number, self.known.get(number)?)))
+    /// Returns the events with a queued write, in order.
+    fn queued(&self) -> impl Iterator<Item = (u64, &TrackedEvent<P, E>)> {
+        self.queue.iter().filter_map(|number| Some((*number, self.events.get(number)?)))
     }
 
-    /// When the lane of an event may be tried.
-    fn next_try_of(&self, known: &Known<L, E>) -> Moment {
-        self.failing.get(&known.partition).map_or(Moment::default(), |(_, next_try)| *next_try)
+    /// Returns the moment at which the partition of an event may be tried again.
+    fn next_attempt_of(&self, tracked: &TrackedEvent<P, E>) -> Moment {
+        self.failing.get(&tracked.partition).map_or(Moment::default(), |(_, next_attempt)| *next_attempt)
     }
 
-    /// Drops the oldest of what waits in another lane that fails: such a lane is not to fill the queue for everybody.
-    fn evict_failing(&mut self, lane: &L) -> bool {
-        let asked = self.in_flight.map(|(number, _)| number);
-        let fails =
-            |known: &Known<L, E>| known.partition != *lane && self.failing.contains_key(&known.partition);
-        let found = self.waiting().find(|(number, known)| asked != Some(*number) && fails(known));
-        let Some((number, sent)) = found.map(|(number, known)| (number, known.sent)) else { return false };
+    /// Drops the oldest queued write of another partition that is failing, so that such a partition cannot
+    /// fill the queue. Returns whether there was one.
+    fn evict_failing(&mut self, partition: &P) -> bool {
+        let in_flight = self.in_flight.map(|(number, _)| number);
+        let is_failing = |tracked: &TrackedEvent<P, E>| {
+            tracked.partition != *partition && self.failing.contains_key(&tracked.partition)
+        };
+        let found = self.queued().find(|(number, tracked)| in_flight != Some(*number) && is_failing(tracked));
+        let Some((number, sent)) = found.map(|(number, tracked)| (number, tracked.sent)) else {
+            return false;
+        };
         self.metrics.dropped += u64::from(!sent);
-        self.leave(number);
+        self.dequeue(number);
         self.forget(number);
         self.forget_partitions();
         true
     }
 
-    /// Takes an event out of the queue, wherever in it.
-    fn leave(&mut self, number: u64) {
-        self.queue.retain(|waiting| *waiting != number);
+    /// Removes an event from the queue.
+    fn dequeue(&mut self, number: u64) {
+        self.queue.retain(|queued| *queued != number);
     }
 
-    /// Forgets the waits of lanes in which nothing is to be written any more.
+    /// Removes the backoff of partitions without queued writes.
     fn forget_partitions(&mut self) {
         let mut failing = std::mem::take(&mut self.failing);
-        failing.retain(|lane, _| self.waiting().any(|(_, known)| known.partition == *lane));
+        failing.retain(|partition, _| self.queued().any(|(_, tracked)| tracked.partition == *partition));
         self.failing = failing;
     }
 
     fn forget(&mut self, number: u64) {
-        if let Some(known) = self.known.remove(&number) {
-            self.numbers.remove(&known.event);
+        if let Some(tracked) = self.events.remove(&number) {
+            self.numbers.remove(&tracked.event);
         }
     }
 

@@ -1,12 +1,15 @@
-//! Recording what happens: which occurrence becomes a new event on the server, which is counted into one that is there, and which is left out.
+//! Event recording: which occurrence creates an event on the server, which is counted in an existing one, and
+//! which is left out.
 //!
-//! A [`Correlator`] is that decision and the queue of writes that follows from it: no clock, no requests of its own. It is told what happens
-//! ([`Correlator::handle_event`]), asks for writes ([`Correlator::poll_write`]) and is told the answers. What an event looks like is not known
-//! here: it is a value that can be compared, about a subject that can be compared, in a lane that can be compared: where one write fails, its lane waits.
+//! A [`Correlator`] makes this decision and queues the resulting writes, without clock and I/O. It receives
+//! occurrences ([`Correlator::handle_event`]), returns the writes to send ([`Correlator::poll_write`]) and
+//! receives the responses. It does not know the contents of an event: an event is a comparable value about a
+//! comparable subject in a comparable partition. If a write fails, its partition backs off.
 //!
-//! What happens once is one event. What happens again before it was quiet for [`RecorderConfig::series_timeout`] is a series: told to the server at
-//! its second occurrence, then every [`RecorderConfig::series_update_period`], and when it has ended. Everything is bounded: writes that wait, events that are
-//! remembered, tries of a write, and new events about one subject.
+//! A single occurrence is one event. If it recurs before it was quiet for [`RecorderConfig::series_timeout`],
+//! it becomes a series, which is written at its second occurrence, then every
+//! [`RecorderConfig::series_update_period`], and when it has ended. Everything is bounded: queued writes,
+//! remembered events, attempts per write, and new events per subject.
 
 mod config;
 mod correlator;
@@ -15,25 +18,28 @@ mod limit;
 pub use config::RecorderConfig;
 pub use correlator::{Correlator, Occurrence, Write, WriteResponse};
 
-/// What became of everything that was recorded.
+/// The counters of a recorder.
 ///
-/// Each call is one of `sent`, `aggregated`, `limited`, `dropped` and `failed`, or still waits for its write.
+/// Each call is counted as one of `sent`, `aggregated`, `limited`, `dropped` and `failed`, unless its write
+/// is still queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct RecorderMetrics {
-    /// Events that the server has.
+    /// Number of events created on the server.
     pub sent: u64,
-    /// Repeats that were counted into the series of an event.
+    /// Number of repeats counted in the series of an event.
     pub aggregated: u64,
-    /// New events about an object that had too many already.
+    /// Number of new events rejected because their object had too many already.
     pub limited: u64,
-    /// Events for which there was no room or no time, or that came after the end.
+    /// Number of events dropped because the queue was full, the shutdown timeout expired, or the recorder was
+    /// stopped.
     pub dropped: u64,
-    /// Events that the server refused, could not be sent however often, or could not be written at all.
+    /// Number of events that the server rejected, that exhausted their attempts, or that could not be
+    /// encoded.
     pub failed: u64,
-    /// Writes of series that the server has.
+    /// Number of series updates written to the server.
     pub updated: u64,
-    /// Writes that wait.
+    /// Number of queued writes.
     pub waiting: usize,
 }
 

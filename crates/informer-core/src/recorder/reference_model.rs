@@ -1,6 +1,7 @@
-//! The correlator once more, without any structure: one list, looked through for everything.
+//! A reference model of the correlator: one list that is searched for everything.
 //!
-//! It knows the rules and nothing of queues or ordered sets. What waits has a ticket, and the lowest whose lane may be tried is next.
+//! It implements the rules without queues or ordered sets. Queued events have an order number, and the lowest
+//! one whose partition is not backing off is written next.
 
 use jiff::Timestamp;
 
@@ -13,20 +14,20 @@ pub(super) struct ReferenceModel {
     config: RecorderConfig,
     backoff: Backoff,
     random: Random,
-    all: Vec<One>,
-    /// When new events about each subject were accepted.
+    all: Vec<TrackedEvent>,
+    /// The times at which new events about each subject were accepted.
     accepted: Vec<(char, Moment)>,
     in_flight: Option<(u64, u32)>,
-    next_try: Moment,
-    /// The lanes that fail, each with its waits and its next try.
+    next_attempt: Moment,
+    /// The failing partitions, each with its backoff and the moment of its next attempt.
     failing: Vec<(char, Backoff, Moment)>,
-    numbers: u64,
-    tickets: u64,
+    next_number: u64,
+    last_order: u64,
     metrics: RecorderMetrics,
 }
 
 #[derive(Clone)]
-struct One {
+struct TrackedEvent {
     event: &'static str,
     number: u64,
     first: Timestamp,
@@ -38,7 +39,7 @@ struct One {
     attempts: u32,
     sent: bool,
     refused: bool,
-    ticket: Option<u64>,
+    order: Option<u64>,
 }
 
 impl ReferenceModel {
@@ -50,46 +51,46 @@ impl ReferenceModel {
             all: Vec::new(),
             accepted: Vec::new(),
             in_flight: None,
-            next_try: Moment::default(),
+            next_attempt: Moment::default(),
             failing: Vec::new(),
-            numbers: 0,
-            tickets: 0,
+            next_number: 0,
+            last_order: 0,
             metrics: RecorderMetrics::default(),
         }
     }
 
     pub(super) fn metrics(&self) -> RecorderMetrics {
-        RecorderMetrics { waiting: self.waiting(), ..self.metrics }
+        RecorderMetrics { waiting: self.queued(), ..self.metrics }
     }
 
-    /// Events that wait for their first write.
+    /// Returns the number of events that wait for their first write.
     pub(super) fn unsent(&self) -> u64 {
-        self.all.iter().filter(|one| !one.sent && !one.refused).count() as u64
+        self.all.iter().filter(|tracked| !tracked.sent && !tracked.refused).count() as u64
     }
 
     pub(super) fn record(&mut self, now: Moment, wall: Timestamp, event: &'static str) {
-        self.tick(now);
+        self.handle_timeout(now);
         let subject = event.chars().next().unwrap();
-        if let Some(place) = self.all.iter().position(|one| one.event == event) {
-            let one = &mut self.all[place];
-            if one.refused {
+        if let Some(index) = self.all.iter().position(|tracked| tracked.event == event) {
+            let tracked = &mut self.all[index];
+            if tracked.refused {
                 self.metrics.failed += 1;
                 return;
             }
-            (one.last, one.last_wall, one.count) = (now, wall, one.count + 1);
+            (tracked.last, tracked.last_wall, tracked.count) = (now, wall, tracked.count + 1);
             self.metrics.aggregated += 1;
-            if one.ticket.is_none() {
-                self.place(place, now);
+            if tracked.order.is_none() {
+                self.queue_or_quiet(index, now);
             }
-        } else if self.waiting() >= self.config.max_queued && !self.sacrifice(partition_of(event)) {
+        } else if self.queued() >= self.config.max_queued && !self.evict_failing(partition_of(event)) {
             self.metrics.dropped += 1;
         } else if !self.accept(now, subject) {
             self.metrics.limited += 1;
         } else {
-            let ticket = Some(self.ticket());
-            self.all.push(One {
+            let order = Some(self.next_order());
+            self.all.push(TrackedEvent {
                 event,
-                number: self.numbers,
+                number: self.next_number,
                 first: wall,
                 last: now,
                 last_wall: wall,
@@ -99,173 +100,187 @@ impl ReferenceModel {
                 attempts: 0,
                 sent: false,
                 refused: false,
-                ticket,
+                order,
             });
-            self.numbers += 1;
+            self.next_number += 1;
         }
     }
 
     pub(super) fn poll(&mut self, now: Moment) -> Option<Write<&'static str>> {
-        self.tick(now);
-        if self.in_flight.is_some() || now < self.next_try {
+        self.handle_timeout(now);
+        if self.in_flight.is_some() || now < self.next_attempt {
             return None;
         }
-        let waits = |one: &One| {
-            self.failing.iter().any(|(lane, _, next)| *lane == partition_of(one.event) && now < *next)
+        let is_delayed = |tracked: &TrackedEvent| {
+            self.failing
+                .iter()
+                .any(|(partition, _, next)| *partition == partition_of(tracked.event) && now < *next)
         };
-        let ready = self.all.iter().filter(|one| one.ticket.is_some() && !waits(one));
-        let one = ready.min_by_key(|one| one.ticket)?;
-        self.in_flight = Some((one.number, one.count));
-        let One { event, number, count, first, last_wall: last, .. } = one.clone();
+        let ready = self.all.iter().filter(|tracked| tracked.order.is_some() && !is_delayed(tracked));
+        let tracked = ready.min_by_key(|tracked| tracked.order)?;
+        self.in_flight = Some((tracked.number, tracked.count));
+        let TrackedEvent { event, number, count, first, last_wall: last, .. } = tracked.clone();
         let occurrence = Occurrence { event, number, count, first, last };
-        Some(if one.acknowledged_count == 0 { Write::Create(occurrence) } else { Write::Update(occurrence) })
+        Some(if tracked.acknowledged_count == 0 {
+            Write::Create(occurrence)
+        } else {
+            Write::Update(occurrence)
+        })
     }
 
-    pub(super) fn answer(&mut self, now: Moment, answer: WriteResponse) {
+    pub(super) fn handle_response(&mut self, now: Moment, response: WriteResponse) {
         let Some((number, count)) = self.in_flight.take() else { return };
-        let place = self.all.iter().position(|one| one.number == number).unwrap();
-        let one = &mut self.all[place];
-        one.attempts += 1;
-        let last_try = one.attempts >= self.config.max_attempts;
-        let lane = partition_of(one.event);
-        match answer {
+        let index = self.all.iter().position(|tracked| tracked.number == number).unwrap();
+        let tracked = &mut self.all[index];
+        tracked.attempts += 1;
+        let is_last_attempt = tracked.attempts >= self.config.max_attempts;
+        let partition = partition_of(tracked.event);
+        match response {
             WriteResponse::Written | WriteResponse::Exists => {
-                (one.written, one.ticket, one.acknowledged_count) = (now, None, 1);
-                if answer == WriteResponse::Written {
-                    (one.acknowledged_count, one.attempts) = (count, 0);
+                (tracked.written, tracked.order, tracked.acknowledged_count) = (now, None, 1);
+                if response == WriteResponse::Written {
+                    (tracked.acknowledged_count, tracked.attempts) = (count, 0);
                 }
-                if one.sent {
+                if tracked.sent {
                     self.metrics.updated += 1;
                 } else {
                     self.metrics.sent += 1;
                 }
-                one.sent = true;
+                tracked.sent = true;
                 self.backoff.reset();
-                self.failing.retain(|(other, ..)| *other != lane);
-                self.place(place, now);
+                self.failing.retain(|(other, ..)| *other != partition);
+                self.queue_or_quiet(index, now);
             }
-            WriteResponse::Missing if one.acknowledged_count > 0 && !last_try => one.acknowledged_count = 0,
+            WriteResponse::Missing if tracked.acknowledged_count > 0 && !is_last_attempt => {
+                tracked.acknowledged_count = 0;
+            }
             WriteResponse::Missing | WriteResponse::Refused => {
-                (one.written, one.refused, one.ticket) = (now, true, None);
-                self.metrics.failed += u64::from(!one.sent);
+                (tracked.written, tracked.refused, tracked.order) = (now, true, None);
+                self.metrics.failed += u64::from(!tracked.sent);
                 self.backoff.reset();
-                self.failing.retain(|(other, ..)| *other != lane);
-                self.place(place, now);
+                self.failing.retain(|(other, ..)| *other != partition);
+                self.queue_or_quiet(index, now);
             }
-            WriteResponse::Failed | WriteResponse::Unavailable(_) if last_try => {
-                self.metrics.failed += u64::from(!one.sent);
-                self.all.remove(place);
+            WriteResponse::Failed | WriteResponse::Unavailable(_) if is_last_attempt => {
+                self.metrics.failed += u64::from(!tracked.sent);
+                self.all.remove(index);
             }
             WriteResponse::Failed | WriteResponse::Unavailable(_) => {
-                self.all[place].ticket = Some(self.ticket())
+                self.all[index].order = Some(self.next_order());
             }
         }
-        match answer {
-            WriteResponse::Unavailable(wait) => {
-                self.next_try = now + self.backoff.next(&mut self.random).max(wait.unwrap_or_default());
+        match response {
+            WriteResponse::Unavailable(retry_after) => {
+                self.next_attempt =
+                    now + self.backoff.next(&mut self.random).max(retry_after.unwrap_or_default());
             }
             WriteResponse::Failed => {
-                let known = self.failing.iter().position(|(other, ..)| *other == lane);
-                let known = known.unwrap_or_else(|| {
-                    self.failing.push((lane, Backoff::new(self.config.backoff), now));
+                let position = self.failing.iter().position(|(other, ..)| *other == partition);
+                let position = position.unwrap_or_else(|| {
+                    self.failing.push((partition, Backoff::new(self.config.backoff), now));
                     self.failing.len() - 1
                 });
-                self.failing[known].2 = now + self.failing[known].1.next(&mut self.random);
+                self.failing[position].2 = now + self.failing[position].1.next(&mut self.random);
             }
             _ => {}
         }
         self.forget_partitions();
-        self.tick(now);
+        self.handle_timeout(now);
     }
 
-    /// Gives up the oldest of another lane that fails.
-    fn sacrifice(&mut self, lane: char) -> bool {
-        let asked = self.in_flight.map(|(number, _)| number);
-        let fails = |other: char| other != lane && self.failing.iter().any(|(failing, ..)| *failing == other);
-        let waiting = (0..self.all.len()).filter(|place| self.all[*place].ticket.is_some());
-        let given = waiting.filter(|place| {
-            fails(partition_of(self.all[*place].event)) && asked != Some(self.all[*place].number)
+    /// Drops the oldest queued event of another partition that is failing.
+    fn evict_failing(&mut self, partition: char) -> bool {
+        let in_flight = self.in_flight.map(|(number, _)| number);
+        let is_failing =
+            |other: char| other != partition && self.failing.iter().any(|(failing, ..)| *failing == other);
+        let queued = (0..self.all.len()).filter(|index| self.all[*index].order.is_some());
+        let evictable = queued.filter(|index| {
+            is_failing(partition_of(self.all[*index].event)) && in_flight != Some(self.all[*index].number)
         });
-        let Some(place) = given.min_by_key(|place| self.all[*place].ticket) else { return false };
-        self.metrics.dropped += u64::from(!self.all[place].sent);
-        self.all.remove(place);
+        let Some(index) = evictable.min_by_key(|index| self.all[*index].order) else { return false };
+        self.metrics.dropped += u64::from(!self.all[index].sent);
+        self.all.remove(index);
         self.forget_partitions();
         true
     }
 
     fn forget_partitions(&mut self) {
         let all = &self.all;
-        self.failing.retain(|(lane, ..)| {
-            all.iter().any(|one| one.ticket.is_some() && partition_of(one.event) == *lane)
+        self.failing.retain(|(partition, ..)| {
+            all.iter().any(|tracked| tracked.order.is_some() && partition_of(tracked.event) == *partition)
         });
     }
 
-    /// Of those for which something is to be done, the earliest first, while there is room.
-    fn tick(&mut self, now: Moment) {
-        while self.waiting() < self.config.max_queued
-            && let Some(place) = self.earliest()
-            && self.due(place) <= now
+    /// Handles due events, the earliest first, while the queue has capacity.
+    fn handle_timeout(&mut self, now: Moment) {
+        while self.queued() < self.config.max_queued
+            && let Some(index) = self.earliest()
+            && self.due(index) <= now
         {
-            self.end(place);
+            self.end_series(index);
         }
     }
 
-    fn place(&mut self, place: usize, now: Moment) {
-        let one = &self.all[place];
-        let urgent = !one.refused && one.acknowledged_count < 2 && one.count > one.acknowledged_count;
-        if urgent && self.waiting() < self.config.max_queued {
-            self.all[place].ticket = Some(self.ticket());
-        } else if self.all.len() - self.waiting() > self.config.max_remembered {
+    fn queue_or_quiet(&mut self, index: usize, now: Moment) {
+        let tracked = &self.all[index];
+        let urgent =
+            !tracked.refused && tracked.acknowledged_count < 2 && tracked.count > tracked.acknowledged_count;
+        if urgent && self.queued() < self.config.max_queued {
+            self.all[index].order = Some(self.next_order());
+        } else if self.all.len() - self.queued() > self.config.max_remembered {
             let earliest = self.earliest().unwrap();
-            self.end(earliest);
+            self.end_series(earliest);
         }
-        self.tick(now);
+        self.handle_timeout(now);
     }
 
-    /// Tells what is not told, or forgets it.
-    fn end(&mut self, place: usize) {
-        let one = &self.all[place];
-        if !one.refused && one.count > one.acknowledged_count && self.waiting() < self.config.max_queued {
-            self.all[place].ticket = Some(self.ticket());
+    /// Queues the final count of a series, or removes the event if the count is written or the queue is full.
+    fn end_series(&mut self, index: usize) {
+        let tracked = &self.all[index];
+        if !tracked.refused
+            && tracked.count > tracked.acknowledged_count
+            && self.queued() < self.config.max_queued
+        {
+            self.all[index].order = Some(self.next_order());
         } else {
-            self.all.remove(place);
+            self.all.remove(index);
         }
     }
 
     fn earliest(&self) -> Option<usize> {
-        let quiet = (0..self.all.len()).filter(|place| self.all[*place].ticket.is_none());
-        quiet.min_by_key(|place| (self.due(*place), self.all[*place].number))
+        let quiet = (0..self.all.len()).filter(|index| self.all[*index].order.is_none());
+        quiet.min_by_key(|index| (self.due(*index), self.all[*index].number))
     }
 
-    fn due(&self, place: usize) -> Moment {
-        let one = &self.all[place];
-        let (ended, beat) =
-            (one.last + self.config.series_timeout, one.written + self.config.series_update_period);
+    fn due(&self, index: usize) -> Moment {
+        let tracked = &self.all[index];
+        let (ends_at, update_at) =
+            (tracked.last + self.config.series_timeout, tracked.written + self.config.series_update_period);
         match () {
-            () if one.refused => one.written + self.config.series_timeout,
-            () if one.count > one.acknowledged_count => ended.min(beat),
-            () => ended,
+            () if tracked.refused => tracked.written + self.config.series_timeout,
+            () if tracked.count > tracked.acknowledged_count => ends_at.min(update_at),
+            () => ends_at,
         }
     }
 
-    fn waiting(&self) -> usize {
-        self.all.iter().filter(|one| one.ticket.is_some()).count()
+    fn queued(&self) -> usize {
+        self.all.iter().filter(|tracked| tracked.order.is_some()).count()
     }
 
-    fn ticket(&mut self) -> u64 {
-        self.tickets += 1;
-        self.tickets
+    fn next_order(&mut self) -> u64 {
+        self.last_order += 1;
+        self.last_order
     }
 
-    /// Counts tokens as they come: one each `refill`, from a full bucket, never more than `burst`.
+    /// Replays the token bucket: one token per `refill_period`, starting full, never more than `burst`.
     fn accept(&mut self, now: Moment, subject: char) -> bool {
-        let refill = self.config.refill_period;
-        let mut full = Moment::default();
-        for (_, then) in self.accepted.iter().filter(|(other, _)| *other == subject) {
-            full = full.max(*then) + refill;
+        let refill_period = self.config.refill_period;
+        let mut full_at = Moment::default();
+        for (_, accepted_at) in self.accepted.iter().filter(|(other, _)| *other == subject) {
+            full_at = full_at.max(*accepted_at) + refill_period;
         }
-        let missing = full.max(now) - now;
-        let accepted = missing + refill <= refill * self.config.burst;
+        let missing = full_at.max(now) - now;
+        let accepted = missing + refill_period <= refill_period * self.config.burst;
         if accepted {
             self.accepted.push((subject, now));
         }
@@ -273,7 +288,7 @@ impl ReferenceModel {
     }
 }
 
-/// The lane is the second letter.
+/// Returns the partition of an event: its second letter.
 pub(super) fn partition_of(event: &str) -> char {
     event.chars().nth(1).unwrap_or_default()
 }

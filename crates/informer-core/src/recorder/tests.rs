@@ -1,4 +1,4 @@
-//! The correlator, rule by rule.
+//! Tests of the correlator, rule by rule.
 
 use std::time::Duration;
 
@@ -23,23 +23,23 @@ fn machine() -> Machine {
     Correlator::new(RecorderConfig::default(), 1)
 }
 
-/// It happens; the first letter is the subject, the second the lane.
+/// Records an event; its first letter is the subject, its second the partition.
 fn record(machine: &mut Machine, seconds: u64, event: &'static str) {
     let subject = event.chars().next().unwrap();
     machine.handle_event(at(seconds), wall(seconds), reference_model::partition_of(event), subject, event);
     machine.check_invariants();
 }
 
-/// The writes that are due, each answered the same, in short: `+` a new event, `~` a series.
-fn writes(machine: &mut Machine, seconds: u64, answer: WriteResponse) -> Vec<String> {
-    let mut told = Vec::new();
+/// Returns the due writes, each completed with `response`: `+` for a new event, `~` for a series.
+fn writes(machine: &mut Machine, seconds: u64, response: WriteResponse) -> Vec<String> {
+    let mut texts = Vec::new();
     while let Some(write) = machine.poll_write(at(seconds)) {
-        assert!(told.len() < 10_000, "it does not end");
-        told.push(text(&write));
-        machine.handle_response(at(seconds), answer);
+        assert!(texts.len() < 10_000, "endless writes");
+        texts.push(text(&write));
+        machine.handle_response(at(seconds), response);
         machine.check_invariants();
     }
-    told
+    texts
 }
 
 fn text(write: &Write<&'static str>) -> String {
@@ -55,7 +55,7 @@ fn written(machine: &mut Machine, seconds: u64) -> Vec<String> {
 }
 
 #[test]
-fn a_series_is_told_when_it_begins_at_each_heartbeat_and_when_it_ends() {
+fn series_is_written_when_it_begins_at_each_period_and_when_it_ends() {
     let mut machine = machine();
     record(&mut machine, 0, "a1");
     assert_eq!(written(&mut machine, 0), ["+a1"]);
@@ -71,11 +71,11 @@ fn a_series_is_told_when_it_begins_at_each_heartbeat_and_when_it_ends() {
     assert_eq!(written(&mut machine, 46 * 60), ["~a1 x37 until 2400"]);
     assert_eq!((machine.next_deadline(), machine.metrics().aggregated), (None, 36));
     record(&mut machine, 46 * 60, "a1");
-    assert_eq!(written(&mut machine, 46 * 60), ["+a1"], "another event");
+    assert_eq!(written(&mut machine, 46 * 60), ["+a1"], "a new event after the series");
 }
 
 #[test]
-fn what_happens_once_is_forgotten_without_another_word() {
+fn single_occurrence_is_forgotten_without_another_write() {
     let mut machine = machine();
     record(&mut machine, 0, "a1");
     written(&mut machine, 0);
@@ -87,13 +87,13 @@ fn what_happens_once_is_forgotten_without_another_word() {
 }
 
 #[test]
-fn repeats_before_the_first_write_are_in_it() {
+fn repeats_before_the_first_write_are_included_in_it() {
     let mut machine = machine();
     for second in [0, 1, 2] {
         record(&mut machine, second, "a1");
     }
     assert_eq!(written(&mut machine, 2), ["+a1 x3 until 2"]);
-    // While a write is on its way, too: what it did not tell comes after it.
+    // Also while a write is in flight: repeats that it does not include are written after it.
     record(&mut machine, 3, "b1");
     let write = machine.poll_write(at(3)).unwrap();
     record(&mut machine, 4, "b1");
@@ -117,7 +117,7 @@ fn new_events_about_one_subject_are_limited() {
 }
 
 #[test]
-fn a_full_queue_drops_what_is_new_and_still_counts_repeats() {
+fn full_queue_drops_new_events_and_still_counts_repeats() {
     let config = RecorderConfig { max_queued: 2, ..RecorderConfig::default() };
     let mut machine = Correlator::new(config, 1);
     for event in ["a1", "b1", "c1", "a1"] {
@@ -126,11 +126,11 @@ fn a_full_queue_drops_what_is_new_and_still_counts_repeats() {
     assert_eq!((machine.metrics().dropped, machine.metrics().waiting), (1, 2));
     assert_eq!(written(&mut machine, 0), ["+a1 x2 until 0", "+b1"]);
     record(&mut machine, 1, "c1");
-    assert_eq!(written(&mut machine, 1), ["+c1"], "what was dropped is not known");
+    assert_eq!(written(&mut machine, 1), ["+c1"], "a dropped event is not tracked");
 }
 
 #[test]
-fn what_is_remembered_is_bounded_and_what_was_not_told_is_told() {
+fn remembered_events_are_bounded_and_evicted_series_are_written() {
     let config = RecorderConfig { max_remembered: 1, ..RecorderConfig::default() };
     let mut machine = Correlator::new(config, 1);
     for second in 0..3 {
@@ -140,16 +140,16 @@ fn what_is_remembered_is_bounded_and_what_was_not_told_is_told() {
     record(&mut machine, 3, "b1");
     assert_eq!(written(&mut machine, 3), ["+b1", "~a1 x3 until 2"]);
     record(&mut machine, 4, "a1");
-    assert_eq!(written(&mut machine, 4), ["+a1"], "forgotten, so it is another event");
+    assert_eq!(written(&mut machine, 4), ["+a1"], "the series was evicted, so this is a new event");
 }
 
 #[test]
-fn a_write_is_tried_so_often_with_growing_waits_behind_the_others() {
+fn failed_write_is_retried_after_the_others_with_growing_delays_until_the_limit() {
     let config = RecorderConfig { max_attempts: 3, ..RecorderConfig::default() };
     let mut machine = Correlator::new(config, 1);
     record(&mut machine, 0, "a1");
     record(&mut machine, 0, "b2");
-    let mut waits = Vec::new();
+    let mut delays = Vec::new();
     let mut now = at(0);
     for expected in ["+a1", "+b2", "+a1", "+b2", "+a1"] {
         assert_eq!(text(&machine.poll_write(now).unwrap()), expected);
@@ -157,22 +157,22 @@ fn a_write_is_tried_so_often_with_growing_waits_behind_the_others() {
         machine.check_invariants();
         assert_eq!(machine.poll_write(now), None, "no hot loop");
         let next = machine.next_deadline().unwrap();
-        waits.push(next - now);
+        delays.push(next - now);
         now = next;
     }
-    assert!(waits.is_sorted() && waits[0] >= Duration::from_millis(800), "{waits:?}");
+    assert!(delays.is_sorted() && delays[0] >= Duration::from_millis(800), "{delays:?}");
     assert_eq!(machine.metrics().failed, 1);
     record(&mut machine, 100, "c3");
     assert_eq!(text(&machine.poll_write(at(100)).unwrap()), "+b2");
     machine.handle_response(at(100), WriteResponse::Unavailable(Some(Duration::from_mins(2))));
-    assert!(machine.next_deadline().unwrap() >= at(220), "the server said for how long");
-    assert_eq!(writes(&mut machine, 219, WriteResponse::Written), [""; 0], "and of everything");
+    assert!(machine.next_deadline().unwrap() >= at(220), "the server's Retry-After is honoured");
+    assert_eq!(writes(&mut machine, 219, WriteResponse::Written), [""; 0], "for all partitions");
 }
 
-/// Seen in review: nothing could be written in the namespace `bad` (500), and an event in `default` waited for six minutes behind one of there. The
-/// first of the queue was tried until it was given up. Every test had one server that was well or was not.
+/// Regression: while nothing could be written in the namespace `bad` (500), an event in `default` waited for
+/// six minutes behind one of `bad`, because the head of the queue was retried until it was given up.
 #[test]
-fn a_lane_that_fails_waits_alone() {
+fn failing_partition_does_not_delay_others() {
     let mut machine = machine();
     for event in ["a1", "b1", "a2", "b2"] {
         record(&mut machine, 0, event);
@@ -184,31 +184,32 @@ fn a_lane_that_fails_waits_alone() {
         (text(&first).as_str(), written(&mut machine, 0)),
         ("+a1", vec!["+a2".to_owned(), "+b2".to_owned()])
     );
-    // In the lane, waits grow whoever is tried: a server in which nothing works is not asked for each event at once.
-    let (mut now, mut waits) = (at(0), Vec::new());
+    // Delays grow per partition, not per event: a server that fails every write is not sent all events at
+    // once.
+    let (mut now, mut delays) = (at(0), Vec::new());
     for expected in ["+b1", "+a1", "+b1", "+a1"] {
         let next = machine.next_deadline().unwrap();
-        waits.push(next - now);
+        delays.push(next - now);
         now = next;
         assert_eq!(text(&machine.poll_write(now).unwrap()), expected);
         machine.handle_response(now, WriteResponse::Failed);
         machine.check_invariants();
         assert_eq!(machine.poll_write(now), None, "no hot loop");
     }
-    assert!(waits.is_sorted() && waits[0] >= Duration::from_millis(800), "{waits:?}");
-    // One that is written starts the waits over, for the lane.
+    assert!(delays.is_sorted() && delays[0] >= Duration::from_millis(800), "{delays:?}");
+    // A successful write resets the backoff of the partition.
     record(&mut machine, 100, "c2");
     assert_eq!(written(&mut machine, 100), ["+b1", "+a1", "+c2"]);
 }
 
 #[test]
-fn a_lane_that_fails_does_not_fill_the_queue() {
+fn failing_partition_does_not_fill_the_queue() {
     let config = RecorderConfig { max_queued: 2, ..RecorderConfig::default() };
     let mut machine = Correlator::new(config, 1);
     record(&mut machine, 0, "a1");
     record(&mut machine, 0, "b1");
     record(&mut machine, 0, "a2");
-    assert_eq!(machine.metrics().dropped, 1, "nothing fails yet: first come, first served");
+    assert_eq!(machine.metrics().dropped, 1, "no partition fails yet, so the new event is dropped");
     machine.poll_write(at(0)).unwrap();
     machine.handle_response(at(0), WriteResponse::Failed);
     record(&mut machine, 0, "c1");
@@ -216,20 +217,20 @@ fn a_lane_that_fails_does_not_fill_the_queue() {
     assert_eq!(
         (machine.metrics().dropped, machine.metrics().waiting),
         (3, 2),
-        "the oldest gives way, to another lane"
+        "the oldest write of the failing partition is dropped for another partition"
     );
     assert_eq!(written(&mut machine, 0), ["+a2"]);
-    // Not the one that is on its way.
-    let away = machine.poll_write(at(100)).unwrap();
+    // A write in flight is not dropped.
+    let in_flight = machine.poll_write(at(100)).unwrap();
     record(&mut machine, 100, "b2");
     record(&mut machine, 100, "c2");
     assert_eq!(machine.metrics().dropped, 4);
     machine.handle_response(at(100), WriteResponse::Written);
-    assert_eq!((text(&away).as_str(), written(&mut machine, 100)), ("+a1", vec!["+b2".to_owned()]));
+    assert_eq!((text(&in_flight).as_str(), written(&mut machine, 100)), ("+a1", vec!["+b2".to_owned()]));
 }
 
 #[test]
-fn what_is_refused_is_not_asked_again_for_a_while() {
+fn rejected_event_is_not_sent_again_until_the_series_timeout() {
     let mut machine = machine();
     record(&mut machine, 0, "a1");
     assert_eq!(writes(&mut machine, 0, WriteResponse::Refused), ["+a1"]);
@@ -242,10 +243,10 @@ fn what_is_refused_is_not_asked_again_for_a_while() {
 }
 
 #[test]
-fn an_event_that_is_gone_is_made_again_and_one_that_is_there_was_written() {
+fn missing_event_is_created_again_and_existing_one_counts_as_written() {
     let mut machine = machine();
     record(&mut machine, 0, "a1");
-    assert_eq!(writes(&mut machine, 0, WriteResponse::Exists), ["+a1"], "an earlier try arrived");
+    assert_eq!(writes(&mut machine, 0, WriteResponse::Exists), ["+a1"], "an earlier attempt succeeded");
     record(&mut machine, 1, "a1");
     let update = machine.poll_write(at(1)).unwrap();
     machine.handle_response(at(1), WriteResponse::Missing);
@@ -254,35 +255,31 @@ fn an_event_that_is_gone_is_made_again_and_one_that_is_there_was_written() {
         ("~a1 x2 until 1", vec!["+a1 x2 until 1".to_owned()])
     );
     let metrics = machine.metrics();
-    assert_eq!(
-        (metrics.sent, metrics.updated, metrics.aggregated),
-        (1, 1, 1),
-        "one event, whatever became of it"
-    );
+    assert_eq!((metrics.sent, metrics.updated, metrics.aggregated), (1, 1, 1), "one event is counted once");
 }
 
-/// A server that has nothing and everything, by turns, is not asked for ever.
+/// A server that alternates between `Missing` and `Exists` does not cause an endless loop.
 #[test]
-fn missing_and_existing_by_turns_ends() {
+fn alternating_missing_and_exists_ends() {
     let mut machine = machine();
     record(&mut machine, 0, "a1");
     written(&mut machine, 0);
     record(&mut machine, 1, "a1");
-    assert!(writes(&mut machine, 1, WriteResponse::Missing).len() <= 2, "without a place to create it in");
+    assert!(writes(&mut machine, 1, WriteResponse::Missing).len() <= 2, "the namespace does not exist");
     record(&mut machine, 2, "b1");
     written(&mut machine, 2);
     record(&mut machine, 3, "b1");
-    let mut asked = 0;
+    let mut requests = 0;
     while let Some(write) = machine.poll_write(at(3)) {
-        asked += 1;
-        assert!(asked < 30, "a hot loop");
-        let there = matches!(write, Write::Create(_));
-        machine.handle_response(at(3), if there { WriteResponse::Exists } else { WriteResponse::Missing });
+        requests += 1;
+        assert!(requests < 30, "a hot loop");
+        let creates = matches!(write, Write::Create(_));
+        machine.handle_response(at(3), if creates { WriteResponse::Exists } else { WriteResponse::Missing });
     }
 }
 
 #[test]
-fn the_end_tells_what_is_untold_and_takes_nothing_more() {
+fn stop_writes_pending_series_and_rejects_new_events() {
     let mut machine = machine();
     for second in 0..4 {
         record(&mut machine, second, "a1");
@@ -298,7 +295,7 @@ fn the_end_tells_what_is_untold_and_takes_nothing_more() {
 }
 
 #[test]
-fn what_is_abandoned_is_counted() {
+fn abandoned_writes_are_counted() {
     let mut machine = machine();
     record(&mut machine, 0, "a1");
     record(&mut machine, 0, "a1");
@@ -308,9 +305,10 @@ fn what_is_abandoned_is_counted() {
     machine.check_invariants();
 }
 
-/// Random calls, answers and times: the machine and its naive twin write the same, and account for every call.
+/// Random occurrences, responses and times: the correlator and its reference model return the same writes,
+/// and every call is counted once.
 #[test]
-fn it_does_what_its_naive_twin_does() {
+fn random_operations_match_the_reference_model() {
     const EVENTS: [&str; 9] = ["a1", "a2", "a3", "a4", "b1", "b2", "b3", "c1", "c2"];
     for seed in 0..3_000_u64 {
         let mut random = Random::new(seed);
@@ -318,27 +316,27 @@ fn it_does_what_its_naive_twin_does() {
         let config = RecorderConfig {
             burst: 3,
             max_queued: 1 + usize::try_from(random.below(5)).unwrap(),
-            // Never fewer than there are subjects, whose limits the twin does not forget.
+            // At least the number of subjects, because the model never evicts their buckets.
             max_remembered: 3 + usize::try_from(random.below(4)).unwrap(),
             max_attempts: 3,
             backoff,
             ..RecorderConfig::default()
         };
-        let (mut machine, mut twin) =
+        let (mut machine, mut model) =
             (Machine::new(config, seed), reference_model::ReferenceModel::new(config, seed));
         let (mut seconds, mut calls) = (0, 0);
         for step in 0..200 {
-            let place = format!("seed {seed}, step {step}, second {seconds}");
+            let context = format!("seed {seed}, step {step}, second {seconds}");
             match random.below(10) {
                 0..4 => {
                     let event = EVENTS[usize::try_from(random.below(9)).unwrap()];
                     record(&mut machine, seconds, event);
-                    twin.record(at(seconds), wall(seconds), event);
+                    model.record(at(seconds), wall(seconds), event);
                     calls += 1;
                 }
-                4..7 => assert_eq!(machine.poll_write(at(seconds)), twin.poll(at(seconds)), "{place}"),
+                4..7 => assert_eq!(machine.poll_write(at(seconds)), model.poll(at(seconds)), "{context}"),
                 7..9 => {
-                    let answer = match random.below(11) {
+                    let response = match random.below(11) {
                         0..4 => WriteResponse::Written,
                         4 => WriteResponse::Exists,
                         5 => WriteResponse::Missing,
@@ -347,16 +345,16 @@ fn it_does_what_its_naive_twin_does() {
                         8 => WriteResponse::Unavailable(Some(Duration::from_secs(30))),
                         _ => WriteResponse::Failed,
                     };
-                    machine.handle_response(at(seconds), answer);
-                    twin.answer(at(seconds), answer);
+                    machine.handle_response(at(seconds), response);
+                    model.handle_response(at(seconds), response);
                 }
                 _ => seconds += [1, 20, 100, 400, 2_000][usize::try_from(random.below(5)).unwrap()],
             }
             machine.check_invariants();
-            assert_eq!(machine.metrics(), twin.metrics(), "{place}");
+            assert_eq!(machine.metrics(), model.metrics(), "{context}");
             let m = machine.metrics();
-            let unsent = twin.unsent();
-            assert_eq!(calls, m.sent + m.aggregated + m.limited + m.dropped + m.failed + unsent, "{place}");
+            let unsent = model.unsent();
+            assert_eq!(calls, m.sent + m.aggregated + m.limited + m.dropped + m.failed + unsent, "{context}");
         }
     }
 }
