@@ -1,10 +1,11 @@
-//! Changes of JSON that leave it JSON, mostly: one value becomes another, or a member comes twice. Knows no kind.
+//! Changes of JSON that mostly preserve its syntax: a value is replaced, or a member is duplicated. This
+//! module knows no kind.
 
 use crate::chance::below;
 use informer_core::random::Random;
 use std::ops::Range;
 
-/// What a value may become, one in each line.
+/// Replacement values, one per line.
 const VALUES: &str = r#"null
 true
 0
@@ -28,7 +29,7 @@ true
 {"":{}}
   { }"#;
 
-/// Members that mean something at some place.
+/// Members that are significant in some object, one per line.
 const MEMBERS: &str = r#""metadata":{}
 "metadata":null
 "meta\u0064ata":{"name":"b"}
@@ -42,7 +43,7 @@ const MEMBERS: &str = r#""metadata":{}
 "resourceVersion":""
 "labels":{"a":"b","a":"c"}"#;
 
-/// Some line of a text.
+/// Returns a random line of a text.
 fn line(text: &'static str, random: &mut Random) -> &'static str {
     let count = text.lines().count();
     text.lines().nth(below(random, count)).unwrap_or_default()
@@ -50,7 +51,7 @@ fn line(text: &'static str, random: &mut Random) -> &'static str {
 
 /// Changes one value of a body.
 pub(crate) fn edit(body: &mut Vec<u8>, random: &mut Random) {
-    let Some(value) = some_value(body, random) else { return };
+    let Some(value) = random_value(body, random) else { return };
     let text = body[value.clone()].to_vec();
     let new = match random.below(16) {
         0 => Vec::new(),
@@ -60,7 +61,7 @@ pub(crate) fn edit(body: &mut Vec<u8>, random: &mut Random) {
             let (open, close) = if random.below(2) == 0 { ("[", "]") } else { ("{\"a\":", "}") };
             [open.repeat(depth).as_bytes(), &text, close.repeat(depth).as_bytes()].concat()
         }
-        4 | 5 => some_value(body, random).map_or(text, |other| body[other].to_vec()),
+        4 | 5 => random_value(body, random).map_or(text, |other| body[other].to_vec()),
         6 | 7 if text.first() == Some(&b'{') => {
             let member = line(MEMBERS, random);
             let comma: &[u8] = if text.len() > 2 { b"," } else { b"" };
@@ -72,23 +73,23 @@ pub(crate) fn edit(body: &mut Vec<u8>, random: &mut Random) {
     body.splice(value, new);
 }
 
-/// A letter as JSON may also write it.
+/// Returns a letter or digit as a JSON escape sequence.
 fn escaped(byte: u8) -> Vec<u8> {
     if byte.is_ascii_alphanumeric() { format!("\\u{byte:04x}").into_bytes() } else { vec![byte] }
 }
 
-/// Some value of a body, from its first byte to its last; now and then a member's name.
-fn some_value(body: &[u8], random: &mut Random) -> Option<Range<usize>> {
+/// Returns the range of a random value in a body; sometimes of a member name.
+fn random_value(body: &[u8], random: &mut Random) -> Option<Range<usize>> {
     let from = below(random, body.len());
     let mut at = 0;
-    let names = random.below(20) == 0;
+    let includes_names = random.below(20) == 0;
     while let Some(byte) = body.get(at) {
         match byte {
             b'{' | b'[' if at >= from => return Some(at..end_of(body, at)?),
             b'"' => {
                 let end = end_of(body, at)?;
                 let is_name = body[end..].trim_ascii_start().first() == Some(&b':');
-                if at >= from && (names || !is_name) {
+                if at >= from && (includes_names || !is_name) {
                     return Some(at..end);
                 }
                 at = end;
@@ -99,7 +100,7 @@ fn some_value(body: &[u8], random: &mut Random) -> Option<Range<usize>> {
     None
 }
 
-/// Where the value ends that begins there with a quote or a bracket.
+/// Returns the end of the value that starts at `start` with a quote or a bracket.
 fn end_of(body: &[u8], start: usize) -> Option<usize> {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for (at, byte) in (start..).zip(&body[start..]) {
