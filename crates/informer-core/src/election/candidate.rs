@@ -158,11 +158,7 @@ impl Election {
     /// # Errors
     ///
     /// If the configuration is invalid or the identity is empty.
-    pub fn new(
-        identity: impl Into<String>,
-        config: ElectionConfig,
-        seed: u64,
-    ) -> Result<Self, ConfigError> {
+    pub fn new(identity: impl Into<String>, config: ElectionConfig, seed: u64) -> Result<Self, ConfigError> {
         let identity = identity.into();
         config.check()?;
         if identity.is_empty() {

@@ -1,4 +1,4 @@
-//! What a reconcile function is given besides the key.
+//! [`Context`], the second argument of a reconcile function.
 
 use super::pending_writes::Write;
 use super::shared::ReconcileRequest;
@@ -12,93 +12,107 @@ use kube::core::{ApiResource, DynamicObject};
 use std::fmt;
 use std::sync::Arc;
 
-/// A turn of a key, as its reconcile function sees it: the caches, the state of the controller, and what is known of the turn.
+/// The context of one reconcile: access to the caches, the controller's state and the facts about this call.
 pub struct Context<S = ()> {
     request: ReconcileRequest,
     state: Arc<S>,
 }
 
 impl<S> Context<S> {
-    pub(super) fn new(turn: ReconcileRequest, state: Arc<S>) -> Self {
-        Self { request: turn, state }
+    pub(super) fn new(request: ReconcileRequest, state: Arc<S>) -> Self {
+        Self { request, state }
     }
 
-    /// What was given to [`Controller::state`](super::Controller::state).
+    /// Returns the value passed to [`Controller::state`](super::Controller::state).
     pub fn state(&self) -> &S {
         &self.state
     }
 
-    /// The key whose turn it is.
+    /// Returns the key being reconciled.
     pub fn key(&self) -> &Key {
         &self.request.key
     }
 
-    /// Reads the cache of a kind, which must be one of the controller's sources: [`Controller::reads`](super::Controller::reads) is the least. Any other
-    /// begins to be filled with the first call, so that what is there seems not to be; a warning says so.
+    /// Returns a lister for a kind, which must be one of the controller's sources (declare it at least with
+    /// [`Controller::reads`](super::Controller::reads)).
+    ///
+    /// For any other kind the first call starts an informer and logs a warning. Until that informer has
+    /// synced, existing objects are missing from the lister.
     pub fn lister<K: Resource<DynamicType = ()> + 'static>(&self) -> Lister<K> {
-        self.read(&self.request.shared.factory.informer())
+        self.lister_of(&self.request.shared.factory.informer())
     }
 
-    /// Reads the cache of a kind that is known only at run time.
+    /// Returns a lister for a kind that is known only at run time, with the rules of
+    /// [`lister`](Self::lister).
     pub fn dynamic_lister(&self, resource: &ApiResource) -> Lister<DynamicObject> {
-        self.read(&self.request.shared.factory.dynamic_informer(resource))
+        self.lister_of(&self.request.shared.factory.dynamic_informer(resource))
     }
 
-    fn read<K>(&self, informer: &SharedInformer<K>) -> Lister<K> {
+    fn lister_of<K>(&self, informer: &SharedInformer<K>) -> Lister<K> {
         self.request.shared.keep_if_undeclared(informer.engine());
         informer.lister()
     }
 
-    /// How often the key was tried again since it last went well.
+    /// Returns the number of retries of this key since its last successful reconcile.
     pub fn retries(&self) -> u32 {
         self.request.retries
     }
 
-    /// The token of the term in which this process leads, if leaders are elected.
+    /// Returns the fencing token of the current leadership term; `None` without leader election.
     pub fn fencing_token(&self) -> Option<&FencingToken> {
         self.request.fencing_token.as_deref()
     }
 
-    /// Says that this was written, as the server answered it: the next turn of this key begins when the cache has seen it. So a turn
-    /// never acts on what was there before the last one.
+    /// Records an object that this reconcile wrote, as returned by the server, so that the next reconcile of
+    /// this key starts only once the cache shows the write.
     ///
-    /// The kind must be one of the controller's sources. Otherwise there is nothing to wait for, and a warning says so. What a source does not
-    /// select shows only with its next bookmark, about a minute later: there [`Controller::write_visibility_timeout`](super::Controller::write_visibility_timeout) is all that is waited.
+    /// Without this, the next reconcile may act on the state from before the write.
+    ///
+    /// The kind must be one of the controller's sources; otherwise no cache can show the write, and a warning
+    /// is logged. If a source does not select the object, its cache reaches the written version only with its
+    /// next bookmark, about a minute later. The wait then ends after
+    /// [`Controller::write_visibility_timeout`](super::Controller::write_visibility_timeout).
     pub fn record_write<Form>(&self, object: &impl ToObjectReference<Form>) {
         let Some(version) = object.version() else { return };
         let ObjectReference { api_version, kind, namespace, .. } = object.reference();
-        let mut known = false;
+        let mut is_source = false;
         for source in &self.request.shared.sources {
-            let is = &source.engine.kind;
-            if *is.kind != *kind || *is.group != *group(&api_version) {
+            let source_kind = &source.engine.kind;
+            if *source_kind.kind != *kind || *source_kind.group != *group(&api_version) {
                 continue;
             }
-            known = true;
+            is_source = true;
             let (engine, namespace) = (Arc::clone(&source.engine), namespace.clone().map(Into::into));
             let write = Write { engine, namespace, version: version.clone() };
-            self.request.shared.writes.note(&self.request.key, write);
+            self.request.shared.pending_writes.record(&self.request.key, write);
         }
-        if !known {
+        if !is_source {
             let controller = &*self.request.shared.name;
-            tracing::warn!(controller, kind, "a write of a kind that is no source cannot be waited for");
+            tracing::warn!(
+                controller,
+                kind,
+                "cannot wait until a write is visible: its kind is not a source of the controller"
+            );
         }
     }
 
-    /// Whether the controller was told to stop. Turns that have begun are given the time that
-    /// [`Controller::shutdown_timeout`](super::Controller::shutdown_timeout) says.
+    /// Returns whether the controller is stopping.
+    ///
+    /// Reconciles that are still running after
+    /// [`Controller::shutdown_timeout`](super::Controller::shutdown_timeout) are aborted.
     pub fn is_stop_requested(&self) -> bool {
         *self.request.stop_requested.borrow()
     }
 
-    /// Returns when the controller was told to stop.
+    /// Waits until the controller is stopping.
     pub async fn stop_requested(&self) {
-        // If the controller is gone, so is the turn: somebody kept its context.
-        let _gone = self.request.stop_requested.clone().wait_for(|stopping| *stopping).await.is_err();
+        // An error means that the run has ended, which only a context kept beyond its reconcile can observe.
+        let _run_ended = self.request.stop_requested.clone().wait_for(|requested| *requested).await.is_err();
     }
 }
 
 impl<S> fmt::Debug for Context<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "turn of {} in {}", self.request.key, self.request.shared.name)
+        write!(f, "reconcile of {} by {}", self.request.key, self.request.shared.name)
     }
 }

@@ -1,29 +1,31 @@
-//! Keys from elsewhere whose turns have not ended well: no informer will tell them again, so the next run begins with them.
+//! Keys received from external streams that have not been reconciled successfully yet.
+//!
+//! No informer delivers these keys again, so the next run of the controller starts with them.
 
 use informer_core::Key;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The keys, each with the number of times it was asked for.
+/// The pending keys, each with the number of times it was received.
 #[derive(Default)]
 pub(super) struct PendingExternalKeys(Mutex<HashMap<Key, u64>>);
 
 impl PendingExternalKeys {
-    /// A key was asked for.
+    /// Records that a key was received.
     pub(super) fn add(&self, key: &Key) {
         *self.lock().entry(key.clone()).or_default() += 1;
     }
 
-    /// What a turn that begins now will have dealt with.
+    /// Returns the number to pass to [`complete`](Self::complete) after a reconcile that starts now.
     pub(super) fn sequence(&self, key: &Key) -> Option<u64> {
         self.lock().get(key).copied()
     }
 
-    /// A turn has dealt with it, unless it was asked for again meanwhile.
-    pub(super) fn complete(&self, key: &Key, seen: Option<u64>) {
-        let mut owed = self.lock();
-        if seen.is_some() && owed.get(key).copied() == seen {
-            owed.remove(key);
+    /// Removes a key after a successful reconcile, unless it was received again since `sequence` was read.
+    pub(super) fn complete(&self, key: &Key, sequence: Option<u64>) {
+        let mut pending = self.lock();
+        if sequence.is_some() && pending.get(key).copied() == sequence {
+            pending.remove(key);
         }
     }
 

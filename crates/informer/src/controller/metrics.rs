@@ -1,6 +1,6 @@
-//! Counting what the turns of a controller come to.
+//! Counts the reconciles of a controller, by result.
 //!
-//! Nothing here knows how the figures are shown.
+//! It does not know how metrics are exported.
 
 use crate::metrics::ControllerMetrics;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ pub(super) struct MetricsRecorder {
     active: AtomicUsize,
 }
 
-/// A call that goes on.
+/// Counts one running reconcile until dropped.
 pub(super) struct Active<'a>(&'a AtomicUsize);
 
 impl MetricsRecorder {
@@ -24,11 +24,11 @@ impl MetricsRecorder {
         ControllerMetrics { active: self.active.load(Ordering::Relaxed), ..self.lock().clone() }
     }
 
-    pub(super) fn count(&self, note: impl FnOnce(&mut ControllerMetrics)) {
-        note(&mut self.lock());
+    pub(super) fn count(&self, update: impl FnOnce(&mut ControllerMetrics)) {
+        update(&mut self.lock());
     }
 
-    /// Counts a call until this is dropped.
+    /// Counts one more running reconcile until the guard is dropped.
     pub(super) fn active(&self) -> Active<'_> {
         self.active.fetch_add(1, Ordering::Relaxed);
         Active(&self.active)

@@ -1,8 +1,9 @@
-//! Controllers: informers say which keys need work, a reconcile function does it.
+//! Controllers: informers produce the keys of objects that may need work, and a reconcile function does the
+//! work.
 //!
-//! A [`Controller`] is what somebody writes down: sources, settings, state. With a reconcile function it becomes a [`RunnableController`], which runs.
-//! Everything about keys, their order and their retries is the [`WorkQueue`]'s; everything about events the informers'. A run is one future; its
-//! turns are tasks that end with it.
+//! A [`Controller`] is the builder: event sources, settings, state. With a reconcile function it becomes a
+//! [`RunnableController`]. The [`WorkQueue`] owns the order of keys and their retries; the informers own the
+//! events. A run is one future; its reconciles are tasks that end with it.
 
 mod context;
 mod external_keys;
@@ -41,11 +42,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Keys of one kind that need work, and the function that does it.
+/// A builder for a controller of one kind: its event sources, its settings and its state.
 ///
-/// Everything that happens to the kind, to what it [owns](Controller::owns) and to what it [watches](Controller::watches) becomes a turn of a
-/// key. However much happens before a turn begins, it is one turn; a key has one turn at a time (C14), and changes come before what was there at the
-/// beginning. [`Controller::with_predicate`] and [`Controller::optional`] speak of the source that was named last.
+/// Every event of the kind itself, of the kinds it [owns](Controller::owns) and of the kinds it
+/// [watches](Controller::watches) queues a key. Any number of events before a reconcile starts cause one
+/// reconcile; a key has at most one reconcile at a time (C14); changes have priority over the initial list.
+/// [`Controller::with_predicate`] and [`Controller::optional`] apply to the source added last.
 ///
 /// ```no_run
 /// use informer::SharedInformerFactory;
@@ -64,52 +66,59 @@ use std::time::Duration;
 ///             return Ok(Outcome::Done); // deleted
 ///         };
 ///         let _spec = &deployment.typed()?.spec;
-///         Ok::<_, informer::error::DecodeError>(Outcome::Done) // an error is tried again, after a wait that grows
+///         Ok::<_, informer::error::DecodeError>(Outcome::Done) // errors are retried with backoff
 ///     })
 ///     .await?;
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// # What it promises
+/// # Guarantees
 ///
-/// - No turn begins before its handlers have seen everything that was there. A source that is forbidden or not served holds the start, and
-///   [`RunnableController::state`] says so, unless it was declared [`optional`](Controller::optional). Once it runs, no source delays another.
-/// - A turn that panics, fails, or takes too long hurts nobody else: its key is tried again after a wait that grows.
-/// - After [`Context::record_write`] the next turn of that key begins when the cache has seen the write.
+/// - No reconcile starts before the initial lists of all sources have been handled. A source that is
+///   forbidden or not served blocks the start, and [`RunnableController::state`] reports it, unless the
+///   source is [`optional`](Controller::optional). Once the controller runs, no source delays another.
+/// - A reconcile that panics, fails or times out affects no other key: its own key is retried with backoff.
+/// - After [`Context::record_write`] the next reconcile of that key starts once the cache shows the write.
 #[must_use = "a controller does nothing until it runs"]
 pub struct Controller<L = (), S = ()> {
-    plan: ControllerSpec,
+    spec: ControllerSpec,
     state: S,
-    /// The source that was named last, and may still be told more about.
+    /// The source added last, which can still be configured.
     last: TypedSource<L>,
 }
 
 impl Controller {
-    /// A controller for a kind, as a factory sees it: with [`SharedInformerFactory::select`] for a part of its objects, and of those of all other
-    /// sources too. To choose for one kind alone, [configure](SharedInformerFactory::configure) it.
+    /// Creates a controller for a kind, with informers of `factory`.
+    ///
+    /// A factory from [`SharedInformerFactory::select`] restricts the objects of all sources; to restrict one
+    /// kind only, [configure](SharedInformerFactory::configure) it.
     pub fn new<K>(factory: &SharedInformerFactory) -> Controller<K>
     where
         K: Resource<DynamicType = ()> + 'static,
     {
-        Controller::of(factory, factory.informer::<K>(), is_cluster_scoped::<K>())
+        Controller::from_informer(factory, factory.informer::<K>(), is_cluster_scoped::<K>())
     }
 
-    /// A controller for a kind that is known only at run time.
+    /// Creates a controller for a kind that is known only at run time.
     pub fn dynamic(
         factory: &SharedInformerFactory,
         resource: &ApiResource,
         scope: &kube::discovery::Scope,
     ) -> Controller<DynamicObject> {
         let cluster_scoped = matches!(scope, kube::discovery::Scope::Cluster);
-        Controller::of(factory, factory.dynamic_informer(resource), cluster_scoped)
+        Controller::from_informer(factory, factory.dynamic_informer(resource), cluster_scoped)
     }
 }
 
 impl<K: 'static> Controller<K> {
-    fn of(factory: &SharedInformerFactory, informer: SharedInformer<K>, cluster_scoped: bool) -> Self {
+    fn from_informer(
+        factory: &SharedInformerFactory,
+        informer: SharedInformer<K>,
+        cluster_scoped: bool,
+    ) -> Self {
         let kind = &informer.engine().kind;
-        let plan = ControllerSpec {
+        let spec = ControllerSpec {
             factory: factory.clone(),
             name: kind.name().into(),
             owner: Owner { group: kind.group.clone(), kind: kind.kind.clone(), cluster_scoped },
@@ -118,113 +127,141 @@ impl<K: 'static> Controller<K> {
             settings: Settings::default(),
         };
         let last = TypedSource::new(informer, KeyMapper::own_key());
-        Self { plan, state: (), last }
+        Self { spec, state: (), last }
     }
 }
 
 impl<L: 'static, S> Controller<L, S> {
-    /// What it is called in messages and metrics; its kind's name, unless set. Two of one manager must not have the same.
+    /// Sets the name used in log lines, errors and metrics. Defaults to the name of the kind.
+    ///
+    /// Names must be unique within a manager.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.plan.name = name.into();
+        self.spec.name = name.into();
         self
     }
 
-    /// What happens to objects of another kind concerns the object that controls them: the owner that is marked as the controller. What only their
-    /// metadata is needed of may be owned as `PartialObjectMeta<O>`.
+    /// Adds a source whose events queue the key of the object's controller: its owner reference with
+    /// `controller: true`, if that names the controller's kind.
+    ///
+    /// If only the metadata of these objects is needed, use `PartialObjectMeta<O>`.
     pub fn owns<O: Resource<DynamicType = ()> + 'static>(self) -> Controller<O, S> {
-        let informer = self.plan.factory.informer::<O>();
+        let informer = self.spec.factory.informer::<O>();
         self.owns_informer(informer)
     }
 
-    /// The same with an informer of one's own choice: of a dynamic kind, or of some of the objects.
+    /// Adds an informer as a source like [`owns`](Self::owns), for example one of a dynamic kind or of
+    /// selected objects.
     pub fn owns_informer<O: 'static>(self, informer: SharedInformer<O>) -> Controller<O, S> {
-        let owner = self.plan.owner.clone();
-        self.and(informer, KeyMapper::new(move |object: &Object<O>| owner.of(object)))
+        let owner = self.spec.owner.clone();
+        self.add_source(informer, KeyMapper::new(move |object: &Object<O>| owner.of(object)))
     }
 
-    /// What happens to objects of another kind concerns the keys that `map` says. Of an update both states are asked, the old one too.
+    /// Adds a source whose events queue the keys returned by `map`, which for an update is called with the
+    /// old and with the new state.
     pub fn watches<W: Resource<DynamicType = ()> + 'static>(
         self,
         map: impl Fn(&Object<W>) -> Vec<Key> + Send + Sync + 'static,
     ) -> Controller<W, S> {
-        let informer = self.plan.factory.informer::<W>();
+        let informer = self.spec.factory.informer::<W>();
         self.watches_informer(informer, map)
     }
 
-    /// The same with an informer of one's own choice.
+    /// Adds an informer as a source like [`watches`](Self::watches), for example one of a dynamic kind.
     pub fn watches_informer<W: 'static>(
         self,
         informer: SharedInformer<W>,
         map: impl Fn(&Object<W>) -> Vec<Key> + Send + Sync + 'static,
     ) -> Controller<W, S> {
-        self.and(informer, KeyMapper::new(map))
+        self.add_source(informer, KeyMapper::new(map))
     }
 
-    /// The reconcile function reads this kind, so it must be synced before the first turn. Its changes concern nobody, so there is nothing for
-    /// [`Controller::with_predicate`] to choose from.
+    /// Adds a kind that reconciles only read: it must be synced before the first reconcile, but its events
+    /// queue no key.
+    ///
+    /// [`Controller::with_predicate`] has no effect on it.
     pub fn reads<R: Resource<DynamicType = ()> + 'static>(self) -> Controller<R, S> {
-        let informer = self.plan.factory.informer::<R>();
-        self.and(informer, KeyMapper::never())
+        let informer = self.spec.factory.informer::<R>();
+        self.add_source(informer, KeyMapper::never())
     }
 
-    /// Keys from elsewhere: a timer, a webhook, another system. It is asked from the first turn on; keys whose turns have not gone well when a run
-    /// ends are the first of the next one. When the stream ends, the controller goes on without it. It is no source to say more about.
+    /// Adds a stream of keys from outside the cluster's events: a timer, a webhook, another system.
+    ///
+    /// The stream is polled once the controller is running. Keys that have not been reconciled successfully
+    /// when a run ends are queued first in the next run. When the stream ends, the controller continues
+    /// without it. It is not a source that [`with_predicate`](Self::with_predicate) or
+    /// [`optional`](Self::optional) can apply to.
     pub fn watches_stream(mut self, keys: impl Stream<Item = Key> + Send + 'static) -> Self {
-        self.plan.streams.push(Arc::new(tokio::sync::Mutex::new(Some(keys.boxed()))));
+        self.spec.streams.push(Arc::new(tokio::sync::Mutex::new(Some(keys.boxed()))));
         self
     }
 
-    /// Only events for which this is true, of the source that was named last. Several must all be true. See [`predicates`].
+    /// Ignores events of the source added last for which `predicate` returns false.
+    ///
+    /// With several predicates, all must return true. See [`predicates`].
     pub fn with_predicate(mut self, predicate: impl Fn(&Event<L>) -> bool + Send + Sync + 'static) -> Self {
         self.last.with_predicate(predicate);
         self
     }
 
-    /// The source that was named last may be forbidden or not served: the start does not wait for it then. When it comes, its events count.
+    /// Makes the source added last optional: if it is forbidden or not served, the controller starts without
+    /// it.
+    ///
+    /// If it becomes available later, its events queue keys as usual.
     pub fn optional(mut self) -> Self {
         self.last.optional = true;
         self
     }
 
-    /// How many turns there may be at the same time, each of another key; one, unless set.
-    pub fn concurrency(mut self, turns: usize) -> Self {
-        self.plan.settings.concurrency = turns.max(1);
+    /// Sets the maximum number of concurrent reconciles, each of a different key. Defaults to 1, which is
+    /// also the minimum.
+    pub fn concurrency(mut self, max_reconciles: usize) -> Self {
+        self.spec.settings.concurrency = max_reconciles.max(1);
         self
     }
 
-    /// How long a turn may take: then it is dropped, and counts as failed. Five minutes, unless set.
-    pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
-        self.plan.settings.reconcile_timeout = limit;
+    /// Sets the timeout of one reconcile. Defaults to 5 minutes.
+    ///
+    /// After it the reconcile is dropped and counts as failed.
+    pub fn reconcile_timeout(mut self, timeout: Duration) -> Self {
+        self.spec.settings.reconcile_timeout = timeout;
         self
     }
 
-    /// How long turns that have begun may go on after the controller was told to stop; 30 seconds, unless set. Then they are dropped.
-    pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
-        self.plan.settings.shutdown_timeout = limit;
+    /// Sets how long running reconciles may continue after the controller was stopped. Defaults to 30 s.
+    ///
+    /// After it they are aborted.
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.spec.settings.shutdown_timeout = timeout;
         self
     }
 
-    /// How long a turn waits for the cache to see what [`Context::record_write`] was told, before it begins all the same; 30 seconds, unless set.
-    pub fn write_visibility_timeout(mut self, limit: Duration) -> Self {
-        self.plan.settings.patience = limit;
+    /// Sets how long a reconcile waits until the cache shows the writes passed to [`Context::record_write`].
+    /// Defaults to 30 s.
+    ///
+    /// After it the reconcile starts anyway, and a warning is logged.
+    pub fn write_visibility_timeout(mut self, timeout: Duration) -> Self {
+        self.spec.settings.write_visibility_timeout = timeout;
         self
     }
 
-    /// How long keys wait that failed, instead of from 5 milliseconds to 1,000 seconds, doubling. A limiter is made for each run.
+    /// Sets the rate limiter for retries. Defaults to exponential backoff per key, from 5 ms to 1,000 s.
+    ///
+    /// `limiter` is called once per run.
     pub fn rate_limiter<R: RateLimiter<Key> + 'static>(
         mut self,
         limiter: impl Fn() -> R + Send + Sync + 'static,
     ) -> Self {
-        self.plan.settings.limiter = Box::new(move || WorkQueue::with_rate_limiter(limiter()));
+        self.spec.settings.new_queue = Box::new(move || WorkQueue::with_rate_limiter(limiter()));
         self
     }
 
-    /// What every turn is given, as [`Context::state`].
+    /// Sets the value that every reconcile can read with [`Context::state`].
     pub fn state<T: Send + Sync + 'static>(self, state: T) -> Controller<L, T> {
-        Controller { plan: self.plan, state, last: self.last }
+        Controller { spec: self.spec, state, last: self.last }
     }
 
-    /// Makes it complete: [`RunnableController::run`] runs it, or a [`Manager`](crate::manager::Manager).
+    /// Sets the reconcile function and returns the controller, ready for [`RunnableController::run`] or for a
+    /// [`Manager`](crate::manager::Manager).
     pub fn reconcile<F, R, E>(self, reconcile: F) -> RunnableController
     where
         S: Send + Sync + 'static,
@@ -232,18 +269,21 @@ impl<L: 'static, S> Controller<L, S> {
         R: Future<Output = Result<Outcome, E>> + Send + 'static,
         E: Into<BoxError> + 'static,
     {
-        let Self { mut plan, state, last } = self;
-        plan.sources.push(last.erase());
+        let Self { mut spec, state, last } = self;
+        spec.sources.push(last.erase());
         let state = Arc::new(state);
-        let call = move |turn: ReconcileRequest| -> BoxFuture<'static, Result<Outcome, BoxError>> {
-            let key = turn.key.clone();
-            let turn = reconcile(key, Context::new(turn, Arc::clone(&state)));
-            turn.map(|ended| ended.map_err(Into::into)).boxed()
+        let call = move |request: ReconcileRequest| -> BoxFuture<'static, Result<Outcome, BoxError>> {
+            let key = request.key.clone();
+            let future = reconcile(key, Context::new(request, Arc::clone(&state)));
+            future.map(|result| result.map_err(Into::into)).boxed()
         };
-        RunnableController::new(plan, Box::new(call))
+        RunnableController::new(spec, Box::new(call))
     }
 
-    /// Runs it until one of its informers is stopped, or the future is dropped, which ends every turn; [`RunnableController::run_until`] ends gently.
+    /// Runs the controller until one of its informers is stopped.
+    ///
+    /// Dropping the future aborts all reconciles; [`RunnableController::run_until`] can stop without aborting
+    /// them.
     pub async fn run<F, R, E>(self, reconcile: F) -> Result<(), ControllerError>
     where
         S: Send + Sync + 'static,
@@ -254,16 +294,16 @@ impl<L: 'static, S> Controller<L, S> {
         self.reconcile(reconcile).run().await
     }
 
-    /// The same with one more source.
-    fn and<N: 'static>(self, informer: SharedInformer<N>, trigger: KeyMapper<N>) -> Controller<N, S> {
-        let Self { mut plan, state, last } = self;
-        plan.sources.push(last.erase());
-        Controller { plan, state, last: TypedSource::new(informer, trigger) }
+    /// Completes the source added last and adds another one.
+    fn add_source<N: 'static>(self, informer: SharedInformer<N>, mapper: KeyMapper<N>) -> Controller<N, S> {
+        let Self { mut spec, state, last } = self;
+        spec.sources.push(last.erase());
+        Controller { spec, state, last: TypedSource::new(informer, mapper) }
     }
 }
 
 impl<L, S> fmt::Debug for Controller<L, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Controller").field("name", &self.plan.name).finish_non_exhaustive()
+        f.debug_struct("Controller").field("name", &self.spec.name).finish_non_exhaustive()
     }
 }

@@ -1,22 +1,23 @@
-//! How a turn ended.
+//! [`Outcome`], the success value of a reconcile function.
 
 use std::fmt;
 use std::time::Duration;
 
-/// How a turn of a key ended, if it did not fail.
+/// The result of a reconcile that did not return an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// All is well; the next turn follows the next change.
+    /// Success; the next change of the key causes the next reconcile.
     Done,
-    /// All is well, and there is another turn after a while, or after the next change if that is sooner.
+    /// Success; the key is reconciled again after this delay, or earlier if it changes.
     RequeueAfter(Duration),
-    /// It failed in a way that trying again cannot mend, for this reason. The next turn follows the next change.
+    /// A failure, with its reason, that a retry cannot resolve: the key is reconciled again only after its
+    /// next change.
     Terminal(Box<str>),
 }
 
 impl Outcome {
-    /// It failed in a way that trying again cannot mend.
+    /// Returns [`Outcome::Terminal`] with `reason` as text.
     pub fn terminal(reason: impl fmt::Display) -> Self {
         Self::Terminal(reason.to_string().into())
     }

@@ -1,6 +1,7 @@
-//! What turns have written and the cache may not have seen yet.
+//! Writes of reconciles that the cache may not show yet.
 //!
-//! Nothing is kept of a key beyond its next turn, and of keys that have none no more than [`SWEEP_THRESHOLD_KEYS`] or so.
+//! The writes of a key are removed when its next reconcile starts. From [`SWEEP_THRESHOLD_KEYS`] keys on,
+//! keys that are never reconciled again are swept once their writes are visible.
 
 use crate::error::VersionWaitError;
 use crate::shared::{Engine, is_unavailable};
@@ -10,10 +11,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// With so many keys, those whose writes have been seen are looked for and forgotten.
+/// Number of keys from which on keys whose writes are visible are swept, each time the number reaches a power
+/// of two.
 const SWEEP_THRESHOLD_KEYS: usize = 1024;
 
-/// One write that a cache will show.
+/// A written version that the cache of one informer is expected to reach.
 #[derive(Clone)]
 pub(super) struct Write {
     pub(super) engine: Arc<Engine>,
@@ -21,38 +23,38 @@ pub(super) struct Write {
     pub(super) version: ResourceVersion,
 }
 
-/// What each key wrote in its last turn.
+/// The writes of the last reconcile of each key.
 #[derive(Default)]
 pub(super) struct PendingWrites(Mutex<HashMap<Key, Vec<Write>>>);
 
 impl PendingWrites {
-    /// Notes a write of a key. Of one place only the newest counts.
-    pub(super) fn note(&self, key: &Key, write: Write) {
+    /// Records a write by the reconcile of a key; per informer and namespace, only the newest version is
+    /// kept.
+    pub(super) fn record(&self, key: &Key, write: Write) {
         let mut writes = self.lock();
-        // A key that is never heard of again leaves its last ones behind.
+        // The writes of a key that is never reconciled again are not removed by `take`.
         if writes.len() >= SWEEP_THRESHOLD_KEYS && writes.len().is_power_of_two() && !writes.contains_key(key)
         {
-            writes.retain(|_, of_key| of_key.iter().any(Write::is_awaited));
+            writes.retain(|_, of_key| of_key.iter().any(Write::is_pending));
         }
         let of_key = writes.entry(key.clone()).or_default();
-        let same_place = |known: &&mut Write| {
+        let same_scope = |known: &&mut Write| {
             Arc::ptr_eq(&known.engine, &write.engine) && known.namespace == write.namespace
         };
-        match of_key.iter_mut().find(same_place) {
+        match of_key.iter_mut().find(same_scope) {
             Some(known) if write.version.is_before(&known.version) => {}
             Some(known) => known.version = write.version,
             None => of_key.push(write),
         }
     }
 
-    /// What a key wrote and the cache does not show yet.
+    /// Removes and returns the writes of a key that the cache does not show yet.
     pub(super) fn take(&self, key: &Key) -> Vec<Write> {
         let mut writes = self.lock().remove(key).unwrap_or_default();
-        writes.retain(Write::is_awaited);
+        writes.retain(Write::is_pending);
         writes
     }
 
-    /// Forgets everything.
     pub(super) fn clear(&self) {
         self.lock().clear();
     }
@@ -63,17 +65,19 @@ impl PendingWrites {
 }
 
 impl Write {
-    /// Whether the cache does not show it yet, and will. One that is forbidden or not served shows nothing.
-    fn is_awaited(&self) -> bool {
+    /// Returns whether the cache does not show the write yet but is expected to. The cache of an informer
+    /// that is forbidden or not served is not expected to show anything.
+    fn is_pending(&self) -> bool {
         let snapshot = self.engine.reader.snapshot();
         let version = snapshot.resource_version();
-        let seen = version.is_some_and(|version| version.compare(&self.version).is_some_and(Ordering::is_ge));
-        !seen && !is_unavailable(&self.engine.status().state)
+        let visible =
+            version.is_some_and(|version| version.compare(&self.version).is_some_and(Ordering::is_ge));
+        !visible && !is_unavailable(&self.engine.status().state)
     }
 
-    /// Waits until the cache shows it; otherwise says why it does not.
-    pub(super) async fn wait_visible(&self, patience: Duration) -> Result<(), VersionWaitError> {
-        self.engine.wait_for_resource_version(self.namespace.as_deref(), &self.version, patience).await
+    /// Waits until the cache shows the write; returns an error if it does not within `timeout`, or cannot.
+    pub(super) async fn wait_visible(&self, timeout: Duration) -> Result<(), VersionWaitError> {
+        self.engine.wait_for_resource_version(self.namespace.as_deref(), &self.version, timeout).await
     }
 }
 
@@ -92,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_each_place_the_newest_counts_and_a_turn_takes_them_all() {
+    async fn take_returns_the_newest_write_of_each_informer_and_namespace() {
         let server = informer_apiserver::ApiServer::new();
         let factory = SharedInformerFactory::new(server.client());
         let (pods, maps) = (factory.informer::<Pod>(), factory.informer::<ConfigMap>());
@@ -104,7 +108,7 @@ mod tests {
             (pods.engine(), "y", "1"),
             (maps.engine(), "x", "3"),
         ] {
-            writes.note(&key, write(engine, namespace, version));
+            writes.record(&key, write(engine, namespace, version));
         }
         let taken: Vec<String> = writes
             .take(&key)
@@ -113,14 +117,14 @@ mod tests {
             .collect();
         assert_eq!(taken, ["x 12", "y 1", "x 3"]);
         assert!(writes.take(&key).is_empty());
-        writes.note(&key, write(pods.engine(), "x", "5"));
+        writes.record(&key, write(pods.engine(), "x", "5"));
         writes.clear();
         assert!(writes.take(&key).is_empty());
     }
 
-    /// Keys whose last turn wrote and that are never heard of again stayed for ever.
+    /// Regression: writes of keys that were never reconciled again were never removed.
     #[tokio::test]
-    async fn what_has_been_seen_is_forgotten_when_there_is_much() {
+    async fn visible_writes_are_swept_above_the_threshold() {
         let server = informer_apiserver::ApiServer::new();
         let factory = SharedInformerFactory::new(server.client());
         let pods = factory.informer::<Pod>();
@@ -128,7 +132,7 @@ mod tests {
         pods.wait_for_sync(Duration::from_mins(1)).await.unwrap();
         let writes = PendingWrites::default();
         for number in 0..10 * SWEEP_THRESHOLD_KEYS {
-            writes.note(&Key::cluster(&number.to_string()), write(pods.engine(), "x", "1"));
+            writes.record(&Key::cluster(&number.to_string()), write(pods.engine(), "x", "1"));
         }
         assert!(writes.lock().len() <= 2 * SWEEP_THRESHOLD_KEYS, "{}", writes.lock().len());
     }

@@ -1,6 +1,6 @@
-//! What a controller is made of before it runs: its sources and its settings.
+//! The configuration of a controller: its sources and its settings.
 //!
-//! Nothing here knows the types of objects, or how a controller runs.
+//! It knows neither the types of objects nor how a controller runs.
 
 use super::source::{ErasedSource, Keys, Owner};
 use crate::factory::SharedInformerFactory;
@@ -10,10 +10,10 @@ use informer_core::workqueue::ExponentialBackoff;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a reconcile function may fail with: any error, `anyhow`'s too, or a text.
+/// The error of a reconcile function: any error type, including `anyhow`'s, or a text.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What is settled of a controller, whatever the types of its sources.
+/// The configuration of a controller, without the types of its sources.
 pub(super) struct ControllerSpec {
     pub(super) factory: SharedInformerFactory,
     pub(super) name: Arc<str>,
@@ -23,13 +23,14 @@ pub(super) struct ControllerSpec {
     pub(super) settings: Settings,
 }
 
-/// How a controller works.
+/// The settings of a controller.
 pub(super) struct Settings {
     pub(super) concurrency: usize,
     pub(super) reconcile_timeout: Duration,
     pub(super) shutdown_timeout: Duration,
-    pub(super) patience: Duration,
-    pub(super) limiter: Box<dyn Fn() -> WorkQueue<Key> + Send + Sync>,
+    pub(super) write_visibility_timeout: Duration,
+    /// Creates the work queue of a run, with its rate limiter.
+    pub(super) new_queue: Box<dyn Fn() -> WorkQueue<Key> + Send + Sync>,
 }
 
 impl Default for Settings {
@@ -38,8 +39,10 @@ impl Default for Settings {
             concurrency: 1,
             reconcile_timeout: Duration::from_mins(5),
             shutdown_timeout: Duration::from_secs(30),
-            patience: Duration::from_secs(30),
-            limiter: Box::new(|| WorkQueue::with_rate_limiter(ExponentialBackoff::default().jitter(seed()))),
+            write_visibility_timeout: Duration::from_secs(30),
+            new_queue: Box::new(|| {
+                WorkQueue::with_rate_limiter(ExponentialBackoff::default().jitter(seed()))
+            }),
         }
     }
 }

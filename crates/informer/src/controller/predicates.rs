@@ -1,6 +1,8 @@
-//! What changed: ready-made predicates for [`Controller::with_predicate`](crate::controller::Controller::with_predicate).
+//! Predicates for [`Controller::with_predicate`](crate::controller::Controller::with_predicate) that compare
+//! the old and the new state of an object.
 //!
-//! Objects that come or go always pass; a resync, which changes nothing, never does. They are plain functions, so they combine like any other:
+//! `Added` and `Deleted` events always pass; a resync, which changes nothing, never passes. Predicates are
+//! plain functions and can be combined:
 //!
 //! ```
 //! # use informer::Event;
@@ -16,18 +18,20 @@ use informer_core::Object;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The generation: what somebody wants changed, and not only what is reported of it. Of kinds that have no generation every change passes.
+/// Returns whether the generation changed, that is the desired state and not only the status or metadata.
+///
+/// For kinds without a generation, every change passes.
 pub fn generation_changed<K>(event: &Event<K>) -> bool {
     changed(event, |old, new| {
-        let counted = |object: &Object<K>| object.generation().filter(|generation| *generation != 0);
-        match (counted(old), counted(new)) {
+        let nonzero = |object: &Object<K>| object.generation().filter(|generation| *generation != 0);
+        match (nonzero(old), nonzero(new)) {
             (None, None) => version_differs(old, new),
             (old, new) => old != new,
         }
     })
 }
 
-/// The labels.
+/// Returns whether the labels changed.
 pub fn labels_changed<K>(event: &Event<K>) -> bool {
     changed(event, |old, new| {
         let sorted = |object: &Object<K>| -> BTreeMap<String, String> {
@@ -37,7 +41,7 @@ pub fn labels_changed<K>(event: &Event<K>) -> bool {
     })
 }
 
-/// The annotations. They are decoded for this, which costs a little.
+/// Returns whether the annotations changed. Unlike labels, they have to be decoded for each update.
 pub fn annotations_changed<K>(event: &Event<K>) -> bool {
     #[derive(Deserialize, Default, PartialEq)]
     #[serde(default)]
@@ -45,7 +49,7 @@ pub fn annotations_changed<K>(event: &Event<K>) -> bool {
         annotations: Option<BTreeMap<String, String>>,
     }
     changed(event, |old, new| {
-        // What cannot be decoded may well have changed.
+        // An object that cannot be decoded may have changed.
         let read = |object: &Object<K>| object.metadata::<Annotated>().ok();
         match (read(old), read(new)) {
             (Some(old), Some(new)) => {
@@ -56,7 +60,7 @@ pub fn annotations_changed<K>(event: &Event<K>) -> bool {
     })
 }
 
-/// The resource version: anything at all.
+/// Returns whether the resource version or the uid changed: true for any change, false for a resync.
 pub fn resource_version_changed<K>(event: &Event<K>) -> bool {
     changed(event, version_differs)
 }

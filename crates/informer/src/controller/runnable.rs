@@ -1,4 +1,4 @@
-//! A controller that can run: the start gate, the turns, and the end.
+//! [`RunnableController`]: waiting for the sources, running reconciles, stopping.
 
 use super::metrics::MetricsRecorder;
 use super::pending_writes::PendingWrites;
@@ -25,36 +25,38 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// A controller with its reconcile function. Cheap to clone; all clones are the same, and only one may run at a time.
+/// A controller with its reconcile function. Clones are cheap handles of the same controller.
 ///
-/// It can run again after it has ended: with an empty queue, and every object that is there gets a turn.
+/// A controller runs once at a time. After it has ended, it can be run again: the new run starts with an
+/// empty queue and reconciles every cached object.
 #[derive(Clone)]
 pub struct RunnableController {
     shared: Arc<Shared>,
 }
 
-/// Where a controller stands.
+/// The state of a controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ControllerState {
-    /// Nobody runs it.
+    /// The controller is not running.
     Idle,
-    /// No turn has begun: not everything that was there has been seen. The reasons, source by source.
+    /// No reconcile has started: the initial list of at least one source is not handled yet, or reconciles of
+    /// an earlier run have not ended.
     #[non_exhaustive]
     Waiting {
-        /// What is missing, and why.
+        /// What the controller waits for: one text per source that is not ready, or one for an earlier run.
         reasons: Vec<String>,
     },
-    /// Keys get their turns.
+    /// Keys are being reconciled.
     Running,
-    /// It was told to stop, and the turns that have begun are given time.
+    /// The controller was stopped, and waits for running reconciles until its shutdown timeout.
     Stopping,
 }
 
 impl RunnableController {
-    pub(super) fn new(plan: ControllerSpec, call: Call) -> Self {
-        let ControllerSpec { factory, name, sources, streams, settings, .. } = plan;
-        let figures = MetricsRecorder::new(settings.concurrency);
+    pub(super) fn new(spec: ControllerSpec, call: Call) -> Self {
+        let ControllerSpec { factory, name, sources, streams, settings, .. } = spec;
+        let metrics = MetricsRecorder::new(settings.concurrency);
         let phase = watch::Sender::new(Phase::Idle);
         let shared = Shared {
             factory,
@@ -63,9 +65,9 @@ impl RunnableController {
             streams,
             settings,
             call,
-            writes: PendingWrites::default(),
-            owed: Arc::default(),
-            metrics: figures,
+            pending_writes: PendingWrites::default(),
+            external_keys: Arc::default(),
+            metrics,
             phase,
             queue: Mutex::default(),
             unfinished_reconciles: Mutex::default(),
@@ -79,107 +81,114 @@ impl RunnableController {
         &self.shared
     }
 
-    /// What it is called in messages and metrics.
+    /// Returns the name used in log lines, errors and metrics.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// The factory of its informers.
+    /// Returns the factory passed to the constructor.
     pub fn factory(&self) -> &SharedInformerFactory {
         &self.shared.factory
     }
 
-    /// Where it stands.
+    /// Returns the current state, with the reasons if the controller has not started to reconcile.
     pub fn state(&self) -> ControllerState {
         match &*self.shared.phase.borrow() {
             Phase::Idle => ControllerState::Idle,
-            Phase::WaitingForTurns => {
-                let reason = "turns of an earlier run have not ended (is something blocking its thread?)";
+            Phase::WaitingForEarlierRun => {
+                let reason = "reconciles of an earlier run have not ended (is something blocking a thread?)";
                 ControllerState::Waiting { reasons: vec![reason.to_owned()] }
             }
-            Phase::Waiting(missing) => {
-                let source = |number: &usize| self.shared.sources.get(*number).map(ErasedSource::reason);
-                ControllerState::Waiting { reasons: missing.iter().filter_map(source).collect() }
+            Phase::Waiting(unsynced) => {
+                let reason = |index: &usize| self.shared.sources.get(*index).map(ErasedSource::reason);
+                ControllerState::Waiting { reasons: unsynced.iter().filter_map(reason).collect() }
             }
             Phase::Running => ControllerState::Running,
             Phase::Stopping => ControllerState::Stopping,
         }
     }
 
-    /// Waits until keys get their turns.
+    /// Waits until the state is [`ControllerState::Running`].
     pub async fn wait_until_running(&self) {
-        // The sender is here, so it cannot be gone.
-        let _gone = self.shared.phase.subscribe().wait_for(|phase| *phase == Phase::Running).await.is_err();
+        // Cannot fail: `self` owns the sender.
+        let _closed = self.shared.phase.subscribe().wait_for(|phase| *phase == Phase::Running).await.is_err();
     }
 
-    /// Asks for a turn of a key. While nobody runs it this does nothing: a run begins with everything.
+    /// Queues a key. Has no effect before the first run and after a run has ended, since every run starts
+    /// with all objects.
     pub fn enqueue(&self, key: Key) {
         if let Some(queue) = &*self.shared.queue() {
             queue.add(key);
         }
     }
 
-    /// Its figures, over all runs.
+    /// Returns the metrics of the controller, over all runs.
     pub fn metrics(&self) -> ControllerMetrics {
         self.shared.metrics.get()
     }
 
-    /// The figures of its queue, in this run or the last one.
+    /// Returns the metrics of the work queue of the current or the last run.
     pub fn queue_metrics(&self) -> QueueMetrics {
         self.shared.queue().as_ref().map(WorkQueue::metrics).unwrap_or_default()
     }
 
-    /// The keys whose turns go on, and for how long; the longest first.
+    /// Returns the keys being reconciled and since how long, the longest first.
     pub fn active_reconciles(&self) -> Vec<(Key, Duration)> {
         self.shared.queue().as_ref().map(WorkQueue::processing).unwrap_or_default()
     }
 
-    /// Whether an informer is one of its sources, not there, and not missed.
-    pub(crate) fn does_without(&self, engine: &Arc<Engine>) -> bool {
-        !self.needs(engine) && self.shared.sources_of(engine).any(ErasedSource::is_absent)
+    /// Returns whether an informer is only an optional source of this controller, and forbidden or not
+    /// served.
+    pub(crate) fn runs_without(&self, engine: &Arc<Engine>) -> bool {
+        !self.requires(engine) && self.shared.sources_of(engine).any(ErasedSource::is_absent)
     }
 
-    /// Whether an informer is one of its sources, and must be there.
-    pub(crate) fn needs(&self, engine: &Arc<Engine>) -> bool {
-        self.shared.sources_of(engine).any(ErasedSource::is_needed)
+    /// Returns whether an informer is a source of this controller and not optional.
+    pub(crate) fn requires(&self, engine: &Arc<Engine>) -> bool {
+        self.shared.sources_of(engine).any(ErasedSource::is_required)
     }
 
-    /// Runs it until one of its informers is stopped. Starts them if nobody has. Dropping the future ends every turn where it waits.
+    /// Runs the controller until one of its informers is stopped. Starts the informers if necessary.
+    ///
+    /// Dropping the future aborts every reconcile at its next await point.
     pub async fn run(&self) -> Result<(), ControllerError> {
         self.run_until(std::future::pending()).await
     }
 
-    /// Runs it until `stop`; then no turn begins, and those that have begun are given [time](super::Controller::shutdown_timeout).
+    /// Runs the controller until `stop` completes or one of its informers is stopped.
+    ///
+    /// After that no reconcile starts, and running ones may continue for the
+    /// [shutdown timeout](super::Controller::shutdown_timeout).
     pub async fn run_until(&self, stop: impl Future<Output = ()>) -> Result<(), ControllerError> {
         self.run_in(None, stop).await
     }
 
-    /// The same in a term of leadership.
+    /// Runs the controller until `stop` completes, in the leadership term of `fencing_token` if there is one.
     pub(crate) async fn run_in(
         &self,
-        fence: Option<FencingToken>,
+        fencing_token: Option<FencingToken>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), ControllerError> {
         let mut stop = std::pin::pin!(stop);
-        let mut run = Run::begin(&self.shared, fence)?;
-        let mut ended = tokio::select! {
+        let mut run = Run::start(&self.shared, fencing_token)?;
+        let mut result = tokio::select! {
             biased;
             () = &mut stop => return Ok(()),
-            opened = run.wait_for_sources() => opened,
+            ready = run.wait_for_sources() => ready,
         };
-        if ended.is_ok() {
-            ended = tokio::select! {
+        if result.is_ok() {
+            result = tokio::select! {
                 biased;
                 () = stop => Ok(()),
                 ended = run.run_loop() => ended,
             };
         }
         let stopped = run.stop().await;
-        ended.and(stopped)
+        result.and(stopped)
     }
 }
 
-/// The right to run. When it goes, another may have it.
+/// The exclusive right to run a controller, released when dropped.
 struct RunGuard<'a>(&'a Shared);
 
 impl<'a> RunGuard<'a> {
@@ -187,15 +196,14 @@ impl<'a> RunGuard<'a> {
         let taken = shared.phase.send_if_modified(|phase| {
             let idle = *phase == Phase::Idle;
             if idle {
-                *phase = Phase::WaitingForTurns;
+                *phase = Phase::WaitingForEarlierRun;
             }
             idle
         });
-        let controller = || Arc::clone(&shared.name);
         if taken {
             Ok(Self(shared))
         } else {
-            Err(ControllerError::AlreadyRunning { controller: controller() })
+            Err(ControllerError::AlreadyRunning { controller: Arc::clone(&shared.name) })
         }
     }
 }
@@ -206,173 +214,175 @@ impl Drop for RunGuard<'_> {
     }
 }
 
-/// A run. When it goes, so does everything that it began.
+/// One run of a controller. Dropping it stops everything that it started.
 struct Run<'a> {
     shared: &'a Arc<Shared>,
     runner: Arc<ReconcileRunner>,
-    stopping: watch::Sender<bool>,
-    /// One for each source that tells something.
+    stop_requested: watch::Sender<bool>,
+    /// In the order of the sources; `None` for those that are only read.
     registrations: Vec<Option<Registration>>,
-    working: JoinSet<()>,
-    /// Turns of earlier runs.
-    earlier: Vec<JoinSet<()>>,
-    /// Keys whose writes have not been seen yet: they take nobody's place.
-    catching_up: JoinSet<WorkItem<Key>>,
-    /// Keys whose writes have been seen, and that wait for a place.
-    caught_up: VecDeque<WorkItem<Key>>,
-    /// Whoever brings keys from elsewhere.
-    following: JoinSet<()>,
-    _claim: RunGuard<'a>,
+    /// Running reconciles, at most `concurrency`.
+    reconciles: JoinSet<()>,
+    /// Reconciles of earlier runs.
+    earlier_reconciles: Vec<JoinSet<()>>,
+    /// Keys whose writes are not visible yet. They do not count towards `concurrency`.
+    awaiting_writes: JoinSet<WorkItem<Key>>,
+    /// Keys whose writes are visible, waiting until fewer than `concurrency` reconciles run.
+    ready: VecDeque<WorkItem<Key>>,
+    /// Tasks that forward keys from external streams.
+    key_streams: JoinSet<()>,
+    _guard: RunGuard<'a>,
 }
 
 impl<'a> Run<'a> {
-    fn begin(shared: &'a Arc<Shared>, fence: Option<FencingToken>) -> Result<Self, ControllerError> {
-        let claim = RunGuard::take(shared)?;
+    fn start(shared: &'a Arc<Shared>, fencing_token: Option<FencingToken>) -> Result<Self, ControllerError> {
+        let guard = RunGuard::take(shared)?;
         shared.factory.start();
         for source in &shared.sources {
             source.engine.start(&Handle::current());
         }
-        shared.writes.clear();
-        let queue = (shared.settings.limiter)();
-        shared.owed.keys().into_iter().for_each(|key| queue.add(key));
+        shared.pending_writes.clear();
+        let queue = (shared.settings.new_queue)();
+        shared.external_keys.keys().into_iter().for_each(|key| queue.add(key));
         *shared.queue() = Some(queue.clone());
-        // The first source is the kind that the controller is for.
+        // The first source is the kind of the controller itself.
         let main = shared.sources.first().map(|source| &source.engine);
         let listen = |source: &ErasedSource| source.listen(&shared.name, &queue, main?);
         let registrations = shared.sources.iter().map(listen).collect();
-        let (stopping, receiver) = watch::channel(false);
-        let fence = fence.map(Arc::new);
-        let turns = Arc::new(ReconcileRunner {
+        let (stop_requested, receiver) = watch::channel(false);
+        let runner = Arc::new(ReconcileRunner {
             shared: Arc::clone(shared),
             queue,
-            fencing_token: fence,
+            fencing_token: fencing_token.map(Arc::new),
             stop_requested: receiver,
         });
         Ok(Self {
             shared,
-            runner: turns,
-            stopping,
+            runner,
+            stop_requested,
             registrations,
-            working: JoinSet::new(),
-            earlier: std::mem::take(&mut *shared.unfinished_reconciles()),
-            catching_up: JoinSet::new(),
-            caught_up: VecDeque::new(),
-            following: JoinSet::new(),
-            _claim: claim,
+            reconciles: JoinSet::new(),
+            earlier_reconciles: std::mem::take(&mut *shared.unfinished_reconciles()),
+            awaiting_writes: JoinSet::new(),
+            ready: VecDeque::new(),
+            key_streams: JoinSet::new(),
+            _guard: guard,
         })
     }
 
-    /// Waits until everything that was there has been seen, and the turns of earlier runs have ended.
+    /// Waits until the reconciles of earlier runs have ended and the initial lists of all sources have been
+    /// handled.
     async fn wait_for_sources(&mut self) -> Result<(), ControllerError> {
-        // A key has one turn at a time, whatever run it belongs to.
-        for turns in &mut self.earlier {
-            ended(turns).await;
+        // A key has one reconcile at a time, also across runs.
+        for reconciles in &mut self.earlier_reconciles {
+            join_all_tasks(reconciles).await;
         }
         self.shared.phase.send_replace(Phase::Waiting((0..self.shared.sources.len()).collect()));
         let sources = self.shared.sources.iter().zip(&self.registrations).enumerate();
-        let mut opening: FuturesUnordered<_> = sources
-            .map(|(number, (source, registration))| {
-                source.opened(registration.as_ref()).map(move |opened| (number, opened))
+        let mut waiting: FuturesUnordered<_> = sources
+            .map(|(index, (source, registration))| {
+                source.wait_until_ready(registration.as_ref()).map(move |ready| (index, ready))
             })
             .collect();
-        while let Some((number, opened)) = opening.next().await {
-            if !opened {
-                return Err(self.shared.source_stopped(number));
+        while let Some((index, ready)) = waiting.next().await {
+            if !ready {
+                return Err(self.shared.source_stopped(index));
             }
             self.shared.phase.send_modify(|phase| {
-                if let Phase::Waiting(missing) = phase {
-                    missing.retain(|missing| *missing != number);
+                if let Phase::Waiting(unsynced) = phase {
+                    unsynced.retain(|unsynced| *unsynced != index);
                 }
             });
         }
         Ok(())
     }
 
-    /// Gives keys their turns, until a source has ended.
+    /// Reconciles keys until a source has stopped.
     async fn run_loop(&mut self) -> Result<(), ControllerError> {
         self.shared.phase.send_replace(Phase::Running);
         tracing::info!(controller = %self.shared.name, "running");
         for keys in &self.shared.streams {
             let (keys, queue) = (Arc::clone(keys), self.runner.queue.clone());
-            let (owed, name) = (Arc::clone(&self.shared.owed), Arc::clone(&self.shared.name));
-            self.following.spawn(forward_keys(keys, queue, owed, name));
+            let (pending, name) = (Arc::clone(&self.shared.external_keys), Arc::clone(&self.shared.name));
+            self.key_streams.spawn(forward_keys(keys, queue, pending, name));
         }
         let sources = self.shared.sources.iter().zip(&self.registrations);
-        let ends = sources.map(|(source, registration)| source.ended(registration.as_ref()).boxed());
-        // There is always one: the controller's own kind.
-        let mut source_ends = select_all(ends).map(|((), number, _)| number).fuse();
+        let ends =
+            sources.map(|(source, registration)| source.wait_until_stopped(registration.as_ref()).boxed());
+        // Never empty, as `select_all` requires: the controller's own kind is a source.
+        let mut source_ends = select_all(ends).map(|((), index, _)| index).fuse();
         loop {
-            let places = self.shared.settings.concurrency.saturating_sub(self.working.len());
-            for lease in self.caught_up.drain(..places.min(self.caught_up.len())) {
-                self.working.spawn(Arc::clone(&self.runner).work(lease));
+            let free = self.shared.settings.concurrency.saturating_sub(self.reconciles.len());
+            for item in self.ready.drain(..free.min(self.ready.len())) {
+                self.reconciles.spawn(Arc::clone(&self.runner).run(item));
             }
-            let room = self.working.len() < self.shared.settings.concurrency;
+            let has_capacity = self.reconciles.len() < self.shared.settings.concurrency;
             tokio::select! {
                 biased;
-                number = &mut source_ends => return Err(self.shared.source_stopped(number)),
-                Some(_ended) = self.working.join_next(), if !self.working.is_empty() => {}
-                Some(seen) = self.catching_up.join_next(), if !self.catching_up.is_empty() => {
-                    // One that panicked has given its key back.
-                    self.caught_up.extend(seen.ok());
+                index = &mut source_ends => return Err(self.shared.source_stopped(index)),
+                Some(_ended) = self.reconciles.join_next(), if !self.reconciles.is_empty() => {}
+                Some(waited) = self.awaiting_writes.join_next(), if !self.awaiting_writes.is_empty() => {
+                    // If the task panicked, dropping its work item has requeued the key.
+                    self.ready.extend(waited.ok());
                 }
-                lease = self.runner.queue.get(), if room => {
-                    let Some(lease) = lease else { return Ok(()) };
-                    let writes = self.shared.writes.take(lease.key());
-                    let turns = Arc::clone(&self.runner);
+                item = self.runner.queue.get(), if has_capacity => {
+                    let Some(item) = item else { return Ok(()) };
+                    let writes = self.shared.pending_writes.take(item.key());
+                    let runner = Arc::clone(&self.runner);
                     if writes.is_empty() {
-                        self.working.spawn(turns.work(lease));
+                        self.reconciles.spawn(runner.run(item));
                     } else {
-                        self.catching_up.spawn(turns.wait_for_own_writes(lease, writes));
+                        self.awaiting_writes.spawn(runner.wait_for_own_writes(item, writes));
                     }
                 }
             }
         }
     }
 
-    /// Begins no turn any more, and waits for those that have begun.
+    /// Starts no more reconciles and waits for the running ones until the shutdown timeout; then aborts them.
     async fn stop(&mut self) -> Result<(), ControllerError> {
-        /// How long a turn that was dropped may take to let go.
+        /// How long an aborted reconcile may take to end.
         const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
         self.shared.phase.send_replace(Phase::Stopping);
         self.close();
-        let after = self.shared.settings.shutdown_timeout;
-        if tokio::time::timeout(after, ended(&mut self.working)).await.is_ok() {
+        let timeout = self.shared.settings.shutdown_timeout;
+        if tokio::time::timeout(timeout, join_all_tasks(&mut self.reconciles)).await.is_ok() {
             return Ok(());
         }
         let keys = self.runner.queue.processing().into_iter().map(|(key, _)| key).collect();
-        self.working.abort_all();
-        let blocked = tokio::time::timeout(ABORT_TIMEOUT, ended(&mut self.working)).await.is_err();
+        self.reconciles.abort_all();
+        let blocked = tokio::time::timeout(ABORT_TIMEOUT, join_all_tasks(&mut self.reconciles)).await.is_err();
         Err(ControllerError::ReconcilesAborted {
             controller: Arc::clone(&self.shared.name),
             keys,
-            timeout: after,
+            timeout,
             blocked,
         })
     }
 
-    /// Nothing new comes in or begins.
+    /// Stops all inputs and prevents further reconciles from starting.
     fn close(&mut self) {
-        self.stopping.send_replace(true);
+        self.stop_requested.send_replace(true);
         self.registrations.clear();
-        self.following.abort_all();
-        self.catching_up.abort_all();
-        self.caught_up.clear();
+        self.key_streams.abort_all();
+        self.awaiting_writes.abort_all();
+        self.ready.clear();
         self.runner.queue.shutdown_now();
     }
 }
 
-/// Returns when all tasks have ended.
-async fn ended(tasks: &mut JoinSet<()>) {
+/// Waits until all tasks have ended.
+async fn join_all_tasks(tasks: &mut JoinSet<()>) {
     while tasks.join_next().await.is_some() {}
 }
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
         self.close();
-        // They end where they wait. Until then the next run does not begin.
-        self.working.abort_all();
-        let turns = self.earlier.drain(..).chain([std::mem::take(&mut self.working)]);
-        self.shared.unfinished_reconciles().extend(turns.filter(|turns| !turns.is_empty()));
+        // Aborted reconciles end at their next await point; the next run waits for that.
+        self.reconciles.abort_all();
+        let unfinished = self.earlier_reconciles.drain(..).chain([std::mem::take(&mut self.reconciles)]);
+        self.shared.unfinished_reconciles().extend(unfinished.filter(|tasks| !tasks.is_empty()));
     }
 }
 

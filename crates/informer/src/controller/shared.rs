@@ -1,6 +1,6 @@
-//! What every part of one controller shares: its plan, the function to call, its figures, and where it is in its life.
+//! State shared by all parts of one controller: configuration, reconcile function, metrics, phase.
 //!
-//! Only state and access to it. Nothing here knows how a run proceeds or what a turn does.
+//! It contains only state and access to it; it knows neither how a run proceeds nor how a key is reconciled.
 
 use super::external_keys::PendingExternalKeys;
 use super::metrics::MetricsRecorder;
@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 pub(super) type Call =
     Box<dyn Fn(ReconcileRequest) -> BoxFuture<'static, Result<Outcome, BoxError>> + Send + Sync + 'static>;
 
-/// What a controller is, whoever runs it.
+/// The state of a controller that outlives a run.
 pub(super) struct Shared {
     pub(super) factory: SharedInformerFactory,
     pub(super) name: Arc<str>,
@@ -30,30 +30,31 @@ pub(super) struct Shared {
     pub(super) streams: Vec<Keys>,
     pub(super) settings: Settings,
     pub(super) call: Call,
-    pub(super) writes: PendingWrites,
-    pub(super) owed: Arc<PendingExternalKeys>,
+    pub(super) pending_writes: PendingWrites,
+    pub(super) external_keys: Arc<PendingExternalKeys>,
     pub(super) metrics: MetricsRecorder,
     pub(super) phase: watch::Sender<Phase>,
-    /// Of the run that goes on, or the last one.
+    /// The queue of the current or the last run.
     pub(super) queue: Mutex<Option<WorkQueue<Key>>>,
-    /// Turns of runs that have ended, which were told to end and have not. No run begins before they have.
+    /// Reconciles of ended runs that were aborted and have not ended yet. The next run waits for them.
     pub(super) unfinished_reconciles: Mutex<Vec<JoinSet<()>>>,
-    /// Informers that turns read although nobody declared them. Kept, so that they are filled at least once.
+    /// Informers that reconciles read although they are not sources. Kept alive so that they sync at least
+    /// once.
     pub(super) undeclared: Mutex<Vec<Arc<Engine>>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Phase {
     Idle,
-    /// For turns of an earlier run.
-    WaitingForTurns,
-    /// For the sources whose numbers these are.
+    /// Waiting for reconciles of an earlier run.
+    WaitingForEarlierRun,
+    /// Waiting for the sources with these indexes.
     Waiting(Vec<usize>),
     Running,
     Stopping,
 }
 
-/// What a call knows of its turn.
+/// One call of the reconcile function.
 pub(super) struct ReconcileRequest {
     pub(super) shared: Arc<Shared>,
     pub(super) key: Key,
@@ -67,7 +68,7 @@ impl Shared {
         self.sources.iter().filter(move |source| Arc::ptr_eq(&source.engine, engine))
     }
 
-    /// Keeps an informer that is no source, and says so the first time.
+    /// Keeps an informer that is not a source alive, and logs a warning the first time.
     pub(super) fn keep_if_undeclared(&self, engine: &Arc<Engine>) {
         if self.sources_of(engine).next().is_some() {
             return;
@@ -81,7 +82,7 @@ impl Shared {
         tracing::warn!(
             controller,
             resource,
-            "read, but no source: it may seem empty (declare it with `reads`)"
+            "read by a reconcile, but not a source: it may appear empty (declare it with `reads`)"
         );
     }
 
@@ -93,8 +94,8 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn source_stopped(&self, number: usize) -> ControllerError {
-        let resource = self.sources.get(number).map(|source| Arc::clone(&source.engine.resource));
+    pub(super) fn source_stopped(&self, index: usize) -> ControllerError {
+        let resource = self.sources.get(index).map(|source| Arc::clone(&source.engine.resource));
         let controller = Arc::clone(&self.name);
         ControllerError::InformerStopped { controller, informer: resource.unwrap_or_default() }
     }

@@ -1,6 +1,6 @@
-//! Where keys come from: informers, and streams of anybody's.
+//! The origins of keys: event sources (informers) and key streams.
 //!
-//! A source is declared with its type ([`TypedSource`]), so that it can be told more about, and then sealed ([`Source`]): from there on nobody knows
+//! A source is a [`TypedSource`] while it is configured, and becomes an [`ErasedSource`], which does not know
 //! the type of its objects.
 
 use super::external_keys::PendingExternalKeys;
@@ -19,15 +19,15 @@ use informer_core::{Key, Object};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-/// So many states of a source may wait to be looked at. With more, everything gets a turn.
+/// Maximum number of pending events per source. Beyond it every key of the controller's own kind is queued.
 const SOURCE_CAPACITY: usize = 10_000;
-/// So many keys of a stream are a turn.
+/// Number of keys forwarded from a stream before the task is rescheduled.
 const YIELD_BUDGET: u32 = 32;
 
-/// Keys from elsewhere; none when there are no more. A run takes them where the one before it stopped.
+/// A stream of external keys; `None` once it has ended. Each run continues where the previous one stopped.
 pub(super) type Keys = Arc<tokio::sync::Mutex<Option<BoxStream<'static, Key>>>>;
 
-/// The kind that a controller is for, as owner references name it.
+/// The kind of the controller, as it appears in owner references.
 #[derive(Debug, Clone)]
 pub(super) struct Owner {
     pub(super) group: Box<str>,
@@ -36,7 +36,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// The key of the object of this kind that controls another, if one does.
+    /// Returns the key of the object of this kind that controls `object`, if there is one.
     pub(super) fn of<O>(&self, object: &Object<O>) -> Option<Key> {
         let owner = object.owners().iter().find(|owner| {
             owner.controller && *owner.kind == *self.kind && group(owner.api_version) == &*self.group
@@ -44,7 +44,7 @@ impl Owner {
         if self.cluster_scoped {
             return Some(Key::cluster(owner.name));
         }
-        // What has a namespace cannot own what has none.
+        // A namespaced object cannot own a cluster-scoped one.
         object.namespace().map(|namespace| Key::new(namespace, owner.name))
     }
 }
@@ -52,38 +52,38 @@ impl Owner {
 type Map<W> = dyn Fn(&Object<W>, &mut dyn FnMut(Key)) + Send + Sync;
 type Predicate<W> = Arc<dyn Fn(&Event<W>) -> bool + Send + Sync>;
 
-/// Which keys an object concerns.
+/// Maps an object to the keys to queue; `None` queues no keys.
 pub(super) struct KeyMapper<W>(Option<Arc<Map<W>>>);
 
 impl<W> KeyMapper<W> {
     pub(super) fn new<I: IntoIterator<Item = Key>>(
         map: impl Fn(&Object<W>) -> I + Send + Sync + 'static,
     ) -> Self {
-        Self(Some(Arc::new(move |object, tell| map(object).into_iter().for_each(tell))))
+        Self(Some(Arc::new(move |object, emit| map(object).into_iter().for_each(emit))))
     }
 
-    /// An object concerns its own key.
+    /// Maps every object to its own key.
     pub(super) fn own_key() -> Self {
-        Self(Some(Arc::new(|object, tell| tell(object.key().clone()))))
+        Self(Some(Arc::new(|object, emit| emit(object.key().clone()))))
     }
 
-    /// It is only read.
+    /// Maps objects to no keys, for sources that are only read.
     pub(super) fn never() -> Self {
         Self(None)
     }
 }
 
-/// A source whose type is still known.
+/// A source under configuration, with the type of its objects.
 pub(super) struct TypedSource<L> {
     informer: SharedInformer<L>,
-    trigger: KeyMapper<L>,
+    mapper: KeyMapper<L>,
     predicates: Vec<Predicate<L>>,
     pub(super) optional: bool,
 }
 
 impl<L: 'static> TypedSource<L> {
-    pub(super) fn new(informer: SharedInformer<L>, trigger: KeyMapper<L>) -> Self {
-        Self { informer, trigger, predicates: Vec::new(), optional: false }
+    pub(super) fn new(informer: SharedInformer<L>, mapper: KeyMapper<L>) -> Self {
+        Self { informer, mapper, predicates: Vec::new(), optional: false }
     }
 
     pub(super) fn with_predicate(&mut self, predicate: impl Fn(&Event<L>) -> bool + Send + Sync + 'static) {
@@ -91,17 +91,18 @@ impl<L: 'static> TypedSource<L> {
     }
 
     pub(super) fn erase(self) -> ErasedSource {
-        let Self { informer, trigger, predicates, optional } = self;
+        let Self { informer, mapper, predicates, optional } = self;
         let engine = Arc::clone(informer.engine());
         let predicates: Arc<[Predicate<L>]> = predicates.into();
-        let listen = trigger.0.map(|map| -> Listen {
+        let listen = mapper.0.map(|map| -> Listen {
             Box::new(move |name, queue, main| {
                 let (map, predicates) = (Arc::clone(&map), Arc::clone(&predicates));
                 let handler = move |delivery: Delivery<Untyped>| match delivery.typed() {
                     Delivery::Event(event) => {
                         let passes = || predicates.iter().all(|predicate| predicate(&event));
                         let passes = catch_unwind(AssertUnwindSafe(passes));
-                        // One that panics hides nothing, and is told as a handler that panicked.
+                        // If a predicate panics, the event passes, and the panic is reported as one of the
+                        // handler.
                         if *passes.as_ref().unwrap_or(&true) {
                             enqueue(&queue, &event, &*map);
                         }
@@ -109,8 +110,8 @@ impl<L: 'static> TypedSource<L> {
                     }
                     Delivery::Lagged { .. } => enqueue_all(&queue, &main),
                 };
-                // Neither predicates nor maps may miss a state on which a turn could have acted: the cache is ahead of the handler, and another
-                // source may have asked for that turn.
+                // Predicates and mappers must see every state on which a reconcile may have acted: the cache
+                // is ahead of the handler, and the reconcile may have been caused by another source.
                 let engine = Arc::clone(informer.engine());
                 let options = ListenerOptions {
                     name,
@@ -125,9 +126,9 @@ impl<L: 'static> TypedSource<L> {
     }
 }
 
-/// Adds the keys that an event concerns.
+/// Queues the keys that the mapper returns for an event.
 fn enqueue<W>(queue: &WorkQueue<Key>, event: &Event<W>, map: &Map<W>) {
-    // What was there already, or is told again, does not keep changes waiting.
+    // Changes are processed before the initial list and resyncs.
     let priority = match event {
         Event::Added { initial: true, .. } | Event::Updated { cause: UpdateCause::Resync, .. } => {
             Priority::INITIAL
@@ -135,18 +136,18 @@ fn enqueue<W>(queue: &WorkQueue<Key>, event: &Event<W>, map: &Map<W>) {
         _ => Priority::NORMAL,
     };
     let mut add = |key| queue.add_with_priority(key, priority);
-    // What the old state does to the map must not keep the new one from it.
-    let before = match event {
+    // A panic of the mapper for the old state must not prevent the call for the new state.
+    let old_state = match event {
         Event::Updated { old, cause: UpdateCause::Change, .. } => {
             catch_unwind(AssertUnwindSafe(|| map(old, &mut add)))
         }
         _ => Ok(()),
     };
     map(event.object(), &mut add);
-    before.unwrap_or_else(|panic| resume_unwind(panic));
+    old_state.unwrap_or_else(|panic| resume_unwind(panic));
 }
 
-/// Asks for a turn of everything: so many states were told as one that nobody can say whom they concerned.
+/// Queues all keys of the controller's own kind: events were coalesced, so the keys they map to are unknown.
 fn enqueue_all(queue: &WorkQueue<Key>, main: &Engine) {
     for entry in main.reader.snapshot().list() {
         queue.add_with_priority(entry.key().clone(), Priority::INITIAL);
@@ -155,16 +156,17 @@ fn enqueue_all(queue: &WorkQueue<Key>, main: &Engine) {
 
 type Listen = Box<dyn Fn(Arc<str>, WorkQueue<Key>, Arc<Engine>) -> Registration + Send + Sync>;
 
-/// A source, whatever its type.
+/// A source without the type of its objects.
 pub(super) struct ErasedSource {
     pub(super) engine: Arc<Engine>,
     optional: bool,
-    /// How its changes become keys; none if it is only read.
+    /// Registers the handler that queues keys; `None` if the source is only read.
     listen: Option<Listen>,
 }
 
 impl ErasedSource {
-    /// Has its changes told to a queue, for as long as the registration lives. `main` has the objects whose keys these are.
+    /// Registers a handler that adds keys to `queue` until the registration is dropped. `main` is the
+    /// informer of the controller's own kind.
     pub(super) fn listen(
         &self,
         name: &Arc<str>,
@@ -174,88 +176,90 @@ impl ErasedSource {
         self.listen.as_ref().map(|listen| listen(Arc::clone(name), queue.clone(), Arc::clone(main)))
     }
 
-    /// Waits until everything that was there has been told, or nobody needs to wait for it; false if it has stopped.
-    pub(super) async fn opened(&self, registration: Option<&Registration>) -> bool {
+    /// Waits until the initial list has been handled, or the source is optional and unavailable; returns
+    /// false if the informer has stopped.
+    pub(super) async fn wait_until_ready(&self, registration: Option<&Registration>) -> bool {
         let synced = async {
             match registration {
                 Some(registration) => registration.wait_for_sync().await,
-                None => self.reaches(is_synced).await,
+                None => self.wait_for_status(is_synced).await,
             }
         };
         tokio::select! {
             biased;
             synced = synced => synced,
-            absent = self.reaches(is_absent), if self.optional => absent,
+            absent = self.wait_for_status(is_absent), if self.optional => absent,
         }
     }
 
-    /// Whether the start waits for it in any case.
-    pub(super) fn is_needed(&self) -> bool {
+    /// Returns whether the controller cannot start without the source.
+    pub(super) fn is_required(&self) -> bool {
         !self.optional
     }
 
-    /// Whether it is optional, and forbidden or not served.
+    /// Returns whether the source is optional, and forbidden or not served.
     pub(super) fn is_absent(&self) -> bool {
         self.optional && is_absent(&self.engine.status())
     }
 
-    /// Returns when it will bring nothing any more.
-    pub(super) async fn ended(&self, registration: Option<&Registration>) {
+    /// Waits until the source will deliver no more events.
+    pub(super) async fn wait_until_stopped(&self, registration: Option<&Registration>) {
         match registration {
             Some(registration) => registration.ended().await,
             None => self.engine.stopping().await,
         }
     }
 
-    /// Why it is not synced, in words.
+    /// Describes why the source is not ready.
     pub(super) fn reason(&self) -> String {
         let status = self.engine.status();
         let resource = &self.engine.resource;
         if is_synced(&status) {
-            return format!("{resource}: synced, but not all of it has been handled yet");
+            return format!("{resource}: synced, but its initial list is not handled yet");
         }
         let optional = if self.optional { " (optional)" } else { "" };
         format!("{resource}{optional}: {}", status.state.display_at(status.now))
     }
 
-    /// Waits until this is so, or the informer has stopped: then it is false.
-    async fn reaches(&self, is: impl Fn(&InformerStatus) -> bool) -> bool {
+    /// Waits until `condition` holds; returns false if the informer stops before.
+    async fn wait_for_status(&self, condition: impl Fn(&InformerStatus) -> bool) -> bool {
         let mut status = self.engine.subscribe_status();
-        let settled = status.wait_for(|status| is(status) || status.state == InformerState::Stopped).await;
-        settled.is_ok_and(|status| is(&status))
+        let reached =
+            status.wait_for(|status| condition(status) || status.state == InformerState::Stopped).await;
+        reached.is_ok_and(|status| condition(&status))
     }
 }
 
-/// Whether a kind is forbidden or not served.
+/// Returns whether a kind is forbidden or not served.
 fn is_absent(status: &InformerStatus) -> bool {
     is_unavailable(&status.state) && status.state != InformerState::Stopped
 }
 
-/// Adds keys as they come, until there are no more. A stream that panics has ended.
+/// Queues the keys of a stream until it ends or panics.
 pub(super) async fn forward_keys(
     keys: Keys,
     queue: WorkQueue<Key>,
-    owed: Arc<PendingExternalKeys>,
+    pending: Arc<PendingExternalKeys>,
     name: Arc<str>,
 ) {
     let mut keys = keys.lock().await;
     let Some(stream) = keys.as_mut() else { return };
-    let mut turn = YieldBudget::new(YIELD_BUDGET);
+    let mut budget = YieldBudget::new(YIELD_BUDGET);
     loop {
         match AssertUnwindSafe(stream.next()).catch_unwind().await {
             Ok(Some(key)) => {
-                owed.add(&key);
+                pending.add(&key);
                 queue.add(key);
             }
             Ok(None) => break,
             Err(_) => {
                 let controller = &*name;
-                tracing::error!(controller, "a stream of keys panicked; the controller goes on without it");
+                tracing::error!(controller, "a key stream panicked; the controller continues without it");
                 break;
             }
         }
-        // A stream may always have more.
-        turn.consume().await;
+        // A stream that is always ready must not block its thread.
+        budget.consume().await;
     }
     *keys = None;
 }

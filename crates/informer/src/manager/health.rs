@@ -69,8 +69,8 @@ impl Health {
                 continue;
             }
             for (engine, reason) in factory.not_synced() {
-                let needed = self.controllers.iter().any(|controller| controller.needs(&engine));
-                let absent = self.controllers.iter().any(|controller| controller.does_without(&engine));
+                let needed = self.controllers.iter().any(|controller| controller.requires(&engine));
+                let absent = self.controllers.iter().any(|controller| controller.runs_without(&engine));
                 if needed || !absent {
                     reasons.push(format!("informer: {reason}"));
                 }
