@@ -428,7 +428,7 @@ async fn le_18_leader_with_unnoticed_expiry_is_unhealthy() {
     tokio::time::advance(Duration::from_secs(10)).await;
     let reasons = handle.health_failures();
     assert!(
-        matches!(&reasons[..], [one] if one.starts_with("election default/shop: its end was due 2")),
+        matches!(&reasons[..], [one] if one.starts_with("election default/shop: the term expired 2")),
         "{reasons:?}"
     );
     // Once the task runs again, it notices the end of its term and leads again.

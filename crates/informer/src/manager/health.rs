@@ -1,4 +1,4 @@
-//! What the pages say: whether a restart would help, whether it is ready and why not, and the figures.
+//! The contents of `/healthz`, `/readyz` and `/metrics`.
 
 use crate::controller::{ControllerState, RunnableController};
 use crate::election::Leadership;
@@ -8,24 +8,24 @@ use crate::recorder::EventRecorder;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long a leader may not have noticed that its time is over before only a restart can help.
+/// How long the end of a leadership term may go unnoticed before the process counts as unhealthy.
 const LEADERSHIP_OVERDUE_LIMIT: Duration = Duration::from_secs(20);
 
-/// A condition that somebody added.
+/// A check that the application added.
 pub(super) struct Check {
     name: Box<str>,
-    /// Of being healthy, and not only ready.
+    /// Whether the check belongs to `/healthz` instead of `/readyz`.
     affects_liveness: bool,
-    holds: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+    check: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
 
 impl Check {
     pub(super) fn new(
         name: Box<str>,
-        vital: bool,
-        holds: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+        affects_liveness: bool,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        Self { name, affects_liveness: vital, holds: Box::new(holds) }
+        Self { name, affects_liveness, check: Box::new(check) }
     }
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Health {
     pub(super) factories: Vec<SharedInformerFactory>,
     pub(super) controllers: Vec<RunnableController>,
     pub(super) election: Option<(String, Leadership)>,
-    /// Caches are not there before it leads.
+    /// Whether the informers start only when this process becomes the leader.
     pub(super) delayed_caches: bool,
     pub(super) recorders: Vec<EventRecorder>,
     pub(super) checks: Vec<Check>,
@@ -42,59 +42,62 @@ pub(super) struct Health {
 }
 
 impl Health {
-    pub(super) fn stops(&self) {
+    pub(super) fn set_stopping(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Why only a restart can help.
+    /// Returns the reasons why the process must be restarted; empty if it is healthy.
     pub(super) fn health_failures(&self) -> Vec<String> {
-        let mut reasons = self.failed(true);
+        let mut reasons = self.failed_checks(true);
         if let Some((name, leadership)) = &self.election
             && let Some(overdue) = leadership.overdue().filter(|overdue| *overdue > LEADERSHIP_OVERDUE_LIMIT)
         {
-            reasons.push(format!("election {name}: its end was due {overdue:.0?} ago, and nobody noticed"));
+            reasons.push(format!(
+                "election {name}: the term expired {overdue:.0?} ago, unnoticed (is the elector's task blocked?)"
+            ));
         }
         reasons
     }
 
-    /// Why it is not ready.
+    /// Returns the reasons why the program is not ready; empty if it is.
     pub(super) fn readiness_failures(&self) -> Vec<String> {
         if self.stopping.load(Ordering::Relaxed) {
             return vec!["stopping".to_owned()];
         }
-        let mut reasons = self.failed(false);
+        let mut reasons = self.failed_checks(false);
         for factory in &self.factories {
-            // Whoever only stands by is ready to.
+            // A standby without caches is ready.
             if self.delayed_caches && !factory.is_started() {
                 continue;
             }
             for (engine, reason) in factory.not_synced() {
-                let needed = self.controllers.iter().any(|controller| controller.requires(&engine));
-                let absent = self.controllers.iter().any(|controller| controller.runs_without(&engine));
-                if needed || !absent {
+                let required = self.controllers.iter().any(|controller| controller.requires(&engine));
+                let optional = self.controllers.iter().any(|controller| controller.runs_without(&engine));
+                if required || !optional {
                     reasons.push(format!("informer: {reason}"));
                 }
             }
         }
         for controller in &self.controllers {
-            if let ControllerState::Waiting { reasons: missing, .. } = controller.state() {
+            if let ControllerState::Waiting { reasons: waiting_for, .. } = controller.state() {
                 let name = controller.name();
-                reasons
-                    .extend(missing.iter().map(|missing| format!("controller {name}: waits for {missing}")));
+                reasons.extend(
+                    waiting_for.iter().map(|source| format!("controller {name}: waits for {source}")),
+                );
             }
         }
         reasons
     }
 
-    /// The metrics of everything the manager runs, and of the collectors added to it.
+    /// Returns the metrics of everything the manager runs and of the collectors added to it.
     pub(super) fn metrics(&self) -> String {
         metrics::encode([self as &dyn Collect])
     }
 
-    fn failed(&self, vital: bool) -> Vec<String> {
-        let checks = self.checks.iter().filter(|check| check.affects_liveness == vital);
+    fn failed_checks(&self, affects_liveness: bool) -> Vec<String> {
+        let checks = self.checks.iter().filter(|check| check.affects_liveness == affects_liveness);
         checks
-            .filter_map(|check| (check.holds)().err().map(|reason| format!("{}: {reason}", check.name)))
+            .filter_map(|check| (check.check)().err().map(|reason| format!("{}: {reason}", check.name)))
             .collect()
     }
 }

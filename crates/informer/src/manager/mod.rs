@@ -1,6 +1,8 @@
-//! A whole program: informers, controllers, leader election and the pages that say how they are, begun in order and ended in reverse.
+//! [`Manager`]: starts and stops the parts of a program in order: informers, controllers, leader election and
+//! the endpoints for health and metrics.
 //!
-//! It decides nothing about any of them. Whatever goes wrong for good in one of them ends the rest gently, and is what [`Manager::run`] returns.
+//! It does not know how any of them works. A permanent failure of one part stops the others in order and is
+//! returned by [`Manager::run`].
 
 mod health;
 mod serve;
@@ -23,18 +25,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
-/// When the caches of a program that elects a leader are filled.
+/// When a program with leader election starts its informers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum CacheStart {
-    /// From the beginning, so that a new leader can act at once.
+    /// At the start of the program, so that a new leader can reconcile without waiting for caches.
     #[default]
     Immediate,
-    /// When the program leads for the first time: whoever only stands by costs the server nothing. They stay from then on.
+    /// When this process becomes the leader for the first time; a standby puts no load on the server. The
+    /// informers keep running when leadership is lost.
     OnceLeading,
 }
 
-/// Runs a program: its informers, its controllers, the election of a leader, and pages that say how it is.
+/// Runs a program: its informers, its controllers, leader election, and endpoints for health and metrics.
 ///
 /// ```no_run
 /// use informer::SharedInformerFactory;
@@ -51,15 +54,16 @@ pub enum CacheStart {
 /// Manager::new()
 ///     .controller(controller)
 ///     .leader_election(LeaderElector::new(client, "kube-system", "my-operator"))
-///     .serve(8080)   // /healthz, /readyz and /metrics, on loopback; serve_on(([0, 0, 0, 0], 8080)) for a kubelet's probes
-///     .run()         // until SIGINT or SIGTERM; a second one ends the process at once
+///     .serve(8080) // on loopback; the probes of a kubelet need serve_on(([0, 0, 0, 0], 8080))
+///     .run()       // until SIGINT or SIGTERM; a second signal exits the process immediately
 ///     .await?;
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// It begins with the pages, then the informers, then the election, and when it leads, or without an election at once, the controllers; it ends the
-/// other way round, so that a lease is given back after the last turn, and the informers stop when nobody reads them any more.
+/// The start order is: endpoints, informers, leader election, controllers (which run while this process is
+/// the leader, or always without leader election). The stop order is the reverse: the lease is released after
+/// the last reconcile, and the informers stop when no controller reads them any more.
 #[must_use = "a manager does nothing until it runs"]
 pub struct Manager {
     factories: Vec<SharedInformerFactory>,
@@ -74,36 +78,38 @@ pub struct Manager {
     shared: Arc<Shared>,
 }
 
-/// What a manager and its handles share.
+/// The state shared by a manager and its handles.
 struct Shared {
     stop: watch::Sender<bool>,
-    life: Mutex<RunState>,
+    run_state: Mutex<RunState>,
     bound: watch::Sender<Bound>,
 }
 
-/// Where a manager is in its life.
+/// Whether a manager is running.
 enum RunState {
     NotStarted,
-    Runs(Arc<Health>),
+    Running(Arc<Health>),
     Ended,
 }
 
-/// Whether the pages are served, and where.
+/// The address of the endpoints.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bound {
-    NotYet,
+    /// Not known yet.
+    Pending,
     At(SocketAddr),
-    Nowhere,
+    /// The endpoints are not served, or the manager has ended.
+    NotServed,
 }
 
-/// A manager from outside, while it runs. Cheap to clone.
+/// A handle to stop and inspect a [`Manager`]. Clones are cheap.
 #[derive(Clone)]
 pub struct ManagerHandle(Arc<Shared>);
 
 impl Manager {
-    /// A manager of nothing.
+    /// Creates a manager without informers, controllers and endpoints.
     pub fn new() -> Self {
-        let (stop, bound) = (watch::Sender::new(false), watch::Sender::new(Bound::NotYet));
+        let (stop, bound) = (watch::Sender::new(false), watch::Sender::new(Bound::Pending));
         Self {
             factories: Vec::new(),
             controllers: Vec::new(),
@@ -114,11 +120,14 @@ impl Manager {
             recorders: Vec::new(),
             checks: Vec::new(),
             collectors: Vec::new(),
-            shared: Arc::new(Shared { stop, bound, life: Mutex::new(RunState::NotStarted) }),
+            shared: Arc::new(Shared { stop, bound, run_state: Mutex::new(RunState::NotStarted) }),
         }
     }
 
-    /// With these informers too. The factories of its controllers it knows; informers that a controller was given from elsewhere are their maker's.
+    /// Adds the informers of a factory.
+    ///
+    /// The factories of controllers are added by [`controller`](Self::controller). Informers of other
+    /// factories that a controller uses as sources are not managed: their creator has to stop them.
     pub fn factory(mut self, factory: &SharedInformerFactory) -> Self {
         if !self.factories.iter().any(|known| known.is_same(factory)) {
             self.factories.push(factory.clone());
@@ -126,44 +135,49 @@ impl Manager {
         self
     }
 
-    /// With this controller, and its informers. Its name must be its own.
+    /// Adds a controller and the informers of its factory. The names of controllers must be unique.
     pub fn controller(self, controller: RunnableController) -> Self {
         let mut manager = self.factory(controller.factory());
         manager.controllers.push(controller);
         manager
     }
 
-    /// Controllers run only while this candidate leads.
+    /// Runs the controllers only while this process is the leader.
     pub fn leader_election(mut self, elector: LeaderElector) -> Self {
         self.elector = Some(elector);
         self
     }
 
-    /// When the caches are filled, if a leader is elected.
-    pub fn cache_start(mut self, caches: CacheStart) -> Self {
-        self.cache_start = caches;
+    /// Sets when the informers start, if there is leader election. Defaults to [`CacheStart::Immediate`].
+    pub fn cache_start(mut self, cache_start: CacheStart) -> Self {
+        self.cache_start = cache_start;
         self
     }
 
-    /// With this recorder of events: its figures are among the others, and what waits to be written at the end is written after the last turn.
+    /// Adds an event recorder: its metrics are served, and its pending events are written after the last
+    /// reconcile.
     pub fn recorder(mut self, recorder: EventRecorder) -> Self {
         self.recorders.push(recorder);
         self
     }
 
-    /// Serves `/healthz`, `/readyz` and `/metrics` on this port of the loopback address. Port 0 is any free one; see
-    /// [`ManagerHandle::address`].
+    /// Serves `/healthz`, `/readyz` and `/metrics` on this port of the loopback address.
+    ///
+    /// Port 0 selects a free port; see [`ManagerHandle::address`].
     pub fn serve(self, port: u16) -> Self {
         self.serve_on((Ipv4Addr::LOCALHOST, port))
     }
 
-    /// The same on another address. Whoever reaches it can read them: they hold names of kinds and reasons of failures, and no contents.
+    /// Serves `/healthz`, `/readyz` and `/metrics` on this address.
+    ///
+    /// The endpoints have no authentication. They show names of kinds and reasons of failures, but no
+    /// contents of objects.
     pub fn serve_on(mut self, address: impl Into<SocketAddr>) -> Self {
         self.address = Some(address.into());
         self
     }
 
-    /// One more condition of `/readyz`: an error is the reason why it is not ready. It must not block.
+    /// Adds a check to `/readyz`; its error is the reason why the program is not ready. It must not block.
     pub fn add_readyz_check(
         mut self,
         name: impl Into<Box<str>>,
@@ -173,7 +187,8 @@ impl Manager {
         self
     }
 
-    /// One more condition of `/healthz`: an error says that only a restart can help. It must not block.
+    /// Adds a check to `/healthz`; its error is the reason why the process must be restarted. It must not
+    /// block.
     pub fn add_healthz_check(
         mut self,
         name: impl Into<Box<str>>,
@@ -189,78 +204,84 @@ impl Manager {
         self
     }
 
-    /// How long informers have to tell what they have received, at the end, and recorders to write their events; 10 seconds, unless set. Turns of controllers have
-    /// [their own](crate::controller::Controller::shutdown_timeout).
-    pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
-        self.shutdown_timeout = limit;
+    /// Sets how long, when stopping, informers may deliver pending events and recorders may write theirs.
+    /// Defaults to 10 s.
+    ///
+    /// Controllers have their own [timeout](crate::controller::Controller::shutdown_timeout) for running
+    /// reconciles.
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.shutdown_timeout = timeout;
         self
     }
 
-    /// The manager as it looks from outside, before, while and after it runs.
+    /// Returns a handle, which can be used before, during and after the run.
     pub fn handle(&self) -> ManagerHandle {
         ManagerHandle(Arc::clone(&self.shared))
     }
 
-    /// Runs everything until SIGINT or SIGTERM, or until something ends that must not. A second signal ends the process at once,
-    /// with the code of a process that was killed by it; so does any signal when no manager of the process runs any more.
+    /// Runs everything until SIGINT, SIGTERM, [`ManagerHandle::stop`] or a permanent failure.
+    ///
+    /// A second signal exits the process immediately, with the exit code of a process killed by that signal.
+    /// So does any signal after all managers of the process have ended.
     pub async fn run(self) -> Result<(), ManagerError> {
         let mut signals = signals::Listener::new().map_err(ManagerError::Signals)?;
         let stop = async {
             let signal = signals.first().await;
-            tracing::info!(signal, "stopping; another signal ends the process at once");
+            tracing::info!(signal, "stopping; another signal exits the process immediately");
         };
         self.run_until(stop).await
     }
 
-    /// Runs everything until `stop`, or until something ends that must not. Signals are left alone.
+    /// Runs everything until `stop` completes, [`ManagerHandle::stop`] or a permanent failure. Does not
+    /// handle signals.
     pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> Result<(), ManagerError> {
         let mut names: Vec<&str> = self.controllers.iter().map(RunnableController::name).collect();
         names.sort_unstable();
-        if let Some(two) = names.windows(2).find(|two| two[0] == two[1]) {
-            return Err(ManagerError::DuplicateController(two[0].into()));
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(ManagerError::DuplicateController(pair[0].into()));
         }
         let health = Arc::new(self.health());
-        self.shared.set_life(RunState::Runs(Arc::clone(&health)));
-        let pages = match self.address {
+        self.shared.set_run_state(RunState::Running(Arc::clone(&health)));
+        let endpoints = match self.address {
             Some(address) => Some(
-                serve::Pages::serve(address, Arc::clone(&health))
+                serve::Endpoints::serve(address, Arc::clone(&health))
                     .await
                     .map_err(|source| ManagerError::Bind { address, source })?,
             ),
             None => None,
         };
-        if let Some(pages) = &pages {
-            tracing::info!(address = %pages.address, "serving /healthz, /readyz and /metrics");
+        if let Some(endpoints) = &endpoints {
+            tracing::info!(address = %endpoints.address, "serving /healthz, /readyz and /metrics");
         }
-        let bound = pages.as_ref().map_or(Bound::Nowhere, |pages| Bound::At(pages.address));
+        let bound = endpoints.as_ref().map_or(Bound::NotServed, |endpoints| Bound::At(endpoints.address));
         self.shared.bound.send_replace(bound);
         if self.elector.is_none() || self.cache_start == CacheStart::Immediate {
             self.factories.iter().for_each(SharedInformerFactory::start);
         }
-        let asked = stopping(self.shared.stop.subscribe());
+        let handle_stop = wait_until_true(self.shared.stop.subscribe());
         let stop = async {
             tokio::select! {
                 () = stop => {}
-                () = asked => {}
+                () = handle_stop => {}
             }
-            health.stops();
+            health.set_stopping();
         };
-        let ended = self.work(stop).await;
-        health.stops();
+        let result = self.run_controllers(stop).await;
+        health.set_stopping();
         self.shared.stop.send_replace(true);
-        for late in
+        for recorder in
             join_all(self.recorders.iter().map(|recorder| recorder.shutdown(self.shutdown_timeout))).await
         {
-            if let Err(error) = late {
-                tracing::warn!(%error, "events are lost");
+            if let Err(error) = recorder {
+                tracing::warn!(%error, "recorded events are lost");
             }
         }
         let informers =
             join_all(self.factories.iter().map(|factory| factory.shutdown(self.shutdown_timeout))).await;
-        if let Some(pages) = pages {
-            pages.end().await;
+        if let Some(endpoints) = endpoints {
+            endpoints.shutdown().await;
         }
-        ended.and(ShutdownError::collect(self.shutdown_timeout, informers).map_err(ManagerError::Shutdown))
+        result.and(ShutdownError::collect(self.shutdown_timeout, informers).map_err(ManagerError::Shutdown))
     }
 
     fn health(&mut self) -> Health {
@@ -276,24 +297,24 @@ impl Manager {
         }
     }
 
-    /// Elects, if that is asked for, and runs the controllers, until `stop` or one of them fails.
-    async fn work(&mut self, stop: impl Future<Output = ()>) -> Result<(), ManagerError> {
-        // Whoever says first that it is to end.
+    /// Runs the controllers, with leader election if configured, until `stop` completes or a controller
+    /// fails.
+    async fn run_controllers(&mut self, stop: impl Future<Output = ()>) -> Result<(), ManagerError> {
+        // Set by `stop` or by the first controller that fails.
         let ending = watch::Sender::new(false);
-        let work = async {
+        let run = async {
             let Some(elector) = self.elector.take() else {
-                return self.control(None, &ending).await;
+                return self.run_term(None, &ending).await;
             };
-            let failed: Mutex<Result<(), ManagerError>> = Mutex::new(Ok(()));
+            let term_result: Mutex<Result<(), ManagerError>> = Mutex::new(Ok(()));
             let stuck = Notify::new();
             let lead = |term: Term| {
-                let (ending, failed, stuck, manager) = (&ending, &failed, &stuck, &*self);
+                let (ending, term_result, stuck, manager) = (&ending, &term_result, &stuck, &*self);
                 async move {
                     manager.factories.iter().for_each(SharedInformerFactory::start);
-                    let ended = manager.control(Some(term.fencing_token().clone()), ending).await;
-                    let is_stuck =
-                        matches!(&ended, Err(ManagerError::Controller(error)) if error.is_blocked());
-                    *failed.lock().unwrap_or_else(PoisonError::into_inner) = ended;
+                    let ended = manager.run_term(Some(term.fencing_token().clone()), ending).await;
+                    let is_stuck = matches!(&ended, Err(ManagerError::Controller(error)) if error.is_blocked());
+                    *term_result.lock().unwrap_or_else(PoisonError::into_inner) = ended;
                     if is_stuck {
                         stuck.notify_one();
                         std::future::pending::<()>().await;
@@ -301,36 +322,37 @@ impl Manager {
                 }
             };
             tokio::select! {
-                ended = elector.run(lead, stopping(ending.subscribe())) => {
-                    let _how = ended?;
+                ended = elector.run(lead, wait_until_true(ending.subscribe())) => {
+                    let _outcome = ended?;
                 }
-                // A turn still acts. What is not given back runs out by itself; until then nobody else acts.
-                () = stuck.notified() => tracing::error!("the lease is not given back, because a turn has not ended"),
+                // A reconcile is still running and may write. The lease is left to expire: until then no
+                // other process can become the leader.
+                () = stuck.notified() => tracing::error!("the lease is not released because a reconcile has not ended"),
             }
-            failed.into_inner().unwrap_or_else(PoisonError::into_inner)
+            term_result.into_inner().unwrap_or_else(PoisonError::into_inner)
         };
-        let mut work = std::pin::pin!(work.fuse());
+        let mut run = std::pin::pin!(run.fuse());
         let mut stop = std::pin::pin!(stop);
         tokio::select! {
             biased;
-            ended = &mut work => return ended,
+            ended = &mut run => return ended,
             () = &mut stop => ending.send_replace(true),
         };
-        work.await
+        run.await
     }
 
-    /// Runs the controllers until all have ended: when it is said, or when one has failed.
-    async fn control(
+    /// Runs the controllers until all have ended, after `ending` was set or one of them has failed.
+    async fn run_term(
         &self,
-        fence: Option<FencingToken>,
+        fencing_token: Option<FencingToken>,
         ending: &watch::Sender<bool>,
     ) -> Result<(), ManagerError> {
         let runs = self.controllers.iter().map(|controller| {
-            let (fence, stop) = (fence.clone(), stopping(ending.subscribe()));
+            let (fencing_token, stop) = (fencing_token.clone(), wait_until_true(ending.subscribe()));
             async move {
-                let ended = controller.run_in(fence, stop).await;
+                let ended = controller.run_in(fencing_token, stop).await;
                 if let Err(error) = &ended {
-                    tracing::error!(%error, "a controller has ended; so does everything else");
+                    tracing::error!(%error, "a controller has failed; stopping everything else");
                     ending.send_replace(true);
                 }
                 ended
@@ -338,32 +360,33 @@ impl Manager {
         });
         let ended = join_all(runs).await;
         if self.controllers.is_empty() {
-            stopping(ending.subscribe()).await;
+            wait_until_true(ending.subscribe()).await;
         }
-        // Of several errors the one counts after which least is certain.
+        // An error with stuck reconciles takes precedence: after it, writes may still happen.
         let mut errors: Vec<ControllerError> = ended.into_iter().filter_map(Result::err).collect();
         errors.sort_by_key(|error| !error.is_blocked());
         errors.into_iter().next().map_or(Ok(()), |error| Err(error.into()))
     }
 }
 
-/// Whoever holds a handle learns that it is over, however it ended, and keeps nothing alive.
+/// Marks the manager as ended for its handles, also if the run was cancelled; handles keep nothing alive
+/// after that.
 impl Drop for Manager {
     fn drop(&mut self) {
-        self.shared.set_life(RunState::Ended);
-        self.shared.bound.send_replace(Bound::Nowhere);
+        self.shared.set_run_state(RunState::Ended);
+        self.shared.bound.send_replace(Bound::NotServed);
     }
 }
 
 impl Shared {
-    fn set_life(&self, life: RunState) {
-        let before = std::mem::replace(&mut *self.life(), life);
-        // What it holds may be anything, so no lock is held.
-        drop(before);
+    fn set_run_state(&self, run_state: RunState) {
+        let previous = std::mem::replace(&mut *self.run_state(), run_state);
+        // Dropped without the lock: it may drop closures of the application.
+        drop(previous);
     }
 
-    fn life(&self) -> std::sync::MutexGuard<'_, RunState> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    fn run_state(&self) -> std::sync::MutexGuard<'_, RunState> {
+        self.run_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -374,22 +397,23 @@ impl Default for Manager {
 }
 
 impl ManagerHandle {
-    /// Stops the manager gently, as a first signal does.
+    /// Stops the manager in order, as the first signal does.
     pub fn stop(&self) {
         self.0.stop.send_replace(true);
     }
 
-    /// Where its pages are served, as soon as they are; nothing if they are not, or not any more.
+    /// Waits until the endpoints are served and returns their address; `None` if they are not served, or the
+    /// manager has ended.
     pub async fn address(&self) -> Option<SocketAddr> {
         let mut bound = self.0.bound.subscribe();
-        let bound = bound.wait_for(|bound| *bound != Bound::NotYet).await.map(|bound| *bound);
+        let bound = bound.wait_for(|bound| *bound != Bound::Pending).await.map(|bound| *bound);
         match bound {
             Ok(Bound::At(address)) => Some(address),
             _ => None,
         }
     }
 
-    /// Why it is not ready; nothing if it is. The same that `/readyz` says.
+    /// Returns the reasons why the program is not ready, as served at `/readyz`; empty if it is ready.
     pub fn readiness_failures(&self) -> Vec<String> {
         match self.health() {
             Ok(health) => health.readiness_failures(),
@@ -397,24 +421,25 @@ impl ManagerHandle {
         }
     }
 
-    /// Why only a restart can help; nothing if all is well. The same that `/healthz` says.
+    /// Returns the reasons why the process must be restarted, as served at `/healthz`; empty if it is
+    /// healthy.
     pub fn health_failures(&self) -> Vec<String> {
         self.health().map(|health| health.health_failures()).unwrap_or_default()
     }
 
     fn health(&self) -> Result<Arc<Health>, &'static str> {
-        match &*self.0.life() {
+        match &*self.0.run_state() {
             RunState::NotStarted => Err("not started"),
-            RunState::Runs(health) => Ok(Arc::clone(health)),
+            RunState::Running(health) => Ok(Arc::clone(health)),
             RunState::Ended => Err("ended"),
         }
     }
 }
 
-/// Returns when it is said.
-async fn stopping(mut said: watch::Receiver<bool>) {
-    // Whoever could say it is there until everything has ended.
-    let _gone = said.wait_for(|said| *said).await.is_err();
+/// Waits until the value is true.
+async fn wait_until_true(mut flag: watch::Receiver<bool>) {
+    // Cannot fail: the senders live until everything has ended.
+    let _closed = flag.wait_for(|flag| *flag).await.is_err();
 }
 
 impl fmt::Debug for Manager {
@@ -422,7 +447,7 @@ impl fmt::Debug for Manager {
         f.debug_struct("Manager")
             .field("controllers", &self.controllers)
             .field("elector", &self.elector)
-            .field("caches", &self.cache_start)
+            .field("cache_start", &self.cache_start)
             .field("address", &self.address)
             .finish_non_exhaustive()
     }
@@ -430,6 +455,6 @@ impl fmt::Debug for Manager {
 
 impl fmt::Debug for ManagerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "manager, not ready because of {:?}", self.readiness_failures())
+        write!(f, "manager, readiness failures: {:?}", self.readiness_failures())
     }
 }

@@ -1,6 +1,7 @@
-//! The pages over HTTP: `/healthz`, `/readyz`, `/metrics`.
+//! The HTTP server for `/healthz`, `/readyz` and `/metrics`.
 //!
-//! Small and hard to hurt: requests without a body, a bound on connections and on the time a request may take to arrive.
+//! Bounds protect it against slow and numerous clients: request bodies are not read, and the number of
+//! connections, their duration and the time to send a request head are limited.
 
 use super::health::Health;
 use bytes::Bytes;
@@ -20,25 +21,26 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
-/// So many connections at a time. If there are more, the oldest goes: whoever asks is answered at once, so that one has not.
+/// Maximum number of open connections. Beyond it the oldest is closed: requests are answered immediately, so
+/// its client has not sent one yet.
 const MAX_CONNECTIONS: usize = 64;
-/// How long the head of a request may take to arrive.
+/// How long a client may take to send the head of a request.
 const HEAD_READ_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a connection may last in all.
+/// How long a connection may last in total.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long answers may go on after the end.
+/// How long open connections may continue after a shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long to wait after the system could not give us a connection: usually it has no file handles left.
+/// The delay after a failed `accept`; usually the process has no file descriptors left.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// The pages, while they are served.
-pub(super) struct Pages {
+/// The running HTTP server.
+pub(super) struct Endpoints {
     pub(super) address: SocketAddr,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-impl Pages {
+impl Endpoints {
     pub(super) async fn serve(address: SocketAddr, health: Arc<Health>) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
@@ -47,10 +49,10 @@ impl Pages {
         Ok(Self { address, stop, task })
     }
 
-    /// Ends them; answers that have begun are given.
-    pub(super) async fn end(self) {
+    /// Stops accepting connections and waits for the open ones, at most for [`DRAIN_TIMEOUT`].
+    pub(super) async fn shutdown(self) {
         drop(self.stop);
-        // A task that panicked has ended too.
+        // If the task panicked, it has ended too.
         let _ended = self.task.await;
     }
 }
@@ -71,7 +73,7 @@ async fn accept(listener: TcpListener, health: Arc<Health>, mut stopped: oneshot
                         oldest.abort();
                     }
                     let connection = connection(stream, Arc::clone(&health));
-                    // However it ends, it harms nobody else.
+                    // A failed connection affects no other one.
                     order.push_back(connections.spawn(async { drop(tokio::time::timeout(REQUEST_TIMEOUT, connection).await) }));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_RETRY_DELAY).await,
@@ -80,14 +82,14 @@ async fn accept(listener: TcpListener, health: Arc<Health>, mut stopped: oneshot
     }
     drop(listener);
     let all_ended = async { while connections.join_next().await.is_some() {} };
-    // Whoever has not got an answer by then may not even have asked.
+    // Connections without a response by then have probably not sent a request. They are closed.
     let _ended = tokio::time::timeout(DRAIN_TIMEOUT, all_ended).await;
 }
 
 async fn connection(stream: TcpStream, health: Arc<Health>) -> Result<(), hyper::Error> {
     let service = service_fn(move |request: Request<Incoming>| {
-        let answer = answer(request.method(), request.uri().path(), &health);
-        std::future::ready(Ok::<_, Infallible>(answer))
+        let response = respond(request.method(), request.uri().path(), &health);
+        std::future::ready(Ok::<_, Infallible>(response))
     });
     hyper::server::conn::http1::Builder::new()
         .keep_alive(false)
@@ -97,26 +99,26 @@ async fn connection(stream: TcpStream, health: Arc<Health>) -> Result<(), hyper:
         .await
 }
 
-fn answer(method: &Method, path: &str, health: &Health) -> Response<Full<Bytes>> {
-    let page: fn(&Health) -> (StatusCode, String) = match path {
+fn respond(method: &Method, path: &str, health: &Health) -> Response<Full<Bytes>> {
+    let endpoint: fn(&Health) -> (StatusCode, String) = match path {
         "/healthz" | "/livez" => |health| verdict(&health.health_failures()),
         "/readyz" => |health| verdict(&health.readiness_failures()),
         "/metrics" => |health| (StatusCode::OK, health.metrics()),
-        _ => |_| (StatusCode::NOT_FOUND, "there are /healthz, /readyz and /metrics\n".to_owned()),
+        _ => |_| (StatusCode::NOT_FOUND, "not found; available: /healthz, /readyz, /metrics\n".to_owned()),
     };
     let (status, text) = if matches!(*method, Method::GET | Method::HEAD) {
-        // Checks and figures are others' code too.
-        catch_unwind(AssertUnwindSafe(|| page(health)))
+        // Checks and collectors may be code of the application, which may panic.
+        catch_unwind(AssertUnwindSafe(|| endpoint(health)))
             .unwrap_or_else(|_| (StatusCode::INTERNAL_SERVER_ERROR, "a check panicked\n".to_owned()))
     } else {
-        (StatusCode::METHOD_NOT_ALLOWED, "these pages can only be read\n".to_owned())
+        (StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are allowed\n".to_owned())
     };
     let mut response = Response::new(Full::from(text));
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    // The version is that of Prometheus's text form.
-    let form = "text/plain; version=0.0.4; charset=utf-8";
-    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(form));
+    // The version is that of the Prometheus text format.
+    let content_type = "text/plain; version=0.0.4; charset=utf-8";
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
     headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
     response
 }

@@ -1,51 +1,55 @@
-//! SIGINT and SIGTERM: the first one asks every manager of the process, another one ends the process.
+//! SIGINT and SIGTERM: the first signal stops every manager of the process, another one exits the process.
 //!
-//! They are waited for on a thread of their own, so that a program whose threads are all blocked can still be ended. There is one for the
-//! whole process, from the first manager that listens on.
+//! A dedicated thread waits for signals, so that a program whose runtime threads are all blocked can still be
+//! terminated. There is one such thread per process, started by the first manager that listens and never
+//! stopped.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// The codes of processes that were killed by SIGINT and SIGTERM.
+/// The exit codes of processes killed by SIGINT and SIGTERM.
 const INTERRUPTED: i32 = 128 + 2;
 const TERMINATED: i32 = 128 + 15;
 
-static LISTENERS: Mutex<Listeners> = Mutex::new(Listeners { listening: false, next: 0, alive: Vec::new() });
+static LISTENERS: Mutex<Listeners> =
+    Mutex::new(Listeners { has_thread: false, last_id: 0, registered: Vec::new() });
 
 struct Listeners {
-    /// Whether the thread is there.
-    listening: bool,
-    next: u64,
-    /// Those that run, each with how it is told; nothing once it has been.
-    alive: Vec<(u64, Option<oneshot::Sender<&'static str>>)>,
+    /// Whether the signal thread has been started.
+    has_thread: bool,
+    last_id: u64,
+    /// The registered listeners; the sender is `None` once it has sent a signal.
+    registered: Vec<(u64, Option<oneshot::Sender<&'static str>>)>,
 }
 
-/// A manager that runs. Until it is dropped, the first signal is told to it and does nothing else.
+/// The registration of a running manager, which receives the first signal.
+///
+/// A signal exits the process if every registered listener has already received one.
 pub(super) struct Listener {
-    number: u64,
-    notified: oneshot::Receiver<&'static str>,
+    id: u64,
+    signal: oneshot::Receiver<&'static str>,
 }
 
 impl Listener {
     pub(super) fn new() -> io::Result<Self> {
         let mut listeners = lock();
-        if !listeners.listening {
-            listen()?;
-            listeners.listening = true;
+        if !listeners.has_thread {
+            start_thread()?;
+            listeners.has_thread = true;
         }
-        let (tell, told) = oneshot::channel();
-        listeners.next += 1;
-        let number = listeners.next;
-        listeners.alive.push((number, Some(tell)));
-        Ok(Self { number, notified: told })
+        let (sender, signal) = oneshot::channel();
+        listeners.last_id += 1;
+        let id = listeners.last_id;
+        listeners.registered.push((id, Some(sender)));
+        Ok(Self { id, signal })
     }
 
-    /// The name of the first signal.
+    /// Waits for the first signal and returns its name.
     pub(super) async fn first(&mut self) -> &'static str {
-        match (&mut self.notified).await {
+        match (&mut self.signal).await {
             Ok(signal) => signal,
-            // It has been told before.
+            // The signal was returned by an earlier call.
             Err(_) => std::future::pending().await,
         }
     }
@@ -53,7 +57,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        lock().alive.retain(|(number, _)| *number != self.number);
+        lock().registered.retain(|(id, _)| *id != self.id);
     }
 }
 
@@ -61,29 +65,30 @@ fn lock() -> MutexGuard<'static, Listeners> {
     LISTENERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn listen() -> io::Result<()> {
+fn start_thread() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let mut signals = {
-        let _inside = runtime.enter();
+        let _guard = runtime.enter();
         Signals::new()?
     };
-    let work = move || {
+    let run = move || {
         runtime.block_on(async move {
             loop {
                 let (name, code) = signals.next().await;
-                let untold: Vec<_> = lock().alive.iter_mut().filter_map(|(_, tell)| tell.take()).collect();
-                if untold.is_empty() {
-                    tracing::error!(signal = name, "ending at once");
+                let senders: Vec<_> =
+                    lock().registered.iter_mut().filter_map(|(_, sender)| sender.take()).collect();
+                if senders.is_empty() {
+                    tracing::error!(signal = name, "exiting immediately");
                     std::process::exit(code);
                 }
-                for tell in untold {
-                    // Whoever does not wait for it is ending already.
-                    let _ending = tell.send(name).is_err();
+                for sender in senders {
+                    // A listener that was dropped meanwhile belongs to a manager that has ended.
+                    let _dropped = sender.send(name).is_err();
                 }
             }
         });
     };
-    std::thread::Builder::new().name("signals".to_owned()).spawn(work).map(drop)
+    std::thread::Builder::new().name("signals".to_owned()).spawn(run).map(drop)
 }
 
 #[cfg(unix)]
