@@ -1,6 +1,7 @@
-//! Leases on the wire: reading and writing one through a `kube::Client`.
+//! Reads and writes a Lease through a `kube::Client`.
 //!
-//! What is not about the election (labels, owners, other fields of the spec) stays as it was read.
+//! Invariant: everything that the election does not use (labels, owners, other fields of the spec) is written
+//! back as it was read.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -11,14 +12,14 @@ use kube::api::{Api, ApiResource, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Map, Value, json};
 
-/// One Lease.
+/// A client for one Lease.
 pub(super) struct LeaseClient {
     api: Api<DynamicObject>,
     resource: ApiResource,
     namespace: String,
     name: String,
-    /// As it was last read or written.
-    known: Mutex<Option<DynamicObject>>,
+    /// The Lease as last read or written.
+    last_seen: Mutex<Option<DynamicObject>>,
 }
 
 impl LeaseClient {
@@ -31,13 +32,13 @@ impl LeaseClient {
             resource,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-            known: Mutex::default(),
+            last_seen: Mutex::default(),
         }
     }
 
     pub(super) async fn execute(&self, request: LeaseRequest) -> LeaseResponse {
-        let create = matches!(request, LeaseRequest::Create(_));
-        let answered = match request {
+        let is_create = matches!(request, LeaseRequest::Create(_));
+        let result = match request {
             LeaseRequest::Read => self.api.get(&self.name).await,
             LeaseRequest::Create(record) => {
                 self.api.create(&PostParams::default(), &self.object(None, &record)).await
@@ -47,28 +48,30 @@ impl LeaseClient {
                 self.api.replace(&self.name, &PostParams::default(), &object).await
             }
         };
-        match answered {
+        match result {
             Ok(lease) => {
                 let version = lease.metadata.resource_version.clone().unwrap_or_default();
                 let record = read(&lease.data);
-                *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
+                *self.last_seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
                 match record {
                     Ok(record) => LeaseResponse::Lease(record, version),
-                    Err(why) => LeaseResponse::Failed(why),
+                    Err(message) => LeaseResponse::Failed(message),
                 }
             }
-            Err(kube::Error::Api(status)) if status.code == 404 && !create => LeaseResponse::Missing,
+            Err(kube::Error::Api(status)) if status.code == 404 && !is_create => LeaseResponse::Missing,
             Err(kube::Error::Api(status)) if status.code == 409 => LeaseResponse::Conflict,
             Err(error) => LeaseResponse::Failed(error.to_string()),
         }
     }
 
-    /// The lease with what a record says: otherwise as it was last seen, if it is to be replaced.
+    /// Returns the Lease with the fields of `record`; the rest is taken from the last seen state if that has
+    /// the version to be replaced.
     fn object(&self, version: Option<String>, record: &LeaseRecord) -> DynamicObject {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let known =
-            known.as_ref().filter(|known| known.metadata.resource_version == version && version.is_some());
-        let mut object = known.cloned().unwrap_or_else(|| DynamicObject::new(&self.name, &self.resource));
+        let last_seen = self.last_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let base = last_seen
+            .as_ref()
+            .filter(|lease| lease.metadata.resource_version == version && version.is_some());
+        let mut object = base.cloned().unwrap_or_else(|| DynamicObject::new(&self.name, &self.resource));
         object.metadata.resource_version = version;
         object.metadata.namespace = Some(self.namespace.clone());
         write(&mut object.data, record);
@@ -82,13 +85,13 @@ impl fmt::Display for LeaseClient {
     }
 }
 
-/// The time of day, as exactly as a lease can tell it.
+/// Returns the wall-clock time in microseconds, the precision of a Lease.
 pub(super) fn wall_clock() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
 }
 
-/// What a lease says. What it does not say is empty; what cannot be read is an error.
+/// Parses the spec of a Lease. Missing fields are empty or 0; invalid numbers and timestamps are an error.
 fn read(data: &Value) -> Result<LeaseRecord, String> {
     let empty = json!({});
     let spec = data.get("spec").unwrap_or(&empty);
@@ -96,12 +99,14 @@ fn read(data: &Value) -> Result<LeaseRecord, String> {
         None | Some(Value::Null) => Ok(0),
         Some(value) => {
             let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
-            number.ok_or_else(|| format!("the lease's {field} is no number that fits: {value}"))
+            number.ok_or_else(|| format!("invalid lease: {field} is not a 32-bit integer: {value}"))
         }
     };
     let time = |field: &str| match spec.get(field).and_then(Value::as_str) {
         None => Ok(None),
-        Some(text) => text.parse().map(Some).map_err(|_| format!("the lease's {field} is no time: {text:?}")),
+        Some(text) => {
+            text.parse().map(Some).map_err(|_| format!("invalid lease: {field} is not a timestamp: {text:?}"))
+        }
     };
     Ok(LeaseRecord {
         holder: spec.get("holderIdentity").and_then(Value::as_str).unwrap_or_default().to_owned(),

@@ -1,7 +1,7 @@
-//! Leader election over a Lease: which of several processes does the work.
+//! Leader election with a Lease: only one of several processes does the work.
 //!
-//! The driver of [`informer_core::election::Election`], which decides everything: this asks the server, minds the clock, and runs the work. It is
-//! one loop in the caller's task; nothing is spawned.
+//! This is the driver of [`informer_core::election::Election`], which makes all decisions; the driver sends
+//! requests, waits for deadlines and runs the work. It is one loop in the caller's task and spawns nothing.
 
 mod lease;
 mod metrics;
@@ -20,13 +20,16 @@ use crate::clock::{Clock, sleep_until};
 use crate::error::ConfigError;
 use lease::LeaseClient;
 
-/// A candidate for leadership among processes that name the same Lease.
+/// A candidate for leadership among the processes that use the same Lease.
 ///
-/// The work runs while this process holds the lease, and is dropped the moment that can no longer be said for certain: when the lease could not
-/// be renewed in time, counted from when the last renewal was sent, or somebody else has it. When the candidate is told to stop, the work is told
-/// too ([`Term::stop_requested`]), the lease is renewed while it ends, and then given back, so that the next leader need not wait.
+/// The work runs while this process holds the lease. It is dropped as soon as that is no longer certain: when
+/// the lease was not renewed in time, measured from when the last successful renewal was sent, or when
+/// another process holds it. When the candidate is stopped, the work is asked to end
+/// ([`Term::stop_requested`]); the lease is renewed until it has ended and then released, so that the next
+/// leader does not have to wait.
 ///
-/// Clocks of other machines are never trusted: a lease is left alone for as long as it lasts after it was *seen* to change.
+/// Clocks of other machines are not trusted: a lease counts as expired one lease duration after this process
+/// last *observed* a change of it.
 ///
 /// ```no_run
 /// use informer::election::LeaderElector;
@@ -37,7 +40,7 @@ use lease::LeaseClient;
 ///     .run(
 ///         |term| async move {
 ///             println!("leading, term {}", term.fencing_token().version);
-///             term.stop_requested().await; // do the work until the term ends
+///             term.stop_requested().await; // do the work until then
 ///         },
 ///         async { drop(tokio::signal::ctrl_c().await) },
 ///     )
@@ -46,81 +49,92 @@ use lease::LeaseClient;
 /// # }
 /// ```
 pub struct LeaderElector {
-    leases: LeaseClient,
+    lease: LeaseClient,
     identity: String,
     config: ElectionConfig,
     seed: u64,
-    state: watch::Sender<ElectionStatus>,
+    status: watch::Sender<ElectionStatus>,
 }
 
-/// What is known of an election at a moment.
+/// The published status of an election.
 #[derive(Debug, Clone, Default)]
 struct ElectionStatus {
-    leads: Option<(FencingToken, Instant)>,
+    /// The term in which this process is the leader, and when it expires unless the lease is renewed.
+    term: Option<(FencingToken, Instant)>,
     holder: String,
-    /// How often a leader had to look at its lease again because it could not simply be renewed.
-    slow: u64,
+    /// Number of renewals for which the leader had to read the lease first.
+    slow_paths: u64,
 }
 
-/// How an election looks from outside: whether this process leads, and who does. Clones see the same.
+/// A handle to observe an election: whether this process is the leader, and which process holds the lease.
+///
+/// Clones observe the same election.
 #[derive(Debug, Clone)]
 pub struct Leadership(watch::Receiver<ElectionStatus>);
 
-/// A term of leadership, in the hands of the work that is done in it.
+/// A term of leadership, passed to the work done in it.
 #[derive(Debug, Clone)]
 pub struct Term {
     fencing_token: FencingToken,
     stop_requested: watch::Receiver<bool>,
 }
 
-/// How a candidacy ended.
+/// The reason why [`LeaderElector::run`] returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ElectionOutcome {
-    /// It was told to stop.
+    /// The `stop` future completed.
     Stopped,
-    /// The work came to its own end while leading.
+    /// The work completed while this process was the leader.
     WorkCompleted,
 }
 
 impl LeaderElector {
-    /// A candidate for the Lease of this name. Its identity is the name of the host, with something random behind it: two processes are never
-    /// taken for one.
+    /// Creates a candidate for the Lease of this name.
+    ///
+    /// Its identity is the host name with a random suffix, so that no two processes have the same identity.
     pub fn new(client: kube::Client, namespace: &str, name: &str) -> Self {
         let host = crate::host::host();
         let seed = crate::workqueue::seed();
         Self {
-            leases: LeaseClient::new(client, namespace, name),
+            lease: LeaseClient::new(client, namespace, name),
             identity: format!("{host}_{seed:016x}"),
             config: ElectionConfig::default(),
             seed,
-            state: watch::Sender::default(),
+            status: watch::Sender::default(),
         }
     }
 
-    /// What others see as the holder, with something random behind it.
+    /// Sets the name that the Lease shows as its holder; a random suffix is appended. Defaults to the host
+    /// name.
     #[must_use]
     pub fn identity(self, name: &str) -> Self {
         Self { identity: format!("{name}_{:016x}", self.seed), ..self }
     }
 
-    /// Other times than 15, 10 and 2 seconds. Times that no election can be held with are an error here.
+    /// Sets lease duration, renew deadline and retry period. Defaults to 15 s, 10 s and 2 s.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no election is possible with these durations.
     pub fn config(self, config: ElectionConfig) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self { config, ..self })
     }
 
-    /// Namespace and name of the Lease.
+    /// Returns namespace and name of the Lease.
     pub(crate) fn lease_name(&self) -> String {
-        self.leases.to_string()
+        self.lease.to_string()
     }
 
-    /// The election as it looks from outside, before, while and after [`LeaderElector::run`].
+    /// Returns a handle to observe the election, which can be used before, during and after
+    /// [`LeaderElector::run`].
     pub fn leadership(&self) -> Leadership {
-        Leadership(self.state.subscribe())
+        Leadership(self.status.subscribe())
     }
 
-    /// Stands for election until `stop`, and does the work whenever it leads: `work` is called once for each term.
+    /// Takes part in the election until `stop` completes or the work has completed; `work` is called once per
+    /// term.
     pub async fn run<W, F>(
         self,
         mut work: W,
@@ -135,60 +149,57 @@ impl LeaderElector {
             clock: Clock::new(),
             elector: &self,
             in_flight: None,
-            slow: 0,
+            slow_paths: 0,
         };
         let mut stop = std::pin::pin!(stop);
-        let mut ended = None;
+        let mut outcome = None;
         let mut working: Option<Working<F>> = None;
         loop {
             while let Some(event) = driver.next_event() {
                 match event {
-                    Event::Elected(fence) if ended.is_none() => {
-                        let (tell, stopping) = watch::channel(false);
-                        tracing::info!(lease = %self.leases, version = %fence.version, "leading");
-                        working = Some((
-                            Box::pin(work(Term { fencing_token: fence, stop_requested: stopping })),
-                            tell,
-                        ));
+                    Event::Elected(fencing_token) if outcome.is_none() => {
+                        let (stop_sender, stop_requested) = watch::channel(false);
+                        tracing::info!(lease = %self.lease, version = %fencing_token.version, "became the leader");
+                        working = Some((Box::pin(work(Term { fencing_token, stop_requested })), stop_sender));
                     }
-                    Event::LeadershipLost(why) => {
-                        // Nothing may be done any more, so nothing is waited for.
+                    Event::LeadershipLost(reason) => {
+                        // Another process may lead already, so the work is dropped, not asked to end.
                         working = None;
-                        tracing::warn!(lease = %self.leases, why = %LossMessage(&why), "not leading any more");
+                        tracing::warn!(lease = %self.lease, reason = %LossMessage(&reason), "no longer the leader");
                     }
                     _ => {}
                 }
             }
-            if ended.is_some() && working.is_none() {
+            if outcome.is_some() && working.is_none() {
                 driver.machine.stop();
                 driver.machine.stopped();
             }
             if driver.machine.is_over() {
-                return Ok(ended.unwrap_or(ElectionOutcome::Stopped));
+                return Ok(outcome.unwrap_or(ElectionOutcome::Stopped));
             }
             tokio::select! {
                 biased;
                 () = driver.advance() => {}
-                () = &mut stop, if ended.is_none() => {
-                    ended = Some(ElectionOutcome::Stopped);
-                    if let Some((_, tell)) = &working {
-                        tell.send_replace(true);
+                () = &mut stop, if outcome.is_none() => {
+                    outcome = Some(ElectionOutcome::Stopped);
+                    if let Some((_, stop_sender)) = &working {
+                        stop_sender.send_replace(true);
                     }
                 }
-                () = done(&mut working) => {
+                () = wait_for_work(&mut working) => {
                     working = None;
-                    ended.get_or_insert(ElectionOutcome::WorkCompleted);
+                    outcome.get_or_insert(ElectionOutcome::WorkCompleted);
                 }
             }
         }
     }
 }
 
-/// The work of a term, and how it is told to end.
+/// The work of a term, and the sender that asks it to end.
 type Working<F> = (Pin<Box<F>>, watch::Sender<bool>);
 
-/// Returns when the work has come to its end; never, if there is none.
-async fn done<F: Future<Output = ()>>(working: &mut Option<Working<F>>) {
+/// Waits until the work has completed; forever if there is none.
+async fn wait_for_work<F: Future<Output = ()>>(working: &mut Option<Working<F>>) {
     match working {
         Some((work, _)) => work.as_mut().await,
         None => std::future::pending().await,
@@ -196,59 +207,62 @@ async fn done<F: Future<Output = ()>>(working: &mut Option<Working<F>>) {
 }
 
 impl Leadership {
-    /// Whether this process leads at this moment.
+    /// Returns whether this process is the leader now.
     pub fn is_leader(&self) -> bool {
         self.fencing_token().is_some()
     }
 
-    /// The token of the term in which it leads at this moment.
+    /// Returns the fencing token of the current term; `None` if this process is not the leader now.
     pub fn fencing_token(&self) -> Option<FencingToken> {
-        let standing = self.0.borrow();
-        standing.leads.as_ref().filter(|(_, until)| Instant::now() < *until).map(|(fence, _)| fence.clone())
+        let status = self.0.borrow();
+        status.term.as_ref().filter(|(_, until)| Instant::now() < *until).map(|(token, _)| token.clone())
     }
 
-    /// Who held the lease when it was last looked at; empty if nobody did, or nobody has looked.
+    /// Returns the identity that held the lease when it was last read; empty if it was free or has not been
+    /// read yet.
     pub fn holder(&self) -> String {
         self.0.borrow().holder.clone()
     }
 
-    /// How long ago its leadership should have ended, if nobody has noticed.
+    /// Returns how long ago the current term expired without the elector having noticed; `None` if it has not
+    /// expired.
     pub(crate) fn overdue(&self) -> Option<std::time::Duration> {
-        self.0.borrow().leads.as_ref().and_then(|(_, until)| Instant::now().checked_duration_since(*until))
+        self.0.borrow().term.as_ref().and_then(|(_, until)| Instant::now().checked_duration_since(*until))
     }
 
-    /// How often a leader had to look at its lease again because it could not simply be renewed.
+    /// Returns the number of renewals for which the leader had to read the lease first.
     pub(crate) fn slow_paths(&self) -> u64 {
-        self.0.borrow().slow
+        self.0.borrow().slow_paths
     }
 
-    /// Waits until something about it changes; false if the candidate is gone.
+    /// Waits until the term or the holder changes; returns false if the elector has been dropped.
     pub async fn changed(&mut self) -> bool {
         self.0.changed().await.is_ok()
     }
 }
 
 impl Term {
-    /// Tells this term from all others, and is greater than that of any before.
+    /// Returns the fencing token of this term, which is greater than that of every earlier term.
     pub fn fencing_token(&self) -> &FencingToken {
         &self.fencing_token
     }
 
-    /// Returns when the work is asked to end. It is given the time; the lease is renewed meanwhile. When leadership is lost nobody is asked: the
-    /// work is dropped.
+    /// Waits until the work is asked to end.
+    ///
+    /// The lease is renewed until the work has ended. When leadership is lost, the work is dropped instead.
     pub async fn stop_requested(&self) {
-        // If the candidate is gone, so is the work: somebody kept a copy of the term.
-        let _gone = self.stop_requested.clone().wait_for(|stopping| *stopping).await.is_err();
+        // An error means that the term is over, which only a clone kept beyond the work can observe.
+        let _term_over = self.stop_requested.clone().wait_for(|requested| *requested).await.is_err();
     }
 }
 
-/// The machine with its clock and its request.
+/// The election state machine with its clock and the request in flight.
 struct Driver<'a> {
     machine: Election,
     clock: Clock,
     elector: &'a LeaderElector,
     in_flight: Option<Pin<Box<dyn Future<Output = LeaseResponse> + Send + 'a>>>,
-    slow: u64,
+    slow_paths: u64,
 }
 
 impl Driver<'_> {
@@ -259,25 +273,29 @@ impl Driver<'_> {
         event
     }
 
-    /// Does the next thing that is to be done: asks, hears an answer, or waits until something is due. Cancel-safe.
+    /// Sends a request if one is due, then waits for its response or for the next deadline.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel-safe: the request in flight is kept.
     async fn advance(&mut self) {
         let now = self.clock.now();
         if self.in_flight.is_none()
             && let Some(request) = self.machine.poll_request(now, lease::wall_clock())
         {
             if matches!(request, LeaseRequest::Read) && self.machine.fencing_token().is_some() {
-                self.slow += 1;
+                self.slow_paths += 1;
             }
-            self.in_flight = Some(Box::pin(self.elector.leases.execute(request)));
+            self.in_flight = Some(Box::pin(self.elector.lease.execute(request)));
         }
         let next = self.machine.next_deadline().map(|next| self.clock.instant(next));
         match &mut self.in_flight {
-            Some(asked) => {
-                let patience = self.machine.request_deadline().map(|deadline| self.clock.instant(deadline));
+            Some(request) => {
+                let deadline = self.machine.request_deadline().map(|deadline| self.clock.instant(deadline));
                 tokio::select! {
                     biased;
-                    answer = asked.as_mut() => self.answered(answer),
-                    () = sleep_until(patience) => self.answered(LeaseResponse::Failed("no answer in time".to_owned())),
+                    response = request.as_mut() => self.handle_response(response),
+                    () = sleep_until(deadline) => self.handle_response(LeaseResponse::Failed("request timed out".to_owned())),
                     () = sleep_until(next) => {}
                 }
             }
@@ -285,25 +303,27 @@ impl Driver<'_> {
         }
     }
 
-    fn answered(&mut self, answer: LeaseResponse) {
+    fn handle_response(&mut self, response: LeaseResponse) {
         self.in_flight = None;
-        if let LeaseResponse::Failed(why) = &answer {
-            tracing::warn!(lease = %self.elector.leases, why, "the lease could not be read or written");
+        if let LeaseResponse::Failed(error) = &response {
+            tracing::warn!(lease = %self.elector.lease, error, "reading or writing the lease failed");
         }
-        self.machine.handle_response(self.clock.now(), answer);
+        self.machine.handle_response(self.clock.now(), response);
     }
 
     fn publish(&self) {
         let now = self.clock.now();
         let until = self.machine.leads_until().filter(|until| now < *until);
-        let leads = self.machine.fencing_token().cloned().zip(until.map(|until| self.clock.instant(until)));
-        self.elector.state.send_if_modified(|standing| {
+        let term = self.machine.fencing_token().cloned().zip(until.map(|until| self.clock.instant(until)));
+        self.elector.status.send_if_modified(|status| {
+            // A renewal moves the end of a term, but is no change to observers.
             let same = |a: &Option<(FencingToken, Instant)>, b: &Option<(FencingToken, Instant)>| {
-                a.as_ref().map(|(fence, _)| fence) == b.as_ref().map(|(fence, _)| fence)
+                a.as_ref().map(|(token, _)| token) == b.as_ref().map(|(token, _)| token)
             };
-            let news = !same(&standing.leads, &leads) || standing.holder != self.machine.holder();
-            *standing = ElectionStatus { leads, holder: self.machine.holder().to_owned(), slow: self.slow };
-            news
+            let changed = !same(&status.term, &term) || status.holder != self.machine.holder();
+            let (holder, slow_paths) = (self.machine.holder().to_owned(), self.slow_paths);
+            *status = ElectionStatus { term, holder, slow_paths };
+            changed
         });
     }
 }
@@ -311,25 +331,25 @@ impl Driver<'_> {
 impl fmt::Debug for LeaderElector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeaderElector")
-            .field("lease", &format_args!("{}", self.leases))
+            .field("lease", &format_args!("{}", self.lease))
             .field("identity", &self.identity)
             .field("config", &self.config)
             .finish_non_exhaustive()
     }
 }
 
-/// Why leadership ended, in words.
+/// Displays the reason why leadership was lost.
 struct LossMessage<'a>(&'a LossReason);
 
 impl fmt::Display for LossMessage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            LossReason::NotRenewed(why) => write!(f, "the lease was not renewed in time: {why}"),
+            LossReason::NotRenewed(error) => write!(f, "the lease was not renewed in time: {error}"),
             LossReason::HeldByOther(holder) if holder.is_empty() => {
-                f.write_str("the lease was given back by somebody else")
+                f.write_str("another client cleared the holder of the lease")
             }
             LossReason::HeldByOther(holder) => write!(f, "{holder} holds the lease"),
-            _ => f.write_str("it was told to stop"),
+            _ => f.write_str("stop requested"),
         }
     }
 }
