@@ -1,4 +1,4 @@
-//! Events on the wire: writing one through a `kube::Client`, and what its answer means.
+//! Writes recorded events through a `kube::Client` and classifies the responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,35 +14,37 @@ use serde_json::{Value, json};
 use super::EventType;
 use crate::reference::ObjectReference;
 
-/// The longest name that a server takes.
+/// Maximum length of an object's name.
 const MAX_NAME_BYTES: usize = 253;
 
-/// What happened, to what. Events that are equal are one event, or a series.
+/// A recorded event without its time. Equal events become one object on the server, with a series if
+/// repeated.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Event {
     pub(super) regarding: ObjectReference,
     pub(super) related: Option<ObjectReference>,
-    pub(super) level: EventType,
+    pub(super) event_type: EventType,
     pub(super) reason: String,
     pub(super) action: String,
     pub(super) note: String,
 }
 
 impl Event {
-    /// Where it is written. What is outside namespaces has its events in `default`.
+    /// Returns the namespace of the event object: that of the object, or `default` if the object is
+    /// cluster-scoped.
     pub(super) fn namespace(&self) -> &str {
         self.regarding.namespace.as_deref().unwrap_or("default")
     }
 }
 
-/// The events of one recorder on the server.
+/// The client that writes the events of one recorder.
 pub(super) struct Events {
     client: kube::Client,
     controller: Arc<str>,
     instance: Arc<str>,
-    /// In the names of events, so that those of two processes differ.
+    /// Part of the names of event objects, so that those of two processes differ.
     seed: u64,
-    /// Whether it was said that events may not be written.
+    /// Whether a warning has been logged that writing events is forbidden.
     forbidden_reported: bool,
 }
 
@@ -56,8 +58,8 @@ impl Events {
         let namespace = occurrence.event.namespace();
         let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
         let name = self.name(occurrence);
-        let creates = matches!(write, Write::Create(_));
-        let (request, body) = if creates {
+        let is_create = matches!(write, Write::Create(_));
+        let (request, body) = if is_create {
             let request = http::Request::post(path).header(CONTENT_TYPE, "application/json");
             (request, self.object(&name, namespace, occurrence))
         } else {
@@ -71,46 +73,50 @@ impl Events {
         match self.send(request).await {
             Ok(()) => WriteResponse::Written,
             Err(error) => {
-                let answer = classify_response(&error, creates);
-                self.report(answer, &error, &occurrence.event.regarding);
-                answer
+                let response = classify_response(&error, is_create);
+                self.log(response, &error, &occurrence.event.regarding);
+                response
             }
         }
     }
 
-    /// What the server says if it does not do it; a status without a code if it says nothing.
+    /// Sends a request.
+    ///
+    /// # Errors
+    ///
+    /// Returns the status of an unsuccessful response, or a status with code 0 if there was no response.
     async fn send(&self, request: http::Request<Body>) -> Result<(), Status> {
-        let silence = |error: kube::Error| {
+        let no_response = |error: kube::Error| {
             let mut status = Status::default();
             status.message = error.to_string().into();
             status
         };
-        let (head, body) = self.client.send(request).await.map_err(silence)?.into_parts();
-        // Read to its end in any case, so that the connection can be used again.
+        let (head, body) = self.client.send(request).await.map_err(no_response)?.into_parts();
+        // Always read to the end, so that the connection can be reused.
         let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         if head.status.is_success() {
             return Ok(());
         }
         let mut status = Status::from_json(&body).unwrap_or_default();
         status.code = head.status.as_u16();
-        let wait = head.headers.get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
-        status.retry_after = wait.map(Duration::from_secs).or(status.retry_after);
+        let delay = head.headers.get(RETRY_AFTER).and_then(|delay| delay.to_str().ok()?.parse().ok());
+        status.retry_after = delay.map(Duration::from_secs).or(status.retry_after);
         Err(status)
     }
 
-    fn report(&mut self, answer: WriteResponse, error: &Status, regarding: &ObjectReference) {
+    fn log(&mut self, response: WriteResponse, error: &Status, regarding: &ObjectReference) {
         let controller = &*self.controller;
-        match answer {
+        match response {
             WriteResponse::Refused if error.code == 403 && self.forbidden_reported => {
-                tracing::debug!(controller, %regarding, %error, "an event may not be written");
+                tracing::debug!(controller, %regarding, %error, "writing an event is forbidden");
             }
             WriteResponse::Refused if error.code == 403 => {
                 self.forbidden_reported = true;
-                tracing::warn!(controller, %regarding, %error, "events may not be written; this is said once");
+                tracing::warn!(controller, %regarding, %error, "writing events is forbidden; further ones are logged at debug level");
             }
-            WriteResponse::Refused => tracing::warn!(controller, %regarding, %error, "an event was refused"),
+            WriteResponse::Refused => tracing::warn!(controller, %regarding, %error, "an event was rejected"),
             WriteResponse::Failed | WriteResponse::Unavailable(_) => {
-                tracing::info!(controller, %regarding, %error, "an event was not written");
+                tracing::info!(controller, %regarding, %error, "writing an event failed");
             }
             _ => {}
         }
@@ -125,7 +131,7 @@ impl Events {
             "eventTime": time(occurrence.first),
             "reportingController": *self.controller,
             "reportingInstance": *self.instance,
-            "type": match event.level {
+            "type": match event.event_type {
                 EventType::Normal => "Normal",
                 EventType::Warning => "Warning",
             },
@@ -143,17 +149,18 @@ impl Events {
         object
     }
 
-    /// The name of the object it is about, with a number of its own. Some kinds have names that no event can have.
+    /// Returns the name of the event object: that of the regarded object and a number, or `event` and a
+    /// number if the former is not a valid name of an event (some kinds allow other names).
     fn name(&self, occurrence: &Occurrence<Arc<Event>>) -> String {
         let number = self.seed.wrapping_add(occurrence.number);
         let name = &occurrence.event.regarding.name;
-        let label = |label: &str| {
-            let plain = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
-            label.bytes().all(|letter| plain(letter) || letter == b'-')
-                && label.bytes().next().is_some_and(plain)
-                && label.bytes().last().is_some_and(plain)
+        let is_label = |label: &str| {
+            let is_alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+            label.bytes().all(|byte| is_alphanumeric(byte) || byte == b'-')
+                && label.bytes().next().is_some_and(is_alphanumeric)
+                && label.bytes().last().is_some_and(is_alphanumeric)
         };
-        if name.len() + 17 <= MAX_NAME_BYTES && name.split('.').all(label) {
+        if name.len() + 17 <= MAX_NAME_BYTES && name.split('.').all(is_label) {
             format!("{name}.{number:016x}")
         } else {
             format!("event.{number:016x}")
@@ -161,14 +168,14 @@ impl Events {
     }
 }
 
-/// What an error means for the write.
-fn classify_response(error: &Status, creates: bool) -> WriteResponse {
+/// Maps an unsuccessful response to its consequence for the write.
+fn classify_response(error: &Status, is_create: bool) -> WriteResponse {
     match error.code {
-        409 if creates && &*error.reason == "AlreadyExists" => WriteResponse::Exists,
+        409 if is_create && &*error.reason == "AlreadyExists" => WriteResponse::Exists,
         404 => WriteResponse::Missing,
-        // 409: others write the same. 500: often a webhook, of this namespace alone.
+        // 409: concurrent writes of the same object. 500: often a webhook that affects only this namespace.
         409 | 500 if error.retry_after.is_none() => WriteResponse::Failed,
-        // 401: a token may be renewed.
+        // 401: the token may be renewed.
         0 | 401 | 408 | 409 | 429 | 500.. => WriteResponse::Unavailable(error.retry_after),
         _ => WriteResponse::Refused,
     }

@@ -1,7 +1,8 @@
-//! Events for users: what a controller does with an object, to be read with `kubectl describe` and `kubectl events`.
+//! Recorded events: Kubernetes Event objects that tell users what a controller does with an object, shown by
+//! `kubectl describe` and `kubectl events`.
 //!
-//! The face of [`informer_core::recorder::Correlator`], which decides everything. The lock is held for one operation of the machine; one task
-//! writes what it asks for.
+//! This is the driver of [`informer_core::recorder::Correlator`], which makes all decisions. The lock is held
+//! for one operation of the correlator; one task executes the writes that it requests.
 
 mod events;
 mod metrics;
@@ -21,24 +22,26 @@ use crate::error::{ShutdownError, Unfinished};
 use crate::reference::{ObjectReference, ToObjectReference};
 use events::{Event, Events};
 
-/// So long a write may take.
+/// The timeout of one write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest reason and the longest action that a server takes.
+/// Maximum length of a reason, an action and a reporting instance.
 const MAX_REASON_BYTES: usize = 128;
 
-/// The longest note that a server takes.
+/// Maximum length of a note.
 const MAX_NOTE_BYTES: usize = 1024;
 
-/// Records events (`events.k8s.io/v1`) about objects. Clones are handles of the same recorder.
+/// A recorder of events (`events.k8s.io/v1`) about objects. Clones are handles of the same recorder.
 ///
-/// Recording never waits: events are written by a task, one after the other. The same again becomes a series on the server: its second
-/// occurrence is told, then one word every 30 minutes, and one when it was quiet for 6. New events about one object are limited to 25, and one more every 5
-/// minutes. Up to 1,000 writes wait while the server is slow or away, and each is tried 12 times; a namespace in which they fail holds up no other. What is
-/// left out is counted ([`EventRecorder::metrics`]).
+/// Recording never waits: a task writes the events, one after the other. Equal events become a series on the
+/// server, which is updated at the second occurrence, then every 30 minutes, and when the event has not
+/// occurred for 6 minutes. New events about one object are limited to a burst of 25 and one more every 5
+/// minutes. Up to 1,000 writes are queued while the server is slow or unavailable, and each is attempted up
+/// to 12 times; a namespace in which writes fail does not delay others. Events that are not written are
+/// counted ([`EventRecorder::metrics`]).
 ///
-/// When the last handle goes, what waits is lost; [`EventRecorder::shutdown`] writes it. The controller needs the rights to create and to patch `events` of
-/// `events.k8s.io`.
+/// Dropping the last handle loses the queued events; [`EventRecorder::shutdown`] writes them. The program
+/// needs the permissions to create and patch `events` of `events.k8s.io`.
 ///
 /// ```
 /// use informer::recorder::{EventRecorder, EventType};
@@ -61,58 +64,68 @@ pub struct EventRecorder {
     handle: Arc<Handle>,
 }
 
-/// How an event is to be taken.
+/// The type of a recorded event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum EventType {
-    /// As it should be.
+    /// Information about an expected action.
     Normal,
-    /// Somebody may have to do something.
+    /// Something that may need attention.
     Warning,
 }
 
-/// What the handles hold, and the task does not: with the last of them the task ends.
+/// The state owned by the handles but not by the task, so that dropping the last handle ends the task.
 struct Handle {
     shared: Arc<Shared>,
     controller: Arc<str>,
     instance: Arc<str>,
     task: JoinHandle<()>,
-    /// Closed when the task has ended.
+    /// Closed when the task ends.
     running: watch::Receiver<()>,
 }
 
 struct Shared {
-    machine: Mutex<Correlator<String, ObjectReference, Arc<Event>>>,
+    correlator: Mutex<Correlator<String, ObjectReference, Arc<Event>>>,
     clock: Clock,
-    /// There may be something to write.
+    /// Wakes the task after an event was recorded or a shutdown was requested.
     work_added: Notify,
-    /// Events that no server would take, and were not given to the machine.
+    /// Number of events with an invalid reason or action, which are not passed to the correlator.
     invalid_events: AtomicU64,
 }
 
 impl EventRecorder {
-    /// A recorder for the controller of this name, which is one like `websites.example.com/controller` or `my-controller`. It says that events come
-    /// from this host, with something random behind it. Needs a tokio runtime.
+    /// Creates a recorder for a controller with a name such as `websites.example.com/controller` or
+    /// `my-controller`.
+    ///
+    /// The reporting instance of its events is the host name with a random suffix.
+    ///
+    /// # Panics
+    ///
+    /// Panics if called outside a tokio runtime.
     pub fn new(client: kube::Client, controller: &str) -> Self {
         let seed = crate::workqueue::seed();
         let instance: Arc<str> =
-            format!("{}_{seed:016x}", shortened(&crate::host::host(), MAX_REASON_BYTES - 17, "")).into();
-        let machine = Mutex::new(Correlator::new(RecorderConfig::default(), seed));
+            format!("{}_{seed:016x}", truncate(&crate::host::host(), MAX_REASON_BYTES - 17, "")).into();
+        let correlator = Mutex::new(Correlator::new(RecorderConfig::default(), seed));
         let shared = Arc::new(Shared {
-            machine,
+            correlator,
             clock: Clock::new(),
             work_added: Notify::new(),
             invalid_events: AtomicU64::new(0),
         });
         let controller: Arc<str> = controller.into();
         let events = Events::new(client, Arc::clone(&controller), Arc::clone(&instance), seed);
-        let (runs, running) = watch::channel(());
-        let task = tokio::spawn(write(Arc::clone(&shared), events, runs));
+        let (running_guard, running) = watch::channel(());
+        let task = tokio::spawn(write_events(Arc::clone(&shared), events, running_guard));
         EventRecorder { handle: Arc::new(Handle { shared, controller, instance, task, running }) }
     }
 
-    /// Something happened to an object: a reason and an action in a word or two, such as `Created` and `CreateDeployment` (at most 128 bytes), and
-    /// a note for people, which is cut at 1,024 bytes. The event is in the object's namespace, or in `default`.
+    /// Records an event about an object.
+    ///
+    /// `reason` and `action` are short identifiers such as `Created` and `CreateDeployment`, of 1 to 128
+    /// bytes; otherwise the event is not recorded, but logged and counted as failed. `note` is a text for
+    /// people, truncated to 1,024 bytes. The event is created in the object's namespace, or in `default` for
+    /// cluster-scoped objects.
     pub fn record<Form>(
         &self,
         regarding: &impl ToObjectReference<Form>,
@@ -124,7 +137,8 @@ impl EventRecorder {
         self.enqueue(regarding.reference(), None, event_type, reason, action, note.as_ref());
     }
 
-    /// The same, with another object that has to do with it.
+    /// Records an event about an object that also concerns a second object, `related`; otherwise like
+    /// [`record`](Self::record).
     pub fn record_related<Form, OtherForm>(
         &self,
         regarding: &impl ToObjectReference<Form>,
@@ -138,36 +152,42 @@ impl EventRecorder {
         self.enqueue(regarding.reference(), related, event_type, reason, action, note.as_ref());
     }
 
-    /// What became of everything so far.
+    /// Returns the number of recorded events by result.
     pub fn metrics(&self) -> RecorderMetrics {
-        let mut metrics = self.handle.shared.machine().metrics();
+        let mut metrics = self.handle.shared.correlator().metrics();
         metrics.failed += self.handle.shared.invalid_events.load(Ordering::Relaxed);
         metrics
     }
 
-    /// The name of its controller: what the server is told as `reportingController`.
+    /// Returns the name of the controller, the `reportingController` of the events.
     pub fn reporting_controller(&self) -> &str {
         &self.handle.controller
     }
 
-    /// What the server is told as `reportingInstance`.
+    /// Returns the `reportingInstance` of the events.
     pub fn reporting_instance(&self) -> &str {
         &self.handle.instance
     }
 
-    /// Writes what waits, and the last word about every series, and ends. What is not written in time is lost, and so is what is recorded from now on.
-    pub async fn shutdown(&self, within: Duration) -> Result<(), ShutdownError> {
-        self.handle.shared.machine().stop();
+    /// Writes the queued events and the final count of every series, and ends the task.
+    ///
+    /// Events recorded after the call are lost.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if not everything was written within `timeout`; the rest is lost.
+    pub async fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownError> {
+        self.handle.shared.correlator().stop();
         self.handle.shared.work_added.notify_one();
         let mut running = self.handle.running.clone();
         let ended = async { while running.changed().await.is_ok() {} };
-        if tokio::time::timeout(within, ended).await.is_ok() {
+        if tokio::time::timeout(timeout, ended).await.is_ok() {
             return Ok(());
         }
         self.handle.task.abort();
-        match self.handle.shared.machine().abandon() {
+        match self.handle.shared.correlator().abandon() {
             0 => Ok(()),
-            writes => Err(ShutdownError::of(within, Unfinished::RecordedEvents { writes })),
+            writes => Err(ShutdownError::of(timeout, Unfinished::RecordedEvents { writes })),
         }
     }
 
@@ -181,11 +201,10 @@ impl EventRecorder {
         note: &str,
     ) {
         let shared = &self.handle.shared;
-        for (what, word) in [("reason", reason), ("action", action)] {
-            if word.is_empty() || word.len() > MAX_REASON_BYTES {
-                let why =
-                    format!("its {what} must have 1 to {MAX_REASON_BYTES} bytes, and has {}", word.len());
-                tracing::warn!(controller = &*self.handle.controller, %regarding, reason, "event not recorded: {why}");
+        for (field, value) in [("reason", reason), ("action", action)] {
+            if value.is_empty() || value.len() > MAX_REASON_BYTES {
+                let error = format!("{field} has {} bytes, must have 1 to {MAX_REASON_BYTES}", value.len());
+                tracing::warn!(controller = &*self.handle.controller, %regarding, reason, "event not recorded: {error}");
                 shared.invalid_events.fetch_add(1, Ordering::Relaxed);
                 return;
             }
@@ -193,21 +212,21 @@ impl EventRecorder {
         let event = Event {
             regarding: regarding.clone(),
             related,
-            level: event_type,
+            event_type,
             reason: reason.to_owned(),
             action: action.to_owned(),
-            note: shortened(note, MAX_NOTE_BYTES, "..."),
+            note: truncate(note, MAX_NOTE_BYTES, "..."),
         };
         let now = shared.clock.now();
-        let lane = event.namespace().to_owned();
-        shared.machine().handle_event(now, Timestamp::now(), lane, regarding, Arc::new(event));
+        let partition = event.namespace().to_owned();
+        shared.correlator().handle_event(now, Timestamp::now(), partition, regarding, Arc::new(event));
         shared.work_added.notify_one();
     }
 }
 
 impl Shared {
-    fn machine(&self) -> MutexGuard<'_, Correlator<String, ObjectReference, Arc<Event>>> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    fn correlator(&self) -> MutexGuard<'_, Correlator<String, ObjectReference, Arc<Event>>> {
+        self.correlator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -219,25 +238,26 @@ impl Drop for Handle {
 
 impl fmt::Debug for EventRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Recorder({})", self.handle.controller)
+        write!(f, "EventRecorder({})", self.handle.controller)
     }
 }
 
-/// Writes what the machine asks for, until it is over. The sender tells by its end that this has ended.
-async fn write(shared: Arc<Shared>, mut events: Events, _runs: watch::Sender<()>) {
+/// Executes the writes that the correlator requests until it has ended. Dropping the sender signals the end
+/// of the task.
+async fn write_events(shared: Arc<Shared>, mut events: Events, _running: watch::Sender<()>) {
     loop {
         let (write, next) = {
-            let mut machine = shared.machine();
-            let write = machine.poll_write(shared.clock.now());
-            if write.is_none() && machine.is_over() {
+            let mut correlator = shared.correlator();
+            let write = correlator.poll_write(shared.clock.now());
+            if write.is_none() && correlator.is_over() {
                 return;
             }
-            (write, machine.next_deadline())
+            (write, correlator.next_deadline())
         };
         if let Some(write) = write {
-            let answer = tokio::time::timeout(WRITE_TIMEOUT, events.write(&write)).await;
-            let answer = answer.unwrap_or(WriteResponse::Unavailable(None));
-            shared.machine().handle_response(shared.clock.now(), answer);
+            let response = tokio::time::timeout(WRITE_TIMEOUT, events.write(&write)).await;
+            let response = response.unwrap_or(WriteResponse::Unavailable(None));
+            shared.correlator().handle_response(shared.clock.now(), response);
         } else {
             tokio::select! {
                 () = shared.work_added.notified() => {}
@@ -247,13 +267,13 @@ async fn write(shared: Arc<Shared>, mut events: Events, _runs: watch::Sender<()>
     }
 }
 
-/// A text of at most so many bytes; one that is longer ends with `end`.
-fn shortened(text: &str, longest: usize, end: &str) -> String {
-    if text.len() <= longest {
+/// Truncates a text to at most `max_bytes` at a character boundary; a truncated text ends with `suffix`.
+fn truncate(text: &str, max_bytes: usize, suffix: &str) -> String {
+    if text.len() <= max_bytes {
         return text.to_owned();
     }
-    let cut = text.floor_char_boundary(longest.saturating_sub(end.len()));
-    format!("{}{end}", &text[..cut])
+    let cut = text.floor_char_boundary(max_bytes.saturating_sub(suffix.len()));
+    format!("{}{suffix}", &text[..cut])
 }
 
 #[cfg(test)]
@@ -261,10 +281,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_cut_between_letters() {
-        assert_eq!(shortened("short", 5, "..."), "short");
-        assert_eq!(shortened("longer", 5, "..."), "lo...");
-        assert_eq!(shortened("ääää", 6, "..."), "ä...");
-        assert_eq!(shortened("host-1", 4, ""), "host");
+    fn texts_are_truncated_at_character_boundaries() {
+        assert_eq!(truncate("short", 5, "..."), "short");
+        assert_eq!(truncate("longer", 5, "..."), "lo...");
+        assert_eq!(truncate("ääää", 6, "..."), "ä...");
+        assert_eq!(truncate("host-1", 4, ""), "host");
     }
 }
