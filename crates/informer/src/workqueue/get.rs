@@ -1,4 +1,4 @@
-//! Waiting: for a key, and for the end of a queue.
+//! The futures that wait for a key ([`Get`]) and for the end of a drain ([`Drained`]).
 
 use std::future::Future;
 use std::hash::Hash;
@@ -10,22 +10,24 @@ use tokio::time::{Instant, Sleep};
 use super::{State, Wakes, WorkItem, WorkQueue};
 
 /// The future of [`WorkQueue::get`].
-#[must_use = "nothing is taken until it is awaited"]
+#[must_use = "no key is taken unless the future is awaited"]
 pub struct Get<'a, T: Eq + Hash + Clone> {
     queue: &'a WorkQueue<T>,
-    /// None while the queue does not know of it.
-    number: Option<u64>,
-    /// How often it has looked in vain and looks again instead of waiting.
+    /// `None` until the future is registered in [`State::getters`].
+    id: Option<u64>,
+    /// Number of polls without a key after which the task rescheduled itself instead of waiting for a
+    /// wake-up.
     spin_polls: u32,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-/// How often a task looks again before it waits, where keys come fast: to be woken takes longer than a few looks, on both sides.
+/// Maximum number of polls before a task waits for a wake-up, while keys are added at a high rate: for both
+/// sides, a few polls cost less than a wake-up.
 const MAX_SPIN_POLLS: u32 = 32;
 
 impl<'a, T: Eq + Hash + Clone> Get<'a, T> {
     pub(super) fn new(queue: &'a WorkQueue<T>) -> Self {
-        Get { queue, number: None, spin_polls: 0, timer: None }
+        Get { queue, id: None, spin_polls: 0, timer: None }
     }
 }
 
@@ -37,32 +39,34 @@ impl<T: Eq + Hash + Clone> Future for Get<'_, T> {
         loop {
             let now = shared.clock.now();
             let mut state = shared.state.lock();
-            if let Some(number) = self.number {
-                state.getters.arrive(number);
+            if let Some(id) = self.id {
+                state.getters.mark_polled(id);
             }
             let taken = state.queue.take(now);
             if taken.is_some() || state.queue.is_over() {
-                let wakes = self.leave(&mut state);
+                let wakes = self.unregister(&mut state);
                 drop(state);
                 wakes.wake();
                 return Poll::Ready(taken.map(|taken| WorkItem::new(shared.clone(), taken)));
             }
             if self.spin_polls < MAX_SPIN_POLLS
                 && state.queue.is_fast()
-                && let Some(number) = state.getters.spin_again(self.number)
+                && let Some(id) = state.getters.spin_again(self.id)
             {
                 drop(state);
-                self.number = Some(number);
+                self.id = Some(id);
                 self.spin_polls += 1;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            let number = state.getters.join(self.number, context.waker());
-            self.number = Some(number);
-            let due = state.queue.next_deadline().filter(|_| state.getters.is_keeper(number));
+            let id = state.getters.wait(self.id, context.waker());
+            self.id = Some(id);
+            let deadline = state.queue.next_deadline().filter(|_| state.getters.is_timer_owner(id));
             drop(state);
-            let Some(due) = due.map(|due| shared.clock.instant(due)) else { return Poll::Pending };
-            if self.sleep_until(due, context).is_pending() {
+            let Some(deadline) = deadline.map(|deadline| shared.clock.instant(deadline)) else {
+                return Poll::Pending;
+            };
+            if self.poll_timer(deadline, context).is_pending() {
                 return Poll::Pending;
             }
         }
@@ -70,52 +74,53 @@ impl<T: Eq + Hash + Clone> Future for Get<'_, T> {
 }
 
 impl<T: Eq + Hash + Clone> Get<'_, T> {
-    fn sleep_until(&mut self, due: Instant, context: &mut Context<'_>) -> Poll<()> {
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
-        if timer.deadline() != due {
-            timer.as_mut().reset(due);
+    fn poll_timer(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if timer.deadline() != deadline {
+            timer.as_mut().reset(deadline);
         }
         timer.as_mut().poll(context)
     }
 
-    /// Stops waiting. Somebody else is sent for if there are keys, and the clock needs a keeper.
-    fn leave(&mut self, state: &mut State<T>) -> Wakes {
+    /// Stops waiting; returns the wakers of the tasks that take over queued keys and the timer.
+    fn unregister(&mut self, state: &mut State<T>) -> Wakes {
         let mut wakes = Wakes::default();
-        if let Some(number) = self.number.take() {
-            let kept = state.getters.is_keeper(number);
-            state.getters.leave(number);
-            if kept && state.queue.next_deadline().is_some() {
-                state.getters.timer_owner().into_iter().for_each(|waker| wakes.push(waker));
+        if let Some(id) = self.id.take() {
+            let owned_timer = state.getters.is_timer_owner(id);
+            state.getters.remove(id);
+            if owned_timer && state.queue.next_deadline().is_some() {
+                state.getters.timer_owner_waker().into_iter().for_each(|waker| wakes.push(waker));
             }
         }
-        state.settle(&mut wakes);
+        state.collect_wakes(&mut wakes);
         wakes
     }
 }
 
 impl<T: Eq + Hash + Clone> Drop for Get<'_, T> {
     fn drop(&mut self) {
-        if self.number.is_none() {
+        if self.id.is_none() {
             return;
         }
         let shared = self.queue.shared.clone();
         let mut state = shared.state.lock();
-        let wakes = self.leave(&mut state);
+        let wakes = self.unregister(&mut state);
         drop(state);
         wakes.wake();
     }
 }
 
 /// The future of [`WorkQueue::drained`].
-#[must_use = "nobody waits until it is awaited"]
+#[must_use = "futures do nothing unless awaited"]
 pub struct Drained<'a, T: Eq + Hash + Clone> {
     queue: &'a WorkQueue<T>,
-    number: Option<u64>,
+    /// `None` until the future is registered in [`State::drainers`].
+    id: Option<u64>,
 }
 
 impl<'a, T: Eq + Hash + Clone> Drained<'a, T> {
     pub(super) fn new(queue: &'a WorkQueue<T>) -> Self {
-        Drained { queue, number: None }
+        Drained { queue, id: None }
     }
 }
 
@@ -127,17 +132,17 @@ impl<T: Eq + Hash + Clone> Future for Drained<'_, T> {
         if state.queue.is_drained() {
             return Poll::Ready(());
         }
-        let number = state.drainers.join(self.number, context.waker());
+        let id = state.drainers.wait(self.id, context.waker());
         drop(state);
-        self.number = Some(number);
+        self.id = Some(id);
         Poll::Pending
     }
 }
 
 impl<T: Eq + Hash + Clone> Drop for Drained<'_, T> {
     fn drop(&mut self) {
-        if let Some(number) = self.number {
-            self.queue.shared.state.lock().drainers.leave(number);
+        if let Some(id) = self.id {
+            self.queue.shared.state.lock().drainers.remove(id);
         }
     }
 }

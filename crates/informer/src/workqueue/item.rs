@@ -1,4 +1,4 @@
-//! A key in the hands of a worker.
+//! [`WorkItem`], the guard of a key that a worker processes.
 
 use std::fmt;
 use std::hash::Hash;
@@ -11,59 +11,67 @@ use informer_core::workqueue::{Priority, TakenKey, WorkToken};
 
 use super::Shared;
 
-/// A key in the hands of a worker, who says how its turn ended: [`WorkItem::done`], [`WorkItem::retry`] or [`WorkItem::retry_after`]. Until then nobody
-/// else is given the key.
+/// A key taken from a [`WorkQueue`](super::WorkQueue), held exclusively until it is completed.
 ///
-/// A lease that is dropped without a word, because its worker was cancelled or panicked, counts as a failure: the key is tried again
-/// after a wait that grows, and [`abandoned`](informer_core::workqueue::QueueMetrics::abandoned) counts it.
-#[must_use = "a lease that is dropped counts as a failure"]
+/// No other worker receives the same key while a `WorkItem` for it exists. Finish it with
+/// [`done`](Self::done) on success, [`retry`](Self::retry) to requeue it with the queue's rate limiter, or
+/// [`retry_after`](Self::retry_after) to requeue it after a fixed delay. If the key was added again in the
+/// meantime, it is queued once more in either case.
+///
+/// Dropping a `WorkItem` without finishing it, for example because the worker panicked or was cancelled,
+/// counts as a failure: the key is requeued with the rate limiter, and
+/// [`QueueMetrics::abandoned`](crate::metrics::QueueMetrics::abandoned) is incremented. So no key is lost
+/// with its worker (C14).
+#[must_use = "dropping a work item requeues its key as failed; call done() when it succeeded"]
 pub struct WorkItem<T: Eq + Hash + Clone> {
     shared: Arc<Shared<T>>,
     key: T,
     priority: Priority,
-    /// None once its end was told.
-    ticket: Option<WorkToken>,
+    /// `None` once the item is finished.
+    token: Option<WorkToken>,
 }
 
 impl<T: Eq + Hash + Clone> WorkItem<T> {
     pub(super) fn new(shared: Arc<Shared<T>>, taken: TakenKey<T>) -> Self {
-        WorkItem { shared, key: taken.key, priority: taken.priority, ticket: Some(taken.token) }
+        WorkItem { shared, key: taken.key, priority: taken.priority, token: Some(taken.token) }
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &T {
         &self.key
     }
 
-    /// The priority it was taken with.
+    /// Returns the priority with which the key was queued.
     pub fn priority(&self) -> Priority {
         self.priority
     }
 
-    /// How often the key was tried again since its failures were last forgotten.
+    /// Returns the number of retries of the key since it last succeeded or its failures were forgotten.
     pub fn retries(&self) -> u32 {
         self.shared.state.lock().queue.retries(&self.key)
     }
 
-    /// The key has been dealt with, and its failures are forgotten.
+    /// Finishes the item as succeeded and forgets the failures of the key.
     pub fn done(mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            let now = if ticket.is_sampled() { self.shared.clock.now() } else { Moment::default() };
-            // A lease has its ticket for itself, so the turn is still its own.
-            let _ended = self.shared.with_queue_no_timer(|queue| queue.done(now, ticket));
+        if let Some(token) = self.token.take() {
+            let now = if token.is_sampled() { self.shared.clock.now() } else { Moment::default() };
+            // Cannot fail: no other owner of this token exists.
+            let _result = self.shared.with_queue_no_timer(|queue| queue.done(now, token));
         }
     }
 
-    /// The turn failed: the key comes again after as long as the limiter says, which is returned.
+    /// Finishes the item as failed, requeues the key with the rate limiter's delay and returns that delay.
     pub fn retry(mut self) -> Duration {
-        let Some(ticket) = self.ticket.take() else { return Duration::ZERO };
-        self.shared.with_queue(|queue, now| queue.retry(now, ticket)).unwrap_or_default()
+        let Some(token) = self.token.take() else { return Duration::ZERO };
+        self.shared.with_queue(|queue, now| queue.retry(now, token)).unwrap_or_default()
     }
 
-    /// The key comes again after a while. Its failures stay counted; [`WorkQueue::forget`](super::WorkQueue::forget) forgets them.
+    /// Finishes the item and requeues the key after `delay`.
+    ///
+    /// The failures of the key stay counted; [`WorkQueue::forget`](super::WorkQueue::forget) resets them.
     pub fn retry_after(mut self, delay: Duration) {
-        if let Some(ticket) = self.ticket.take() {
-            let _ended = self.shared.with_queue(|queue, now| queue.retry_after(now, ticket, delay));
+        if let Some(token) = self.token.take() {
+            let _result = self.shared.with_queue(|queue, now| queue.retry_after(now, token, delay));
         }
     }
 }
@@ -78,15 +86,15 @@ impl<T: Eq + Hash + Clone> Deref for WorkItem<T> {
 
 impl<T: Eq + Hash + Clone> Drop for WorkItem<T> {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            let _ended = self.shared.with_queue(|queue, now| queue.abandon(now, ticket));
+        if let Some(token) = self.token.take() {
+            let _result = self.shared.with_queue(|queue, now| queue.abandon(now, token));
         }
     }
 }
 
 impl<T: Eq + Hash + Clone + fmt::Debug> fmt::Debug for WorkItem<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease")
+        f.debug_struct("WorkItem")
             .field("key", &self.key)
             .field("priority", &self.priority)
             .finish_non_exhaustive()

@@ -1,4 +1,5 @@
-//! The lock of a queue. A model checker puts its own in its place (feature `shuttle`).
+//! The mutex of a queue, which spins before it blocks. With the feature `shuttle` it is the model checker's
+//! mutex.
 
 #[cfg(feature = "shuttle")]
 use shuttle::sync as locks;
@@ -9,13 +10,14 @@ use std::sync::PoisonError;
 
 pub(super) struct Mutex<T>(locks::Mutex<T>);
 
-/// How often a thread tries before it sleeps. Whoever sleeps has to be woken by the holder, which takes both of them
-/// many times as long as the few hundred nanoseconds for which the lock is held.
+/// Number of attempts before a thread blocks. Blocking and being woken by the holder costs both threads many
+/// times the few hundred nanoseconds for which the lock is held.
 #[cfg(not(feature = "shuttle"))]
 const SPIN_ATTEMPTS: u32 = 4;
-/// How long it looks away after its first try, in pauses of the processor, and after each further one twice as long.
-/// About as long as the lock is held a few times over: whoever has it goes on meanwhile with all that it has close by,
-/// while a thread that asks again at once takes the lock's memory from it each time.
+/// Number of `spin_loop` hints after the first failed attempt; doubled after each further one.
+///
+/// This is a few times as long as the lock is held. A thread that retried immediately would take the lock's
+/// cache line from the holder each time; during the pause the holder keeps it.
 #[cfg(not(feature = "shuttle"))]
 const INITIAL_SPIN_ITERATIONS: u32 = 128;
 
@@ -24,16 +26,17 @@ impl<T> Mutex<T> {
         Mutex(locks::Mutex::new(value))
     }
 
-    /// A panic of a key's own code under the lock leaves the machine whole enough to go on with the other keys.
+    /// Locks the mutex, also if it is poisoned: if a key's `Eq`, `Hash` or `Clone` panics under the lock, the
+    /// queue still works for the other keys.
     #[inline]
     pub(super) fn lock(&self) -> locks::MutexGuard<'_, T> {
         #[cfg(not(feature = "shuttle"))]
-        for tried in 0..SPIN_ATTEMPTS {
+        for attempt in 0..SPIN_ATTEMPTS {
             match self.0.try_lock() {
                 Ok(guard) => return guard,
                 Err(locks::TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
                 Err(locks::TryLockError::WouldBlock) => {
-                    (0..INITIAL_SPIN_ITERATIONS << tried).for_each(|_| std::hint::spin_loop());
+                    (0..INITIAL_SPIN_ITERATIONS << attempt).for_each(|_| std::hint::spin_loop());
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::hash::Hash;
 /// Name, help text and value of a counter.
 type Counter = (&'static str, &'static str, fn(&QueueMetrics) -> u64);
 
-/// The first two have the names of client-go.
+/// The first two names are client-go's.
 const COUNTERS: &[Counter] = &[
     ("workqueue_adds_total", "Adds that queued a key.", |m| m.adds),
     ("workqueue_retries_total", "Adds with a delay.", |m| m.retries),
@@ -49,7 +49,7 @@ mod tests {
     use crate::metrics::{Collect, encode, named};
 
     #[test]
-    fn wm_1_the_names_are_those_of_client_go() {
+    fn wm_1_metrics_have_the_names_of_client_go() {
         let queue = WorkQueue::new();
         queue.add(1);
         queue.try_get().unwrap().done();
@@ -67,6 +67,6 @@ mod tests {
         }
         assert!(text.contains("workqueue_work_duration_seconds_count{name=\"q\"} 1\n"), "{text}");
         assert!(text.contains("workqueue_queue_duration_seconds_bucket{name=\"q\",le=\"10\"} 1\n"), "{text}");
-        assert!(text.contains("le=\"0.00000001\""), "ten nanoseconds come first: {text}");
+        assert!(text.contains("le=\"0.00000001\""), "the first bound is ten nanoseconds: {text}");
     }
 }

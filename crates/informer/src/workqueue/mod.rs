@@ -1,8 +1,8 @@
-//! The work queue: keys that need work, handed out to workers, each to one at a time (C14).
+//! The work queue: keys to be processed by workers, each key by one worker at a time (C14).
 //!
-//! The async face of [`informer_core::workqueue::Queue`], which decides everything. There is no task behind it: whoever waits in
-//! [`WorkQueue::get`] also minds the clock for keys that come later. The lock is held for one operation of the machine and never across an
-//! await; wakers are called after it is let go.
+//! This is the async interface of [`informer_core::workqueue::Queue`], which makes all decisions. It has no
+//! task: one of the tasks waiting in [`WorkQueue::get`] also runs the timer for delayed keys. The lock is
+//! held for one operation of the queue and never across an await; wakers are called after it is released.
 
 mod get;
 mod item;
@@ -31,11 +31,11 @@ use crate::error::{ShutdownError, Unfinished};
 use lock::Mutex;
 use waiters::Waiters;
 
-/// Keys that need work, each held by one worker at a time (C14). Clones are handles of the same queue.
+/// A queue of keys to be processed, each by one worker at a time (C14). Clones are handles of the same queue.
 ///
-/// However often a key is added before somebody gets to it, it is worked on once; what is added while it is being worked on is worked on
-/// once more. A [`WorkItem`] says how a turn ended; one that is dropped without a word counts as failed, so that no key is lost
-/// with a worker that was cancelled or panicked.
+/// A key that is added several times before a worker takes it is processed once; a key that is added while it
+/// is being processed is processed once more. A worker finishes its [`WorkItem`] as succeeded or failed; one
+/// that is dropped counts as failed, so that no key is lost with a worker that was cancelled or panicked.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -44,9 +44,9 @@ use waiters::Waiters;
 /// queue.add("default/web");
 /// queue.add("default/web");
 ///
-/// let lease = queue.get().await.expect("the queue is open");
-/// assert_eq!(*lease, "default/web");
-/// lease.done();                                 // or `retry()`, after a wait that grows, or `retry_after(…)`
+/// let item = queue.get().await.expect("the queue is open");
+/// assert_eq!(*item, "default/web");
+/// item.done();                                  // or `retry()`, with backoff, or `retry_after(…)`
 ///
 /// queue.shutdown();
 /// assert!(queue.get().await.is_none());         // workers end here
@@ -63,15 +63,15 @@ struct Shared<T> {
 
 struct State<T> {
     queue: Queue<T>,
-    /// Who waits for a key.
+    /// Tasks that wait for a key.
     getters: Waiters,
-    /// Who waits for the end.
+    /// Tasks that wait until the queue is drained.
     drainers: Waiters,
 }
 
 impl<T: Eq + Hash + Clone + Send + fmt::Debug + 'static> WorkQueue<T> {
-    /// A queue whose retries wait from 5 milliseconds to 1,000 seconds, doubling, each key for itself, and spread a little so that keys
-    /// that failed together do not come back together.
+    /// Creates a queue with exponential backoff per key, from 5 ms to 1,000 s, with jitter so that keys that
+    /// failed together are not retried together.
     pub fn new() -> Self {
         Self::with_rate_limiter(ExponentialBackoff::default().jitter(seed()))
     }
@@ -84,19 +84,19 @@ impl<T: Eq + Hash + Clone + Send + fmt::Debug + 'static> Default for WorkQueue<T
 }
 
 impl<T: Eq + Hash + Clone> WorkQueue<T> {
-    /// A queue whose retries wait as long as a limiter says.
+    /// Creates a queue whose retries are delayed by `limiter`.
     pub fn with_rate_limiter(limiter: impl RateLimiter<T> + 'static) -> Self {
         let queue = Queue::new(limiter);
         let state = State { queue, getters: Waiters::default(), drainers: Waiters::default() };
         WorkQueue { shared: Arc::new(Shared { state: Mutex::new(state), clock: Clock::new() }) }
     }
 
-    /// Asks for a turn of a key. After a shutdown this does nothing.
+    /// Queues a key with normal priority. Has no effect after a shutdown.
     pub fn add(&self, key: T) {
         self.add_with_priority(key, Priority::NORMAL);
     }
 
-    /// Asks for a turn of a key before those of lower priority.
+    /// Queues a key, to be taken before keys of lower priority.
     pub fn add_with_priority(&self, key: T, priority: Priority) {
         self.shared.with_queue_no_timer(|queue| {
             let now = if queue.samples_next_add() { self.shared.clock.now() } else { Moment::default() };
@@ -104,74 +104,87 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
         });
     }
 
-    /// Asks for a turn of a key after a while. If it comes later already, the earlier moment counts.
+    /// Queues a key after `delay`. If the key is delayed already, the earlier time applies.
     pub fn add_after(&self, key: T, delay: Duration) {
         self.shared.with_queue(|queue, now| queue.add_after(now, key, delay, Priority::NORMAL));
     }
 
-    /// Asks for a turn of a key after as long as the limiter says: as after a failure.
+    /// Queues a key after the delay of the rate limiter, as after a failure.
     pub fn add_rate_limited(&self, key: T) {
         self.shared.with_queue(|queue, now| queue.add_rate_limited(now, key, Priority::NORMAL));
     }
 
-    /// Takes back what was to come later for a key; whether there was something.
+    /// Removes a key from the delayed keys; returns whether it was one.
+    ///
+    /// A key that is queued stays queued.
     pub fn cancel(&self, key: &T) -> bool {
         self.shared.with_queue(|queue, _| queue.cancel(key))
     }
 
-    /// Forgets the failures of a key.
+    /// Resets the failures of a key in the rate limiter.
     pub fn forget(&self, key: &T) {
         self.shared.with_queue(|queue, _| queue.forget(key));
     }
 
-    /// How often a key was tried again since its failures were last forgotten.
+    /// Returns the number of retries of a key since it last succeeded or its failures were forgotten.
     pub fn retries(&self, key: &T) -> u32 {
         self.shared.state.lock().queue.retries(key)
     }
 
-    /// The next key, as soon as there is one; none when the queue is shut down and has nothing more to give.
+    /// Waits for the next key; returns `None` when the queue is shut down and will return no more keys.
+    ///
+    /// # Cancel safety
     ///
     /// Cancel-safe: a key is taken only when this returns it.
     pub fn get(&self) -> Get<'_, T> {
         Get::new(self)
     }
 
-    /// The next key, if there is one now.
+    /// Returns the next key if one is queued.
     pub fn try_get(&self) -> Option<WorkItem<T>> {
         let now = self.shared.clock.now();
         let taken = self.shared.with_queue_no_timer(|queue| queue.take(now))?;
         Some(WorkItem::new(self.shared.clone(), taken))
     }
 
-    /// Takes nothing new in. What is queued is still handed out, what is delayed is dropped, and what fails is not tried again. Nobody is
-    /// waited for.
+    /// Shuts the queue down without waiting: later adds are ignored, delayed keys are dropped and failed keys
+    /// are not retried; queued keys are still processed.
     pub fn shutdown(&self) {
         self.shared.with_queue(|queue, _| queue.shutdown());
     }
 
-    /// Takes nothing new in and drops everything that nobody works on.
+    /// Shuts the queue down without waiting and drops every key that is not being processed.
     pub fn shutdown_now(&self) {
         self.shared.with_queue(|queue, _| queue.shutdown_now());
     }
 
-    /// Shuts down and waits until everything that was queued has been dealt with.
-    pub async fn drain(&self, within: Duration) -> Result<(), ShutdownError> {
+    /// Shuts the queue down and waits until all queued keys have been processed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error after `timeout`, with the number of unfinished keys.
+    pub async fn drain(&self, timeout: Duration) -> Result<(), ShutdownError> {
         self.shutdown();
-        self.drained_within(within).await
+        self.wait_drained(timeout).await
     }
 
-    /// As [`WorkQueue::drain`], and what is delayed or fails meanwhile still gets its turn.
-    pub async fn drain_including_delayed(&self, within: Duration) -> Result<(), ShutdownError> {
+    /// Shuts the queue down like [`WorkQueue::drain`], but also waits for delayed keys and retries failed
+    /// ones.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error after `timeout`, with the number of unfinished keys.
+    pub async fn drain_including_delayed(&self, timeout: Duration) -> Result<(), ShutdownError> {
         self.shared.with_queue(|queue, _| queue.shutdown_including_delayed());
-        self.drained_within(within).await
+        self.wait_drained(timeout).await
     }
 
-    /// Waits until the queue is shut down and nothing is queued, held or to come.
+    /// Waits until the queue is shut down and no key is queued, processing or delayed.
     pub fn drained(&self) -> Drained<'_, T> {
         Drained::new(self)
     }
 
-    /// How many keys can be taken now.
+    /// Returns the number of keys that can be taken now.
     pub fn len(&self) -> usize {
         self.shared.with_queue(|queue, now| {
             queue.handle_timeout(now);
@@ -179,41 +192,41 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
         })
     }
 
-    /// Whether there is nothing to take now.
+    /// Returns whether no key can be taken now.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The keys that come later, and in how long; the next one first.
+    /// Returns the delayed keys and their remaining delays, the shortest first.
     pub fn delayed(&self) -> Vec<(T, Duration)> {
         let state = self.shared.state.lock();
         let now = self.shared.clock.now();
         let mut delayed: Vec<(T, Duration)> =
             state.queue.delayed().map(|(key, at)| (key.clone(), at - now)).collect();
-        delayed.sort_by_key(|(_, left)| *left);
+        delayed.sort_by_key(|(_, remaining)| *remaining);
         delayed
     }
 
-    /// The keys that are being worked on, and for how long; the longest first.
+    /// Returns the keys being processed and since how long, the longest first.
     pub fn processing(&self) -> Vec<(T, Duration)> {
         let state = self.shared.state.lock();
         let now = self.shared.clock.now();
         state.queue.processing().map(|(key, since)| (key.clone(), now - since)).collect()
     }
 
-    /// The figures of the queue.
+    /// Returns the metrics of the queue.
     pub fn metrics(&self) -> QueueMetrics {
         self.shared.with_queue(|queue, now| queue.metrics(now))
     }
 
-    async fn drained_within(&self, within: Duration) -> Result<(), ShutdownError> {
-        if tokio::time::timeout(within, self.drained()).await.is_ok() {
+    async fn wait_drained(&self, timeout: Duration) -> Result<(), ShutdownError> {
+        if tokio::time::timeout(timeout, self.drained()).await.is_ok() {
             return Ok(());
         }
         let metrics = self.metrics();
         let queued = self.shared.state.lock().queue.len();
         let (processing, delayed) = (metrics.processing, metrics.delayed);
-        Err(ShutdownError::of(within, Unfinished::WorkQueue { queued, processing, delayed }))
+        Err(ShutdownError::of(timeout, Unfinished::WorkQueue { queued, processing, delayed }))
     }
 }
 
@@ -230,7 +243,8 @@ impl<T> fmt::Debug for WorkQueue<T> {
 }
 
 impl<T: Eq + Hash + Clone> Shared<T> {
-    /// Does something with the machine, and wakes whoever has to know.
+    /// Performs an operation on the queue and wakes the tasks that it affects, including the timer owner if
+    /// the next deadline became earlier.
     fn with_queue<R>(&self, operation: impl FnOnce(&mut Queue<T>, Moment) -> R) -> R {
         let now = self.clock.now();
         let mut state = self.state.lock();
@@ -239,55 +253,56 @@ impl<T: Eq + Hash + Clone> Shared<T> {
         let result = operation(&mut state.queue, now);
         let next = state.queue.next_deadline();
         if next.is_some_and(|next| before.is_none_or(|before| next < before)) {
-            state.getters.timer_owner().into_iter().for_each(|waker| wakes.push(waker));
+            state.getters.timer_owner_waker().into_iter().for_each(|waker| wakes.push(waker));
         }
-        state.settle(&mut wakes);
+        state.collect_wakes(&mut wakes);
         drop(state);
         wakes.wake();
         result
     }
 
-    /// As [`Shared::with_queue`], for what makes no key come sooner.
+    /// Performs an operation that cannot make the next deadline earlier, without checking the timer;
+    /// otherwise like [`Shared::with_queue`].
     #[inline]
     fn with_queue_no_timer<R>(&self, operation: impl FnOnce(&mut Queue<T>) -> R) -> R {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         let result = operation(&mut state.queue);
-        state.settle(&mut wakes);
+        state.collect_wakes(&mut wakes);
         drop(state);
         wakes.wake();
         result
     }
 }
 
-/// Who is to be woken, once the lock is let go. Mostly nobody, or one.
+/// The wakers to call once the lock is released; usually none or one.
 #[derive(Default)]
 struct Wakes {
-    one: Option<Waker>,
-    others: Vec<Waker>,
+    first: Option<Waker>,
+    rest: Vec<Waker>,
 }
 
 impl Wakes {
     fn push(&mut self, waker: Waker) {
-        match &self.one {
-            None => self.one = Some(waker),
-            Some(_) => self.others.push(waker),
+        match &self.first {
+            None => self.first = Some(waker),
+            Some(_) => self.rest.push(waker),
         }
     }
 
     #[inline]
     fn wake(self) {
-        if let Some(one) = self.one {
-            one.wake();
-            self.others.into_iter().for_each(Waker::wake);
+        if let Some(first) = self.first {
+            first.wake();
+            self.rest.into_iter().for_each(Waker::wake);
         }
     }
 }
 
 impl<T: Eq + Hash + Clone> State<T> {
-    /// After every operation: whoever has to know is among those who are woken.
+    /// Collects the wakers of all tasks that can make progress. Called after every operation.
     #[inline]
-    fn settle(&mut self, wakes: &mut Wakes) {
+    fn collect_wakes(&mut self, wakes: &mut Wakes) {
         while let Some(waker) = self.getters.wake_next(self.queue.len()) {
             wakes.push(waker);
         }
@@ -302,7 +317,7 @@ impl<T: Eq + Hash + Clone> State<T> {
     }
 }
 
-/// Something that differs from run to run.
+/// Returns a random seed.
 pub(crate) fn seed() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     RandomState::new().hash_one(0_u8)

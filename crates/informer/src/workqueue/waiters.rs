@@ -1,110 +1,112 @@
-//! Tasks that wait for a key: who is woken, and who minds the clock.
+//! Tasks that wait for a key: which of them is woken, and which of them runs the timer.
 //!
-//! Wakers and numbers, nothing else. Whoever was woken is on its way until it comes or goes away, and while one is, fewer others have to be woken.
-//! One of the waiting tasks is the keeper of the clock: it sleeps until the next delayed key is due. It is woken for a key only when nobody
-//! else waits, so that the clock rarely changes hands.
+//! It knows wakers and ids only, not the queue. A task that was woken counts as *polling soon* until it polls
+//! or is dropped; while there are such tasks, fewer waiting tasks have to be woken. One of the waiting tasks
+//! is the timer owner: it sleeps until the next delayed key is due. It is woken for a key only if no other
+//! task waits, so that the timer rarely moves to another task.
 
 use std::collections::VecDeque;
 use std::task::Waker;
 
-/// Tasks that wait, in the order in which they came.
+/// Waiting tasks, in the order in which they started to wait.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     waiting: VecDeque<(u64, Waker)>,
-    /// Who will look at the queue soon without being woken again. None of them waits.
-    coming: Vec<u64>,
-    count: u64,
+    /// Tasks that will poll the queue soon without being woken again. None of them is in `waiting`.
+    polling_soon: Vec<u64>,
+    last_id: u64,
     timer_owner: Option<u64>,
 }
 
 impl Waiters {
-    /// Lets a task wait, or wait on; its number.
-    pub(super) fn join(&mut self, known: Option<u64>, waker: &Waker) -> u64 {
-        let place = known.and_then(|number| self.place(number));
-        if let Some((number, there)) = place.and_then(|place| self.waiting.get_mut(place)) {
-            there.clone_from(waker);
-            return *number;
+    /// Adds a task, or updates the waker of a task that waits already; returns its id.
+    pub(super) fn wait(&mut self, id: Option<u64>, waker: &Waker) -> u64 {
+        let position = id.and_then(|id| self.position(id));
+        if let Some((id, stored)) = position.and_then(|position| self.waiting.get_mut(position)) {
+            stored.clone_from(waker);
+            return *id;
         }
-        self.count += 1;
-        self.waiting.push_back((self.count, waker.clone()));
-        self.timer_owner.get_or_insert(self.count);
-        self.count
+        self.last_id += 1;
+        self.waiting.push_back((self.last_id, waker.clone()));
+        self.timer_owner.get_or_insert(self.last_id);
+        self.last_id
     }
 
-    /// Lets a task that does not wait look again soon, if no other is on its way; its number.
-    pub(super) fn spin_again(&mut self, known: Option<u64>) -> Option<u64> {
-        let waits = known.is_some_and(|number| self.place(number).is_some());
-        if waits || !self.coming.is_empty() {
+    /// Marks a task as polling soon and returns its id; `None` if the task waits or another one polls soon.
+    pub(super) fn spin_again(&mut self, id: Option<u64>) -> Option<u64> {
+        let is_waiting = id.is_some_and(|id| self.position(id).is_some());
+        if is_waiting || !self.polling_soon.is_empty() {
             return None;
         }
-        let number = known.unwrap_or_else(|| {
-            self.count += 1;
-            self.count
+        let id = id.unwrap_or_else(|| {
+            self.last_id += 1;
+            self.last_id
         });
-        self.coming.push(number);
-        Some(number)
+        self.polling_soon.push(id);
+        Some(id)
     }
 
-    /// A task came that may have been on its way.
-    pub(super) fn arrive(&mut self, number: u64) {
-        if let Some(place) = self.coming.iter().position(|known| *known == number) {
-            self.coming.swap_remove(place);
+    /// Marks a task as no longer polling soon, because it polls now.
+    pub(super) fn mark_polled(&mut self, id: u64) {
+        if let Some(position) = self.polling_soon.iter().position(|other| *other == id) {
+            self.polling_soon.swap_remove(position);
         }
     }
 
-    /// A task does not wait any more, and is not on its way.
-    pub(super) fn leave(&mut self, number: u64) {
-        self.arrive(number);
-        let Some(place) = self.place(number) else { return };
-        self.waiting.remove(place);
-        if self.timer_owner == Some(number) {
+    /// Removes a task, whether it waits or polls soon.
+    pub(super) fn remove(&mut self, id: u64) {
+        self.mark_polled(id);
+        let Some(position) = self.position(id) else { return };
+        self.waiting.remove(position);
+        if self.timer_owner == Some(id) {
             self.timer_owner = None;
         }
     }
 
-    /// Whether a task minds the clock.
-    pub(super) fn is_keeper(&self, number: u64) -> bool {
-        self.timer_owner == Some(number)
+    /// Returns whether a task owns the timer.
+    pub(super) fn is_timer_owner(&self, id: u64) -> bool {
+        self.timer_owner == Some(id)
     }
 
-    /// The waker of whoever minds the clock; if nobody does, whoever waits longest is asked to.
-    pub(super) fn timer_owner(&mut self) -> Option<Waker> {
+    /// Returns the waker of the timer owner; if there is none, the task that waits longest becomes the owner.
+    pub(super) fn timer_owner_waker(&mut self) -> Option<Waker> {
         if self.timer_owner.is_none() {
-            self.timer_owner = self.waiting.front().map(|(number, _)| *number);
+            self.timer_owner = self.waiting.front().map(|(id, _)| *id);
         }
-        let place = self.place(self.timer_owner?)?;
-        self.waiting.get(place).map(|(_, waker)| waker.clone())
+        let position = self.position(self.timer_owner?)?;
+        self.waiting.get(position).map(|(_, waker)| waker.clone())
     }
 
-    /// Sends for whoever waits longest, the keeper last, if there are too few on their way for so many keys.
+    /// Returns the waker of the next task to wake for `keys` queued keys; `None` if enough tasks poll soon.
     ///
-    /// Nobody else needs to be woken while somebody is on its way, since whoever takes a key sends for the next. But a task may be held up on
-    /// its way, by the thread it is to run on; so the more keys lie there, the more are woken.
+    /// The task that waits longest is woken first, the timer owner last. One task that polls soon would
+    /// suffice, since each task that takes a key wakes the next one. But its thread may be busy; so the more
+    /// keys are queued, the more tasks are woken.
     #[inline]
     pub(super) fn wake_next(&mut self, keys: usize) -> Option<Waker> {
         if self.waiting.is_empty() {
             return None;
         }
-        let enough = keys.checked_ilog2().map_or(0, |power| power as usize + 1);
-        if self.coming.len() >= enough {
+        let needed = keys.checked_ilog2().map_or(0, |power| power as usize + 1);
+        if self.polling_soon.len() >= needed {
             return None;
         }
-        let other = self.waiting.iter().position(|(number, _)| self.timer_owner != Some(*number));
-        let (number, waker) = self.waiting.remove(other.unwrap_or(0))?;
-        if self.timer_owner == Some(number) {
+        let other = self.waiting.iter().position(|(id, _)| self.timer_owner != Some(*id));
+        let (id, waker) = self.waiting.remove(other.unwrap_or(0))?;
+        if self.timer_owner == Some(id) {
             self.timer_owner = None;
         }
-        self.coming.push(number);
+        self.polling_soon.push(id);
         Some(waker)
     }
 
-    /// Takes all of them out.
+    /// Removes all waiting tasks and returns their wakers.
     pub(super) fn pop_all(&mut self) -> impl Iterator<Item = Waker> {
         self.timer_owner = None;
         std::mem::take(&mut self.waiting).into_iter().map(|(_, waker)| waker)
     }
 
-    fn place(&self, number: u64) -> Option<usize> {
-        self.waiting.iter().position(|(known, _)| *known == number)
+    fn position(&self, id: u64) -> Option<usize> {
+        self.waiting.iter().position(|(other, _)| *other == id)
     }
 }
