@@ -1,20 +1,20 @@
-//! Gzip bodies, decoded as they arrive.
+//! Decodes gzip bodies as they arrive.
 //!
-//! Invariants: members follow one another without limit (servers flush one member per batch of a watch-list); bytes
-//! that can be decoded are handed on before more are awaited; a piece is at most 64 KiB and no piece is decoded before
-//! the one before it was taken, so that a bomb costs its reader time, never this file memory; a body ends between
-//! members or is an error.
+//! Invariants: a body may have any number of members (servers flush one member per batch of a watch-list);
+//! all bytes that can be decoded are returned before more input is awaited; a piece of output has at most 64
+//! KiB, and the next one is decoded only after it was taken, so that a decompression bomb costs time but no
+//! memory; a body that ends inside a member is an error.
 //!
-//! Inflating is `flate2`'s. Its gzip adaptors are not used: the readers ask for input before they drain the inflater,
-//! which on a watch could hold the tail of an event until the next one, and the writers cannot tell a truncated body
-//! from a wrong checksum. This file does not know HTTP.
+//! `flate2` inflates. Its gzip adaptors are not used: the readers request input before they drain the
+//! inflater, which on a watch could delay the end of an event until the next event, and the writers do not
+//! distinguish a truncated body from a wrong checksum. This file does not know HTTP.
 
 use super::{ByteStream, SourceError};
 use bytes::{Buf as _, Bytes, BytesMut};
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 use futures::stream::{self, StreamExt as _};
 
-/// The plain bytes of a gzip body.
+/// Returns the decoded bytes of a gzip body.
 pub(super) fn decode(body: ByteStream) -> ByteStream {
     stream::try_unfold((Gunzip::new(), body), |(mut gunzip, mut body)| async move {
         loop {
@@ -30,23 +30,23 @@ pub(super) fn decode(body: ByteStream) -> ByteStream {
     .boxed()
 }
 
-/// The largest piece handed on.
+/// Maximum size of a piece of output.
 const OUTPUT_CHUNK_BYTES: usize = 64 * 1024;
-/// Longer than any header a server writes (10 bytes, or a few more for a file name).
-const MAX_HEADER: usize = 4 * 1024;
-/// Checksum and length.
-const TRAILER: usize = 8;
+/// Maximum size of a member header; servers write 10 bytes, or a few more for a file name.
+const MAX_HEADER_BYTES: usize = 4 * 1024;
+/// Size of a member trailer: checksum and length.
+const TRAILER_BYTES: usize = 8;
 
-/// The decoder without its stream: push a chunk, take pieces until there are none, push the next.
+/// The decoder without its stream: push a chunk, take pieces until there are none, push the next chunk.
 struct Gunzip {
-    /// What follows in the input.
+    /// The part of a member that follows in the input.
     part: Part,
     /// Input not yet consumed. Between chunks it holds at most an incomplete header or trailer.
     input: Bytes,
     inflate: Decompress,
-    /// Over the plain bytes of the current member.
+    /// The checksum of the decoded bytes of the current member.
     crc: Crc,
-    /// Where pieces are inflated before they are copied out at their true size.
+    /// The buffer into which a piece is inflated before it is copied out with its exact size.
     scratch: Box<[u8]>,
 }
 
@@ -79,7 +79,7 @@ impl Gunzip {
         }
     }
 
-    /// The next plain bytes, or `None` when a chunk must be pushed first.
+    /// Returns the next decoded bytes; `None` if a chunk must be pushed first.
     fn next_piece(&mut self) -> Result<Option<Bytes>, SourceError> {
         loop {
             match self.part {
@@ -99,13 +99,13 @@ impl Gunzip {
                         return Ok(None);
                     }
                 }
-                Part::Trailer if self.input.len() < TRAILER => return Ok(None),
+                Part::Trailer if self.input.len() < TRAILER_BYTES => return Ok(None),
                 Part::Trailer => self.end_member()?,
             }
         }
     }
 
-    /// Inflates once into `scratch`; how many bytes went in and came out.
+    /// Inflates once into `scratch`; returns the number of bytes consumed and produced.
     fn inflate(&mut self) -> Result<(usize, usize), SourceError> {
         let (before_in, before_out) = (self.inflate.total_in(), self.inflate.total_out());
         let status = self
@@ -122,7 +122,7 @@ impl Gunzip {
         Ok((consumed, produced))
     }
 
-    /// Checks the trailer, which is whole in `input`, and makes ready for another member.
+    /// Checks the trailer, which must be complete in `input`, and prepares for the next member.
     fn end_member(&mut self) -> Result<(), SourceError> {
         let (sum, len) = (self.input.get_u32_le(), self.input.get_u32_le());
         if sum != self.crc.sum() || len != self.crc.amount() {
@@ -134,7 +134,7 @@ impl Gunzip {
         Ok(())
     }
 
-    /// The input is over; a body without any member counts as an empty one.
+    /// Checks that the input may end here. A body without members is valid and empty.
     fn finish(&self) -> Result<(), SourceError> {
         if self.part == Part::Header && self.input.is_empty() {
             Ok(())
@@ -144,12 +144,13 @@ impl Gunzip {
     }
 }
 
-/// How far a 64-bit counter moved over a buffer of `limit` bytes.
+/// Returns how far a 64-bit counter advanced within a buffer of `limit` bytes.
 fn difference(after: u64, before: u64, limit: usize) -> usize {
     usize::try_from(after - before).map_or(limit, |moved| moved.min(limit))
 }
 
-/// How long the member header at the front of `input` is, `None` while it is incomplete (RFC 1952, 2.3).
+/// Returns the length of the member header at the start of `input`; `None` while it is incomplete (RFC 1952,
+/// 2.3).
 fn header_len(input: &[u8]) -> Result<Option<usize>, SourceError> {
     if !MAGIC.starts_with(&input[..input.len().min(MAGIC.len())]) {
         return Err(corrupt("no gzip header where a member should begin"));
@@ -160,12 +161,12 @@ fn header_len(input: &[u8]) -> Result<Option<usize>, SourceError> {
     }
     match header_end(input, flags) {
         Some(end) if end <= input.len() => Ok(Some(end)),
-        _ if input.len() > MAX_HEADER => Err(corrupt("a member header does not end")),
+        _ if input.len() > MAX_HEADER_BYTES => Err(corrupt("a member header does not end")),
         _ => Ok(None),
     }
 }
 
-/// Where the header ends, possibly beyond `input`; `None` when the end of a text is not in sight yet.
+/// Returns where the header ends, possibly beyond `input`; `None` while the end of a text field is missing.
 fn header_end(input: &[u8], flags: u8) -> Option<usize> {
     let mut end = 10;
     if flags & flag::EXTRA != 0 {
@@ -183,10 +184,10 @@ fn header_end(input: &[u8], flags: u8) -> Option<usize> {
     Some(end)
 }
 
-/// Identification and the only method there is, deflate.
+/// The identification bytes and the only compression method, deflate.
 const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
-/// Which optional fields a header has.
+/// The header flags for optional fields.
 mod flag {
     pub(super) const CHECKSUM: u8 = 1 << 1;
     pub(super) const EXTRA: u8 = 1 << 2;
@@ -211,7 +212,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// What comes out of `chunks`, and how it ends.
+    /// Decodes `chunks`; returns the output and the result.
     fn gunzip<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<u8>, Result<(), SourceError>) {
         let (mut gunzip, mut plain) = (Gunzip::new(), Vec::new());
         for chunk in chunks {
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn members_in_any_chunks_give_the_same_bytes() {
+    fn output_does_not_depend_on_the_chunks() {
         let body = [member(b"one,"), member(b""), member(b"two")].concat();
         for cut in 0..=body.len() {
             let (plain, end) = gunzip([&body[..cut], &body[cut..]]);
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_may_end_between_members_and_nowhere_else() {
+    fn body_may_end_only_between_members() {
         let first = member(b"one,");
         let body = [first.clone(), member(b"two")].concat();
         for len in 0..body.len() {
@@ -253,9 +254,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flushed_comes_out_before_the_next_chunk() {
-        // The story: a reader that asks for input before it has drained the inflater keeps the tail of an event until
-        // the next event. Sizes around the inflater's window and ours are where that happens.
+    fn flushed_bytes_are_returned_before_the_next_chunk() {
+        // A reader that requests input before it has drained the inflater delays the end of an event until
+        // the next event. That happens at sizes around the inflater's window and the output buffer.
         for size in [
             1,
             32 * 1024 - 1,
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_comes_out_in_small_pieces() {
+    fn decompression_bomb_is_returned_in_small_pieces() {
         let plain = vec![0; 32 << 20];
         let bomb = member(&plain);
         assert!(bomb.len() < 64 * 1024);
@@ -309,17 +310,17 @@ mod tests {
     }
 
     #[test]
-    fn corruption_is_named() {
+    fn corruption_is_reported_with_its_cause() {
         let good = member(b"plain text that is long enough");
         let mut sum = good.clone();
-        sum[good.len() - TRAILER] ^= 1;
+        sum[good.len() - TRAILER_BYTES] ^= 1;
         let mut flags = good.clone();
         flags[3] = 0x80;
         let mut deflate = good.clone();
         deflate[10] = 0xff;
         let mut endless = good[..10].to_vec();
         endless[3] = flag::NAME;
-        endless.resize(MAX_HEADER + 1, b'n');
+        endless.resize(MAX_HEADER_BYTES + 1, b'n');
         let trailing = [good.as_slice(), b"\0"].concat();
         for (body, expected) in [
             (sum, "the checksum does not match"),

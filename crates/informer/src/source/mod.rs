@@ -1,10 +1,10 @@
-//! Where lists and watches come from: the [`Source`] trait, its answers and its errors.
+//! The origin of lists and watches: the [`Source`] trait, its responses and its errors.
 //!
-//! A source turns a request (data) into response headers and a stream of plain body bytes. Invariant: every call ends,
-//! with headers, an error or its deadline; what follows the headers is the caller's to time.
+//! A source turns a request (data) into response headers and a stream of decompressed body bytes. Invariant:
+//! every call ends, with headers, an error or a timeout; timeouts for the body are up to the caller.
 //!
-//! A source deliberately does not know what a body means. It never parses, logs or prints one; statuses such as 410
-//! or 429 are answers, not errors, and whoever reads the body judges them.
+//! A source does not know what a body means. It never parses, logs or prints one; statuses such as 410 or 429
+//! are responses, not errors, and the reader of the body handles them.
 
 mod gzip;
 mod kube;
@@ -24,22 +24,22 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-/// The bytes of a body, as they arrive. After an error nothing more comes.
+/// The bytes of a body, as they arrive. The stream ends after an error.
 pub type ByteStream = BoxStream<'static, Result<Bytes, SourceError>>;
 
-/// What a source returns: a future that is done when the headers are in. Dropping it abandons the request.
+/// A future that completes when the response headers have arrived. Dropping it cancels the request.
 pub type ResponseFuture = BoxFuture<'static, Result<Response, SourceError>>;
 
-/// Where lists and watches come from, as byte streams.
+/// An origin of lists and watches, as byte streams.
 ///
-/// Each call is one attempt: a source does not retry, so that the reflector's back-off is the only one at work. A call that brings no
-/// response headers should fail within a minute or so; after two the reflector gives it up.
+/// Each call is one attempt: a source must not retry, so that only the reflector applies backoff. A call
+/// without response headers should fail after about one minute; the reflector cancels it after two.
 ///
 /// ```
 /// use informer::source::{ResponseFuture, Response, Source, SourceError};
 /// use informer::source::{ListRequest, WatchRequest};
 ///
-/// /// A server with nothing in it.
+/// /// A source without objects.
 /// struct Empty;
 ///
 /// impl Source for Empty {
@@ -54,35 +54,35 @@ pub type ResponseFuture = BoxFuture<'static, Result<Response, SourceError>>;
 /// }
 /// ```
 pub trait Source: Send + Sync + 'static {
-    /// Asks for one page of a list.
+    /// Requests one page of a list.
     fn list(&self, request: ListRequest) -> ResponseFuture;
 
-    /// Opens a watch, or a watch-list.
+    /// Opens a watch or a watch-list.
     fn watch(&self, request: WatchRequest) -> ResponseFuture;
 }
 
-/// A response whose headers are in; the body is still to come.
+/// A response whose headers have arrived, with its body as a stream.
 #[non_exhaustive]
 pub struct Response {
-    /// The HTTP status, whatever it is.
+    /// The HTTP status, successful or not.
     pub status: u16,
     /// The media type of the body.
     pub content_type: Option<String>,
-    /// How long the server asks to wait (`Retry-After` in seconds; a date counts as none).
+    /// The delay of the `Retry-After` header in seconds; a date is ignored.
     pub retry_after: Option<Duration>,
-    /// Whether the body was compressed on its way.
+    /// Whether the body was compressed with gzip in transit.
     pub compressed: bool,
-    /// The body, already decompressed. Dropping it closes the connection.
+    /// The decompressed body. Dropping it closes the connection.
     pub body: ByteStream,
 }
 
 impl Response {
-    /// A response with this status and body.
+    /// Creates a response with this status and body.
     pub fn new(status: u16, body: impl Stream<Item = Result<Bytes, SourceError>> + Send + 'static) -> Self {
         Self { status, content_type: None, retry_after: None, compressed: false, body: body.boxed() }
     }
 
-    /// A response whose body is at hand, for scripted sources: the stream yields `chunks` one by one, then ends.
+    /// Creates a response for scripted sources, whose body yields `chunks` one by one and then ends.
     pub fn from_chunks<I>(status: u16, chunks: I) -> Self
     where
         I: IntoIterator,
@@ -92,25 +92,25 @@ impl Response {
         Self::new(status, stream::iter(chunks.into_iter().map(|chunk| Ok(chunk.into()))))
     }
 
-    /// A `200 OK` of one JSON chunk, for scripted sources.
+    /// Creates a `200 OK` response for scripted sources, whose body is one JSON chunk.
     pub fn ok(body: impl Into<Bytes>) -> Self {
         Self::from_chunks(200, [body.into()]).with_content_type("application/json")
     }
 
-    /// The same with another media type.
+    /// Sets the media type of the body.
     #[must_use]
     pub fn with_content_type(self, content_type: impl Into<String>) -> Self {
         Self { content_type: Some(content_type.into()), ..self }
     }
 
-    /// The same with a wish of the server to wait.
+    /// Sets the delay after which the server asks to retry.
     #[must_use]
     pub fn with_retry_after(self, delay: Duration) -> Self {
         Self { retry_after: Some(delay), ..self }
     }
 }
 
-// The body stays out: it may hold secrets, and reading it would consume it.
+// The body is omitted: it may contain secrets, and reading it would consume it.
 impl fmt::Debug for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Response")
@@ -121,43 +121,35 @@ impl fmt::Debug for Response {
     }
 }
 
-/// An error of a lower layer, available as `source()` of ours.
+/// Any error of a lower layer, available as `source()`.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// An error of a [`Source`]: the phase in which a request or its body failed.
+/// The reason why a request got no response, or a body ended early. The variant names the phase.
 ///
-/// Messages do not repeat their cause; print the chain of `source()` to see it.
+/// Messages do not repeat their cause; print the chain of `source()`s to see it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// Path or selectors do not make a valid request; nothing was sent.
+    /// Nothing was sent: path and selectors do not form a valid request.
     #[error("no valid request for {path:?} (check namespace and selectors)")]
     InvalidRequest {
-        /// The path of the request, without the query.
+        /// The requested path, without the query.
         path: String,
-        /// What is wrong with it.
+        /// The cause.
         source: BoxError,
     },
-    /// The client could not get its credentials; nothing was sent.
+    /// Nothing was sent: the client could not obtain its credentials.
     #[error("no credentials for the request (check token file, exec plugin or auth provider)")]
     Credentials {
         /// The error of the client.
         source: BoxError,
     },
-    /// No connection could be established; nothing was sent.
+    /// Nothing was sent: the client could not connect.
     #[error("no connection to the API server{}", if *refused { " (refused: is it running?)" } else { "" })]
     Connect {
         /// Whether the host refused the connection, as it does while a server restarts.
         refused: bool,
-        /// The error of the client, for example of a name look-up.
-        source: BoxError,
-    },
-    /// The TLS handshake failed; nothing was sent.
-    #[error(
-        "TLS handshake with the API server failed (does the kubeconfig contain the server's certificate authority?)"
-    )]
-    Certificate {
-        /// The error of the client.
+        /// The error of the client; also for failed name lookups and TLS handshakes.
         source: BoxError,
     },
     /// The connection broke before the response headers.
@@ -190,10 +182,10 @@ pub enum SourceError {
     /// The body ended cleanly, but inside a gzip member.
     #[error("the gzip body is truncated: it ended inside a member")]
     GzipTruncated,
-    /// The body is not what gzip allows.
+    /// The body is not valid gzip.
     #[error("the gzip body is corrupt: {what}")]
     GzipCorrupt {
-        /// Which part of the format was violated.
+        /// The violated rule of the format.
         what: &'static str,
     },
 }
@@ -234,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_shows_no_body() {
+    fn debug_output_omits_the_body() {
         let response = Response::ok("a secret").with_retry_after(Duration::from_secs(1));
         assert_eq!(
             format!("{response:?}"),
@@ -244,17 +236,17 @@ mod tests {
 
     #[test]
     fn messages_name_the_phase_and_give_a_hint() {
-        let says = |error: SourceError| error.to_string();
+        let message = |error: SourceError| error.to_string();
         assert_eq!(
-            says(SourceError::Connect { refused: true, source: "x".into() }),
+            message(SourceError::Connect { refused: true, source: "x".into() }),
             "no connection to the API server (refused: is it running?)"
         );
         assert_eq!(
-            says(SourceError::Connect { refused: false, source: "x".into() }),
+            message(SourceError::Connect { refused: false, source: "x".into() }),
             "no connection to the API server"
         );
         assert_eq!(
-            says(SourceError::ResponseHeaderTimeout { after: Duration::from_secs(30) }),
+            message(SourceError::ResponseHeaderTimeout { after: Duration::from_secs(30) }),
             "no response headers within 30s (the server may be slow or out of reach, or the client may be \
              retrying 429/503/504 inside; build it with informer::client)"
         );
