@@ -1,7 +1,7 @@
 //! The text format of Prometheus: [`Collect`], [`Encoder`] and [`encode`].
 //!
-//! Invariant: however many collectors contribute to a family, its `HELP` and `TYPE` lines are written once, and no series is written
-//! twice. Nothing here knows which metrics exist.
+//! Invariant: however many collectors contribute to a family, its `HELP` and `TYPE` lines are written once,
+//! and no series is written twice. Nothing here knows which metrics exist.
 
 use informer_core::workqueue::Histogram;
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,16 +81,17 @@ impl<C: CollectNamed> CollectNamed for &C {
 
 /// Samples grouped by family, ready to be written as text.
 ///
-/// The text stays valid whatever collectors add. If two of them add the same series (the same family and labels), the later one gets a
-/// label `duplicate` that counts up. Characters that a name may not contain become `_`. A family keeps the type and help text that it was
-/// first added with; samples of another type are left out.
+/// The text stays valid whatever collectors add. If two of them add the same series (the same family and
+/// labels), the later one gets a label `duplicate` that counts up. Characters that a name may not contain
+/// become `_`. A family keeps the type and help text that it was first added with; samples of another type
+/// are left out.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    /// In the order in which families were first added.
+    /// The families, in the order in which they were first added.
     families: Vec<Family>,
-    /// Invariant: the position in `families` of each name in it.
+    /// The position in `families` of each family name.
     positions: BTreeMap<Box<str>, usize>,
-    /// How often each label value was taken as an identity.
+    /// Number of collectors that took each pair of label and value as their identity.
     identities: BTreeMap<(Box<str>, Box<str>), usize>,
 }
 
@@ -128,7 +129,7 @@ impl Encoder {
     /// Adds a histogram of durations, in seconds.
     pub fn histogram(&mut self, name: &str, help: &str, labels: &[(&str, &str)], histogram: &Histogram) {
         let Some(family) = self.family(name, "histogram", help) else { return };
-        let labels = family.unused("_count", labels);
+        let labels = family.unique_labels("_count", labels);
         let bucket =
             |bound: &str| format!("{labels}{}le=\"{bound}\"", if labels.is_empty() { "" } else { "," });
         for (bound, count) in histogram.buckets() {
@@ -139,16 +140,18 @@ impl Encoder {
         family.line("_count", &labels, &histogram.count());
     }
 
-    /// Returns `value`, or `value #2`, `value #3` and so on if collectors before took it as their identity under the same label.
+    /// Returns `value`, or `value #2`, `value #3` and so on if earlier collectors took it as their identity
+    /// under the same label.
     ///
-    /// A collector that adds several families calls this once, so that all of its series carry the same value.
+    /// A collector that adds several families calls this once, so that all of its series carry the same
+    /// value.
     pub fn identity(&mut self, label: &str, value: &str) -> String {
         let times = self.identities.entry((label.into(), value.into())).or_insert(0);
         *times += 1;
         if *times == 1 { value.to_owned() } else { format!("{value} #{times}") }
     }
 
-    /// The family of this name; `None` if it has another type.
+    /// Returns the family of this name, adding it if necessary; `None` if it has another type.
     fn family(&mut self, name: &str, kind: &'static str, help: &str) -> Option<&mut Family> {
         let name = valid_name(name);
         let position = *self.positions.entry(name.clone().into()).or_insert(self.families.len());
@@ -172,7 +175,7 @@ impl Encoder {
 
 impl Family {
     fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: &dyn fmt::Display) {
-        let labels = self.unused(suffix, labels);
+        let labels = self.unique_labels(suffix, labels);
         self.line(suffix, &labels, value);
     }
 
@@ -180,10 +183,11 @@ impl Family {
         let _ = writeln!(self.lines, "{}{suffix}{{{labels}}} {value}", self.name);
     }
 
-    /// The labels as text, with one more label if the series exists already.
-    fn unused(&mut self, suffix: &str, labels: &[(&str, &str)]) -> String {
-        let one = |(name, value): &(&str, &str)| format!("{}=\"{}\"", valid_name(name), Escaped(value));
-        let mut labels: Vec<String> = labels.iter().map(one).collect();
+    /// Formats labels, with a label `duplicate` added if the series exists already.
+    fn unique_labels(&mut self, suffix: &str, labels: &[(&str, &str)]) -> String {
+        let format_label =
+            |(name, value): &(&str, &str)| format!("{}=\"{}\"", valid_name(name), Escaped(value));
+        let mut labels: Vec<String> = labels.iter().map(format_label).collect();
         let (base, mut copy) = (labels.len(), 1);
         while !self.series.insert(series(suffix, &labels)) {
             copy += 1;
@@ -194,23 +198,23 @@ impl Family {
     }
 }
 
-/// A series as a key: labels are a set, whatever their order.
+/// Returns the key of a series, which does not depend on the order of the labels.
 fn series(suffix: &str, labels: &[String]) -> Box<str> {
     let mut labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     labels.sort_unstable();
     format!("{suffix}{{{}}}", labels.join(",")).into()
 }
 
-/// The name with `_` for every character that the format does not allow in names.
+/// Replaces every character that the format does not allow in names by `_`.
 fn valid_name(name: &str) -> String {
-    let valid = |(at, letter): (usize, char)| {
-        let allowed = letter.is_ascii_alphabetic() || letter == '_' || (at > 0 && letter.is_ascii_digit());
-        if allowed { letter } else { '_' }
+    let replace = |(position, c): (usize, char)| {
+        let allowed = c.is_ascii_alphabetic() || c == '_' || (position > 0 && c.is_ascii_digit());
+        if allowed { c } else { '_' }
     };
-    name.chars().enumerate().map(valid).collect()
+    name.chars().enumerate().map(replace).collect()
 }
 
-/// A duration in seconds; an unknown one is not a number.
+/// Displays a duration in seconds; `None` as `NaN`.
 struct Seconds(Option<Duration>);
 
 impl fmt::Display for Seconds {
@@ -227,12 +231,12 @@ struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for letter in self.0.chars() {
-            match letter {
+        for c in self.0.chars() {
+            match c {
                 '"' => f.write_str("\\\"")?,
                 '\\' => f.write_str("\\\\")?,
                 '\n' => f.write_str("\\n")?,
-                letter => f.write_char(letter)?,
+                c => f.write_char(c)?,
             }
         }
         Ok(())
@@ -254,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_of_several_collectors_is_written_once() {
+    fn family_of_several_collectors_is_written_once() {
         let text = encode([&One("x") as &dyn Collect, &One("y"), &One("x")]);
         let expected = "# HELP a_total First.\n# TYPE a_total counter\na_total{name=\"x\"} 1\na_total{name=\"y\"} 1\n\
                         a_total{name=\"x #2\"} 1\n# HELP b Second.\n# TYPE b gauge\nb{} 0.5\nb{duplicate=\"2\"} 0.5\n\
@@ -262,7 +266,7 @@ mod tests {
         assert_eq!(text, expected);
     }
 
-    /// A help text with a line break, or a name with a dash, made Prometheus reject all metrics of the process.
+    /// Regression: a help text with a line break, or a name with a dash, made Prometheus reject all metrics.
     #[test]
     fn text_stays_valid_whatever_a_collector_adds() {
         struct Foreign;

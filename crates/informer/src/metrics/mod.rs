@@ -1,7 +1,8 @@
 //! Metrics as plain values, and in the text format of Prometheus.
 //!
-//! Every component returns its metrics as a plain struct; [`encode`] turns any number of components into text. Nothing here counts: the
-//! values come from the status, the cache and the handlers at the moment of the call.
+//! Every component returns its metrics as a plain struct; [`encode`] turns any number of components into
+//! text. Nothing is counted here: the values come from the status, the cache and the handlers at the time of
+//! the call.
 
 mod encoder;
 
@@ -15,94 +16,94 @@ use informer_core::reflector::{InformerState, ReflectorCounters};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What an informer has done so far and what it costs now.
+/// The metrics of one informer: counters since it was created, and current values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InformerMetrics {
-    /// What it informs about.
+    /// The resource and its selection, as in `pods in all namespaces`.
     pub informer: Arc<str>,
-    /// Its state.
+    /// The current state.
     pub state: InformerState,
-    /// Whether the first complete set is in the cache.
+    /// Whether the initial list is in the cache.
     pub synced: bool,
-    /// Objects in the cache.
+    /// Number of objects in the cache.
     pub objects: usize,
-    /// About how much memory they take.
+    /// Approximate memory of the objects in the cache.
     pub memory_bytes: usize,
-    /// Objects that came, changed and went.
+    /// Number of objects added to the cache.
     pub added: u64,
-    /// Objects that changed.
+    /// Number of updates of objects in the cache.
     pub updated: u64,
-    /// Objects that went.
+    /// Number of objects deleted from the cache.
     pub deleted: u64,
-    /// What happened on the wire: lists, watches, relists by cause, rewinds, objects that were skipped, failures.
+    /// Counters of the reflector: lists, watches, relists by cause, rewinds, unreadable objects, failures.
     pub reflector: ReflectorCounters,
-    /// Objects that an audit found to differ.
+    /// Number of objects that an audit found to differ.
     pub drift: u64,
-    /// Objects that did not decode when somebody looked at them.
+    /// Number of objects that failed to decode on access.
     pub decode_errors: u64,
-    /// Calls of index functions that panicked.
+    /// Number of calls of index functions that panicked.
     pub index_panics: u64,
-    /// How often compression panicked.
+    /// Number of panics of compression.
     pub compression_panics: u64,
-    /// How far the cache may be behind; `None` if it was never complete.
+    /// Time for which the cache may be out of date; `None` if it was never complete.
     pub staleness: Option<Duration>,
-    /// How long ago the server last gave a sign of life; `None` if it never has.
+    /// Time since the last byte from the server; `None` before the first one.
     pub contact_age: Option<Duration>,
-    /// Its handlers and event streams.
+    /// The handlers and event streams of the informer.
     pub handlers: Vec<HandlerMetrics>,
 }
 
-/// What a handler was told, and how far it is behind.
+/// The metrics of one handler or event stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HandlerMetrics {
-    /// What it is called.
+    /// The name of the handler.
     pub name: Arc<str>,
-    /// Tells handlers of one name apart; given out in the order in which they were added.
+    /// A number that distinguishes handlers of the same name; assigned in the order in which they were added.
     pub id: u64,
-    /// Objects, or states, that it has still to be told about.
+    /// Number of events not delivered yet.
     pub pending: usize,
-    /// For how long the oldest of them has been waiting.
+    /// Age of the oldest event not delivered yet; `None` if there is none.
     pub oldest_pending_age: Option<Duration>,
-    /// Events that it was told.
+    /// Number of events delivered.
     pub delivered: u64,
-    /// Events that were merged because it was too slow, of a handler that wants every state.
+    /// Number of events of an uncoalesced handler that were coalesced because its outbox was full.
     pub coalesced: u64,
-    /// Calls that panicked.
+    /// Number of calls that panicked.
     pub panics: u64,
-    /// Inline calls that took longer than 100 ms.
+    /// Number of inline calls that took at least 100 ms.
     pub slow_calls: u64,
 }
 
-/// What a controller has done. Counts only ever grow.
+/// The metrics of one controller, over all its runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ControllerMetrics {
-    /// Turns that went well.
+    /// Number of reconciles that returned `Outcome::Done`.
     pub succeeded: u64,
-    /// Turns that went well and asked for another.
+    /// Number of reconciles that returned `Outcome::RequeueAfter`.
     pub requeued: u64,
-    /// Turns that failed and are tried again.
+    /// Number of reconciles that returned an error and are retried.
     pub failed: u64,
-    /// Turns that failed for good.
+    /// Number of reconciles that returned `Outcome::Terminal`.
     pub terminal: u64,
-    /// Turns that panicked.
+    /// Number of reconciles that panicked.
     pub panicked: u64,
-    /// Turns that took too long.
+    /// Number of reconciles that timed out.
     pub timed_out: u64,
-    /// Turns that began although the cache had not seen a write.
+    /// Number of reconciles that started before the cache showed an earlier write.
     pub invisible_writes: u64,
-    /// Turns that go on.
+    /// Number of reconciles that are running.
     pub active: usize,
-    /// How many may go on at the same time.
+    /// Maximum number of concurrent reconciles.
     pub concurrency: usize,
-    /// How long turns took.
+    /// Durations of reconciles.
     pub reconcile_duration: Histogram,
 }
 
 impl ControllerMetrics {
-    /// Turns that failed, in whatever way.
+    /// Returns the number of reconciles that failed: by an error, a terminal outcome, a panic or a timeout.
     pub fn errors(&self) -> u64 {
         self.failed + self.terminal + self.panicked + self.timed_out
     }
@@ -110,14 +111,14 @@ impl ControllerMetrics {
 
 impl InformerMetrics {
     pub(crate) fn new(
-        resource: &Arc<str>,
+        informer: &Arc<str>,
         status: &InformerStatus,
         snapshot: &StoreSnapshot,
         decode_errors: u64,
         handlers: Vec<HandlerMetrics>,
     ) -> Self {
         Self {
-            informer: Arc::clone(resource),
+            informer: Arc::clone(informer),
             state: status.state.clone(),
             synced: status.synced,
             objects: snapshot.len(),
@@ -201,7 +202,7 @@ const HANDLER_COUNTERS: &[Counter<HandlerMetrics>] = &[
     ("informer_handler_events_total", "Events delivered to the handler.", |h| h.delivered),
     ("informer_handler_coalesced_total", "Events coalesced because the handler lagged.", |h| h.coalesced),
     ("informer_handler_panics_total", "Calls of the handler that panicked.", |h| h.panics),
-    ("informer_handler_slow_calls_total", "Inline calls that took more than 100 ms.", |h| h.slow_calls),
+    ("informer_handler_slow_calls_total", "Inline calls that took at least 100 ms.", |h| h.slow_calls),
 ];
 
 impl HandlerMetrics {
