@@ -1,9 +1,10 @@
-//! The recommended client: what `kube::Client::try_from` builds, without its hidden retry and with TCP keep-alive.
+//! The recommended client: like `kube::Client::try_from`, but without its built-in retry and with TCP
+//! keep-alive.
 //!
-//! Invariant: a client from here shows every answer of the server to its caller, 429, 503 and 504 included.
+//! Invariant: the client returns every response of the server to its caller, including 429, 503 and 504.
 //!
-//! It does not choose a TLS implementation: that is the application's, through cargo features. Nor does it read
-//! kubeconfigs; `kube::Config` does.
+//! It does not choose a TLS implementation, which the application does with cargo features, and it does not
+//! read kubeconfigs, which `kube::Config` does.
 
 use http::HeaderValue;
 use hyper_timeout::TimeoutConnector;
@@ -16,38 +17,46 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 use tower::{BoxError, ServiceBuilder};
 
-/// An idle connection is probed after this long, then every [`KEEPALIVE_PERIOD`]: a dead peer is noticed within 75 s,
-/// before the shortest silence deadline of a watch.
+/// How long a connection is idle before the first keep-alive probe.
+///
+/// With [`KEEPALIVE_PERIOD`] and [`KEEPALIVE_PROBES`], a dead peer is noticed within 75 s, before the minimum
+/// silence timeout of a watch.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+/// The time between keep-alive probes.
 const KEEPALIVE_PERIOD: Duration = Duration::from_secs(15);
+/// Number of unanswered keep-alive probes after which a connection is closed.
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// Builds the client that informers work best with.
+/// Builds a client with the settings recommended for informers.
 ///
-/// Against `kube::Client::try_from(config)`:
-/// - 429, 503 and 504 are answers, not reasons to retry inside the client, whatever `config.default_retry` says:
-///   informers back off by themselves, honour `Retry-After`, and say so in their state.
-/// - TCP keep-alive is on, so that a peer that vanished is noticed by the kernel, and address translators on the way
-///   keep the connection.
+/// Differences from `kube::Client::try_from(config)`:
+/// - The client does not retry 429, 503 and 504, whatever `config.default_retry` says: informers back off
+///   themselves, honour `Retry-After`, and show it in their state.
+/// - TCP keep-alive is enabled, so that the kernel notices a peer that vanished, and address translators
+///   (NAT) keep the connection.
 ///
-/// Keep-alive cannot be set through the client crate's own builder, so it takes a stack built here, which lacks that
-/// builder's HTTP tracing spans and gzip layer (informers decompress by themselves). Where such a stack could not do
-/// what the configuration asks, the client crate builds it, without keep-alive: behind a proxy; with an exec credential
-/// plugin, whose certificates expire (`Client::valid_until`); and for `https` unless this crate's feature `rustls-tls`
-/// is on. Informers then rely on their silence deadline alone.
+/// kube's own builder cannot enable keep-alive, so the service stack is built here, without that builder's
+/// HTTP tracing spans and gzip layer (informers decompress themselves). In the cases that this stack does not
+/// support, kube builds the client, without keep-alive: with a proxy; with an exec credential plugin, whose
+/// certificates expire (`Client::valid_until`); and for `https` unless the feature `rustls-tls` of this crate
+/// is enabled. Informers then rely on their silence timeout only.
 ///
-/// A token that no header can carry, for a line break in it, is an error, as it is to kubectl; the client crate would
-/// panic.
+/// # Errors
 ///
-/// Must be called inside a tokio runtime, as every `kube::Client` must.
+/// Returns the errors of `kube::Client::try_from`. In addition, a token that is not a valid header value, for
+/// example because it contains a line break, is an error, as in kubectl; kube would panic.
+///
+/// # Panics
+///
+/// Panics if called outside a tokio runtime, as with every `kube::Client`.
 pub fn client(mut config: Config) -> Result<Client, kube::Error> {
     config.default_retry = false;
     check_tokens(&config.auth_info)?;
     if config.auth_info.exec.is_some() {
-        // Only the client crate runs the plugin, so nobody can look at its token before it becomes a header.
-        let built = catch_unwind(AssertUnwindSafe(|| Client::try_from(config)));
-        let unfit = "the credential plugin's token does not fit into a header";
-        return built.unwrap_or_else(|_| Err(kube::Error::Auth(AuthError::AuthExec(unfit.to_owned()))));
+        // kube runs the plugin, so its token cannot be checked before it becomes a header, which may panic.
+        let result = catch_unwind(AssertUnwindSafe(|| Client::try_from(config)));
+        let message = "the token of the credential plugin is not a valid header value";
+        return result.unwrap_or_else(|_| Err(kube::Error::Auth(AuthError::AuthExec(message.to_owned()))));
     }
     if config.proxy_url.is_some() {
         return Client::try_from(config);
@@ -58,20 +67,20 @@ pub fn client(mut config: Config) -> Result<Client, kube::Error> {
     tcp.set_keepalive_interval(Some(KEEPALIVE_PERIOD));
     tcp.set_keepalive_retries(Some(KEEPALIVE_PROBES));
     if config.cluster_url.scheme() == Some(&http::uri::Scheme::HTTPS) {
-        over_tls(&config, tcp)
+        build_tls_client(&config, tcp)
     } else {
-        stack(&config, timed(&config, TimeoutConnector::new(tcp)))
+        build_client(&config, with_timeouts(&config, TimeoutConnector::new(tcp)))
     }
 }
 
-/// Whether the tokens of a configuration fit into a header.
+/// Checks that the tokens of a configuration are valid header values.
 fn check_tokens(auth: &AuthInfo) -> Result<(), kube::Error> {
-    // The token is behind a type of a crate that we do not have; its serialized form is the text.
+    // The token has a type of a crate that is not a dependency here; its serialized form is the plain text.
     let inline = serde_json::to_value(auth).map_err(kube::Error::SerdeError)?;
     let inline = inline.get("token").and_then(serde_json::Value::as_str);
     let settings = auth.auth_provider.iter().flat_map(|provider| &provider.config);
-    let given = settings.filter(|(name, _)| matches!(name.as_str(), "id-token" | "access-token"));
-    for token in inline.into_iter().chain(given.map(|(_, token)| token.as_str())) {
+    let provider_tokens = settings.filter(|(name, _)| matches!(name.as_str(), "id-token" | "access-token"));
+    for token in inline.into_iter().chain(provider_tokens.map(|(_, token)| token.as_str())) {
         HeaderValue::try_from(format!("Bearer {token}"))
             .map_err(|error| kube::Error::Auth(AuthError::InvalidBearerToken(error)))?;
     }
@@ -79,24 +88,26 @@ fn check_tokens(auth: &AuthInfo) -> Result<(), kube::Error> {
 }
 
 #[cfg(feature = "rustls-tls")]
-fn over_tls(config: &Config, tcp: HttpConnector) -> Result<Client, kube::Error> {
+fn build_tls_client(config: &Config, tcp: HttpConnector) -> Result<Client, kube::Error> {
     use rustls::crypto::{CryptoProvider, ring};
-    // With two providers linked and none chosen rustls panics. An error means that somebody chose in between.
+    // rustls panics if several providers are linked and none is installed. An error here means that another
+    // thread has installed one in the meantime.
     if CryptoProvider::get_default().is_none() {
         let _ = ring::default_provider().install_default();
     }
     let tls = config.rustls_https_connector_with_connector(tcp)?;
-    stack(config, timed(config, TimeoutConnector::new(tls)))
+    build_client(config, with_timeouts(config, TimeoutConnector::new(tls)))
 }
 
-/// The TLS features of the client crate cannot be seen from here; it alone knows which connector to take.
+/// Lets kube build the client: which of its TLS features are enabled, and so which connector to use, is
+/// unknown here.
 #[cfg(not(feature = "rustls-tls"))]
-fn over_tls(config: &Config, _tcp: HttpConnector) -> Result<Client, kube::Error> {
+fn build_tls_client(config: &Config, _tcp: HttpConnector) -> Result<Client, kube::Error> {
     Client::try_from(config.clone())
 }
 
-/// The connector with the timeouts of the configuration.
-fn timed<C>(config: &Config, mut connector: TimeoutConnector<C>) -> TimeoutConnector<C> {
+/// Sets the timeouts of the configuration on a connector.
+fn with_timeouts<C>(config: &Config, mut connector: TimeoutConnector<C>) -> TimeoutConnector<C> {
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
@@ -104,8 +115,8 @@ fn timed<C>(config: &Config, mut connector: TimeoutConnector<C>) -> TimeoutConne
     connector
 }
 
-/// The layers of the client crate's builder, in its order, without the retry.
-fn stack<C>(config: &Config, connector: C) -> Result<Client, kube::Error>
+/// Builds the client with the layers of kube's builder, in the same order, without the retry.
+fn build_client<C>(config: &Config, connector: C) -> Result<Client, kube::Error>
 where
     C: Connect + Clone + Send + Sync + 'static,
 {

@@ -1,8 +1,9 @@
-//! Finalizers: an object is not gone before its controller has cleaned up behind it.
+//! Finalizers: a deleted object stays until its controller has cleaned up.
 //!
-//! Every write here is a JSON patch that tests what it was decided on: the object's uid, and the finalizers as they were. So it fails where
-//! that has changed, and only there, and finalizers of others are neither lost nor reordered. Servers answer a test that fails
-//! like any other patch that does not apply (422), so the object is read then, and it is decided anew.
+//! Every write is a JSON patch that tests its preconditions: the object's uid, and the finalizers on which
+//! the decision was based. So a write fails exactly if these have changed, and finalizers of other
+//! controllers are neither lost nor reordered. Servers respond to a failed test as to any other patch that
+//! cannot be applied (422); the object is then read and the decision repeated.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,29 +19,30 @@ use serde_json::{Value, json};
 use crate::error::FinalizerError;
 use crate::resource::ResourceType;
 
-/// So often a write is decided anew before it is the caller's turn to wait.
+/// Maximum number of attempts of a write before the conflict is returned to the caller.
 const MAX_ATTEMPTS: usize = 4;
 
-/// A finalizer of objects of kind `K`: a name in `metadata.finalizers` that keeps a deleted object until it is taken out.
+/// A finalizer of objects of kind `K`: a name in `metadata.finalizers` that keeps a deleted object until it
+/// is removed.
 ///
-/// Names have a domain in front, as in `websites.example.com/cleanup`, and are used by one controller. [`Finalizer::ensure`] says what a
-/// reconcile has to do. Cleaning up must bear being done again, and being done when nothing was ever applied. The controller needs the rights to
-/// patch and to get its objects.
+/// A name has a domain as prefix, as in `websites.example.com/cleanup`, and is used by one controller only.
+/// [`Finalizer::ensure`] returns what a reconcile has to do. The cleanup must be idempotent, and must also
+/// work if nothing was ever applied. The controller needs the permissions to patch and get its objects.
 ///
 /// ```no_run
 /// use informer::Object;
 /// use informer::error::FinalizerError;
 /// use informer::finalizer::{Finalizer, FinalizerAction};
 /// # use k8s_openapi::api::core::v1::ConfigMap as Website;
-/// # async fn make_it_so(_: &Object<Website>) {}
+/// # async fn apply(_: &Object<Website>) {}
 /// # async fn delete_bucket(_: &Object<Website>) {}
 ///
 /// async fn reconcile(finalizer: &Finalizer<Website>, website: &Object<Website>) -> Result<(), FinalizerError> {
 ///     match finalizer.ensure(website).await? {
-///         FinalizerAction::Apply(website) => make_it_so(&website).await,
-///         FinalizerAction::Cleanup(clean_up) => {
-///             delete_bucket(clean_up.object()).await;
-///             clean_up.complete().await?; // the server may delete it now; what it answers with goes to `ctx.wrote`
+///         FinalizerAction::Apply(website) => apply(&website).await,
+///         FinalizerAction::Cleanup(cleanup) => {
+///             delete_bucket(cleanup.object()).await;
+///             cleanup.complete().await?; // pass the returned object to `ctx.record_write`
 ///         }
 ///         FinalizerAction::Gone => {}
 ///     }
@@ -54,112 +56,126 @@ pub struct Finalizer<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// What is to be done with an object that has a finalizer.
-#[must_use = "it says what is to be done"]
+/// The action that a reconcile has to take for an object with a finalizer.
+#[must_use = "the reconcile has to act on it"]
 pub enum FinalizerAction<'a, K> {
-    /// The object is wanted, and has the finalizer: do your work. If the finalizer was missing, this is the object as it was written, which
-    /// the cache may not have seen yet.
+    /// The object is not being deleted and has the finalizer: apply the desired state.
+    ///
+    /// If the finalizer had to be added, this is the object as returned by the server, which the cache may
+    /// not show yet.
     Apply(Object<K>),
-    /// The object is being deleted and waits for you: clean up, then say that it is [`done`](Cleanup::complete).
+    /// The object is being deleted and still has the finalizer: clean up, then call [`Cleanup::complete`].
     Cleanup(Cleanup<'a, K>),
-    /// There is nothing to do: the object is not there any more, or goes without waiting for you.
+    /// Nothing to do: the object does not exist any more, or is being deleted and does not have the
+    /// finalizer.
     Gone,
 }
 
-/// An object that is being deleted and has the finalizer still. Dropped, it keeps it, and the next reconcile comes here again.
-#[must_use = "the object stays until it is done"]
+/// An object that is being deleted and still has the finalizer.
+///
+/// If this is dropped, the finalizer stays, and the next reconcile receives [`FinalizerAction::Cleanup`]
+/// again.
+#[must_use = "the object stays until complete() removes the finalizer"]
 pub struct Cleanup<'a, K> {
     finalizer: &'a Finalizer<K>,
     object: Object<K>,
 }
 
 impl<K: Resource<DynamicType = ()>> Finalizer<K> {
-    /// The finalizer of this name.
+    /// Creates a finalizer with this name.
     pub fn new(client: kube::Client, name: &str) -> Self {
-        Self::of(client, ResourceType::of::<K>(&()), name)
+        Self::from_resource(client, ResourceType::of::<K>(&()), name)
     }
 }
 
 impl Finalizer<DynamicObject> {
-    /// The finalizer of this name, of a kind that is known at run time.
+    /// Creates a finalizer with this name, for a kind that is known only at run time.
     pub fn dynamic(client: kube::Client, resource: &ApiResource, name: &str) -> Self {
-        Self::of(client, ResourceType::of::<DynamicObject>(resource), name)
+        Self::from_resource(client, ResourceType::of::<DynamicObject>(resource), name)
     }
 }
 
 impl<K> Finalizer<K> {
-    fn of(client: kube::Client, resource: ResourceType, name: &str) -> Self {
+    fn from_resource(client: kube::Client, resource: ResourceType, name: &str) -> Self {
         Finalizer { client, resource, name: name.into(), kind: PhantomData }
     }
 
-    /// Its name.
+    /// Returns the name of the finalizer.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What is to be done with an object: puts the finalizer in if the object is wanted and does not have it. Otherwise nothing is asked of the server.
+    /// Adds the finalizer to an object that is not being deleted and does not have it, and returns the action
+    /// to take.
+    ///
+    /// Sends no request if the finalizer need not be added.
     pub async fn ensure(&self, object: &Object<K>) -> Result<FinalizerAction<'_, K>, FinalizerError> {
-        let deciding = |state: &State| match state.place_of(&self.name) {
-            None if !state.deleted => Some(state.adding(&self.name)),
+        let decide = |state: &State| match state.position_of(&self.name) {
+            None if !state.deleted => Some(state.add_patch(&self.name)),
             _ => None,
         };
-        let Some(object) = self.write(object, Phase::Add, deciding).await? else {
+        let Some(object) = self.write(object, Phase::Add, decide).await? else {
             return Ok(FinalizerAction::Gone);
         };
         if object.deletion_timestamp().is_none() {
             return Ok(FinalizerAction::Apply(object));
         }
-        let waits = self.state(&object)?.place_of(&self.name).is_some();
-        Ok(if waits {
+        let has_finalizer = self.state(&object)?.position_of(&self.name).is_some();
+        Ok(if has_finalizer {
             FinalizerAction::Cleanup(Cleanup { finalizer: self, object })
         } else {
             FinalizerAction::Gone
         })
     }
 
-    /// Takes the finalizer out, whatever the object's state: for a controller that does not need it any more. Answers with the object as it was
-    /// written, or as it was given if it did not have it; `None` if it is gone, through this or before. After cleaning up there is [`Cleanup::complete`].
+    /// Removes the finalizer whether or not the object is being deleted, for controllers that do not need it
+    /// any more.
+    ///
+    /// Returns the object as written, or as passed if it did not have the finalizer; `None` if it does not
+    /// exist any more, also if this write caused its deletion. After a cleanup, use [`Cleanup::complete`].
     pub async fn remove(&self, object: &Object<K>) -> Result<Option<Object<K>>, FinalizerError> {
-        let deciding = |state: &State| state.place_of(&self.name).map(|place| state.removing(place));
-        self.write(object, Phase::Remove, deciding).await
+        let decide =
+            |state: &State| state.position_of(&self.name).map(|position| state.remove_patch(position));
+        self.write(object, Phase::Remove, decide).await
     }
 
-    /// Writes what is decided on the state of an object, and on its newest state if that was not the one. `None` if it is gone.
+    /// Sends the patch that `decide` returns for the state of an object; if that state is outdated, repeats
+    /// both with the newest state. Returns `None` if the object does not exist any more.
     async fn write(
         &self,
         object: &Object<K>,
         phase: Phase,
-        deciding: impl Fn(&State) -> Option<Value>,
+        decide: impl Fn(&State) -> Option<Value>,
     ) -> Result<Option<Object<K>>, FinalizerError> {
         let mut newest = object.clone();
         for _ in 0..MAX_ATTEMPTS {
-            let Some(patch) = deciding(&self.state(&newest)?) else { return Ok(Some(newest)) };
-            let refused = match self.patch(object.key(), &patch).await {
+            let Some(patch) = decide(&self.state(&newest)?) else { return Ok(Some(newest)) };
+            let patch_error = match self.patch(object.key(), &patch).await {
                 Ok(body) => {
                     let written = self.read(object, body.as_bytes())?;
-                    let goes = self.state(&written)?.is_removed_by_server();
-                    return Ok((!goes).then_some(written));
+                    let is_removed = self.state(&written)?.is_removed_by_server();
+                    return Ok((!is_removed).then_some(written));
                 }
                 Err(error) => error,
             };
-            match code(&refused) {
+            match status_code(&patch_error) {
                 404 => return Ok(None),
-                // 409: a server that could not get the patch in between the writes of others.
+                // 409: the server could not apply the patch because of concurrent writes.
                 409 | 422 => {}
-                _ => return Err(self.failed(object, phase, refused)),
+                _ => return Err(self.write_error(object, phase, patch_error)),
             }
             let before = self.state(&newest)?;
             newest = match self.get(object.key()).await {
                 Ok(body) => self.read(object, body.as_bytes())?,
-                Err(error) if code(&error) == 404 => return Ok(None),
-                Err(error) => return Err(self.failed(object, phase, error)),
+                Err(error) if status_code(&error) == 404 => return Ok(None),
+                Err(error) => return Err(self.write_error(object, phase, error)),
             };
             if newest.uid() != object.uid() {
                 return Ok(None);
             }
-            if code(&refused) == 422 && self.state(&newest)? == before {
-                // Nothing has changed, so it was not a test that failed.
-                return Err(self.failed(object, phase, refused));
+            if status_code(&patch_error) == 422 && self.state(&newest)? == before {
+                // The preconditions still hold, so the patch was rejected for another reason.
+                return Err(self.write_error(object, phase, patch_error));
             }
         }
         Err(FinalizerError::Conflict { object: self.describe(object), finalizer: Arc::clone(&self.name) })
@@ -186,10 +202,10 @@ impl<K> Finalizer<K> {
         format!("{}/{}", self.resource.url_path(key.namespace()), key.name())
     }
 
-    /// An object as a server answered it, read as a cache reads it.
-    fn read(&self, asked: &Object<K>, body: &[u8]) -> Result<Object<K>, FinalizerError> {
-        let unread = |message: String| FinalizerError::Read { object: self.describe(asked), message };
-        let mut entry = Err("the server answered with no object".to_owned());
+    /// Parses the object in a response as the cache does.
+    fn read(&self, requested: &Object<K>, body: &[u8]) -> Result<Object<K>, FinalizerError> {
+        let read_error = |reason: String| FinalizerError::Read { object: self.describe(requested), reason };
+        let mut entry = Err("the response contains no object".to_owned());
         let mut reader = WatchReader::new(self.resource.types(), Limits::default());
         let frame = [br#"{"type":"MODIFIED","object":"#, body, b"}"].concat();
         let read = reader.read(&frame, |frame| match frame {
@@ -197,25 +213,25 @@ impl<K> Finalizer<K> {
             Frame::Unreadable(_, problem) => entry = Err(problem.to_string()),
             _ => {}
         });
-        read.map_err(|error| unread(error.to_string()))?;
-        entry.map(|entry| Object::new(Arc::new(entry))).map_err(unread)
+        read.map_err(|error| read_error(error.to_string()))?;
+        entry.map(|entry| Object::new(Arc::new(entry))).map_err(read_error)
     }
 
     fn state(&self, object: &Object<K>) -> Result<State, FinalizerError> {
-        let unread = |error: DecodeError| FinalizerError::Read {
+        let read_error = |error: DecodeError| FinalizerError::Read {
             object: self.describe(object),
             message: error.to_string(),
         };
-        let meta: Meta = object.metadata().map_err(unread)?;
+        let meta: Meta = object.metadata().map_err(read_error)?;
         Ok(State {
             uid: object.uid().to_owned(),
             finalizers: meta.finalizers.unwrap_or_default(),
             deleted: object.deletion_timestamp().is_some(),
-            grace: meta.deletion_grace_period_seconds.unwrap_or_default(),
+            grace_period_seconds: meta.deletion_grace_period_seconds.unwrap_or_default(),
         })
     }
 
-    fn failed(&self, object: &Object<K>, phase: Phase, source: kube::Error) -> FinalizerError {
+    fn write_error(&self, object: &Object<K>, phase: Phase, source: kube::Error) -> FinalizerError {
         let (object, finalizer, source) = (self.describe(object), Arc::clone(&self.name), Box::new(source));
         match phase {
             Phase::Add => FinalizerError::Add { object, finalizer, source },
@@ -229,27 +245,33 @@ impl<K> Finalizer<K> {
 }
 
 impl<K> Cleanup<'_, K> {
-    /// What is to be cleaned up behind.
+    /// Returns the object that is being deleted.
     pub fn object(&self) -> &Object<K> {
         &self.object
     }
 
-    /// It is cleaned up: takes the finalizer out, so that the server may delete the object. Answers with the object as it was written if it still
-    /// waits for others; `None` if it is gone. After an error the next reconcile comes here again.
+    /// Removes the finalizer after the cleanup, so that the server can delete the object.
     ///
-    /// What it answers with goes to [`Context::record_write`](crate::controller::Context::record_write): otherwise the next turn may see the object from before, with the finalizer
-    /// in it, and clean up once more.
+    /// Returns the object as written if it still has other finalizers; `None` if it does not exist any more.
+    /// Pass the returned object to [`Context::record_write`](crate::controller::Context::record_write);
+    /// otherwise the next reconcile may see an older state that still has the finalizer, and clean up once
+    /// more.
+    ///
+    /// # Errors
+    ///
+    /// After an error the finalizer may still be set; the next reconcile then receives
+    /// [`FinalizerAction::Cleanup`] again.
     pub async fn complete(self) -> Result<Option<Object<K>>, FinalizerError> {
         self.finalizer.remove(&self.object).await
     }
 }
 
-/// Which object, not what is in it.
+/// Shows the key of the object, not its contents.
 impl<K> fmt::Debug for FinalizerAction<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Apply(object) => f.debug_tuple("Apply").field(object).finish(),
-            Self::Cleanup(clean_up) => clean_up.fmt(f),
+            Self::Cleanup(cleanup) => cleanup.fmt(f),
             Self::Gone => f.write_str("Gone"),
         }
     }
@@ -257,7 +279,7 @@ impl<K> fmt::Debug for FinalizerAction<'_, K> {
 
 impl<K> fmt::Debug for Cleanup<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CleanUp").field(&self.object).finish()
+        f.debug_tuple("Cleanup").field(&self.object).finish()
     }
 }
 
@@ -284,14 +306,15 @@ enum Phase {
     Remove,
 }
 
-/// What of an object is decided on.
+/// The part of an object on which decisions are based.
 #[derive(PartialEq)]
 struct State {
     uid: String,
     finalizers: Vec<String>,
     deleted: bool,
-    /// How long something else still has, in seconds.
-    grace: i64,
+    /// `metadata.deletionGracePeriodSeconds`: until it has passed, the server keeps the object even without
+    /// finalizers.
+    grace_period_seconds: i64,
 }
 
 #[derive(Deserialize)]
@@ -302,43 +325,46 @@ struct Meta {
 }
 
 impl State {
-    fn place_of(&self, finalizer: &str) -> Option<usize> {
+    fn position_of(&self, finalizer: &str) -> Option<usize> {
         self.finalizers.iter().position(|name| name == finalizer)
     }
 
-    /// Whether a server that is left with this deletes the object. It answers with the last state, under the version before.
+    /// Returns whether the server deletes an object that is written with this state. It then responds with
+    /// the last state and its previous version.
     fn is_removed_by_server(&self) -> bool {
-        self.deleted && self.finalizers.is_empty() && self.grace == 0
+        self.deleted && self.finalizers.is_empty() && self.grace_period_seconds == 0
     }
 
-    /// Behind the others, if they are still these: a server does not mind having one twice.
-    fn adding(&self, finalizer: &str) -> Value {
-        let (seen, path, value) = if self.finalizers.is_empty() {
-            // A field that is not there is null to a test.
+    /// Returns a patch that appends the finalizer if the others are unchanged. The test is needed because
+    /// servers accept duplicate finalizers.
+    fn add_patch(&self, finalizer: &str) -> Value {
+        let (expected, path, value) = if self.finalizers.is_empty() {
+            // A JSON patch test treats a missing field as null.
             (Value::Null, "/metadata/finalizers", json!([finalizer]))
         } else {
             (json!(self.finalizers), "/metadata/finalizers/-", json!(finalizer))
         };
         json!([
             {"op": "test", "path": "/metadata/uid", "value": self.uid},
-            {"op": "test", "path": "/metadata/finalizers", "value": seen},
+            {"op": "test", "path": "/metadata/finalizers", "value": expected},
             {"op": "add", "path": path, "value": value},
         ])
     }
 
-    /// This one, if it is still there: others may come and go behind it.
-    fn removing(&self, place: usize) -> Value {
-        let path = format!("/metadata/finalizers/{place}");
+    /// Returns a patch that removes the finalizer at `position` if it is still there. Those after it may have
+    /// changed.
+    fn remove_patch(&self, position: usize) -> Value {
+        let path = format!("/metadata/finalizers/{position}");
         json!([
             {"op": "test", "path": "/metadata/uid", "value": self.uid},
-            {"op": "test", "path": path, "value": self.finalizers[place]},
+            {"op": "test", "path": path, "value": self.finalizers[position]},
             {"op": "remove", "path": path},
         ])
     }
 }
 
-/// The code of an answer; nothing that any server says if there was none.
-fn code(error: &kube::Error) -> u16 {
+/// Returns the status code of a response; 0 if there was none.
+fn status_code(error: &kube::Error) -> u16 {
     match error {
         kube::Error::Api(status) => status.code,
         _ => 0,

@@ -1,6 +1,7 @@
-//! Owners and what they own: putting an owner into an object, and asking an object whose it is.
+//! Owner references: setting the controller of an object, and finding the owners of an object.
 //!
-//! Everything here is about objects in hand; nothing is asked of a server. [`kube::Resource`] has references to write by hand.
+//! These functions work on the objects passed to them and send no requests. To build owner references by
+//! hand, use [`kube::Resource`].
 
 pub use crate::reference::{ObjectReference, ToObjectReference};
 pub use informer_core::OwnerReference;
@@ -12,11 +13,20 @@ use std::any::TypeId;
 use crate::error::OwnerError;
 use crate::resource::is_cluster_scoped;
 
-/// Makes `owner` the controller of `child`: it is deleted with its owner, not before it if somebody waits for that
-/// (`blockOwnerDeletion`), and nobody else may control it.
+/// Makes `owner` the controller of `child` by setting an owner reference with `controller` and
+/// `blockOwnerDeletion`.
 ///
-/// An object that is its already is brought up to date; other owners stay as they are. A child without a namespace is put into its owner's. What the
-/// garbage collector would take for an orphan is an error, as is a child that somebody else controls; then nothing is changed.
+/// The garbage collector deletes the child together with its owner; a foreground deletion of the owner waits
+/// for it.
+///
+/// An existing reference to the owner is updated; other owner references stay unchanged. A child without a
+/// namespace gets the namespace of its owner.
+///
+/// # Errors
+///
+/// Returns an error, and changes nothing, if the owner has no kind, name or uid, if the child already has
+/// another controller, or if the garbage collector would treat the child as an orphan because its owner is in
+/// another namespace or the child is cluster-scoped.
 ///
 /// ```
 /// use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
@@ -41,8 +51,8 @@ where
     C: Resource + ToObjectReference<Form> + 'static,
 {
     let (owner, reference) = (Box::new(owner.reference()), Box::new(child.reference()));
-    let parts = [("kind", &owner.kind), ("name", &owner.name), ("uid", &owner.uid)];
-    if let Some((missing, _)) = parts.iter().find(|(_, part)| part.is_empty()).copied() {
+    let fields = [("kind", &owner.kind), ("name", &owner.name), ("uid", &owner.uid)];
+    if let Some((missing, _)) = fields.iter().find(|(_, value)| value.is_empty()).copied() {
         return Err(OwnerError::IncompleteOwner { owner, missing });
     }
     let namespace = namespace_for::<C>(&owner, &reference)?;
@@ -52,23 +62,23 @@ where
     let meta = child.meta_mut();
     meta.namespace = namespace;
     let references = meta.owner_references.get_or_insert_default();
-    let place = references.iter().position(|other| other.uid == owner.uid).unwrap_or_else(|| {
+    let position = references.iter().position(|other| other.uid == owner.uid).unwrap_or_else(|| {
         references.resize_with(references.len() + 1, Default::default);
         references.len() - 1
     });
-    let reference = &mut references[place];
+    let reference = &mut references[position];
     (reference.api_version, reference.kind) = (owner.api_version, owner.kind);
     (reference.name, reference.uid) = (owner.name, owner.uid);
     (reference.controller, reference.block_owner_deletion) = (Some(true), Some(true));
     Ok(())
 }
 
-/// Who controls an object: the one of its owners that manages it.
+/// Returns the controller of an object: its owner reference with `controller: true`.
 ///
 /// ```
 /// # use informer::{Key, Lister};
 /// # use k8s_openapi::api::core::v1::Pod;
-/// /// The replica set of a pod. Nothing is decoded for this.
+/// /// The replica set of a pod, found without decoding the pod.
 /// fn replica_set(pods: &Lister<Pod>, pod: &Key) -> Option<Key> {
 ///     let controller = informer::owner::controller_of(&pods.get_by_key(pod)?)?;
 ///     (&*controller.kind == "ReplicaSet").then(|| Key::new(pod.namespace().unwrap_or_default(), &controller.name))
@@ -78,7 +88,8 @@ pub fn controller_of<Form>(object: &impl ToObjectReference<Form>) -> Option<Owne
     object.owners().into_iter().find(|owner| owner.controller)
 }
 
-/// Whether `owner` controls `object`: this very owner, not another of the same name.
+/// Returns whether `owner` is the controller of `object`, compared by uid, so that another incarnation does
+/// not match.
 pub fn is_controlled_by<Form, OwnerForm>(
     object: &impl ToObjectReference<Form>,
     owner: &impl ToObjectReference<OwnerForm>,
@@ -86,7 +97,8 @@ pub fn is_controlled_by<Form, OwnerForm>(
     controller_of(object).is_some_and(|controller| owner.reference().refers_to(&controller))
 }
 
-/// Whether `owner` is among the owners of `object`: this very owner, not another of the same name.
+/// Returns whether `owner` is an owner of `object`, compared by uid, so that another incarnation does not
+/// match.
 pub fn is_owned_by<Form, OwnerForm>(
     object: &impl ToObjectReference<Form>,
     owner: &impl ToObjectReference<OwnerForm>,
@@ -95,18 +107,18 @@ pub fn is_owned_by<Form, OwnerForm>(
     object.owners().iter().any(|other| owner.refers_to(other))
 }
 
-/// The namespace in which a child of this owner is, or is to be.
+/// Returns the namespace that a child of this owner must have.
 fn namespace_for<C: Resource + 'static>(
     owner: &ObjectReference,
     child: &ObjectReference,
 ) -> Result<Option<String>, OwnerError> {
-    let Some(needed) = &owner.namespace else { return Ok(child.namespace.clone()) };
+    let Some(required) = &owner.namespace else { return Ok(child.namespace.clone()) };
     let is_namespaced = TypeId::of::<C::Scope>() == TypeId::of::<NamespaceResourceScope>();
     let (owner, child) = (Box::new(owner.clone()), Box::new(child.clone()));
     match &child.namespace {
         _ if is_cluster_scoped::<C>() => Err(OwnerError::ClusterScopedChild { child, owner }),
-        Some(namespace) if namespace != needed => Err(OwnerError::CrossNamespace { child, owner }),
+        Some(namespace) if namespace != required => Err(OwnerError::CrossNamespace { child, owner }),
         None if !is_namespaced => Err(OwnerError::ClusterScopedChild { child, owner }),
-        _ => Ok(Some(needed.clone())),
+        _ => Ok(Some(required.clone())),
     }
 }

@@ -1,6 +1,6 @@
-//! Pointing at objects: which one is meant, said the same way of cached and of typed ones.
+//! References to objects, created in the same way from cached and from typed objects.
 //!
-//! Nothing here asks a server. Whether what is pointed at is there is not known.
+//! No requests are sent: whether a referenced object exists is unknown here.
 
 use informer_core::wire::EntryEncoding;
 use informer_core::{Object, OwnerReference, ResourceVersion, Typed};
@@ -8,10 +8,10 @@ use kube::Resource;
 use kube::api::{DynamicObject, ObjectMeta};
 use serde::Deserialize;
 
-/// Which object is meant, wherever it is.
+/// A reference to an object, by type, namespace, name and uid.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ObjectReference {
-    /// `v1`, or `group/version`.
+    /// The API version, `v1` or `group/version`.
     pub api_version: String,
     /// The kind, as in `Pod`.
     pub kind: String,
@@ -19,14 +19,16 @@ pub struct ObjectReference {
     pub namespace: Option<String>,
     /// The name.
     pub name: String,
-    /// The uid; empty if it is not known.
+    /// The uid; empty if unknown.
     pub uid: String,
 }
 
-/// What can be pointed at: cached objects, their typed views, typed objects and references.
+/// A conversion to [`ObjectReference`], implemented for cached objects, their typed values, typed objects and
+/// references.
 ///
-/// `Form` says which of these it is, so that each can have it; it is found by the compiler and never written. A kind that is known only at run
-/// time says itself what it is: a dynamic object by its `types`, a cached one by its bytes.
+/// `Form` distinguishes these, so that the implementations do not overlap; the compiler infers it. For kinds
+/// that are known only at run time, the type is taken from the object: from the `types` of a
+/// [`DynamicObject`], or from the bytes of a cached object.
 ///
 /// ```
 /// use informer::owner::ToObjectReference;
@@ -37,19 +39,19 @@ pub struct ObjectReference {
 /// assert_eq!(node.reference().to_string(), "Node node-1");
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not say which object it is",
-    label = "no object that can be pointed at",
-    note = "it can be an `Object<K>` or its `typed()` view, a kind like `Pod`, a `DynamicObject`, or a `Reference`; \
-            of a kind that is known at run time but is no `DynamicObject`, make a `Reference`"
+    message = "`{Self}` does not identify an object",
+    label = "cannot be converted to an `ObjectReference`",
+    note = "use an `Object<K>` or its `typed()` value, a typed object such as `Pod`, a `DynamicObject`, or an \
+            `ObjectReference`; for other types whose kind is known only at run time, build an `ObjectReference`"
 )]
 pub trait ToObjectReference<Form> {
-    /// Which object it is.
+    /// Returns the reference to the object.
     fn reference(&self) -> ObjectReference;
 
-    /// Who owns it.
+    /// Returns the owner references of the object.
     fn owners(&self) -> Vec<OwnerReference>;
 
-    /// The resource version of this state of it, if it has one.
+    /// Returns the resource version of this state of the object, if it has one.
     fn version(&self) -> Option<ResourceVersion>;
 }
 
@@ -57,15 +59,15 @@ pub trait ToObjectReference<Form> {
 #[derive(Debug)]
 pub enum Cached {}
 
-/// The form of cached objects whose kind is known at run time.
+/// The form of cached objects whose kind is known only at run time.
 #[derive(Debug)]
 pub enum CachedDynamic {}
 
-/// The form of typed views of cached objects.
+/// The form of typed values of cached objects.
 #[derive(Debug)]
 pub enum View {}
 
-/// The form of typed views of cached objects whose kind is known at run time.
+/// The form of typed values of cached objects whose kind is known only at run time.
 #[derive(Debug)]
 pub enum ViewDynamic {}
 
@@ -93,11 +95,11 @@ impl<K: Resource<DynamicType = ()>> ToObjectReference<Cached> for Object<K> {
 
 impl ToObjectReference<CachedDynamic> for Object<DynamicObject> {
     fn reference(&self) -> ObjectReference {
-        // A message does not say what it is: its cache knows.
-        if let EntryEncoding::Protobuf(of) = self.entry().encoding() {
-            return cached(self, of.get().api_version.to_owned(), of.get().kind().to_owned());
+        // A protobuf message does not contain its type; the encoding of the entry does.
+        if let EntryEncoding::Protobuf(message) = self.entry().encoding() {
+            return cached(self, message.get().api_version.to_owned(), message.get().kind().to_owned());
         }
-        // The cache has read it, and wrote both in front.
+        // Always succeeds: the cache has parsed the object and stores both fields at the front.
         let Types { api_version, kind } = serde_json::from_slice(&self.raw_bytes()).unwrap_or_default();
         cached(self, api_version, kind)
     }
@@ -169,7 +171,7 @@ impl ToObjectReference<PlainDynamic> for DynamicObject {
     }
 }
 
-/// Itself. It does not know its owners, or any version.
+/// Returns the reference itself, with neither owners nor a version.
 impl ToObjectReference<ObjectReference> for ObjectReference {
     fn reference(&self) -> ObjectReference {
         self.clone()
@@ -184,7 +186,7 @@ impl ToObjectReference<ObjectReference> for ObjectReference {
     }
 }
 
-/// As people say it: `Pod shop/web-0`.
+/// Formats the reference as `Pod shop/web-0`.
 impl std::fmt::Display for ObjectReference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.namespace {
@@ -195,7 +197,8 @@ impl std::fmt::Display for ObjectReference {
 }
 
 impl ObjectReference {
-    /// Whether an owner reference means this object. Versions of its group are all the same; a uid that is not known means nothing.
+    /// Returns whether an owner reference refers to this object. The versions of the API group are ignored;
+    /// an unknown uid never matches.
     pub(crate) fn refers_to(&self, owner: &OwnerReference) -> bool {
         group(&self.api_version) == group(&owner.api_version)
             && *self.kind == *owner.kind
@@ -212,7 +215,7 @@ struct Types {
     kind: String,
 }
 
-/// The group of an `apiVersion`; empty for the core group.
+/// Returns the group of an `apiVersion`; empty for the core group.
 pub(crate) fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
@@ -242,13 +245,14 @@ fn version(meta: &ObjectMeta) -> Option<ResourceVersion> {
 }
 
 fn owners(meta: &ObjectMeta) -> Vec<OwnerReference> {
-    let owners = meta.owner_references.iter().flatten();
-    let read = owners.map(|owner| {
-        let mut read = OwnerReference::default();
-        (read.api_version, read.kind) = (owner.api_version.as_str().into(), owner.kind.as_str().into());
-        (read.name, read.uid) = (owner.name.as_str().into(), owner.uid.as_str().into());
-        read.controller = owner.controller == Some(true);
-        read
+    let references = meta.owner_references.iter().flatten();
+    let owners = references.map(|reference| {
+        let mut owner = OwnerReference::default();
+        (owner.api_version, owner.kind) =
+            (reference.api_version.as_str().into(), reference.kind.as_str().into());
+        (owner.name, owner.uid) = (reference.name.as_str().into(), reference.uid.as_str().into());
+        owner.controller = reference.controller == Some(true);
+        owner
     });
-    read.collect()
+    owners.collect()
 }

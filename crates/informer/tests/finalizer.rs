@@ -127,7 +127,7 @@ async fn finalizer_is_added_and_removed_over_the_life_of_an_object() {
     cluster.delete();
     let deleted = cluster.fresh().await;
     let step = cluster.finalizer.ensure(&deleted).await.unwrap();
-    assert_eq!(format!("{step:?}"), format!("CleanUp(default/a@{})", deleted.resource_version()));
+    assert_eq!(format!("{step:?}"), format!("Cleanup(default/a@{})", deleted.resource_version()));
     let FinalizerAction::Cleanup(clean_up) = step else { panic!() };
     assert_eq!((clean_up.object().resource_version(), cluster.requests()), (deleted.resource_version(), 1));
     assert!(cluster.stored().is_some(), "the object still exists");
@@ -190,7 +190,7 @@ async fn projected_cache_keeps_finalizers() {
         let FinalizerAction::Cleanup(clean_up) =
             cluster.finalizer.ensure(&cluster.fresh().await).await.unwrap()
         else {
-            panic!("expected CleanUp")
+            panic!("expected Cleanup")
         };
         assert!(clean_up.complete().await.unwrap().is_none());
         assert_eq!(cluster.stored(), None);

@@ -102,7 +102,7 @@ async fn finalizers_owners_and_events_are_accepted(arm: &Arm) {
     .await;
     let marked = get().unwrap();
     let FinalizerAction::Cleanup(clean_up) = finalizer.ensure(&marked).await.unwrap() else {
-        panic!("expected CleanUp")
+        panic!("expected Cleanup")
     };
     assert!(clean_up.complete().await.unwrap().is_none());
     until("the object is deleted", async || get().is_none()).await;
