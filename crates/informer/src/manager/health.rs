@@ -16,16 +16,16 @@ pub(super) struct Check {
     name: Box<str>,
     /// Whether the check belongs to `/healthz` instead of `/readyz`.
     affects_liveness: bool,
-    check: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+    run: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
 
 impl Check {
     pub(super) fn new(
         name: Box<str>,
         affects_liveness: bool,
-        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+        run: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        Self { name, affects_liveness, check: Box::new(check) }
+        Self { name, affects_liveness, run: Box::new(run) }
     }
 }
 
@@ -97,7 +97,7 @@ impl Health {
     fn failed_checks(&self, affects_liveness: bool) -> Vec<String> {
         let checks = self.checks.iter().filter(|check| check.affects_liveness == affects_liveness);
         checks
-            .filter_map(|check| (check.check)().err().map(|reason| format!("{}: {reason}", check.name)))
+            .filter_map(|check| (check.run)().err().map(|reason| format!("{}: {reason}", check.name)))
             .collect()
     }
 }

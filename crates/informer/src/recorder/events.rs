@@ -23,7 +23,7 @@ const MAX_NAME_BYTES: usize = 253;
 pub(super) struct Event {
     pub(super) regarding: ObjectReference,
     pub(super) related: Option<ObjectReference>,
-    pub(super) event_type: EventType,
+    pub(super) severity: EventType,
     pub(super) reason: String,
     pub(super) action: String,
     pub(super) note: String,
@@ -131,7 +131,7 @@ impl Events {
             "eventTime": time(occurrence.first),
             "reportingController": *self.controller,
             "reportingInstance": *self.instance,
-            "type": match event.event_type {
+            "type": match event.severity {
                 EventType::Normal => "Normal",
                 EventType::Warning => "Warning",
             },
