@@ -11,8 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Number of keys from which on keys whose writes are visible are swept, each time the number reaches a power
-/// of two.
+/// Number of keys at which keys whose writes are visible are swept, and again at every higher power of two.
 const SWEEP_THRESHOLD_KEYS: usize = 1024;
 
 /// A written version that the cache of one informer is expected to reach.
