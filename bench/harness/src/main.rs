@@ -26,10 +26,11 @@ use report::Rows;
 use scenario::{Scenario, Stage, short};
 use wire::Encoding;
 
-const USAGE: &str =
-    "usage: cargo xtask bench [--quick] [--times N] [--control-plane KUBECONFIG] [--name NAME] [WORD]";
+const USAGE: &str = "usage: cargo xtask bench [--quick] [--times N] [--control-plane KUBECONFIG] [--name NAME] [WORD]\n       \
+     cargo xtask bench --tables";
 
-const README: &str = "README.md";
+/// The result file of a full run.
+const LATEST: &str = "bench/results/latest.json";
 
 /// What was asked for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -63,6 +64,9 @@ fn main() -> ExitCode {
 }
 
 fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
+    if args == ["--tables"] {
+        return write_tables(repo, LATEST);
+    }
     let options = Options::parse(args)?;
     let plan = Plan::new(&options)?;
     let programs = Programs::build(repo)?;
@@ -149,24 +153,39 @@ fn is_full(options: &Options, client_go: bool, failures: usize) -> bool {
     !quick && times.is_none() && real.is_some() && filter.is_none() && client_go && failures == 0
 }
 
-/// Prints the table, writes the file, and the README after a full run.
+/// Prints the table and writes the result file; after a full run, also the tables in the documents.
 fn publish(repo: &Repo, options: &Options, rows: &Rows, full: bool) -> Result<(), Failure> {
     let machine = machine();
-    let table = rows.table(&machine);
-    println!("{table}");
+    println!("{}", rows.table(&machine));
     let usual = if options.quick { "quick" } else { "latest" };
     let name = options.name.as_deref().unwrap_or(usual);
     let path = format!("bench/results/{name}.json");
     repo.write(&path, &rows.json(&machine, options.quick))?;
     eprintln!("written: {path}");
-    if full {
-        let page = repo.read(README)?;
-        let page = report::put_into(&page, &table)
-            .ok_or_else(|| Failure::Failed(format!("{README} has no place for the table")))?;
-        repo.write(README, &page)?;
-        eprintln!("written: the table in {README}");
+    if full { write_tables(repo, &path) } else { Ok(()) }
+}
+
+/// Writes the tables of a result file into the documents.
+fn write_tables(repo: &Repo, results: &str) -> Result<(), Failure> {
+    for (path, page) in pages(repo, results)? {
+        repo.write(path, &page)?;
+        eprintln!("written: the table in {path}");
     }
     Ok(())
+}
+
+/// Returns the documents that contain a table, updated from a result file.
+fn pages(repo: &Repo, results: &str) -> Result<Vec<(&'static str, String)>, Failure> {
+    let (rows, machine) = Rows::parse(&repo.read(results)?)
+        .ok_or_else(|| Failure::Failed(format!("{results}: not a result file of this program")))?;
+    let tables = [("README.md", rows.summary(&machine)), ("docs/benchmarks.md", rows.table(&machine))];
+    let mut pages = Vec::new();
+    for (path, table) in tables {
+        let page = report::put_into(&repo.read(path)?, &table)
+            .ok_or_else(|| Failure::Failed(format!("{path}: the markers around the table are missing")))?;
+        pages.push((path, page));
+    }
+    Ok(pages)
 }
 
 /// Cores and memory, nothing else.
@@ -389,6 +408,19 @@ mod tests {
         assert_eq!(rotate_clients(&clients, 1), clients);
         assert_eq!(rotate_clients(&clients, 3), [Client::KubeRs, Client::Informer, Client::Go]);
         assert_eq!(rotate_clients(&clients, 4), clients);
+    }
+
+    #[test]
+    fn documents_contain_the_tables_of_the_result_file() {
+        let repo = Repo::locate();
+        let (rows, _) = Rows::parse(&repo.read(LATEST).map_err(Failure::why).unwrap()).unwrap();
+        for name in report::SUMMARY {
+            assert!(rows.summary("").contains(&format!("\n| {name} | ")), "no row is called {name}");
+        }
+        for (path, page) in pages(&repo, LATEST).map_err(Failure::why).unwrap() {
+            let current = repo.read(path).map_err(Failure::why).unwrap();
+            assert!(page == current, "{path} is out of date: run `cargo xtask bench --tables`");
+        }
     }
 
     #[test]

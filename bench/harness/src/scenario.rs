@@ -192,7 +192,7 @@ fn sync(stage: &Stage<'_>, encoding: Encoding, pods: usize) -> Result<Vec<Figure
     let report = program.request(&json!({"do": "report", "reset": true}))?;
     let mut figures = vec![
         less(of("initial sync"), "s", number(&answer, "seconds")?),
-        less(of("initial sync, processor"), "s", number(&answer, "cpu")?),
+        less(of("initial sync, CPU time"), "s", number(&answer, "cpu")?),
         less(of("memory, settled"), "MB", megabytes(&report, "rss")?),
         less(of("memory, peak of the sync"), "MB", megabytes(&report, "peak")?),
     ];
@@ -229,7 +229,7 @@ fn compressed(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
         less(of("memory, peak of the sync"), "MB", megabytes(&report, "peak")?),
         less(of("memory, peak of a relist"), "MB", megabytes(&after, "peak")?),
         less(of("memory, settled after a relist"), "MB", megabytes(&after, "rss")?),
-        less(of("typed"), "µs a get", each),
+        less(of("typed"), "µs per get", each),
     ])
 }
 
@@ -258,7 +258,7 @@ fn control_plane(stage: &Stage<'_>, pods: usize) -> Result<Vec<Figure>, Failure>
         let of = |what: &str| format!("{what}{}, {} pods", in_form(encoding), short(pods));
         figures.extend([
             less(of("initial sync from kube-apiserver"), "s", number(&answer, "seconds")?),
-            less(of("initial sync from kube-apiserver, processor"), "s", number(&answer, "cpu")?),
+            less(of("initial sync from kube-apiserver, CPU time"), "s", number(&answer, "cpu")?),
         ]);
     }
     Ok(figures)
@@ -274,9 +274,9 @@ fn watch(stage: &Stage<'_>, encoding: Encoding, pods: usize, frames: usize) -> R
     let name = if encoding == Encoding::Json { "JSON" } else { "protobuf" };
     let each = number(&answer, "cpu")? * 1e6 / frames as f64;
     Ok(vec![
-        more(format!("watch, {name}"), "events/s", frames as f64 / number(&answer, "seconds")?)
+        more(format!("watch throughput, {name}"), "events/s", frames as f64 / number(&answer, "seconds")?)
             .delivered(told),
-        less(format!("watch, {name}, processor"), "µs an event", each).delivered(told),
+        less(format!("watch, {name}, CPU time"), "µs per event", each).delivered(told),
     ])
 }
 
@@ -291,8 +291,8 @@ fn growth(stage: &Stage<'_>, pods: usize, frames: usize) -> Result<Vec<Figure>, 
     let found = number(&looks, "seconds")? * 1e9 / number(&looks, "found")?;
     let of = |what: &str| format!("{what}, {} pods", short(pods));
     Ok(vec![
-        less(of("a change in protobuf, processor"), "µs", each),
-        less(of("a look-up by node, for each object found"), "ns", found),
+        less(of("change, protobuf, CPU time"), "µs", each),
+        less(of("look-up by node, per object found"), "ns", found),
     ])
 }
 
@@ -352,9 +352,9 @@ fn read(stage: &Stage<'_>, pods: usize, seconds: f64) -> Result<Vec<Figure>, Fai
     let lookups = ask(json!({"do": "index", "seconds": seconds}), "lookups")?;
     stop.store(true, Ordering::Relaxed);
     let mut figures = vec![
-        more("gets beside writes".to_owned(), "1,000/s", gets / 1000.0),
-        more("gets beside writes, typed".to_owned(), "1,000/s", typed / 1000.0),
-        more("look-ups by node beside writes".to_owned(), "1,000/s", lookups / 1000.0),
+        more("get during writes".to_owned(), "1,000/s", gets / 1000.0),
+        more("get during writes, typed".to_owned(), "1,000/s", typed / 1000.0),
+        more("look-up by node during writes".to_owned(), "1,000/s", lookups / 1000.0),
     ];
     if stage.client == Client::Informer {
         figures.push(decoded(stage, pods, seconds)?);
@@ -370,7 +370,7 @@ fn decoded(stage: &Stage<'_>, pods: usize, seconds: f64) -> Result<Figure, Failu
     let answer = program.request(&json!({"do": "read", "seconds": seconds, "typed": true}))?;
     stop.store(true, Ordering::Relaxed);
     let gets = number(&answer, "gets")? / number(&answer, "seconds")?;
-    Ok(more("gets beside writes, typed, decoded".to_owned(), "1,000/s", gets / 1000.0))
+    Ok(more("get during writes, typed, decoded".to_owned(), "1,000/s", gets / 1000.0))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
@@ -379,7 +379,7 @@ fn fan_out(stage: &Stage<'_>, handlers: usize, pods: usize, frames: usize) -> Re
     stage.sync(&mut program, pods, &json!({"handlers": handlers}))?;
     let answer = follow(&replay, &mut program, frames, None)?;
     let plural = if handlers == 1 { "" } else { "s" };
-    let row = format!("watch, {handlers} handler{plural}");
+    let row = format!("watch throughput, {handlers} handler{plural}");
     let told = stage.delivered_per_change(&mut program, pods, frames, handlers)?;
     Ok(vec![more(row, "events/s", frames as f64 / number(&answer, "seconds")?).delivered(told)])
 }
@@ -398,7 +398,7 @@ fn queue(stage: &Stage<'_>, keys: usize) -> Result<Vec<Figure>, Failure> {
             1 => "work queue, 1 worker".to_owned(),
             _ => format!("work queue, {workers} workers"),
         };
-        figures.push(less(row, "ns a key", number(&answer, "seconds")? * 1e9 / keys as f64));
+        figures.push(less(row, "ns per key", number(&answer, "seconds")? * 1e9 / keys as f64));
     }
     Ok(figures)
 }
@@ -423,7 +423,7 @@ fn megabytes(answer: &Value, field: &str) -> Result<f64, Failure> {
 fn in_form(encoding: Encoding) -> &'static str {
     match encoding {
         Encoding::Json => "",
-        Encoding::Protobuf => " in protobuf",
+        Encoding::Protobuf => ", protobuf",
     }
 }
 
