@@ -204,7 +204,7 @@ impl<K> Finalizer<K> {
 
     /// Parses the object in a response as the cache does.
     fn read(&self, requested: &Object<K>, body: &[u8]) -> Result<Object<K>, FinalizerError> {
-        let read_error = |reason: String| FinalizerError::Read { object: self.describe(requested), reason };
+        let read_error = |message: String| FinalizerError::Read { object: self.describe(requested), message };
         let mut entry = Err("the response contains no object".to_owned());
         let mut reader = WatchReader::new(self.resource.types(), Limits::default());
         let frame = [br#"{"type":"MODIFIED","object":"#, body, b"}"].concat();

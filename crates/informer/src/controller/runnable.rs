@@ -351,7 +351,8 @@ impl<'a> Run<'a> {
         }
         let keys = self.runner.queue.processing().into_iter().map(|(key, _)| key).collect();
         self.reconciles.abort_all();
-        let blocked = tokio::time::timeout(ABORT_TIMEOUT, join_all_tasks(&mut self.reconciles)).await.is_err();
+        let blocked =
+            tokio::time::timeout(ABORT_TIMEOUT, join_all_tasks(&mut self.reconciles)).await.is_err();
         Err(ControllerError::ReconcilesAborted {
             controller: Arc::clone(&self.shared.name),
             keys,

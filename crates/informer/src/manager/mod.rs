@@ -313,7 +313,8 @@ impl Manager {
                 async move {
                     manager.factories.iter().for_each(SharedInformerFactory::start);
                     let ended = manager.run_term(Some(term.fencing_token().clone()), ending).await;
-                    let is_stuck = matches!(&ended, Err(ManagerError::Controller(error)) if error.is_blocked());
+                    let is_stuck =
+                        matches!(&ended, Err(ManagerError::Controller(error)) if error.is_blocked());
                     *term_result.lock().unwrap_or_else(PoisonError::into_inner) = ended;
                     if is_stuck {
                         stuck.notify_one();

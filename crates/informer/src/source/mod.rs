@@ -149,7 +149,15 @@ pub enum SourceError {
     Connect {
         /// Whether the host refused the connection, as it does while a server restarts.
         refused: bool,
-        /// The error of the client; also for failed name lookups and TLS handshakes.
+        /// The error of the client, for example of a name lookup.
+        source: BoxError,
+    },
+    /// Nothing was sent: the TLS handshake failed.
+    #[error(
+        "TLS handshake with the API server failed (does the kubeconfig contain the server's certificate authority?)"
+    )]
+    Certificate {
+        /// The error of the client.
         source: BoxError,
     },
     /// The connection broke before the response headers.
