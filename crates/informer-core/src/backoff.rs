@@ -1,17 +1,20 @@
-//! Back-off: a delay that doubles with each failure, up to a longest one, with random jitter.
+//! Backoff: a delay that doubles with each failure up to a maximum, with random jitter.
 //!
-//! Only `Backoff::reset` makes the next delay short again. This file must not know what failed, nor what the time is.
+//! Only `Backoff::reset` makes the next delay short again. This file does not know what failed, nor the
+//! current time.
 
 use crate::random::Random;
 use std::time::Duration;
 
-/// How waits grow.
+/// The initial and maximum delay of a backoff.
+///
+/// Defaults to 800 ms and 30 s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackoffConfig {
-    /// The first wait.
+    /// The delay after the first failure, before jitter.
     pub initial: Duration,
-    /// The longest wait, before jitter.
+    /// The maximum delay, before jitter.
     pub max: Duration,
 }
 
@@ -22,14 +25,17 @@ impl Default for BackoffConfig {
 }
 
 impl BackoffConfig {
-    /// Waits that begin with `first` and double up to `longest`.
-    pub fn new(first: Duration, longest: Duration) -> Self {
-        Self { initial: first, max: longest }
+    /// Creates a backoff that starts at `initial` and doubles up to `max`.
+    pub fn new(initial: Duration, max: Duration) -> Self {
+        Self { initial, max }
     }
 }
 
-/// Doubles from the first wait to the longest; each is stretched by a random factor between one and two. Only
-/// `Backoff::reset` starts it over: health does that, the mere passing of time does not (C11).
+/// A delay that doubles from the initial to the maximum one; each is multiplied by a random factor between
+/// one and two.
+///
+/// Only `Backoff::reset` starts it over, when the server is healthy again; the passing of time alone does
+/// not (C11).
 #[derive(Debug)]
 pub(crate) struct Backoff {
     config: BackoffConfig,
@@ -57,11 +63,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_with_jitter_up_to_the_longest() {
+    fn delays_double_with_jitter_up_to_the_maximum() {
         let (mut backoff, mut random) = (Backoff::new(BackoffConfig::default()), Random::new(7));
         for base in [800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000].map(Duration::from_millis) {
-            let wait = backoff.next(&mut random);
-            assert!(wait >= base && wait < 2 * base, "{wait:?} for {base:?}");
+            let delay = backoff.next(&mut random);
+            assert!(delay >= base && delay < 2 * base, "{delay:?} for {base:?}");
         }
         backoff.reset();
         assert!(backoff.next(&mut random) < Duration::from_millis(1600));

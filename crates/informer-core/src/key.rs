@@ -1,7 +1,7 @@
-//! Identity of an object inside one cache: namespace and name, ordered by namespace first.
+//! The identity of an object inside one cache: namespace and name, ordered by namespace first.
 //!
-//! A uid is no part of it: a deleted and re-created object has the same key. This module does not know which
-//! kind a key belongs to; a cache holds one kind.
+//! The uid is not part of it: a deleted and re-created object has the same key. This module does not know
+//! which kind a key belongs to; a cache holds one kind.
 
 use crate::error::{ParseError, ParseErrorKind};
 use crate::small_text::{InlineText, as_text};
@@ -11,7 +11,8 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-/// The longest text that is kept in the key itself. Most are shorter, and comparing those does not go elsewhere in memory.
+/// The longest text stored inside the key itself. Most keys are shorter, and comparing those needs no
+/// access to other memory.
 const INLINE_BYTES: usize = 54;
 
 /// Namespace and name of an object. Cheap to clone.
@@ -28,29 +29,29 @@ const INLINE_BYTES: usize = 54;
 /// ```
 #[derive(Clone, Eq)]
 pub struct Key {
-    /// Namespace, a NUL, name. The NUL sorts before every character of a name, so that comparing the texts
-    /// compares namespaces first, in one go.
+    /// Namespace, a NUL, name. The NUL sorts before every character of a name, so that one comparison of
+    /// the texts compares the namespaces first.
     text: InlineText<INLINE_BYTES>,
-    /// Where the NUL is. Invariant: `text.bytes()[split] == 0`.
+    /// Index of the NUL. Invariant: `text.bytes()[split] == 0`.
     split: u32,
-    /// A hash of the text, made once: caches look keys up far more often than they meet new ones.
+    /// Hash of the text, computed once: caches look up keys far more often than they create them.
     hash: u32,
 }
 
 impl Key {
-    /// The key of a namespaced object; an empty namespace means a cluster-scoped one.
+    /// Creates the key of a namespaced object; an empty namespace means a cluster-scoped one.
     pub fn new(namespace: &str, name: &str) -> Self {
         let text = InlineText::concat([namespace, "\0", name]);
         let split = u32::try_from(namespace.len()).unwrap_or(u32::MAX);
         Self { hash: hash(text.bytes()), text, split }
     }
 
-    /// The key of a cluster-scoped object.
+    /// Creates the key of a cluster-scoped object.
     pub fn cluster(name: &str) -> Self {
         Self::new("", name)
     }
 
-    /// The first key that could belong to `namespace`: where a walk over that namespace begins.
+    /// Returns a key that sorts before all keys of `namespace`, to start iterating over that namespace.
     pub(crate) fn first_in(namespace: &str) -> Self {
         Self::new(namespace, "")
     }
@@ -65,20 +66,23 @@ impl Key {
         as_text(&self.text.bytes()[self.split as usize + 1..])
     }
 
-    /// How much of it is not in place.
+    /// Heap size in bytes.
     pub(crate) fn heap_size(&self) -> usize {
         self.text.heap_size()
     }
 
-    /// A hash of the whole key. Another one in every process, so nothing that can be seen may depend on it.
+    /// A hash of the whole key.
+    ///
+    /// It differs between processes, so no observable behaviour may depend on it.
     pub(crate) fn hash32(&self) -> u32 {
         self.hash
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "any half of the hash will do")]
+#[expect(clippy::cast_possible_truncation, reason = "either half of the hash is good enough")]
 fn hash(text: &[u8]) -> u32 {
-    // Whoever may create objects chooses their names; without a secret they could choose names that all fall into one place.
+    // Names are chosen by everyone who may create objects. Without a secret, they could choose names that all
+    // fall into the same hash bucket.
     static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     SECRET.hash_one(text) as u32
 }
@@ -127,8 +131,9 @@ impl FromStr for Key {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (namespace, name) = text.split_once('/').unwrap_or(("", text));
-        let misplaced = text.starts_with('/') || name.is_empty() || name.contains('/') || text.contains('\0');
-        if misplaced {
+        let is_invalid =
+            text.starts_with('/') || name.is_empty() || name.contains('/') || text.contains('\0');
+        if is_invalid {
             return Err(ParseError::new(ParseErrorKind::Key, text, "`name` or `namespace/name`"));
         }
         Ok(Self::new(namespace, name))

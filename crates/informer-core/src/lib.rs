@@ -1,10 +1,11 @@
-//! The pure heart of `informer`: everything that decides, and nothing that waits.
+//! The sans-I/O core of `informer`: every decision, and nothing that waits.
 //!
-//! No I/O, no clock, no threads, no async runtime: time and randomness come in as parameters, and the same inputs
-//! give the same outputs. The crate `informer` drives it.
+//! There is no I/O, clock, thread or async runtime in this crate: time and randomness are parameters, and
+//! equal inputs produce equal outputs. The crate `informer` drives it.
 //!
-//! Bytes go in at [`wire`], are steered by the [`reflector`] machine, queue up as deltas in a [`DeltaFifo`], and are applied by a
-//! [`StoreWriter`], which publishes snapshots for readers and says what changed.
+//! [`wire`] parses response bodies, the state machine in [`reflector`] decides which request follows, the
+//! resulting deltas queue up in a [`DeltaFifo`], and a [`StoreWriter`] applies them: it publishes snapshots
+//! for readers and returns the changes.
 
 pub mod backoff;
 #[cfg(feature = "compression")]

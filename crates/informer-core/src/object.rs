@@ -1,8 +1,9 @@
-//! Cached objects: the entry that a cache keeps, and the typed handle through which everybody sees it.
+//! Cached objects: the entry that a store keeps, and the typed handle through which it is read.
 //!
-//! An [`Entry`] is not generic: head, bytes, encoding, and a slot for views that were decoded from it. [`Object`] is a view
-//! of an entry as some type `K`; views of different types of one entry live side by side. Entries never change
-//! (C13), except that one may learn that the server has a newer state which could not be read.
+//! An [`Entry`] is not generic: it consists of head, bytes, encoding and a slot for values decoded from
+//! them. [`Object`] is a handle to an entry as some type `K`; decoded values of different types coexist in
+//! one entry. Entries are immutable (C13), except for the flag that the server has a newer, unreadable
+//! state.
 
 use crate::key::Key;
 use crate::retention::{Interner, Retention, StoredBytes};
@@ -19,8 +20,9 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-/// One object of a cache, whatever its kind.
-// In this order, so that the key lies beside the count of shares: a look-up needs both, and comes from far away in memory.
+/// One object of a store, of any kind.
+// The field order keeps the key next to the reference count of the `Arc` around the entry: a lookup touches
+// both, and they should share a cache line.
 #[repr(C)]
 pub struct Entry {
     head: Head,
@@ -29,37 +31,38 @@ pub struct Entry {
     retention: Retention,
     /// Whether the server has a newer state that could not be read.
     stale: AtomicBool,
-    /// What was decoded from the bytes, at most one view per type. Few entries are ever decoded, so it takes little until then.
+    /// Values decoded from the bytes, at most one per type. Few entries are ever decoded, so the list is
+    /// allocated on first use.
     views: OnceLock<Arc<Mutex<Vec<CachedView>>>>,
-    /// Where a view that does not decode is counted.
+    /// Counter of failed decodings.
     decode_errors: Option<Arc<AtomicU64>>,
 }
 
-/// A decoded view in an entry's slot. The value is a `Box<K>`.
+/// A decoded value in an entry's slot, stored as `Box<K>`.
 enum CachedView {
-    Kept(Arc<dyn Any + Send + Sync>),
-    Shared(Weak<dyn Any + Send + Sync>),
+    Strong(Arc<dyn Any + Send + Sync>),
+    Weak(Weak<dyn Any + Send + Sync>),
 }
 
 impl CachedView {
     fn get<K: Send + Sync + 'static>(&self) -> Option<Typed<K>> {
         let any = match self {
-            Self::Kept(view) => Arc::clone(view),
-            Self::Shared(view) => view.upgrade()?,
+            Self::Strong(view) => Arc::clone(view),
+            Self::Weak(view) => view.upgrade()?,
         };
         any.downcast().ok().map(Typed)
     }
 
     fn is_alive(&self) -> bool {
         match self {
-            Self::Kept(_) => true,
-            Self::Shared(view) => view.strong_count() > 0,
+            Self::Strong(_) => true,
+            Self::Weak(view) => view.strong_count() > 0,
         }
     }
 }
 
 impl Entry {
-    /// The entry of an object that was just read.
+    /// Creates the entry of an object that was just read.
     pub fn new(scanned: ScannedObject, retention: Retention) -> Self {
         let ScannedObject { head, bytes, encoding } = scanned;
         let (stale, views) = (AtomicBool::new(false), OnceLock::new());
@@ -74,19 +77,19 @@ impl Entry {
         }
     }
 
-    /// The same, counting there the views that do not decode.
+    /// Counts decoding failures of this entry in `decode_errors`.
     #[must_use]
     pub fn counting(self, decode_errors: Option<Arc<AtomicU64>>) -> Self {
         Self { decode_errors, ..self }
     }
 
-    /// The same, having in common with earlier ones what is equal.
+    /// Replaces labels and owners by the interned copies of `interner`, if it has equal ones.
     pub(crate) fn sharing(mut self, interner: &Interner) -> Self {
         interner.share(&mut self.head);
         self
     }
 
-    /// What is known without decoding.
+    /// The metadata that is known without decoding the object.
     pub fn head(&self) -> &Head {
         &self.head
     }
@@ -96,38 +99,46 @@ impl Entry {
         &self.head.key
     }
 
-    /// The object's bytes, in the form that [`Entry::encoding`] says. They are borrowed unless they are kept compressed. Empty if they
-    /// were damaged in memory since.
+    /// The object's bytes, in the encoding of [`Entry::encoding`].
+    ///
+    /// Borrowed unless the entry is stored compressed. Empty if the compressed bytes were corrupted in
+    /// memory.
     pub fn bytes(&self) -> Cow<'_, [u8]> {
         self.stored.bytes().unwrap_or_default()
     }
 
-    /// How the bytes are written.
+    /// The encoding of the bytes.
     pub fn encoding(&self) -> EntryEncoding {
         self.encoding
     }
 
-    /// About how much memory the entry takes.
+    /// The approximate memory use of the entry, in bytes.
     pub fn memory_size(&self) -> usize {
         size_of::<Self>() + self.stored.len() + self.head.heap_size()
     }
 
-    /// The values at a path, without decoding the object: strings as they are, numbers and booleans as JSON writes them, whatever form
-    /// the object is in. Nothing for what is absent, null, an object, or not readable.
+    /// Returns the scalar values at `path` without decoding the object.
+    ///
+    /// Strings are returned without quotes and escapes, numbers and booleans as JSON writes them,
+    /// independently of the entry's encoding. Values that are absent, null, objects or unreadable yield
+    /// nothing.
     pub fn values_at(&self, path: &FieldPath) -> Vec<String> {
         let mut values = Vec::new();
         self.each_value(path, &mut |value| values.push(value.to_owned()));
         values
     }
 
-    /// Calls `visit` with each of these values.
+    /// Calls `visit` with each of the values that [`Entry::values_at`] returns.
     pub(crate) fn each_value(&self, path: &FieldPath, visit: &mut dyn FnMut(&str)) {
         path.each_value(self.encoding, &self.bytes(), visit);
     }
 
-    /// Whether `other` is the same state, to the last byte or to the last value: servers of different versions write the same object in
-    /// protobuf that differs, and another form differs anyway. A server that was restored from a backup gives version numbers out a second
-    /// time, so there uid and version prove nothing.
+    /// Whether `other` is the same state of the object: equal uid, version and content.
+    ///
+    /// Content is compared by bytes and, if those differ and one of the entries is protobuf, by decoded
+    /// values: servers of different versions encode the same object as different protobuf, and JSON never
+    /// equals protobuf. Uid and version alone prove nothing, because a server restored from a backup
+    /// assigns the same version numbers a second time.
     pub fn is_same_state(&self, other: &Self) -> bool {
         self.head.uid == other.head.uid
             && self.head.version == other.head.version
@@ -141,20 +152,23 @@ impl Entry {
         if (self.encoding, other.encoding) == (EntryEncoding::Json, EntryEncoding::Json) {
             return false;
         }
-        let [own, others] = [self, other].map(Self::value);
-        own.is_some() && own == others
+        let [left, right] = [self, other].map(Self::value);
+        left.is_some() && left == right
     }
 
-    /// What the object says, if it can be decoded. Nobody asked to see it, so a failure is not counted.
+    /// The decoded content, or `None` if the bytes do not decode. A failure is not counted: no caller asked
+    /// for the value.
     fn value(&self) -> Option<serde_json::Value> {
         let bytes = self.stored.bytes().ok()?;
         match self.encoding {
             EntryEncoding::Json => serde_json::from_slice(&bytes).ok(),
-            EntryEncoding::Protobuf(of) => wire::decode(of, &bytes).ok(),
+            EntryEncoding::Protobuf(message) => wire::decode(message, &bytes).ok(),
         }
     }
 
-    /// Whether `other` is another life of this key: deleted and created again. Unknown uids are taken for equal.
+    /// Whether `other` is another incarnation of this key: deleted and re-created, with another uid.
+    ///
+    /// `false` if either uid is unknown.
     pub fn is_other_incarnation(&self, other: &Self) -> bool {
         self.head.uid != other.head.uid && !self.head.uid.is_empty() && !other.head.uid.is_empty()
     }
@@ -169,22 +183,24 @@ impl Entry {
         &self.stored
     }
 
-    /// The same entry with its bytes in another form.
+    /// Replaces plain bytes by what `compress` makes of them; compressed bytes stay as they are.
     #[cfg(feature = "compression")]
-    pub(crate) fn with_stored(self, pack: impl FnOnce(Box<[u8]>) -> StoredBytes) -> Self {
+    pub(crate) fn with_stored(self, compress: impl FnOnce(Box<[u8]>) -> StoredBytes) -> Self {
         match self.stored {
-            StoredBytes::Plain(bytes) => Self { stored: pack(bytes), ..self },
+            StoredBytes::Plain(bytes) => Self { stored: compress(bytes), ..self },
             StoredBytes::Compressed(_) => self,
         }
     }
 
-    /// An equal entry with its bytes in another form. Views that are held are shared on. `None` if the bytes are damaged.
+    /// Returns an equal entry with its bytes recompressed, or `None` if they are corrupted.
+    ///
+    /// Decoded values are shared with the new entry.
     #[cfg(feature = "compression")]
-    pub(crate) fn recompressed(&self, pack: impl FnOnce(Box<[u8]>) -> StoredBytes) -> Option<Self> {
+    pub(crate) fn recompressed(&self, compress: impl FnOnce(Box<[u8]>) -> StoredBytes) -> Option<Self> {
         let plain = self.stored.bytes().ok()?.into_owned().into_boxed_slice();
         Some(Self {
             head: self.head.clone(),
-            stored: pack(plain),
+            stored: compress(plain),
             encoding: self.encoding,
             retention: self.retention,
             stale: AtomicBool::new(self.is_stale()),
@@ -203,7 +219,7 @@ impl Entry {
         {
             return Ok(view);
         }
-        // Decoded outside the lock: two threads may both do it, but neither waits for the other.
+        // Decoded outside the lock: two threads may decode the same object, but neither waits for the other.
         let view = Arc::new(Box::new(self.decode::<K>()?));
         let mut views = self.lock_views();
         if let Some(earlier) = views.iter().find_map(CachedView::get) {
@@ -211,8 +227,12 @@ impl Entry {
         }
         views.retain(CachedView::is_alive);
         let any: Arc<dyn Any + Send + Sync> = view.clone();
-        let keeps = self.retention == Retention::Decoded;
-        views.push(if keeps { CachedView::Kept(any) } else { CachedView::Shared(Arc::downgrade(&any)) });
+        let keeps_decoded = self.retention == Retention::Decoded;
+        views.push(if keeps_decoded {
+            CachedView::Strong(any)
+        } else {
+            CachedView::Weak(Arc::downgrade(&any))
+        });
         Ok(Typed(view))
     }
 
@@ -221,7 +241,7 @@ impl Entry {
     }
 
     fn checked_bytes<K>(&self) -> Result<Cow<'_, [u8]>, DecodeError> {
-        self.stored.bytes().map_err(|damaged| self.decode_error::<K>(String::new(), damaged.to_string()))
+        self.stored.bytes().map_err(|corrupted| self.decode_error::<K>(String::new(), corrupted.to_string()))
     }
 
     fn decode_metadata<M: DeserializeOwned>(&self) -> Result<M, DecodeError> {
@@ -229,7 +249,9 @@ impl Entry {
         let bytes = bytes.get(range.start as usize..range.end as usize).unwrap_or_default();
         let encoding = match self.encoding {
             EntryEncoding::Json => EntryEncoding::Json,
-            EntryEncoding::Protobuf(of) => EntryEncoding::Protobuf(wire::metadata_message(of).unwrap_or(of)),
+            EntryEncoding::Protobuf(message) => {
+                EntryEncoding::Protobuf(wire::metadata_message(message).unwrap_or(message))
+            }
         };
         self.decode_as(encoding, bytes)
     }
@@ -241,19 +263,21 @@ impl Entry {
     ) -> Result<K, DecodeError> {
         match encoding {
             EntryEncoding::Json => serde_json::from_slice(bytes).map_err(|error| {
-                // Only a failure pays for finding out where.
+                // The field path is found by decoding again, so that only failures pay for tracking it.
                 let mut again = serde_json::Deserializer::from_slice(bytes);
-                let place =
+                let path =
                     serde_path_to_error::deserialize::<_, K>(&mut again).err().map(|e| e.path().to_string());
-                self.decode_error::<K>(place.unwrap_or_default(), error.to_string())
+                self.decode_error::<K>(path.unwrap_or_default(), error.to_string())
             }),
-            EntryEncoding::Protobuf(of) => wire::decode(of, bytes).map_err(|error: wire::MessageError| {
-                self.decode_error::<K>(error.place(), error.to_string())
-            }),
+            EntryEncoding::Protobuf(message) => {
+                wire::decode(message, bytes).map_err(|error: wire::MessageError| {
+                    self.decode_error::<K>(error.field_path(), error.to_string())
+                })
+            }
         }
     }
 
-    fn decode_error<K>(&self, place: String, reason: String) -> DecodeError {
+    fn decode_error<K>(&self, path: String, message: String) -> DecodeError {
         if let Some(errors) = &self.decode_errors {
             errors.fetch_add(1, Ordering::Relaxed);
         }
@@ -261,8 +285,8 @@ impl Entry {
             key: self.head.key.clone(),
             version: self.head.version.clone(),
             type_name: std::any::type_name::<K>(),
-            field_path: if place == "." { Box::default() } else { place.into() },
-            message: reason.into(),
+            field_path: if path == "." { Box::default() } else { path.into() },
+            message: message.into(),
         }
     }
 
@@ -271,7 +295,7 @@ impl Entry {
     }
 }
 
-/// Two entries are equal if they are the same state of the same object, to the last byte.
+/// Two entries are equal if they have the same key and [`Entry::is_same_state`] holds.
 impl PartialEq for Entry {
     fn eq(&self, other: &Self) -> bool {
         self.head.key == other.head.key && self.is_same_state(other)
@@ -286,11 +310,15 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// A decoded object, shared by everybody who holds it.
+/// A decoded object, shared by all callers that hold it.
 ///
-/// It is reached through one more box than an `Arc<K>`, so that an entry can remember a view without keeping the memory of
-/// one that nobody holds any more (a `Pod` alone is two kilobytes, even when empty).
-#[expect(clippy::redundant_allocation, reason = "the box is what lets a dead view's memory go")]
+/// The value is behind an additional `Box` compared to an `Arc<K>`: the weak reference in the entry then
+/// keeps only a pointer allocated after the last caller dropped the value, not the memory of a `K` (an
+/// empty `Pod` takes two kilobytes).
+#[expect(
+    clippy::redundant_allocation,
+    reason = "a weak reference must not keep the memory of a dropped value allocated"
+)]
 pub struct Typed<K>(Arc<Box<K>>);
 
 impl<K> Deref for Typed<K> {
@@ -320,33 +348,35 @@ impl<K: fmt::Debug> fmt::Debug for Typed<K> {
 }
 
 impl<K> Typed<K> {
-    /// Whether both are one and the same decoded value.
+    /// Whether both handles share one decoded value.
     pub fn ptr_eq(left: &Self, right: &Self) -> bool {
         Arc::ptr_eq(&left.0, &right.0)
     }
 }
 
-/// An object whose bytes do not decode as the asked type. A trouble of whoever asked, not of the cache (C9).
+/// An object whose bytes do not decode as the requested type.
+///
+/// It affects only the caller: the object stays cached (C9).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key} at version {version} does not decode as {type_name}{}{field_path}: {message}", if field_path.is_empty() { "" } else { ", at " })]
 #[non_exhaustive]
 pub struct DecodeError {
-    /// Which object.
+    /// The key of the object.
     pub key: Key,
-    /// Which state of it.
+    /// The resource version of the object.
     pub version: ResourceVersion,
-    /// The type that was asked for.
+    /// The Rust type that was requested.
     pub type_name: &'static str,
     /// The path of the field, as in `spec.containers[0].name`; empty for the object as a whole.
     pub field_path: Box<str>,
-    /// What the decoder says.
+    /// The decoder's message.
     pub message: Box<str>,
 }
 
-/// A cached object, seen as a `K`. Cheap to clone, immutable.
+/// A cached object, to be decoded as a `K`. Immutable and cheap to clone.
 ///
-/// Questions about the head cost nothing; [`Object::typed`] decodes when it is called, and what it returns is shared
-/// while anybody holds it.
+/// Reading the head decodes nothing; [`Object::typed`] decodes when it is called, and its result is shared
+/// as long as a caller holds it.
 #[derive(RefCastCustom)]
 #[repr(transparent)]
 pub struct Object<K> {
@@ -355,26 +385,26 @@ pub struct Object<K> {
 }
 
 impl<K> Object<K> {
-    /// A view of an entry.
+    /// Wraps an entry.
     pub fn new(entry: Arc<Entry>) -> Self {
         Self { entry, kind: PhantomData }
     }
 
-    /// A view of an entry that stays where it is: no reference is counted.
+    /// Wraps a borrowed entry without changing its reference count.
     #[ref_cast_custom]
     pub fn from_ref(entry: &Arc<Entry>) -> &Self;
 
-    /// The entry behind the view.
+    /// The underlying entry.
     pub fn entry(&self) -> &Arc<Entry> {
         &self.entry
     }
 
-    /// The same object, seen as another type.
+    /// Returns a handle to this object as another type.
     pub fn cast<T>(&self) -> Object<T> {
         Object::new(Arc::clone(&self.entry))
     }
 
-    /// This object, seen as another type.
+    /// Converts this handle into one of another type.
     pub fn into_view<T>(self) -> Object<T> {
         Object::new(self.entry)
     }
@@ -419,12 +449,12 @@ impl<K> Object<K> {
         &self.entry.head.owners
     }
 
-    /// When it was created.
+    /// The time of creation.
     pub fn creation_timestamp(&self) -> Option<Timestamp> {
         self.entry.head.created()
     }
 
-    /// When its deletion was asked for; `None` while nobody has.
+    /// The time at which deletion was requested; `None` if it was not.
     pub fn deletion_timestamp(&self) -> Option<Timestamp> {
         self.entry.head.deleted()
     }
@@ -434,14 +464,18 @@ impl<K> Object<K> {
         self.entry.is_stale()
     }
 
-    /// The object's bytes, without `metadata.managedFields`, in the form that [`Entry::encoding`] says. Equal whether the object arrived by
-    /// a list or by a watch. Borrowed, unless the cache keeps them compressed.
+    /// The object's bytes without `metadata.managedFields`, in the encoding of [`Entry::encoding`].
+    ///
+    /// Equal whether the object was received in a list or by a watch. Borrowed unless the cache stores them
+    /// compressed.
     pub fn raw_bytes(&self) -> Cow<'_, [u8]> {
         self.entry.bytes()
     }
 
-    /// The object as JSON, without `metadata.managedFields`. As it arrived if that was JSON; otherwise it is decoded and written, with names in
-    /// the order of the alphabet.
+    /// Returns the object as JSON, without `metadata.managedFields`.
+    ///
+    /// JSON is returned as it was received. Protobuf is decoded and written as JSON, with the members of
+    /// each object sorted by name.
     pub fn to_json(&self) -> Result<Cow<'_, [u8]>, DecodeError> {
         match self.entry.encoding {
             EntryEncoding::Json => self.entry.checked_bytes::<serde_json::Value>(),
@@ -452,14 +486,17 @@ impl<K> Object<K> {
         }
     }
 
-    /// Decodes `metadata` alone, as an `ObjectMeta` or whatever part of it is of interest.
+    /// Decodes `metadata` alone, as an `ObjectMeta` or any type with a part of its fields.
     pub fn metadata<M: DeserializeOwned>(&self) -> Result<M, DecodeError> {
         self.entry.decode_metadata()
     }
 }
 
 impl<K: DeserializeOwned + Send + Sync + 'static> Object<K> {
-    /// The decoded object. Whoever asks while another holds it gets the same one, unless the cache has compressed the object in between.
+    /// Decodes the object.
+    ///
+    /// While a caller holds the result, further calls return the same value, unless the cache recompressed
+    /// the object in between.
     pub fn typed(&self) -> Result<Typed<K>, DecodeError> {
         self.entry.typed()
     }
@@ -471,7 +508,7 @@ impl<K> Clone for Object<K> {
     }
 }
 
-/// Key and version only: contents may be secret.
+/// Prints key and version only: contents may be secret.
 impl<K> fmt::Debug for Object<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.entry.fmt(f)
@@ -482,9 +519,9 @@ impl<K> fmt::Debug for Object<K> {
 mod tests {
     use super::*;
 
-    /// A cache holds one entry for each object: what is added here is paid for each of them.
+    /// A store has one entry per object, so every additional word is paid for each of them.
     #[test]
-    fn entry_takes_four_words_besides_head_and_bytes() {
+    fn entry_takes_four_words_more_than_head_and_bytes() {
         assert_eq!(size_of::<Entry>(), size_of::<Head>() + size_of::<StoredBytes>() + 4 * size_of::<usize>());
     }
 }

@@ -1,21 +1,22 @@
 //! Seeded random numbers (splitmix64).
 //!
-//! Equal seeds give equal sequences. This is the only generator of the crate; its tests, benchmarks and fuzzer use it too. It must not
-//! know what the numbers are used for, nor take a seed from the environment.
+//! Equal seeds produce equal sequences. This is the only generator of the crate; its tests, benchmarks and
+//! fuzzer use it too. It does not know what the numbers are used for and never takes a seed from the
+//! environment.
 
 use std::time::Duration;
 
-/// A small generator (splitmix64): equal seeds give equal runs.
+/// A small random number generator (splitmix64): equal seeds produce equal sequences.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The generator with this seed.
+    /// Creates a generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -24,12 +25,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`; 0 if the bound is 0.
+    /// Returns a number below `bound`, or 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.next_u64() % bound }
     }
 
-    /// Something from `duration` up to twice that.
+    /// Returns a random duration from `duration` up to twice that.
     pub fn jittered(&mut self, duration: Duration) -> Duration {
         let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         duration.saturating_add(Duration::from_millis(self.below(millis)))

@@ -1,9 +1,9 @@
-//! What a list or watch speaks for: everything, or one namespace.
+//! The scope of a list or watch: all namespaces, or one.
 
 use crate::key::Key;
 use std::fmt;
 
-/// What a list or watch speaks for.
+/// The scope of a list or watch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
     /// All namespaces, or a cluster-scoped kind.
@@ -13,12 +13,12 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// One namespace.
+    /// Creates the scope of one namespace.
     pub fn namespace(name: &str) -> Self {
         Self::Namespace(name.into())
     }
 
-    /// Whether a key belongs to it.
+    /// Whether `key` is within this scope.
     pub fn contains(&self, key: &Key) -> bool {
         match self {
             Self::All => true,

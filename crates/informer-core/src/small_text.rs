@@ -1,14 +1,15 @@
-//! Texts as the heads of objects hold them: short ones in place, several ones in one piece of memory.
+//! Compact storage of short texts: inline in the struct, or several in one allocation.
 //!
-//! A cache has a head for each object, so each allocation of a head counts a hundred thousand times. It knows nothing of what the texts mean.
+//! A cache has one head per object, so every allocation of a head counts a hundred thousand times. This
+//! file does not know what the texts mean.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A text of which up to `N` bytes are kept in place; longer ones are elsewhere, and shared by clones.
+/// A text that is stored inline up to `N` bytes; longer ones are on the heap and shared by clones.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) enum InlineText<const N: usize> {
-    /// Behind the text are zeros.
+    /// The bytes after the text are zero.
     Inline {
         length: u8,
         bytes: [u8; N],
@@ -21,17 +22,17 @@ impl<const N: usize> InlineText<N> {
         Self::concat([text])
     }
 
-    /// These, one behind the other.
+    /// Concatenates `pieces`.
     #[inline]
     pub(crate) fn concat<const P: usize>(pieces: [&str; P]) -> Self {
         const { assert!(N <= u8::MAX as usize, "the length is one byte") };
         let mut bytes = [0; N];
         let mut length = 0;
         for piece in pieces {
-            let Some(room) = bytes.get_mut(length..length + piece.len()) else {
+            let Some(target) = bytes.get_mut(length..length + piece.len()) else {
                 return Self::Shared(pieces.concat().into());
             };
-            room.copy_from_slice(piece.as_bytes());
+            target.copy_from_slice(piece.as_bytes());
             length += piece.len();
         }
         Self::Inline { length: u8::try_from(length).unwrap_or_default(), bytes }
@@ -45,7 +46,7 @@ impl<const N: usize> InlineText<N> {
         }
     }
 
-    /// How much of it is not in place.
+    /// Heap size in bytes.
     pub(crate) fn heap_size(&self) -> usize {
         match self {
             Self::Inline { .. } => 0,
@@ -59,10 +60,11 @@ impl<const N: usize> InlineText<N> {
     }
 }
 
-/// Any number of texts, one behind the other in one piece of memory that clones share.
+/// Any number of texts, concatenated in one allocation that clones share.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct PackedTexts(
-    /// Before each text its length, in groups of seven bits, the low ones first; all but the last group have the high bit.
+    /// Each text is preceded by its length as a varint: groups of seven bits, low ones first, with the high
+    /// bit set in all groups but the last.
     pub(crate) Arc<[u8]>,
 );
 
@@ -78,9 +80,9 @@ impl PackedTexts {
 
 impl<'a> FromIterator<&'a str> for PackedTexts {
     fn from_iter<I: IntoIterator<Item = &'a str>>(texts: I) -> Self {
-        let mut row = PackedTextsBuilder::default();
-        texts.into_iter().for_each(|text| row.push(text));
-        row.texts()
+        let mut builder = PackedTextsBuilder::default();
+        texts.into_iter().for_each(|text| builder.push(text));
+        builder.texts()
     }
 }
 
@@ -90,23 +92,23 @@ impl fmt::Debug for PackedTexts {
     }
 }
 
-/// What the labels of most objects take, and more than owners do.
+/// Capacity reserved by the first push: fits the labels of most objects, and more than their owners need.
 const INITIAL_CAPACITY_BYTES: usize = 256;
 
-/// Texts that are being put together.
+/// A builder of [`PackedTexts`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PackedTextsBuilder(Vec<u8>);
 
 impl PackedTextsBuilder {
-    /// With room for texts that take so much.
+    /// Creates a builder with capacity for `bytes` bytes.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         Self(Vec::with_capacity(bytes))
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "only seven bits are meant")]
+    #[expect(clippy::cast_possible_truncation, reason = "only the low seven bits are used")]
     pub(crate) fn push(&mut self, text: &str) {
         if self.0.capacity() == 0 {
-            // Enough for most, instead of growing to it step by step.
+            // Avoids growing step by step.
             self.0.reserve(INITIAL_CAPACITY_BYTES);
         }
         let mut length = text.len();
@@ -118,7 +120,7 @@ impl PackedTextsBuilder {
         self.0.extend_from_slice(text.as_bytes());
     }
 
-    /// Empties it; what is usual keeps its room.
+    /// Removes all texts and keeps the buffer, up to four times the initial capacity.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
         self.0.shrink_to(4 * INITIAL_CAPACITY_BYTES);
@@ -129,12 +131,12 @@ impl PackedTextsBuilder {
     }
 }
 
-/// The texts of a [`PackedTexts`].
+/// An iterator over the texts of a [`PackedTexts`].
 #[derive(Debug, Clone)]
 pub(crate) struct Iter<'a>(&'a [u8]);
 
 impl<'a> Iter<'a> {
-    /// The next one, as bytes; it is text all the same.
+    /// Returns the next text as bytes, which are valid UTF-8.
     pub(crate) fn next_bytes(&mut self) -> Option<&'a [u8]> {
         let (mut length, mut shift) = (0_usize, 0);
         loop {
@@ -160,7 +162,7 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// Bytes that came from a `str`, cut where one ended.
+/// Converts bytes back to text. They are a complete `str` that was stored before, so they are valid UTF-8.
 #[inline]
 pub(crate) fn as_text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
@@ -171,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_what_it_was_made_of_however_long() {
+    fn inline_text_of_any_length_equals_its_source() {
         for length in [0, 1, 21, 22, 23, 300] {
             let text = "ž9".repeat(length).chars().take(length).collect::<String>();
             assert_eq!(InlineText::<22>::new(&text).as_str(), text);
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_what_was_pushed() {
+    fn packed_texts_equal_the_pushed_texts() {
         let long = "ž".repeat(20_000);
         let texts = ["", "a", &long[..126], &long[..128], "", &long];
         assert!(PackedTexts::from_iter(texts).iter().eq(texts));

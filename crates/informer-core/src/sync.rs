@@ -1,14 +1,15 @@
-//! The one place where threads meet: a cell that a single writer publishes to and readers load from.
+//! The only synchronization between threads: a cell that a single writer publishes to and readers load from.
 //!
-//! Readers never wait for the writer. With the feature `shuttle` the cell is built from that tool's primitives instead, so
-//! that the tests can run many interleavings of publish and load; nothing else in the crate knows the difference.
+//! Readers never wait for the writer. With the feature `shuttle` the cell is built from shuttle's
+//! primitives instead, so that tests can run many interleavings of publish and load; the rest of the crate
+//! is unaffected.
 
 #[cfg(not(feature = "shuttle"))]
 mod cell {
     use arc_swap::ArcSwap;
     use std::sync::Arc;
 
-    /// Holds the newest published value.
+    /// A cell with the most recently published value.
     #[derive(Debug)]
     pub(crate) struct Published<T>(ArcSwap<T>);
 
@@ -17,12 +18,12 @@ mod cell {
             Self(ArcSwap::from_pointee(value))
         }
 
-        /// Looks at the newest value without taking a share of it.
-        pub(crate) fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-            look(&self.0.load())
+        /// Calls `read` with the current value, without incrementing its reference count.
+        pub(crate) fn with<R>(&self, read: impl FnOnce(&T) -> R) -> R {
+            read(&self.0.load())
         }
 
-        /// Publishes a value and returns the one before.
+        /// Publishes `value` and returns the previous one.
         pub(crate) fn swap(&self, value: T) -> Arc<T> {
             self.0.swap(Arc::new(value))
         }
@@ -42,16 +43,18 @@ mod cell {
             Self(Mutex::new(Arc::new(value)))
         }
 
-        pub(crate) fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        pub(crate) fn with<R>(&self, read: impl FnOnce(&T) -> R) -> R {
             let Ok(value) = self.0.lock().map(|value| Arc::clone(&value)) else {
-                unreachable!("no holder of this lock can panic")
+                unreachable!("no code panics while it holds this lock")
             };
-            look(&value)
+            read(&value)
         }
 
         pub(crate) fn swap(&self, value: T) -> Arc<T> {
-            let Ok(mut held) = self.0.lock() else { unreachable!("no holder of this lock can panic") };
-            std::mem::replace(&mut held, Arc::new(value))
+            let Ok(mut current) = self.0.lock() else {
+                unreachable!("no code panics while it holds this lock")
+            };
+            std::mem::replace(&mut current, Arc::new(value))
         }
     }
 }

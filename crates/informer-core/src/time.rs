@@ -1,20 +1,20 @@
-//! Time as the machines see it: a parameter, counted from an origin that their driver chose.
+//! Time as seen by the state machines: a parameter, measured from an origin chosen by their driver.
 
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point in time. The machines never ask for it; it is handed to them.
+/// A point on the driver's monotonic clock. The state machines never read a clock; the driver passes moments.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Moment(Duration);
 
 impl Moment {
-    /// So long after the driver's origin.
+    /// Creates the moment `since_origin` after the driver's origin.
     pub const fn at(since_origin: Duration) -> Self {
         Self(since_origin)
     }
 
-    /// How long after the driver's origin.
+    /// The time since the driver's origin.
     pub const fn since_origin(self) -> Duration {
         self.0
     }
@@ -28,7 +28,7 @@ impl Add<Duration> for Moment {
     }
 }
 
-/// How long after an earlier moment; nothing if it was not earlier.
+/// The time since an earlier moment; zero if that moment is not earlier.
 impl Sub for Moment {
     type Output = Duration;
 

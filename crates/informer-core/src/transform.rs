@@ -1,8 +1,9 @@
 //! Changing objects before they are cached.
 //!
-//! A [`Transform`] is a function from an object to bytes. Whatever it does, what is cached is an object of the same key, uid and
-//! version: its result is read like anything else that comes in, and if that fails the cache takes what [`TransformFallback`] says.
-//! Nothing here knows the kind: who wants to change a typed object decodes and encodes it inside the function.
+//! A [`Transform`] is a function from an object to bytes. Its result is parsed like a received object and
+//! accepted only if it has the same key, uid and version; otherwise the cache stores what
+//! [`TransformFallback`] selects. This module does not know the kind: a function that changes a typed
+//! object decodes and encodes it itself.
 
 use crate::object::Entry;
 use crate::wire::{Head, Limits, ReadObjectError, ScannedObject, TypeMeta, read_object};
@@ -11,88 +12,97 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-type Change = dyn Fn(&Entry) -> Result<Vec<u8>, Box<str>> + Send + Sync;
+type TransformFn = dyn Fn(&Entry) -> Result<Vec<u8>, Box<str>> + Send + Sync;
 
-/// Changes every object of a cache before it is cached. Cheap to clone.
+/// A function that changes every object before it is cached. Cheap to clone.
 ///
-/// It is called exactly once for each object that arrives to be cached or told: an item of a list, an initial object of a watch-list,
-/// the object of an `ADDED`, `MODIFIED` or `DELETED` frame. What a [`FieldFilter`](crate::FieldFilter) leaves out is gone by then.
+/// It is called exactly once for each received object: an item of a list, an initial object of a
+/// watch-list, the object of an `ADDED`, `MODIFIED` or `DELETED` frame. Fields that a
+/// [`FieldFilter`](crate::FieldFilter) leaves out are already gone.
 ///
-/// The result is the object as JSON. `apiVersion` and `kind` may be missing, `managedFields` are dropped, and labels and all else that the
-/// cache knows of an object are read from it; but key, uid, version, deletion, owners and finalizers must be those of the object that came in:
-/// controllers go by them. Anything else is an error, as are a panic and a result over the size limit. Each is counted and reported (C9), and [`TransformFallback`] says what is cached instead.
+/// The result is the object as JSON. `apiVersion` and `kind` may be missing, and `managedFields` are
+/// dropped. Labels and the rest of the head are read from the result, but key, uid, version, deletion,
+/// owners and finalizers must equal those of the received object, because controllers depend on them. Any
+/// difference is an error, as are a panic and a result over the size limit. Errors are counted and reported
+/// (C9), and [`TransformFallback`] selects what is cached instead.
 ///
-/// **It should be deterministic**: the same object in, the same bytes out. A relist compares bytes, and an object whose bytes differ is told
-/// as changed. It runs where objects are read, so while it works nothing else of this cache arrives.
+/// **The function should be deterministic**: equal objects, equal bytes. A relist compares bytes, and an
+/// object whose bytes differ is delivered as updated. It runs where objects are parsed; meanwhile the cache
+/// receives nothing else.
 #[derive(Clone)]
-pub struct Transform(Arc<Change>);
+pub struct Transform(Arc<TransformFn>);
 
-/// What is cached of an object whose transform failed.
+/// What the cache stores for an object whose transform failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum TransformFallback {
-    /// The object as it was received, less what a projection left out.
+    /// The object as it was received, after the field filter.
     #[default]
     KeepOriginal,
-    /// `apiVersion`, `kind` and `metadata`. Annotations are left out as well: `kubectl apply` keeps a copy of the whole object in
-    /// one. For kinds whose contents must not get into a cache unchanged.
+    /// `apiVersion`, `kind` and `metadata` without annotations, in one of which `kubectl apply` stores a
+    /// copy of the whole object.
+    ///
+    /// For kinds whose contents must not be cached unchanged.
     MetadataOnly,
 }
 
 impl Transform {
-    /// A transform by this function. The text of its error is reported as it is, so it should not quote the object.
-    pub fn new(change: impl Fn(&Entry) -> Result<Vec<u8>, Box<str>> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(change))
+    /// Creates a transform from a function.
+    ///
+    /// The text of its error is reported unchanged, so it should not quote the object.
+    pub fn new(transform: impl Fn(&Entry) -> Result<Vec<u8>, Box<str>> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(transform))
     }
 
-    /// Whether both are one and the same.
+    /// Whether both share one function.
     pub fn ptr_eq(left: &Self, right: &Self) -> bool {
         Arc::ptr_eq(&left.0, &right.0)
     }
 
-    /// The changed object, or why there is none.
+    /// Returns the transformed object, or the reason why there is none.
     pub(crate) fn apply(
         &self,
         received: &Entry,
-        types: &TypeMeta,
+        type_meta: &TypeMeta,
         limits: Limits,
     ) -> Result<ScannedObject, Box<str>> {
         let changed = catch_unwind(AssertUnwindSafe(|| self.0(received)));
-        // What a panic says may quote the object.
+        // The panic message is not reported: it may quote the object.
         let changed = changed.unwrap_or_else(|_| Err("the transform panicked".into()))?;
-        let unfit = |error: ReadObjectError| format!("the transform's result does not read: {error}");
-        let scanned = read_object(types, limits, &changed).map_err(unfit)?;
+        let unreadable =
+            |error: ReadObjectError| format!("the transform returned an unreadable object: {error}");
+        let scanned = read_object(type_meta, limits, &changed).map_err(unreadable)?;
         let (new, old) = (&scanned.head, received.head());
-        let lasting = [(&*scanned.bytes, new), (&received.bytes(), old)].map(Lasting::of);
+        let immutable = [(&*scanned.bytes, new), (&received.bytes(), old)].map(ImmutableMetadata::of);
         let same = [
             ("key", new.key == old.key),
             ("uid", new.uid == old.uid),
             ("version", new.version == old.version),
             ("deletion", new.deleted() == old.deleted()),
             ("owners", new.owners == old.owners),
-            ("finalizers", lasting[0] == lasting[1]),
+            ("finalizers", immutable[0] == immutable[1]),
         ];
         match same.iter().find(|(_, same)| !same) {
-            Some((what, _)) => Err(format!("the transform changed the object's {what}").into()),
+            Some((field, _)) => Err(format!("the transform changed the object's {field}").into()),
             None => Ok(scanned),
         }
     }
 }
 
-/// What is not in a head and yet stays as it is.
+/// Metadata that is not part of a head and must not be changed by a transform.
 #[derive(Deserialize, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
-struct Lasting {
+struct ImmutableMetadata {
     finalizers: Option<Vec<String>>,
     deletion_grace_period_seconds: Option<i64>,
 }
 
-impl Lasting {
+impl ImmutableMetadata {
     fn of((bytes, head): (&[u8], &Head)) -> Self {
         let metadata = bytes.get(head.metadata.start as usize..head.metadata.end as usize);
         let read = metadata.and_then(|metadata| serde_json::from_slice::<Self>(metadata).ok());
         let read = read.unwrap_or_default();
-        // No list and an empty one are the same.
+        // A missing list equals an empty one.
         Self { finalizers: read.finalizers.filter(|finalizers| !finalizers.is_empty()), ..read }
     }
 }

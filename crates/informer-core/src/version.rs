@@ -1,26 +1,26 @@
-//! Resource versions: comparable where the server makes them so, opaque otherwise.
+//! Resource versions: comparable if they are decimal numbers, opaque otherwise.
 //!
-//! A version of digits only, not starting with zero, compares with another of its form: the longer is
-//! greater, equal lengths compare as text, and there is no fixed width. Anything else is *opaque*: it is
-//! equal to itself and says nothing about order. This module does not know which resource a version belongs to;
-//! versions of different resources must not be compared.
+//! A version that consists of digits and does not start with zero compares with another of this form: the
+//! longer one is greater, equal lengths compare as text, and the width is not limited. Any other version is
+//! *opaque*: equal to itself and not ordered. This module does not know which resource a version belongs
+//! to; versions of different resources must not be compared.
 
 use crate::small_text::InlineText;
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A `metadata.resourceVersion` as the server wrote it.
+/// A `metadata.resourceVersion` as the server sent it.
 ///
-/// It has no `Ord`: two versions may be incomparable, and code that drops something because it is "older" must
-/// ask [`ResourceVersion::compare`] and handle `None`.
+/// It does not implement `Ord`: two versions may be incomparable, and code that drops something because it
+/// is "older" must call [`ResourceVersion::compare`] and handle `None`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ResourceVersion(InlineText<INLINE_BYTES>);
 
-/// The longest text that is kept in the version itself. Nearly all are shorter; each object has one.
+/// The longest text stored inside the version itself. Nearly all are shorter, and every object has one.
 const INLINE_BYTES: usize = 22;
 
 impl ResourceVersion {
-    /// The version as the server wrote it.
+    /// Creates a version from the server's text.
     pub fn new(text: &str) -> Self {
         Self(InlineText::new(text))
     }
@@ -30,7 +30,7 @@ impl ResourceVersion {
         self.0.as_str()
     }
 
-    /// How much of it is not in place.
+    /// Heap size in bytes.
     pub(crate) fn heap_size(&self) -> usize {
         self.0.heap_size()
     }
@@ -39,13 +39,13 @@ impl ResourceVersion {
         self.0.bytes()
     }
 
-    /// Whether this version has the comparable form (digits, the first of them not zero).
+    /// Whether this version has the comparable form: digits, the first of them not zero.
     pub fn is_comparable(&self) -> bool {
         let bytes = self.bytes();
         matches!(bytes.first(), Some(b'1'..=b'9')) && bytes.iter().all(u8::is_ascii_digit)
     }
 
-    /// The order of two comparable versions; `None` unless both are comparable or they are equal.
+    /// Returns the order of two versions; `None` unless they are equal or both comparable.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         if self == other {
             return Some(Ordering::Equal);
@@ -55,7 +55,7 @@ impl ResourceVersion {
         })
     }
 
-    /// Whether this version is known to come before `other`. Opaque versions never do.
+    /// Whether this version is older than `other`. Never true for opaque versions.
     pub fn is_before(&self, other: &Self) -> bool {
         self.compare(other) == Some(Ordering::Less)
     }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn longer_is_greater_and_equal_lengths_compare_as_text() {
+    fn longer_version_is_greater_and_equal_lengths_compare_as_text() {
         check("9", "10", Some(Ordering::Less));
         check("100", "99", Some(Ordering::Greater));
         check("123", "124", Some(Ordering::Less));
@@ -91,8 +91,8 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_fixed_width() {
-        // 2^128 - 1, the largest that conformance asks for, and one digit more.
+    fn width_is_not_limited() {
+        // 2^128 - 1, the largest version in the conformance tests, and one digit more.
         check(
             "340282366920938463463374607431768211455",
             "3402823669209384634633746074317682114550",
@@ -101,12 +101,12 @@ mod tests {
     }
 
     #[test]
-    fn opaque_versions_are_only_equal_or_incomparable() {
+    fn opaque_versions_are_equal_or_incomparable() {
         check("abc", "abc", Some(Ordering::Equal));
         check("abc", "abd", None);
         check("12", "abc", None);
         check("", "1", None);
-        check("0", "1", None); // "0" asks for any version; it is never an object's
+        check("0", "1", None); // "0" in a request means any version; no object has it
         check("012", "13", None);
         check("-5", "3", None);
     }

@@ -1,24 +1,27 @@
 //! The queue between the reflector and the store.
 //!
-//! It keeps every delta in arrival order and never merges two. It is bounded by count and by bytes: whoever fills it asks
-//! [`DeltaFifo::has_capacity`] before reading on from the socket, so a slow store slows the server down instead of filling memory. One delta may
-//! overshoot the bound, since a relist is a single delta. It does not know what deltas mean.
+//! It holds every delta in arrival order and never merges two. It is bounded by count and by bytes: the
+//! producer calls [`DeltaFifo::has_capacity`] before it reads more from the socket, so a slow store slows
+//! the server down instead of filling memory. One delta may exceed the bound, since a relist is a single
+//! delta. The queue does not know what deltas mean.
 
 use super::{Delta, Replaced};
 use std::collections::VecDeque;
 
-/// How much a [`DeltaFifo`] takes before it asks to wait.
+/// The bound of a [`DeltaFifo`], above which it reports no capacity.
+///
+/// Defaults to 4096 deltas and 16 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FifoCapacity {
-    /// Deltas.
+    /// Number of deltas.
     pub count: usize,
-    /// Bytes of the objects in them.
+    /// Bytes of the objects in the deltas.
     pub bytes: usize,
 }
 
 impl FifoCapacity {
-    /// Room for `count` deltas and `bytes` of objects.
+    /// Creates a bound of `count` deltas and `bytes` bytes of objects.
     pub fn new(count: usize, bytes: usize) -> Self {
         Self { count, bytes }
     }
@@ -30,23 +33,24 @@ impl Default for FifoCapacity {
     }
 }
 
-/// The queue was closed: nothing more is taken.
+/// The queue was closed and accepts no more deltas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the delta queue is closed")]
 pub struct QueueClosed;
 
-/// What one pop takes.
+/// The deltas taken by one [`DeltaFifo::pop`].
 #[derive(Debug)]
 pub struct Batch {
     /// The deltas, in arrival order; never empty.
     pub deltas: Vec<Delta>,
-    /// Whether they belong to the initial set.
+    /// Whether the deltas belong to the initial list.
     pub initial: bool,
-    /// The sequence number of the last delta; hand it to [`DeltaFifo::applied`].
+    /// The sequence number of the last delta, to be passed to [`DeltaFifo::applied`].
     end: u64,
 }
 
-/// Deltas in arrival order.
+/// A bounded queue of deltas in arrival order.
+///
 ///
 /// ```
 /// use informer_core::{Delta, DeltaFifo, ResourceVersion};
@@ -61,64 +65,68 @@ pub struct Batch {
 /// ```
 #[derive(Debug, Default)]
 pub struct DeltaFifo {
-    /// Each delta with its cost.
+    /// Each delta with its memory size.
     queue: VecDeque<(Delta, usize)>,
-    /// The sum of the costs in `queue`.
+    /// The sum of the memory sizes in `queue`.
     bytes: usize,
     capacity: FifoCapacity,
     closed: bool,
-    /// How many deltas were ever pushed; a delta's sequence number is this count behind it.
+    /// Number of deltas pushed so far; the sequence number of a delta is this number right after its push.
     pushed: u64,
-    /// The sequence number of the last delta that was applied.
+    /// The sequence number of the last applied delta.
     applied: u64,
-    /// The sequence number of the first `Replaced`: synced once it is applied.
-    first_set: Option<u64>,
+    /// The sequence number of the first `Replaced`; the queue is synced once it is applied.
+    first_list: Option<u64>,
 }
 
 impl DeltaFifo {
-    /// An empty queue with these bounds.
-    pub fn new(limits: FifoCapacity) -> Self {
-        Self { capacity: limits, ..Self::default() }
+    /// Creates an empty queue with this capacity.
+    pub fn new(capacity: FifoCapacity) -> Self {
+        Self { capacity, ..Self::default() }
     }
 
-    /// Whether the next delta is welcome. `false` is the back-pressure that stops the socket.
+    /// Whether the next delta fits. `false` is the back-pressure that stops reading from the socket.
     pub fn has_capacity(&self) -> bool {
         self.queue.len() < self.capacity.count && self.bytes < self.capacity.bytes
     }
 
-    /// Appends a delta. It is taken even when there is no room: asking first is the caller's part.
+    /// Appends a delta, also beyond the capacity: the caller checks [`DeltaFifo::has_capacity`] first.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueClosed`] after [`DeltaFifo::close`].
     pub fn push(&mut self, delta: Delta) -> Result<(), QueueClosed> {
         if self.closed {
             return Err(QueueClosed);
         }
         self.pushed += 1;
         if matches!(delta, Delta::Replaced(_)) {
-            self.first_set.get_or_insert(self.pushed);
+            self.first_list.get_or_insert(self.pushed);
         }
-        let cost = delta.memory_size();
-        self.bytes += cost;
-        self.queue.push_back((delta, cost));
+        let size = delta.memory_size();
+        self.bytes += size;
+        self.queue.push_back((delta, size));
         Ok(())
     }
 
-    /// Appends a complete list.
+    /// Appends a complete list; see [`DeltaFifo::push`].
     pub fn replace(&mut self, replaced: Replaced) -> Result<(), QueueClosed> {
         self.push(Delta::Replaced(replaced))
     }
 
-    /// Takes up to `most` deltas; a relist comes alone. `None` while there is nothing.
-    pub fn pop(&mut self, most: usize) -> Option<Batch> {
-        let mut deltas = Vec::with_capacity(self.queue.len().min(most));
-        while deltas.len() < most.max(1) {
+    /// Takes up to `max_deltas` deltas, at least one; a relist is taken alone. `None` if the queue is empty.
+    pub fn pop(&mut self, max_deltas: usize) -> Option<Batch> {
+        let mut deltas = Vec::with_capacity(self.queue.len().min(max_deltas));
+        while deltas.len() < max_deltas.max(1) {
             match self.queue.front() {
-                Some((next, _)) if deltas.is_empty() || !next.stands_alone() => {}
+                Some((next, _)) if deltas.is_empty() || !next.is_popped_alone() => {}
                 _ => break,
             }
-            let Some((delta, cost)) = self.queue.pop_front() else { break };
-            self.bytes -= cost;
-            let alone = delta.stands_alone();
+            let Some((delta, size)) = self.queue.pop_front() else { break };
+            self.bytes -= size;
+            let is_alone = delta.is_popped_alone();
             deltas.push(delta);
-            if alone {
+            if is_alone {
                 break;
             }
         }
@@ -126,17 +134,19 @@ impl DeltaFifo {
         (!deltas.is_empty()).then(|| Batch { deltas, initial: !self.has_synced(), end })
     }
 
-    /// Says that a popped batch is in the store, by its [`Batch::end`]: the deltas themselves are gone by then.
+    /// Records that the popped batch with this [`Batch::end`] was applied to the store.
+    ///
+    /// The batch itself is consumed by then, so it is identified by number.
     pub fn applied(&mut self, end: u64) {
         self.applied = self.applied.max(end);
     }
 
-    /// Whether the first complete list is in the store. Never goes back.
+    /// Whether the first complete list was applied to the store. Never becomes false again.
     pub fn has_synced(&self) -> bool {
-        self.first_set.is_some_and(|first| self.applied >= first)
+        self.first_list.is_some_and(|first| self.applied >= first)
     }
 
-    /// Refuses further deltas; those in the queue can still be popped.
+    /// Rejects further deltas; those in the queue can still be popped.
     pub fn close(&mut self) {
         self.closed = true;
     }
@@ -146,31 +156,35 @@ impl DeltaFifo {
         self.closed
     }
 
-    /// How many deltas wait.
+    /// Number of queued deltas.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether none waits.
+    /// Whether no delta is queued.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// How many bytes of objects wait.
+    /// Bytes of the queued deltas.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Panics if the queue contradicts itself; for tests and simulations.
+    /// Checks the internal invariants, for tests and simulations.
+    ///
+    /// # Panics
+    ///
+    /// If an invariant is violated.
     pub fn check_invariants(&self) {
         assert_eq!(
             self.bytes,
-            self.queue.iter().map(|(_, cost)| cost).sum::<usize>(),
-            "bytes is the sum of costs"
+            self.queue.iter().map(|(_, size)| size).sum::<usize>(),
+            "bytes is the sum of the memory sizes"
         );
         assert!(
             self.applied <= self.pushed - self.queue.len() as u64,
-            "nothing is applied before it is popped"
+            "no delta is applied before it is popped"
         );
     }
 }

@@ -1,6 +1,7 @@
-//! Deltas: what the reflector tells the store, in order, one at a time.
+//! Deltas: what the reflector hands to the store, in order, one at a time.
 //!
-//! A delta is not what a handler receives: the store turns deltas into changes, knowing what it held before.
+//! A delta is not what a handler receives: the store compares deltas with its previous content and derives
+//! changes from them.
 
 mod fifo;
 
@@ -16,24 +17,24 @@ use std::sync::Arc;
 /// One entry of the [`DeltaFifo`].
 #[derive(Debug)]
 pub enum Delta {
-    /// The server said ADDED.
+    /// An `ADDED` frame.
     Added(Arc<Entry>),
-    /// The server said MODIFIED.
+    /// A `MODIFIED` frame.
     Updated(Arc<Entry>),
-    /// The server said DELETED.
+    /// A `DELETED` frame.
     Deleted(Deleted),
-    /// A complete list: what it does not contain is gone.
+    /// A complete list: objects that it does not contain no longer exist.
     Replaced(Replaced),
-    /// The server has nothing newer up to this version.
+    /// A bookmark: there are no further changes up to this version.
     Bookmark(ResourceVersion),
-    /// An object changed to something that could not be read.
+    /// An object whose new state could not be read.
     Unreadable(UnreadableObject),
 }
 
-/// A deletion that was observed.
+/// A deletion reported by the watch.
 #[derive(Debug)]
 pub struct Deleted {
-    /// What was deleted.
+    /// The key of the deleted object.
     pub key: Key,
     /// The version of the deletion, if it could be read.
     pub version: Option<ResourceVersion>,
@@ -41,23 +42,24 @@ pub struct Deleted {
     pub last: Option<Arc<Entry>>,
 }
 
-/// A complete list, swapped in whole.
+/// A complete list, which replaces the content of the store atomically.
 #[derive(Debug)]
 pub struct Replaced {
-    /// What the list speaks for; objects outside are not touched.
+    /// The scope of the list; objects outside it are not affected.
     pub scope: Scope,
     /// The version of the list.
     pub version: ResourceVersion,
-    /// Its objects, in any order; of two with one key the later counts.
+    /// The objects of the list, in any order; of two with the same key the later counts.
     pub entries: Vec<Arc<Entry>>,
-    /// Its objects that could not be read. They exist, so what the cache has of them stays.
+    /// The unreadable objects of the list. They exist, so their cached state stays.
     pub unreadable: Vec<UnreadableObject>,
-    /// Whether it only checks the cache, at the very version that the cache has: whatever differs should not.
+    /// Whether the list is an audit: it was requested at exactly the version of the cache, so any
+    /// difference is drift.
     pub audit: bool,
 }
 
 impl Delta {
-    /// About how much memory the delta takes.
+    /// The approximate memory use of the delta, in bytes.
     pub fn memory_size(&self) -> usize {
         let payload = match self {
             Self::Added(entry) | Self::Updated(entry) => entry.memory_size(),
@@ -68,8 +70,8 @@ impl Delta {
         size_of::<Self>() + payload
     }
 
-    /// Whether this delta is popped alone: it concerns the whole store.
-    fn stands_alone(&self) -> bool {
+    /// Whether this delta is popped in a batch of its own, because it affects the whole store.
+    fn is_popped_alone(&self) -> bool {
         matches!(self, Self::Replaced(_))
     }
 }

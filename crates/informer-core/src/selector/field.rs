@@ -1,8 +1,8 @@
-//! Field selectors: what they require, how they are read, match and print.
+//! Field selectors: parsing, building, matching and printing.
 //!
-//! Invariant: a [`FieldSelector`] keeps its requirements sorted and distinct, and every field name can be written
-//! without escapes. It does not know which fields exist or can be selected on (the server does, per kind), nor how
-//! a field's value becomes text.
+//! Invariant: a [`FieldSelector`] stores its requirements sorted and without duplicates, and every field
+//! name can be written without escapes. It does not know which fields exist or can be selected on (the
+//! server does, per kind), nor how a field's value becomes text.
 
 use crate::error::{ParseError, ParseErrorKind};
 use std::fmt::{self, Write as _};
@@ -10,9 +10,10 @@ use std::str::FromStr;
 
 use super::{Unexpected, insert_sorted, rules, sorted, write_joined};
 
-/// Which values an object's fields must have: requirements that all hold. The default selects everything.
+/// A condition on the values of an object's fields: requirements that must all hold. The default selects
+/// everything.
 ///
-/// A field that is missing has the empty string as its value.
+/// A missing field has the empty string as its value.
 ///
 /// ```
 /// use informer_core::selector::{FieldRequirement, FieldSelector};
@@ -34,16 +35,19 @@ pub struct FieldSelector {
 }
 
 impl FieldSelector {
-    /// The selector without requirements; its text is empty.
+    /// Creates the selector without requirements, whose text is empty.
     pub fn everything() -> Self {
         Self::default()
     }
 
-    /// Reads the form used in query strings and by `kubectl --field-selector`: `a=x`, `a==x`, `a!=x`, joined by
-    /// commas. Inside a value `\`, `,` and `=` are written with a `\` before them. White space is part of the value,
-    /// and terms without any text are skipped.
+    /// Parses the form used in query strings and by `kubectl --field-selector`: `a=x`, `a==x`, `a!=x`,
+    /// separated by commas.
     ///
-    /// Names that Kubernetes reads but no server knows (empty, with white space, `!` or `\`) are refused.
+    /// In a value, `\`, `,` and `=` are escaped with `\`. White space is part of the value, and empty terms
+    /// are skipped.
+    ///
+    /// Names that Kubernetes parses but no server knows (empty, or with white space, `!` or `\`) are
+    /// rejected.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         match terms(text).map(|(at, term)| requirement(at, term)).collect() {
             Ok(requirements) => Ok(Self { requirements: sorted(requirements) }),
@@ -53,14 +57,14 @@ impl FieldSelector {
         }
     }
 
-    /// This selector with one more requirement.
+    /// Adds a requirement.
     #[must_use]
     pub fn and(mut self, requirement: FieldRequirement) -> Self {
         insert_sorted(&mut self.requirements, requirement);
         self
     }
 
-    /// Whether the fields that `lookup` answers for fulfil every requirement; `None` counts as the empty string.
+    /// Whether the fields that `lookup` returns meet every requirement; `None` counts as the empty string.
     pub fn matches<'a>(&self, lookup: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(lookup(&requirement.field)))
     }
@@ -70,7 +74,7 @@ impl FieldSelector {
         self.requirements.is_empty()
     }
 
-    /// The requirements in the order in which they print: by field, each once.
+    /// The requirements in printing order: sorted by field, without duplicates.
     pub fn requirements(&self) -> &[FieldRequirement] {
         &self.requirements
     }
@@ -84,14 +88,14 @@ impl FromStr for FieldSelector {
     }
 }
 
-/// The canonical text: sorted by field, values escaped where they must be.
+/// Prints the canonical text: sorted by field, values escaped where necessary.
 impl fmt::Display for FieldSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_joined(f, &self.requirements)
     }
 }
 
-/// One condition on one field. The order of requirements is the one in which a selector prints them.
+/// One condition on one field. Requirements are ordered as a selector prints them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldRequirement {
     field: String,
@@ -106,22 +110,22 @@ enum Operator {
 }
 
 impl FieldRequirement {
-    /// `field=value`.
+    /// Creates `field=value`.
     pub fn equals(field: impl Into<String>, value: impl Into<String>) -> Result<Self, ParseError> {
         Ok(Self { field: checked_name(field)?, operator: Operator::Equals, value: value.into() })
     }
 
-    /// `field!=value`.
+    /// Creates `field!=value`.
     pub fn not_equals(field: impl Into<String>, value: impl Into<String>) -> Result<Self, ParseError> {
         Ok(Self { field: checked_name(field)?, operator: Operator::NotEquals, value: value.into() })
     }
 
-    /// The name of the field that this is about.
+    /// The name of the field.
     pub fn field(&self) -> &str {
         &self.field
     }
 
-    /// Whether the field may have this value; `None`, a missing field, counts as the empty string.
+    /// Whether the condition holds for this value; `None`, a missing field, counts as the empty string.
     pub fn matches(&self, value: Option<&str>) -> bool {
         (value.unwrap_or("") == self.value) == (self.operator == Operator::Equals)
     }
@@ -149,7 +153,7 @@ fn checked_name(name: impl Into<String>) -> Result<String, ParseError> {
     }
 }
 
-/// The parts between unescaped commas that are not empty, each with its place.
+/// Splits at unescaped commas and returns the parts that are not empty, each with its position.
 fn terms(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut escaped = false;
     let mut at = 0;
@@ -166,7 +170,7 @@ fn terms(text: &str) -> impl Iterator<Item = (usize, &str)> {
     .filter(|(_, term)| !term.is_empty())
 }
 
-/// Reads one term that begins at byte `at` of the whole text.
+/// Parses one term that starts at byte `at` of the whole text.
 fn requirement(at: usize, term: &str) -> Result<FieldRequirement, Unexpected> {
     let Some((left, right)) = term.split_once('=') else {
         return Err(Unexpected { at: at + term.len(), expected: r#""=", "==" or "!=""# });
@@ -180,18 +184,18 @@ fn requirement(at: usize, term: &str) -> Result<FieldRequirement, Unexpected> {
     Ok(FieldRequirement { field: field.to_owned(), operator, value })
 }
 
-/// The value written as `text`, which begins at byte `at` of the whole text.
+/// Removes the escapes of a value that starts at byte `at` of the whole text.
 fn unescape(at: usize, text: &str) -> Result<String, Unexpected> {
     let mut value = String::with_capacity(text.len());
     let mut characters = text.char_indices();
-    while let Some((place, c)) = characters.next() {
-        let place = at + place;
+    while let Some((offset, c)) = characters.next() {
+        let position = at + offset;
         value.push(match c {
             '\\' => match characters.next() {
                 Some((_, c)) if is_escaped(c) => c,
-                _ => return Err(Unexpected { at: place + 1, expected: r#""\", "," or "=" after "\""# }),
+                _ => return Err(Unexpected { at: position + 1, expected: r#""\", "," or "=" after "\""# }),
             },
-            '=' => return Err(Unexpected { at: place, expected: r#""\" before "=" in a value"# }),
+            '=' => return Err(Unexpected { at: position, expected: r#""\" before "=" in a value"# }),
             c => c,
         });
     }
@@ -210,21 +214,23 @@ mod tests {
 
     use super::*;
 
-    /// Parses `text` and prints it again, or prints the error without its beginning.
+    /// Compares the printed form of the parsed `text`, or the error message without its prefix.
     #[track_caller]
     fn check(text: &str, expected: &str) {
         let prefix = format!("field selector {text:?}: expected ");
         let outcome = match FieldSelector::parse(text) {
             Ok(selector) => selector.to_string(),
-            Err(error) => {
-                error.to_string().strip_prefix(&prefix).expect("the message's beginning").to_owned()
-            }
+            Err(error) => error
+                .to_string()
+                .strip_prefix(&prefix)
+                .expect("an error message with the usual prefix")
+                .to_owned(),
         };
         assert_eq!(outcome, expected, "for {text:?}");
     }
 
     #[test]
-    fn every_operator() {
+    fn every_operator_is_parsed() {
         check("metadata.name=x", "metadata.name=x");
         check("metadata.name==x", "metadata.name=x");
         check("metadata.name!=x", "metadata.name!=x");
@@ -235,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_sorted_once_each_and_empty_ones_skipped() {
+    fn terms_are_sorted_and_deduplicated_and_empty_ones_are_skipped() {
         check("", "");
         check(",,", "");
         check(",b=1,,a!=2,", "a!=2,b=1");
@@ -243,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_belongs_to_the_value() {
+    fn white_space_is_part_of_the_value() {
         check("a= b ", "a= b ");
         check("a = b", r#"a field name without white space, "\", ",", "=" and "!" at byte 0"#);
         check("a=b, c=d", r#"a field name without white space, "\", ",", "=" and "!" at byte 4"#);
@@ -251,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_escaped() {
+    fn escapes_in_values_are_parsed_and_printed() {
         check(r"a=\,", r"a=\,");
         check(r"a=\=\\\,", r"a=\=\\\,");
         check(r"a=\\,b=c", r"a=\\,b=c");
@@ -267,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_without_operator_or_name() {
+    fn terms_without_operator_or_name_are_rejected() {
         check("a", r#""=", "==" or "!=" at byte 1"#);
         check("a=b,cd", r#""=", "==" or "!=" at byte 6"#);
         check("a!b", r#""=", "==" or "!=" at byte 3"#);
@@ -279,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_checked_when_built() {
+    fn building_a_requirement_checks_the_name() {
         let error = FieldRequirement::equals("a!", "b").unwrap_err();
         let expected = r#"field name "a!": expected a field name without white space, "\", ",", "=" and "!""#;
         assert_eq!(error.to_string(), expected);
@@ -287,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_field_is_an_empty_one() {
+    fn missing_field_equals_the_empty_string() {
         #[track_caller]
         fn check(selector: &str, phase: Option<&str>, expected: bool) {
             let selector = FieldSelector::parse(selector).unwrap();
@@ -305,16 +311,17 @@ mod tests {
         check("phase=x,name=y", Some("x"), false);
     }
 
-    type Twin = (String, bool, String);
+    /// The reference model of a requirement: field, whether the values must be equal, value.
+    type Model = (String, bool, String);
 
-    fn twins() -> impl Strategy<Value = Vec<Twin>> {
+    fn models() -> impl Strategy<Value = Vec<Model>> {
         let name = prop_oneof!["[ab]", "[a-z]{1,6}(\\.[a-zA-Z]{1,6}){0,2}"];
         let value = prop_oneof!["[xy]?", "[a\\\\,=! ]{0,6}", any::<String>()];
         prop::collection::vec((name, any::<bool>(), value), 0..5)
     }
 
-    fn select(twins: &[Twin]) -> FieldSelector {
-        twins.iter().fold(FieldSelector::everything(), |selector, (name, equal, value)| {
+    fn select(models: &[Model]) -> FieldSelector {
+        models.iter().fold(FieldSelector::everything(), |selector, (name, equal, value)| {
             let build = if *equal { FieldRequirement::equals } else { FieldRequirement::not_equals };
             selector.and(build(name.clone(), value.clone()).unwrap())
         })
@@ -322,26 +329,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_reads_back(twins in twins()) {
-            let selector = select(&twins);
+        fn printed_selector_parses_to_itself(models in models()) {
+            let selector = select(&models);
             prop_assert_eq!(FieldSelector::parse(&selector.to_string()), Ok(selector));
         }
 
         #[test]
-        fn matching_agrees_with_the_naive_twin(
-            twins in twins(),
+        fn matching_agrees_with_the_reference_model(
+            models in models(),
             fields in prop::collection::btree_map("[abc]", "[xy]?", 0..4),
         ) {
             let fields: BTreeMap<String, String> = fields;
-            let expected = twins.iter().all(|(name, equal, value)| {
+            let expected = models.iter().all(|(name, equal, value)| {
                 let actual = fields.get(name).cloned().unwrap_or_default();
                 if *equal { actual == *value } else { actual != *value }
             });
-            prop_assert_eq!(select(&twins).matches(|name| fields.get(name).map(String::as_str)), expected);
+            prop_assert_eq!(select(&models).matches(|name| fields.get(name).map(String::as_str)), expected);
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in prop_oneof![any::<String>(), "[ab\\\\,=! é\0]{0,12}"]) {
+        fn any_text_is_parsed_or_rejected(text in prop_oneof![any::<String>(), "[ab\\\\,=! é\0]{0,12}"]) {
             match FieldSelector::parse(&text) {
                 Ok(selector) => prop_assert_eq!(FieldSelector::parse(&selector.to_string()), Ok(selector)),
                 Err(error) => prop_assert!(text.is_char_boundary(error.position().unwrap())),

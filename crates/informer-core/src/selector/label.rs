@@ -1,7 +1,8 @@
-//! Label selectors: what they require, how they match and print.
+//! Label selectors: building, matching and printing.
 //!
-//! Invariant: a [`LabelSelector`] keeps its requirements sorted and distinct, so that equality is equality of meaning as
-//! written. It does not know the text form it was read from (`a==b` and `a=b` are one) nor where labels are kept.
+//! Invariant: a [`LabelSelector`] stores its requirements sorted and without duplicates, so that equal
+//! selectors have equal requirements. It does not know the text it was parsed from (`a==b` and `a=b` are
+//! equal), nor where labels are stored.
 
 use crate::error::{ParseError, ParseErrorKind};
 use std::fmt;
@@ -10,7 +11,7 @@ use std::str::FromStr;
 use super::requirement::Requirement;
 use super::{Unexpected, insert_sorted, parse, sorted, write_joined};
 
-/// Which labels an object must have: requirements that all hold. The default selects everything.
+/// A condition on an object's labels: requirements that must all hold. The default selects everything.
 ///
 /// ```
 /// use informer_core::selector::{LabelSelector, Requirement};
@@ -20,7 +21,7 @@ use super::{Unexpected, insert_sorted, parse, sorted, write_joined};
 ///
 /// let labels = [("app", "web"), ("pod-template-hash", "5d8f")];
 /// let lookup = |key: &str| labels.iter().find(|(k, _)| *k == key).map(|(_, value)| *value);
-/// assert!(selector.matches(lookup)); // a label that is absent is not equal to anything
+/// assert!(selector.matches(lookup)); // an absent label does not equal any value
 ///
 /// let stricter = selector.and(Requirement::exists("tier")?);
 /// assert!(!stricter.matches(lookup));
@@ -33,13 +34,13 @@ pub struct LabelSelector {
 }
 
 impl LabelSelector {
-    /// The selector without requirements; its text is empty.
+    /// Creates the selector without requirements, whose text is empty.
     pub fn everything() -> Self {
         Self::default()
     }
 
-    /// Reads the form used in query strings and by `kubectl -l`: `a=b`, `a==b`, `a!=b`, `a in (x,y)`,
-    /// `a notin (x,y)`, `a` (exists), `!a` (does not), `a>1`, `a<1`, joined by commas.
+    /// Parses the form used in query strings and by `kubectl -l`: `a=b`, `a==b`, `a!=b`, `a in (x,y)`,
+    /// `a notin (x,y)`, `a` (exists), `!a` (does not exist), `a>1`, `a<1`, separated by commas.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         match parse::label_requirements(text) {
             Ok(requirements) => Ok(Self { requirements: sorted(requirements) }),
@@ -49,14 +50,14 @@ impl LabelSelector {
         }
     }
 
-    /// This selector with one more requirement.
+    /// Adds a requirement.
     #[must_use]
     pub fn and(mut self, requirement: Requirement) -> Self {
         insert_sorted(&mut self.requirements, requirement);
         self
     }
 
-    /// Whether the labels that `lookup` answers for fulfil every requirement.
+    /// Whether the labels that `lookup` returns meet every requirement.
     pub fn matches<'a>(&self, lookup: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(lookup(requirement.key())))
     }
@@ -66,7 +67,7 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
-    /// The requirements in the order in which they print: by key, each once.
+    /// The requirements in printing order: sorted by key, without duplicates.
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
     }
@@ -80,7 +81,7 @@ impl FromStr for LabelSelector {
     }
 }
 
-/// The canonical text: sorted by key, values sorted, no white space but around `in` and `notin`.
+/// Prints the canonical text: sorted by key, values sorted, white space only around `in` and `notin`.
 impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_joined(f, &self.requirements)
@@ -95,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// `labels` as `key=value` words.
+    /// `labels` is a list of `key=value` words.
     #[track_caller]
     fn check(selector: &str, labels: &str, expected: bool) {
         let labels: BTreeMap<&str, &str> =
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_matches_anything() {
+    fn empty_selector_matches_everything() {
         assert!(LabelSelector::default().is_everything());
         check("", "", true);
         check("", "a=b", true);
@@ -143,13 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn numbers_compare_as_numbers_and_other_values_never() {
+    fn integers_are_compared_and_other_values_never_match() {
         check("a>9", "a=10", true);
         check("a>9", "a=9", false);
         check("a<10", "a=9", true);
         check("a<10", "a=10", false);
         check("a<1", "a=0007", false);
-        check("a<1", "a=-5", true); // no server stores such a label, but it is a number
+        check("a<1", "a=-5", true); // no server stores such a label, but it is an integer
         for value in ["", "x", "1x", "1.5", "9223372036854775808", "0x10"] {
             check("a>0", &format!("a={value}"), false);
             check("a<9", &format!("a={value}"), false);
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn building_checks_every_part() {
+    fn building_a_requirement_checks_key_and_values() {
         #[track_caller]
         fn check(outcome: Result<Requirement, ParseError>, expected: &str) {
             let shown = outcome.map_or_else(|error| error.to_string(), |requirement| requirement.to_string());
@@ -191,26 +192,26 @@ mod tests {
     }
 
     #[test]
-    fn selectors_of_the_same_requirements_are_equal() {
+    fn selectors_with_equal_requirements_are_equal() {
         let built = LabelSelector::everything()
             .and(Requirement::not_in("b", ["y", "x"]).unwrap())
             .and(Requirement::equals("a", "1").unwrap())
             .and(Requirement::equals("a", "1").unwrap());
         assert_eq!(built, "a==1, b notin (x,y)".parse().unwrap());
         assert_eq!(built.requirements().iter().map(Requirement::key).collect::<Vec<_>>(), ["a", "b"]);
-        assert_ne!(built, LabelSelector::parse("a in (1),b notin (x,y)").unwrap()); // written otherwise
+        assert_ne!(built, LabelSelector::parse("a in (1),b notin (x,y)").unwrap()); // same meaning
     }
 
-    /// A requirement as plain data, with its own way of matching: the naive twin.
+    /// The reference model of a requirement: plain data with its own implementation of matching.
     #[derive(Debug, Clone)]
-    struct Twin {
+    struct Model {
         key: String,
         operator: &'static str,
         values: Vec<String>,
         bound: i64,
     }
 
-    impl Twin {
+    impl Model {
         fn build(&self) -> Requirement {
             let (key, values) = (self.key.as_str(), &self.values);
             match self.operator {
@@ -263,11 +264,11 @@ mod tests {
         ]
     }
 
-    fn twin() -> impl Strategy<Value = Twin> {
+    fn model() -> impl Strategy<Value = Model> {
         let operator = prop::sample::select(vec!["=", "!=", "in", "notin", "exists", "!", ">", "<"]);
         let values = prop::collection::vec(value(), 1..4);
         let bound = prop_oneof![0..100i64, Just(i64::MAX), 0..i64::MAX];
-        (key(), operator, values, bound).prop_map(|(key, operator, values, bound)| Twin {
+        (key(), operator, values, bound).prop_map(|(key, operator, values, bound)| Model {
             key,
             operator,
             values,
@@ -275,40 +276,41 @@ mod tests {
         })
     }
 
-    fn select(twins: &[Twin]) -> LabelSelector {
-        twins.iter().map(Twin::build).fold(LabelSelector::everything(), LabelSelector::and)
+    fn select(models: &[Model]) -> LabelSelector {
+        models.iter().map(Model::build).fold(LabelSelector::everything(), LabelSelector::and)
     }
 
     proptest! {
         #[test]
-        fn what_is_printed_reads_back(twins in prop::collection::vec(twin(), 0..6)) {
-            let selector = select(&twins);
+        fn printed_selector_parses_to_itself(models in prop::collection::vec(model(), 0..6)) {
+            let selector = select(&models);
             prop_assert_eq!(LabelSelector::parse(&selector.to_string()), Ok(selector));
         }
 
         #[test]
-        fn order_of_building_does_not_matter(twins in prop::collection::vec(twin(), 0..6)) {
-            let backwards: Vec<_> = twins.iter().rev().cloned().collect();
-            prop_assert_eq!(select(&twins), select(&backwards));
+        fn order_of_requirements_does_not_matter(models in prop::collection::vec(model(), 0..6)) {
+            let backwards: Vec<_> = models.iter().rev().cloned().collect();
+            prop_assert_eq!(select(&models), select(&backwards));
         }
 
         #[test]
-        fn matching_agrees_with_the_naive_twin(
-            twins in prop::collection::vec(twin(), 0..4),
+        fn matching_agrees_with_the_reference_model(
+            models in prop::collection::vec(model(), 0..4),
             labels in prop::collection::vec((key(), value()), 0..5),
         ) {
             let lookup = |key: &str| labels.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str());
-            prop_assert_eq!(select(&twins).matches(lookup), twins.iter().all(|twin| twin.matches(&labels)));
+            prop_assert_eq!(select(&models).matches(lookup), models.iter().all(|model| model.matches(&labels)));
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in any::<String>()) {
+        fn any_text_is_parsed_or_rejected(text in any::<String>()) {
             let _ = LabelSelector::parse(&text);
         }
 
-        /// Close enough to the grammar that much of it is accepted; what is, reads back, and errors point into the text.
+        /// Texts close enough to the grammar that many are accepted. Accepted ones parse back, and errors
+        /// point into the text.
         #[test]
-        fn likely_text_is_read_or_refused(text in "(a|b/c|in|notin|1| |,|=|==|!|!=|\\(|\\)|<|>|\\(x,y\\)|é|\0){0,12}") {
+        fn text_similar_to_the_grammar_is_parsed_or_rejected(text in "(a|b/c|in|notin|1| |,|=|==|!|!=|\\(|\\)|<|>|\\(x,y\\)|é|\0){0,12}") {
             match LabelSelector::parse(&text) {
                 Ok(selector) => prop_assert_eq!(LabelSelector::parse(&selector.to_string()), Ok(selector)),
                 Err(error) => prop_assert!(text.is_char_boundary(error.position().unwrap())),

@@ -1,4 +1,4 @@
-//! The text form of label selectors.
+//! The parser of label selectors.
 //!
 //! ```text
 //! selector    = [ requirement { "," requirement } ]
@@ -9,20 +9,23 @@
 //!             | KEY ( ">" | "<" ) NUMBER
 //! ```
 //!
-//! Words end at white space (blank, tab, CR, LF) and at `= ! ( ) , > <`; white space between tokens means nothing;
-//! `in` and `notin` are operators only after a key. An absent value is the empty string, so `a in ()` is `a in ("")`.
+//! Words end at white space (blank, tab, CR, LF) and at `= ! ( ) , > <`. White space between tokens is
+//! ignored. `in` and `notin` are operators only after a key. An absent value is the empty string, so
+//! `a in ()` is `a in ("")`.
 //!
-//! What Kubernetes accepts is accepted with the same meaning, except that a NUL byte is not an end of text here (to
-//! Kubernetes `"\0a=b"` selects everything). Beyond it, a value list may end with two commas.
+//! Everything that Kubernetes accepts is accepted with the same meaning, except that a NUL byte does not
+//! end the text (in Kubernetes `"\0a=b"` selects everything). In addition, a value list may end with two
+//! commas.
 //!
-//! Invariant: the cursor only moves forward, and only to character boundaries. This file knows text, not matching.
+//! Invariant: the cursor only moves forward, and only to character boundaries. This file knows text, not
+//! matching.
 
 use std::collections::BTreeSet;
 
 use super::requirement::{Condition, Requirement};
 use super::{Unexpected, rules};
 
-/// Reads a whole label selector, in the order written.
+/// Parses a label selector into its requirements, in the order written.
 pub(super) fn label_requirements(text: &str) -> Result<Vec<Requirement>, Unexpected> {
     let mut cursor = Cursor { text, at: 0 };
     let mut requirements = Vec::new();
@@ -39,7 +42,8 @@ pub(super) fn label_requirements(text: &str) -> Result<Vec<Requirement>, Unexpec
     }
 }
 
-/// A place in the text. After every token the white space behind it is skipped, so `at` is where the next one begins.
+/// A position in the text. White space after a token is skipped with it, so `at` is the start of the next
+/// token.
 struct Cursor<'a> {
     text: &'a str,
     at: usize,
@@ -108,7 +112,8 @@ impl<'a> Cursor<'a> {
         rules::number(text).map_err(Unexpected::at(at))
     }
 
-    /// The word that begins here and its place; empty if something else begins here.
+    /// Reads the word at the cursor and returns it with its position; empty if the cursor is at another
+    /// token.
     fn word(&mut self) -> (usize, &'a str) {
         let at = self.at;
         let rest = &self.text[at..];
@@ -161,21 +166,23 @@ fn is_symbol(c: char) -> bool {
 mod tests {
     use crate::selector::LabelSelector;
 
-    /// Parses `text` and prints it again, or prints the error without its beginning.
+    /// Compares the printed form of the parsed `text`, or the error message without its prefix.
     #[track_caller]
     fn check(text: &str, expected: &str) {
         let prefix = format!("label selector {text:?}: expected ");
         let outcome = match LabelSelector::parse(text) {
             Ok(selector) => selector.to_string(),
-            Err(error) => {
-                error.to_string().strip_prefix(&prefix).expect("the message's beginning").to_owned()
-            }
+            Err(error) => error
+                .to_string()
+                .strip_prefix(&prefix)
+                .expect("an error message with the usual prefix")
+                .to_owned(),
         };
         assert_eq!(outcome, expected, "for {text:?}");
     }
 
     #[test]
-    fn every_operator() {
+    fn every_operator_is_parsed() {
         check("a", "a");
         check("!a", "!a");
         check("a=b", "a=b");
@@ -190,13 +197,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_written_selects_everything() {
+    fn empty_text_selects_everything() {
         check("", "");
         check(" \t\r\n ", "");
     }
 
     #[test]
-    fn white_space_between_tokens_means_nothing() {
+    fn white_space_between_tokens_is_ignored() {
         check("  a  ", "a");
         check(" ! a ", "!a");
         check(" a = b ", "a=b");
@@ -222,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_made_of_letters_are_words_too() {
+    fn in_and_notin_are_also_keys_and_values() {
         check("in", "in");
         check("!notin", "!notin");
         check("in in (in,notin)", "in in (in,notin)");
@@ -232,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn printing_sorts_and_drops_what_is_said_twice() {
+    fn printing_sorts_and_removes_duplicates() {
         check("c,a,b", "a,b,c");
         check("a in (z,y,z,x)", "a in (x,y,z)");
         check("a,a", "a");
@@ -242,13 +249,13 @@ mod tests {
     }
 
     #[test]
-    fn prefixed_keys() {
+    fn prefixed_keys_are_parsed() {
         check("app.kubernetes.io/name=web", "app.kubernetes.io/name=web");
         check("!node-role.kubernetes.io/control-plane", "!node-role.kubernetes.io/control-plane");
     }
 
     #[test]
-    fn misplaced_symbols() {
+    fn misplaced_symbols_are_rejected_at_their_position() {
         check(",", "a label key at byte 0");
         check("a,", "a label key at byte 2");
         check("a, ", "a label key at byte 3");
@@ -272,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_value_lists() {
+    fn malformed_value_lists_are_rejected_at_their_position() {
         check("a in x", r#""(" at byte 5"#);
         check("a in", r#""(" at byte 4"#);
         check("a notin=b", r#""(" at byte 7"#);
@@ -285,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_no_label_can_have() {
+    fn invalid_keys_and_values_are_rejected_at_their_position() {
         let key = r#"a label key of letters, digits, "-", "_" and ".", with a letter or digit at both ends"#;
         let value =
             r#"a label value of letters, digits, "-", "_" and ".", with a letter or digit at both ends"#;
@@ -299,11 +306,11 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_numbers_without_sign_compare() {
+    fn comparison_operands_are_unsigned_integers() {
         for text in ["a>", "a>b", "a>1.5", "a>9223372036854775808"] {
             check(text, "a whole number from 0 to 9223372036854775807 at byte 2");
         }
         check("a>=1", "a whole number from 0 to 9223372036854775807 at byte 2");
-        assert!(LabelSelector::parse("a>-1").is_err()); // "-1" is no label value
+        assert!(LabelSelector::parse("a>-1").is_err()); // "-1" is not a label value
     }
 }

@@ -1,7 +1,7 @@
-//! One condition on one label: how it is built, matches and prints.
+//! One condition on one label: building, matching and printing.
 //!
-//! Invariant: every [`Requirement`] has a key and values that a label can have. This file must not know the text form that a requirement was
-//! read from, nor selectors of several requirements.
+//! Invariant: every [`Requirement`] has a key and values that a label can have. This file does not know the
+//! text form that a requirement was parsed from, nor selectors of several requirements.
 
 use crate::error::{ParseError, ParseErrorKind};
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::fmt;
 
 use super::{rules, write_joined};
 
-/// One condition on one label. The order of requirements is the one in which a selector prints them.
+/// One condition on one label. Requirements are ordered as a selector prints them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Requirement {
     /// A valid label key.
@@ -17,7 +17,8 @@ pub struct Requirement {
     condition: Condition,
 }
 
-/// What is asked of a label. Values are valid label values, sets are not empty, numbers are not negative.
+/// The condition on a label's value. Values are valid label values, sets are not empty, numbers are not
+/// negative.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Condition {
     Exists,
@@ -31,21 +32,22 @@ pub(super) enum Condition {
 }
 
 impl Requirement {
-    /// `key=value`: the label exists and has this value.
+    /// Creates `key=value`: the label exists and has this value.
     pub fn equals(key: impl Into<String>, value: impl Into<String>) -> Result<Self, ParseError> {
         let key = checked_key(key)?;
         let value = checked_value(&key, value)?;
         Ok(Self { key, condition: Condition::Equals(value) })
     }
 
-    /// `key!=value`: the label has another value, or does not exist.
+    /// Creates `key!=value`: the label has another value or does not exist.
     pub fn not_equals(key: impl Into<String>, value: impl Into<String>) -> Result<Self, ParseError> {
         let key = checked_key(key)?;
         let value = checked_value(&key, value)?;
         Ok(Self { key, condition: Condition::NotEquals(value) })
     }
 
-    /// `key in (values)`: the label exists and has one of these values, of which there must be at least one.
+    /// Creates `key in (values)`: the label exists and has one of these values, of which there must be at
+    /// least one.
     pub fn is_in<V: Into<String>>(
         key: impl Into<String>,
         values: impl IntoIterator<Item = V>,
@@ -55,7 +57,8 @@ impl Requirement {
         Ok(Self { key, condition: Condition::In(values) })
     }
 
-    /// `key notin (values)`: the label has none of these values (at least one must be given), or does not exist.
+    /// Creates `key notin (values)`: the label has none of these values, of which there must be at least
+    /// one, or does not exist.
     pub fn not_in<V: Into<String>>(
         key: impl Into<String>,
         values: impl IntoIterator<Item = V>,
@@ -65,41 +68,44 @@ impl Requirement {
         Ok(Self { key, condition: Condition::NotIn(values) })
     }
 
-    /// `key`: the label exists, with any value.
+    /// Creates `key`: the label exists, with any value.
     pub fn exists(key: impl Into<String>) -> Result<Self, ParseError> {
         Ok(Self { key: checked_key(key)?, condition: Condition::Exists })
     }
 
-    /// `!key`: the label does not exist.
+    /// Creates `!key`: the label does not exist.
     pub fn not_exists(key: impl Into<String>) -> Result<Self, ParseError> {
         Ok(Self { key: checked_key(key)?, condition: Condition::NotExists })
     }
 
-    /// `key>bound`: the label exists, and its value is a base-10 integer above `bound`, which must not be negative.
+    /// Creates `key>bound`: the label exists and its value is a decimal integer above `bound`, which must
+    /// not be negative.
     pub fn greater_than(key: impl Into<String>, bound: i64) -> Result<Self, ParseError> {
         let key = checked_key(key)?;
         let bound = checked_number(&key, bound)?;
         Ok(Self { key, condition: Condition::GreaterThan(bound) })
     }
 
-    /// `key<bound`: the label exists, and its value is a base-10 integer below `bound`, which must not be negative.
+    /// Creates `key<bound`: the label exists and its value is a decimal integer below `bound`, which must
+    /// not be negative.
     pub fn less_than(key: impl Into<String>, bound: i64) -> Result<Self, ParseError> {
         let key = checked_key(key)?;
         let bound = checked_number(&key, bound)?;
         Ok(Self { key, condition: Condition::LessThan(bound) })
     }
 
-    /// For the parser, which has checked every part where it stands in the text.
+    /// Creates a requirement from parts that the parser has already checked.
     pub(super) fn unchecked(key: &str, condition: Condition) -> Self {
         Self { key: key.to_owned(), condition }
     }
 
-    /// The label that this is about.
+    /// The key of the label.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// Whether the label may have this value; `None` if the object does not have the label.
+    /// Whether the condition holds for this label value; `None` means that the object does not have the
+    /// label.
     pub fn matches(&self, value: Option<&str>) -> bool {
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         match &self.condition {

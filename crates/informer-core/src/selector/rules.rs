@@ -1,9 +1,10 @@
-//! What Kubernetes accepts as a label key, a label value and a field name.
+//! The rules of Kubernetes for label keys, label values and field names.
 //!
-//! Each check answers `Err` with what was expected instead, worded to follow "expected". The rules for labels are
-//! those of the API server; a label that passes here is never refused there. Nothing here knows selectors.
+//! Each check returns as its error what was expected instead, worded to follow "expected". The label rules
+//! are those of the API server, which accepts every label that passes here. This file does not know
+//! selectors.
 
-/// A qualified name: an optional DNS subdomain and `/`, then a name.
+/// Checks a label key: an optional DNS subdomain and `/`, then a name.
 pub(super) fn check_label_key(key: &str) -> Result<(), &'static str> {
     let name = match key.split_once('/') {
         None => key,
@@ -27,7 +28,7 @@ pub(super) fn check_label_key(key: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A label value: empty, or formed like the name of a key.
+/// Checks a label value: empty, or of the form of a key's name.
 pub(super) fn check_label_value(value: &str) -> Result<(), &'static str> {
     if value.len() > 63 {
         return Err("a label value of at most 63 bytes");
@@ -40,17 +41,20 @@ pub(super) fn check_label_value(value: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// What `>` and `<` are compared with. It is a label value as well, so it has no sign.
+/// The expected operand of `>` and `<`. It must be a label value as well, so it has no sign.
 pub(super) const NUMBER: &str = "a whole number from 0 to 9223372036854775807";
 
-/// The number that `>` or `<` compares with, from its text.
+/// Parses the operand of `>` or `<`.
 pub(super) fn number(text: &str) -> Result<i64, &'static str> {
     check_label_value(text)?;
     text.parse().map_err(|_| NUMBER)
 }
 
-/// A field name. Kubernetes has no escapes on this side, and a server knows its fields by name, so whatever could
-/// not be read back, and white space (which is never trimmed), is refused here instead of there.
+/// Checks a field name.
+///
+/// Kubernetes has no escapes in field names, and servers know fields by exact name. Names that could not be
+/// parsed back, or contain white space (which is never trimmed), are therefore rejected here and not by the
+/// server.
 pub(super) fn check_field_name(name: &str) -> Result<(), &'static str> {
     let forbidden = |c: char| matches!(c, '\\' | ',' | '=' | '!') || c.is_whitespace() || c.is_control();
     if name.is_empty() {
@@ -62,7 +66,7 @@ pub(super) fn check_field_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A DNS subdomain. Its labels have no length of their own: Kubernetes bounds only the whole.
+/// Checks a DNS subdomain. Kubernetes limits only its total length, not that of its labels.
 fn check_prefix(prefix: &str) -> Result<(), &'static str> {
     if prefix.is_empty() {
         return Err(r#"a DNS name before "/""#);
@@ -102,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn label_keys() {
+    fn label_key_check_follows_kubernetes() {
         let characters =
             r#"a label key of letters, digits, "-", "_" and ".", with a letter or digit at both ends"#;
         for key in
@@ -127,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_bounded_to_the_byte() {
+    fn maximum_lengths_are_exact() {
         check(check_label_key(&"a".repeat(63)), "ok");
         check(check_label_key(&"a".repeat(64)), "a label key whose name has at most 63 bytes");
         check(check_label_key(&format!("{}/a", "p".repeat(253))), "ok");
@@ -140,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn label_values() {
+    fn label_value_check_follows_kubernetes() {
         let characters =
             r#"a label value of letters, digits, "-", "_" and ".", with a letter or digit at both ends"#;
         for value in ["", "a", "0", "A-b_c.d", "in"] {
@@ -152,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers() {
+    fn number_accepts_unsigned_63_bit_integers() {
         assert_eq!(number("0"), Ok(0));
         assert_eq!(number("007"), Ok(7));
         assert_eq!(number("9223372036854775807"), Ok(i64::MAX));
@@ -165,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn field_names() {
+    fn field_name_check_rejects_special_characters() {
         for name in ["metadata.name", "spec.nodeName", "a", "x-y_z", "ü", "a[0]"] {
             check(check_field_name(name), "ok");
         }

@@ -228,7 +228,7 @@ fn whatever_goes_wrong_is_told_and_something_is_cached() {
     check_fails(&Transform::new(|_| Err("no such field".into())), "no such field");
     check_fails(&Transform::new(|_| panic!("hunter2")), "the transform panicked");
     let unfit = |result: &'static str, why: &str| {
-        let because = format!("the transform's result does not read: {why}");
+        let because = format!("the transform returned an unreadable object: {why}");
         check_fails(&Transform::new(move |_| Ok(result.into())), &because);
     };
     unfit("", "no JSON at line 1, column 0");
@@ -244,12 +244,12 @@ fn whatever_goes_wrong_is_told_and_something_is_cached() {
         "metadata.labels is not a map of strings",
     );
     let bytes = Transform::new(|_| Ok(b"{\"\xff\":1}".to_vec()));
-    check_fails(&bytes, "the transform's result does not read: no UTF-8 behind byte 2");
+    check_fails(&bytes, "the transform returned an unreadable object: no UTF-8 behind byte 2");
     let larger = Transform::new(|entry| {
         let text = String::from_utf8(entry.bytes().to_vec()).unwrap();
         Ok(text.replace("hunter2", &"hunter2".repeat(100)).into_bytes())
     });
-    check_fails(&larger, "the transform's result does not read: larger than 400 bytes");
+    check_fails(&larger, "the transform returned an unreadable object: larger than 400 bytes");
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Error {
     }
 
     /// The path of the place, as in `spec.containers[0].name`; empty for the object as a whole.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn field_path(&self) -> String {
         let mut place = String::new();
         for step in self.inner.steps.iter().rev() {
             match step {
