@@ -1,7 +1,8 @@
 //! Projections against a reference model: parse the object, decide for every position whether a path names it
 //! or leads through it, and rebuild the object. Any object, any paths, any pieces.
 //!
-//! A failing case is printed shrunk. Small cases with order and formatting are in `wire/tests/projection.rs`.
+//! A failing case is printed shrunk. Small cases with order and formatting are in
+//! `wire/tests/field_filter.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 

@@ -324,7 +324,7 @@ fn check_table_watch(events: &[&str]) {
     for frame in read_watch(&TypeMeta::new("v1", "ConfigMap"), &events.concat()) {
         match frame {
             Frame::Unreadable(_, unreadable) => {
-                assert_eq!(unreadable.error.to_string(), "it is of another kind: meta.k8s.io/v1 Table");
+                assert_eq!(unreadable.error.to_string(), "unexpected kind: meta.k8s.io/v1 Table");
             }
             Frame::Bookmark { .. } | Frame::Error(_) => {}
             other => panic!("{other:?}"),

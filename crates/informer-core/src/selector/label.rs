@@ -299,7 +299,8 @@ mod tests {
             labels in prop::collection::vec((key(), value()), 0..5),
         ) {
             let lookup = |key: &str| labels.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str());
-            prop_assert_eq!(select(&models).matches(lookup), models.iter().all(|model| model.matches(&labels)));
+            let expected = models.iter().all(|model| model.matches(&labels));
+            prop_assert_eq!(select(&models).matches(lookup), expected);
         }
 
         #[test]

@@ -1,8 +1,8 @@
-//! What of each object is read at all, by declared paths.
+//! Filters that leave fields out of objects while they are read.
 //!
-//! A [`FieldFilter`] is settled before the first byte arrives: for each member of an object and of its `metadata` it says at once
-//! whether it stays, goes, or is cut. It does not know how members are found, nor how values are
-//! cut: each form does that itself.
+//! A [`FieldFilter`] is complete before the first byte arrives: for each member of an object and of its
+//! `metadata` it decides immediately whether the member is kept, dropped or pruned. It does not know how
+//! members are found, nor how values are pruned: each encoding does that itself.
 
 use super::head::{Field, string};
 use super::path::{PathStep, is_named, steps};
@@ -11,25 +11,29 @@ use crate::error::ConfigError;
 use std::fmt;
 use std::sync::Arc;
 
-/// Leaves parts of every object out of the cache, by declared paths, while the object is being read. Cheap to clone.
+/// A set of paths that are dropped from, or kept in, every object while it is read. Cheap to clone.
 ///
-/// A path is written as a [`FieldPath`](super::FieldPath) is: `status`, `spec.containers[*].env`,
-/// `metadata.annotations['kubectl.kubernetes.io/last-applied-configuration']`. A list on the way is gone into with or without `[*]`, but a
-/// list directly inside a list only with it. Order and repetition do not matter, and a path that lies within another
-/// adds nothing to it.
+/// Paths have the syntax of a [`FieldPath`](super::FieldPath): `status`, `spec.containers[*].env`,
+/// `metadata.annotations['kubectl.kubernetes.io/last-applied-configuration']`. A list on the path is
+/// entered with or without `[*]`, but a list directly inside a list only with it. Order and repetition do
+/// not matter, and a path inside another one is redundant.
 ///
-/// - **What an object is known by always stays**: `apiVersion`, `kind`, and of `metadata` the fields `name`, `namespace`, `uid`,
-///   `resourceVersion`, `generation`, `creationTimestamp` and `deletionTimestamp`. `managedFields` are never there.
-/// - **What controllers go by always stays**: `ownerReferences`, `finalizers` and `deletionGracePeriodSeconds`. Who looked for a finalizer
-///   that was left out would let a deleted object wait for ever.
-/// - **What goes is gone** for everybody, as if the server had not sent it: typed views, indexes, and heads, where labels
-///   were dropped. A typed view is decoded from what is left, so what is dropped must be optional in the type, or have a
-///   default there.
-/// - **What goes at the top or in `metadata` is never held**, and does not count against the
-///   [limit](super::Limits::max_object_bytes). What lies deeper is cut when the member around it is complete, and until then counts.
-/// - Bookmarks and errors of a watch are no objects and are read as they are.
-/// - **Protobuf has no empty lists and maps**, so there what is left of them is nothing, and who looks at such an object without a type sees `null` where
-///   the server's JSON always has a list or a map. Typed views are the same.
+/// - **Identifying fields are always kept**: `apiVersion`, `kind`, and in `metadata` the fields `name`,
+///   `namespace`, `uid`, `resourceVersion`, `generation`, `creationTimestamp` and `deletionTimestamp`.
+///   `managedFields` are always dropped.
+/// - **Fields that controllers depend on are always kept**: `ownerReferences`, `finalizers` and
+///   `deletionGracePeriodSeconds`. A controller that did not see its finalizer would never remove it, and
+///   the deleted object would stay forever.
+/// - **Dropped fields are invisible everywhere**, as if the server had not sent them: in typed objects, in
+///   indexes, and in heads if labels were dropped. Typed objects are decoded from the remaining fields, so
+///   a dropped field must be optional in the type or have a default.
+/// - **Members dropped at the top level or in `metadata` are never buffered**, and do not count against the
+///   [limit](super::Limits::max_object_bytes). Deeper fields are removed when the member around them is
+///   complete, and count until then.
+/// - **Bookmarks and errors** of a watch are not objects and are not filtered.
+/// - **Protobuf has no empty lists and maps**: a list or map from which everything was dropped disappears.
+///   An object decoded without a type then has `null` where the server's JSON always has a list or a map.
+///   Typed objects are equal in both encodings.
 ///
 /// ```
 /// use informer_core::FieldFilter;
@@ -45,11 +49,11 @@ pub struct FieldFilter(Arc<Rules>);
 #[derive(PartialEq, Eq, Hash)]
 struct Rules {
     mode: Mode,
-    /// As they were written, without repetitions. Invariant: sorted, and none lies within another.
+    /// The paths without repetitions. Invariant: sorted, and none is inside another.
     paths: Vec<Vec<PathStep>>,
-    /// Whether one of them is `metadata`. Only to keep: nobody can drop it.
+    /// Whether one of the paths is `metadata`. Only in [`Mode::Keep`]: it cannot be dropped.
     all_metadata: bool,
-    /// The paths by the first member they name; behind `metadata`, by the second.
+    /// The paths by the first member they name; inside `metadata`, by the second.
     members: Vec<Member>,
 }
 
@@ -58,43 +62,55 @@ struct Rules {
 struct Member {
     level: Level,
     name: Box<str>,
-    /// Where the paths go from here; an empty one names the member itself.
+    /// The rest of each path after this member; an empty one names the member itself.
     paths: Vec<Box<[PathStep]>>,
 }
 
-/// Whose members are meant.
+/// The level of a member: the object itself or its `metadata`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Level {
     Object,
     Metadata,
 }
 
-/// What becomes of a member.
+/// How a reader treats a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemberAction {
     Keep,
     Drop,
-    /// It is kept, and when complete cut by the [`FieldFilter::rule`] with this number.
+    /// Keep it, and prune it by the [`FieldFilter::rule`] with this index once it is complete.
     Prune(usize),
 }
 
 impl FieldFilter {
-    /// Drops what the paths name and keeps the rest. With no paths at all, everything stays.
+    /// Creates a filter that drops the values the paths name and keeps the rest. Without paths, everything
+    /// is kept.
     ///
-    /// What is left of an object or list stays, even if that is nothing: `{}` or `[]`. A path that ends in `[*]` empties
-    /// the list. Where a path meets something that it cannot lead into, such as a text where there should be a map, nothing happens.
+    /// An object or list from which everything was dropped stays, as `{}` or `[]`. A path that ends in
+    /// `[*]` empties the list. A path that meets a value it cannot enter, such as a string instead of a
+    /// map, has no effect on it.
     ///
-    /// Labels may be dropped; then the cache knows none of them either.
+    /// Labels may be dropped; then they are missing from the head as well.
+    ///
+    /// # Errors
+    ///
+    /// If a path is malformed, or would drop a field that is always kept.
     pub fn drop<S: AsRef<str>>(paths: impl IntoIterator<Item = S>) -> Result<Self, ConfigError> {
         Self::new(Mode::Drop, paths)
     }
 
-    /// Keeps what the paths name and drops the rest. With no paths at all, only the head stays.
+    /// Creates a filter that keeps the values the paths name and drops the rest. Without paths, only the
+    /// head is kept.
     ///
-    /// The head, which always stays, is what an object is known by, what controllers go by, and its labels: the cache answers questions
-    /// about them. Annotations stay if they are named; `metadata` names all of it. Objects and lists on the way to what
-    /// is kept stay as well, even if nothing is in them: `{}` or `[]`. Where a path meets something that it cannot lead into,
-    /// such as a text or null where there should be a map, that is not kept; in a list, such an element is left out.
+    /// The head, which is always kept, consists of the identifying fields, the fields that controllers
+    /// depend on, and the labels. Annotations are kept if a path names them; `metadata` names all of the
+    /// metadata. Objects and lists on the path to a kept value are kept as well, even if nothing is left in
+    /// them: `{}` or `[]`. A value that a path cannot enter, such as a string or null instead of a map, is
+    /// dropped; in a list, such an element is removed.
+    ///
+    /// # Errors
+    ///
+    /// If a path is malformed.
     pub fn keep<S: AsRef<str>>(paths: impl IntoIterator<Item = S>) -> Result<Self, ConfigError> {
         Self::new(Mode::Keep, paths)
     }
@@ -108,12 +124,12 @@ impl FieldFilter {
             }
             paths.push(path);
         }
-        // Sorted, a path stands right before those that lie within it.
+        // Sorting places a path directly before those inside it.
         paths.sort_unstable();
         paths.dedup_by(|later, earlier| later.starts_with(earlier));
         let mut members: Vec<Member> = Vec::new();
         for path in &paths {
-            let Some((level, name, rest)) = split(path) else { continue };
+            let Some((level, name, rest)) = split_member(path) else { continue };
             match members.iter_mut().find(|member| member.level == level && &*member.name == name) {
                 Some(member) => member.paths.push(rest.into()),
                 None => members.push(Member { level, name: name.into(), paths: vec![rest.into()] }),
@@ -123,13 +139,13 @@ impl FieldFilter {
         Ok(Self(Arc::new(Rules { mode, paths, all_metadata, members })))
     }
 
-    /// What becomes of the member that was sent with this name.
+    /// Returns how to treat the member that was sent with this name.
     pub(super) fn action(&self, level: Level, sent: &[u8]) -> MemberAction {
         let Rules { mode, members, .. } = &*self.0;
         let named = |member: &Member| member.level == level && is_named(sent, &member.name);
         let found = members.iter().position(named);
         match (found, mode) {
-            _ if level == Level::Metadata && *mode == Mode::Keep && self.always_keeps(sent) => {
+            _ if level == Level::Metadata && *mode == Mode::Keep && self.is_always_kept(sent) => {
                 MemberAction::Keep
             }
             (None, Mode::Drop) => MemberAction::Keep,
@@ -142,19 +158,19 @@ impl FieldFilter {
         }
     }
 
-    /// What becomes of a member that is cut: of what its paths name, and of what is beside them.
+    /// Returns how to prune a member: the mode, and the paths relative to it.
     pub(super) fn rule(&self, member: usize) -> (Mode, Vec<&[PathStep]>) {
         (self.0.mode, self.0.members[member].paths.iter().map(|path| &**path).collect())
     }
 
-    /// Whether a member of `metadata` stays whatever else is kept.
-    fn always_keeps(&self, sent: &[u8]) -> bool {
-        let field = string(sent, false).and_then(|name| Field::named(name.as_bytes()));
+    /// Whether a member of `metadata` is kept by every filter in [`Mode::Keep`].
+    fn is_always_kept(&self, sent: &[u8]) -> bool {
+        let field = string(sent, false).and_then(|name| Field::from_name(name.as_bytes()));
         self.0.all_metadata || field.is_some_and(|field| field != Field::Annotations)
     }
 }
 
-/// Whether dropping this would drop something that always stays.
+/// Whether dropping this path would drop a field that is always kept.
 fn is_identity(path: &[PathStep]) -> bool {
     let name = |index: usize| match path.get(index) {
         Some(PathStep::Name(name)) => Some(&**name),
@@ -162,13 +178,15 @@ fn is_identity(path: &[PathStep]) -> bool {
     };
     match (name(0), name(1)) {
         (Some("apiVersion" | "kind"), _) | (Some("metadata"), None) => true,
-        (Some("metadata"), Some(field)) => Field::named(field.as_bytes()).is_some_and(Field::always_stays),
+        (Some("metadata"), Some(field)) => {
+            Field::from_name(field.as_bytes()).is_some_and(Field::is_protected)
+        }
         _ => false,
     }
 }
 
-/// The member that a path begins with, and the way from there. `None` if it names `metadata` as a whole.
-fn split(path: &[PathStep]) -> Option<(Level, &str, &[PathStep])> {
+/// Splits a path into its first member and the rest. `None` if it names `metadata` as a whole.
+fn split_member(path: &[PathStep]) -> Option<(Level, &str, &[PathStep])> {
     match path {
         [PathStep::Name(first), PathStep::Name(second), rest @ ..] if **first == *"metadata" => {
             Some((Level::Metadata, second, rest))

@@ -1,44 +1,44 @@
-//! What readers hand out: the frames of a watch, and the items of a list.
+//! The output of the readers: the frames of a watch and the items of a list.
 //!
-//! Both forms give the same values. This file must not know how either form is read.
+//! Both encodings produce the same values. This file does not know how either encoding is parsed.
 
-use super::problem::UnreadableObject;
+use super::error::UnreadableObject;
 use super::scanned::ScannedObject;
 use super::status::Status;
 use crate::version::ResourceVersion;
 
-/// The longest `type` that is believed.
+/// Maximum size of a frame's `type`; longer ones are truncated.
 pub(super) const MAX_TYPE_BYTES: usize = 64;
 
-/// The longest list metadata that is believed.
+/// Maximum size of a list's metadata.
 pub(super) const MAX_METADATA_BYTES: usize = 64 * 1024;
 
-/// The annotation of the bookmark that closes the initial events of a watch-list.
+/// The annotation of the bookmark that ends the initial events of a watch-list.
 pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// One message of a watch stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    /// An object appeared.
+    /// An object was created, or entered the selection.
     Added(ScannedObject),
-    /// An object changed.
+    /// An object was changed.
     Modified(ScannedObject),
-    /// An object went away, or left the selector; this is its last state.
+    /// An object was deleted, or left the selection; this is its last state.
     Deleted(ScannedObject),
-    /// The stream has come as far as this version.
+    /// A bookmark: all changes up to this version were sent.
     Bookmark {
-        /// The version, if the bookmark had a readable one.
+        /// The version, or `None` if it is missing or unreadable.
         version: Option<ResourceVersion>,
         /// Whether the initial events of a watch-list end here.
         initial_events_end: bool,
     },
-    /// The server ends the stream.
+    /// An error with which the server ends the stream.
     Error(Status),
     /// A frame whose object was skipped.
     Unreadable(FrameKind, UnreadableObject),
 }
 
-/// What a frame says it is.
+/// The type of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FrameKind {
     /// `ADDED`
@@ -51,13 +51,13 @@ pub enum FrameKind {
     Bookmark,
     /// `ERROR`
     Error,
-    /// A type nobody knows, or none.
+    /// An unknown type; empty if the frame has none.
     Unknown(Box<str>),
 }
 
 impl FrameKind {
-    /// The kind with this name.
-    pub(super) fn named(name: &[u8]) -> Self {
+    /// Returns the frame type with this name.
+    pub(super) fn from_name(name: &[u8]) -> Self {
         match name {
             b"ADDED" => Self::Added,
             b"MODIFIED" => Self::Modified,
@@ -68,20 +68,20 @@ impl FrameKind {
         }
     }
 
-    /// A kind of frame that is not known, by its name.
+    /// Returns an unknown frame type with this name.
     pub(super) fn unknown(name: &[u8]) -> Self {
         Self::Unknown(String::from_utf8_lossy(name).replace('"', "").into())
     }
 }
 
-/// What comes out of a list's body.
+/// An element of a list's body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListItem {
-    /// The list's own metadata. Comes once, before, between or after the items.
+    /// The list's own metadata, which occurs once, before, between or after the items.
     Meta(ListMeta),
     /// An item.
     Object(ScannedObject),
-    /// An item that was skipped.
+    /// An unreadable item, which was skipped.
     Unreadable(UnreadableObject),
 }
 
@@ -89,10 +89,10 @@ pub enum ListItem {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListMeta {
-    /// The state of the server that the list shows.
+    /// The resource version of the list.
     pub version: ResourceVersion,
-    /// The token of the next page.
+    /// The token for requesting the next page; `None` on the last page.
     pub continue_token: Option<Box<str>>,
-    /// How many items the pages to come hold, where the server says so.
+    /// Number of items on the following pages, if the server sent it.
     pub remaining: Option<u64>,
 }

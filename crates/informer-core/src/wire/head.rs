@@ -1,7 +1,7 @@
-//! The head of an object: what the cache knows about it without decoding it.
+//! The head of an object: the metadata that the cache reads without decoding the object.
 //!
-//! Each form reads heads in its own way, and strictly: a head either reads completely or the object is unreadable. This file must not know
-//! how an object is written, nor what the rest of it looks like.
+//! Each encoding parses heads itself, and strictly: a head is either complete or the object is unreadable.
+//! This file does not know how an object is encoded, nor the rest of its fields.
 
 use super::labels::{Labels, Owners};
 use crate::key::Key;
@@ -13,7 +13,7 @@ use std::fmt;
 use std::num::NonZeroI64;
 use std::ops::{Deref, Range};
 
-/// What is known of an object without decoding it.
+/// The metadata of an object that is known without decoding it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(C)] // the key first: see `Entry`
@@ -27,43 +27,43 @@ pub struct Head {
     pub(super) generation: Option<NonZeroI64>,
     pub(super) created: Stamp,
     pub(super) deleted: Stamp,
-    /// Its labels.
+    /// The labels.
     pub labels: Labels,
-    /// Its owners.
+    /// The owners.
     pub owners: Owners,
-    /// Where in the object's bytes the value of `metadata` lies.
+    /// The range of the value of `metadata` in the object's bytes.
     pub(crate) metadata: Range<u32>,
 }
 
 impl Head {
-    /// The generation, where the kind has one. Servers count from one.
+    /// The generation, if the kind has one. Servers count from one.
     pub fn generation(&self) -> Option<i64> {
         self.generation.map(NonZeroI64::get)
     }
 
-    /// When it was created, to the microsecond.
+    /// The time of creation, with microsecond precision.
     pub fn created(&self) -> Option<Timestamp> {
         self.created.time()
     }
 
-    /// When its deletion was asked for, to the microsecond.
+    /// The time at which deletion was requested, with microsecond precision.
     pub fn deleted(&self) -> Option<Timestamp> {
         self.deleted.time()
     }
 
-    /// A range of an object's bytes, as a head notes it.
+    /// Converts a range of an object's bytes to the compact form stored in a head.
     pub(super) fn range(range: Range<usize>) -> Range<u32> {
         narrow(range.start)..narrow(range.end)
     }
 
-    /// How much memory it takes beyond its own size, as if nothing of it were shared.
+    /// Heap size in bytes, as if no part of it were shared.
     pub(crate) fn heap_size(&self) -> usize {
         let texts = self.key.heap_size() + self.uid.0.heap_size() + self.version.heap_size();
         texts + self.labels.0.0.len() + self.owners.0.0.len()
     }
 }
 
-/// A uid as the server wrote it; nearly always the usual 36 characters, which are kept in place.
+/// A uid as the server sent it. Nearly all have the usual 36 characters and are stored inline.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Uid(InlineText<38>);
 
@@ -111,7 +111,7 @@ impl fmt::Debug for Uid {
     }
 }
 
-/// A time that may be none, in microseconds since 1970; servers write whole seconds.
+/// An optional time, in microseconds since 1970; servers send whole seconds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp(i64);
 
@@ -137,27 +137,27 @@ impl fmt::Debug for Stamp {
     }
 }
 
-/// Why a head does not read.
+/// The reason why a head could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeadError {
-    /// A field that every object has is absent.
+    /// A required field is absent.
     #[error("metadata.{field} is missing")]
     Missing {
-        /// Its name.
+        /// The name of the field.
         field: &'static str,
     },
-    /// A field is not what it has to be.
+    /// A field has an invalid value.
     #[error("metadata.{field} is not {expected}")]
     Malformed {
-        /// Its name.
+        /// The name of the field.
         field: &'static str,
-        /// What it has to be.
+        /// The expected type of value.
         expected: &'static str,
     },
 }
 
-/// The fields of `metadata` that something goes by: most make up a head.
+/// The fields of `metadata` that this crate knows; most are part of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Field {
     Name,
@@ -170,7 +170,7 @@ pub(crate) enum Field {
     Labels,
     Annotations,
     Owners,
-    // Not in a head, but controllers go by them.
+    // Not part of a head, but controllers depend on them.
     Finalizers,
     DeletionGracePeriod,
 }
@@ -191,36 +191,37 @@ const FIELDS: [(Field, &str); 12] = [
 ];
 
 impl Field {
-    /// How many there are.
+    /// Number of known fields.
     pub(crate) const COUNT: usize = FIELDS.len();
 
-    /// The field with this name in the JSON.
-    pub(crate) fn named(name: &[u8]) -> Option<Self> {
+    /// Returns the field with this name in JSON.
+    pub(crate) fn from_name(name: &[u8]) -> Option<Self> {
         FIELDS.iter().find(|(_, known)| known.as_bytes() == name).map(|(field, _)| *field)
     }
 
-    /// Whether an object is known by it, or a controller that does not see it goes wrong in silence.
-    pub(crate) fn always_stays(self) -> bool {
+    /// Whether the field may not be dropped: it identifies the object, or controllers that do not see it
+    /// would silently misbehave.
+    pub(crate) fn is_protected(self) -> bool {
         !matches!(self, Self::Labels | Self::Annotations)
     }
 
-    /// Its name in the JSON.
+    /// The name of the field in JSON.
     pub(super) fn name(self) -> &'static str {
         FIELDS[self as usize].1
     }
 }
 
-/// Whether a key can be made of it.
+/// Whether `text` can be part of a key: it contains no NUL and no slash.
 pub(super) fn is_object_name(text: &str) -> bool {
     !text.bytes().any(|byte| matches!(byte, 0 | b'/'))
 }
 
-/// Offsets inside one object; objects are limited to far less than 4 GiB by `wire::Limits`.
+/// Converts an offset inside one object, which `wire::Limits` limits to far less than 4 GiB.
 pub(super) fn narrow(offset: usize) -> u32 {
     u32::try_from(offset).unwrap_or(u32::MAX)
 }
 
-/// A JSON string, with or without its quotes. `None` if it is no string or not UTF-8.
+/// Parses a JSON string, with or without its quotes. `None` if it is not a string or not UTF-8.
 pub(crate) fn string(raw: &[u8], quoted: bool) -> Option<Cow<'_, str>> {
     let inner = if quoted { raw.strip_prefix(b"\"")?.strip_suffix(b"\"")? } else { raw };
     if inner.contains(&b'\\') {

@@ -1,14 +1,14 @@
-//! Labels and owners of an object, each in one piece of memory that equal ones share.
+//! Labels and owners of an object, each in one allocation that interned objects share.
 
 use crate::small_text::{Iter, PackedTexts, PackedTextsBuilder, as_text};
 use std::fmt;
 
-/// The labels of an object, in the server's order. Objects that have the same share them.
+/// The labels of an object, in the server's order. Objects with equal labels share them.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Labels(pub(crate) PackedTexts);
 
 impl Labels {
-    /// The value of a label.
+    /// Returns the value of a label.
     pub fn get(&self, name: &str) -> Option<&str> {
         let mut texts = self.0.iter();
         while let (Some(known), Some(value)) = (texts.next_bytes(), texts.next_bytes()) {
@@ -19,23 +19,23 @@ impl Labels {
         None
     }
 
-    /// Names and values.
+    /// Iterates over names and values.
     pub fn iter(&self) -> LabelsIter<'_> {
         LabelsIter(self.0.iter())
     }
 
-    /// How many there are.
+    /// Number of labels.
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// Whether there are none.
+    /// Whether the object has no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// The labels of an object, one by one.
+/// An iterator over the labels of an object.
 #[derive(Debug, Clone)]
 pub struct LabelsIter<'a>(Iter<'a>);
 
@@ -62,33 +62,33 @@ impl fmt::Debug for Labels {
     }
 }
 
-/// The owners of an object, in the server's order. Objects that have the same share them.
+/// The owners of an object, in the server's order. Objects with equal owners share them.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Owners(pub(crate) PackedTexts);
 
 impl Owners {
-    /// One by one.
+    /// Iterates over the owners.
     pub fn iter(&self) -> OwnersIter<'_> {
         OwnersIter(self.0.iter())
     }
 
-    /// The one that manages the object.
+    /// Returns the owner that is the managing controller.
     pub fn controller(&self) -> Option<Owner<'_>> {
         self.iter().find(|owner| owner.controller)
     }
 
-    /// How many there are.
+    /// Number of owners.
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// Whether there are none.
+    /// Whether the object has no owners.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// The owners of an object, one by one.
+/// An iterator over the owners of an object.
 #[derive(Debug, Clone)]
 pub struct OwnersIter<'a>(Iter<'a>);
 
@@ -138,19 +138,19 @@ pub struct Owner<'a> {
     pub controller: bool,
 }
 
-/// What is written for a controller; nothing is for other owners.
+/// The text stored for the managing controller; other owners store an empty one.
 const CONTROLLER: &str = "c";
 
 impl Owner<'_> {
-    pub(super) fn push_to(&self, row: &mut PackedTextsBuilder) {
+    pub(super) fn push_to(&self, builder: &mut PackedTextsBuilder) {
         let controller = if self.controller { CONTROLLER } else { "" };
         for text in [self.api_version, self.kind, self.name, self.uid, controller] {
-            row.push(text);
+            builder.push(text);
         }
     }
 }
 
-/// An [`Owner`] that is held apart from its object.
+/// An [`Owner`] with its own copies of the texts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub struct OwnerReference {

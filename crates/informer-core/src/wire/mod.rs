@@ -1,14 +1,18 @@
-//! From the server's bytes to objects, while the bytes arrive.
+//! Parsers of response bodies, which produce objects while the bytes arrive.
 //!
-//! [`ListReader`] and [`WatchReader`] are fed chunks cut anywhere and hand out one object at a time: its [`Head`] and its
-//! bytes without `metadata.managedFields` and what a [`FieldFilter`] leaves out, found in one pass. A body is never held whole. An object that cannot be read is
-//! handed out as [`UnreadableObject`] and reading goes on; only a body that is no JSON, or ends too early, ends in a
-//! [`WireError`]. [`ProtobufListReader`] and [`ProtobufWatchReader`] do the same for protobuf. Nothing here knows what a kind looks like inside
-//! (what protobuf needs of that is a table), nor where the bytes come from.
+//! [`ListReader`] and [`WatchReader`] are fed chunks that are split anywhere. They produce one object at a
+//! time, in one pass: its [`Head`], and its bytes without `metadata.managedFields` and without the fields
+//! that a [`FieldFilter`] leaves out. A body is never buffered as a whole. An object that cannot be parsed
+//! is produced as an [`UnreadableObject`], and parsing continues; only a body that is not JSON, or ends too
+//! early, ends in a [`WireError`]. [`ProtobufListReader`] and [`ProtobufWatchReader`] do the same for
+//! protobuf. This module does not know the fields of any kind (for protobuf they come from a table), nor
+//! where the bytes come from.
 //!
-//! Inside, from the bottom: what both forms share (`head`, `labels`, `scanned`, `frame`, `path`, `paths`, `status`, `problem`), `projection`, `json`,
-//! `protobuf`, and on top of both `reader`, which picks a reader, and `values`, which looks up a path.
+//! Submodules, from the bottom: `head`, `labels`, `scanned`, `frame`, `path`, `paths`, `status` and `error`
+//! are shared by both encodings; `field_filter`, `json` and `protobuf` use them; `reader`, which selects a
+//! reader, and `values`, which looks up a path, use both encodings.
 
+mod error;
 mod field_filter;
 mod frame;
 mod head;
@@ -16,13 +20,15 @@ mod json;
 mod labels;
 mod path;
 mod paths;
-mod problem;
 mod protobuf;
 mod reader;
 mod scanned;
 mod status;
 mod values;
 
+pub use error::{
+    BodyErrorKind, BodyLocation, JsonSyntaxError, ObjectError, ProtobufError, UnreadableObject, WireError,
+};
 pub use field_filter::FieldFilter;
 pub use frame::{Frame, FrameKind, ListItem, ListMeta};
 pub use head::{Head, HeadError, Uid};
@@ -30,9 +36,6 @@ pub use json::{ListReader, WatchReader};
 pub(crate) use json::{ReadObjectError, metadata_only, read_object};
 pub use labels::{Labels, LabelsIter, Owner, OwnerReference, Owners, OwnersIter};
 pub use path::FieldPath;
-pub use problem::{
-    BodyErrorKind, BodyLocation, JsonSyntaxError, ObjectError, ProtobufError, UnreadableObject, WireError,
-};
 pub(crate) use protobuf::{MessageError, decode, metadata_message};
 pub use protobuf::{ProtobufListReader, ProtobufWatchReader, message_of};
 pub(crate) use reader::{BodyEncoding, ListBody, WatchBody};
@@ -41,11 +44,11 @@ pub use status::Status;
 
 use informer_schema::MessageId;
 
-/// How objects are written, on the wire and in the cache.
+/// The encoding of objects, on the wire and in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum EntryEncoding {
-    /// JSON, the form every kind has.
+    /// JSON, which every kind supports.
     #[default]
     Json,
     /// Protobuf: a message of this type, without the envelope that names its kind.
@@ -56,41 +59,45 @@ pub enum EntryEncoding {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TypeMeta {
-    /// `v1`, or `group/version`.
+    /// Group and version: `v1`, or `group/version`.
     pub api_version: String,
-    /// The kind, as in `Pod`.
+    /// The kind, for example `Pod`.
     pub kind: String,
-    /// Another type that objects may say they have: the server's own kind, where only metadata was asked for and a server did not
-    /// know that form.
+    /// Another type that objects may declare: the kind itself, if only metadata was requested from a server
+    /// that does not support metadata-only responses.
     pub also_accepted: Option<Box<TypeMeta>>,
 }
 
 impl TypeMeta {
-    /// The type `kind` of `api_version`.
+    /// Creates the type `kind` of `api_version`.
     pub fn new(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
         Self { api_version: api_version.into(), kind: kind.into(), also_accepted: None }
     }
 
-    /// This type for the cache; what says it is of the other one is taken too.
+    /// Also accepts objects that declare the type `other`; the cache still uses this type.
     #[must_use]
     pub fn also_accept(self, other: Self) -> Self {
         Self { also_accepted: Some(Box::new(other)), ..self }
     }
 }
 
-/// What a reader refuses to hold.
+/// The limits of a reader.
+///
+/// Defaults to objects of 8 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The largest object, in bytes without `managedFields` and what a [`FieldFilter`] drops at the top or in `metadata`.
-    /// A larger one is skipped and reported.
+    /// Maximum size of an object in bytes, without `managedFields` and the top-level and `metadata` members
+    /// that a [`FieldFilter`] drops.
+    ///
+    /// A larger object is skipped and reported as unreadable.
     pub max_object_bytes: usize,
 }
 
 impl Limits {
-    /// Objects of up to `object_bytes`, and never more than 1 GiB.
-    pub fn new(object_bytes: usize) -> Self {
-        Self { max_object_bytes: object_bytes.min(1 << 30) }
+    /// Creates a limit of `max_object_bytes`, at most 1 GiB.
+    pub fn new(max_object_bytes: usize) -> Self {
+        Self { max_object_bytes: max_object_bytes.min(1 << 30) }
     }
 }
 
@@ -100,13 +107,14 @@ impl Default for Limits {
     }
 }
 
-/// The longest `kind` or `apiVersion` that is believed: a group and a version are at most 317 bytes.
+/// Maximum size of a `kind` or `apiVersion`; a valid group and version have at most 317 bytes.
 const MAX_KIND_BYTES: usize = 512;
 
-/// Appends what of `part` fits below `limit`: always the same beginning, however the value was cut.
-fn keep_beginning(buffer: &mut Vec<u8>, part: &[u8], limit: usize) {
-    let room = limit.saturating_sub(buffer.len());
-    buffer.extend_from_slice(&part[..part.len().min(room)]);
+/// Appends the bytes of `part` that fit below `limit`. The result does not depend on how a value was split
+/// into parts.
+fn append_up_to(buffer: &mut Vec<u8>, part: &[u8], limit: usize) {
+    let available = limit.saturating_sub(buffer.len());
+    buffer.extend_from_slice(&part[..part.len().min(available)]);
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Paths to fields: how they are written.
+//! The syntax of field paths.
 //!
-//! [`super::values`] looks a path up in an object, and [`super::projection`] uses the same paths to cut things out. This file must not know how
-//! an object is written.
+//! [`super::values`] looks up a path in an object, and [`super::field_filter`] uses the same paths to drop
+//! or keep fields. This file does not know how an object is encoded.
 
 use super::head::string;
 use crate::error::{ParseError, ParseErrorKind};
@@ -10,8 +10,9 @@ use std::str::FromStr;
 
 /// A path to a field: names joined by dots, as in `spec.nodeName`.
 ///
-/// A name that has dots itself stands in brackets and quotes, as in `metadata.annotations['example.com/team']`. A list on the
-/// way is gone into; who likes can say so, as in `spec.containers[*].image`.
+/// A name that contains dots is written in brackets and quotes, as in
+/// `metadata.annotations['example.com/team']`. A list on the path stands for all of its elements; this may
+/// be written as `spec.containers[*].image`.
 ///
 /// ```
 /// use informer_core::FieldPath;
@@ -30,7 +31,7 @@ impl FromStr for FieldPath {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let names = steps(text)?.into_iter().filter_map(|step| match step {
             PathStep::Name(name) => Some(name),
-            // A list is gone into anyway.
+            // Lists are entered with and without `[*]`.
             PathStep::Each => None,
         });
         Ok(Self(names.collect()))
@@ -38,7 +39,7 @@ impl FromStr for FieldPath {
 }
 
 impl FieldPath {
-    /// The names on the way, outermost first.
+    /// The names on the path, outermost first.
     pub(super) fn names(&self) -> &[Box<str>] {
         &self.0
     }
@@ -60,13 +61,13 @@ impl fmt::Display for FieldPath {
 /// One step of a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum PathStep {
-    /// To the member of this name.
+    /// To the member with this name.
     Name(Box<str>),
     /// To each element of a list.
     Each,
 }
 
-/// The steps of a path as it is written. The first is always a name: objects are no lists.
+/// Parses a path into its steps. The first is always a name, because objects are not lists.
 pub(super) fn steps(text: &str) -> Result<Vec<PathStep>, ParseError> {
     let parsed = parse(text).filter(|steps| matches!(steps.first(), Some(PathStep::Name(_))));
     parsed.ok_or_else(|| {
@@ -76,35 +77,35 @@ pub(super) fn steps(text: &str) -> Result<Vec<PathStep>, ParseError> {
 }
 
 fn parse(text: &str) -> Option<Vec<PathStep>> {
-    // A leading dot is how kubectl's JSON paths begin.
+    // kubectl's JSON paths begin with a dot.
     let mut rest = text.strip_prefix('.').unwrap_or(text);
     let mut steps = Vec::new();
     loop {
-        let (step, behind) = if let Some(inner) = rest.strip_prefix('[') {
+        let (step, after) = if let Some(inner) = rest.strip_prefix('[') {
             bracket(inner)?
         } else {
-            let (name, behind) = rest.split_at(rest.find(['.', '[']).unwrap_or(rest.len()));
-            (PathStep::Name(Some(name).filter(|name| is_plain(name))?.into()), behind)
+            let (name, after) = rest.split_at(rest.find(['.', '[']).unwrap_or(rest.len()));
+            (PathStep::Name(Some(name).filter(|name| is_plain(name))?.into()), after)
         };
         steps.push(step);
-        rest = match behind.strip_prefix('.') {
-            None if behind.is_empty() => return Some(steps),
-            None if behind.starts_with('[') => behind,
+        rest = match after.strip_prefix('.') {
+            None if after.is_empty() => return Some(steps),
+            None if after.starts_with('[') => after,
             Some(name) if !name.starts_with('[') => name,
             Some(_) | None => return None,
         };
     }
 }
 
-/// What stands in brackets, and what follows them.
+/// Parses the part after `[`; returns the step and the text after `]`.
 fn bracket(inner: &str) -> Option<(PathStep, &str)> {
-    if let Some(behind) = inner.strip_prefix("*]") {
-        return Some((PathStep::Each, behind));
+    if let Some(after) = inner.strip_prefix("*]") {
+        return Some((PathStep::Each, after));
     }
     let quote = inner.chars().next().filter(|first| matches!(first, '\'' | '"'))?;
-    let (name, behind) = inner[1..].split_once(quote)?;
-    let behind = behind.strip_prefix(']').filter(|_| !name.is_empty())?;
-    Some((PathStep::Name(name.into()), behind))
+    let (name, after) = inner[1..].split_once(quote)?;
+    let after = after.strip_prefix(']').filter(|_| !name.is_empty())?;
+    Some((PathStep::Name(name.into()), after))
 }
 
 /// Whether a name needs no quotes in a path.
@@ -112,7 +113,7 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.contains(['[', ']', '"', '\\', ' ', '.'])
 }
 
-/// Whether a member's name, as it was sent, is `name`.
+/// Whether a member's name, as it was sent, equals `name`.
 pub(super) fn is_named(sent: &[u8], name: &str) -> bool {
     let is_escaped = || sent.len() > name.len() && sent.contains(&b'\\');
     sent == name.as_bytes() || (is_escaped() && string(sent, false).as_deref() == Some(name))
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_written_as_it_is_read() {
+    fn printed_path_parses_to_itself() {
         for (path, written) in [
             ("spec.nodeName", "spec.nodeName"),
             (".a['b'].c[\"d.e\"].f", "a.b.c['d.e'].f"),
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_paths_are_refused() {
+    fn malformed_paths_are_rejected() {
         let names = ["", ".", "a..b", "a.", "a b", "a\\.b", "..a"];
         let brackets =
             ["a[", "a[]", "a[0]", "a[b]", "a['']", "a['b", "a['b'", "a['b']c", "a.['b']", "a['b\"]"];

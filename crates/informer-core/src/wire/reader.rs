@@ -1,16 +1,16 @@
-//! The reader of a body, picked by the encoding in which the body comes.
+//! The reader of a body, selected by the body's encoding.
 //!
-//! This is the only place that chooses between the forms while bytes are read. It must not know how a encoding is recognized, nor what becomes of
-//! what is read.
+//! This is the only place that selects between the encodings while bytes are read. It does not know how an
+//! encoding is recognized, nor how the output is used.
 
+use super::error::WireError;
 use super::field_filter::FieldFilter;
 use super::frame::{Frame, ListItem};
 use super::json::{ListReader, WatchReader};
-use super::problem::WireError;
 use super::protobuf::{ProtobufListReader, ProtobufWatchReader};
 use super::{Limits, TypeMeta};
 
-/// The forms in which a body may come.
+/// The encoding of a response body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyEncoding {
     Json,
@@ -27,7 +27,7 @@ macro_rules! body {
         }
 
         impl $name {
-            /// A reader for objects of this type; `None` if the kind does not come in this encoding.
+            /// Creates a reader for objects of this type; `None` if the kind has no such encoding.
             pub(crate) fn new(
                 encoding: BodyEncoding,
                 type_meta: &TypeMeta,
@@ -43,7 +43,7 @@ macro_rules! body {
                 })
             }
 
-            /// The encoding that it reads.
+            /// The encoding of this reader.
             pub(crate) fn encoding(&self) -> BodyEncoding {
                 match self {
                     Self::Json(_) => BodyEncoding::Json,
@@ -71,11 +71,11 @@ macro_rules! body {
 }
 
 body! {
-    /// The body of a list.
+    /// A reader of a list's body.
     ListBody: ListItem by ListReader or ProtobufListReader
 }
 
 body! {
-    /// The body of a watch.
+    /// A reader of a watch's body.
     WatchBody: Frame by WatchReader or ProtobufWatchReader
 }

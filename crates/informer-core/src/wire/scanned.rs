@@ -1,15 +1,15 @@
-//! An object as a reader hands it out. It must not know how it was read.
+//! An object as produced by a reader. This file does not know how it was parsed.
 
 use super::EntryEncoding;
 use super::head::Head;
 
-/// One object: its head, and its bytes without `managedFields` and what a projection left out.
+/// One object: its head, and its bytes without `managedFields` and the fields that a field filter leaves out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScannedObject {
-    /// What is known without decoding.
+    /// The metadata that is known without decoding the object.
     pub head: Head,
-    /// The object, as JSON or as its protobuf message.
+    /// The object as JSON, or as its protobuf message.
     pub bytes: Box<[u8]>,
-    /// How the bytes are written.
+    /// The encoding of the bytes.
     pub encoding: EntryEncoding,
 }

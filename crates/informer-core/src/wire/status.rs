@@ -1,35 +1,36 @@
-//! `Status`: how the server says what went wrong, as an HTTP body or as an ERROR frame.
+//! `Status`: the server's description of a failure, as an HTTP body or as an `ERROR` frame.
 //!
-//! Every field may be missing; a body that is no `Status` at all (a proxy's page) gives one that says so. What a status
-//! means for the reflector is decided in `reflector::failure`. Each form reads the fields in its own way.
+//! Every field may be missing, and callers treat a body that is not a `Status`, such as the error page of a
+//! proxy, as an empty one. `reflector::failure` decides what a status means for the reflector. Each
+//! encoding parses the fields itself.
 
 use serde::Deserialize;
 use std::fmt;
 use std::time::Duration;
 
-/// The server's account of a failure.
+/// The server's description of a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Status {
-    /// The HTTP code, or 0 if none was given.
+    /// The HTTP status code, or 0 if the server sent none.
     pub code: u16,
-    /// The machine-readable reason, as in `Expired`; empty if none was given.
+    /// The machine-readable reason, for example `Expired`; empty if the server sent none.
     pub reason: Box<str>,
-    /// The text for people; empty if none was given.
+    /// The human-readable message, of at most 512 bytes; empty if the server sent none.
     pub message: Box<str>,
-    /// How long the server asks to wait.
+    /// The delay before a retry that the server requests.
     pub retry_after: Option<Duration>,
-    /// Whether the cause `ResourceVersionTooLarge` is named.
+    /// Whether the server reported the cause `ResourceVersionTooLarge`.
     pub version_too_large: bool,
 }
 
-/// The longest message that is kept: enough to understand, not enough to fill a log.
+/// Maximum size of a message: enough to understand it, too short to fill a log.
 const MAX_MESSAGE_BYTES: usize = 512;
 
-/// The fields that matter, as they are sent.
+/// The fields of a `Status` that are used, as they are sent.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub(super) struct Wire {
+pub(super) struct StatusFields {
     code: Option<i64>,
     reason: Option<String>,
     message: Option<String>,
@@ -51,25 +52,25 @@ struct Cause {
 }
 
 impl Status {
-    /// A status with nothing but its code.
+    /// Creates a status with nothing but its code.
     pub fn of_code(code: u16) -> Self {
         Self { code, ..Self::default() }
     }
 
-    /// The status that these fields make.
-    pub(super) fn of_fields(wire: Wire) -> Self {
-        let details = wire.details.unwrap_or_default();
-        // Servers up to 1.18 said it only in words.
-        let says_too_large = |text: &str| text.contains("Too large resource version");
-        let message = wire.message.unwrap_or_default();
-        let version_too_large = says_too_large(&message)
+    /// Creates a status from its parsed fields.
+    pub(super) fn from_fields(fields: StatusFields) -> Self {
+        let details = fields.details.unwrap_or_default();
+        // Servers up to 1.18 report this cause only in the message.
+        let is_too_large = |text: &str| text.contains("Too large resource version");
+        let message = fields.message.unwrap_or_default();
+        let version_too_large = is_too_large(&message)
             || details.causes.unwrap_or_default().iter().any(|cause| {
                 cause.reason.as_deref() == Some("ResourceVersionTooLarge")
-                    || cause.message.as_deref().is_some_and(says_too_large)
+                    || cause.message.as_deref().is_some_and(is_too_large)
             });
         Self {
-            code: wire.code.and_then(|code| u16::try_from(code).ok()).unwrap_or_default(),
-            reason: wire.reason.unwrap_or_default().into(),
+            code: fields.code.and_then(|code| u16::try_from(code).ok()).unwrap_or_default(),
+            reason: fields.reason.unwrap_or_default().into(),
             message: shorten(&message).into(),
             retry_after: details.retry_after_seconds.map(Duration::from_secs),
             version_too_large,

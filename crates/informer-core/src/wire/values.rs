@@ -1,6 +1,7 @@
-//! Looking up a field path in an object's bytes without decoding the object, in either form.
+//! Lookup of a field path in an object's bytes, without decoding the object, in both encodings.
 //!
-//! Only what lies on the path is read; everything beside it is skimmed. A path that meets a list goes into each of its elements.
+//! Only the members on the path are parsed; all others are skipped. A path that meets a list leads into
+//! each of its elements.
 
 use super::EntryEncoding;
 use super::head::string;
@@ -9,15 +10,18 @@ use super::path::{FieldPath, is_named};
 use std::borrow::Cow;
 
 impl FieldPath {
-    /// The values at this path in an object's JSON: strings as they are, numbers and booleans as written. Nothing for
-    /// what is absent, null, an object, or not readable.
+    /// Returns the scalar values at this path in an object's JSON.
+    ///
+    /// Strings are returned without quotes and escapes, numbers and booleans as written. Values that are
+    /// absent, null, objects or unreadable yield nothing.
     pub fn values_in(&self, object: &[u8]) -> Vec<String> {
         let mut values = Vec::new();
         walk(self.names(), object, &mut |value| values.push(value.into_owned()));
         values
     }
 
-    /// Calls `visit` with each value at this path in an object that is written in some form. They are the same in all forms that servers write.
+    /// Calls `visit` with each scalar value at this path. The values do not depend on the encoding in which
+    /// a server sends the object.
     pub(crate) fn each_value(&self, encoding: EntryEncoding, object: &[u8], visit: &mut dyn FnMut(&str)) {
         match encoding {
             EntryEncoding::Json => walk(self.names(), object, &mut |value| visit(&value)),
@@ -28,7 +32,7 @@ impl FieldPath {
 
 fn walk<'a>(path: &[Box<str>], value: &'a [u8], visit: &mut dyn FnMut(Cow<'a, str>)) {
     if value.first() == Some(&b'[') {
-        // Lists directly inside lists do not occur in Kubernetes; not going deeper keeps this bounded.
+        // Lists directly inside lists do not occur in Kubernetes; ignoring them bounds the recursion.
         let _ = each_element(value, |element| {
             if element.first() != Some(&b'[') {
                 walk(path, element, visit);
@@ -67,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_found_where_they_are() {
+    fn values_at_existing_paths_are_found() {
         let pod = r#"{"metadata":{"name":"a"},"spec":{"nodeName":"n-1","hostNetwork":true,"priority":7,
             "containers":[{"image":"x","ports":[{"port":1},{"port":2}]},{"image":"y"}]},"status":null}"#;
         check("spec.nodeName", pod, &["n-1"]);
@@ -80,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_gives_nothing() {
+    fn missing_or_unreadable_values_yield_nothing() {
         check("status.phase", r#"{"status":null}"#, &[]);
         check("spec", r#"{"spec":{"a":1}}"#, &[]);
         check("spec.a.b", r#"{"spec":{"a":"text"}}"#, &[]);
@@ -89,14 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_undone() {
+    fn escapes_in_names_and_values_are_decoded() {
         check("a", r#"{"a":"x\u0026y"}"#, &["x&y"]);
         check("status.phase", r#"{"sta\u0074us":{"ph\u0061se":"x"}}"#, &["x"]);
         check("a", r#"{"\ud800":"no","\u0061":"yes"}"#, &["yes"]);
     }
 
     #[test]
-    fn names_with_dots_stand_in_quotes() {
+    fn quoted_names_may_contain_dots() {
         let object = r#"{"metadata":{"annotations":{"a.b/c":"x","it's":"y"}}}"#;
         check("metadata.annotations['a.b/c']", object, &["x"]);
         check(r#".metadata["annotations"]["it's"]"#, object, &["y"]);
@@ -104,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_may_be_named_as_one() {
+    fn list_may_be_written_with_brackets() {
         check("a[*].b", r#"{"a":[{"b":1},{"b":2}]}"#, &["1", "2"]);
         check("a[*]", r#"{"a":["x","y"]}"#, &["x", "y"]);
     }

@@ -37,18 +37,15 @@ fn body_that_is_not_a_list_is_an_error() {
     check_body(b"k8s", "item #0 at byte 3: the body ends too early");
     check_body(
         b"{\"kind\":\"List\"}",
-        "item #0 at byte 0: not protobuf: it does not begin as Kubernetes begins protobuf",
+        "item #0 at byte 0: not protobuf: no Kubernetes magic number at the start",
     );
     check_body(b"k8s\0", "item #0 at byte 4: the body ends too early");
-    check_body(
-        b"k8s\0\x0f",
-        "item #0 at byte 5: not protobuf: a field is laid out in a way that nobody knows: 7",
-    );
-    check_body(b"k8s\0\x00", "item #0 at byte 5: not protobuf: a field has a number that cannot be");
+    check_body(b"k8s\0\x0f", "item #0 at byte 5: not protobuf: a field has the unknown wire type 7");
+    check_body(b"k8s\0\x00", "item #0 at byte 5: not protobuf: a field number is out of range");
     check_body(b"k8s\0\x0b", "item #0 at byte 5: not protobuf: a field is a group");
     check_body(
         &[b"k8s\0".to_vec(), vec![0xff; 12]].concat(),
-        "item #0 at byte 15: not protobuf: a number is longer than 64 bits",
+        "item #0 at byte 15: not protobuf: a varint has more than 64 bits",
     );
     let no_kind = [b"k8s\0".to_vec(), data(2, b"")].concat();
     check_body(&no_kind, "item #0 at byte 6: not a list but a body without a kind");
@@ -57,17 +54,14 @@ fn body_that_is_not_a_list_is_an_error() {
     let other = envelope(&TypeMeta::new("apps/v1", "ConfigMapList"), b"");
     check_body(&other, "item #0 at byte 32: not a list but a ConfigMapList of apps/v1");
     let list_type = TypeMeta::new("v1", "ConfigMapList");
-    check_body(
-        &envelope(&list_type, b""),
-        "item #0 at byte 31: the list's metadata does not read: it is missing",
-    );
+    check_body(&envelope(&list_type, b""), "item #0 at byte 31: invalid list metadata: missing");
     check_body(
         &envelope(&list_type, &data(1, b"")),
-        "item #0 at byte 29: the list's metadata does not read: it has no resourceVersion",
+        "item #0 at byte 29: invalid list metadata: no resourceVersion",
     );
     check_body(
         &envelope(&list_type, &data(1, &number(2, 7))),
-        "item #0 at byte 31: the list's metadata does not read: its fields have the wrong types",
+        "item #0 at byte 31: invalid list metadata: a field has the wrong type",
     );
 }
 
@@ -77,9 +71,9 @@ fn envelope_of_a_list_is_checked() {
     let expected = ["list 9", "object ns/a"];
     assert_eq!(read(&twice(Vec::new())), expected);
     for (tail, problem) in [
-        (data(2, b""), "a part that comes once comes twice"),
-        (data(4, b"application/json"), "it is encoded once more"),
-        (data(3, b"gzip"), "it is encoded once more"),
+        (data(2, b""), "a singular field occurs twice"),
+        (data(4, b"application/json"), "the envelope declares a content encoding or content type"),
+        (data(3, b"gzip"), "the envelope declares a content encoding or content type"),
     ] {
         let found = read(&twice(tail));
         assert_eq!(found[..2], expected);
@@ -94,19 +88,19 @@ fn envelope_of_a_list_is_checked() {
     let lying = envelope(&of, &[data(1, &data(2, b"9")), item].concat());
     let found = read(&lying);
     assert_eq!(found[0], "list 9");
-    assert!(found[1].ends_with("not protobuf: a length goes beyond what is around it"), "{found:?}");
+    assert!(found[1].ends_with("not protobuf: a length exceeds the enclosing message"), "{found:?}");
 }
 
 #[test]
 fn malformed_item_is_skipped() {
     let broken = |tail: &[u8]| [&metadata("a")[..], tail].concat();
     for (item, problem) in [
-        (broken(&[0x12, 0x7f]), "it is broken: a length goes beyond what is around it"),
-        (broken(&[0x12, 0x80]), "it is broken: it ends inside a field"),
-        (broken(&[0x16]), "it is broken: a field is laid out in a way that nobody knows: 6"),
-        (broken(&[0x13, 0x14]), "it is broken: a field is a group"),
-        (broken(&metadata("b")), "it is broken: a part that comes once comes twice"),
-        (broken(&[0xff; 20]), "it is broken: a number is longer than 64 bits"),
+        (broken(&[0x12, 0x7f]), "malformed protobuf: a length exceeds the enclosing message"),
+        (broken(&[0x12, 0x80]), "malformed protobuf: ends inside a field"),
+        (broken(&[0x16]), "malformed protobuf: a field has the unknown wire type 6"),
+        (broken(&[0x13, 0x14]), "malformed protobuf: a field is a group"),
+        (broken(&metadata("b")), "malformed protobuf: a singular field occurs twice"),
+        (broken(&[0xff; 20]), "malformed protobuf: a varint has more than 64 bits"),
     ] {
         let found = read(&list(&types(), &[item, metadata("b")]));
         assert_eq!(found.len(), 3, "{found:?}");
@@ -146,7 +140,7 @@ fn unreadable_head_is_reported() {
     }
     let odd = [data(1, &data(2, b"9")), number(2, 7)].concat();
     let found = read(&envelope(&TypeMeta::new("v1", "ConfigMapList"), &odd));
-    assert!(found[1].ends_with("it is no object"), "{found:?}");
+    assert!(found[1].ends_with("not an object"), "{found:?}");
 }
 
 /// Reads a watch; one line per result.
@@ -165,18 +159,21 @@ fn malformed_frame_is_skipped() {
     let good = frame("ADDED", &envelope(&types(), &metadata("b")));
     let status = envelope(&TypeMeta::new("v1", "Status"), &number(6, 410));
     for (malformed, expected) in [
-        (frame("ADDED", b"{}"), "Added it is broken: it does not begin as Kubernetes begins protobuf"),
-        (frame("ADDED", b""), "Added it is broken: it does not begin as Kubernetes begins protobuf"),
-        (frame("ADDED", b"k8s\0\x12\x05"), "Added it is broken: a length goes beyond what is around it"),
+        (frame("ADDED", b"{}"), "Added malformed protobuf: no Kubernetes magic number at the start"),
+        (frame("ADDED", b""), "Added malformed protobuf: no Kubernetes magic number at the start"),
+        (
+            frame("ADDED", b"k8s\0\x12\x05"),
+            "Added malformed protobuf: a length exceeds the enclosing message",
+        ),
         (
             frame("ADDED", &envelope(&types(), b"\x16")),
-            "Added it is broken: a field is laid out in a way that nobody knows: 6",
+            "Added malformed protobuf: a field has the unknown wire type 6",
         ),
         (frame("ADDED", &envelope(&types(), b"")), "Added metadata.name is missing"),
-        (frame("ADDED", &status), "Added it is of another kind: v1 Status"),
-        (frame("", &envelope(&types(), &metadata("a"))), "Unknown(\"\") its frame is of no known type"),
-        (vec![0, 0, 0, 0], "Unknown(\"\") it is no object"),
-        ([&[0, 0, 0, 7][..], &data(1, b"ADDED")].concat(), "Added it is no object"),
+        (frame("ADDED", &status), "Added unexpected kind: v1 Status"),
+        (frame("", &envelope(&types(), &metadata("a"))), "Unknown(\"\") unknown frame type"),
+        (vec![0, 0, 0, 0], "Unknown(\"\") not an object"),
+        ([&[0, 0, 0, 7][..], &data(1, b"ADDED")].concat(), "Added not an object"),
     ] {
         assert_eq!(watch(&[malformed, good.clone()].concat()), [expected, "added ns/b"]);
     }
@@ -186,10 +183,10 @@ fn malformed_frame_is_skipped() {
 fn body_without_frame_ends_the_stream() {
     let good = frame("ADDED", &envelope(&types(), &metadata("a")));
     for (malformed, problem) in [
-        (b"{\"type\":\"ADDED\"}".to_vec(), "not protobuf: a frame says that it has 2065855609 bytes"),
-        (vec![0, 0, 0, 2, 0x0a, 0x7f], "not protobuf: a length goes beyond what is around it"),
-        (vec![0, 0, 0, 1, 0], "not protobuf: a field has a number that cannot be"),
-        (vec![0, 0, 0, 2, 0x80, 0x80], "not protobuf: it ends inside a field"),
+        (b"{\"type\":\"ADDED\"}".to_vec(), "not protobuf: a frame of 2065855609 bytes exceeds the limit"),
+        (vec![0, 0, 0, 2, 0x0a, 0x7f], "not protobuf: a length exceeds the enclosing message"),
+        (vec![0, 0, 0, 1, 0], "not protobuf: a field number is out of range"),
+        (vec![0, 0, 0, 2, 0x80, 0x80], "not protobuf: ends inside a field"),
         (good[..good.len() - 1].to_vec(), "the body ends too early"),
         (vec![0, 0], "the body ends too early"),
     ] {
@@ -229,7 +226,7 @@ fn decode_error_names_the_field() {
     let error = object::<Value>(scanned(&types(), &message)).typed().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "ns/a at version 7 does not decode as serde_json::value::Value, at data: the value is laid out as one of another type"
+        "ns/a at version 7 does not decode as serde_json::value::Value, at data: the wire type does not match the type of the field"
     );
     let pods = TypeMeta::new("v1", "Pod");
     let containers = [data(2, &data(1, b"one")), data(2, &number(1, 1))].concat();
@@ -252,7 +249,7 @@ fn varint_fields_count_towards_the_size_limit() {
             ListItem::Unreadable(unreadable) => unreadable.error.to_string(),
             _ => "none".to_owned(),
         };
-        assert_eq!(problem(&items[1]), "it is larger than 64 bytes");
+        assert_eq!(problem(&items[1]), "larger than 64 bytes");
         assert!(matches!(&items[2], ListItem::Object(_)));
     }
 }

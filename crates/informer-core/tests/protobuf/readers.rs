@@ -169,7 +169,7 @@ proptest! {
                 ListItem::Unreadable(found) => {
                     prop_assert!(whole.bytes.len() > limit);
                     prop_assert!(found.key.is_none() || found.key.as_ref() == Some(&whole.head.key));
-                    prop_assert_eq!(found.error.to_string(), format!("it is larger than {limit} bytes"));
+                    prop_assert_eq!(found.error.to_string(), format!("larger than {limit} bytes"));
                 }
                 ListItem::Meta(_) => prop_assert!(false),
             }
@@ -224,8 +224,8 @@ fn frame_of_another_type_is_reported() {
     assert_eq!(
         shown,
         [
-            "Added: object ? (#0 at byte 0) is unreadable: it is of another kind: v1 ConfigMap",
-            "Unknown(\"NEW\"): object ? (#1 at byte 42) is unreadable: it is of another kind: v1 ConfigMap",
+            "Added: object ? (#0 at byte 0) is unreadable: unexpected kind: v1 ConfigMap",
+            "Unknown(\"NEW\"): object ? (#1 at byte 42) is unreadable: unexpected kind: v1 ConfigMap",
         ]
     );
     assert!(matches!(&frames[1], Frame::Unreadable(FrameKind::Unknown(kind), _) if &**kind == "NEW"));

@@ -59,8 +59,8 @@ fn a_body_is_read_as_what_its_headers_say() {
         200 type=application/vnd.kubernetes.protobuf
         bytes {"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[]}
         > cancel
-        > list failed: item #0 at byte 0: not protobuf: it does not begin as Kubernetes begins protobuf; again in 800ms..1.6s
-        > state backing off: item #0 at byte 0: not protobuf: it does not begin as Kubernetes begins protobuf
+        > list failed: item #0 at byte 0: not protobuf: no Kubernetes magic number at the start; again in 800ms..1.6s
+        > state backing off: item #0 at byte 0: not protobuf: no Kubernetes magic number at the start
         wake
         > list limit=500 rv=0
         > state connecting
@@ -92,17 +92,17 @@ fn protobuf_that_comes_broken_twice_is_not_asked_for_any_more() {
         200 type=application/vnd.kubernetes.protobuf
         bytes �k8s
         > cancel
-        > list failed: item #0 at byte 0: not protobuf: it does not begin as Kubernetes begins protobuf; again in 800ms..1.6s
-        > state backing off: item #0 at byte 0: not protobuf: it does not begin as Kubernetes begins protobuf
+        > list failed: item #0 at byte 0: not protobuf: no Kubernetes magic number at the start; again in 800ms..1.6s
+        > state backing off: item #0 at byte 0: not protobuf: no Kubernetes magic number at the start
         wake
         > list limit=500 rv=0
         > state connecting
         200 type=application/vnd.kubernetes.protobuf
         bytes �k8s
-        > no more protobuf: item #0 at byte 0: not protobuf: it does not begin as Kubernetes begins protobuf
+        > no more protobuf: item #0 at byte 0: not protobuf: no Kubernetes magic number at the start
         > cancel
-        > list failed: item #0 at byte 0: not protobuf: it does not begin as Kubernetes begins protobuf; again in 1.6s..3.2s
-        > state backing off: item #0 at byte 0: not protobuf: it does not begin as Kubernetes begins protobuf
+        > list failed: item #0 at byte 0: not protobuf: no Kubernetes magic number at the start; again in 1.6s..3.2s
+        > state backing off: item #0 at byte 0: not protobuf: no Kubernetes magic number at the start
         wake
         > list limit=500 rv=0 in JSON
         > state connecting
@@ -134,8 +134,8 @@ fn watches_in_protobuf_that_come_broken_twice_are_the_last() {
         > state live
         bytes zzzz
         > cancel
-        > watch failed: frame #0 at byte 4: not protobuf: a frame says that it has 2054847098 bytes; again in 800ms..1.6s
-        > state backing off: frame #0 at byte 4: not protobuf: a frame says that it has 2054847098 bytes
+        > watch failed: frame #0 at byte 4: not protobuf: a frame of 2054847098 bytes exceeds the limit; again in 800ms..1.6s
+        > state backing off: frame #0 at byte 4: not protobuf: a frame of 2054847098 bytes exceeds the limit
         wake
         > list limit=1 rv=9 match=NotOlderThan
         > state stale
@@ -146,10 +146,10 @@ fn watches_in_protobuf_that_come_broken_twice_are_the_last() {
         200 type=application/vnd.kubernetes.protobuf;stream=watch
         > state live
         bytes zzzz
-        > no more protobuf: frame #0 at byte 4: not protobuf: a frame says that it has 2054847098 bytes
+        > no more protobuf: frame #0 at byte 4: not protobuf: a frame of 2054847098 bytes exceeds the limit
         > cancel
-        > watch failed: frame #0 at byte 4: not protobuf: a frame says that it has 2054847098 bytes; again in 1.6s..3.2s
-        > state backing off: frame #0 at byte 4: not protobuf: a frame says that it has 2054847098 bytes
+        > watch failed: frame #0 at byte 4: not protobuf: a frame of 2054847098 bytes exceeds the limit; again in 1.6s..3.2s
+        > state backing off: frame #0 at byte 4: not protobuf: a frame of 2054847098 bytes exceeds the limit
         wake
         > list limit=1 rv=9 match=NotOlderThan in JSON
         > state stale
@@ -226,16 +226,16 @@ fn a_list_without_a_version_is_of_no_use() {
         200
         page a/x@5
         > cancel
-        > list failed: item #0 at byte 49: the list's metadata does not read: it has no resourceVersion; again in 800ms..1.6s
-        > state backing off: item #0 at byte 49: the list's metadata does not read: it has no resourceVersion
+        > list failed: item #0 at byte 49: invalid list metadata: no resourceVersion; again in 800ms..1.6s
+        > state backing off: item #0 at byte 49: invalid list metadata: no resourceVersion
         wake
         > list limit=500 rv=0
         > state connecting
         200
         page v= a/x@5
         > cancel
-        > list failed: item #0 at byte 69: the list's metadata does not read: it has no resourceVersion; again in 1.6s..3.2s
-        > state backing off: item #0 at byte 69: the list's metadata does not read: it has no resourceVersion
+        > list failed: item #0 at byte 69: invalid list metadata: no resourceVersion; again in 1.6s..3.2s
+        > state backing off: item #0 at byte 69: invalid list metadata: no resourceVersion
         ",
     );
 }
@@ -253,10 +253,10 @@ fn unreadable_items_of_a_list_are_skipped_and_told() {
         page v=9 a/x@5 a/no-version @6 a/big@7;big a/node@8;kind=Node =17 =null a/y@6
         > unreadable a/no-version: metadata.resourceVersion is missing
         > unreadable ?@6: metadata.name is missing
-        > unreadable a/big@7: it is larger than 300 bytes
-        > unreadable a/node@8: it is of another kind: v1 Node
-        > unreadable ?: it is no object
-        > unreadable ?: it is no object
+        > unreadable a/big@7: larger than 300 bytes
+        > unreadable a/node@8: unexpected kind: v1 Node
+        > unreadable ?: not an object
+        > unreadable ?: not an object
         > state listing 7
         end
         > push replaced @9 [a/x@5, a/y@6] unreadable [a/no-version, ?@6, a/big@7, ?, ?]
@@ -312,11 +312,11 @@ fn unreadable_objects_of_a_watch_list_are_skipped_and_told() {
         ADDED @6
         > unreadable ?@6: metadata.name is missing
         ADDED a/big@7;big
-        > unreadable a/big@7: it is larger than 300 bytes
+        > unreadable a/big@7: larger than 300 bytes
         ADDED a/node@8;kind=Node
-        > unreadable a/node@8: it is of another kind: v1 Node
+        > unreadable a/node@8: unexpected kind: v1 Node
         ADDED =17
-        > unreadable ?: it is no object
+        > unreadable ?: not an object
         BOOKMARK @9 end
         > push replaced @9 [a/x@5] unreadable [a/big@7, a/no-version]
         > state live
@@ -336,19 +336,19 @@ fn an_object_of_a_watch_list_becomes_readable_unreadable_and_goes_away() {
         > watch-list match=NotOlderThan rv=
         200
         ADDED a/x@5;big
-        > unreadable a/x@5: it is larger than 300 bytes
+        > unreadable a/x@5: larger than 300 bytes
         MODIFIED a/x@6
         > state listing 1
         ADDED a/y@5
         > state listing 2
         MODIFIED a/y@6;big
-        > unreadable a/y@6: it is larger than 300 bytes
+        > unreadable a/y@6: larger than 300 bytes
         ADDED a/z@5;big
-        > unreadable a/z@5: it is larger than 300 bytes
+        > unreadable a/z@5: larger than 300 bytes
         DELETED a/z@6;big
-        > unreadable a/z@6: it is larger than 300 bytes
+        > unreadable a/z@6: larger than 300 bytes
         ADDED a/w@5;big
-        > unreadable a/w@5: it is larger than 300 bytes
+        > unreadable a/w@5: larger than 300 bytes
         DELETED a/w@6
         BOOKMARK @9 end
         > push replaced @9 [a/x@6, a/y@5] unreadable [a/y@6]
@@ -370,9 +370,9 @@ fn foreign_frames_of_a_watch_list_touch_nothing() {
         ADDED a/y@5
         > state listing 2
         DELETED a/x@6;kind=Node
-        > unreadable a/x@6: it is of another kind: v1 Node
+        > unreadable a/x@6: unexpected kind: v1 Node
         PING a/y@7
-        > unreadable a/y@7: its frame is of no known type
+        > unreadable a/y@7: unknown frame type
         BOOKMARK @9 end
         > push replaced @9 [a/x@5, a/y@5]
         > state live
@@ -396,7 +396,7 @@ fn unreadable_objects_of_a_watch_are_told_and_the_position_goes_on() {
         200
         > state live
         MODIFIED a/x@10;big
-        > unreadable a/x@10: it is larger than 300 bytes
+        > unreadable a/x@10: larger than 300 bytes
         > push unreadable a/x@10
         ADDED a/no-version
         > unreadable a/no-version: metadata.resourceVersion is missing
@@ -405,13 +405,13 @@ fn unreadable_objects_of_a_watch_are_told_and_the_position_goes_on() {
         > unreadable ?@11: metadata.name is missing
         > push unreadable ?@11
         ADDED =17
-        > unreadable ?: it is no object
+        > unreadable ?: not an object
         > push unreadable ?
         DELETED a/x@12;big
-        > unreadable a/x@12: it is larger than 300 bytes
+        > unreadable a/x@12: larger than 300 bytes
         > push deleted a/x@12 (last state unreadable)
         PING a/x@13
-        > unreadable a/x@13: its frame is of no known type
+        > unreadable a/x@13: unknown frame type
         after 10s
         end
         > watch rv=12
@@ -455,7 +455,7 @@ fn a_deletion_of_nobody_knows_what_ends_a_watch_list() {
         ADDED a/x@5
         > state listing 1
         DELETED =17
-        > unreadable ?: it is no object
+        > unreadable ?: not an object
         > cancel
         > watch-list failed: a deletion could not be read; again now
         > list limit=500 rv=0
@@ -476,9 +476,9 @@ fn an_object_of_another_kind_is_told_and_moves_nothing() {
         live v=9 a/x@5
         > state live
         MODIFIED a/x@70;kind=Node
-        > unreadable a/x@70: it is of another kind: v1 Node
+        > unreadable a/x@70: unexpected kind: v1 Node
         DELETED a/x@71;kind=Node
-        > unreadable a/x@71: it is of another kind: v1 Node
+        > unreadable a/x@71: unexpected kind: v1 Node
         after 10s
         end
         > watch rv=9

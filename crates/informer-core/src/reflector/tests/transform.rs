@@ -231,20 +231,20 @@ fn whatever_goes_wrong_is_told_and_something_is_cached() {
         let because = format!("the transform returned an unreadable object: {why}");
         check_fails(&Transform::new(move |_| Ok(result.into())), &because);
     };
-    unfit("", "no JSON at line 1, column 0");
-    unfit("{\"hunter2\":\n hunter2}", "no JSON at line 2, column 2");
-    unfit(r#"{"data":{"a":hunter2}}"#, "no JSON at line 1, column 14");
-    unfit("{}{}", "no JSON at line 1, column 3");
-    unfit(r#""hunter2""#, "no JSON object");
-    unfit("null", "no JSON object");
+    unfit("", "invalid JSON at line 1, column 0");
+    unfit("{\"hunter2\":\n hunter2}", "invalid JSON at line 2, column 2");
+    unfit(r#"{"data":{"a":hunter2}}"#, "invalid JSON at line 1, column 14");
+    unfit("{}{}", "invalid JSON at line 1, column 3");
+    unfit(r#""hunter2""#, "not a JSON object");
+    unfit("null", "not a JSON object");
     unfit("{}", "metadata.name is missing");
-    unfit(r#"{"kind":"hunter2"}"#, "of another kind");
+    unfit(r#"{"kind":"hunter2"}"#, "unexpected kind");
     unfit(
         r#"{"metadata":{"name":"a","resourceVersion":"1","labels":"hunter2"}}"#,
         "metadata.labels is not a map of strings",
     );
     let bytes = Transform::new(|_| Ok(b"{\"\xff\":1}".to_vec()));
-    check_fails(&bytes, "the transform returned an unreadable object: no UTF-8 behind byte 2");
+    check_fails(&bytes, "the transform returned an unreadable object: invalid UTF-8 at byte 2");
     let larger = Transform::new(|entry| {
         let text = String::from_utf8(entry.bytes().to_vec()).unwrap();
         Ok(text.replace("hunter2", &"hunter2".repeat(100)).into_bytes())

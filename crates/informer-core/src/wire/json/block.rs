@@ -1,21 +1,22 @@
-//! Sixty-four bytes of JSON at once: which brackets in them count, and whether the depth comes down to zero.
+//! Structural brackets in 64 bytes of JSON at a time, to find where the nesting depth becomes zero.
 //!
-//! Each kind of byte becomes a word with one bit per byte, in order; then strings are found by arithmetic on whole words instead
-//! of byte by byte (the method is simdjson's). It only knows quotes, backslashes and brackets.
+//! Each class of bytes becomes a 64-bit mask with one bit per byte; strings are then found by arithmetic on
+//! whole masks instead of byte by byte (the method is simdjson's). This file only knows quotes, backslashes
+//! and brackets.
 
 use wide::u8x16;
 
-/// The bytes in a block.
+/// Number of bytes in a block.
 pub(crate) const SIZE: usize = 64;
 
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
-/// What one block leaves to the next. The default stands between strings.
+/// The state carried from one block to the next. The default is outside of strings.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Carry {
-    /// All bits if the block ended inside a string, else none.
+    /// All bits set if the block ended inside a string, else zero.
     string: u64,
-    /// One if its last byte was a backslash that escapes the next byte, else zero.
+    /// One if the last byte was a backslash that escapes the next byte, else zero.
     escape: u64,
 }
 
@@ -29,7 +30,7 @@ impl Carry {
     }
 }
 
-/// The brackets of a block that stand outside strings.
+/// The brackets of a block that are outside of strings.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     open: u64,
@@ -47,7 +48,7 @@ impl Block {
         Self { open: masks.open & outside, close: masks.close & outside }
     }
 
-    /// Counts the brackets. `Some(n)` if the depth comes to zero, with the byte before `n`.
+    /// Adds the brackets to `depth`. Returns `Some(n)` if it becomes zero at byte `n - 1`.
     #[inline]
     pub(crate) fn end(&self, depth: &mut u64) -> Option<usize> {
         let mut brackets = self.open | self.close;
@@ -67,7 +68,7 @@ impl Block {
     }
 }
 
-/// One bit per byte of a block, the first byte lowest.
+/// One bit per byte of a block, the first byte in the lowest bit.
 struct Masks {
     quote: u64,
     backslash: u64,
@@ -81,7 +82,7 @@ impl Masks {
         let mut masks = Self { quote: 0, backslash: 0, open: 0, close: 0 };
         for (row, lanes) in bytes.as_chunks::<16>().0.iter().enumerate() {
             let lanes = u8x16::from(*lanes);
-            // Bit 0x20 is what tells '[' from '{' and ']' from '}'.
+            // Bit 0x20 distinguishes '[' from '{' and ']' from '}'.
             let folded = lanes | u8x16::splat(0x20);
             let hits = |lanes: u8x16, byte: u8| {
                 let mask = lanes.cmp_eq(u8x16::splat(byte)).move_mask();
@@ -96,14 +97,14 @@ impl Masks {
     }
 }
 
-/// The bytes behind a backslash that is not itself escaped.
+/// Returns the mask of the bytes after a backslash that is not itself escaped.
 #[inline]
 fn escaped(backslash: u64, carry: &mut u64) -> u64 {
     if backslash == 0 {
         return std::mem::take(carry);
     }
-    // A run of backslashes escapes the byte behind it if its length is odd. Adding a run's first bit to the run carries out behind
-    // it; whether start and end lie on bits of equal parity tells the length's.
+    // A run of backslashes escapes the byte after it if its length is odd. Adding the first bit of a run to
+    // the run carries into the bit after it; the length is odd if start and end have different parity.
     let backslash = backslash & !*carry;
     let follows = (backslash << 1) | *carry;
     let odd_starts = backslash & !EVEN & !follows;
@@ -112,7 +113,7 @@ fn escaped(backslash: u64, carry: &mut u64) -> u64 {
     (EVEN ^ (sum << 1)) & follows
 }
 
-/// Bits from each odd quote on, up to the quote behind it: the insides of strings, with their opening quotes.
+/// Returns the mask of the insides of strings, including their opening quotes.
 #[inline]
 fn between(quotes: u64) -> u64 {
     [1, 2, 4, 8, 16, 32].iter().fold(quotes, |bits, by| bits ^ (bits << by))
@@ -122,8 +123,8 @@ fn between(quotes: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// What [`Block::read`] says, byte by byte.
-    fn naive(bytes: &[u8; SIZE], in_string: &mut bool, in_escape: &mut bool) -> Block {
+    /// The reference model of [`Block::read`], byte by byte.
+    fn reference_model(bytes: &[u8; SIZE], in_string: &mut bool, in_escape: &mut bool) -> Block {
         let mut block = Block { open: 0, close: 0 };
         for (at, byte) in bytes.iter().enumerate() {
             if std::mem::take(in_escape) {
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_what_reading_byte_by_byte_says() {
+    fn block_masks_agree_with_the_reference_model() {
         let mut seed = 1_u64;
         let mut random = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -150,16 +151,16 @@ mod tests {
         let alphabet = b"\"\"\\\\\\{}[]a,: \x02\x22\xa2\xdc\x5c\xfb\xfd|";
         let (mut carry, mut in_string, mut in_escape) = (Carry::default(), false, false);
         for round in 0..20_000 {
-            let most = 1 + round % alphabet.len();
-            let bytes: [u8; SIZE] = std::array::from_fn(|_| alphabet[random() % most]);
-            let expected = naive(&bytes, &mut in_string, &mut in_escape);
+            let letters = 1 + round % alphabet.len();
+            let bytes: [u8; SIZE] = std::array::from_fn(|_| alphabet[random() % letters]);
+            let expected = reference_model(&bytes, &mut in_string, &mut in_escape);
             assert_eq!(Block::read(&bytes, &mut carry), expected, "round {round}: {bytes:?}");
             assert_eq!((carry.is_in_string(), carry.is_escaped()), (in_string, in_escape), "round {round}");
         }
     }
 
     #[test]
-    fn the_end_is_where_the_depth_comes_to_zero() {
+    fn end_is_where_the_depth_becomes_zero() {
         let mut text = [b' '; SIZE];
         text[..14].copy_from_slice(br#"[}"}]"]{}}{[]]"#);
         let block = Block::read(&text, &mut Carry::default());

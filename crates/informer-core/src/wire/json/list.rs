@@ -1,32 +1,32 @@
-//! Reading the body of a list as it arrives.
+//! Incremental parsing of a list's body.
 //!
-//! Items are handed out one by one, the list's own metadata as soon as it has gone by; neither needs the other. What the
-//! reader holds is one item and the list's metadata, never the body.
+//! Items are produced one by one, and the list's own metadata as soon as it is complete, in any order. The
+//! reader buffers one item and the list's metadata, never the body.
 
 use super::members::{Members, Step};
 use super::object::ObjectReader;
 use super::skip::ValueSkipper;
 use crate::version::ResourceVersion;
-use crate::wire::field_filter::FieldFilter;
-use crate::wire::frame::{ListItem, ListMeta, MAX_METADATA_BYTES};
-use crate::wire::problem::{
+use crate::wire::error::{
     BodyErrorKind, BodyLocation, JsonSyntaxError, ObjectError, UnreadableObject, WireError,
 };
-use crate::wire::{Limits, MAX_KIND_BYTES, TypeMeta, keep_beginning};
+use crate::wire::field_filter::FieldFilter;
+use crate::wire::frame::{ListItem, ListMeta, MAX_METADATA_BYTES};
+use crate::wire::{Limits, MAX_KIND_BYTES, TypeMeta, append_up_to};
 use serde::Deserialize;
 
-/// Which top-level value is being read.
+/// The top-level value that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Value {
     Kind,
     Metadata,
-    /// `items` that are no array: `null` is how some lists say "none".
+    /// `items` that are not an array: some lists have `null` instead of an empty one.
     NoItems,
     Other,
 }
 
 impl Value {
-    /// How much of it is kept.
+    /// Number of bytes of the value that are buffered.
     fn limit(self) -> usize {
         match self {
             Self::Kind => MAX_KIND_BYTES,
@@ -38,94 +38,102 @@ impl Value {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum State {
     Members,
     Value(Value),
     /// Before an item or the end of the items.
     Items,
-    /// Behind a comma: before an item.
+    /// After a comma: before an item.
     NextItem,
     Item,
-    /// An item that is no object.
+    /// In an item that is not an object.
     OddItem,
     AfterItem,
-    /// Behind the list: only white space may follow.
+    /// After the list: only white space may follow.
     End,
 }
 
-/// Reads one list body.
+/// An incremental parser of one list body in JSON.
 #[derive(Debug)]
 pub struct ListReader {
     type_meta: TypeMeta,
-    at: At,
+    state: State,
     members: Members,
     object: ObjectReader,
     skipper: ValueSkipper,
-    /// The value that is being read, if it is one that we want.
+    /// Buffer of the current value, if it is one that is used.
     value: Vec<u8>,
     location: BodyLocation,
-    /// Where the current item began.
+    /// Offset of the current item in the body.
     item_start: u64,
-    /// What the body says it is.
+    /// The kind that the body declares.
     kind: Option<Box<str>>,
-    saw_items: bool,
-    saw_meta: bool,
+    has_items: bool,
+    has_meta: bool,
 }
 
 impl ListReader {
-    /// A reader for a list of objects of this type.
-    pub fn new(types: TypeMeta, limits: Limits) -> Self {
+    /// Creates a reader for a list of objects of this type.
+    pub fn new(type_meta: TypeMeta, limits: Limits) -> Self {
         Self {
-            object: ObjectReader::new(&types, limits.max_object_bytes),
-            type_meta: types,
-            at: At::Members,
+            object: ObjectReader::new(&type_meta, limits.max_object_bytes),
+            type_meta,
+            state: State::Members,
             members: Members::new(),
             skipper: ValueSkipper::new(),
             value: Vec::new(),
             location: BodyLocation { index: 0, byte: 0 },
             item_start: 0,
             kind: None,
-            saw_items: false,
-            saw_meta: false,
+            has_items: false,
+            has_meta: false,
         }
     }
 
-    /// The same, leaving out of each object what the projection leaves out.
+    /// Leaves out of each object the fields that the filter drops.
     #[must_use]
-    pub fn with_field_filter(mut self, projection: Option<FieldFilter>) -> Self {
-        self.object.set_field_filter(projection);
+    pub fn with_field_filter(mut self, field_filter: Option<FieldFilter>) -> Self {
+        self.object.set_field_filter(field_filter);
         self
     }
 
-    /// Reads the next chunk, handing what it completes to `on`.
+    /// Reads the next chunk and calls `on` with each item that it completes.
+    ///
+    /// # Errors
+    ///
+    /// If the body is malformed or not a list.
     pub fn read(&mut self, chunk: &[u8], mut on: impl FnMut(ListItem)) -> Result<(), WireError> {
         let base = self.location.byte;
         let mut at = 0;
         while at < chunk.len() {
             let result = self.step(chunk, &mut at, base, &mut on);
             self.location.byte = base + at as u64;
-            result.map_err(|problem| self.error(problem))?;
+            result.map_err(|kind| self.error(kind))?;
         }
         Ok(())
     }
 
-    /// Says that the body is over.
+    /// Checks that the body may end here.
+    ///
+    /// # Errors
+    ///
+    /// If the body is incomplete, not a list, or has no metadata.
     pub fn finish(&self) -> Result<(), WireError> {
-        if self.at != At::End {
+        if self.state != State::End {
             return Err(self.error(BodyErrorKind::Truncated));
         }
-        if !self.saw_items {
+        if !self.has_items {
             let found = self.kind.clone().unwrap_or_else(|| "body without items".into());
             return Err(self.error(BodyErrorKind::NotAList { found }));
         }
-        if !self.saw_meta {
-            return Err(self.error(BodyErrorKind::ListMeta { reason: "it is missing" }));
+        if !self.has_meta {
+            return Err(self.error(BodyErrorKind::ListMeta { reason: "missing" }));
         }
         Ok(())
     }
 
-    fn error(&self, problem: BodyErrorKind) -> WireError {
-        WireError { what: "item", location: self.location, kind: problem }
+    fn error(&self, kind: BodyErrorKind) -> WireError {
+        WireError { what: "item", location: self.location, kind }
     }
 
     fn step(
@@ -135,54 +143,54 @@ impl ListReader {
         base: u64,
         on: &mut impl FnMut(ListItem),
     ) -> Result<(), BodyErrorKind> {
-        match self.at {
-            At::Members => match self.members.next(chunk, at)? {
+        match self.state {
+            State::Members => match self.members.next(chunk, at)? {
                 Step::NeedMore => {}
-                Step::End => self.at = At::End,
+                Step::End => self.state = State::End,
                 Step::Value => self.enter(chunk[*at], at),
             },
-            At::Value(value) => {
+            State::Value(value) => {
                 if self.skip_value(value.limit(), chunk, at) {
-                    self.at = At::Members;
+                    self.state = State::Members;
                     self.finish_value(value, on)?;
                 }
             }
-            At::Items | At::NextItem => match chunk[*at] {
+            State::Items | State::NextItem => match chunk[*at] {
                 byte if byte.is_ascii_whitespace() => *at += 1,
-                b']' if self.at == At::Items => {
+                b']' if self.state == State::Items => {
                     *at += 1;
-                    self.at = At::Members;
+                    self.state = State::Members;
                 }
                 other @ (b',' | b':' | b'}' | b']') => {
                     return Err(JsonSyntaxError::new("an item", other).into());
                 }
                 first => {
                     self.item_start = base + *at as u64;
-                    self.at = if first == b'{' { At::Item } else { At::OddItem };
+                    self.state = if first == b'{' { State::Item } else { State::OddItem };
                 }
             },
-            At::Item => {
+            State::Item => {
                 if self.object.feed(chunk, at)? {
                     on(self.take_item());
                     self.finish_item();
                 }
             }
-            At::OddItem => {
+            State::OddItem => {
                 if self.skip_value(0, chunk, at) {
                     on(ListItem::Unreadable(self.unreadable(ObjectError::NotAnObject)));
                     self.finish_item();
                 }
             }
-            At::AfterItem => match chunk[*at] {
+            State::AfterItem => match chunk[*at] {
                 byte if byte.is_ascii_whitespace() => *at += 1,
                 b',' => {
                     *at += 1;
-                    self.at = At::NextItem;
+                    self.state = State::NextItem;
                 }
-                b']' => self.at = At::Items,
+                b']' => self.state = State::Items,
                 other => return Err(JsonSyntaxError::new("`,` or `]`", other).into()),
             },
-            At::End => match chunk[*at] {
+            State::End => match chunk[*at] {
                 byte if byte.is_ascii_whitespace() => *at += 1,
                 other => return Err(JsonSyntaxError::new("the end", other).into()),
             },
@@ -193,10 +201,10 @@ impl ListReader {
     fn enter(&mut self, first: u8, at: &mut usize) {
         let value = match self.members.name() {
             b"items" => {
-                self.saw_items = true;
+                self.has_items = true;
                 if first == b'[' {
                     *at += 1;
-                    self.at = At::Items;
+                    self.state = State::Items;
                     return;
                 }
                 Value::NoItems
@@ -206,15 +214,15 @@ impl ListReader {
             _ => Value::Other,
         };
         self.value.clear();
-        self.at = At::Value(value);
+        self.state = State::Value(value);
     }
 
-    /// Reads on in a value, keeping its first `limit` bytes; `true` when it is over.
+    /// Continues reading a value and buffers its first `limit` bytes; `true` when it is complete.
     fn skip_value(&mut self, limit: usize, chunk: &[u8], at: &mut usize) -> bool {
         let rest = &chunk[*at..];
         let end = self.skipper.feed(rest);
         let part = &rest[..end.unwrap_or(rest.len())];
-        keep_beginning(&mut self.value, part, limit);
+        append_up_to(&mut self.value, part, limit);
         *at += part.len();
         end.is_some()
     }
@@ -224,8 +232,8 @@ impl ListReader {
             Value::Other => {}
             Value::Kind => {
                 let kind: Box<str> = String::from_utf8_lossy(&self.value).replace('"', "").into();
-                // A custom resource may call its list anything but its own kind, so only what is surely
-                // no list is refused at once.
+                // A custom resource may name its list anything but its own kind, so only kinds that are
+                // certainly not lists are rejected here.
                 if matches!(&*kind, "Status" | "Table") || *kind == *self.type_meta.kind {
                     return Err(BodyErrorKind::NotAList { found: kind });
                 }
@@ -233,15 +241,15 @@ impl ListReader {
             }
             Value::NoItems => {
                 if self.value != b"null" {
-                    return Err(BodyErrorKind::NotAList { found: "body whose items are no list".into() });
+                    return Err(BodyErrorKind::NotAList { found: "body whose items are not a list".into() });
                 }
             }
             Value::Metadata => {
-                if self.saw_meta {
-                    return Err(BodyErrorKind::ListMeta { reason: "it comes twice" });
+                if self.has_meta {
+                    return Err(BodyErrorKind::ListMeta { reason: "present twice" });
                 }
                 on(ListItem::Meta(read_meta(&self.value)?));
-                self.saw_meta = true;
+                self.has_meta = true;
             }
         }
         Ok(())
@@ -250,42 +258,37 @@ impl ListReader {
     fn take_item(&self) -> ListItem {
         match self.object.take_object(&self.type_meta) {
             Ok(object) => ListItem::Object(object),
-            Err(problem) => ListItem::Unreadable(self.unreadable(problem)),
+            Err(error) => ListItem::Unreadable(self.unreadable(error)),
         }
     }
 
-    fn unreadable(&self, problem: ObjectError) -> UnreadableObject {
-        let place = BodyLocation { index: self.location.index, byte: self.item_start };
-        UnreadableObject {
-            key: self.object.key(),
-            version: self.object.version(),
-            location: place,
-            error: problem,
-        }
+    fn unreadable(&self, error: ObjectError) -> UnreadableObject {
+        let location = BodyLocation { index: self.location.index, byte: self.item_start };
+        UnreadableObject { key: self.object.key(), version: self.object.version(), location, error }
     }
 
     fn finish_item(&mut self) {
         self.object.reset();
         self.location.index += 1;
-        self.at = At::AfterItem;
+        self.state = State::AfterItem;
     }
 }
 
 fn read_meta(bytes: &[u8]) -> Result<ListMeta, BodyErrorKind> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Wire {
+    struct Fields {
         resource_version: Option<String>,
         #[serde(rename = "continue")]
         continue_token: Option<String>,
         remaining_item_count: Option<i64>,
     }
-    let broken = |reason| BodyErrorKind::ListMeta { reason };
-    let wire: Wire = serde_json::from_slice(bytes).map_err(|_| broken("its fields have the wrong types"))?;
-    let version = wire.resource_version.filter(|version| !version.is_empty());
+    let invalid = |reason| BodyErrorKind::ListMeta { reason };
+    let fields: Fields = serde_json::from_slice(bytes).map_err(|_| invalid("a field has the wrong type"))?;
+    let version = fields.resource_version.filter(|version| !version.is_empty());
     Ok(ListMeta {
-        version: ResourceVersion::new(&version.ok_or_else(|| broken("it has no resourceVersion"))?),
-        continue_token: wire.continue_token.filter(|token| !token.is_empty()).map(Into::into),
-        remaining: wire.remaining_item_count.and_then(|count| u64::try_from(count).ok()),
+        version: ResourceVersion::new(&version.ok_or_else(|| invalid("no resourceVersion"))?),
+        continue_token: fields.continue_token.filter(|token| !token.is_empty()).map(Into::into),
+        remaining: fields.remaining_item_count.and_then(|count| u64::try_from(count).ok()),
     })
 }

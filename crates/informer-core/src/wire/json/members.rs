@@ -1,16 +1,16 @@
-//! Walking the members of one JSON object as its bytes arrive.
+//! An incremental parser for the members of one JSON object.
 //!
-//! [`Members`] reads names and punctuation and stops in front of each value; what happens to the value is its
-//! owner's choice (skip it, copy it, or go inside with another walker). It knows nothing about Kubernetes.
+//! [`Members`] parses names and punctuation and stops before each value; the caller decides what to do with
+//! the value (skip it, copy it, or parse it with another instance). It does not know Kubernetes.
 
 use super::skip::ValueSkipper;
-use crate::wire::keep_beginning;
-use crate::wire::problem::JsonSyntaxError;
+use crate::wire::append_up_to;
+use crate::wire::error::JsonSyntaxError;
 
-/// What the walker met.
+/// The result of one step of [`Members`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The bytes are used up.
+    /// The chunk is consumed.
     NeedMore,
     /// The next byte is the first of a value; [`Members::name`] is its name.
     Value,
@@ -19,87 +19,91 @@ pub(crate) enum Step {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum State {
     /// Before the opening bracket.
     Open,
-    /// Behind it: a name, or the end.
+    /// After the opening bracket: a name, or the end.
     FirstName,
-    /// Behind a comma: a name.
+    /// After a comma: a name.
     Name,
     InName,
     EscapeInName,
     Colon,
-    /// Before a value's first byte.
+    /// Before the first byte of a value.
     Value,
-    /// Behind a value: a comma, or the end.
+    /// After a value: a comma, or the end.
     AfterValue,
 }
 
-/// Walks one object, again and again.
+/// Parses the members of one object after another.
 #[derive(Debug)]
 pub(crate) struct Members {
-    at: At,
-    /// The current name, between its quotes, escapes untouched; of a very long one, the beginning.
+    state: State,
+    /// The current name without quotes, escapes as sent; truncated if it is very long.
     name: Vec<u8>,
-    /// How long the name is.
+    /// The full length of the name.
     length: usize,
 }
 
-/// The longest name that is held, as large as the largest object is by default.
+/// Maximum length of a buffered name, equal to the default limit of an object.
 const MAX_NAME_BYTES: usize = 8 << 20;
 
 impl Members {
     pub(crate) fn new() -> Self {
-        Self { at: At::Open, name: Vec::new(), length: 0 }
+        Self { state: State::Open, name: Vec::new(), length: 0 }
     }
 
-    /// The name of the member whose value comes next, without quotes and with its escapes as they were sent.
+    /// The name of the member whose value is next, without quotes, escapes as sent.
     pub(crate) fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// Whether [`Self::name`] is all of the name.
-    pub(crate) fn name_is_whole(&self) -> bool {
+    /// Whether [`Self::name`] is complete, not truncated.
+    pub(crate) fn name_is_complete(&self) -> bool {
         self.length == self.name.len()
     }
 
-    /// Whether the walker stands before the object's first byte.
-    pub(crate) fn is_fresh(&self) -> bool {
-        self.at == At::Open
+    /// Whether no byte of an object was read yet.
+    pub(crate) fn is_at_start(&self) -> bool {
+        self.state == State::Open
     }
 
-    /// Goes on from `bytes[*at]`, moving `at` behind what was read. After [`Step::Value`] the caller takes the
-    /// value away and calls again; after [`Step::End`] the walker is ready for another object.
+    /// Continues at `bytes[*at]` and advances `at` past the bytes it read.
+    ///
+    /// After [`Step::Value`] the caller consumes the value before the next call; after [`Step::End`]
+    /// another object can be parsed.
     pub(crate) fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Step, JsonSyntaxError> {
         while let Some(&byte) = bytes.get(*at) {
-            match (self.at, byte) {
-                (At::InName, _) => {
+            match (self.state, byte) {
+                (State::InName, _) => {
                     self.read_name(bytes, at);
                     continue;
                 }
-                (At::EscapeInName, _) => {
+                (State::EscapeInName, _) => {
                     self.extend_name(&[byte]);
-                    self.at = At::InName;
+                    self.state = State::InName;
                 }
                 (_, b' ' | b'\n' | b'\r' | b'\t') => {}
-                (At::Open, b'{') => self.at = At::FirstName,
-                (At::FirstName | At::Name, b'"') => {
+                (State::Open, b'{') => self.state = State::FirstName,
+                (State::FirstName | State::Name, b'"') => {
                     self.name.clear();
                     self.length = 0;
-                    self.at = At::InName;
+                    self.state = State::InName;
                 }
-                (At::FirstName | At::AfterValue, b'}') => {
-                    self.at = At::Open;
+                (State::FirstName | State::AfterValue, b'}') => {
+                    self.state = State::Open;
                     *at += 1;
                     return Ok(Step::End);
                 }
-                (At::Colon, b':') => self.at = At::Value,
-                (At::Value, b',' | b'}' | b']' | b':') => return Err(JsonSyntaxError::new("a value", byte)),
-                (At::Value, _) => {
-                    self.at = At::AfterValue;
+                (State::Colon, b':') => self.state = State::Value,
+                (State::Value, b',' | b'}' | b']' | b':') => {
+                    return Err(JsonSyntaxError::new("a value", byte));
+                }
+                (State::Value, _) => {
+                    self.state = State::AfterValue;
                     return Ok(Step::Value);
                 }
-                (At::AfterValue, b',') => self.at = At::Name,
+                (State::AfterValue, b',') => self.state = State::Name,
                 (state, _) => return Err(JsonSyntaxError::new(state.expects(), byte)),
             }
             *at += 1;
@@ -107,17 +111,17 @@ impl Members {
         Ok(Step::NeedMore)
     }
 
-    /// Takes the part of a name that is here, up to its closing quote or the first escape.
+    /// Reads a name up to its closing quote, its first escape, or the end of the chunk.
     fn read_name(&mut self, bytes: &[u8], at: &mut usize) {
         let rest = &bytes[*at..];
         let end = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'));
         self.extend_name(&rest[..end.unwrap_or(rest.len())]);
         *at += end.map_or(rest.len(), |end| end + 1);
         match end.map(|end| rest[end]) {
-            Some(b'"') => self.at = At::Colon,
+            Some(b'"') => self.state = State::Colon,
             Some(_) => {
                 self.extend_name(b"\\");
-                self.at = At::EscapeInName;
+                self.state = State::EscapeInName;
             }
             None => {}
         }
@@ -125,25 +129,26 @@ impl Members {
 
     fn extend_name(&mut self, part: &[u8]) {
         self.length += part.len();
-        keep_beginning(&mut self.name, part, MAX_NAME_BYTES);
+        append_up_to(&mut self.name, part, MAX_NAME_BYTES);
     }
 }
 
-impl At {
+impl State {
     fn expects(self) -> &'static str {
         match self {
-            At::Open => "`{`",
-            At::FirstName => "a member or `}`",
-            At::Name | At::InName | At::EscapeInName => "a member",
-            At::Colon => "`:`",
-            At::Value => "a value",
-            At::AfterValue => "`,` or `}`",
+            State::Open => "`{`",
+            State::FirstName => "a member or `}`",
+            State::Name | State::InName | State::EscapeInName => "a member",
+            State::Colon => "`:`",
+            State::Value => "a value",
+            State::AfterValue => "`,` or `}`",
         }
     }
 }
 
-/// Calls `visit` with the name and the bytes of each member of a complete object; stops at the first `false`.
-/// `None` if `object` is not an object or is cut short.
+/// Calls `visit` with the name and the bytes of each member of a complete object, until it returns `false`.
+///
+/// `None` if `object` is not an object or is truncated.
 pub(crate) fn each_member<'a>(
     object: &'a [u8],
     mut visit: impl FnMut(&[u8], &'a [u8]) -> bool,
@@ -165,17 +170,17 @@ pub(crate) fn each_member<'a>(
     }
 }
 
-/// Calls `visit` with each element of a complete array. `None` if `array` is not an array or is cut short.
+/// Calls `visit` with each element of a complete array. `None` if `array` is not an array or is truncated.
 pub(crate) fn each_element<'a>(array: &'a [u8], mut visit: impl FnMut(&'a [u8])) -> Option<()> {
     let mut rest = array.trim_ascii().strip_prefix(b"[")?.trim_ascii_start();
     while *rest.first()? != b']' {
-        let (value, behind) = rest.split_at(ValueSkipper::new().feed(rest)?);
+        let (value, after) = rest.split_at(ValueSkipper::new().feed(rest)?);
         if value.is_empty() {
             return None;
         }
         visit(value);
-        let behind = behind.trim_ascii_start();
-        rest = behind.strip_prefix(b",").unwrap_or(behind).trim_ascii_start();
+        let after = after.trim_ascii_start();
+        rest = after.strip_prefix(b",").unwrap_or(after).trim_ascii_start();
     }
     Some(())
 }
@@ -186,23 +191,23 @@ mod tests {
 
     fn walk(text: &str) -> Option<Vec<String>> {
         let mut seen = Vec::new();
-        let mut note = |name: &[u8], value: &[u8]| {
+        let mut record = |name: &[u8], value: &[u8]| {
             seen.push(format!("{}={}", String::from_utf8_lossy(name), String::from_utf8_lossy(value)));
             true
         };
-        each_member(text.as_bytes(), &mut note)?;
+        each_member(text.as_bytes(), &mut record)?;
         Some(seen)
     }
 
     #[test]
-    fn members_come_in_order_with_their_bytes() {
+    fn members_are_visited_in_order_with_their_bytes() {
         let text = r#" { "a" : 1 , "b":{"c":[2]},"d\"e":"x" } "#;
         assert_eq!(walk(text).unwrap(), ["a=1", r#"b={"c":[2]}"#, r#"d\"e="x""#]);
         assert_eq!(walk("{}").unwrap(), Vec::<String>::new());
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn malformed_objects_are_rejected() {
         for bad in ["[]", "{,}", r#"{"a"}"#, r#"{"a":}"#, r#"{"a":1,}"#, r#"{"a":1"#, r#"{"a":1 "b":2}"#, "x"]
         {
             assert_eq!(walk(bad), None, "{bad}");
@@ -210,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_come_in_order() {
+    fn elements_are_visited_in_order() {
         let mut seen = Vec::new();
         each_element(br#" [ 1, "a,b" ,{"c":2}] "#, |value| seen.push(String::from_utf8_lossy(value)))
             .unwrap();

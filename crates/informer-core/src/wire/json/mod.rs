@@ -1,7 +1,7 @@
-//! The readers' JSON half: [`ListReader`] and [`WatchReader`], and what reads and cuts a single object.
+//! The JSON readers: [`ListReader`] and [`WatchReader`], and functions that parse and prune a single object.
 //!
-//! Bytes arrive in chunks that are cut anywhere; nothing here holds more than one object. This module must not know protobuf, nor where the
-//! bytes come from.
+//! Bytes arrive in chunks that are split anywhere; at most one object is buffered. This module does not
+//! know protobuf, nor where the bytes come from.
 
 mod block;
 mod list;

@@ -1,9 +1,11 @@
-//! Reading one object as its bytes arrive: what is kept, and where its head lies.
+//! Incremental parsing of one object: copies the bytes to keep, and records the positions of the head's
+//! fields.
 //!
-//! One pass. The members of the object and of its `metadata` are walked; everything deeper is skimmed. What is kept is
-//! written to one buffer in canonical form: `apiVersion` and `kind` of the cache first, then the members as sent, without
-//! `metadata.managedFields` and what a [`FieldFilter`] leaves out. Thus the bytes are equal whether the object came in a list (no
-//! kind on its items), a watch or a watch-list. Nothing beyond the size limit is ever held.
+//! One pass. The members of the object and of its `metadata` are parsed; everything deeper is skipped over.
+//! The output is written to one buffer in canonical form: `apiVersion` and `kind` of the cache first, then
+//! the members as sent, without `metadata.managedFields` and the fields that a [`FieldFilter`] leaves out.
+//! The bytes are therefore equal whether the object was received in a list (whose items have no kind), a
+//! watch or a watch-list. Never more than the size limit is buffered.
 
 use super::members::{Members, Step};
 use super::prune::prune;
@@ -11,44 +13,45 @@ use super::skip::ValueSkipper;
 use super::spans::Spans;
 use crate::key::Key;
 use crate::version::ResourceVersion;
+use crate::wire::error::{JsonSyntaxError, ObjectError};
 use crate::wire::field_filter::{FieldFilter, Level, MemberAction};
 use crate::wire::head::{Field, string};
-use crate::wire::problem::{JsonSyntaxError, ObjectError};
 use crate::wire::scanned::ScannedObject;
-use crate::wire::{EntryEncoding, MAX_KIND_BYTES, TypeMeta, keep_beginning};
+use crate::wire::{EntryEncoding, MAX_KIND_BYTES, TypeMeta, append_up_to};
 
-/// What becomes of the value that is being read.
+/// How the current value is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Take {
-    /// Left out (`managedFields`, or by the projection).
+enum ValueAction {
+    /// Left out: `managedFields`, or dropped by the field filter.
     Drop,
-    /// Kept as it is.
-    Keep,
-    /// Kept, and a part of the head.
-    Note(Field),
-    /// Not kept: the cache's own is. But compared with it.
+    /// Copied to the output.
+    Copy,
+    /// Copied to the output, and its position is recorded for the head.
+    CopyHeadField(Field),
+    /// Not copied, since the output has the cache's own type, but compared with that.
     Kind,
     ApiVersion,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum State {
     Members,
-    Value(Take),
+    Value(ValueAction),
     Metadata,
-    MetadataValue(Take),
+    MetadataValue(ValueAction),
 }
 
-/// `{"apiVersion":…,"kind":…`: how every kept object begins.
-pub(super) fn prefix(types: &TypeMeta) -> Vec<u8> {
+/// Returns `{"apiVersion":…,"kind":…`, the start of every object in the cache.
+pub(super) fn prefix(type_meta: &TypeMeta) -> Vec<u8> {
     let quote = |text: &str| serde_json::Value::from(text).to_string();
-    format!("{{\"apiVersion\":{},\"kind\":{}", quote(&types.api_version), quote(&types.kind)).into_bytes()
+    format!("{{\"apiVersion\":{},\"kind\":{}", quote(&type_meta.api_version), quote(&type_meta.kind))
+        .into_bytes()
 }
 
-/// Reads objects one after another; its buffers are used again.
+/// Parses objects one after another and reuses its buffers.
 #[derive(Debug)]
 pub(crate) struct ObjectReader {
-    at: At,
+    state: State,
     members: Members,
     metadata: Members,
     skipper: ValueSkipper,
@@ -56,176 +59,180 @@ pub(crate) struct ObjectReader {
     prefix: Box<[u8]>,
     limit: usize,
     field_filter: Option<FieldFilter>,
-    /// Whether the projection is meant for the current object.
+    /// Whether the field filter applies to the current object.
     filters: bool,
-    kept: Vec<u8>,
+    output: Vec<u8>,
     spans: Spans,
-    /// Where in `kept` the current member begins, with the comma before it.
+    /// Start of the current member in `output`, including the comma before it.
     member_start: usize,
-    /// Where in `kept` the current value begins.
+    /// Start of the current value in `output`.
     value_start: usize,
-    /// How the projection cuts the current value when it is complete.
-    prune_by: Option<usize>,
-    /// What is left of a value that is being cut.
-    left: Vec<u8>,
-    /// The object's own type, as sent.
+    /// The rule of the field filter that prunes the current value once it is complete.
+    prune_rule: Option<usize>,
+    /// Buffer for a value that is being pruned.
+    pruned: Vec<u8>,
+    /// The object's own kind, as sent.
     kind: Vec<u8>,
+    /// The object's own `apiVersion`, as sent.
     api_version: Vec<u8>,
-    /// Bytes that did not fit; `kept` is then only a beginning.
+    /// Whether bytes did not fit, so that `output` is incomplete.
     truncated: bool,
-    /// The object did not fit, and what came before its metadata was given up for it: the head is worth more.
-    lost: bool,
+    /// Whether the members before the metadata did not fit and were discarded to keep the head.
+    prefix_discarded: bool,
 }
 
 impl ObjectReader {
-    pub(crate) fn new(types: &TypeMeta, limit: usize) -> Self {
+    pub(crate) fn new(type_meta: &TypeMeta, limit: usize) -> Self {
         Self {
-            at: At::Members,
+            state: State::Members,
             members: Members::new(),
             metadata: Members::new(),
             skipper: ValueSkipper::new(),
-            prefix: prefix(types).into(),
+            prefix: prefix(type_meta).into(),
             limit,
             field_filter: None,
             filters: true,
-            kept: Vec::new(),
+            output: Vec::new(),
             spans: Spans::default(),
             member_start: 0,
             value_start: 0,
-            prune_by: None,
-            left: Vec::new(),
+            prune_rule: None,
+            pruned: Vec::new(),
             kind: Vec::new(),
             api_version: Vec::new(),
             truncated: false,
-            lost: false,
+            prefix_discarded: false,
         }
     }
 
-    pub(crate) fn set_field_filter(&mut self, projection: Option<FieldFilter>) {
-        self.field_filter = projection;
+    pub(crate) fn set_field_filter(&mut self, field_filter: Option<FieldFilter>) {
+        self.field_filter = field_filter;
     }
 
     pub(crate) fn has_field_filter(&self) -> bool {
         self.field_filter.is_some()
     }
 
-    /// Says whether the projection is meant for the object to come.
-    pub(crate) fn set_filters(&mut self, projects: bool) {
-        self.filters = projects;
+    /// Sets whether the field filter applies to the next object.
+    pub(crate) fn set_filters(&mut self, applies: bool) {
+        self.filters = applies;
     }
 
-    /// Applies the projection to a complete object for which it did not seem to be meant.
+    /// Applies the field filter to a complete object that was read without it.
     pub(crate) fn filter_late(&mut self) {
-        if self.filters || self.field_filter.is_none() || self.truncated || self.lost {
+        if self.filters || self.field_filter.is_none() || self.truncated || self.prefix_discarded {
             return;
         }
-        let [kept, kind, api_version] =
-            [&mut self.kept, &mut self.kind, &mut self.api_version].map(std::mem::take);
+        let [output, kind, api_version] =
+            [&mut self.output, &mut self.kind, &mut self.api_version].map(std::mem::take);
         self.reset();
         self.filters = true;
-        let read = self.feed(&kept, &mut 0);
-        debug_assert_eq!(read, Ok(true), "what was read once reads again");
-        // What was kept had the cache's own type already.
+        let read = self.feed(&output, &mut 0);
+        debug_assert_eq!(read, Ok(true), "a canonical object can be parsed again");
+        // The canonical form has the cache's own type; keep the type that was sent.
         (self.kind, self.api_version) = (kind, api_version);
     }
 
-    /// Goes on from `bytes[*at]`; `true` when the object is complete. Then one of the `take_…` and [`Self::reset`] follow.
+    /// Continues at `bytes[*at]`; `true` when the object is complete. The caller then reads the result and
+    /// calls [`Self::reset`].
     pub(crate) fn feed(&mut self, bytes: &[u8], at: &mut usize) -> Result<bool, JsonSyntaxError> {
-        if self.kept.is_empty() {
-            self.kept.extend_from_slice(&self.prefix);
+        if self.output.is_empty() {
+            self.output.extend_from_slice(&self.prefix);
         }
         loop {
-            match self.at {
-                At::Members => match self.members.next(bytes, at)? {
+            match self.state {
+                State::Members => match self.members.next(bytes, at)? {
                     Step::NeedMore => return Ok(false),
                     Step::End => {
-                        self.keep(b"}");
+                        self.write(b"}");
                         return Ok(true);
                     }
                     Step::Value => self.enter_member(bytes[*at]),
                 },
-                At::Metadata => match self.metadata.next(bytes, at)? {
+                State::Metadata => match self.metadata.next(bytes, at)? {
                     Step::NeedMore => return Ok(false),
                     Step::End => {
-                        let whole = !self.truncated;
-                        self.keep(b"}");
-                        if whole {
-                            self.spans.metadata.end = self.kept.len();
+                        let is_complete = !self.truncated;
+                        self.write(b"}");
+                        if is_complete {
+                            self.spans.metadata.end = self.output.len();
                         }
-                        self.at = At::Members;
+                        self.state = State::Members;
                     }
                     Step::Value => self.enter_metadata_member(),
                 },
-                At::Value(take) => {
-                    if !self.read_value(take, bytes, at) {
+                State::Value(action) => {
+                    if !self.read_value(action, bytes, at) {
                         return Ok(false);
                     }
-                    self.at = At::Members;
+                    self.state = State::Members;
                 }
-                At::MetadataValue(take) => {
-                    if !self.read_value(take, bytes, at) {
+                State::MetadataValue(action) => {
+                    if !self.read_value(action, bytes, at) {
                         return Ok(false);
                     }
-                    self.at = At::Metadata;
+                    self.state = State::Metadata;
                 }
             }
         }
     }
 
-    /// Forgets the object, keeping the buffers unless this one was far above the usual.
+    /// Discards the object and keeps the buffers, up to 64 KiB each.
     pub(crate) fn reset(&mut self) {
         const RETAINED_CAPACITY_BYTES: usize = 64 * 1024;
-        self.at = At::Members;
+        self.state = State::Members;
         (self.members, self.metadata, self.skipper) = (Members::new(), Members::new(), ValueSkipper::new());
-        self.kept.clear();
-        self.kept.shrink_to(RETAINED_CAPACITY_BYTES);
-        self.left.clear();
-        self.left.shrink_to(RETAINED_CAPACITY_BYTES);
-        self.prune_by = None;
+        self.output.clear();
+        self.output.shrink_to(RETAINED_CAPACITY_BYTES);
+        self.pruned.clear();
+        self.pruned.shrink_to(RETAINED_CAPACITY_BYTES);
+        self.prune_rule = None;
         self.kind.clear();
         self.api_version.clear();
         self.spans = Spans::default();
-        (self.truncated, self.lost) = (false, false);
+        (self.truncated, self.prefix_discarded) = (false, false);
     }
 
-    /// The complete object.
-    pub(crate) fn take_object(&self, types: &TypeMeta) -> Result<ScannedObject, ObjectError> {
-        self.check_type(types)?;
-        if self.truncated || self.lost {
+    /// Returns the complete object.
+    pub(crate) fn take_object(&self, type_meta: &TypeMeta) -> Result<ScannedObject, ObjectError> {
+        self.check_type(type_meta)?;
+        if self.truncated || self.prefix_discarded {
             return Err(ObjectError::TooLarge { limit: self.limit });
         }
-        let head = self.spans.head(&self.kept)?;
-        Ok(ScannedObject { head, bytes: self.kept.as_slice().into(), encoding: EntryEncoding::Json })
+        let head = self.spans.head(&self.output)?;
+        Ok(ScannedObject { head, bytes: self.output.as_slice().into(), encoding: EntryEncoding::Json })
     }
 
-    /// The key, if that much reads.
+    /// The key, if it could be read.
     pub(crate) fn key(&self) -> Option<Key> {
-        // Where the metadata is cut, a namespace that was not seen may still have followed.
-        let certain = !self.truncated || self.spans.metadata_is_whole() || self.spans.has(Field::Namespace);
-        self.spans.key(&self.kept).ok().filter(|_| certain)
+        // In truncated metadata, a namespace that was not seen may still have followed.
+        let is_certain =
+            !self.truncated || self.spans.metadata_is_complete() || self.spans.has(Field::Namespace);
+        self.spans.key(&self.output).ok().filter(|_| is_certain)
     }
 
-    /// The version, if that much reads.
+    /// The resource version, if it could be read.
     pub(crate) fn version(&self) -> Option<ResourceVersion> {
-        self.spans.version(&self.kept).ok().flatten()
+        self.spans.version(&self.output).ok().flatten()
     }
 
-    /// One annotation.
+    /// Returns the value of an annotation.
     pub(crate) fn annotation(&self, name: &str) -> Option<String> {
-        self.spans.annotation(&self.kept, name)
+        self.spans.annotation(&self.output, name)
     }
 
-    /// What was kept so far; complete unless the object was too large.
+    /// The output so far; complete unless the object was too large.
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.kept
+        &self.output
     }
 
-    fn check_type(&self, types: &TypeMeta) -> Result<(), ObjectError> {
-        let differs = |sent: &[u8], own: &str| !sent.is_empty() && string(sent, true).as_deref() != Some(own);
-        let is_of = |types: &TypeMeta| {
-            !differs(&self.kind, &types.kind) && !differs(&self.api_version, &types.api_version)
+    fn check_type(&self, type_meta: &TypeMeta) -> Result<(), ObjectError> {
+        let differs =
+            |sent: &[u8], expected: &str| !sent.is_empty() && string(sent, true).as_deref() != Some(expected);
+        let is_of = |type_meta: &TypeMeta| {
+            !differs(&self.kind, &type_meta.kind) && !differs(&self.api_version, &type_meta.api_version)
         };
-        if !is_of(types) && !types.also_accepted.as_deref().is_some_and(is_of) {
+        if !is_of(type_meta) && !type_meta.also_accepted.as_deref().is_some_and(is_of) {
             let found =
                 [&self.api_version, &self.kind].map(|text| String::from_utf8_lossy(text).replace('"', ""));
             return Err(ObjectError::OtherKind { found: found.join(" ").trim().into() });
@@ -234,106 +241,107 @@ impl ObjectReader {
     }
 
     fn enter_member(&mut self, first: u8) {
-        let take = match self.members.name() {
+        let action = match self.members.name() {
             b"metadata" if first == b'{' => {
                 if self.truncated {
-                    self.kept.truncate(self.prefix.len());
-                    (self.truncated, self.lost) = (false, true);
+                    self.output.truncate(self.prefix.len());
+                    (self.truncated, self.prefix_discarded) = (false, true);
                 }
-                self.keep_name(true);
+                self.write_name(true);
                 self.spans = Spans::default();
-                self.spans.metadata.start = self.kept.len();
-                self.keep(b"{");
-                self.at = At::Metadata;
+                self.spans.metadata.start = self.output.len();
+                self.write(b"{");
+                self.state = State::Metadata;
                 return;
             }
-            b"kind" => Take::Kind,
-            b"apiVersion" => Take::ApiVersion,
-            _ => self.admit(Level::Object, Take::Keep),
+            b"kind" => ValueAction::Kind,
+            b"apiVersion" => ValueAction::ApiVersion,
+            _ => self.start_member(Level::Object, ValueAction::Copy),
         };
-        self.value_start = self.kept.len();
-        self.at = At::Value(take);
+        self.value_start = self.output.len();
+        self.state = State::Value(action);
     }
 
     fn enter_metadata_member(&mut self) {
-        let take = match self.metadata.name() {
-            b"managedFields" => Take::Drop,
+        let action = match self.metadata.name() {
+            b"managedFields" => ValueAction::Drop,
             name => {
-                let take = Field::named(name).map_or(Take::Keep, Take::Note);
-                self.admit(Level::Metadata, take)
+                let action = Field::from_name(name).map_or(ValueAction::Copy, ValueAction::CopyHeadField);
+                self.start_member(Level::Metadata, action)
             }
         };
-        self.value_start = self.kept.len();
-        self.at = At::MetadataValue(take);
+        self.value_start = self.output.len();
+        self.state = State::MetadataValue(action);
     }
 
-    /// Lets the current member in as `take`, name first, unless the projection drops it.
-    fn admit(&mut self, level: Level, take: Take) -> Take {
-        if let Some(projection) = self.field_filter.as_ref().filter(|_| self.filters) {
+    /// Writes the name of the current member and returns how to treat its value; the field filter may drop
+    /// it.
+    fn start_member(&mut self, level: Level, action: ValueAction) -> ValueAction {
+        if let Some(field_filter) = self.field_filter.as_ref().filter(|_| self.filters) {
             let members = if level == Level::Object { &self.members } else { &self.metadata };
-            match projection.action(level, members.name()) {
-                MemberAction::Drop => return Take::Drop,
-                MemberAction::Prune(by) => self.prune_by = Some(by),
+            match field_filter.action(level, members.name()) {
+                MemberAction::Drop => return ValueAction::Drop,
+                MemberAction::Prune(rule) => self.prune_rule = Some(rule),
                 MemberAction::Keep => {}
             }
         }
-        self.member_start = self.kept.len();
-        self.keep_name(level == Level::Object);
-        take
+        self.member_start = self.output.len();
+        self.write_name(level == Level::Object);
+        action
     }
 
-    /// Reads on in the current value; `true` when it is over.
-    fn read_value(&mut self, take: Take, bytes: &[u8], at: &mut usize) -> bool {
+    /// Continues reading the current value; `true` when it is complete.
+    fn read_value(&mut self, action: ValueAction, bytes: &[u8], at: &mut usize) -> bool {
         let rest = &bytes[*at..];
         let end = self.skipper.feed(rest);
         let part = &rest[..end.unwrap_or(rest.len())];
-        match take {
-            Take::Drop => {}
-            Take::Keep | Take::Note(_) => self.keep(part),
-            Take::Kind => keep_beginning(&mut self.kind, part, MAX_KIND_BYTES),
-            Take::ApiVersion => keep_beginning(&mut self.api_version, part, MAX_KIND_BYTES),
+        match action {
+            ValueAction::Drop => {}
+            ValueAction::Copy | ValueAction::CopyHeadField(_) => self.write(part),
+            ValueAction::Kind => append_up_to(&mut self.kind, part, MAX_KIND_BYTES),
+            ValueAction::ApiVersion => append_up_to(&mut self.api_version, part, MAX_KIND_BYTES),
         }
         *at += part.len();
         if end.is_none() {
             return false;
         }
-        let stays = self.prune_by.take().is_none_or(|by| self.prune_value(by));
-        if let (Take::Note(field), true, false) = (take, stays, self.truncated) {
-            self.spans.set(field, self.value_start..self.kept.len());
+        let is_kept = self.prune_rule.take().is_none_or(|rule| self.prune_value(rule));
+        if let (ValueAction::CopyHeadField(field), true, false) = (action, is_kept, self.truncated) {
+            self.spans.set(field, self.value_start..self.output.len());
         }
         true
     }
 
-    /// Cuts the current value, which is complete; `false` if nothing is left, not even its name.
-    fn prune_value(&mut self, by: usize) -> bool {
-        let Some(projection) = self.field_filter.as_ref().filter(|_| !self.truncated) else { return true };
-        self.left.clear();
-        let (mode, paths) = projection.rule(by);
-        let stays = prune(mode, &paths, &self.kept[self.value_start..], &mut self.left);
-        self.kept.truncate(if stays { self.value_start } else { self.member_start });
-        self.kept.extend_from_slice(&self.left);
-        stays
+    /// Prunes the current value, which is complete; `false` if the member was removed as a whole.
+    fn prune_value(&mut self, rule: usize) -> bool {
+        let Some(field_filter) = self.field_filter.as_ref().filter(|_| !self.truncated) else { return true };
+        self.pruned.clear();
+        let (mode, paths) = field_filter.rule(rule);
+        let is_kept = prune(mode, &paths, &self.output[self.value_start..], &mut self.pruned);
+        self.output.truncate(if is_kept { self.value_start } else { self.member_start });
+        self.output.extend_from_slice(&self.pruned);
+        is_kept
     }
 
-    /// Writes the current member's name, with the comma before it.
-    fn keep_name(&mut self, top: bool) {
-        let comma: &[u8] = if !top && self.kept.last() == Some(&b'{') { b"" } else { b"," };
+    /// Writes the current member's name, preceded by a comma if necessary.
+    fn write_name(&mut self, top: bool) {
+        let comma: &[u8] = if !top && self.output.last() == Some(&b'{') { b"" } else { b"," };
         let members = if top { &self.members } else { &self.metadata };
-        let fits = self.kept.len() + members.name().len() + comma.len() + 3 <= self.limit;
-        if self.truncated || !members.name_is_whole() || !fits {
+        let fits = self.output.len() + members.name().len() + comma.len() + 3 <= self.limit;
+        if self.truncated || !members.name_is_complete() || !fits {
             self.truncated = true;
             return;
         }
         for part in [comma, b"\"", members.name(), b"\":"] {
-            self.kept.extend_from_slice(part);
+            self.output.extend_from_slice(part);
         }
     }
 
-    fn keep(&mut self, part: &[u8]) {
-        if self.truncated || self.kept.len() + part.len() > self.limit {
+    fn write(&mut self, part: &[u8]) {
+        if self.truncated || self.output.len() + part.len() > self.limit {
             self.truncated = true;
             return;
         }
-        self.kept.extend_from_slice(part);
+        self.output.extend_from_slice(part);
     }
 }

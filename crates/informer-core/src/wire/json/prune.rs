@@ -1,31 +1,32 @@
-//! Cutting declared paths out of one JSON value, or everything else.
+//! Pruning of one JSON value: removes the values that paths name, or everything else.
 //!
-//! One walk: members on no path are skimmed and copied, or left out. What is written is never longer than what was read. The
-//! recursion is as deep as the longest path, however deep the value is.
+//! One pass: members that no path names or enters are copied or left out without parsing them. The output
+//! is never longer than the input. The recursion is as deep as the longest path, independently of the depth
+//! of the value.
 
 use super::members::{each_element, each_member};
 use crate::wire::path::PathStep;
 use crate::wire::paths::{Mode, Paths, into_element, into_member};
 
-/// Appends what is left of `value` to `out`; `false` if nothing is, and then nothing was appended.
+/// Appends the pruned `value` to `out`. Returns `false`, and appends nothing, if nothing is left of it.
 ///
-/// None of `paths` is empty: whoever calls knows what becomes of the value as a whole.
+/// None of `paths` is empty: the caller handles paths that name the value as a whole.
 pub(in crate::wire) fn prune(mode: Mode, paths: &Paths<'_>, value: &[u8], out: &mut Vec<u8>) -> bool {
     prune_inside(mode, paths, value, false, out)
 }
 
-/// `in_list` says that the value is an element of a list.
+/// Prunes a value that no path names as a whole. `in_list` is set for the elements of a list.
 fn prune_inside(mode: Mode, paths: &Paths<'_>, value: &[u8], in_list: bool, out: &mut Vec<u8>) -> bool {
     let start = out.len();
-    let walked = match value.first() {
+    let pruned = match value.first() {
         Some(b'{') => prune_object(mode, paths, value, out),
         Some(b'[') => prune_list(mode, paths, value, in_list, out),
         _ => None,
     };
-    if walked.is_some() {
+    if pruned.is_some() {
         return true;
     }
-    // Nothing that a path could lead into.
+    // No path can enter the value.
     out.truncate(start);
     if mode == Mode::Drop {
         out.extend_from_slice(value);
@@ -33,7 +34,7 @@ fn prune_inside(mode: Mode, paths: &Paths<'_>, value: &[u8], in_list: bool, out:
     mode == Mode::Drop
 }
 
-/// `None` if no path leads into an object, or if it is no JSON.
+/// Prunes an object. `None` if no path leads into it, or if it is malformed.
 fn prune_object(mode: Mode, paths: &Paths<'_>, object: &[u8], out: &mut Vec<u8>) -> Option<()> {
     paths.iter().any(|path| matches!(path.first(), Some(PathStep::Name(_)))).then_some(())?;
     out.push(b'{');
@@ -54,7 +55,7 @@ fn prune_object(mode: Mode, paths: &Paths<'_>, object: &[u8], out: &mut Vec<u8>)
     Some(())
 }
 
-/// `None` if no path leads into a list, or if it is no JSON.
+/// Prunes a list. `None` if no path leads into it, or if it is malformed.
 fn prune_list(mode: Mode, paths: &Paths<'_>, list: &[u8], in_list: bool, out: &mut Vec<u8>) -> Option<()> {
     let inner: Vec<_> = paths.iter().filter_map(|path| into_element(path, in_list)).collect();
     (!inner.is_empty()).then_some(())?;
@@ -73,15 +74,15 @@ fn prune_list(mode: Mode, paths: &Paths<'_>, list: &[u8], in_list: bool, out: &m
     Some(())
 }
 
-/// A member's value or an element, with the paths that lead to it.
+/// Prunes a member's value or an element, given the rest of the paths that lead to it.
 fn prune_part(mode: Mode, paths: &Paths<'_>, value: &[u8], in_list: bool, out: &mut Vec<u8>) -> bool {
     let is_named = paths.iter().any(|path| path.is_empty());
     if !is_named && !paths.is_empty() {
         return prune_inside(mode, paths, value, in_list, out);
     }
-    let stays = is_named == (mode == Mode::Keep);
-    if stays {
+    let is_kept = is_named == (mode == Mode::Keep);
+    if is_kept {
         out.extend_from_slice(value);
     }
-    stays
+    is_kept
 }

@@ -1,47 +1,49 @@
-//! Finding the end of a JSON value without reading it: the fast lane of every reader.
+//! Skipping JSON values: finds the end of a value without parsing it, the fast path of every reader.
 //!
-//! Only strings and brackets are looked at, so what lies inside a value is not validated; whoever decodes it later will. Objects
-//! and arrays go by in blocks of 64 bytes ([`super::block`]), what is left of a chunk and plain strings eight bytes at a time. The
-//! state between two chunks is two small fields, so a chunk may be cut anywhere, inside an escape too. Depth is a counter, not
-//! a stack: nesting cannot overflow anything.
+//! Only quotes and brackets are examined, so the inside of a value is not validated; decoding it later does
+//! that. Objects and arrays are skipped in blocks of 64 bytes ([`super::block`]), the rest of a chunk and
+//! plain strings eight bytes at a time. The state between two chunks consists of two small fields, so a
+//! chunk may be split anywhere, also inside an escape. The depth is a counter, not a stack: nesting cannot
+//! overflow anything.
 
 use super::block::{Block, Carry, SIZE};
 
 const LOW: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x8080_8080_8080_8080;
 
-/// Where in a value the next byte stands.
+/// The position of the next byte in a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// Before the first byte.
     Start,
-    /// Between the strings of an object or array.
+    /// Inside an object or array, outside of strings.
     Structure,
     String,
-    /// Behind a backslash in a string.
+    /// After a backslash in a string.
     Escape,
-    /// Behind a backslash between strings. No JSON; the byte behind it counts for nothing, wherever a block or chunk is cut.
+    /// After a backslash outside of strings, which is not JSON. The next byte is ignored, independently of
+    /// block and chunk boundaries.
     Stray,
     /// In a number, `true`, `false` or `null`.
     Scalar,
 }
 
-/// Skips one JSON value whose bytes arrive in pieces.
+/// Skips JSON values whose bytes arrive in chunks.
 #[derive(Debug)]
 pub(crate) struct ValueSkipper {
     mode: Mode,
-    /// Open brackets; no stream is long enough to overflow it.
+    /// Number of open brackets; no stream is long enough to overflow it.
     depth: u64,
 }
 
 impl ValueSkipper {
-    /// Ready for the first byte of a value.
+    /// Creates a skipper that expects the first byte of a value.
     pub(crate) fn new() -> Self {
         Self { mode: Mode::Start, depth: 0 }
     }
 
-    /// Goes on through `bytes`. `Some(n)` says that the value ends before `bytes[n]`; afterwards the
-    /// skimmer is ready for the next value. `None`: it goes on beyond these bytes.
+    /// Continues with `bytes`. Returns `Some(n)` if the value ends before `bytes[n]`, after which the next
+    /// value can be skipped; `None` if it continues in the next chunk.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         loop {
@@ -108,7 +110,7 @@ impl ValueSkipper {
         }
     }
 
-    /// Goes on through whole blocks as long as there are any; the value's end if it lies in one of them.
+    /// Skips complete blocks and returns the end of the value if one of them contains it.
     #[inline]
     fn feed_blocks(&mut self, bytes: &[u8], at: &mut usize) -> Option<usize> {
         let mut carry = Carry::default();
@@ -127,7 +129,7 @@ impl ValueSkipper {
         None
     }
 
-    /// Gets ready for the next value.
+    /// Resets the state for the next value.
     fn done(&mut self, end: usize) -> usize {
         *self = Self::new();
         end
@@ -138,8 +140,7 @@ fn ends_scalar(byte: u8) -> bool {
     matches!(byte, b',' | b'}' | b']' | b':' | b' ' | b'\n' | b'\r' | b'\t')
 }
 
-/// The high bit of each byte of `word` that equals `byte`. Bits above the lowest hit may be wrong, so only
-/// the lowest counts.
+/// Returns a word with the high bit set in each byte that equals `byte`. Only the lowest hit is reliable.
 #[inline]
 fn hits(word: u64, byte: u8) -> u64 {
     let zeroed = word ^ (LOW * u64::from(byte));
@@ -148,7 +149,7 @@ fn hits(word: u64, byte: u8) -> u64 {
 
 #[inline]
 fn structural_hits(word: u64) -> u64 {
-    // Bit 0x20 is what tells '[' from '{' and ']' from '}'.
+    // Bit 0x20 distinguishes '[' from '{' and ']' from '}'.
     let folded = word | (LOW * 0x20);
     string_hits(word) | hits(folded, b'{') | hits(folded, b'}')
 }
@@ -158,14 +159,14 @@ fn string_hits(word: u64) -> u64 {
     hits(word, b'"') | hits(word, b'\\')
 }
 
-/// The first quote, bracket or backslash at or behind `from`.
+/// Returns the position of the first quote, bracket or backslash from `from` on.
 #[inline]
 fn next_structural(bytes: &[u8], from: usize) -> Option<usize> {
     let is_hit = |byte: &u8| matches!(byte, b'"' | b'\\' | b'{' | b'}' | b'[' | b']');
     search(bytes, from, structural_hits, is_hit)
 }
 
-/// The first quote or backslash at or behind `from`.
+/// Returns the position of the first quote or backslash from `from` on.
 #[inline]
 fn next_quote_or_escape(bytes: &[u8], from: usize) -> Option<usize> {
     search(bytes, from, string_hits, |byte| matches!(byte, b'"' | b'\\'))
@@ -192,20 +193,20 @@ fn search(
 mod tests {
     use super::*;
 
-    /// The value's end when the text is fed whole, and with every possible single cut.
+    /// Checks the end of the value in the whole text, and with the text split at every byte.
     #[track_caller]
     fn check(text: &str, expected: Option<usize>) {
-        assert_eq!(ValueSkipper::new().feed(text.as_bytes()), expected, "whole: {text}");
-        for cut in 0..text.len() {
-            let (left, right) = text.as_bytes().split_at(cut);
-            let mut skim = ValueSkipper::new();
-            let end = skim.feed(left).or_else(|| skim.feed(right).map(|end| cut + end));
-            assert_eq!(end, expected, "cut at {cut}: {text}");
+        assert_eq!(ValueSkipper::new().feed(text.as_bytes()), expected, "unsplit: {text}");
+        for split in 0..text.len() {
+            let (left, right) = text.as_bytes().split_at(split);
+            let mut skipper = ValueSkipper::new();
+            let end = skipper.feed(left).or_else(|| skipper.feed(right).map(|end| split + end));
+            assert_eq!(end, expected, "split at {split}: {text}");
         }
     }
 
     #[test]
-    fn every_kind_of_value_ends_where_it_ends() {
+    fn end_is_found_for_every_type_of_value() {
         check(r#""text","more""#, Some(6));
         check(r#""a \" quote \\",1"#, Some(15));
         check(r#"{"a":[1,{"b":"}]"}],"c":"\\"} , "#, Some(29));
@@ -213,11 +214,11 @@ mod tests {
         check("123,", Some(3));
         check("true}", Some(4));
         check("null\n", Some(4));
-        check(",", Some(0)); // no value at all
+        check(",", Some(0)); // not a value
     }
 
     #[test]
-    fn a_value_that_is_not_over_is_not_over() {
+    fn incomplete_value_has_no_end() {
         check(r#"{"a":"b""#, None);
         check(r#""text \""#, None);
         check("123", None);
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_bounded_by_nothing_but_the_bytes() {
+    fn nesting_depth_is_not_limited() {
         let deep = "[".repeat(1_000_000) + &"]".repeat(1_000_000);
         assert_eq!(ValueSkipper::new().feed(deep.as_bytes()), Some(deep.len()));
     }

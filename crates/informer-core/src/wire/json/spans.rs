@@ -1,6 +1,7 @@
-//! Where in an object's bytes the fields of its head lie, and reading the head from there.
+//! The positions of the head's fields in an object's bytes, and parsing the head from there.
 //!
-//! It is strict: a head either reads completely or the object is unreadable. This file must not know what the rest of the object looks like.
+//! Parsing is strict: a head is either complete or the object is unreadable. This file does not know the
+//! rest of the object.
 
 use super::members::{each_element, each_member};
 use crate::key::Key;
@@ -13,7 +14,7 @@ use std::borrow::Cow;
 use std::num::NonZeroI64;
 use std::ops::Range;
 
-/// Where in an object's bytes the fields of its head lie.
+/// The positions of the head's fields in an object's bytes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Spans {
     pub(crate) metadata: Range<usize>,
@@ -25,17 +26,17 @@ impl Spans {
         self.fields[field as usize] = span;
     }
 
-    /// Whether a value was noted for this field.
+    /// Whether the field is present.
     pub(crate) fn has(&self, field: Field) -> bool {
         !self.fields[field as usize].is_empty()
     }
 
-    /// Whether `metadata` was read to its end.
-    pub(crate) fn metadata_is_whole(&self) -> bool {
+    /// Whether `metadata` was read completely.
+    pub(crate) fn metadata_is_complete(&self) -> bool {
         !self.metadata.is_empty()
     }
 
-    /// The head of the object whose bytes are `bytes`.
+    /// Parses the head of the object `bytes`.
     pub(crate) fn head(&self, bytes: &[u8]) -> Result<Head, HeadError> {
         let key = self.key(bytes)?;
         let version = self.version(bytes)?.ok_or(HeadError::Missing { field: Field::Version.name() })?;
@@ -54,7 +55,7 @@ impl Spans {
         })
     }
 
-    /// The key alone.
+    /// Parses only the key.
     pub(crate) fn key(&self, bytes: &[u8]) -> Result<Key, HeadError> {
         let missing = HeadError::Missing { field: Field::Name.name() };
         let name = self.text(bytes, Field::Name)?.filter(|name| !name.is_empty()).ok_or(missing)?;
@@ -67,13 +68,13 @@ impl Spans {
         Ok(Key::new(&namespace, &name))
     }
 
-    /// The version alone, `None` if it is absent or empty.
+    /// Parses only the version, `None` if it is absent or empty.
     pub(crate) fn version(&self, bytes: &[u8]) -> Result<Option<ResourceVersion>, HeadError> {
         let text = self.text(bytes, Field::Version)?;
         Ok(text.filter(|text| !text.is_empty()).map(|text| ResourceVersion::new(&text)))
     }
 
-    /// One annotation.
+    /// Returns the value of an annotation.
     pub(crate) fn annotation(&self, bytes: &[u8], name: &str) -> Option<String> {
         let mut found = None;
         each_member(self.value(bytes, Field::Annotations)?, |known, value| {
@@ -85,7 +86,7 @@ impl Spans {
         found
     }
 
-    /// The bytes of a field; `None` if it is absent or null.
+    /// Returns the bytes of a field; `None` if it is absent or null.
     fn value<'a>(&self, bytes: &'a [u8], field: Field) -> Option<&'a [u8]> {
         bytes.get(self.fields[field as usize].clone()).filter(|value| !value.is_empty() && *value != b"null")
     }
@@ -113,34 +114,37 @@ impl Spans {
 
     fn labels(&self, bytes: &[u8]) -> Result<Labels, HeadError> {
         let Some(value) = self.value(bytes, Field::Labels) else { return Ok(Labels::default()) };
-        let mut row = PackedTextsBuilder::with_capacity(value.len());
+        let mut builder = PackedTextsBuilder::with_capacity(value.len());
         let mut all_strings = true;
         let walked = each_member(value, |name, value| {
             for piece in [string(name, false), string(value, true)] {
                 all_strings &= piece.is_some();
-                row.push(&piece.unwrap_or_default());
+                builder.push(&piece.unwrap_or_default());
             }
             all_strings
         });
         let malformed = HeadError::Malformed { field: Field::Labels.name(), expected: "a map of strings" };
         walked.filter(|()| all_strings).ok_or(malformed)?;
-        Ok(Labels(row.texts()))
+        Ok(Labels(builder.texts()))
     }
 
     fn owners(&self, bytes: &[u8]) -> Result<Owners, HeadError> {
         let Some(value) = self.value(bytes, Field::Owners) else { return Ok(Owners::default()) };
-        let mut row = PackedTextsBuilder::with_capacity(value.len());
-        let mut readable = true;
-        let walked = each_element(value, |element| readable &= push_owner(element, &mut row).is_some());
+        let mut builder = PackedTextsBuilder::with_capacity(value.len());
+        let mut is_readable = true;
+        let walked =
+            each_element(value, |element| is_readable &= push_owner(element, &mut builder).is_some());
         let expected = "a list of owner references";
-        walked.filter(|()| readable).ok_or(HeadError::Malformed { field: Field::Owners.name(), expected })?;
-        Ok(Owners(row.texts()))
+        walked
+            .filter(|()| is_readable)
+            .ok_or(HeadError::Malformed { field: Field::Owners.name(), expected })?;
+        Ok(Owners(builder.texts()))
     }
 }
 
-fn push_owner(element: &[u8], row: &mut PackedTextsBuilder) -> Option<()> {
+fn push_owner(element: &[u8], builder: &mut PackedTextsBuilder) -> Option<()> {
     let [mut api_version, mut kind, mut name, mut uid] = [const { Cow::Borrowed("") }; 4];
-    let (mut controller, mut readable) = (false, true);
+    let (mut controller, mut is_readable) = (false, true);
     each_member(element, |known, value| {
         let field = match known {
             b"apiVersion" => &mut api_version,
@@ -155,10 +159,10 @@ fn push_owner(element: &[u8], row: &mut PackedTextsBuilder) -> Option<()> {
         };
         match string(value, true) {
             Some(text) => *field = text,
-            None => readable = false,
+            None => is_readable = false,
         }
-        readable
+        is_readable
     })?;
     let owner = Owner { api_version: &api_version, kind: &kind, name: &name, uid: &uid, controller };
-    readable.then(|| owner.push_to(row))
+    is_readable.then(|| owner.push_to(builder))
 }

@@ -1,91 +1,100 @@
-//! Reading a watch stream as it arrives.
+//! Incremental parsing of a watch stream.
 //!
-//! Frames are JSON values, one behind the other; line ends mean nothing. A frame whose object cannot be read is handed out as
-//! [`Frame::Unreadable`] and the next one is read; only bytes that are no frame at all end the stream. The reader holds one frame.
+//! Frames are concatenated JSON values; line ends have no meaning. A frame whose object cannot be read is
+//! produced as [`Frame::Unreadable`], and parsing continues; only bytes that are not a frame end the
+//! stream. The reader buffers one frame.
 
 use super::members::{Members, Step};
 use super::object::ObjectReader;
 use super::skip::ValueSkipper;
+use crate::wire::error::{BodyErrorKind, BodyLocation, ObjectError, UnreadableObject, WireError};
 use crate::wire::field_filter::FieldFilter;
 use crate::wire::frame::{Frame, FrameKind, INITIAL_EVENTS_END, MAX_TYPE_BYTES};
-use crate::wire::problem::{BodyErrorKind, BodyLocation, ObjectError, UnreadableObject, WireError};
 use crate::wire::status::Status;
-use crate::wire::{Limits, TypeMeta, keep_beginning};
+use crate::wire::{Limits, TypeMeta, append_up_to};
 
 impl FrameKind {
-    /// The kind whose name is this JSON.
+    /// Returns the frame type whose name is this JSON string.
     fn read(raw: &[u8]) -> Self {
         let inner = raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\""));
-        inner.map_or_else(|| Self::unknown(raw), Self::named)
+        inner.map_or_else(|| Self::unknown(raw), Self::from_name)
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum State {
     Members,
     Type,
     Object,
     Skipped,
 }
 
-/// Reads one watch stream.
+/// An incremental parser of one watch stream in JSON.
 #[derive(Debug)]
 pub struct WatchReader {
     type_meta: TypeMeta,
-    at: At,
+    state: State,
     members: Members,
     object: ObjectReader,
     skipper: ValueSkipper,
     /// The value of `type`, as sent.
     kind: Vec<u8>,
-    saw_object: bool,
+    has_object: bool,
     location: BodyLocation,
-    /// Where the current frame began.
+    /// Offset of the current frame in the stream.
     frame_start: u64,
 }
 
 impl WatchReader {
-    /// A reader for a watch on objects of this type.
-    pub fn new(types: TypeMeta, limits: Limits) -> Self {
+    /// Creates a reader for a watch on objects of this type.
+    pub fn new(type_meta: TypeMeta, limits: Limits) -> Self {
         Self {
-            object: ObjectReader::new(&types, limits.max_object_bytes),
-            type_meta: types,
-            at: At::Members,
+            object: ObjectReader::new(&type_meta, limits.max_object_bytes),
+            type_meta,
+            state: State::Members,
             members: Members::new(),
             skipper: ValueSkipper::new(),
             kind: Vec::new(),
-            saw_object: false,
+            has_object: false,
             location: BodyLocation { index: 0, byte: 0 },
             frame_start: 0,
         }
     }
 
-    /// The same, leaving out of each object what the projection leaves out. Bookmarks and errors are read whole.
+    /// Leaves out of each object the fields that the filter drops. Bookmarks and errors are not filtered.
     #[must_use]
-    pub fn with_field_filter(mut self, projection: Option<FieldFilter>) -> Self {
-        self.object.set_field_filter(projection);
+    pub fn with_field_filter(mut self, field_filter: Option<FieldFilter>) -> Self {
+        self.object.set_field_filter(field_filter);
         self
     }
 
-    /// Reads the next chunk, handing each frame it completes to `on`.
+    /// Reads the next chunk and calls `on` with each frame that it completes.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is malformed.
     pub fn read(&mut self, chunk: &[u8], mut on: impl FnMut(Frame)) -> Result<(), WireError> {
         let base = self.location.byte;
         let mut at = 0;
         while at < chunk.len() {
             let result = self.step(chunk, &mut at, base, &mut on);
             self.location.byte = base + at as u64;
-            result.map_err(|problem| self.error(problem))?;
+            result.map_err(|kind| self.error(kind))?;
         }
         Ok(())
     }
 
-    /// Says that the stream is over; an error if that happened inside a frame.
+    /// Checks that the stream may end here.
+    ///
+    /// # Errors
+    ///
+    /// If the stream ends inside a frame.
     pub fn finish(&self) -> Result<(), WireError> {
-        if self.members.is_fresh() { Ok(()) } else { Err(self.error(BodyErrorKind::Truncated)) }
+        if self.members.is_at_start() { Ok(()) } else { Err(self.error(BodyErrorKind::Truncated)) }
     }
 
-    fn error(&self, problem: BodyErrorKind) -> WireError {
-        WireError { what: "frame", location: self.location, kind: problem }
+    fn error(&self, kind: BodyErrorKind) -> WireError {
+        WireError { what: "frame", location: self.location, kind }
     }
 
     fn step(
@@ -95,9 +104,9 @@ impl WatchReader {
         base: u64,
         on: &mut impl FnMut(Frame),
     ) -> Result<(), BodyErrorKind> {
-        match self.at {
-            At::Members => {
-                if self.members.is_fresh() {
+        match self.state {
+            State::Members => {
+                if self.members.is_at_start() {
                     if chunk[*at].is_ascii_whitespace() {
                         *at += 1;
                         return Ok(());
@@ -110,21 +119,21 @@ impl WatchReader {
                     Step::Value => self.enter(chunk[*at]),
                 }
             }
-            At::Object => {
+            State::Object => {
                 if self.object.feed(chunk, at)? {
-                    self.at = At::Members;
+                    self.state = State::Members;
                 }
             }
-            At::Type | At::Skipped => {
+            State::Type | State::Skipped => {
                 let rest = &chunk[*at..];
                 let end = self.skipper.feed(rest);
                 let part = &rest[..end.unwrap_or(rest.len())];
-                if self.at == At::Type {
-                    keep_beginning(&mut self.kind, part, MAX_TYPE_BYTES);
+                if self.state == State::Type {
+                    append_up_to(&mut self.kind, part, MAX_TYPE_BYTES);
                 }
                 *at += part.len();
                 if end.is_some() {
-                    self.at = At::Members;
+                    self.state = State::Members;
                 }
             }
         }
@@ -132,35 +141,36 @@ impl WatchReader {
     }
 
     fn enter(&mut self, first: u8) {
-        self.at = match self.members.name() {
+        self.state = match self.members.name() {
             b"type" => {
                 self.kind.clear();
-                At::Type
+                State::Type
             }
             b"object" if first == b'{' => {
                 self.object.reset();
-                self.saw_object = true;
-                // A bookmark's annotations and an error's status are for us.
+                self.has_object = true;
+                // Bookmarks and errors are not filtered: the reader needs their annotations and status.
                 self.object.set_filters(self.is_change());
-                At::Object
+                State::Object
             }
-            _ => At::Skipped,
+            _ => State::Skipped,
         };
     }
 
     fn finish_frame(&mut self, on: &mut impl FnMut(Frame)) {
-        // The type may stand behind the object; no server is known to do that, so reading twice then is no loss.
-        if self.saw_object && self.is_change() {
+        // The type may follow the object. No server is known to send that, so parsing the object twice is
+        // fine.
+        if self.has_object && self.is_change() {
             self.object.filter_late();
         }
         on(self.frame());
         self.kind.clear();
         self.object.reset();
-        self.saw_object = false;
+        self.has_object = false;
         self.location.index += 1;
     }
 
-    /// Whether the frame is known to carry an object of the cache.
+    /// Whether there is a field filter and the frame's type says that it contains an object of the cache.
     fn is_change(&self) -> bool {
         self.object.has_field_filter()
             && matches!(
@@ -177,25 +187,21 @@ impl WatchReader {
                 version: self.object.version(),
                 initial_events_end: self.object.annotation(INITIAL_EVENTS_END).as_deref() == Some("true"),
             },
-            _ if !self.saw_object => self.unreadable(kind, ObjectError::NotAnObject),
+            _ if !self.has_object => self.unreadable(kind, ObjectError::NotAnObject),
             _ => match (self.object.take_object(&self.type_meta), &kind) {
                 (Ok(object), FrameKind::Added) => Frame::Added(object),
                 (Ok(object), FrameKind::Modified) => Frame::Modified(object),
                 (Ok(object), FrameKind::Deleted) => Frame::Deleted(object),
                 (Ok(_), _) => self.unreadable(kind, ObjectError::UnknownFrame),
-                (Err(problem), _) => self.unreadable(kind, problem),
+                (Err(error), _) => self.unreadable(kind, error),
             },
         }
     }
 
-    fn unreadable(&self, kind: FrameKind, problem: ObjectError) -> Frame {
-        let place = BodyLocation { index: self.location.index, byte: self.frame_start };
-        let unreadable = UnreadableObject {
-            key: self.object.key(),
-            version: self.object.version(),
-            location: place,
-            error: problem,
-        };
+    fn unreadable(&self, kind: FrameKind, error: ObjectError) -> Frame {
+        let location = BodyLocation { index: self.location.index, byte: self.frame_start };
+        let unreadable =
+            UnreadableObject { key: self.object.key(), version: self.object.version(), location, error };
         Frame::Unreadable(kind, unreadable)
     }
 }

@@ -1,46 +1,46 @@
-//! What is around every object and every list: four bytes, then a message (`runtime.Unknown`) with the type, the object's bytes, and how those
-//! are encoded, which is always the same.
+//! The envelope of every object and every list: four magic bytes, then a `runtime.Unknown` message with the
+//! type, the object's bytes, and their content encoding and content type, which servers leave empty.
 
 use super::MAGIC;
 use super::fields::{Fields, Payload};
-use super::walk::{Shape, Step as Met, Walk, take};
-use crate::wire::problem::ProtobufError;
-use crate::wire::{MAX_KIND_BYTES, TypeMeta, keep_beginning};
+use super::walk::{Shape, Step as WalkStep, Walk, take};
+use crate::wire::error::ProtobufError;
+use crate::wire::{MAX_KIND_BYTES, TypeMeta, append_up_to};
 
-/// What comes out of an envelope.
+/// The result of one step of [`Envelope`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     NeedMore,
-    /// The object: as many bytes, which come next. The owner takes all of them before it goes on.
+    /// The object starts, with this many bytes. The caller consumes all of them before the next step.
     Object(u64),
     End,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
-    /// So many bytes were as they have to be.
+enum State {
+    /// In the magic number, after this many matching bytes.
     Magic(usize),
     Fields,
     Type,
     Other,
 }
 
-/// Reads one envelope as it arrives.
+/// An incremental parser of an envelope.
 #[derive(Debug)]
 pub(super) struct Envelope {
-    at: At,
+    state: State,
     fields: Walk,
-    /// How long it is.
+    /// Length of the envelope in bytes.
     length: u64,
-    /// What is left of the value that is being read.
-    left: u64,
+    /// Bytes remaining of the current value.
+    remaining: u64,
     value: Vec<u8>,
-    /// What it says the object is.
+    /// The type that the envelope declares.
     pub(super) declared_type: EnvelopeType,
-    saw_object: bool,
+    has_object: bool,
 }
 
-/// What an envelope says an object is; empty where it says nothing.
+/// The type that an envelope declares; empty where it declares none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct EnvelopeType {
     pub(super) api_version: String,
@@ -48,7 +48,7 @@ pub(super) struct EnvelopeType {
 }
 
 impl EnvelopeType {
-    /// Reads a `TypeMeta`.
+    /// Parses a `TypeMeta` message.
     fn read(&mut self, bytes: &[u8]) -> Result<(), ProtobufError> {
         let mut fields = Fields(bytes);
         while let Some((number, payload)) = fields.next()? {
@@ -60,84 +60,84 @@ impl EnvelopeType {
         Ok(())
     }
 
-    /// Whether an object of this type is one of `types`. What says nothing may be anything.
-    pub(super) fn is_of(&self, types: &TypeMeta) -> bool {
-        let is = |said: &str, own: &str| said.is_empty() || said == own;
-        is(&self.kind, &types.kind) && is(&self.api_version, &types.api_version)
+    /// Whether kind and version each are undeclared or equal those of `expected`.
+    pub(super) fn is_of(&self, expected: &TypeMeta) -> bool {
+        let is = |declared: &str, expected: &str| declared.is_empty() || declared == expected;
+        is(&self.kind, &expected.kind) && is(&self.api_version, &expected.api_version)
     }
 
-    /// Whether it is a list of `types`.
-    pub(super) fn is_list_of(&self, types: &TypeMeta) -> bool {
-        self.kind.strip_suffix("List") == Some(&types.kind) && self.api_version == types.api_version
+    /// Whether this is a list of `items`.
+    pub(super) fn is_list_of(&self, items: &TypeMeta) -> bool {
+        self.kind.strip_suffix("List") == Some(&items.kind) && self.api_version == items.api_version
     }
 }
 
 impl Envelope {
-    /// An envelope of so many bytes; one that ends with its body has [`u64::MAX`].
+    /// Creates a parser for an envelope of `length` bytes; [`u64::MAX`] if it ends with its body.
     pub(super) fn new(length: u64) -> Self {
         let mut envelope = Self {
-            at: At::Magic(0),
+            state: State::Magic(0),
             fields: Walk::new(0),
             length: 0,
-            left: 0,
+            remaining: 0,
             value: Vec::new(),
             declared_type: EnvelopeType::default(),
-            saw_object: false,
+            has_object: false,
         };
         envelope.reset(length);
         envelope
     }
 
-    /// Begins another one; the buffers are used again.
+    /// Starts another envelope and reuses the buffers.
     pub(super) fn reset(&mut self, length: u64) {
-        self.at = At::Magic(0);
+        self.state = State::Magic(0);
         self.length = length;
-        self.left = 0;
+        self.remaining = 0;
         self.declared_type.api_version.clear();
         self.declared_type.kind.clear();
-        self.saw_object = false;
+        self.has_object = false;
     }
 
-    /// Whether all that was read so far is an envelope, if nothing follows.
+    /// Whether the bytes read so far are a complete envelope.
     pub(super) fn is_complete(&self) -> bool {
-        self.saw_object && self.at == At::Fields && self.fields.is_between_fields()
+        self.has_object && self.state == State::Fields && self.fields.is_between_fields()
     }
 
-    /// Goes on from `bytes[*at]`, moving `at` behind what was read.
+    /// Continues at `bytes[*at]` and advances `at` past the bytes it read.
     pub(super) fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Step, ProtobufError> {
         loop {
-            match self.at {
-                At::Magic(matched) => match (MAGIC.get(matched), bytes.get(*at)) {
+            match self.state {
+                State::Magic(matched) => match (MAGIC.get(matched), bytes.get(*at)) {
                     (None, _) => {
                         self.fields = Walk::new(self.length.saturating_sub(MAGIC.len() as u64));
-                        self.at = At::Fields;
+                        self.state = State::Fields;
                     }
                     _ if self.length <= matched as u64 => return Err(ProtobufError::Magic),
                     (Some(_), None) => return Ok(Step::NeedMore),
                     (Some(expected), Some(found)) if expected == found => {
                         *at += 1;
-                        self.at = At::Magic(matched + 1);
+                        self.state = State::Magic(matched + 1);
                     }
                     (Some(_), Some(_)) => return Err(ProtobufError::Magic),
                 },
-                At::Fields => match self.fields.next(bytes, at)? {
-                    Met::NeedMore => return Ok(Step::NeedMore),
-                    Met::End => return Ok(Step::End),
-                    Met::Field(number, shape) => {
+                State::Fields => match self.fields.next(bytes, at)? {
+                    WalkStep::NeedMore => return Ok(Step::NeedMore),
+                    WalkStep::End => return Ok(Step::End),
+                    WalkStep::Field(number, shape) => {
                         if let Some(step) = self.enter(number, shape)? {
                             return Ok(step);
                         }
                     }
                 },
-                At::Type | At::Other => {
-                    let part = take(&mut self.left, bytes, at);
-                    if self.at == At::Type {
-                        keep_beginning(&mut self.value, part, 2 * MAX_KIND_BYTES);
+                State::Type | State::Other => {
+                    let part = take(&mut self.remaining, bytes, at);
+                    if self.state == State::Type {
+                        append_up_to(&mut self.value, part, 2 * MAX_KIND_BYTES);
                     }
-                    if self.left > 0 {
+                    if self.remaining > 0 {
                         return Ok(Step::NeedMore);
                     }
-                    if std::mem::replace(&mut self.at, At::Fields) == At::Type {
+                    if std::mem::replace(&mut self.state, State::Fields) == State::Type {
                         self.declared_type.read(&self.value)?;
                     }
                 }
@@ -146,28 +146,28 @@ impl Envelope {
     }
 
     fn enter(&mut self, number: u32, shape: Shape) -> Result<Option<Step>, ProtobufError> {
-        self.left = shape.length();
-        self.at = match (number, shape) {
+        self.remaining = shape.length();
+        self.state = match (number, shape) {
             (1, Shape::Data(_)) => {
                 self.value.clear();
-                At::Type
+                State::Type
             }
             (2, Shape::Data(length)) => {
-                if std::mem::replace(&mut self.saw_object, true) {
+                if std::mem::replace(&mut self.has_object, true) {
                     return Err(ProtobufError::Twice);
                 }
                 return Ok(Some(Step::Object(length)));
             }
-            // How the object is encoded: in no other way, says every server.
+            // The content encoding and content type, which every server leaves empty.
             (3 | 4, Shape::Data(1..)) => return Err(ProtobufError::Encoded),
-            _ => At::Other,
+            _ => State::Other,
         };
         Ok(None)
     }
 }
 
-/// The object in an envelope that is all there.
-pub(super) fn opened(body: &[u8]) -> Option<(EnvelopeType, &[u8])> {
+/// Returns the declared type and the object of a complete envelope.
+pub(super) fn open_envelope(body: &[u8]) -> Option<(EnvelopeType, &[u8])> {
     let (mut envelope, mut at, mut object) = (Envelope::new(body.len() as u64), 0, None);
     loop {
         match envelope.next(body, &mut at).ok()? {

@@ -1,26 +1,27 @@
-//! The fields of a message whose bytes are all there.
+//! The fields of a message whose bytes are complete.
 //!
-//! Nothing is trusted: lengths end within the bytes, numbers within 64 bits. What a field means is not known here.
+//! Input is untrusted: lengths must end within the bytes, numbers within 64 bits. This file does not know
+//! what a field means.
 
-use crate::wire::problem::ProtobufError;
+use crate::wire::error::ProtobufError;
 
-/// What is left of a message. Cheap to copy.
+/// The unread fields of a message. Cheap to copy.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Payload<'a> {
     Varint(u64),
     Fixed64(u64),
-    /// Nothing that we know of has four bytes.
+    /// Four bytes, which no known field has.
     Fixed32,
     Data(&'a [u8]),
-    /// How messages were nested long ago. Nobody writes them; they are passed over.
+    /// A group, the deprecated way to nest messages. Kubernetes does not use groups; they are skipped.
     Group,
 }
 
-/// How a field is laid out, as the low bits of its tag say.
+/// Wire types, the low three bits of a field's tag.
 pub(super) const VARINT: u8 = 0;
 pub(super) const FIXED64: u8 = 1;
 pub(super) const DATA: u8 = 2;
@@ -28,14 +29,14 @@ pub(super) const GROUP: u8 = 3;
 pub(super) const GROUP_END: u8 = 4;
 pub(super) const FIXED32: u8 = 5;
 
-/// The largest number that a field may have.
+/// The maximum field number.
 const MAX_NUMBER: u64 = (1 << 29) - 1;
 
 impl<'a> Fields<'a> {
-    /// The next field's number and what it holds; none at the end.
+    /// Returns the number and value of the next field; `None` at the end.
     #[inline]
     pub(super) fn next(&mut self) -> Result<Option<(u32, Payload<'a>)>, ProtobufError> {
-        // Nearly all have one byte of tag and one of length or number.
+        // Fast path: nearly all fields have a tag of one byte and a length or number of one byte.
         if let [tag @ 8..0x80, second @ ..0x80, rest @ ..] = self.0 {
             let number = u32::from(tag >> 3);
             match tag & 7 {
@@ -52,18 +53,18 @@ impl<'a> Fields<'a> {
                 _ => {}
             }
         }
-        self.next_of_any_length()
+        self.next_general()
     }
 
-    fn next_of_any_length(&mut self) -> Result<Option<(u32, Payload<'a>)>, ProtobufError> {
+    fn next_general(&mut self) -> Result<Option<(u32, Payload<'a>)>, ProtobufError> {
         if self.0.is_empty() {
             return Ok(None);
         }
-        let (number, layout) = split_tag(self.varint()?)?;
-        Ok(Some((number, self.payload(layout)?)))
+        let (number, wire_type) = split_tag(self.varint()?)?;
+        Ok(Some((number, self.payload(wire_type)?)))
     }
 
-    /// The next number of a list that was packed into one field.
+    /// Returns the next number of a list that is packed into one field.
     pub(super) fn packed(&mut self, fixed: bool) -> Result<Option<Payload<'a>>, ProtobufError> {
         if self.0.is_empty() {
             return Ok(None);
@@ -72,8 +73,8 @@ impl<'a> Fields<'a> {
     }
 
     #[inline]
-    fn payload(&mut self, layout: u8) -> Result<Payload<'a>, ProtobufError> {
-        match layout {
+    fn payload(&mut self, wire_type: u8) -> Result<Payload<'a>, ProtobufError> {
+        match wire_type {
             VARINT => self.varint().map(Payload::Varint),
             DATA => {
                 let length = self.varint()?;
@@ -86,13 +87,13 @@ impl<'a> Fields<'a> {
                 Ok(Payload::Fixed64(u64::from_le_bytes(*bytes)))
             }
             FIXED32 => self.take(4).map(|_| Payload::Fixed32).map_err(|_| ProtobufError::Short),
-            GROUP => self.pass_group().map(|()| Payload::Group),
+            GROUP => self.skip_group().map(|()| Payload::Group),
             other => Err(ProtobufError::Layout(other)),
         }
     }
 
-    /// Passes over a group and all groups in it, without recursion.
-    fn pass_group(&mut self) -> Result<(), ProtobufError> {
+    /// Skips a group and all groups in it, without recursion.
+    fn skip_group(&mut self) -> Result<(), ProtobufError> {
         let mut depth = 1_u64;
         while depth > 0 {
             match split_tag(self.varint()?)?.1 {
@@ -116,7 +117,7 @@ impl<'a> Fields<'a> {
     #[inline]
     fn varint(&mut self) -> Result<u64, ProtobufError> {
         match self.0 {
-            // Nearly all are this short.
+            // Fast path: nearly all varints have one byte.
             [byte, rest @ ..] if *byte < 0x80 => {
                 self.0 = rest;
                 Ok(u64::from(*byte))
@@ -137,7 +138,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Number and layout out of a tag.
+/// Splits a tag into field number and wire type.
 #[inline]
 pub(super) fn split_tag(tag: u64) -> Result<(u32, u8), ProtobufError> {
     match tag >> 3 {
@@ -147,7 +148,8 @@ pub(super) fn split_tag(tag: u64) -> Result<(u32, u8), ProtobufError> {
     }
 }
 
-/// A number as it arrives: seven bits a byte, the lowest first; all bytes but the last say that more follow.
+/// An incremental varint parser: seven bits per byte, the lowest first; the high bit is set in all bytes
+/// but the last.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Varint {
     value: u64,
@@ -155,7 +157,7 @@ pub(super) struct Varint {
 }
 
 impl Varint {
-    /// Takes one more byte; the number when it was the last.
+    /// Adds a byte; returns the number if it was the last.
     #[inline]
     pub(super) fn push(&mut self, byte: u8) -> Result<Option<u64>, ProtobufError> {
         if self.shift > 63 {
@@ -166,13 +168,13 @@ impl Varint {
         Ok((byte < 0x80).then_some(self.value))
     }
 
-    /// Whether no byte was taken yet.
-    pub(super) fn is_fresh(self) -> bool {
+    /// Whether no byte was added yet.
+    pub(super) fn is_at_start(self) -> bool {
         self.shift == 0
     }
 }
 
-/// Appends a number.
+/// Appends a varint.
 pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);
@@ -181,25 +183,25 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push((value & 0x7f) as u8);
 }
 
-/// Appends a field that holds bytes.
+/// Appends a field with bytes.
 pub(super) fn put_data(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     put_varint(out, tag(number, DATA));
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// How many bytes [`put_varint`] appends.
+/// Number of bytes that [`put_varint`] appends.
 pub(super) fn varint_length(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// The tag of a field.
-pub(super) fn tag(number: u32, layout: u8) -> u64 {
-    u64::from(number) << 3 | u64::from(layout)
+/// Returns the tag of a field.
+pub(super) fn tag(number: u32, wire_type: u8) -> u64 {
+    u64::from(number) << 3 | u64::from(wire_type)
 }
 
-/// The low 32 bits of a number, which are all that Go keeps where it wants no more.
-pub(super) fn low(value: u64) -> i32 {
+/// Returns the low 32 bits of a varint, as Go does for 32-bit fields.
+pub(super) fn low_32_bits(value: u64) -> i32 {
     let [a, b, c, d, ..] = value.to_le_bytes();
     i32::from_le_bytes([a, b, c, d])
 }
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn every_layout_is_read() {
+    fn every_wire_type_is_parsed() {
         let bytes =
             [&[0x08, 0xac, 0x02, 0x11][..], &[1, 0, 0, 0, 0, 0, 0, 0], &[0x1a, 1, 7, 0x25, 0, 0, 0, 0]]
                 .concat();
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_field_is_refused() {
+    fn malformed_fields_are_rejected() {
         for (bytes, expected) in [
             (&[0x0a, 5, 1][..], ProtobufError::Length),
             (&[0x80], ProtobufError::Short),
@@ -251,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_as_they_are_read() {
+    fn written_varint_parses_to_itself() {
         for value in [0, 1, 127, 128, 300, 1 << 20, u64::from(u32::MAX), u64::MAX] {
             let mut bytes = Vec::new();
             put_varint(&mut bytes, value);

@@ -1,6 +1,6 @@
-//! The head of an object, from the bytes of its metadata.
+//! Parsing of an object's head from the bytes of its metadata.
 //!
-//! As strict as that of JSON: a head either reads completely or the object is unreadable.
+//! As strict as in JSON: a head is either complete or the object is unreadable.
 
 use super::decode::{Time, time_of};
 use super::fields::{Fields, Payload};
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use std::num::NonZeroI64;
 use std::ops::Range;
 
-/// Where `metadata` has what; a test holds them against the table.
+/// Field numbers in `metadata`; a test compares them with the table of `informer-schema`.
 pub(super) mod numbers {
     pub(crate) const NAME: u32 = 1;
     pub(crate) const NAMESPACE: u32 = 3;
@@ -30,19 +30,23 @@ pub(super) mod numbers {
 
 const TEXT: &str = "a string";
 
-/// Where labels and owners are put together; used again for the next object.
+/// Buffers in which labels and owners are collected, reused for the next object.
 #[derive(Debug, Default)]
-pub(super) struct Rows {
+pub(super) struct HeadBuffers {
     labels: PackedTextsBuilder,
     owners: PackedTextsBuilder,
 }
 
-/// The head of the object whose metadata is `bytes`, and lies at `metadata` in the object.
-pub(super) fn read(bytes: &[u8], metadata: Range<usize>, rows: &mut Rows) -> Result<Head, HeadError> {
-    rows.labels.clear();
-    rows.owners.clear();
-    let mut found = Found::default();
-    found.read(bytes, rows)?;
+/// Parses the head from `bytes`, the object's metadata, which is at `metadata` in the object.
+pub(super) fn read(
+    bytes: &[u8],
+    metadata: Range<usize>,
+    buffers: &mut HeadBuffers,
+) -> Result<Head, HeadError> {
+    buffers.labels.clear();
+    buffers.owners.clear();
+    let mut found = HeadFields::default();
+    found.read(bytes, buffers)?;
     let version = found.version.filter(|version| !version.is_empty());
     Ok(Head {
         key: found.key()?,
@@ -51,14 +55,15 @@ pub(super) fn read(bytes: &[u8], metadata: Range<usize>, rows: &mut Rows) -> Res
         generation: found.generation,
         created: found.created.into(),
         deleted: found.deleted.into(),
-        labels: Labels(rows.labels.texts()),
-        owners: Owners(rows.owners.texts()),
+        labels: Labels(buffers.labels.texts()),
+        owners: Owners(buffers.owners.texts()),
         metadata: Head::range(metadata),
     })
 }
 
-/// Key and version of an object whose metadata may be cut short; a key only if nothing that follows could change it.
-pub(super) fn peek_identity(bytes: &[u8], whole: bool) -> (Option<Key>, Option<ResourceVersion>) {
+/// Parses key and version from metadata that may be truncated. The key is `None` if the missing part could
+/// change it.
+pub(super) fn peek_identity(bytes: &[u8], complete: bool) -> (Option<Key>, Option<ResourceVersion>) {
     let (mut name, mut namespace, mut version) = (None, None, None);
     let mut fields = Fields(bytes);
     while let Ok(Some((number, payload))) = fields.next() {
@@ -70,15 +75,15 @@ pub(super) fn peek_identity(bytes: &[u8], whole: bool) -> (Option<Key>, Option<R
             _ => {}
         }
     }
-    let certain = whole || namespace.is_some();
+    let is_certain = complete || namespace.is_some();
     let namespace = std::str::from_utf8(namespace.unwrap_or_default()).ok();
-    let name = name.filter(|_| certain).and_then(|name| std::str::from_utf8(name).ok());
+    let name = name.filter(|_| is_certain).and_then(|name| std::str::from_utf8(name).ok());
     let version = version.and_then(|version| std::str::from_utf8(version).ok());
     let key = name.zip(namespace).and_then(|(name, namespace)| key(namespace, name).ok());
     (key, version.filter(|text| !text.is_empty()).map(ResourceVersion::new))
 }
 
-/// One annotation.
+/// Returns the value of an annotation.
 pub(super) fn annotation<'a>(metadata: &'a [u8], name: &str) -> Option<&'a str> {
     let (mut fields, mut found) = (Fields(metadata), None);
     while let Ok(Some((number, payload))) = fields.next() {
@@ -89,8 +94,9 @@ pub(super) fn annotation<'a>(metadata: &'a [u8], name: &str) -> Option<&'a str> 
     found
 }
 
+/// The fields of a head, except labels and owners.
 #[derive(Default)]
-struct Found<'a> {
+struct HeadFields<'a> {
     name: &'a str,
     namespace: &'a str,
     uid: &'a str,
@@ -100,11 +106,11 @@ struct Found<'a> {
     deleted: Option<Timestamp>,
 }
 
-impl<'a> Found<'a> {
-    /// What comes again replaces what came before; lists and maps grow.
-    fn read(&mut self, metadata: &'a [u8], rows: &mut Rows) -> Result<(), HeadError> {
+impl<'a> HeadFields<'a> {
+    /// Parses the metadata. Of a repeated field the last value counts; lists and maps are extended.
+    fn read(&mut self, metadata: &'a [u8], buffers: &mut HeadBuffers) -> Result<(), HeadError> {
         let mut fields = Fields(metadata);
-        // Whoever walked over these bytes before would have found what does not read.
+        // The object reader has already parsed these bytes, so `next` does not fail.
         while let Ok(Some((number, payload))) = fields.next() {
             match number {
                 numbers::NAME => self.name = text(payload, "name")?,
@@ -114,8 +120,8 @@ impl<'a> Found<'a> {
                 numbers::GENERATION => self.generation = generation(payload)?,
                 numbers::CREATED => self.created = time(payload, "creationTimestamp")?,
                 numbers::DELETED => self.deleted = time(payload, "deletionTimestamp")?,
-                numbers::LABELS => rows.label(payload)?,
-                numbers::OWNERS => rows.owner(payload)?,
+                numbers::LABELS => buffers.label(payload)?,
+                numbers::OWNERS => buffers.owner(payload)?,
                 _ => {}
             }
         }
@@ -127,7 +133,7 @@ impl<'a> Found<'a> {
     }
 }
 
-impl Rows {
+impl HeadBuffers {
     fn label(&mut self, payload: Payload<'_>) -> Result<(), HeadError> {
         let read = data(payload).and_then(entry);
         let (name, value) = read.ok_or(malformed("labels", "a map of strings"))?;
@@ -170,7 +176,7 @@ fn text<'a>(payload: Payload<'a>, field: &'static str) -> Result<&'a str, HeadEr
     data(payload).and_then(|bytes| std::str::from_utf8(bytes).ok()).ok_or(malformed(field, TEXT))
 }
 
-/// Zero is none, as JSON has it.
+/// Parses the generation; zero means none, as in JSON.
 fn generation(payload: Payload<'_>) -> Result<Option<NonZeroI64>, HeadError> {
     match payload {
         Payload::Varint(value) => Ok(NonZeroI64::new(value.cast_signed())),
@@ -186,7 +192,7 @@ fn time(payload: Payload<'_>, field: &'static str) -> Result<Option<Timestamp>, 
     data(payload).and_then(read).ok_or(malformed(field, "a time"))
 }
 
-/// An entry of a map of texts.
+/// Parses an entry of a map from strings to strings.
 fn entry(bytes: &[u8]) -> Option<(&str, &str)> {
     let (mut name, mut value) = ("", "");
     let mut fields = Fields(bytes);

@@ -1,9 +1,11 @@
-//! The readers' protobuf half: [`ProtobufListReader`] and [`ProtobufWatchReader`], and typed views of what they hand out.
+//! The protobuf readers, [`ProtobufListReader`] and [`ProtobufWatchReader`], and the decoder of their
+//! objects.
 //!
-//! They are the siblings of the JSON readers and hand out the same things. An object's bytes are its message as the server sent it, without the
-//! envelope that names its kind and without `metadata.managedFields`; which message it is says [`Encoding::Protobuf`](super::Encoding).
-//! An object that cannot be read is handed out as unreadable and reading goes on, since lengths say where the next one begins. What a kind
-//! looks like inside is known from the table of `informer-schema` alone.
+//! They produce the same values as the JSON readers. An object's bytes are its message as the server sent
+//! it, without the envelope that names its kind and without `metadata.managedFields`;
+//! [`EntryEncoding::Protobuf`](super::EntryEncoding) names the message type. An object that cannot be read
+//! is produced as unreadable and parsing continues, since its length says where the next one starts. The
+//! fields of a kind are known only from the table of `informer-schema`.
 
 mod decode;
 mod envelope;
@@ -12,10 +14,10 @@ mod head;
 mod list;
 mod object;
 mod prune;
+mod single_chunk;
 mod status;
 mod walk;
 mod watch;
-mod whole;
 
 pub(super) use decode::values_at;
 pub(crate) use decode::{Error as MessageError, decode};
@@ -25,18 +27,18 @@ pub use watch::ProtobufWatchReader;
 use super::TypeMeta;
 use informer_schema::{Message, MessageId};
 
-/// What every body and every object begins with.
+/// The magic number at the start of every body and every object.
 const MAGIC: &[u8; 4] = b"k8s\0";
 
-/// Where every kind has its metadata.
+/// The field number of `metadata` in every kind.
 const METADATA: u32 = 1;
 
-/// The message of a cache's objects; none for kinds that have no protobuf.
-pub fn message_of(types: &TypeMeta) -> Option<MessageId> {
-    Message::of_kind(&types.api_version, &types.kind)
+/// Returns the message type of a cache's objects; `None` for kinds without protobuf.
+pub fn message_of(type_meta: &TypeMeta) -> Option<MessageId> {
+    Message::of_kind(&type_meta.api_version, &type_meta.kind)
 }
 
-/// The message of every object's metadata.
+/// Returns the message type of an object's metadata.
 pub(crate) fn metadata_message(of: MessageId) -> Option<MessageId> {
     match of.get().part(u64::from(METADATA))?.wire {
         informer_schema::Wire::Message(metadata) => Some(metadata),

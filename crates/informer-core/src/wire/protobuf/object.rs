@@ -1,80 +1,89 @@
-//! Reading one object's message as its bytes arrive: what is kept, and where its metadata lies.
+//! Incremental parsing of one object's message: copies the bytes to keep, and records the position of its
+//! metadata.
 //!
-//! One pass, but for an object that came whole (see [`super::whole`]). The fields of the object and of its `metadata` are walked; what they hold is copied or passed over by its length. What
-//! is kept is written to one buffer in canonical form: the fields in the order in which they came, with lengths that fit, without
-//! `metadata.managedFields` and what a [`FieldFilter`] leaves out. Nothing beyond the size limit is ever held, and nothing is made room for
-//! before it is there. How long the object is was said before it, so one that is broken inside ends all the same.
+//! One pass, except for an object that arrived in one chunk (see [`super::single_chunk`]). The fields of the
+//! object and of its `metadata` are parsed; their values are copied or skipped by length. The output is
+//! written to one buffer in canonical form: the fields in their order, with minimal lengths, without
+//! `metadata.managedFields` and the fields that a [`FieldFilter`] leaves out. Never more than the size
+//! limit is buffered, and no memory is reserved for bytes that have not arrived. The length of the object
+//! is known in advance, so the end of a malformed object is known as well.
 
 use super::METADATA;
 use super::fields::{DATA, VARINT, put_data, put_varint, tag, varint_length};
-use super::head::{self, Rows, numbers};
+use super::head::{self, HeadBuffers, numbers};
 use super::prune::prune;
+use super::single_chunk::without_managed_fields;
 use super::walk::{Shape, Step, Walk, take};
-use super::whole::whole;
 use crate::key::Key;
 use crate::version::ResourceVersion;
+use crate::wire::error::{ObjectError, ProtobufError};
 use crate::wire::field_filter::{FieldFilter, Level, MemberAction};
 use crate::wire::head::Head;
-use crate::wire::problem::{ObjectError, ProtobufError};
 use crate::wire::scanned::ScannedObject;
 use crate::wire::{EntryEncoding, TypeMeta};
 use informer_schema::{Message, MessageId, Part};
 use std::ops::Range;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum State {
     Fields(Level),
-    /// In a value, which is kept or not.
+    /// In a value, which is copied if the flag is set.
     Value(Level, bool),
 }
 
-/// Reads objects one after another; its buffer is used again.
+/// Parses objects one after another and reuses its buffers.
 #[derive(Debug)]
 pub(super) struct ObjectReader {
-    /// What the cache's objects are, and what their metadata is: a projection goes by their names.
+    /// The message type of the cache's objects. A field filter looks up field names in it.
     of: MessageId,
+    /// The message type of their metadata.
     metadata_of: Option<&'static Message>,
     limit: usize,
     field_filter: Option<FieldFilter>,
-    /// Whether the projection is meant for the current object.
+    /// Whether the field filter applies to the current object.
     filters: bool,
-    at: At,
+    state: State,
     object: Walk,
     metadata: Walk,
-    /// How long the object is, and how much of it is still to come.
+    /// Length of the object in bytes.
     length: u64,
-    rest: u64,
-    /// How much of the current value is.
-    left: u64,
-    kept: Vec<u8>,
-    /// A buffer for objects that come in pieces, while `kept` is that of one that came whole.
-    spare: Vec<u8>,
-    rows: Rows,
-    /// Where in `kept` the current field begins, and its value; and how the projection cuts it when it is complete.
+    /// Bytes remaining of the object.
+    object_remaining: u64,
+    /// Bytes remaining of the current value.
+    value_remaining: u64,
+    output: Vec<u8>,
+    /// The reusable buffer, while `output` is the exactly sized buffer of an object that arrived in one
+    /// chunk.
+    spare_buffer: Vec<u8>,
+    buffers: HeadBuffers,
+    /// Start of the current field in `output`.
     field_start: usize,
+    /// Start of the current value in `output`.
     value_start: usize,
-    prune_by: Option<(usize, &'static Part, u32)>,
-    /// What is left of a value that is being cut.
-    remains: Vec<u8>,
-    metadata_at: Option<MetadataAt>,
-    /// Fields that did not fit; `kept` is then only a part.
+    /// The rule of the field filter that prunes the current value once it is complete, with its part and
+    /// field number.
+    prune_rule: Option<(usize, &'static Part, u32)>,
+    /// Buffer for a value that is being pruned.
+    pruned: Vec<u8>,
+    metadata_span: Option<MetadataSpan>,
+    /// Whether fields did not fit, so that `output` is incomplete.
     truncated: bool,
-    /// The object did not fit, and what came before its metadata was given up for it: the head is worth more.
-    lost: bool,
-    broken: Option<ProtobufError>,
+    /// Whether the fields before the metadata did not fit and were discarded to keep the head.
+    prefix_discarded: bool,
+    error: Option<ProtobufError>,
 }
 
-/// Where in `kept` the metadata lies.
+/// The position of the metadata in `output`.
 #[derive(Debug, Clone, Copy)]
-struct MetadataAt {
+struct MetadataSpan {
     start: usize,
-    /// Known when it is over.
+    /// Known once the metadata is complete.
     end: Option<usize>,
-    /// Whether it is over, and all there.
-    whole: bool,
+    /// Whether the metadata was read to its end and nothing was truncated.
+    complete: bool,
 }
 
-/// How much room is made for the length of `metadata`, which nearly always takes as much.
+/// Bytes reserved for the length of `metadata`, which nearly always fit.
 const RESERVED_LENGTH_BYTES: usize = 2;
 
 impl ObjectReader {
@@ -85,141 +94,151 @@ impl ObjectReader {
             limit,
             field_filter: None,
             filters: true,
-            at: At::Fields(Level::Object),
+            state: State::Fields(Level::Object),
             object: Walk::new(0),
             metadata: Walk::new(0),
             length: 0,
-            rest: 0,
-            left: 0,
-            kept: Vec::new(),
-            spare: Vec::new(),
-            rows: Rows::default(),
+            object_remaining: 0,
+            value_remaining: 0,
+            output: Vec::new(),
+            spare_buffer: Vec::new(),
+            buffers: HeadBuffers::default(),
             field_start: 0,
             value_start: 0,
-            prune_by: None,
-            remains: Vec::new(),
-            metadata_at: None,
+            prune_rule: None,
+            pruned: Vec::new(),
+            metadata_span: None,
             truncated: false,
-            lost: false,
-            broken: None,
+            prefix_discarded: false,
+            error: None,
         }
     }
 
-    pub(super) fn set_field_filter(&mut self, projection: Option<FieldFilter>) {
-        self.field_filter = projection;
+    pub(super) fn set_field_filter(&mut self, field_filter: Option<FieldFilter>) {
+        self.field_filter = field_filter;
     }
 
     pub(super) fn has_field_filter(&self) -> bool {
         self.field_filter.is_some()
     }
 
-    /// Says whether the projection is meant for the object to come.
-    pub(super) fn set_filters(&mut self, projects: bool) {
-        self.filters = projects;
+    /// Sets whether the field filter applies to the next object.
+    pub(super) fn set_filters(&mut self, applies: bool) {
+        self.filters = applies;
     }
 
-    /// Applies the projection to a complete object for which it did not seem to be meant.
+    /// Applies the field filter to a complete object that was read without it.
     pub(super) fn filter_late(&mut self) {
-        if self.filters || self.field_filter.is_none() || self.truncated || self.lost || self.broken.is_some()
+        if self.filters
+            || self.field_filter.is_none()
+            || self.truncated
+            || self.prefix_discarded
+            || self.error.is_some()
         {
             return;
         }
-        let kept = std::mem::take(&mut self.kept);
-        self.begin(kept.len() as u64);
+        let output = std::mem::take(&mut self.output);
+        self.begin(output.len() as u64);
         self.filters = true;
-        let complete = self.feed(&kept, &mut 0);
-        debug_assert!(complete, "what was read once reads again");
+        let complete = self.feed(&output, &mut 0);
+        debug_assert!(complete, "a canonical object can be parsed again");
     }
 
-    /// Begins an object of so many bytes, keeping the buffer unless the last one was far above the usual.
+    /// Starts an object of `length` bytes and keeps the buffers, up to 64 KiB each.
     pub(super) fn begin(&mut self, length: u64) {
         const RETAINED_CAPACITY_BYTES: usize = 64 * 1024;
-        self.at = At::Fields(Level::Object);
+        self.state = State::Fields(Level::Object);
         self.object = Walk::new(length);
-        (self.length, self.rest) = (length, length);
-        let spare = std::mem::take(&mut self.spare);
-        if self.kept.capacity() < spare.capacity() {
-            self.kept = spare;
+        (self.length, self.object_remaining) = (length, length);
+        let spare_buffer = std::mem::take(&mut self.spare_buffer);
+        if self.output.capacity() < spare_buffer.capacity() {
+            self.output = spare_buffer;
         }
-        self.kept.clear();
-        self.kept.shrink_to(RETAINED_CAPACITY_BYTES);
-        self.remains.clear();
-        self.remains.shrink_to(RETAINED_CAPACITY_BYTES);
-        self.prune_by = None;
-        self.metadata_at = None;
-        (self.truncated, self.lost, self.broken) = (false, false, None);
+        self.output.clear();
+        self.output.shrink_to(RETAINED_CAPACITY_BYTES);
+        self.pruned.clear();
+        self.pruned.shrink_to(RETAINED_CAPACITY_BYTES);
+        self.prune_rule = None;
+        self.metadata_span = None;
+        (self.truncated, self.prefix_discarded, self.error) = (false, false, None);
     }
 
-    /// Goes on from `bytes[*at]`; `true` when the object is complete. Then one of the `take_…` follows.
+    /// Continues at `bytes[*at]`; `true` when the object is complete. The caller then reads the result.
     pub(super) fn feed(&mut self, bytes: &[u8], at: &mut usize) -> bool {
-        let part = take(&mut self.rest, bytes, at);
-        if self.broken.is_none() && !self.keep_whole(part) {
-            self.broken = self.walk(part).err();
+        let part = take(&mut self.object_remaining, bytes, at);
+        if self.error.is_none() && !self.read_single_chunk(part) {
+            self.error = self.walk(part).err();
         }
-        self.rest == 0
+        self.object_remaining == 0
     }
 
-    /// Keeps an object that came in one piece and is as usual; `false` if it has to be walked through.
-    fn keep_whole(&mut self, part: &[u8]) -> bool {
+    /// Reads an object that arrived in one chunk and is in canonical form; `false` if it has to be parsed
+    /// field by field.
+    fn read_single_chunk(&mut self, part: &[u8]) -> bool {
         if part.len() as u64 != self.length || (self.filters && self.field_filter.is_some()) {
             return false;
         }
-        // While the metadata of one that came in pieces is read, its length may take more.
-        let Some(found) = whole(part, self.limit.saturating_sub(RESERVED_LENGTH_BYTES)) else { return false };
-        self.spare = std::mem::replace(&mut self.kept, found.bytes);
+        // Field-by-field parsing may need more bytes for the length of the metadata, and the limit must not
+        // depend on how the object arrived.
+        let Some(found) = without_managed_fields(part, self.limit.saturating_sub(RESERVED_LENGTH_BYTES))
+        else {
+            return false;
+        };
+        self.spare_buffer = std::mem::replace(&mut self.output, found.bytes);
         let Range { start, end } = found.metadata;
-        self.metadata_at = Some(MetadataAt { start, end: Some(end), whole: true });
+        self.metadata_span = Some(MetadataSpan { start, end: Some(end), complete: true });
         true
     }
 
-    /// The complete object. It is gone from here.
+    /// Returns the complete object and removes it from the reader.
     pub(super) fn take_object(&mut self) -> Result<ScannedObject, ObjectError> {
         let head = self.head()?;
-        // The buffer of one that came in pieces has room to spare, and is used again.
-        let fits = self.kept.len() == self.kept.capacity();
-        let bytes = if fits { std::mem::take(&mut self.kept).into() } else { self.kept.as_slice().into() };
-        self.metadata_at = None;
+        // An exactly sized buffer is moved; a reusable one is copied.
+        let is_exact = self.output.len() == self.output.capacity();
+        let bytes =
+            if is_exact { std::mem::take(&mut self.output).into() } else { self.output.as_slice().into() };
+        self.metadata_span = None;
         Ok(ScannedObject { head, bytes, encoding: EntryEncoding::Protobuf(self.of) })
     }
 
-    /// The head of the complete object.
+    /// Parses the head of the complete object.
     pub(super) fn head(&mut self) -> Result<Head, ObjectError> {
-        if let Some(broken) = self.broken {
-            return Err(ObjectError::MalformedProtobuf(broken));
+        if let Some(error) = self.error {
+            return Err(ObjectError::MalformedProtobuf(error));
         }
-        if self.truncated || self.lost {
+        if self.truncated || self.prefix_discarded {
             return Err(ObjectError::TooLarge { limit: self.limit });
         }
         let at = self.metadata_range();
-        Ok(head::read(&self.kept[at.clone()], at, &mut self.rows)?)
+        Ok(head::read(&self.output[at.clone()], at, &mut self.buffers)?)
     }
 
-    /// The key and the version, if that much reads.
+    /// The key and the resource version, each if it could be read.
     pub(super) fn peek_identity(&self) -> (Option<Key>, Option<ResourceVersion>) {
-        let whole = self.metadata_at.is_some_and(|at| at.whole);
-        head::peek_identity(&self.kept[self.metadata_range()], whole)
+        let complete = self.metadata_span.is_some_and(|span| span.complete);
+        head::peek_identity(&self.output[self.metadata_range()], complete)
     }
 
-    /// One annotation.
+    /// Returns the value of an annotation.
     pub(super) fn annotation(&self, name: &str) -> Option<&str> {
-        head::annotation(&self.kept[self.metadata_range()], name)
+        head::annotation(&self.output[self.metadata_range()], name)
     }
 
-    /// What was kept so far; complete unless the object was too large or broken.
+    /// The output so far; complete unless the object was too large or malformed.
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.kept
+        &self.output
     }
 
-    /// Where in `kept` the metadata is, as far as it came.
+    /// The range of the metadata in `output`, as far as it was read.
     fn metadata_range(&self) -> Range<usize> {
-        self.metadata_at.map_or(0..0, |at| at.start..at.end.unwrap_or(self.kept.len()))
+        self.metadata_span.map_or(0..0, |span| span.start..span.end.unwrap_or(self.output.len()))
     }
 
     fn walk(&mut self, part: &[u8]) -> Result<(), ProtobufError> {
         let mut at = 0;
         loop {
-            match self.at {
-                At::Fields(level) => {
+            match self.state {
+                State::Fields(level) => {
                     let walk = if level == Level::Object { &mut self.object } else { &mut self.metadata };
                     match walk.next(part, &mut at)? {
                         Step::NeedMore => return Ok(()),
@@ -228,17 +247,17 @@ impl ObjectReader {
                         Step::End => self.finish_metadata(),
                     }
                 }
-                At::Value(level, keep) => {
-                    let value = take(&mut self.left, part, &mut at);
-                    if keep {
-                        self.kept.extend_from_slice(value);
+                State::Value(level, is_copied) => {
+                    let value = take(&mut self.value_remaining, part, &mut at);
+                    if is_copied {
+                        self.output.extend_from_slice(value);
                     }
-                    if self.left > 0 {
+                    if self.value_remaining > 0 {
                         return Ok(());
                     }
-                    self.at = At::Fields(level);
-                    if let Some(by) = self.prune_by.take().filter(|_| keep) {
-                        self.prune_value(by);
+                    self.state = State::Fields(level);
+                    if let Some(rule) = self.prune_rule.take().filter(|_| is_copied) {
+                        self.prune_value(rule);
                     }
                 }
             }
@@ -249,78 +268,78 @@ impl ObjectReader {
         if let (Level::Object, METADATA, Shape::Data(length)) = (level, number, shape) {
             return self.enter_metadata(length);
         }
-        self.left = shape.length();
-        let keep = self.admit(level, number, shape);
-        self.at = At::Value(level, keep);
+        self.value_remaining = shape.length();
+        let is_copied = self.start_field(level, number, shape);
+        self.state = State::Value(level, is_copied);
         Ok(())
     }
 
     fn enter_metadata(&mut self, length: u64) -> Result<(), ProtobufError> {
-        // Protobuf would merge the two. Nobody sends that, and a head that is in two places is not worth having.
-        if self.metadata_at.is_some() {
+        // Protobuf would merge the two. No server sends that, and a head in two places is not supported.
+        if self.metadata_span.is_some() {
             return Err(ProtobufError::Twice);
         }
         if self.truncated {
-            self.kept.clear();
-            (self.truncated, self.lost) = (false, true);
+            self.output.clear();
+            (self.truncated, self.prefix_discarded) = (false, true);
         }
-        put_varint(&mut self.kept, tag(METADATA, DATA));
-        self.kept.extend_from_slice(&[0; RESERVED_LENGTH_BYTES]);
-        self.metadata_at = Some(MetadataAt { start: self.kept.len(), end: None, whole: false });
+        put_varint(&mut self.output, tag(METADATA, DATA));
+        self.output.extend_from_slice(&[0; RESERVED_LENGTH_BYTES]);
+        self.metadata_span = Some(MetadataSpan { start: self.output.len(), end: None, complete: false });
         self.metadata = Walk::new(length);
-        self.at = At::Fields(Level::Metadata);
+        self.state = State::Fields(Level::Metadata);
         Ok(())
     }
 
     /// Writes the length of the metadata, which is known now.
     fn finish_metadata(&mut self) {
-        self.at = At::Fields(Level::Object);
-        let Some(MetadataAt { start, .. }) = self.metadata_at else { return };
-        let length = (self.kept.len() - start) as u64;
-        let (room, mut written) =
+        self.state = State::Fields(Level::Object);
+        let Some(MetadataSpan { start, .. }) = self.metadata_span else { return };
+        let length = (self.output.len() - start) as u64;
+        let (reserved, mut written) =
             (start - RESERVED_LENGTH_BYTES..start, Vec::with_capacity(RESERVED_LENGTH_BYTES + 1));
         put_varint(&mut written, length);
-        let start = room.start + written.len();
+        let start = reserved.start + written.len();
         if written.len() == RESERVED_LENGTH_BYTES {
-            self.kept[room].copy_from_slice(&written);
+            self.output[reserved].copy_from_slice(&written);
         } else {
-            self.kept.splice(room, written);
+            self.output.splice(reserved, written);
         }
-        let whole = !self.truncated;
-        self.metadata_at = Some(MetadataAt { start, end: Some(self.kept.len()), whole });
-        self.truncated |= self.kept.len() > self.limit;
+        let complete = !self.truncated;
+        self.metadata_span = Some(MetadataSpan { start, end: Some(self.output.len()), complete });
+        self.truncated |= self.output.len() > self.limit;
     }
 
-    /// Lets a field in, tag and length first; `false` if it is left out.
-    fn admit(&mut self, level: Level, number: u32, shape: Shape) -> bool {
+    /// Writes tag and length of a field; `false` if the field is left out.
+    fn start_field(&mut self, level: Level, number: u32, shape: Shape) -> bool {
         if level == Level::Metadata && number == numbers::MANAGED {
             return false;
         }
         let part = self.part(level, number);
-        let fate = self.action(level, part);
-        if fate == MemberAction::Drop || self.truncated {
+        let action = self.action(level, part);
+        if action == MemberAction::Drop || self.truncated {
             return false;
         }
-        let (layout, head) = match shape {
+        let (wire_type, varint) = match shape {
             Shape::Varint(value) => (VARINT, Some(value)),
             Shape::Data(length) => (DATA, Some(length)),
-            Shape::Fixed(layout, _) => (layout, None),
+            Shape::Fixed(wire_type, _) => (wire_type, None),
         };
-        let tag = tag(number, layout);
-        let needs = varint_length(tag) + head.map_or(0, varint_length);
-        let room = self.limit.checked_sub(self.kept.len() + needs);
-        if room.is_none_or(|room| shape.length() > room as u64) {
+        let tag = tag(number, wire_type);
+        let needed = varint_length(tag) + varint.map_or(0, varint_length);
+        let available = self.limit.checked_sub(self.output.len() + needed);
+        if available.is_none_or(|available| shape.length() > available as u64) {
             self.truncated = true;
             return false;
         }
-        self.field_start = self.kept.len();
-        put_varint(&mut self.kept, tag);
-        if let Some(head) = head {
-            put_varint(&mut self.kept, head);
+        self.field_start = self.output.len();
+        put_varint(&mut self.output, tag);
+        if let Some(varint) = varint {
+            put_varint(&mut self.output, varint);
         }
-        self.value_start = self.kept.len();
-        self.prune_by = match (fate, part) {
-            (MemberAction::Prune(by), Some(part)) if layout == DATA => Some((by, part, number)),
+        self.value_start = self.output.len();
+        self.prune_rule = match (action, part) {
+            (MemberAction::Prune(rule), Some(part)) if wire_type == DATA => Some((rule, part, number)),
             _ => None,
         };
         true
@@ -332,31 +351,38 @@ impl ObjectReader {
         of?.part(u64::from(number))
     }
 
-    /// What the projection makes of a field. One that the table does not know is one that nobody can name.
+    /// Returns how the field filter treats a field. A field that the table does not know has no name, so no
+    /// path names it.
     fn action(&self, level: Level, part: Option<&Part>) -> MemberAction {
-        let projection = self.field_filter.as_ref().filter(|_| self.filters);
-        projection
-            .map_or(MemberAction::Keep, |by| by.action(level, part.map_or("", |part| part.name).as_bytes()))
+        let field_filter = self.field_filter.as_ref().filter(|_| self.filters);
+        field_filter.map_or(MemberAction::Keep, |filter| {
+            filter.action(level, part.map_or("", |part| part.name).as_bytes())
+        })
     }
 
-    /// Cuts the current value, which is complete.
-    fn prune_value(&mut self, (by, part, number): (usize, &'static Part, u32)) {
-        let Some(projection) = self.field_filter.as_ref() else { return };
-        let (mode, paths) = projection.rule(by);
-        self.remains.clear();
-        let stays = prune(mode, &paths, part.wire, &self.kept[self.value_start..], &mut self.remains);
-        self.kept.truncate(self.field_start);
-        if stays {
-            put_data(&mut self.kept, number, &self.remains);
+    /// Prunes the current value, which is complete.
+    fn prune_value(&mut self, (rule, part, number): (usize, &'static Part, u32)) {
+        let Some(field_filter) = self.field_filter.as_ref() else { return };
+        let (mode, paths) = field_filter.rule(rule);
+        self.pruned.clear();
+        let is_kept = prune(mode, &paths, part.wire, &self.output[self.value_start..], &mut self.pruned);
+        self.output.truncate(self.field_start);
+        if is_kept {
+            put_data(&mut self.output, number, &self.pruned);
         }
     }
 }
 
-/// Whether an object that says it is of some type may be in the cache.
-pub(super) fn check_type(said: &super::envelope::EnvelopeType, types: &TypeMeta) -> Result<(), ObjectError> {
-    if said.is_of(types) || types.also_accepted.as_deref().is_some_and(|other| said.is_of(other)) {
+/// Checks that an object of the declared type belongs in the cache.
+pub(super) fn check_type(
+    declared: &super::envelope::EnvelopeType,
+    type_meta: &TypeMeta,
+) -> Result<(), ObjectError> {
+    if declared.is_of(type_meta)
+        || type_meta.also_accepted.as_deref().is_some_and(|other| declared.is_of(other))
+    {
         return Ok(());
     }
-    let found = format!("{} {}", said.api_version, said.kind);
+    let found = format!("{} {}", declared.api_version, declared.kind);
     Err(ObjectError::OtherKind { found: found.trim().into() })
 }

@@ -1,7 +1,8 @@
-//! Cutting declared paths out of one field of a message, or everything else.
+//! Pruning of one field of a message: removes the values that paths name, or everything else.
 //!
-//! The rules are those of JSON, with one difference: a list or a map that nothing is left of is gone, since protobuf has no empty ones. One
-//! walk through the table: names on no path are copied, or left out. The recursion is as deep as the longest path.
+//! The rules are those of JSON, with one difference: a list or map of which nothing is left is removed,
+//! since protobuf has no empty ones. One pass through the table: fields that no path names or enters are
+//! copied or left out. The recursion is as deep as the longest path.
 
 use super::fields::{Fields, Payload, put_data};
 use crate::wire::json::prune as json;
@@ -9,9 +10,10 @@ use crate::wire::path::PathStep;
 use crate::wire::paths::{Mode, Paths, into_element, into_member};
 use informer_schema::{Message, MessageId, Part, Wire};
 
-/// Appends what is left of a field's bytes to `out`; `false` if the field goes as a whole, whatever was appended.
+/// Appends the pruned bytes of a field to `out`. Returns `false` if the field is removed as a whole,
+/// whatever was appended.
 ///
-/// Of a list or a map, a field is one element or entry. None of `paths` is empty.
+/// In a list or a map, a field is one element or entry. None of `paths` is empty.
 pub(super) fn prune(mode: Mode, paths: &Paths<'_>, wire: Wire, bytes: &[u8], out: &mut Vec<u8>) -> bool {
     match wire {
         Wire::List(items) => prune_element(mode, paths, *items, bytes, out),
@@ -20,10 +22,10 @@ pub(super) fn prune(mode: Mode, paths: &Paths<'_>, wire: Wire, bytes: &[u8], out
     }
 }
 
-/// A value with the paths that lead into it.
+/// Prunes a value, given the paths that lead into it.
 fn prune_value(mode: Mode, paths: &Paths<'_>, wire: Wire, bytes: &[u8], out: &mut Vec<u8>) -> bool {
     let start = out.len();
-    let walked = match wire {
+    let pruned = match wire {
         Wire::Message(of) => prune_message(mode, paths, of.get(), bytes, out),
         Wire::Raw => prune_raw(mode, paths, bytes, out),
         Wire::Strings => prune_choice(mode, paths, [Some(Wire::List(&Wire::String)), None], bytes, out),
@@ -34,10 +36,10 @@ fn prune_value(mode: Mode, paths: &Paths<'_>, wire: Wire, bytes: &[u8], out: &mu
         Wire::OrList(of) => prune_messages(mode, paths, of, bytes, out),
         _ => None,
     };
-    if walked.is_some() {
+    if pruned.is_some() {
         return true;
     }
-    // Nothing that a path could lead into.
+    // No path can enter the value.
     out.truncate(start);
     if mode == Mode::Drop {
         out.extend_from_slice(bytes);
@@ -45,17 +47,17 @@ fn prune_value(mode: Mode, paths: &Paths<'_>, wire: Wire, bytes: &[u8], out: &mu
     mode == Mode::Drop
 }
 
-/// A part with the paths that lead to it: an empty one names it.
+/// Prunes a part, given the rest of the paths that lead to it; an empty one names it.
 fn prune_part(mode: Mode, paths: &Paths<'_>, wire: Wire, bytes: &[u8], out: &mut Vec<u8>) -> bool {
     let is_named = paths.iter().any(|path| path.is_empty());
     if !is_named && !paths.is_empty() {
         return prune(mode, paths, wire, bytes, out);
     }
-    let stays = is_named == (mode == Mode::Keep);
-    if stays {
+    let is_kept = is_named == (mode == Mode::Keep);
+    if is_kept {
         out.extend_from_slice(bytes);
     }
-    stays
+    is_kept
 }
 
 fn prune_element(mode: Mode, paths: &Paths<'_>, items: Wire, bytes: &[u8], out: &mut Vec<u8>) -> bool {
@@ -79,18 +81,18 @@ fn prune_entry(mode: Mode, paths: &Paths<'_>, values: Wire, bytes: &[u8], out: &
         }
     }
     let inner: Vec<_> = paths.iter().filter_map(|path| into_member(path, key)).collect();
-    let mut left = Vec::new();
-    let stays = prune_part(mode, &inner, values, value, &mut left);
-    if stays && left == value {
+    let mut pruned = Vec::new();
+    let is_kept = prune_part(mode, &inner, values, value, &mut pruned);
+    if is_kept && pruned == value {
         out.extend_from_slice(bytes);
-    } else if stays {
+    } else if is_kept {
         put_data(out, 1, key);
-        put_data(out, 2, &left);
+        put_data(out, 2, &pruned);
     }
-    stays
+    is_kept
 }
 
-/// `None` if no path leads into a message, or if it is none.
+/// Prunes a message. `None` if no path leads into it, or if it is malformed.
 fn prune_message(
     mode: Mode,
     paths: &Paths<'_>,
@@ -107,25 +109,25 @@ fn prune_message(
             }
             return;
         };
-        let mut left = Vec::new();
-        let stays = match part.wire {
-            // Its fields are the object's.
+        let mut pruned = Vec::new();
+        let is_kept = match part.wire {
+            // An inline message: in JSON, its fields are members of the object around it.
             Wire::Message(of) if part.name.is_empty() => {
-                prune_message(mode, paths, of.get(), value, &mut left).is_some()
+                prune_message(mode, paths, of.get(), value, &mut pruned).is_some()
             }
             wire => {
                 let inner: Vec<_> =
                     paths.iter().filter_map(|path| into_member(path, part.name.as_bytes())).collect();
-                prune_part(mode, &inner, wire, value, &mut left)
+                prune_part(mode, &inner, wire, value, &mut pruned)
             }
         };
-        if stays {
-            put_data(out, number, &left);
+        if is_kept {
+            put_data(out, number, &pruned);
         }
     })
 }
 
-/// Whether a path ends at a number, or at each of a list of them. No path can lead into one.
+/// Whether a path names a number, or each number of a list. No path can lead into a number.
 fn is_named(paths: &Paths<'_>, part: Option<&Part>) -> bool {
     let Some(part) = part else { return false };
     let is_list = matches!(part.wire, Wire::List(_));
@@ -135,21 +137,21 @@ fn is_named(paths: &Paths<'_>, part: Option<&Part>) -> bool {
         .any(|rest| rest.is_empty() || (is_list && into_element(&rest, false).is_some_and(<[_]>::is_empty)))
 }
 
-/// JSON in a message.
+/// Prunes JSON inside a message.
 fn prune_raw(mode: Mode, paths: &Paths<'_>, bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    let mut stays = true;
+    let mut is_kept = true;
     each_field(bytes, |number, field, payload| match (number, payload) {
         (1, Payload::Data(text)) => {
-            let mut left = Vec::new();
-            stays = json::prune(mode, paths, text.trim_ascii(), &mut left);
-            put_data(out, 1, &left);
+            let mut pruned = Vec::new();
+            is_kept = json::prune(mode, paths, text.trim_ascii(), &mut pruned);
+            put_data(out, 1, &pruned);
         }
         _ => out.extend_from_slice(field),
     })?;
-    stays.then_some(())
+    is_kept.then_some(())
 }
 
-/// A message whose fields 1 and 2 are something that paths can lead into.
+/// Prunes a message whose fields 1 and 2 have these types; paths can lead into both.
 fn prune_choice(
     mode: Mode,
     paths: &Paths<'_>,
@@ -163,14 +165,14 @@ fn prune_choice(
             out.extend_from_slice(field);
             return;
         };
-        let mut left = Vec::new();
-        if prune(mode, paths, wire, value, &mut left) {
-            put_data(out, number, &left);
+        let mut pruned = Vec::new();
+        if prune(mode, paths, wire, value, &mut pruned) {
+            put_data(out, number, &pruned);
         }
     })
 }
 
-/// A message (1) or messages (2).
+/// Prunes a message that contains either one message (field 1) or a list of them (field 2).
 fn prune_messages(
     mode: Mode,
     paths: &Paths<'_>,
@@ -179,22 +181,23 @@ fn prune_messages(
     out: &mut Vec<u8>,
 ) -> Option<()> {
     each_field(bytes, |number, field, payload| {
-        let mut left = Vec::new();
-        let stays = match (number, payload) {
-            (1, Payload::Data(value)) => prune_value(mode, paths, Wire::Message(of), value, &mut left),
-            (2, Payload::Data(value)) => prune_element(mode, paths, Wire::Message(of), value, &mut left),
+        let mut pruned = Vec::new();
+        let is_kept = match (number, payload) {
+            (1, Payload::Data(value)) => prune_value(mode, paths, Wire::Message(of), value, &mut pruned),
+            (2, Payload::Data(value)) => prune_element(mode, paths, Wire::Message(of), value, &mut pruned),
             _ => {
                 out.extend_from_slice(field);
                 return;
             }
         };
-        if stays {
-            put_data(out, number, &left);
+        if is_kept {
+            put_data(out, number, &pruned);
         }
     })
 }
 
-/// Calls `visit` with each field: its number, all of its bytes, and what it holds. `None` if the bytes are no message.
+/// Calls `visit` with each field: its number, all of its bytes, and its value. `None` if the message is
+/// malformed.
 fn each_field<'a>(bytes: &'a [u8], mut visit: impl FnMut(u32, &'a [u8], Payload<'a>)) -> Option<()> {
     let mut fields = Fields(bytes);
     loop {

@@ -1,24 +1,24 @@
-//! Reading a `Status` that is protobuf. What its fields mean is not known here.
+//! Parsing of a `Status` in protobuf. This file does not know what its fields mean.
 
 use super::decode::decode;
-use super::envelope::opened;
-use crate::wire::status::{Status, Wire as StatusFields};
+use super::envelope::open_envelope;
+use crate::wire::status::{Status, StatusFields};
 use informer_schema::Message;
 
 impl Status {
-    /// Reads a body of protobuf; anything else gives `None`.
+    /// Parses a protobuf body; `None` if it is not a `Status`.
     pub fn from_protobuf(bytes: &[u8]) -> Option<Self> {
-        status_in(bytes).map(Self::of_fields)
+        status_in(bytes).map(Self::from_fields)
     }
 }
 
-/// The fields of a `Status` in its envelope.
+/// Parses the fields of a `Status` in its envelope.
 fn status_in(body: &[u8]) -> Option<StatusFields> {
-    let (said, object) = opened(body)?;
-    (said.kind == "Status").then(|| status_of(object)).flatten()
+    let (declared_type, object) = open_envelope(body)?;
+    (declared_type.kind == "Status").then(|| status_of(object)).flatten()
 }
 
-/// The fields of a `Status`, from its message.
+/// Parses the fields of a `Status` from its message.
 pub(super) fn status_of(bytes: &[u8]) -> Option<StatusFields> {
     let of = Message::of_kind("v1", "Status")?;
     decode(of, bytes).ok()

@@ -1,4 +1,4 @@
-//! What the readers know by number is what the table says.
+//! Checks that the field numbers known to the readers agree with the table of `informer-schema`.
 
 use super::head::numbers;
 use super::{METADATA, message_of, metadata_message};
@@ -23,7 +23,7 @@ fn number(of: &Message, name: &str) -> Option<u16> {
 }
 
 #[test]
-fn metadata_is_where_it_is() {
+fn metadata_field_numbers_agree_with_the_table() {
     for of in kinds() {
         assert_eq!(number(of, "metadata").map(u32::from), Some(METADATA), "{}", of.name);
     }
@@ -53,11 +53,11 @@ fn metadata_is_where_it_is() {
 }
 
 #[test]
-fn lists_are_what_they_are() {
+fn list_field_numbers_agree_with_the_table() {
     let mut count = 0;
     for of in kinds() {
         let Some(list) = Message::of_kind(of.api_version, &format!("{}List", of.kind())) else { continue };
-        // Nobody asks for the older form of metadata alone.
+        // The older version of metadata-only objects is never requested.
         if of.api_version != "meta.k8s.io/v1beta1" {
             let names = ["metadata", "items"];
             assert_eq!(names.map(|name| number(list.get(), name)), [Some(1), Some(2)], "{}", of.name);
@@ -67,9 +67,9 @@ fn lists_are_what_they_are() {
     assert!(count > 80, "{count}");
 }
 
-/// Messages whose fields are those of the object around them do not lie deeper in each other than there is room for.
+/// Inline messages are not nested deeper than the decoder supports.
 #[test]
-fn there_is_room_for_what_is_inline() {
+fn nesting_of_inline_messages_is_supported() {
     fn depth(of: &Message) -> usize {
         let inline = of.parts.iter().filter(|part| part.name.is_empty());
         let depths = inline.map(|part| match part.wire {
@@ -82,23 +82,24 @@ fn there_is_room_for_what_is_inline() {
     assert_eq!(deepest, Some(super::decode::MAX_INLINE));
 }
 
-/// Tags take no more than two bytes.
+/// The decoder relies on tags of at most two bytes.
 #[test]
-fn numbers_are_small() {
+fn field_numbers_fit_into_two_tag_bytes() {
     assert!(MESSAGES.iter().flat_map(|of| of.parts).all(|part| part.number < 2048));
 }
 
-/// Whatever an informer can be made for travels as protobuf, unless it is younger than the table.
+/// Every stable kind has protobuf, except those that are newer than the table.
 #[test]
-fn kinds_have_messages() {
+fn stable_kinds_have_messages() {
     let known = |kind: &informer_schema::Kind| {
         let api_version = format!("{}/{}", kind.group, kind.version);
         message_of(&TypeMeta::new(api_version.trim_start_matches('/'), kind.kind)).is_some()
     };
     let stable = KINDS.iter().filter(|kind| kind.version == "v1");
     let missing: Vec<_> = stable.filter(|kind| !known(kind)).map(|kind| kind.kind).collect();
-    let young = ["ClusterTrustBundle", "PodCertificateRequest", "DeviceTaintRule", "StorageVersionMigration"];
-    assert_eq!(missing, young);
+    let newer_than_table =
+        ["ClusterTrustBundle", "PodCertificateRequest", "DeviceTaintRule", "StorageVersionMigration"];
+    assert_eq!(missing, newer_than_table);
     assert_eq!(message_of(&TypeMeta::new("example.com/v1", "Widget")), None);
     assert!(message_of(&TypeMeta::new("meta.k8s.io/v1", "PartialObjectMetadata")).is_some());
 }

@@ -1,35 +1,36 @@
-//! Walking the fields of one message as its bytes arrive.
+//! An incremental parser for the fields of one message.
 //!
-//! [`Walk`] reads tags, lengths and numbers and stops in front of everything that has a length; what happens to that is its owner's choice
-//! (skip it, copy it, or go inside with another walk). It knows nothing about Kubernetes.
+//! [`Walk`] parses tags, lengths and numbers and stops before every value that has a length; the caller
+//! decides what to do with it (skip it, copy it, or parse it with another [`Walk`]). It does not know
+//! Kubernetes.
 
 use super::fields::{DATA, FIXED32, FIXED64, GROUP, GROUP_END, VARINT, Varint, split_tag};
-use crate::wire::problem::ProtobufError;
+use crate::wire::error::ProtobufError;
 
-/// What the walk met.
+/// The result of one step of a [`Walk`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The bytes are used up.
+    /// The chunk is consumed.
     NeedMore,
-    /// A field.
+    /// A field with this number.
     Field(u32, Shape),
-    /// The message is over.
+    /// The message is complete.
     End,
 }
 
-/// What a field is.
+/// The form of a field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// A number, which was read.
+    /// A number, which is already parsed.
     Varint(u64),
-    /// As many bytes, which come next. The owner takes all of them before it walks on.
+    /// This many bytes follow. The caller consumes all of them before the next step.
     Data(u64),
-    /// Likewise, with a layout of eight or four bytes.
+    /// Eight or four bytes follow, of this wire type. The caller consumes all of them before the next step.
     Fixed(u8, u64),
 }
 
 impl Shape {
-    /// How many bytes come next.
+    /// Number of bytes that follow.
     pub(super) fn length(self) -> u64 {
         match self {
             Self::Varint(_) => 0,
@@ -39,77 +40,78 @@ impl Shape {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum State {
     Tag,
     Number,
     Length,
 }
 
-/// Walks one message.
+/// An incremental parser of one message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Walk {
-    at: At,
+    state: State,
     varint: Varint,
     number: u32,
-    /// How much of the message was not met yet.
-    left: u64,
+    /// Bytes remaining of the message.
+    remaining: u64,
 }
 
 impl Walk {
-    /// A walk through a message of so many bytes; one that ends with its body has [`u64::MAX`].
+    /// Creates a parser for a message of `length` bytes; [`u64::MAX`] if it ends with its body.
     pub(super) fn new(length: u64) -> Self {
-        Self { at: At::Tag, varint: Varint::default(), number: 0, left: length }
+        Self { state: State::Tag, varint: Varint::default(), number: 0, remaining: length }
     }
 
-    /// Whether it stands before a field.
+    /// Whether the next byte starts a field.
     pub(super) fn is_between_fields(&self) -> bool {
-        self.at == At::Tag && self.varint.is_fresh()
+        self.state == State::Tag && self.varint.is_at_start()
     }
 
-    /// Goes on from `bytes[*at]`, moving `at` behind what was read.
+    /// Continues at `bytes[*at]` and advances `at` past the bytes it read.
     #[inline]
     pub(super) fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Step, ProtobufError> {
         loop {
-            if self.left == 0 {
+            if self.remaining == 0 {
                 return if self.is_between_fields() { Ok(Step::End) } else { Err(ProtobufError::Short) };
             }
             let Some(&byte) = bytes.get(*at) else { return Ok(Step::NeedMore) };
             *at += 1;
-            self.left -= 1;
+            self.remaining -= 1;
             let Some(value) = self.varint.push(byte)? else { continue };
             self.varint = Varint::default();
-            match std::mem::replace(&mut self.at, At::Tag) {
-                At::Tag => {
-                    let (number, layout) = split_tag(value)?;
+            match std::mem::replace(&mut self.state, State::Tag) {
+                State::Tag => {
+                    let (number, wire_type) = split_tag(value)?;
                     self.number = number;
-                    match layout {
-                        VARINT => self.at = At::Number,
-                        DATA => self.at = At::Length,
-                        FIXED64 => return self.skip(Shape::Fixed(layout, 8), ProtobufError::Short),
-                        FIXED32 => return self.skip(Shape::Fixed(layout, 4), ProtobufError::Short),
+                    match wire_type {
+                        VARINT => self.state = State::Number,
+                        DATA => self.state = State::Length,
+                        FIXED64 => return self.skip(Shape::Fixed(wire_type, 8), ProtobufError::Short),
+                        FIXED32 => return self.skip(Shape::Fixed(wire_type, 4), ProtobufError::Short),
                         GROUP | GROUP_END => return Err(ProtobufError::Group),
                         other => return Err(ProtobufError::Layout(other)),
                     }
                 }
-                At::Number => return Ok(Step::Field(self.number, Shape::Varint(value))),
-                At::Length => return self.skip(Shape::Data(value), ProtobufError::Length),
+                State::Number => return Ok(Step::Field(self.number, Shape::Varint(value))),
+                State::Length => return self.skip(Shape::Data(value), ProtobufError::Length),
             }
         }
     }
 
-    /// Leaves what has a length to the owner.
-    fn skip(&mut self, shape: Shape, or: ProtobufError) -> Result<Step, ProtobufError> {
-        self.left = self.left.checked_sub(shape.length()).ok_or(or)?;
+    /// Returns a field whose bytes the caller consumes; `error` if they exceed the message.
+    fn skip(&mut self, shape: Shape, error: ProtobufError) -> Result<Step, ProtobufError> {
+        self.remaining = self.remaining.checked_sub(shape.length()).ok_or(error)?;
         Ok(Step::Field(self.number, shape))
     }
 }
 
-/// The part of the next `left` bytes that is here; moves `at` behind it, and counts.
+/// Returns the part of the next `remaining` bytes that is in this chunk, advances `at` past it and
+/// decrements `remaining`.
 #[inline]
-pub(super) fn take<'a>(left: &mut u64, bytes: &'a [u8], at: &mut usize) -> &'a [u8] {
+pub(super) fn take<'a>(remaining: &mut u64, bytes: &'a [u8], at: &mut usize) -> &'a [u8] {
     let rest = &bytes[*at..];
-    let length = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
-    *left -= length as u64;
+    let length = usize::try_from(*remaining).unwrap_or(usize::MAX).min(rest.len());
+    *remaining -= length as u64;
     *at += length;
     &rest[..length]
 }
@@ -118,7 +120,7 @@ pub(super) fn take<'a>(left: &mut u64, bytes: &'a [u8], at: &mut usize) -> &'a [
 mod tests {
     use super::*;
 
-    /// What is met in a message that arrives byte by byte.
+    /// Parses a message that arrives byte by byte.
     fn steps(bytes: &[u8]) -> Result<Vec<(u32, Shape)>, ProtobufError> {
         let (mut walk, mut found, mut skip) = (Walk::new(bytes.len() as u64), Vec::new(), 0);
         for byte in bytes {
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_met_however_they_are_cut() {
+    fn fields_are_parsed_from_single_bytes() {
         let bytes = [&[0x08, 0xac, 0x02, 0x11][..], &[9; 8], &[0x1a, 2, 7, 7, 0x25, 0, 0, 0, 0]].concat();
         let expected = [
             (1, Shape::Varint(300)),
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused() {
+    fn malformed_messages_are_rejected() {
         for (bytes, expected) in [
             (&[0x0a, 5, 1][..], ProtobufError::Length),
             (&[0x80], ProtobufError::Short),

@@ -1,112 +1,118 @@
-//! Reading a watch stream as it arrives.
+//! Incremental parsing of a watch stream.
 //!
-//! A frame is its length in four bytes and a message with the type of the event and the object, which has an envelope of its own. A frame
-//! whose object cannot be read is handed out as [`Frame::Unreadable`] and the next one is read; only what is no frame at all ends the stream.
-//! The reader holds one frame.
+//! A frame consists of its length in four bytes and a message with the type of the event and the object,
+//! which has its own envelope. A frame whose object cannot be read is produced as [`Frame::Unreadable`],
+//! and parsing continues; only bytes that are not a frame end the stream. The reader buffers one frame.
 
-use super::envelope::{Envelope, Step as Opened};
+use super::envelope::{Envelope, Step as EnvelopeStep};
 use super::message_of;
 use super::object::{ObjectReader, check_type};
 use super::status::status_of;
 use super::walk::{Shape, Step, Walk, take};
-use crate::wire::field_filter::FieldFilter;
-use crate::wire::frame::{Frame, FrameKind, INITIAL_EVENTS_END, MAX_TYPE_BYTES};
-use crate::wire::problem::{
+use crate::wire::error::{
     BodyErrorKind, BodyLocation, ObjectError, ProtobufError, UnreadableObject, WireError,
 };
+use crate::wire::field_filter::FieldFilter;
+use crate::wire::frame::{Frame, FrameKind, INITIAL_EVENTS_END, MAX_TYPE_BYTES};
 use crate::wire::scanned::ScannedObject;
 use crate::wire::status::Status;
-use crate::wire::{Limits, TypeMeta, keep_beginning};
+use crate::wire::{Limits, TypeMeta, append_up_to};
 
-/// What a frame may have beyond the largest object: `managedFields`, and what a projection drops.
+/// Bytes that a frame may have in addition to the largest object: `managedFields`, and fields that a field
+/// filter drops.
 const MAX_FRAME_OVERHEAD_BYTES: usize = 64 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
-    /// So many bytes of the length were read.
+enum State {
+    /// In the length, after this many bytes.
     Length(u8),
-    /// In the event.
+    /// In the event's message.
     Event,
     Type,
     /// In the message around the object's bytes.
     Extension,
     /// In the object's bytes.
     Object,
-    /// In a value that is passed over, of the event or of the extension.
+    /// In a skipped value of the event.
     EventValue,
+    /// In a skipped value of the extension.
     ExtensionValue,
 }
 
-/// How far reading the object's bytes has come.
+/// The position in the object's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Inside {
+enum ObjectState {
     Envelope,
     Message,
-    /// Nothing more is wanted of them.
-    Over,
+    /// After the envelope, or after an error; further bytes are ignored.
+    Done,
 }
 
-/// Reads one watch stream in protobuf.
+/// An incremental parser of one watch stream in protobuf.
 #[derive(Debug)]
 pub struct ProtobufWatchReader {
     type_meta: TypeMeta,
     max_frame_bytes: u64,
-    at: At,
-    inside: Inside,
+    state: State,
+    object_state: ObjectState,
     length: [u8; 4],
     event: Walk,
     extension: Walk,
-    /// What is left of the value that is being read.
-    left: u64,
+    /// Bytes remaining of the current value.
+    remaining: u64,
     envelope: Envelope,
     object: ObjectReader,
     /// The event's type.
     kind: Vec<u8>,
-    saw_object: bool,
-    /// What is wrong with the bytes around the object.
-    broken: Option<ProtobufError>,
+    has_object: bool,
+    /// The error in the envelope of the current object.
+    object_error: Option<ProtobufError>,
     location: BodyLocation,
-    /// Where the current frame began.
+    /// Offset of the current frame in the stream.
     frame_start: u64,
-    /// What ended it: frames cannot be told apart any more.
-    failed: Option<ProtobufError>,
+    /// The error that ended the stream: frame boundaries are unknown after it.
+    stream_error: Option<ProtobufError>,
 }
 
 impl ProtobufWatchReader {
-    /// A reader for a watch on objects of this type; `None` if the kind has no protobuf.
-    pub fn new(types: TypeMeta, limits: Limits) -> Option<Self> {
-        let of = message_of(&types)?;
+    /// Creates a reader for a watch on objects of this type; `None` if the kind has no protobuf.
+    pub fn new(type_meta: TypeMeta, limits: Limits) -> Option<Self> {
+        let of = message_of(&type_meta)?;
         Some(Self {
             max_frame_bytes: limits.max_object_bytes.saturating_add(MAX_FRAME_OVERHEAD_BYTES) as u64,
             object: ObjectReader::new(of, limits.max_object_bytes),
-            type_meta: types,
-            at: At::Length(0),
-            inside: Inside::Over,
+            type_meta,
+            state: State::Length(0),
+            object_state: ObjectState::Done,
             length: [0; 4],
             event: Walk::new(0),
             extension: Walk::new(0),
-            left: 0,
+            remaining: 0,
             envelope: Envelope::new(0),
             kind: Vec::new(),
-            saw_object: false,
-            broken: None,
+            has_object: false,
+            object_error: None,
             location: BodyLocation { index: 0, byte: 0 },
             frame_start: 0,
-            failed: None,
+            stream_error: None,
         })
     }
 
-    /// The same, leaving out of each object what the projection leaves out. Bookmarks and errors are read whole.
+    /// Leaves out of each object the fields that the filter drops. Bookmarks and errors are not filtered.
     #[must_use]
-    pub fn with_field_filter(mut self, projection: Option<FieldFilter>) -> Self {
-        self.object.set_field_filter(projection);
+    pub fn with_field_filter(mut self, field_filter: Option<FieldFilter>) -> Self {
+        self.object.set_field_filter(field_filter);
         self
     }
 
-    /// Reads the next chunk, handing each frame it completes to `on`. What ends it ends it for good: nothing is read after an error.
+    /// Reads the next chunk and calls `on` with each frame that it completes.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is malformed. Every later call returns the same error.
     pub fn read(&mut self, chunk: &[u8], mut on: impl FnMut(Frame)) -> Result<(), WireError> {
-        if let Some(problem) = self.failed {
-            return Err(self.error(problem.into()));
+        if let Some(error) = self.stream_error {
+            return Err(self.error(error.into()));
         }
         let base = self.location.byte;
         let mut at = 0;
@@ -116,24 +122,28 @@ impl ProtobufWatchReader {
             match result {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
-                Err(problem) => {
-                    self.failed = Some(problem);
-                    return Err(self.error(problem.into()));
+                Err(error) => {
+                    self.stream_error = Some(error);
+                    return Err(self.error(error.into()));
                 }
             }
         }
     }
 
-    /// Says that the stream is over; an error if that happened inside a frame.
+    /// Checks that the stream may end here.
+    ///
+    /// # Errors
+    ///
+    /// If the stream ends inside a frame.
     pub fn finish(&self) -> Result<(), WireError> {
-        if self.at == At::Length(0) { Ok(()) } else { Err(self.error(BodyErrorKind::Truncated)) }
+        if self.state == State::Length(0) { Ok(()) } else { Err(self.error(BodyErrorKind::Truncated)) }
     }
 
-    fn error(&self, problem: BodyErrorKind) -> WireError {
-        WireError { what: "frame", location: self.location, kind: problem }
+    fn error(&self, kind: BodyErrorKind) -> WireError {
+        WireError { what: "frame", location: self.location, kind }
     }
 
-    /// `false` if the chunk is used up.
+    /// Performs one step; `false` if the chunk is consumed.
     fn step(
         &mut self,
         chunk: &[u8],
@@ -141,48 +151,49 @@ impl ProtobufWatchReader {
         base: u64,
         on: &mut impl FnMut(Frame),
     ) -> Result<bool, ProtobufError> {
-        match self.at {
-            At::Length(have) => {
+        match self.state {
+            State::Length(count) => {
                 let Some(&byte) = chunk.get(*at) else { return Ok(false) };
-                if have == 0 {
+                if count == 0 {
                     self.frame_start = base + *at as u64;
                 }
                 *at += 1;
-                self.length[usize::from(have)] = byte;
-                if have == 3 {
-                    self.at = At::Event;
+                self.length[usize::from(count)] = byte;
+                if count == 3 {
+                    self.state = State::Event;
                     self.begin_frame()?;
                 } else {
-                    self.at = At::Length(have + 1);
+                    self.state = State::Length(count + 1);
                 }
             }
-            At::Event => match self.event.next(chunk, at)? {
+            State::Event => match self.event.next(chunk, at)? {
                 Step::NeedMore => return Ok(false),
                 Step::End => self.finish_frame(on),
                 Step::Field(number, shape) => self.enter_event_field(number, shape),
             },
-            At::Extension => match self.extension.next(chunk, at)? {
+            State::Extension => match self.extension.next(chunk, at)? {
                 Step::NeedMore => return Ok(false),
-                Step::End => self.at = At::Event,
+                Step::End => self.state = State::Event,
                 Step::Field(number, shape) => self.enter_extension_field(number, shape),
             },
-            At::Type | At::EventValue | At::ExtensionValue => {
-                let part = take(&mut self.left, chunk, at);
-                if self.at == At::Type {
-                    keep_beginning(&mut self.kind, part, MAX_TYPE_BYTES);
+            State::Type | State::EventValue | State::ExtensionValue => {
+                let part = take(&mut self.remaining, chunk, at);
+                if self.state == State::Type {
+                    append_up_to(&mut self.kind, part, MAX_TYPE_BYTES);
                 }
-                if self.left > 0 {
+                if self.remaining > 0 {
                     return Ok(false);
                 }
-                self.at = if self.at == At::ExtensionValue { At::Extension } else { At::Event };
+                self.state =
+                    if self.state == State::ExtensionValue { State::Extension } else { State::Event };
             }
-            At::Object => {
-                let part = take(&mut self.left, chunk, at);
+            State::Object => {
+                let part = take(&mut self.remaining, chunk, at);
                 self.read_object(part);
-                if self.left > 0 {
+                if self.remaining > 0 {
                     return Ok(false);
                 }
-                self.at = At::Extension;
+                self.state = State::Extension;
             }
         }
         Ok(true)
@@ -195,137 +206,138 @@ impl ProtobufWatchReader {
         }
         self.event = Walk::new(u64::from(length));
         self.kind.clear();
-        (self.saw_object, self.broken) = (false, None);
+        (self.has_object, self.object_error) = (false, None);
         self.object.begin(0);
         Ok(())
     }
 
     fn enter_event_field(&mut self, number: u32, shape: Shape) {
-        self.left = shape.length();
-        self.at = match (number, shape) {
+        self.remaining = shape.length();
+        self.state = match (number, shape) {
             (1, Shape::Data(_)) => {
                 self.kind.clear();
-                At::Type
+                State::Type
             }
             (2, Shape::Data(length)) => {
                 self.extension = Walk::new(length);
-                At::Extension
+                State::Extension
             }
-            _ => At::EventValue,
+            _ => State::EventValue,
         };
     }
 
     fn enter_extension_field(&mut self, number: u32, shape: Shape) {
-        self.left = shape.length();
-        self.at = match (number, shape) {
+        self.remaining = shape.length();
+        self.state = match (number, shape) {
             (1, Shape::Data(length)) => {
-                (self.saw_object, self.broken) = (true, None);
-                self.inside = Inside::Envelope;
+                (self.has_object, self.object_error) = (true, None);
+                self.object_state = ObjectState::Envelope;
                 self.envelope.reset(length);
-                // Of what came before in this frame nothing counts.
+                // An earlier object in this frame is discarded.
                 self.object.begin(0);
-                // A bookmark's annotations and an error's status are for us.
+                // Bookmarks and errors are not filtered: the reader needs their annotations and status.
                 self.object.set_filters(self.is_change());
-                At::Object
+                State::Object
             }
-            _ => At::ExtensionValue,
+            _ => State::ExtensionValue,
         };
     }
 
-    /// Reads on in the object's bytes. What is wrong in them is the object's trouble alone.
+    /// Continues reading the object's bytes. An error in them affects only this object.
     fn read_object(&mut self, part: &[u8]) {
-        if let Err(broken) = self.walk_object(part) {
-            self.broken = Some(broken);
-            self.inside = Inside::Over;
-        } else if self.left == 0 && self.inside != Inside::Over {
-            self.broken = Some(ProtobufError::Short);
+        if let Err(error) = self.walk_object(part) {
+            self.object_error = Some(error);
+            self.object_state = ObjectState::Done;
+        } else if self.remaining == 0 && self.object_state != ObjectState::Done {
+            self.object_error = Some(ProtobufError::Short);
         }
     }
 
     fn walk_object(&mut self, part: &[u8]) -> Result<(), ProtobufError> {
         let mut at = 0;
         loop {
-            match self.inside {
-                Inside::Over => return Ok(()),
-                Inside::Envelope => match self.envelope.next(part, &mut at)? {
-                    Opened::NeedMore => return Ok(()),
-                    Opened::End => self.inside = Inside::Over,
-                    Opened::Object(length) => {
+            match self.object_state {
+                ObjectState::Done => return Ok(()),
+                ObjectState::Envelope => match self.envelope.next(part, &mut at)? {
+                    EnvelopeStep::NeedMore => return Ok(()),
+                    EnvelopeStep::End => self.object_state = ObjectState::Done,
+                    EnvelopeStep::Object(length) => {
                         self.object.begin(length);
-                        self.inside = Inside::Message;
+                        self.object_state = ObjectState::Message;
                     }
                 },
-                Inside::Message => {
+                ObjectState::Message => {
                     if !self.object.feed(part, &mut at) {
                         return Ok(());
                     }
-                    self.inside = Inside::Envelope;
+                    self.object_state = ObjectState::Envelope;
                 }
             }
         }
     }
 
     fn finish_frame(&mut self, on: &mut impl FnMut(Frame)) {
-        // The type may stand behind the object; no server is known to do that, so reading twice then is no loss.
-        if self.saw_object && self.is_change() {
+        // The type may follow the object. No server is known to send that, so parsing the object twice is
+        // fine.
+        if self.has_object && self.is_change() {
             self.object.filter_late();
         }
         on(self.frame());
         self.location.index += 1;
-        self.at = At::Length(0);
+        self.state = State::Length(0);
     }
 
-    /// Whether the frame is known to carry an object of the cache.
+    /// Whether there is a field filter and the frame's type says that it contains an object of the cache.
     fn is_change(&self) -> bool {
         self.object.has_field_filter()
             && matches!(
-                FrameKind::named(&self.kind),
+                FrameKind::from_name(&self.kind),
                 FrameKind::Added | FrameKind::Modified | FrameKind::Deleted
             )
     }
 
     fn frame(&mut self) -> Frame {
-        let kind = FrameKind::named(&self.kind);
+        let kind = FrameKind::from_name(&self.kind);
         match kind {
             FrameKind::Error => Frame::Error(self.status().unwrap_or_default()),
             FrameKind::Bookmark => Frame::Bookmark {
                 version: self.object.peek_identity().1,
                 initial_events_end: self.object.annotation(INITIAL_EVENTS_END) == Some("true"),
             },
-            _ if !self.saw_object => self.unreadable(kind, ObjectError::NotAnObject),
+            _ if !self.has_object => self.unreadable(kind, ObjectError::NotAnObject),
             FrameKind::Added => self.change(kind, Frame::Added),
             FrameKind::Modified => self.change(kind, Frame::Modified),
             FrameKind::Deleted => self.change(kind, Frame::Deleted),
             FrameKind::Unknown(_) => {
-                let problem = self.check().and_then(|()| self.object.head()).err();
-                self.unreadable(kind, problem.unwrap_or(ObjectError::UnknownFrame))
+                let error = self.check_envelope().and_then(|()| self.object.head()).err();
+                self.unreadable(kind, error.unwrap_or(ObjectError::UnknownFrame))
             }
         }
     }
 
     fn change(&mut self, kind: FrameKind, frame: fn(ScannedObject) -> Frame) -> Frame {
-        match self.check().and_then(|()| self.object.take_object()) {
+        match self.check_envelope().and_then(|()| self.object.take_object()) {
             Ok(object) => frame(object),
-            Err(problem) => self.unreadable(kind, problem),
+            Err(error) => self.unreadable(kind, error),
         }
     }
 
-    /// Whether what is around the object says that it is one of the cache's.
-    fn check(&self) -> Result<(), ObjectError> {
-        match self.broken {
-            Some(broken) => Err(ObjectError::MalformedProtobuf(broken)),
+    /// Checks the envelope: it is valid and declares the cache's type.
+    fn check_envelope(&self) -> Result<(), ObjectError> {
+        match self.object_error {
+            Some(error) => Err(ObjectError::MalformedProtobuf(error)),
             None => check_type(&self.envelope.declared_type, &self.type_meta),
         }
     }
 
     fn status(&self) -> Option<Status> {
-        let is_status = self.envelope.declared_type.kind == "Status" && self.broken.is_none();
-        is_status.then(|| status_of(self.object.bytes())).flatten().map(Status::of_fields)
+        let is_status = self.envelope.declared_type.kind == "Status" && self.object_error.is_none();
+        is_status.then(|| status_of(self.object.bytes())).flatten().map(Status::from_fields)
     }
 
-    fn unreadable(&self, kind: FrameKind, problem: ObjectError) -> Frame {
-        let place = BodyLocation { index: self.location.index, byte: self.frame_start };
+    fn unreadable(&self, kind: FrameKind, error: ObjectError) -> Frame {
+        let location = BodyLocation { index: self.location.index, byte: self.frame_start };
         let (key, version) = self.object.peek_identity();
-        Frame::Unreadable(kind, UnreadableObject { key, version, location: place, error: problem })
+        Frame::Unreadable(kind, UnreadableObject { key, version, location, error })
     }
 }

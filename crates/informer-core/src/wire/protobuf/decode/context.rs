@@ -1,41 +1,43 @@
-//! What is known of a value while it is decoded: its bytes, and what is passed on to the values inside it.
+//! A value during decoding: its bytes, and the context passed on to the values inside it.
 //!
-//! Invariant: the depth only shrinks on the way down. This file must not know how values become types.
+//! Invariant: the remaining depth only decreases on the way down. This file does not know how values become
+//! types.
 
 use super::error::Error;
 use crate::wire::protobuf::fields::Payload;
 use std::cell::Cell;
 
-/// What is there of a value.
+/// The encoded form of a value.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Given<'de> {
-    /// JSON says `null`.
+pub(super) enum RawValue<'de> {
+    /// Absent on the wire, and `null` in JSON.
     Null,
     Varint(u64),
     Fixed64(u64),
     Data(&'de [u8]),
-    /// All fields of one number, tags included, that number, and how many there are; of a list or a map.
+    /// All fields of a list or map: their bytes including tags, their field number, and how many there are.
     Run(&'de [u8], u32, usize),
 }
 
-/// What is passed on to values inside of values.
+/// The context passed on to the values inside a value.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'c> {
-    /// How much deeper it may go.
+    /// Remaining nesting depth.
     depth: u8,
-    /// Whether errors note where they are. That is left to a second reading: to look at every result costs more than to read the value.
-    pub(super) places: bool,
-    /// Set when fields are not in the order of their numbers.
-    pub(super) disordered: &'c Cell<bool>,
+    /// Whether errors record the field path. Only the second decoding does: checking every result costs
+    /// more than decoding the value.
+    pub(super) tracks_path: bool,
+    /// Set when fields are not ordered by number.
+    pub(super) unordered: &'c Cell<bool>,
 }
 
-/// As deep as `serde_json` goes.
+/// Maximum nesting depth, as in `serde_json`.
 const MAX_DEPTH: u8 = 128;
 
 impl<'c> Context<'c> {
-    /// The context of a message as a whole.
-    pub(super) fn new(places: bool, disordered: &'c Cell<bool>) -> Self {
-        Self { depth: MAX_DEPTH, places, disordered }
+    /// Creates the context of a top-level message.
+    pub(super) fn new(tracks_path: bool, unordered: &'c Cell<bool>) -> Self {
+        Self { depth: MAX_DEPTH, tracks_path, unordered }
     }
 
     pub(super) fn deeper(self) -> Result<Self, Error> {
@@ -46,20 +48,20 @@ impl<'c> Context<'c> {
     }
 }
 
-impl<'de> Given<'de> {
-    /// What a field holds; nothing that we know of is a group or has four bytes.
+impl<'de> RawValue<'de> {
+    /// Converts the value of a field. No known field is a group or has four bytes.
     #[inline]
     pub(super) fn of(payload: Payload<'de>) -> Result<Self, Error> {
         match payload {
             Payload::Varint(value) => Ok(Self::Varint(value)),
             Payload::Data(bytes) => Ok(Self::Data(bytes)),
             Payload::Fixed64(bits) => Ok(Self::Fixed64(bits)),
-            Payload::Fixed32 | Payload::Group => Err(wrong_layout()),
+            Payload::Fixed32 | Payload::Group => Err(wrong_wire_type()),
         }
     }
 }
 
 #[cold]
-pub(super) fn wrong_layout() -> Error {
-    Error::new("the value is laid out as one of another type")
+pub(super) fn wrong_wire_type() -> Error {
+    Error::new("the wire type does not match the type of the field")
 }

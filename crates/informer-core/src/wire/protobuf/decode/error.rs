@@ -1,20 +1,20 @@
-//! Why bytes do not decode, and where.
+//! Decoding errors with their field path.
 
-use crate::wire::problem::ProtobufError;
+use crate::wire::error::ProtobufError;
 use std::fmt::{self, Write as _};
 
-/// What the decoder or the type that was asked for says.
+/// An error of the decoder or of the requested type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}", inner.reason)]
+#[error("{}", details.reason)]
 pub(crate) struct Error {
-    // Results are passed through every level; what is small costs nothing there.
-    inner: Box<Inner>,
+    // Boxed, because results are passed through every level and a small error makes that cheap.
+    details: Box<Details>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Inner {
+struct Details {
     reason: Box<str>,
-    /// The way from the place to the object, which is how an error travels.
+    /// The path from the value up to the object, in the order in which the error is passed on.
     steps: Vec<Step>,
 }
 
@@ -26,33 +26,33 @@ pub(super) enum Step {
 
 impl Error {
     pub(super) fn new(reason: impl Into<Box<str>>) -> Self {
-        Self { inner: Box::new(Inner { reason: reason.into(), steps: Vec::new() }) }
+        Self { details: Box::new(Details { reason: reason.into(), steps: Vec::new() }) }
     }
 
-    /// The same, inside of something.
+    /// Adds an outer step to the path.
     #[cold]
     pub(super) fn inside(mut self, step: Step) -> Self {
-        self.inner.steps.push(step);
+        self.details.steps.push(step);
         self
     }
 
-    /// The path of the place, as in `spec.containers[0].name`; empty for the object as a whole.
+    /// The field path, as in `spec.containers[0].name`; empty for the object as a whole.
     pub(crate) fn field_path(&self) -> String {
-        let mut place = String::new();
-        for step in self.inner.steps.iter().rev() {
+        let mut path = String::new();
+        for step in self.details.steps.iter().rev() {
             match step {
                 Step::Element(index) => {
                     // Writing to a String cannot fail.
-                    let _ = write!(place, "[{index}]");
+                    let _ = write!(path, "[{index}]");
                 }
-                Step::Member(name) if place.is_empty() => place.push_str(name),
+                Step::Member(name) if path.is_empty() => path.push_str(name),
                 Step::Member(name) => {
-                    place.push('.');
-                    place.push_str(name);
+                    path.push('.');
+                    path.push_str(name);
                 }
             }
         }
-        place
+        path
     }
 }
 
@@ -63,12 +63,12 @@ impl serde::de::Error for Error {
 }
 
 impl From<ProtobufError> for Error {
-    fn from(broken: ProtobufError) -> Self {
-        Self::new(broken.to_string())
+    fn from(error: ProtobufError) -> Self {
+        Self::new(error.to_string())
     }
 }
 
-/// What is wrong in JSON that a message carries.
+/// An error in JSON inside a message.
 impl From<serde_json::Error> for Error {
     fn from(error: serde_json::Error) -> Self {
         Self::new(error.to_string())

@@ -1,4 +1,4 @@
-//! Messages and maps alike: names and values.
+//! Messages and maps, which are both objects in JSON: names and values.
 
 use super::collections::Entries;
 use super::error::{Error, Step};
@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::forward_to_deserialize_any;
 use std::borrow::Cow;
 
-/// What JSON has as an object.
+/// A value that is an object in JSON.
 pub(super) enum Map<'de, 'c> {
     Members(Members<'de, 'c>),
     Entries(Entries<'de, 'c>),
@@ -30,9 +30,9 @@ impl<'de, 'c> Map<'de, 'c> {
         }
     }
 
-    /// Says that an error is in the value that was read last.
+    /// Adds the name of the current member to an error's path.
     #[cold]
-    fn place(&self, error: Error) -> Error {
+    fn locate(&self, error: Error) -> Error {
         error.inside(Step::Member(match self {
             Self::Members(members) => members.name().into(),
             Self::Entries(entries) => entries.name().into(),
@@ -52,21 +52,21 @@ impl<'de> MapAccess<'de> for Map<'de, '_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         let value = self.value();
-        if !value.context.places {
+        if !value.context.tracks_path {
             return seed.deserialize(value);
         }
-        seed.deserialize(value).map_err(|error| self.place(error))
+        seed.deserialize(value).map_err(|error| self.locate(error))
     }
 
     fn size_hint(&self) -> Option<usize> {
         match self {
             Self::Members(_) => None,
-            Self::Entries(entries) => Some(entries.left()),
+            Self::Entries(entries) => Some(entries.remaining()),
         }
     }
 }
 
-/// The name of a member, or a key.
+/// The name of a member or the key of an entry, as a deserializer.
 struct Name<'de>(Cow<'de, str>);
 
 impl<'de> Deserializer<'de> for Name<'de> {

@@ -1,9 +1,9 @@
 //! A message as a map: its fields by their names in JSON.
 //!
-//! The table's parts and the fields on the wire are both in the order of their numbers, so one walk over both finds what is there, what
-//! is unknown and what is missing.
+//! The parts of the table and the fields on the wire are both in the order of their numbers, so one pass
+//! over both finds the present, unknown and missing ones.
 
-use super::context::{Context, Given, wrong_layout};
+use super::context::{Context, RawValue, wrong_wire_type};
 use super::error::Error;
 use super::special;
 use super::value::Value;
@@ -13,29 +13,31 @@ use informer_schema::{Message, Part, Wire};
 /// The members of a message.
 pub(super) struct Members<'de, 'c> {
     walk: Walk<'de>,
-    /// The messages around this one, if its fields are those of the object around it.
+    /// The messages around this one, if it is inline.
     outer: [Option<Walk<'de>>; MAX_INLINE],
-    /// What of apiVersion and kind is still to be said.
-    types: Types,
-    /// What was told last.
+    /// The type members that were not produced yet.
+    pending_type: PendingType,
+    /// The name of the current member.
     name: &'static str,
     value: Value<'de, 'c>,
 }
 
-/// How many messages may lie in each other whose fields are those of the object around them: as many as in a rule of an admission policy.
+/// Maximum nesting of inline messages, whose fields are members of the object around them. An admission
+/// policy's rule reaches it.
 pub(in crate::wire::protobuf) const MAX_INLINE: usize = 2;
 
+/// The type members, apiVersion and kind, that are still to be produced.
 #[derive(Debug, Clone, Copy)]
-enum Types {
+enum PendingType {
     Both(&'static Message),
     Kind(&'static Message),
     Done,
 }
 
-/// Where the walk over one message is.
+/// The position in one message.
 #[derive(Clone, Copy)]
 struct Walk<'de> {
-    /// Those that were not passed yet.
+    /// The parts after the last field.
     parts: &'static [Part],
     has_nulls: bool,
     fields: Fields<'de>,
@@ -49,24 +51,24 @@ impl<'de> Walk<'de> {
         Self { parts: of.parts, has_nulls: of.has_nulls, fields: Fields(bytes), last: 0 }
     }
 
-    /// The part with a number; those before it are passed.
+    /// Finds the part with a number and advances past it.
     #[inline]
     fn find(&mut self, number: u32) -> Option<&'static Part> {
-        // Numbers go up, mostly one by one, so it is there or before.
+        // Numbers are ascending and mostly consecutive, so the part is at the guessed index or before it.
         let guess = number.checked_sub(u32::from(self.parts.first()?.number))? as usize;
         let is_it = |part: &Part| u32::from(part.number) == number;
-        let place = if self.parts.get(guess).is_some_and(is_it) {
+        let index = if self.parts.get(guess).is_some_and(is_it) {
             guess
         } else {
-            let until = self.parts.len().min(guess);
-            self.parts[..until].binary_search_by_key(&number, |part| u32::from(part.number)).ok()?
+            let end = self.parts.len().min(guess);
+            self.parts[..end].binary_search_by_key(&number, |part| u32::from(part.number)).ok()?
         };
-        let part = &self.parts[place];
-        self.parts = &self.parts[place + 1..];
+        let part = &self.parts[index];
+        self.parts = &self.parts[index + 1..];
         Some(part)
     }
 
-    /// The next part before a number that JSON has as `null`.
+    /// Returns the next part before `number` that JSON writes as `null`, and advances past it.
     fn next_null(&mut self, number: u32) -> Option<&'static Part> {
         while let Some((part, rest)) = self.parts.split_first() {
             if u32::from(part.number) >= number {
@@ -80,13 +82,14 @@ impl<'de> Walk<'de> {
         None
     }
 
-    /// All fields with a number, the first of which begins at `start` and was read; none if its tag is longer than it has to be.
+    /// Reads all consecutive fields with a number, of which the first starts at `start` and is already
+    /// read. `None` if its tag is not minimal.
     #[inline]
-    fn read_run(&mut self, number: u32, start: &'de [u8]) -> Result<Option<Given<'de>>, Error> {
-        // The same number and layout begin with the same bytes, one or two.
-        let short = number < 16;
-        let tag = &start[..if short { 1 } else { 2 }];
-        if (tag[0] < 0x80) != short || (!short && tag[1] >= 0x80) {
+    fn read_run(&mut self, number: u32, start: &'de [u8]) -> Result<Option<RawValue<'de>>, Error> {
+        // Equal number and wire type have equal tags, of one or two bytes.
+        let is_short = number < 16;
+        let tag = &start[..if is_short { 1 } else { 2 }];
+        if (tag[0] < 0x80) != is_short || (!is_short && tag[1] >= 0x80) {
             return Ok(None);
         }
         let mut count = 1;
@@ -95,28 +98,33 @@ impl<'de> Walk<'de> {
             count += 1;
         }
         let run = &start[..start.len() - self.fields.0.len()];
-        Ok(Some(Given::Run(run, number, count)))
+        Ok(Some(RawValue::Run(run, number, count)))
     }
 }
 
-/// Whether JSON says `null` for what is not on the wire. Everything else is always on the wire, so what is not there is not in JSON
-/// either: it was left out, or the server is older than the field.
+/// Whether JSON has `null` for a part that is absent on the wire. All other parts are always on the wire,
+/// so an absent one is absent in JSON as well: it was omitted, or the server does not know the field.
 fn can_be_null(part: &Part) -> bool {
     part.pointer || matches!(part.wire, Wire::List(_) | Wire::Map(_) | Wire::Bytes)
 }
 
 impl<'de, 'c> Members<'de, 'c> {
     #[inline]
-    pub(super) fn new(of: &'static Message, bytes: &'de [u8], told: bool, context: Context<'c>) -> Self {
-        let types = if told && of.is_kind { Types::Both(of) } else { Types::Done };
-        let value = Value { wire: Wire::String, given: Given::Null, writes_type: false, context };
-        Self { walk: Walk::new(of, bytes), outer: [None; MAX_INLINE], types, name: "", value }
+    pub(super) fn new(
+        of: &'static Message,
+        bytes: &'de [u8],
+        writes_type: bool,
+        context: Context<'c>,
+    ) -> Self {
+        let pending_type = if writes_type && of.is_kind { PendingType::Both(of) } else { PendingType::Done };
+        let value = Value { wire: Wire::String, raw: RawValue::Null, writes_type: false, context };
+        Self { walk: Walk::new(of, bytes), outer: [None; MAX_INLINE], pending_type, name: "", value }
     }
 
-    /// The name of the next member that JSON would have.
+    /// Returns the name of the next member that JSON would have.
     pub(super) fn next_name(&mut self) -> Result<Option<&'static str>, Error> {
-        if !matches!(self.types, Types::Done) {
-            return Ok(Some(self.next_of_types()));
+        if !matches!(self.pending_type, PendingType::Done) {
+            return Ok(Some(self.next_type_member()));
         }
         loop {
             let start = self.walk.fields.0;
@@ -124,9 +132,9 @@ impl<'de, 'c> Members<'de, 'c> {
             if self.walk.has_nulls
                 && let Some(part) = self.walk.next_null(field.map_or(u32::MAX, |(number, _)| number))
             {
-                // The field is for another time.
+                // The field is read again by the next call.
                 self.walk.fields.0 = start;
-                return Ok(Some(self.set_member(part, Given::Null)));
+                return Ok(Some(self.set_member(part, RawValue::Null)));
             }
             let Some((number, payload)) = field else {
                 if self.leave() {
@@ -135,18 +143,18 @@ impl<'de, 'c> Members<'de, 'c> {
                 return Ok(None);
             };
             if number <= self.walk.last {
-                return Err(self.disordered());
+                return Err(self.unordered());
             }
             self.walk.last = number;
-            // What the table does not know is passed over.
+            // Unknown fields are skipped.
             let Some(part) = self.walk.find(number) else { continue };
-            if let Some(given) = self.take(part, payload, start)? {
-                return Ok(Some(self.set_member(part, given)));
+            if let Some(raw) = self.take(part, payload, start)? {
+                return Ok(Some(self.set_member(part, raw)));
             }
         }
     }
 
-    /// The value of the member whose name was told last.
+    /// The value of the current member.
     #[inline]
     pub(super) fn value(&self) -> &Value<'de, 'c> {
         &self.value
@@ -157,61 +165,62 @@ impl<'de, 'c> Members<'de, 'c> {
     }
 
     #[inline]
-    fn set_member(&mut self, part: &'static Part, given: Given<'de>) -> &'static str {
-        (self.value.wire, self.value.given) = (part.wire, given);
+    fn set_member(&mut self, part: &'static Part, raw: RawValue<'de>) -> &'static str {
+        (self.value.wire, self.value.raw) = (part.wire, raw);
         self.name = part.name;
         part.name
     }
 
-    /// A field that comes again, or behind its place.
+    /// Returns the error for a field that is repeated or out of order.
     #[cold]
-    fn disordered(&self) -> Error {
-        self.value.context.disordered.set(true);
-        Error::new("fields are not in the order of their numbers")
+    fn unordered(&self) -> Error {
+        self.value.context.unordered.set(true);
+        Error::new("fields are not ordered by number")
     }
 
-    /// Takes a field, which begins at `start`; none if JSON leaves it out, or has its fields instead.
+    /// Converts a field that starts at `start`. `None` if JSON omits it, or if it is an inline message,
+    /// which is then entered.
     #[inline]
     fn take(
         &mut self,
         part: &'static Part,
         payload: Payload<'de>,
         start: &'de [u8],
-    ) -> Result<Option<Given<'de>>, Error> {
+    ) -> Result<Option<RawValue<'de>>, Error> {
         match part.wire {
             Wire::List(_) | Wire::Map(_) => {
                 let run = self.walk.read_run(self.walk.last, start)?;
-                run.map(Some).ok_or_else(|| self.disordered())
+                run.map(Some).ok_or_else(|| self.unordered())
             }
             Wire::Message(of) if part.name.is_empty() => {
-                let Payload::Data(bytes) = payload else { return Err(wrong_layout()) };
-                let place = self.outer.iter_mut().find(|place| place.is_none());
-                // A test holds the table to it.
-                let place = place.ok_or_else(|| Error::new("messages lie too deep in each other"))?;
-                *place = Some(std::mem::replace(&mut self.walk, Walk::new(of.get(), bytes)));
+                let Payload::Data(bytes) = payload else { return Err(wrong_wire_type()) };
+                let slot = self.outer.iter_mut().find(|slot| slot.is_none());
+                // A test checks that the table does not exceed this depth.
+                let slot = slot.ok_or_else(|| Error::new("inline messages are nested too deeply"))?;
+                *slot = Some(std::mem::replace(&mut self.walk, Walk::new(of.get(), bytes)));
                 Ok(None)
             }
             wire => {
-                let left_out = !part.always && !part.pointer && special::is_empty(wire, payload)?;
-                if left_out { Ok(None) } else { Given::of(payload).map(Some) }
+                let is_omitted = !part.always && !part.pointer && special::is_empty(wire, payload)?;
+                if is_omitted { Ok(None) } else { RawValue::of(payload).map(Some) }
             }
         }
     }
 
-    /// Goes on in the message around this one; `false` if there is none.
+    /// Continues with the message around this one; `false` if there is none.
     fn leave(&mut self) -> bool {
         let outer = self.outer.iter_mut().rev().find_map(Option::take);
         outer.map(|outer| self.walk = outer).is_some()
     }
 
-    fn next_of_types(&mut self) -> &'static str {
-        let (name, said);
-        (self.types, name, said) = match self.types {
-            Types::Both(of) => (Types::Kind(of), "apiVersion", of.api_version),
-            Types::Kind(of) => (Types::Done, "kind", of.kind()),
-            Types::Done => (Types::Done, "", ""),
+    fn next_type_member(&mut self) -> &'static str {
+        let (name, text);
+        (self.pending_type, name, text) = match self.pending_type {
+            PendingType::Both(of) => (PendingType::Kind(of), "apiVersion", of.api_version),
+            PendingType::Kind(of) => (PendingType::Done, "kind", of.kind()),
+            PendingType::Done => (PendingType::Done, "", ""),
         };
-        (self.value.wire, self.value.given) = (Wire::String, Given::Data(said.as_bytes()));
+        (self.value.wire, self.value.raw) = (Wire::String, RawValue::Data(text.as_bytes()));
         self.name = name;
         name
     }

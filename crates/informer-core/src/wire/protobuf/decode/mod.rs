@@ -1,10 +1,13 @@
-//! Typed views of protobuf: a serde `Deserializer` over a message's bytes, guided by the table of `informer-schema`.
+//! Decoding of protobuf into typed objects: a serde `Deserializer` over a message's bytes, guided by the
+//! table of `informer-schema`.
 //!
-//! Whatever type is asked for sees what it would see in the server's JSON: names, quantities and times as text, what Go leaves out left
-//! out, `null` where Go writes that. Text is borrowed from the bytes. What the table does not know is passed over.
+//! A type is deserialized as from the server's JSON: with JSON names, quantities and times as strings,
+//! absent members where Go omits them, and `null` where Go writes it. Strings are borrowed from the bytes.
+//! Fields that the table does not know are skipped.
 //!
-//! A server writes the fields of a message in the order of their numbers. That is what [`Value`] reads, in one pass and without any
-//! memory of its own; bytes in another order, which protobuf allows, are noticed on the way, put in [`order`], and read again.
+//! Servers write the fields of a message in the order of their numbers. [`Value`] decodes this order in one
+//! pass, without allocations of its own. Any other order, which protobuf allows, is detected during
+//! decoding; the bytes are then sorted by [`order`] and decoded again.
 
 mod collections;
 mod context;
@@ -29,20 +32,22 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use value::Value;
 
-/// Decodes a message. A kind says its apiVersion and kind. An error says where it is.
+/// Decodes a message. If it is a kind, its apiVersion and kind are decoded as members. Errors contain the
+/// field path.
 pub(crate) fn decode<T: DeserializeOwned>(of: MessageId, bytes: &[u8]) -> Result<T, Error> {
-    let (disordered, ordered) = (Cell::new(false), Cell::new(false));
-    let result = T::deserialize(&Value::whole(of, bytes, false, &disordered));
-    if result.is_ok() && !disordered.get() {
+    let (unordered, unused) = (Cell::new(false), Cell::new(false));
+    let result = T::deserialize(&Value::whole(of, bytes, false, &unordered));
+    if result.is_ok() && !unordered.get() {
         return result;
     }
-    // Rare enough not to mind how often the bytes are read. (A type may have taken the disorder for an error that it can live with.)
-    let is_ordered = !disordered.get();
+    // This is rare, so decoding again is acceptable. The flag counts even if decoding succeeded: a type may
+    // ignore the error that unordered fields cause.
+    let is_ordered = !unordered.get();
     let bytes = if is_ordered { Cow::Borrowed(bytes) } else { Cow::Owned(order::ordered(of, bytes)?) };
-    T::deserialize(&Value::whole(of, &bytes, true, &ordered))
+    T::deserialize(&Value::whole(of, &bytes, true, &unused))
 }
 
-/// A time in whole seconds; none is an empty message.
+/// Parses a time in whole seconds; `None` for an empty message or Go's zero time.
 pub(super) fn time_of(bytes: &[u8]) -> Result<Option<Time>, Error> {
     time::read(Wire::Time, bytes)
 }

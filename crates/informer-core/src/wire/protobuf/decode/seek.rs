@@ -1,8 +1,9 @@
-//! The values at a field path, found in a message without decoding the rest.
+//! Lookup of the values at a field path in a message, without decoding the rest.
 //!
-//! They are what the same path finds in the object's JSON, because they are asked for like everything else: names come from the table,
-//! and what lies beside the path is passed over. But of something that is there twice, with other fields in between, the first is looked at and not
-//! the last: no server writes that.
+//! The values equal those that the path finds in the object's JSON, because they are decoded like those of
+//! a typed object: names come from the table, and other fields are skipped. One exception: of a field that
+//! occurs twice, with other fields in between, the first value is found and not the last; no server writes
+//! that.
 
 use super::order;
 use super::value::Value;
@@ -13,7 +14,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 
-/// The values at a path, in their order. What does not read has none.
+/// Calls `visit` with the values at a path, in their order. An unreadable object has none.
 pub(in crate::wire) fn values_at(
     path: &[Box<str>],
     of: MessageId,
@@ -24,28 +25,31 @@ pub(in crate::wire) fn values_at(
         found.into_iter().for_each(visit);
         return;
     }
-    let (disordered, ordered) = (Cell::new(false), Cell::new(false));
-    let found = seek(path, &Value::whole(of, bytes, false, &disordered));
-    if !disordered.get() {
+    let (unordered, unused) = (Cell::new(false), Cell::new(false));
+    let found = seek(path, &Value::whole(of, bytes, false, &unordered));
+    if !unordered.get() {
         found.iter().flatten().for_each(|value| visit(value));
     } else if let Ok(bytes) = order::ordered(of, bytes) {
-        let found = seek(path, &Value::whole(of, &bytes, false, &ordered));
+        let found = seek(path, &Value::whole(of, &bytes, false, &unused));
         found.iter().flatten().for_each(|value| visit(value));
     }
 }
 
-/// Something that takes the long way to find.
+/// The path needs the general decoder.
 struct NotSimple;
 
-/// The text at a path, where that is simple: messages on the way and a text at its end, each there in one place or absent. Most indexes ask for such
-/// ones, at every change. What lies beside the path is not looked into, so that an object which is broken there has a value here.
+/// Finds the string at a path in the simple case: messages on the way and a string at the end, each present
+/// at most once.
+///
+/// Most indexes look up such paths, on every change. Fields beside the path are not examined, so an object
+/// that is malformed there still has a value here.
 fn text_at<'a>(
     path: &[Box<str>],
     mut of: MessageId,
     mut bytes: &'a [u8],
 ) -> Result<Option<&'a str>, NotSimple> {
-    let (last, way) = path.split_last().ok_or(NotSimple)?;
-    for name in way {
+    let (last, parents) = path.split_last().ok_or(NotSimple)?;
+    for name in parents {
         let part = part_named(of, name)?;
         let Wire::Message(inner) = part.wire else { return Err(NotSimple) };
         match only_data(bytes, part)? {
@@ -61,15 +65,17 @@ fn text_at<'a>(
     Ok(text.filter(|text| part.pointer || part.always || !text.is_empty()))
 }
 
-/// The part with this name, in a message whose parts all have names.
+/// Finds the part with this name in a message without inline parts.
 fn part_named(of: MessageId, name: &str) -> Result<&'static Part, NotSimple> {
     let parts = of.get().parts;
     let all_named = parts.iter().all(|part| !part.name.is_empty());
     parts.iter().find(|part| all_named && part.name == name).ok_or(NotSimple)
 }
 
-/// What is there of a part that may be there once. Servers write fields in the order of their numbers, so that behind the part nothing is
-/// looked at: on its way to here an object has often changed processors, and then each look is paid for.
+/// Returns the data of a part that may be present once.
+///
+/// Servers write fields in the order of their numbers, so the fields after the part are not examined: the
+/// object was often parsed on another processor, and every access may be a cache miss.
 fn only_data<'a>(message: &'a [u8], part: &Part) -> Result<Option<&'a [u8]>, NotSimple> {
     let (mut fields, mut found, mut last) = (Fields(message), None, 0);
     while let Some((number, payload)) = fields.next().map_err(|_| NotSimple)? {
@@ -87,7 +93,7 @@ fn only_data<'a>(message: &'a [u8], part: &Part) -> Result<Option<&'a [u8]>, Not
             }
         }
     }
-    // JSON may have something for it all the same.
+    // JSON may have a value for an absent part.
     if found.is_none() && part.always { Err(NotSimple) } else { Ok(found) }
 }
 
@@ -97,10 +103,10 @@ fn seek<'de>(path: &[Box<str>], value: &Value<'de, '_>) -> Option<Vec<Cow<'de, s
     seek.deserialize(value).ok().map(|()| found)
 }
 
-/// What is left of the way, and what was found at its end.
+/// A visitor that follows the rest of the path and collects the values at its end.
 struct Seek<'p, 'f, 'de> {
     path: &'p [Box<str>],
-    /// Lists directly inside lists are not gone into.
+    /// Whether the value is an element of a list: lists directly inside lists are not entered.
     in_list: bool,
     found: &'f mut Vec<Cow<'de, str>>,
 }
@@ -144,7 +150,7 @@ impl<'de> Visitor<'de> for Seek<'_, '_, 'de> {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<(), E> {
-        // As JSON writes it.
+        // The format of JSON.
         self.take(serde_json::Value::from(value).to_string());
         Ok(())
     }
@@ -195,7 +201,7 @@ impl<'de> Visitor<'de> for Seek<'_, '_, 'de> {
     }
 }
 
-/// The name of a member, borrowed if that is possible.
+/// The name of a member, borrowed if possible.
 struct Name<'de>(Cow<'de, str>);
 
 impl<'de> Deserialize<'de> for Name<'de> {

@@ -1,20 +1,21 @@
-//! Values that JSON writes in another way than protobuf: amounts, numbers, bytes, JSON in messages, one thing or another.
+//! Values that JSON writes in another form than protobuf: quantities, floating point numbers, bytes, JSON
+//! inside messages, and alternatives of two types.
 //!
-//! Their messages are small; of a field that comes twice the last counts, in whatever order fields come.
+//! Their messages are small; of a repeated field the last value counts, in any order of fields.
 
-use super::context::wrong_layout;
+use super::context::wrong_wire_type;
 use super::error::Error;
 use super::time;
-use crate::wire::protobuf::fields::{Fields, Payload, low};
+use crate::wire::protobuf::fields::{Fields, Payload, low_32_bits};
 use informer_schema::Wire;
 use serde::de::{Deserializer as _, Visitor};
 use std::borrow::Cow;
 
-/// Whether Go takes a value for empty, and so leaves it out of JSON where the table says so.
+/// Whether Go considers a value empty, and therefore omits it in JSON where the table says so.
 #[inline]
 pub(super) fn is_empty(wire: Wire, payload: Payload<'_>) -> Result<bool, Error> {
     match (wire, payload) {
-        (Wire::Time | Wire::MicroTime, Payload::Data(bytes)) => is_no_time(wire, bytes),
+        (Wire::Time | Wire::MicroTime, Payload::Data(bytes)) => is_null_time(wire, bytes),
         (_, Payload::Varint(value)) => Ok(value == 0),
         (_, Payload::Data(bytes)) => Ok(bytes.is_empty()),
         (_, Payload::Fixed64(bits)) => Ok(bits << 1 == 0),
@@ -22,80 +23,81 @@ pub(super) fn is_empty(wire: Wire, payload: Payload<'_>) -> Result<bool, Error> 
     }
 }
 
-/// The text of an amount.
+/// Returns the text of a quantity.
 pub(super) fn quantity(bytes: &[u8]) -> Result<&[u8], Error> {
     Ok(last_data(bytes, 1)?.unwrap_or(b"0"))
 }
 
-/// JSON in a message; none is `null`.
+/// Returns the JSON inside a message; `null` if it is absent.
 pub(super) fn raw(bytes: &[u8]) -> Result<&[u8], Error> {
     Ok(last_data(bytes, 1)?.filter(|text| !text.is_empty()).unwrap_or(b"null"))
 }
 
-pub(super) fn is_no_time(wire: Wire, bytes: &[u8]) -> Result<bool, Error> {
+pub(super) fn is_null_time(wire: Wire, bytes: &[u8]) -> Result<bool, Error> {
     time::read(wire, bytes).map(|time| time.is_none())
 }
 
-/// A number, or else text.
+/// Parses an `IntOrString`: `Ok` with the number, or `Err` with the text.
 pub(super) fn int_or_string(bytes: &[u8]) -> Result<Result<i32, &[u8]>, Error> {
-    let (mut is_text, mut number, mut words) = (false, 0, &[][..]);
+    let (mut is_text, mut number, mut text) = (false, 0, &[][..]);
     let mut fields = Fields(bytes);
     while let Some(field) = fields.next()? {
         match field {
-            (1, Payload::Varint(value)) => is_text = low(value) != 0,
-            (2, Payload::Varint(value)) => number = low(value),
-            (3, Payload::Data(bytes)) => words = bytes,
-            (1..=3, _) => return Err(wrong_layout()),
+            (1, Payload::Varint(value)) => is_text = low_32_bits(value) != 0,
+            (2, Payload::Varint(value)) => number = low_32_bits(value),
+            (3, Payload::Data(bytes)) => text = bytes,
+            (1..=3, _) => return Err(wrong_wire_type()),
             _ => {}
         }
     }
-    Ok(if is_text { Err(words) } else { Ok(number) })
+    Ok(if is_text { Err(text) } else { Ok(number) })
 }
 
-/// A number as Go writes it, read as JSON.
+/// Decodes a floating point number as from the JSON that Go writes.
 pub(super) fn double<'de, V: Visitor<'de>>(value: f64, visitor: V) -> Result<V::Value, Error> {
     if !value.is_finite() {
-        return Err(Error::new("a number that JSON does not have"));
+        return Err(Error::new("infinity and NaN do not exist in JSON"));
     }
-    // A whole one has no point; the very large and the very small have exponents in Go, which read the same.
+    // An integral number has no fraction. Go writes very large and very small ones with exponents, which
+    // parse to the same number.
     let number: serde_json::Number = serde_json::from_str(&format!("{value}"))?;
     Ok(number.deserialize_any(visitor)?)
 }
 
-/// Whether neither of the two is there.
-pub(super) fn is_no_choice(bytes: &[u8]) -> Result<bool, Error> {
+/// Whether neither alternative is present.
+pub(super) fn is_null_choice(bytes: &[u8]) -> Result<bool, Error> {
     Ok(last_data(bytes, 1)?.is_none() && last_data(bytes, 2)?.is_none())
 }
 
-/// Whether field 1 says yes.
-pub(super) fn is_yes(bytes: &[u8]) -> Result<bool, Error> {
-    let mut yes = false;
+/// Returns the boolean in field 1.
+pub(super) fn is_true(bytes: &[u8]) -> Result<bool, Error> {
+    let mut is_true = false;
     let mut fields = Fields(bytes);
     while let Some((number, payload)) = fields.next()? {
         match (number, payload) {
-            (1, Payload::Varint(value)) => yes = value != 0,
-            (1, _) => return Err(wrong_layout()),
+            (1, Payload::Varint(value)) => is_true = value != 0,
+            (1, _) => return Err(wrong_wire_type()),
             _ => {}
         }
     }
-    Ok(yes)
+    Ok(is_true)
 }
 
-/// The last field with a number, which holds bytes.
+/// Returns the last field with the number `wanted`, which contains bytes.
 pub(super) fn last_data(bytes: &[u8], wanted: u32) -> Result<Option<&[u8]>, Error> {
     let mut found = None;
     let mut fields = Fields(bytes);
     while let Some((number, payload)) = fields.next()? {
         match payload {
             Payload::Data(bytes) if number == wanted => found = Some(bytes),
-            _ if number == wanted => return Err(wrong_layout()),
+            _ if number == wanted => return Err(wrong_wire_type()),
             _ => {}
         }
     }
     Ok(found)
 }
 
-/// Bytes as text, in the usual alphabet and with padding.
+/// Encodes bytes in standard base64 with padding.
 pub(super) fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
@@ -103,14 +105,14 @@ pub(super) fn base64(bytes: &[u8]) -> String {
         let byte = |index: usize| u32::from(chunk.get(index).copied().unwrap_or_default());
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
         for index in 0..4 {
-            let sign = ALPHABET[(bits >> (18 - 6 * index) & 63) as usize];
-            out.push(if index > chunk.len() { '=' } else { char::from(sign) });
+            let digit = ALPHABET[(bits >> (18 - 6 * index) & 63) as usize];
+            out.push(if index > chunk.len() { '=' } else { char::from(digit) });
         }
     }
     out
 }
 
-/// Text as it is; what is no UTF-8 becomes what Go makes of it in JSON.
+/// Returns the text; invalid UTF-8 is replaced as Go does in JSON.
 pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
@@ -118,7 +120,7 @@ pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Text with a sign of replacement for every byte that is not UTF-8, as Go has it.
+/// Returns the text with a replacement character for every byte that is not valid UTF-8, as in Go.
 fn lossy(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -133,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_written_in_base64() {
+    fn bytes_are_encoded_in_base64() {
         let cases: [(&[u8], &str); 6] = [
             (b"", ""),
             (b"f", "Zg=="),
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn each_wrong_byte_is_replaced() {
+    fn each_invalid_byte_is_replaced() {
         assert_eq!(lossy(b"a\xe2\x82b\xff"), "a\u{fffd}\u{fffd}b\u{fffd}");
         assert_eq!(lossy("ok ✓".as_bytes()), "ok ✓");
     }

@@ -1,8 +1,8 @@
 //! Times: seconds since 1970 in protobuf, text in JSON.
 
-use super::context::wrong_layout;
+use super::context::wrong_wire_type;
 use super::error::Error;
-use crate::wire::protobuf::fields::{Fields, Payload, low};
+use crate::wire::protobuf::fields::{Fields, Payload, low_32_bits};
 use informer_schema::Wire;
 
 /// A time: whole seconds since 1970, and nanoseconds on top of them.
@@ -12,10 +12,11 @@ pub(in crate::wire::protobuf) struct Time {
     pub(in crate::wire::protobuf) nanoseconds: i32,
 }
 
-/// Go's zero, the first second of the year 1, which is no time.
+/// Go's zero time, the first second of the year 1, which is `null` in JSON.
 const ZERO: i64 = -62_135_596_800;
 
-/// Reads a time; none is an empty message. Fractions are cut as the server cuts them: to nothing, or to microseconds.
+/// Parses a time; `None` for an empty message or Go's zero time. Fractions are truncated as the server
+/// does: to whole seconds, or to microseconds.
 pub(in crate::wire::protobuf) fn read(wire: Wire, bytes: &[u8]) -> Result<Option<Time>, Error> {
     if bytes.is_empty() {
         return Ok(None);
@@ -25,20 +26,20 @@ pub(in crate::wire::protobuf) fn read(wire: Wire, bytes: &[u8]) -> Result<Option
     while let Some(field) = fields.next()? {
         match field {
             (1, Payload::Varint(value)) => seconds = value.cast_signed(),
-            (2, Payload::Varint(value)) => nanoseconds = low(value),
-            (1 | 2, _) => return Err(wrong_layout()),
+            (2, Payload::Varint(value)) => nanoseconds = low_32_bits(value),
+            (1 | 2, _) => return Err(wrong_wire_type()),
             _ => {}
         }
     }
     let nanoseconds = if wire == Wire::MicroTime { nanoseconds / 1000 * 1000 } else { 0 };
-    // A fraction beyond a second counts on, as in Go.
+    // Fractions of a second or more carry into the seconds, as in Go.
     let carry = i64::from(nanoseconds.div_euclid(1_000_000_000));
     let time =
         Time { seconds: seconds.saturating_add(carry), nanoseconds: nanoseconds.rem_euclid(1_000_000_000) };
     Ok((time != Time { seconds: ZERO, nanoseconds: 0 }).then_some(time))
 }
 
-/// A time as JSON has it: `2026-01-02T03:04:05Z`, or with six digits of fraction.
+/// A time in the format of JSON: `2026-01-02T03:04:05Z`, or with six digits of fraction.
 pub(super) struct Text {
     bytes: [u8; 27],
     length: usize,
@@ -48,8 +49,7 @@ impl Text {
     pub(super) fn new(time: Time, micro: bool) -> Result<Self, Error> {
         let days = time.seconds.div_euclid(86_400);
         let second = time.seconds.rem_euclid(86_400);
-        let (year, month, day) =
-            civil(days).ok_or_else(|| Error::new("a time outside of the years 0 to 9999"))?;
+        let (year, month, day) = civil(days).ok_or_else(|| Error::new("time outside the years 0 to 9999"))?;
         let mut text = Self { bytes: *b"0000-00-00T00:00:00.000000Z", length: 27 };
         text.put(0, 4, year);
         text.put(5, 2, month);
@@ -67,20 +67,21 @@ impl Text {
     }
 
     pub(super) fn as_str(&self) -> &str {
-        // Digits and signs only.
+        // ASCII only.
         std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
     }
 
     fn put(&mut self, start: usize, digits: usize, mut value: i64) {
-        for place in self.bytes[start..start + digits].iter_mut().rev() {
-            *place = b'0' + u8::try_from(value % 10).unwrap_or_default();
+        for digit in self.bytes[start..start + digits].iter_mut().rev() {
+            *digit = b'0' + u8::try_from(value % 10).unwrap_or_default();
             value /= 10;
         }
     }
 }
 
-/// Year, month and day of a day since 1970, if the year has four digits. (The method is Howard Hinnant's: years begin in March, so that
-/// the day that may be missing is the last.)
+/// Returns year, month and day of a day since 1970, or `None` if the year does not have four digits.
+///
+/// The algorithm is Howard Hinnant's: years start in March, so that the leap day is the last.
 fn civil(days: i64) -> Option<(i64, i64, i64)> {
     const YEARS: std::ops::RangeInclusive<i64> = 0..=9999;
     let days = days.checked_add(719_468)?;
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_as_jiff_writes_them() {
+    fn times_are_printed_as_by_jiff() {
         let mut seconds = -62_167_219_200_i64; // the year 0
         while seconds < 253_402_300_800 {
             let time = Time { seconds, nanoseconds: 0 };
@@ -110,20 +111,20 @@ mod tests {
     }
 
     #[test]
-    fn fractions_have_six_digits() {
+    fn microseconds_have_six_digits() {
         let time = Time { seconds: -1, nanoseconds: 250_000_000 };
         assert_eq!(Text::new(time, true).unwrap().as_str(), "1969-12-31T23:59:59.250000Z");
     }
 
     #[test]
-    fn no_year_has_five_digits() {
+    fn years_outside_four_digits_are_rejected() {
         for seconds in [253_402_300_800, i64::MAX, i64::MIN, -62_167_219_201] {
             assert!(Text::new(Time { seconds, nanoseconds: 0 }, false).is_err(), "{seconds}");
         }
     }
 
     #[test]
-    fn nothing_is_no_time() {
+    fn empty_and_zero_times_are_none() {
         assert_eq!(read(Wire::Time, b"").unwrap(), None);
         let zero = [&[0x08][..], &[0x80, 0x92, 0xb8, 0xc3, 0x98, 0xfe, 0xff, 0xff, 0xff, 0x01]].concat();
         assert_eq!(read(Wire::Time, &zero).unwrap(), None);

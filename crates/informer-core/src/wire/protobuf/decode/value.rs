@@ -1,15 +1,16 @@
-//! One value as any type wants to see it.
+//! One value as a serde `Deserializer`.
 //!
-//! What a type asks for decides which code is made for it, and types are many and large. So what does not depend on the type is decided in
-//! [`Value::shape`], once, and each way of asking is handed only what it can take.
+//! serde generates code per target type, and these types are many and large. Everything that does not
+//! depend on the target type is therefore decided once, in [`Value::shape`], and each `deserialize_…`
+//! method handles only the shapes it accepts.
 
 use super::collections::{Elements, Entries};
-use super::context::{Context, Given, wrong_layout};
+use super::context::{Context, RawValue, wrong_wire_type};
 use super::error::Error;
 use super::map::Map;
 use super::message::Members;
 use super::{special, time};
-use crate::wire::protobuf::fields::low;
+use crate::wire::protobuf::fields::low_32_bits;
 use informer_schema::{MessageId, Wire};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error as _, IntoDeserializer as _, Unexpected, Visitor};
@@ -17,17 +18,18 @@ use serde_json::de::{Deserializer as Json, SliceRead};
 use std::borrow::Cow;
 use std::cell::Cell;
 
-/// A value: how it is written, and its bytes.
+/// A value: its type on the wire, and its encoded form.
 #[derive(Clone, Copy)]
 pub(super) struct Value<'de, 'c> {
     pub(super) wire: Wire,
-    pub(super) given: Given<'de>,
-    /// Whether a kind says apiVersion and kind: the object itself does, and so do the items of a list.
+    pub(super) raw: RawValue<'de>,
+    /// Whether a kind has the members apiVersion and kind: the object itself does, and so do the items of a
+    /// list.
     pub(super) writes_type: bool,
     pub(super) context: Context<'c>,
 }
 
-/// What a value is in JSON. Large, so the usual ones are made where they are used and not here.
+/// The form of a value in JSON. It is large, so the common forms are handled before it is built.
 enum Shape<'de, 'c> {
     Null,
     Boolean(bool),
@@ -37,24 +39,31 @@ enum Shape<'de, 'c> {
     Time(time::Text),
     Map(Map<'de, 'c>),
     List(Elements<'de, 'c>),
-    /// JSON as it is.
+    /// JSON inside a message.
     Json(&'de [u8]),
 }
 
 impl<'de, 'c> Value<'de, 'c> {
-    /// A message as a whole.
-    pub(super) fn whole(of: MessageId, bytes: &'de [u8], places: bool, disordered: &'c Cell<bool>) -> Self {
-        let context = Context::new(places, disordered);
-        Self { wire: Wire::Message(of), given: Given::Data(bytes), writes_type: true, context }
+    /// Creates the value of a top-level message.
+    pub(super) fn whole(
+        of: MessageId,
+        bytes: &'de [u8],
+        tracks_path: bool,
+        unordered: &'c Cell<bool>,
+    ) -> Self {
+        let context = Context::new(tracks_path, unordered);
+        Self { wire: Wire::Message(of), raw: RawValue::Data(bytes), writes_type: true, context }
     }
 
-    /// Whether JSON says `null`.
+    /// Whether the value is `null` in JSON.
     fn is_null(&self) -> Result<bool, Error> {
-        match (self.wire, self.given) {
-            (_, Given::Null) => Ok(true),
-            (Wire::Time | Wire::MicroTime, Given::Data(bytes)) => special::is_no_time(self.wire, bytes),
-            (Wire::Raw | Wire::Fields, Given::Data(bytes)) => special::raw(bytes).map(|text| text == b"null"),
-            (Wire::OrList(_) | Wire::OrStrings(_), Given::Data(bytes)) => special::is_no_choice(bytes),
+        match (self.wire, self.raw) {
+            (_, RawValue::Null) => Ok(true),
+            (Wire::Time | Wire::MicroTime, RawValue::Data(bytes)) => special::is_null_time(self.wire, bytes),
+            (Wire::Raw | Wire::Fields, RawValue::Data(bytes)) => {
+                special::raw(bytes).map(|text| text == b"null")
+            }
+            (Wire::OrList(_) | Wire::OrStrings(_), RawValue::Data(bytes)) => special::is_null_choice(bytes),
             _ => Ok(false),
         }
     }
@@ -75,26 +84,26 @@ impl<'de, 'c> Value<'de, 'c> {
     }
 
     fn shape(&self) -> Result<Shape<'de, 'c>, Error> {
-        Ok(match (self.wire, self.given) {
-            (Wire::String, Given::Data(bytes)) => Shape::Text(special::text(bytes)),
-            (Wire::Message(of), Given::Data(bytes)) => Shape::Map(self.members(of, bytes)?),
-            (Wire::List(items), Given::Run(bytes, number, count)) => {
+        Ok(match (self.wire, self.raw) {
+            (Wire::String, RawValue::Data(bytes)) => Shape::Text(special::text(bytes)),
+            (Wire::Message(of), RawValue::Data(bytes)) => Shape::Map(self.members(of, bytes)?),
+            (Wire::List(items), RawValue::Run(bytes, number, count)) => {
                 Shape::List(self.elements(*items, bytes, number, Some(count))?)
             }
-            (Wire::Map(values), Given::Run(bytes, _, count)) => {
+            (Wire::Map(values), RawValue::Run(bytes, _, count)) => {
                 Shape::Map(Map::Entries(Entries::new(*values, bytes, count, self.context.deeper()?)))
             }
-            (Wire::Boolean, Given::Varint(value)) => Shape::Boolean(value != 0),
-            (Wire::Int32, Given::Varint(value)) => Shape::Integer(i64::from(low(value))),
-            (Wire::Int64, Given::Varint(value)) => Shape::Integer(value.cast_signed()),
-            (_, Given::Null) => Shape::Null,
-            (_, Given::Data(bytes)) => self.special_shape(bytes)?,
-            (Wire::Double, Given::Fixed64(bits)) => Shape::Double(f64::from_bits(bits)),
-            _ => return Err(wrong_layout()),
+            (Wire::Boolean, RawValue::Varint(value)) => Shape::Boolean(value != 0),
+            (Wire::Int32, RawValue::Varint(value)) => Shape::Integer(i64::from(low_32_bits(value))),
+            (Wire::Int64, RawValue::Varint(value)) => Shape::Integer(value.cast_signed()),
+            (_, RawValue::Null) => Shape::Null,
+            (_, RawValue::Data(bytes)) => self.special_shape(bytes)?,
+            (Wire::Double, RawValue::Fixed64(bits)) => Shape::Double(f64::from_bits(bits)),
+            _ => return Err(wrong_wire_type()),
         })
     }
 
-    /// What is a message of its own in protobuf and something else in JSON.
+    /// Returns the shape of a value that is a message in protobuf and something else in JSON.
     fn special_shape(&self, bytes: &'de [u8]) -> Result<Shape<'de, 'c>, Error> {
         Ok(match self.wire {
             Wire::Quantity => Shape::Text(special::text(special::quantity(bytes)?)),
@@ -111,7 +120,7 @@ impl<'de, 'c> Value<'de, 'c> {
             Wire::Strings => Shape::List(self.elements(Wire::String, bytes, 1, None)?),
             Wire::OrBoolean(of) => match special::last_data(bytes, 2)? {
                 Some(message) => Shape::Map(self.members(of, message)?),
-                None => Shape::Boolean(special::is_yes(bytes)?),
+                None => Shape::Boolean(special::is_true(bytes)?),
             },
             Wire::OrList(of) | Wire::OrStrings(of) => {
                 let items =
@@ -122,15 +131,15 @@ impl<'de, 'c> Value<'de, 'c> {
                     (None, None) => Shape::Null,
                 }
             }
-            _ => return Err(wrong_layout()),
+            _ => return Err(wrong_wire_type()),
         })
     }
 }
 
 impl Shape<'_, '_> {
-    /// What it is instead of what was asked for.
+    /// Returns the error for a shape that the visitor does not accept.
     #[cold]
-    fn instead<'v, V: Visitor<'v>>(&self, visitor: &V) -> Error {
+    fn mismatch<'v, V: Visitor<'v>>(&self, visitor: &V) -> Error {
         let found = match self {
             Self::Null => Unexpected::Unit,
             Self::Boolean(value) => Unexpected::Bool(*value),
@@ -146,7 +155,7 @@ impl Shape<'_, '_> {
     }
 }
 
-/// JSON in a message, read as it would be read in JSON.
+/// Deserializes JSON inside a message.
 fn json<'de, T>(
     text: &'de [u8],
     read: impl FnOnce(&mut Json<SliceRead<'de>>) -> serde_json::Result<T>,
@@ -157,7 +166,7 @@ fn json<'de, T>(
     Ok(value)
 }
 
-/// Numbers that are not negative have no sign in JSON.
+/// Passes an integer to the visitor; as in JSON, one that is not negative is unsigned.
 #[inline]
 fn integer<'de, V: Visitor<'de>>(value: i64, visitor: V) -> Result<V::Value, Error> {
     match u64::try_from(value) {
@@ -174,38 +183,40 @@ fn text<'de, V: Visitor<'de>>(text: Cow<'de, str>, visitor: V) -> Result<V::Valu
     }
 }
 
-/// Ways of asking for numbers.
+/// Methods that deserialize numbers.
 macro_rules! numbers {
     ($($method:ident)+) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-            match (self.wire, self.given) {
-                (Wire::Int32, Given::Varint(value)) => return integer(i64::from(low(value)), visitor),
-                (Wire::Int64, Given::Varint(value)) => return integer(value.cast_signed(), visitor),
+            match (self.wire, self.raw) {
+                (Wire::Int32, RawValue::Varint(value)) => {
+                    return integer(i64::from(low_32_bits(value)), visitor);
+                }
+                (Wire::Int64, RawValue::Varint(value)) => return integer(value.cast_signed(), visitor),
                 _ => {}
             }
             match self.shape()? {
                 Shape::Integer(value) => integer(value, visitor),
                 Shape::Double(value) => special::double(value, visitor),
                 Shape::Json(text) => json(text, |json| json.$method(visitor)),
-                other => Err(other.instead(&visitor)),
+                other => Err(other.mismatch(&visitor)),
             }
         })+
     };
 }
 
-/// Ways of asking for text.
+/// Methods that deserialize strings.
 macro_rules! texts {
     ($($method:ident)+) => {
         $(#[inline]
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-            if let (Wire::String, Given::Data(bytes)) = (self.wire, self.given) {
+            if let (Wire::String, RawValue::Data(bytes)) = (self.wire, self.raw) {
                 return text(special::text(bytes), visitor);
             }
             match self.shape()? {
                 Shape::Text(found) => text(found, visitor),
                 Shape::Time(found) => visitor.visit_str(found.as_str()),
                 Shape::Json(text) => json(text, |json| json.$method(visitor)),
-                other => Err(other.instead(&visitor)),
+                other => Err(other.mismatch(&visitor)),
             }
         })+
     };
@@ -234,13 +245,13 @@ impl<'de> Deserializer<'de> for &Value<'de, '_> {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if let (Wire::Boolean, Given::Varint(value)) = (self.wire, self.given) {
+        if let (Wire::Boolean, RawValue::Varint(value)) = (self.wire, self.raw) {
             return visitor.visit_bool(value != 0);
         }
         match self.shape()? {
             Shape::Boolean(value) => visitor.visit_bool(value),
             Shape::Json(text) => json(text, |json| json.deserialize_bool(visitor)),
-            other => Err(other.instead(&visitor)),
+            other => Err(other.mismatch(&visitor)),
         }
     }
 
@@ -264,7 +275,7 @@ impl<'de> Deserializer<'de> for &Value<'de, '_> {
         match self.shape()? {
             Shape::Null => visitor.visit_unit(),
             Shape::Json(text) => json(text, |json| json.deserialize_unit(visitor)),
-            other => Err(other.instead(&visitor)),
+            other => Err(other.mismatch(&visitor)),
         }
     }
 
@@ -285,14 +296,14 @@ impl<'de> Deserializer<'de> for &Value<'de, '_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if let (Wire::List(items), Given::Run(bytes, number, count)) = (self.wire, self.given) {
+        if let (Wire::List(items), RawValue::Run(bytes, number, count)) = (self.wire, self.raw) {
             let mut list = Elements::new(*items, bytes, number, Some(count), self.context.deeper()?);
             return visitor.visit_seq(&mut list);
         }
         match self.shape()? {
             Shape::List(mut list) => visitor.visit_seq(&mut list),
             Shape::Json(text) => json(text, |json| json.deserialize_seq(visitor)),
-            other => Err(other.instead(&visitor)),
+            other => Err(other.mismatch(&visitor)),
         }
     }
 
@@ -310,14 +321,14 @@ impl<'de> Deserializer<'de> for &Value<'de, '_> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if let (Wire::Map(values), Given::Run(bytes, _, count)) = (self.wire, self.given) {
+        if let (Wire::Map(values), RawValue::Run(bytes, _, count)) = (self.wire, self.raw) {
             let mut map = Map::Entries(Entries::new(*values, bytes, count, self.context.deeper()?));
             return visitor.visit_map(&mut map);
         }
         match self.shape()? {
             Shape::Map(mut map) => visitor.visit_map(&mut map),
             Shape::Json(text) => json(text, |json| json.deserialize_map(visitor)),
-            other => Err(other.instead(&visitor)),
+            other => Err(other.mismatch(&visitor)),
         }
     }
 
@@ -327,8 +338,8 @@ impl<'de> Deserializer<'de> for &Value<'de, '_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        // Most are this, and made where they are used: moving them would cost more than reading them.
-        if let (Wire::Message(of), Given::Data(bytes)) = (self.wire, self.given) {
+        // The common case, built here: moving it out of a `Shape` would cost more than decoding it.
+        if let (Wire::Message(of), RawValue::Data(bytes)) = (self.wire, self.raw) {
             let context = self.context.deeper()?;
             let mut map = Map::Members(Members::new(of.get(), bytes, self.writes_type, context));
             return visitor.visit_map(&mut map);
@@ -337,11 +348,11 @@ impl<'de> Deserializer<'de> for &Value<'de, '_> {
             Shape::Map(mut map) => visitor.visit_map(&mut map),
             Shape::List(mut list) => visitor.visit_seq(&mut list),
             Shape::Json(text) => json(text, |json| json.deserialize_struct(name, fields, visitor)),
-            other => Err(other.instead(&visitor)),
+            other => Err(other.mismatch(&visitor)),
         }
     }
 
-    /// A text is a variant without contents, a map of one entry a variant with contents, as in JSON.
+    /// As in JSON, a string is a variant without contents and a map of one entry a variant with contents.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -352,11 +363,11 @@ impl<'de> Deserializer<'de> for &Value<'de, '_> {
             Shape::Text(text) => visitor.visit_enum(text.into_deserializer()),
             Shape::Map(map) => MapAccessDeserializer::new(map).deserialize_enum(name, variants, visitor),
             Shape::Json(text) => json(text, |json| json.deserialize_enum(name, variants, visitor)),
-            other => Err(other.instead(&visitor)),
+            other => Err(other.mismatch(&visitor)),
         }
     }
 
-    /// Nothing is read of what nobody wants.
+    /// An ignored value is not decoded.
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         visitor.visit_unit()
     }

@@ -1,4 +1,5 @@
-//! Projections on small objects, cut everywhere. Random ones against a naive twin are in `tests/projections.rs`.
+//! Tests of field filters on small objects, independent of chunk boundaries. `tests/projections.rs`
+//! compares random ones with a reference model.
 
 use super::*;
 use crate::error::ConfigError;
@@ -14,45 +15,45 @@ fn keeping(paths: &[&str]) -> FieldFilter {
 }
 
 #[track_caller]
-fn read_list_by(projection: &FieldFilter, limit: usize, body: &[u8]) -> Read<ListItem> {
-    however_cut(body, |pieces| {
+fn read_list_by(filter: &FieldFilter, limit: usize, body: &[u8]) -> Read<ListItem> {
+    read_all_splits(body, |chunks| {
         let reader = ListReader::new(pod_type(), Limits::new(limit));
-        let (mut reader, mut items) = (reader.with_field_filter(Some(projection.clone())), Vec::new());
-        let read = pieces.iter().try_for_each(|piece| reader.read(piece, |item| items.push(item)));
+        let (mut reader, mut items) = (reader.with_field_filter(Some(filter.clone())), Vec::new());
+        let read = chunks.iter().try_for_each(|chunk| reader.read(chunk, |item| items.push(item)));
         (items, read.and_then(|()| reader.finish()))
     })
 }
 
 #[track_caller]
-fn read_watch_by(projection: &FieldFilter, limit: usize, body: &[u8]) -> Read<Frame> {
-    however_cut(body, |pieces| {
+fn read_watch_by(filter: &FieldFilter, limit: usize, body: &[u8]) -> Read<Frame> {
+    read_all_splits(body, |chunks| {
         let reader = WatchReader::new(pod_type(), Limits::new(limit));
-        let (mut reader, mut frames) = (reader.with_field_filter(Some(projection.clone())), Vec::new());
-        let read = pieces.iter().try_for_each(|piece| reader.read(piece, |frame| frames.push(frame)));
+        let (mut reader, mut frames) = (reader.with_field_filter(Some(filter.clone())), Vec::new());
+        let read = chunks.iter().try_for_each(|chunk| reader.read(chunk, |frame| frames.push(frame)));
         (frames, read.and_then(|()| reader.finish()))
     })
 }
 
-/// The one object in a list of `item`, which is the same in a frame.
+/// Returns the filtered object in a list of `item`, which must be equal in a frame.
 #[track_caller]
-fn projected(projection: &FieldFilter, item: &str) -> ScannedObject {
-    let (items, end) = read_list_by(projection, EVERYTHING, &list_of(item));
+fn filtered(filter: &FieldFilter, item: &str) -> ScannedObject {
+    let (items, end) = read_list_by(filter, NO_LIMIT, &list_of(item));
     assert_eq!(end, Ok(()));
     let [ListItem::Meta(_), ListItem::Object(object)] = &items[..] else { panic!("{items:?}") };
     for frame in [
         format!(r#"{{"type":"MODIFIED","object":{item}}}"#),
         format!(r#"{{"object":{item},"type":"MODIFIED"}}"#),
     ] {
-        let frames = read_watch_by(projection, EVERYTHING, frame.as_bytes());
+        let frames = read_watch_by(filter, NO_LIMIT, frame.as_bytes());
         assert_eq!(frames, (vec![Frame::Modified(object.clone())], Ok(())));
     }
     object.clone()
 }
 
-/// Checks what is left of an object, behind apiVersion and kind.
+/// Checks the bytes of a filtered object, after apiVersion and kind.
 #[track_caller]
-fn check_left(projection: &FieldFilter, item: &str, expected: &str) {
-    let object = projected(projection, item);
+fn check_filtered(filter: &FieldFilter, item: &str, expected: &str) {
+    let object = filtered(filter, item);
     let text = std::str::from_utf8(&object.bytes).unwrap();
     assert_eq!(text.strip_prefix(r#"{"apiVersion":"v1","kind":"Pod","#).unwrap(), expected);
     let range = object.head.metadata.start as usize..object.head.metadata.end as usize;
@@ -62,20 +63,20 @@ fn check_left(projection: &FieldFilter, item: &str, expected: &str) {
 
 const HEAD: &str = r#""metadata":{"name":"a","resourceVersion":"1"}"#;
 
-/// Checks what is left of members behind a plain head.
+/// Checks the filtered members after a minimal head.
 #[track_caller]
-fn check_rest(projection: &FieldFilter, rest: &str, expected: &str) {
+fn check_rest(filter: &FieldFilter, rest: &str, expected: &str) {
     let comma = |text: &str| if text.is_empty() { String::new() } else { format!(",{text}") };
-    check_left(projection, &format!("{{{HEAD}{}}}", comma(rest)), &format!("{HEAD}{}}}", comma(expected)));
+    check_filtered(filter, &format!("{{{HEAD}{}}}", comma(rest)), &format!("{HEAD}{}}}", comma(expected)));
 }
 
-/// Checks what is left of members of `metadata`, behind name and version.
+/// Checks the filtered members of `metadata`, after name and version.
 #[track_caller]
-fn check_metadata(projection: &FieldFilter, rest: &str, expected: &str) {
+fn check_metadata(filter: &FieldFilter, rest: &str, expected: &str) {
     let comma = |text: &str| if text.is_empty() { String::new() } else { format!(",{text}") };
     let head = r#""metadata":{"name":"a","resourceVersion":"1""#;
-    check_left(
-        projection,
+    check_filtered(
+        filter,
         &format!("{{{head}{}}},\"spec\":1}}", comma(rest)),
         &format!("{head}{}}},\"spec\":1}}", comma(expected)),
     );
@@ -84,7 +85,7 @@ fn check_metadata(projection: &FieldFilter, rest: &str, expected: &str) {
 // Dropping
 
 #[test]
-fn members_are_dropped_and_the_others_keep_their_order() {
+fn dropped_members_leave_the_order_of_others() {
     let status = dropping(&["status"]);
     check_rest(
         &status,
@@ -94,11 +95,11 @@ fn members_are_dropped_and_the_others_keep_their_order() {
     check_rest(&status, r#""status":{}"#, "");
     check_rest(&status, r#""status":null,"status":"twice","spec":{"status":1}"#, r#""spec":{"status":1}"#);
     let first = r#"{"status":{"x":[1]},"spec":{},"metadata":{"name":"a","resourceVersion":"1"}}"#;
-    check_left(&status, first, r#""spec":{},"metadata":{"name":"a","resourceVersion":"1"}}"#);
+    check_filtered(&status, first, r#""spec":{},"metadata":{"name":"a","resourceVersion":"1"}}"#);
 }
 
 #[test]
-fn metadata_members_are_dropped_wherever_they_stand() {
+fn metadata_members_are_dropped_at_any_position() {
     let annotations = dropping(&["metadata.annotations", "metadata.generateName"]);
     check_metadata(
         &annotations,
@@ -106,11 +107,11 @@ fn metadata_members_are_dropped_wherever_they_stand() {
         r#""labels":{"x":"y"}"#,
     );
     let first = r#"{"metadata":{"annotations":{"a":"b"},"name":"a","managedFields":[1],"resourceVersion":"1","generateName":""}}"#;
-    check_left(&annotations, first, r#""metadata":{"name":"a","resourceVersion":"1"}}"#);
+    check_filtered(&annotations, first, r#""metadata":{"name":"a","resourceVersion":"1"}}"#);
 }
 
 #[test]
-fn nested_members_are_cut_out() {
+fn nested_members_are_dropped() {
     let paths = dropping(&["spec.a.b", "spec.c"]);
     check_rest(&paths, r#""spec":{"a":{"b":1,"x":2},"c":3,"d":4}"#, r#""spec":{"a":{"x":2},"d":4}"#);
     check_rest(&paths, r#""spec":{"a":{"b":1},"c":{}},"x":[]"#, r#""spec":{"a":{}},"x":[]"#);
@@ -123,20 +124,20 @@ fn nested_members_are_cut_out() {
 }
 
 #[test]
-fn lists_are_gone_into_with_and_without_saying_so() {
+fn lists_are_entered_with_and_without_brackets() {
     let pod = r#""spec":{"containers":[{"name":"x","env":[{"name":"e"}]},{"env":[]},{"name":"y"}],"env":1}"#;
     let left = r#""spec":{"containers":[{"name":"x"},{},{"name":"y"}],"env":1}"#;
     check_rest(&dropping(&["spec.containers[*].env"]), pod, left);
     check_rest(&dropping(&["spec.containers.env"]), pod, left);
     check_rest(&dropping(&["spec.containers[*]"]), pod, r#""spec":{"containers":[],"env":1}"#);
     check_rest(&dropping(&["spec.containers[*].env[*].name"]), pod, &pod.replace(r#"{"name":"e"}"#, "{}"));
-    // Both may be declared for one list.
+    // Both may be used for one list.
     check_rest(
         &dropping(&["spec.a[*].b", "spec.a.c"]),
         r#""spec":{"a":[{"b":1,"c":2,"d":3}]}"#,
         r#""spec":{"a":[{"d":3}]}"#,
     );
-    // A list directly inside a list is gone into only where the path says so.
+    // A list directly inside a list is entered only by `[*]`.
     let nested = r#""spec":{"a":[[{"b":1}],{"b":2}]}"#;
     check_rest(&dropping(&["spec.a.b"]), nested, r#""spec":{"a":[[{"b":1}],{}]}"#);
     check_rest(&dropping(&["spec.a[*].b"]), nested, r#""spec":{"a":[[{"b":1}],{}]}"#);
@@ -150,40 +151,40 @@ fn lists_are_gone_into_with_and_without_saying_so() {
 }
 
 #[test]
-fn what_cannot_be_gone_into_is_left_as_it_is() {
+fn dropping_leaves_values_that_cannot_be_entered() {
     for path in ["spec.a", "spec.a.b", "spec[*].a", "spec[*]"] {
         for value in ["null", "1", r#""a""#, "true", "[]", "{}", "[1,null]"] {
             let left = if path == "spec[*]" && value == "[1,null]" { "[]" } else { value };
             check_rest(&dropping(&[path]), &format!(r#""spec":{value}"#), &format!(r#""spec":{left}"#));
         }
     }
-    // `[*]` means lists.
+    // `[*]` enters lists only.
     check_rest(&dropping(&["spec[*].a"]), r#""spec":{"a":1}"#, r#""spec":{"a":1}"#);
-    // Broken inside, which nobody notices who only skims.
-    let broken = format!(r#"{{{HEAD},"spec":{{"a":1 "b":2}}}}"#);
-    let object = projected(&dropping(&["spec.a"]), &broken);
+    // Malformed inside, which is not detected when the value is only skipped.
+    let malformed = format!(r#"{{{HEAD},"spec":{{"a":1 "b":2}}}}"#);
+    let object = filtered(&dropping(&["spec.a"]), &malformed);
     assert!(object.bytes.ends_with(br#""spec":{"a":1 "b":2}}"#));
 }
 
 #[test]
-fn names_are_compared_without_their_quotes_and_escapes() {
+fn names_are_compared_without_quotes_and_escapes() {
     let both = dropping(&["status", "metadata.annotations['a.b/c']"]);
     check_metadata(&both, r#""annotations":{"a.b/c":"x","a":{"b/c":1}}"#, r#""annotations":{"a":{"b/c":1}}"#);
     check_metadata(&both, r#""annotations":{"\u0061.b\/c":"x","y":1}"#, r#""annotations":{"y":1}"#);
     check_rest(&both, r#""sta\u0074us":{},"spec":1,"\u0073tatu":2"#, r#""spec":1,"\u0073tatu":2"#);
     check_rest(&both, r#""\\u0073tatus":1"#, r#""\\u0073tatus":1"#);
-    // No path can name what is no text.
-    let odd = projected(&both, &format!(r#"{{{HEAD},"sta\ud800tus":1}}"#));
+    // No path can name an invalid string.
+    let odd = filtered(&both, &format!(r#"{{{HEAD},"sta\ud800tus":1}}"#));
     assert!(odd.bytes.ends_with(br#""sta\ud800tus":1}"#));
     let quoted = dropping(&[r#"data['it"s']"#, r#"data["it's"]"#]);
     check_rest(&quoted, r#""data":{"it\"s":1,"it's":2,"its":3}"#, r#""data":{"its":3}"#);
 }
 
 #[test]
-fn what_stays_is_written_as_it_was_sent() {
+fn remaining_values_are_unchanged() {
     let item =
         format!("{{ {HEAD} , \"spec\" : {{ \"a\" : 1 , \"b\" : [ 1.50, \"\\u0061\" ] , \"c\":1e3 }} }}");
-    check_left(
+    check_filtered(
         &dropping(&["spec.a"]),
         &item,
         &format!("{HEAD},\"spec\":{{\"b\":[ 1.50, \"\\u0061\" ],\"c\":1e3}}}}"),
@@ -193,18 +194,18 @@ fn what_stays_is_written_as_it_was_sent() {
 // Keeping
 
 #[test]
-fn only_what_is_named_is_kept() {
+fn only_named_values_are_kept() {
     let paths = keeping(&["status.phase", "spec.nodeName"]);
     let pod = r#""spec":{"containers":[],"nodeName":"n","x":1},"data":{"a":1},"status":{"phase":"Running","ip":"x"}"#;
     check_rest(&paths, pod, r#""spec":{"nodeName":"n"},"status":{"phase":"Running"}"#);
     check_rest(&paths, r#""data":1"#, "");
-    // What lies on the way stays, even if nothing is in it.
+    // Objects on the path are kept, even if they become empty.
     check_rest(&paths, r#""spec":{"x":1},"status":{}"#, r#""spec":{},"status":{}"#);
     check_rest(&keeping(&["spec"]), pod, r#""spec":{"containers":[],"nodeName":"n","x":1}"#);
 }
 
 #[test]
-fn what_cannot_be_gone_into_is_not_kept() {
+fn keeping_drops_values_that_cannot_be_entered() {
     for value in ["null", "1", r#""nodeName""#, "true"] {
         check_rest(&keeping(&["spec.nodeName", "x"]), &format!(r#""spec":{value},"x":1"#), r#""x":1"#);
         check_rest(&keeping(&["spec[*]", "x"]), &format!(r#""spec":{value},"x":1"#), r#""x":1"#);
@@ -221,7 +222,7 @@ fn what_cannot_be_gone_into_is_not_kept() {
 }
 
 #[test]
-fn elements_of_lists_are_kept_as_the_path_says() {
+fn elements_of_lists_are_kept_by_path() {
     let pod = r#""spec":{"containers":[{"name":"x","image":"i"},{"image":"j"}]}"#;
     for path in ["spec.containers.name", "spec.containers[*].name"] {
         check_rest(&keeping(&[path]), pod, r#""spec":{"containers":[{"name":"x"},{}]}"#);
@@ -231,7 +232,7 @@ fn elements_of_lists_are_kept_as_the_path_says() {
 }
 
 #[test]
-fn the_head_is_always_kept() {
+fn head_is_always_kept() {
     let head = r#""namespace":"ns","uid":"u","generation":3,"creationTimestamp":"2026-11-15T01:40:00Z",
         "deletionTimestamp":"2026-11-15T01:40:30Z","labels":{"x":"y"},"ownerReferences":[{"uid":"o"}],
         "finalizers":["f"],"deletionGracePeriodSeconds":30"#;
@@ -253,10 +254,10 @@ fn the_head_is_always_kept() {
     check_metadata(&keeping(&["spec", "metadata"]), &format!(r#"{all},"managedFields":[]"#), &all);
     check_metadata(&keeping(&["spec", "metadata[*].annotations"]), &all, &head);
     check_metadata(&keeping(&["spec", "metadata.annotations.a"]), r#""annotations":"text""#, "");
-    // Also if its names are written in another way.
+    // Also if its names contain escapes.
     check_metadata(&keeping(&["spec"]), r#""l\u0061bels":{},"annot\u0061tions":{}"#, r#""l\u0061bels":{}"#);
     let object =
-        projected(&keeping(&[]), &format!(r#"{{"metadata":{{"name":"a","resourceVersion":"1",{all}}}}}"#));
+        filtered(&keeping(&[]), &format!(r#"{{"metadata":{{"name":"a","resourceVersion":"1",{all}}}}}"#));
     assert_eq!(object.head.labels.get("x"), Some("y"));
     assert_eq!((&*object.head.uid, object.head.owners.len()), ("u", 1));
 }
@@ -264,10 +265,10 @@ fn the_head_is_always_kept() {
 // Paths
 
 #[test]
-fn no_paths_at_all() {
+fn filter_without_paths_keeps_everything_or_only_the_head() {
     let item = format!(r#"{{{HEAD},"spec":{{"a":1}}}}"#);
-    assert_eq!(projected(&dropping(&[]), &item), scanned(&item));
-    assert_eq!(projected(&keeping(&[]), &item), scanned(A.replace("\"namespace\":\"ns\",", "")));
+    assert_eq!(filtered(&dropping(&[]), &item), scanned(&item));
+    assert_eq!(filtered(&keeping(&[]), &item), scanned(A.replace("\"namespace\":\"ns\",", "")));
 }
 
 #[test]
@@ -291,7 +292,7 @@ fn order_repetition_and_overlap_do_not_matter() {
 }
 
 #[test]
-fn what_an_object_is_known_by_and_controllers_go_by_cannot_be_dropped() {
+fn protected_fields_cannot_be_dropped() {
     let metadata = [
         "name",
         "namespace",
@@ -339,9 +340,9 @@ fn what_an_object_is_known_by_and_controllers_go_by_cannot_be_dropped() {
 #[test]
 fn dropped_labels_are_not_in_the_head() {
     let item = r#"{"metadata":{"name":"a","resourceVersion":"1","labels":{"x":"y","z":""},"uid":"u","ownerReferences":[{"uid":"o","name":"n"}]}}"#;
-    let head = projected(&dropping(&["metadata.labels.x"]), item).head;
+    let head = filtered(&dropping(&["metadata.labels.x"]), item).head;
     assert_eq!(head.labels.iter().collect::<Vec<_>>(), [("z", "")]);
-    let head = projected(&dropping(&["metadata.labels"]), item).head;
+    let head = filtered(&dropping(&["metadata.labels"]), item).head;
     assert!(head.labels.is_empty());
     let owner = head.owners.iter().next().unwrap();
     assert_eq!((&*head.uid, owner.name, owner.uid), ("u", "n", "o"));
@@ -350,29 +351,28 @@ fn dropped_labels_are_not_in_the_head() {
 // Limits, frames and other kinds
 
 #[test]
-fn what_is_dropped_at_the_top_or_in_metadata_does_not_count_against_the_limit() {
+fn members_dropped_at_the_top_or_in_metadata_do_not_count_against_the_limit() {
     let long = "x".repeat(500);
     let item = format!(
         r#"{{"status":{{"a":"{long}"}},"metadata":{{"name":"a","annotations":{{"a":"{long}"}},"resourceVersion":"1"}},"data":"{long}"}}"#
     );
-    let check = |projection: &FieldFilter, item: &str, expected: &str| {
-        let read = read_list_by(projection, 100, &list_of(format!("{item},{B}")));
-        let expected =
-            expected.replacen("()", "(#0 at byte 63) is unreadable: it is larger than 100 bytes", 1);
+    let check = |filter: &FieldFilter, item: &str, expected: &str| {
+        let read = read_list_by(filter, 100, &list_of(format!("{item},{B}")));
+        let expected = expected.replacen("()", "(#0 at byte 63) is unreadable: larger than 100 bytes", 1);
         assert_eq!(texts(&read, item_text), ["list 10", &*expected, "ns/b@2"]);
         let frame = format!(r#"{{"type":"ADDED","object":{item}}}"#);
-        let read = texts(&read_watch_by(projection, 100, frame.as_bytes()), frame_text);
+        let read = texts(&read_watch_by(filter, 100, frame.as_bytes()), frame_text);
         assert_eq!(read[0].contains("larger"), expected.contains("larger"));
     };
     check(&dropping(&["status", "data", "metadata.annotations"]), &item, "a@1");
     check(&keeping(&["spec"]), &item, "a@1");
     check(&dropping(&["status", "data"]), &item, "object ? ()");
     check(&dropping(&["status", "metadata.annotations"]), &item, "object a (); version 1");
-    // Deeper, the member around it must fit before it is cut.
+    // Deeper fields: the member around them must fit before it is pruned.
     let deep = format!(r#"{{{HEAD},"spec":{{"a":"{long}"}}}}"#);
     check(&dropping(&["spec.a"]), &deep, "object a (); version 1");
     check(&keeping(&["spec.b"]), &deep, "object a (); version 1");
-    // Each member on its own: what was cut makes room for the next.
+    // Members are pruned one by one: dropped bytes are available to the next.
     let half = "x".repeat(25);
     let two = format!(r#"{{{HEAD},"s":{{"a":"{half}"}},"t":{{"a":"{half}"}}}}"#);
     let limit = format!(r#"{{"apiVersion":"v1","kind":"Pod",{HEAD},"s":{{}},"t":{{"a":"{half}"}}}}"#).len();
@@ -382,21 +382,21 @@ fn what_is_dropped_at_the_top_or_in_metadata_does_not_count_against_the_limit() 
 }
 
 #[test]
-fn bookmarks_and_errors_are_read_whole() {
+fn bookmarks_and_errors_are_not_filtered() {
     let end = r#"{"metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}"#;
     let gone = r#"{"kind":"Status","status":"Failure","reason":"Expired","message":"too old","code":410}"#;
     let error = frame_text(&Frame::Error(Status::from_json(gone.as_bytes()).unwrap()));
     assert!(error.contains("Expired"));
     let named = ["status", "reason", "code", "message", "metadata.annotations"];
-    for projection in [keeping(&[]), dropping(&named)] {
+    for filter in [keeping(&[]), dropping(&named)] {
         let check = |frame: &str, expected: &str| {
-            // Before and behind: a change, and one without an object.
+            // Before it a change, and on both sides a frame without an object.
             let odd = r#"{"type":"ADDED"}"#;
             let body = format!(r#"{{"type":"ADDED","object":{A}}}{odd}{frame}{odd}"#);
-            let texts = texts(&read_watch_by(&projection, EVERYTHING, body.as_bytes()), frame_text);
+            let texts = texts(&read_watch_by(&filter, NO_LIMIT, body.as_bytes()), frame_text);
             let [object, first, frame, second] = &texts[..] else { panic!("{texts:?}") };
             assert_eq!((&**object, &**frame), ("ADDED ns/a@1", expected));
-            assert!(first.ends_with("it is no object") && second.ends_with("it is no object"), "{texts:?}");
+            assert!(first.ends_with("not an object") && second.ends_with("not an object"), "{texts:?}");
         };
         check(&format!(r#"{{"type":"BOOKMARK","object":{end}}}"#), "BOOKMARK 9 end");
         check(&format!(r#"{{"object":{end},"type":"BOOKMARK"}}"#), "BOOKMARK 9 end");
@@ -406,12 +406,12 @@ fn bookmarks_and_errors_are_read_whole() {
 }
 
 #[test]
-fn another_kind_is_still_another_kind() {
+fn object_of_another_kind_is_unreadable() {
     let item = A.replacen('{', r#"{"kind":"Node","#, 1);
     for frame in
         [format!(r#"{{"type":"ADDED","object":{item}}}"#), format!(r#"{{"object":{item},"type":"ADDED"}}"#)]
     {
-        let read = texts(&read_watch_by(&keeping(&[]), EVERYTHING, frame.as_bytes()), frame_text);
-        assert!(read[0].ends_with("it is of another kind: Node; version 1"), "{read:?}");
+        let read = texts(&read_watch_by(&keeping(&[]), NO_LIMIT, frame.as_bytes()), frame_text);
+        assert!(read[0].ends_with("unexpected kind: Node; version 1"), "{read:?}");
     }
 }
