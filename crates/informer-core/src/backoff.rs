@@ -48,8 +48,8 @@ impl Backoff {
     }
 
     pub(crate) fn next(&mut self, random: &mut Random) -> Duration {
-        let grown = self.config.initial.saturating_mul(1 << self.failures.min(20));
-        self.failures += 1;
+        let grown = doubled(self.config.initial, self.failures);
+        self.failures = self.failures.saturating_add(1);
         random.jittered(grown.min(self.config.max))
     }
 
@@ -58,9 +58,43 @@ impl Backoff {
     }
 }
 
+/// Returns a delay doubled this many times, or the longest possible one.
+pub(crate) fn doubled(delay: Duration, times: u32) -> Duration {
+    const NANOS_PER_SECOND: u128 = 1_000_000_000;
+    let nanos = delay.as_nanos();
+    let grown = match nanos {
+        0 => 0,
+        nanos if times < nanos.leading_zeros() => nanos << times,
+        _ => u128::MAX,
+    };
+    match u64::try_from(grown / NANOS_PER_SECOND) {
+        Ok(seconds) => Duration::new(seconds, u32::try_from(grown % NANOS_PER_SECOND).unwrap_or_default()),
+        Err(_) => Duration::MAX,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Regression: the factor stopped growing at 2²⁰ (2³² − 1 in the work queue), so that a delay that starts
+    /// at nanoseconds never reached its maximum.
+    #[test]
+    fn short_initial_delay_reaches_the_maximum() {
+        let config = BackoffConfig::new(Duration::from_nanos(1), Duration::from_secs(30));
+        let (mut backoff, mut random) = (Backoff::new(config), Random::new(7));
+        let last = (0..40).map(|_| backoff.next(&mut random)).last();
+        assert!(last >= Some(Duration::from_secs(30)), "{last:?}");
+    }
+
+    #[test]
+    fn doubling_never_overflows() {
+        assert_eq!(doubled(Duration::from_millis(5), 3), Duration::from_millis(40));
+        assert_eq!(doubled(Duration::from_nanos(1), 62), Duration::from_nanos(1 << 62));
+        assert_eq!(doubled(Duration::from_secs(1), 500), Duration::MAX);
+        assert_eq!(doubled(Duration::MAX, 1), Duration::MAX);
+        assert_eq!(doubled(Duration::ZERO, 500), Duration::ZERO);
+    }
 
     #[test]
     fn delays_double_with_jitter_up_to_the_maximum() {

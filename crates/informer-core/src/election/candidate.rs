@@ -341,8 +341,11 @@ impl Election {
                 };
                 Some(LeaseRequest::Update(free, observed.version.clone()))
             }
-            // Whether the lease is still this candidate's must be read first.
-            Some(observed) if observed.own || !self.sent.is_empty() => Some(LeaseRequest::Read),
+            // Whether the lease is this candidate's must be read first: a write may have taken effect without a
+            // response, also the one that creates the lease.
+            observed if observed.as_ref().is_some_and(|lease| lease.own) || !self.sent.is_empty() => {
+                Some(LeaseRequest::Read)
+            }
             _ => {
                 self.stopping = Stopping::Finished;
                 None

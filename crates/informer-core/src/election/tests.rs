@@ -194,6 +194,40 @@ fn le_16_lease_is_released_after_the_work_has_ended() {
     assert!(election.is_over() && election.poll_request(at(9), wall(9)).is_none());
 }
 
+/// Regression: a candidate whose create request got no response, and which was then stopped, neither read nor
+/// released the lease that the request may have created. The next leader had to wait until it expired.
+#[test]
+fn le_16_lease_created_without_a_response_is_released() {
+    let mut election = election();
+    request(&mut election, 0);
+    election.handle_response(at(0), LeaseResponse::Missing);
+    let LeaseRequest::Create(record) = request(&mut election, 0) else { panic!("expected a create") };
+    election.handle_response(at(5), LeaseResponse::Failed("timeout".to_owned()));
+    election.stop();
+    election.stopped();
+    assert_eq!(request(&mut election, 6), LeaseRequest::Read);
+    election.handle_response(at(6), LeaseResponse::Lease(record, "1".to_owned()));
+    let LeaseRequest::Update(free, version) = request(&mut election, 6) else { panic!("expected a release") };
+    assert_eq!((free.holder.as_str(), version.as_str()), ("", "1"));
+    election.handle_response(at(6), LeaseResponse::Lease(free, "2".to_owned()));
+    assert!(election.is_over());
+}
+
+/// A create request without a response that did not take effect leaves nothing to release.
+#[test]
+fn le_16_lease_that_was_not_created_is_not_released() {
+    let mut election = election();
+    request(&mut election, 0);
+    election.handle_response(at(0), LeaseResponse::Missing);
+    request(&mut election, 0);
+    election.handle_response(at(5), LeaseResponse::Failed("timeout".to_owned()));
+    election.stop();
+    election.stopped();
+    assert_eq!(request(&mut election, 6), LeaseRequest::Read);
+    election.handle_response(at(6), LeaseResponse::Missing);
+    assert!(election.poll_request(at(6), wall(6)).is_none() && election.is_over());
+}
+
 /// client-go compares with its cached record instead of the lease it reads, and may overwrite another
 /// process's lease (LE-17 b).
 #[test]

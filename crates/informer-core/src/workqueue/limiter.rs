@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 
+use crate::backoff::doubled;
 use crate::random::Random;
 use crate::time::Moment;
 
@@ -69,8 +70,7 @@ impl<T> Default for ExponentialBackoff<T> {
 impl<T: Eq + Hash + Clone + Send + fmt::Debug> RateLimiter<T> for ExponentialBackoff<T> {
     fn when(&mut self, _now: Moment, key: &T) -> Duration {
         let failures = count(&mut self.failures, key);
-        let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
-        let delay = self.initial.saturating_mul(factor).min(self.max);
+        let delay = doubled(self.initial, failures).min(self.max);
         match &mut self.jitter {
             Some(random) => {
                 let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
@@ -254,6 +254,15 @@ mod tests {
         assert_eq!(limiter.when(NOW, &"one"), Duration::from_mins(1), "the delay stays at the maximum");
         let mut unbounded = ExponentialBackoff::new(Duration::from_secs(1), Duration::MAX);
         assert!((0..200).map(|_| unbounded.when(NOW, &"k")).is_sorted(), "the delay never overflows");
+    }
+
+    /// Regression: the factor stopped growing at 2³² − 1, so that a delay that starts at one nanosecond stayed
+    /// at about four seconds.
+    #[test]
+    fn rl_2_short_initial_delay_reaches_the_maximum() {
+        let mut limiter = ExponentialBackoff::new(Duration::from_nanos(1), Duration::from_secs(1_000));
+        let last = (0..50).map(|_| limiter.when(NOW, &"k")).last();
+        assert_eq!(last, Some(Duration::from_secs(1_000)));
     }
 
     /// Without jitter, keys that failed together would be retried together forever (W-35).
