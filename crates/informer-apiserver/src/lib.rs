@@ -1,8 +1,9 @@
-//! An embedded Kubernetes API server, for tests and demos: in process or on a socket, with faults on request.
+//! An embedded Kubernetes API server for tests and demos, in process or on a socket, with fault injection.
 //!
-//! [`ApiServer`] is the handle. [`ApiServer::client`] gives a [`kube::Client`] that talks to it, and its own methods write to it
-//! directly, by the same rules. Its measure is a kube-apiserver 1.36: versions, pages, selectors, watches and errors are
-//! those that were recorded from one.
+//! [`ApiServer`] is the handle. [`ApiServer::client`] returns a [`kube::Client`] that is connected to the
+//! server; its other methods read and write directly and apply the same rules as requests. The reference is
+//! kube-apiserver 1.36: versions, pages, selectors, watches and errors match responses that were recorded
+//! from one.
 //!
 //! ```
 //! use informer_apiserver::ApiServer;
@@ -22,15 +23,19 @@
 //! # }
 //! ```
 //!
-//! Clients in other processes reach it through [`ApiServer::listen`], over TLS and with access control ([`AccessControl`]).
+//! Clients in other processes connect through [`ApiServer::listen`], with TLS and access control
+//! ([`AccessControl`]). The module [`faults`] makes the server misbehave.
 //!
-//! Modules: `model` decides and is pure; `access` says who may what; `http` speaks HTTP, `listen` has the sockets, [`faults`] makes it fail.
-//! What objects mean is in the crate `informer-objects`. What it does not do: controllers, most of admission, logs and exec, and
-//! whatever needs a disk. The whole list is in `docs/apiserver.md` of the repository.
+//! Internal modules: `model` holds the state and makes all decisions, without I/O; `access` authenticates and
+//! authorizes; `http` serves requests; `listen` owns the sockets. The meaning of objects (types, defaults,
+//! validation) is in the crate `informer-objects`.
+//!
+//! Not supported: controllers, most of admission, logs and exec, and storage on disk. The complete list is in
+//! `docs/apiserver.md` of the repository.
 
 #[cfg(doctest)]
 mod pages {
-    //! The page about the server, as a documentation test: its programs compile and run.
+    //! Runs the programs in `docs/apiserver.md` as documentation tests.
     #![doc = include_str!("../../../docs/apiserver.md")]
 }
 

@@ -1,9 +1,12 @@
-//! What clients asked for: the requests as the server understood them, for tests that look at traffic.
+//! The log of received requests, for tests that inspect traffic.
+//!
+//! Entries describe requests as the server interpreted them. The log holds the last `MAX_REQUESTS`
+//! requests.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// What a request does.
+/// The operation that a request performs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Verb {
@@ -11,13 +14,13 @@ pub enum Verb {
     Get,
     /// Reads a collection.
     List,
-    /// Follows a collection.
+    /// Watches a collection.
     Watch,
     /// Creates an object.
     Create,
-    /// Replaces an object, or its status.
+    /// Replaces an object or its status.
     Update,
-    /// Changes parts of an object.
+    /// Changes some fields of an object.
     Patch,
     /// Deletes an object.
     Delete,
@@ -26,7 +29,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// The verb as access rules spell it.
+    /// Returns the verb as RBAC rules spell it.
     pub fn name(self) -> &'static str {
         match self {
             Verb::Get => "get",
@@ -41,17 +44,17 @@ impl Verb {
     }
 }
 
-/// A request for a resource, as it came in; also those that were refused.
+/// A request for a resource, including requests that the server rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordedRequest {
-    /// What it does.
+    /// The operation.
     pub verb: Verb,
     /// The API group; empty for the core group.
     pub group: String,
     /// The version in the path.
     pub version: String,
-    /// The resource.
+    /// The plural name of the resource.
     pub plural: String,
     /// The namespace in the path.
     pub namespace: Option<String>,
@@ -59,35 +62,38 @@ pub struct RecordedRequest {
     pub name: Option<String>,
     /// The subresource in the path.
     pub subresource: Option<String>,
-    /// The query, as it was sent.
+    /// The query string as received.
     pub query: String,
-    /// In whose name it was sent: `admin` where nobody is asked, and empty for a wrong token.
+    /// The name of the user who sent the request.
+    ///
+    /// Without access control this is `admin`; for an invalid token it is empty.
     pub user: String,
-    /// The forms of an answer that it accepts, as it said.
+    /// The `Accept` header as received.
     pub accept: String,
 }
 
 impl RecordedRequest {
-    /// The value of a query parameter.
+    /// Returns the decoded value of a query parameter.
     pub fn parameter(&self, name: &str) -> Option<String> {
         let mut pairs = form_urlencoded::parse(self.query.as_bytes());
         pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
     }
 }
 
-/// The last requests.
+/// The most recent requests, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Log(Mutex<VecDeque<RecordedRequest>>);
+/// Number of requests that the log retains.
 
-const KEPT: usize = 10_000;
+const MAX_REQUESTS: usize = 10_000;
 
 impl Log {
-    pub(crate) fn push(&self, seen: RecordedRequest) {
+    pub(crate) fn push(&self, request: RecordedRequest) {
         let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if log.len() == KEPT {
+        if log.len() == MAX_REQUESTS {
             log.pop_front();
         }
-        log.push_back(seen);
+        log.push_back(request);
     }
 
     pub(crate) fn all(&self) -> Vec<RecordedRequest> {

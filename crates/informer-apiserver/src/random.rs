@@ -1,8 +1,8 @@
-//! One seeded source of numbers, for ids and for faults (splitmix64).
+//! A seeded pseudorandom number generator (splitmix64) for ids and faults.
 //!
-//! Equal seeds give equal numbers, in every run. Nothing here is fit for secrets.
+//! Equal seeds produce equal sequences in every run. Not suitable for secrets.
 
-/// A source of numbers.
+/// A pseudorandom number generator.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -11,7 +11,7 @@ impl Random {
         Random(seed)
     }
 
-    /// Any number.
+    /// Returns the next 64-bit number.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -20,14 +20,14 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below a bound; 0 if the bound is 0.
+    /// Returns a number below `bound`, or 0 if `bound` is 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }
 
-    /// An index into a list of this length; 0 if it is empty.
-    pub(crate) fn pick(&mut self, among: usize) -> usize {
-        usize::try_from(self.below(among as u64)).unwrap_or(0)
+    /// Returns an index into a list of the given length, or 0 if the list is empty.
+    pub(crate) fn pick(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).unwrap_or(0)
     }
 }
 
@@ -35,7 +35,7 @@ impl Random {
 mod tests {
     use super::*;
 
-    /// The first numbers of the published generator for seed 0.
+    /// Compares with the published output of splitmix64 for seed 0.
     #[test]
     fn numbers_are_those_of_splitmix64() {
         let mut random = Random::new(0);

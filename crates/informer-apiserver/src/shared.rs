@@ -1,7 +1,8 @@
-//! What all handles of one server share: the model behind its lock, and the bells that wake who waits.
+//! State shared by all handles of one server: the model behind its lock, and the notifiers of waiting tasks.
 //!
-//! The lock is held for one operation of the model at a time and never across an await. After each, the bells of what
-//! changed are rung; whoever waits listens first and looks then, so nothing is missed.
+//! The lock is held for one model operation at a time and never across an await. After each operation the
+//! notifiers of the changed resources are triggered. A task that waits registers with its notifier before it
+//! inspects the model, so it misses no change.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,26 +18,30 @@ use crate::faults;
 use crate::log::Log;
 use crate::model::{Ids, Model, ResourceId};
 
-/// How long a request waits for a version that is not there yet.
-const VERSION_WAIT: Duration = Duration::from_secs(3);
+/// Time that a request waits for a version that the server has not reached yet.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// The model, its notifiers and the counters of one server.
 #[derive(Debug)]
 pub(crate) struct Shared {
     model: Mutex<Model>,
     notifiers: Mutex<BTreeMap<ResourceId, ResourceNotifiers>>,
-    /// Rings when the version changes. It wakes in the order in which they wait, so that a run can be repeated.
+    /// Notified when the version changes. Wakes waiters in the order in which they started to wait, which
+    /// keeps runs reproducible.
     progress: Notify,
     pub(crate) faults: Arc<faults::Registry>,
     pub(crate) log: Log,
     pub(crate) open_watches: AtomicUsize,
     watches: AtomicU64,
     requests: AtomicU64,
-    /// When the server began, by the calendar and by the clock that tests can pause.
-    began: (Timestamp, Instant),
+    /// Start of the server as wall-clock time and on tokio's clock, which tests can pause.
+    started: (Timestamp, Instant),
 }
 
-/// The bells of a resource: one for whoever watches all of it, and one for each namespace that somebody watches alone. Two hundred
-/// watchers of twenty namespaces are not all woken by every change.
+/// The notifiers of one resource: one for watches of all namespaces, and one per namespace that is watched
+/// alone.
+///
+/// With a single notifier, every change would wake every watch, for example 200 watches in 20 namespaces.
 #[derive(Debug, Default)]
 struct ResourceNotifiers {
     all: Arc<Notify>,
@@ -48,29 +53,29 @@ impl ResourceNotifiers {
         if namespace.is_empty() {
             return self.all.clone();
         }
-        if let Some(bell) = self.namespaces.get(namespace) {
-            return bell.clone();
+        if let Some(notifier) = self.namespaces.get(namespace) {
+            return notifier.clone();
         }
-        self.namespaces.retain(|_, bell| Arc::strong_count(bell) > 1);
+        self.namespaces.retain(|_, notifier| Arc::strong_count(notifier) > 1);
         self.namespaces.entry(namespace.to_owned()).or_default().clone()
     }
 
-    /// Rings for a change in a namespace, or for everybody.
+    /// Wakes the watches of all namespaces and those of `namespace`, or every watch if it is `None`.
     fn notify(&self, namespace: Option<&str>) {
         self.all.notify_waiters();
         match namespace {
             Some(namespace) => {
-                if let Some(bell) = self.namespaces.get(namespace) {
-                    bell.notify_waiters();
+                if let Some(notifier) = self.namespaces.get(namespace) {
+                    notifier.notify_waiters();
                 }
             }
-            None => self.namespaces.values().for_each(|bell| bell.notify_waiters()),
+            None => self.namespaces.values().for_each(|notifier| notifier.notify_waiters()),
         }
     }
 }
 
 impl Shared {
-    pub(crate) fn new(model: Model, began: Timestamp) -> Self {
+    pub(crate) fn new(model: Model, started: Timestamp) -> Self {
         Shared {
             model: Mutex::new(model),
             notifiers: Mutex::default(),
@@ -80,49 +85,50 @@ impl Shared {
             open_watches: AtomicUsize::new(0),
             watches: AtomicU64::new(0),
             requests: AtomicU64::new(0),
-            began: (began, Instant::now()),
+            started: (started, Instant::now()),
         }
     }
 
-    /// The time of day. It goes as tokio's clock goes: paused time stands still here too.
+    /// Returns the current wall-clock time. It follows tokio's clock: while that is paused, it does not
+    /// advance.
     pub(crate) fn now(&self) -> Timestamp {
-        let (began, since) = self.began;
-        let passed = jiff::SignedDuration::try_from(since.elapsed()).unwrap_or(jiff::SignedDuration::MAX);
-        began.saturating_add(passed).unwrap_or(began)
+        let (started, instant) = self.started;
+        let elapsed = jiff::SignedDuration::try_from(instant.elapsed()).unwrap_or(jiff::SignedDuration::MAX);
+        started.saturating_add(elapsed).unwrap_or(started)
     }
 
-    /// Runs an operation on the model, and wakes who waits for what it changed.
+    /// Runs an operation on the model, then wakes the tasks that wait for what it changed.
     pub(crate) fn model<R>(&self, operation: impl FnOnce(&mut Model) -> R) -> R {
-        let (result, touched, moved) = {
+        let (result, notices, moved) = {
             let mut model = self.lock();
             let before = model.version();
             let result = operation(&mut model);
-            (result, model.take_touched(), model.version() != before)
+            (result, model.take_notices(), model.version() != before)
         };
         if moved {
             self.progress.notify_waiters();
         }
-        if !touched.is_empty() {
-            let bells = self.notifiers.lock().unwrap_or_else(PoisonError::into_inner);
-            for news in touched {
-                if let Some(bells) = bells.get(&news.id) {
-                    bells.notify(news.namespace.as_deref());
+        if !notices.is_empty() {
+            let notifiers = self.notifiers.lock().unwrap_or_else(PoisonError::into_inner);
+            for notice in notices {
+                if let Some(notifiers) = notifiers.get(&notice.id) {
+                    notifiers.notify(notice.namespace.as_deref());
                 }
             }
         }
         result
     }
 
-    /// The bell that rings when a resource changes in a namespace; an empty one stands for all.
+    /// Returns the notifier for changes of a resource in `namespace`; an empty namespace stands for all.
     pub(crate) fn notifier(&self, id: ResourceId, namespace: &str) -> Arc<Notify> {
-        let mut bells = self.notifiers.lock().unwrap_or_else(PoisonError::into_inner);
-        bells.entry(id).or_default().for_namespace(namespace)
+        let mut notifiers = self.notifiers.lock().unwrap_or_else(PoisonError::into_inner);
+        notifiers.entry(id).or_default().for_namespace(namespace)
     }
 
-    /// Waits for a version, as long as a real server does.
+    /// Waits until the server has reached the version `wanted`, as long as kube-apiserver does.
     pub(crate) async fn reach(&self, wanted: u64, cached: bool) -> Result<(), Status> {
         if !cached {
-            // Storage knows at once what it has.
+            // Storage knows its current version, so there is nothing to wait for.
             let current = self.model(|model| model.version());
             if wanted <= current {
                 return Ok(());
@@ -143,7 +149,7 @@ impl Shared {
                 progress.await;
             }
         };
-        let reached = tokio::time::timeout(VERSION_WAIT, reached);
+        let reached = tokio::time::timeout(VERSION_TIMEOUT, reached);
         let in_time = reached.await.is_ok();
         if in_time {
             return Ok(());
@@ -151,18 +157,19 @@ impl Shared {
         Err(Status::version_too_large(wanted, self.model(|model| model.version())))
     }
 
-    /// A number for a new watch, so that watches without a timeout do not all end together.
+    /// Returns a number for a new watch. It staggers the ends of watches without a timeout.
     pub(crate) fn watch_number(&self) -> u64 {
         self.watches.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What a request is called in its answer. Uids of objects do not come from here, so they do not depend on who reads.
+    /// Returns the `Audit-Id` of a request. It has its own source of ids, so that uids of objects do not
+    /// depend on the number of requests.
     pub(crate) fn audit_id(&self) -> String {
         Ids::new(self.requests.fetch_add(1, Ordering::Relaxed)).uid()
     }
 
     fn lock(&self) -> MutexGuard<'_, Model> {
-        // A panic under the lock is a bug of ours; the model is whole between operations.
+        // After a panic the model is still consistent: it is consistent between any two operations.
         self.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

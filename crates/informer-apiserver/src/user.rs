@@ -1,13 +1,13 @@
-//! Who sends requests: a name, a uid, groups and extra values.
+//! The user who sends a request: name, uid, groups and extra values.
 //!
-//! A user is only described here. How users are recognised and what they may do is decided in `access`.
+//! This is only a description. How users authenticate and what they may do is decided in `access`.
 
 use std::collections::BTreeMap;
 
 /// The group whose members may do anything.
 pub(crate) const MASTERS: &str = "system:masters";
 
-/// Somebody who sends requests, as access rules know them.
+/// A user as RBAC and access reviews see it.
 ///
 /// ```
 /// use informer_apiserver::User;
@@ -25,34 +25,36 @@ pub struct User {
 }
 
 impl User {
-    /// A user in no group. Who shows a valid token is in `system:authenticated` besides.
+    /// Creates a user without groups.
+    ///
+    /// With access control, a user with a valid token is also a member of `system:authenticated`.
     pub fn new(name: impl Into<String>) -> Self {
         User { name: name.into(), ..User::default() }
     }
 
-    /// A member of `system:masters`, who may do anything.
+    /// Creates a member of `system:masters`, who may do anything.
     pub fn admin(name: impl Into<String>) -> Self {
         User::new(name).group(MASTERS)
     }
 
-    /// Gives the user a uid.
+    /// Sets the uid.
     pub fn uid(self, uid: impl Into<String>) -> Self {
         User { uid: uid.into(), ..self }
     }
 
-    /// Puts the user into a group.
+    /// Adds the user to a group.
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.groups.push(group.into());
         self
     }
 
-    /// Adds a value that only some authorizers understand, and reviews show.
+    /// Adds an extra value. RBAC ignores it; reviews return it.
     pub fn extra(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.extra.entry(key.into()).or_default().push(value.into());
         self
     }
 
-    /// The user's name.
+    /// Returns the user's name.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -496,7 +496,7 @@ async fn schedule_is_deterministic_for_a_seed() {
         faults::Schedule::seeded(3).run(&server, Duration::from_mins(10)).await;
         assert_eq!(raw(&server, MAPS).await.0, 200, "no rule stays active");
         let busy = faults::respond(429).retry_after(2).for_verb(Verb::List).for_resource("pods").max_hits(3);
-        assert_eq!(busy.to_string(), "status 429 of list pods, 3 times");
+        assert_eq!(busy.to_string(), "respond 429 for list pods, at most 3 times");
     })
     .await;
 }

@@ -99,7 +99,7 @@ impl AccessEnforcer {
 }
 
 fn objects(model: &mut Model, plural: &str) -> Objects {
-    let place = model.registry().place(RBAC, "v1", plural);
+    let place = model.registry().resource(RBAC, "v1", plural);
     let listing = place.and_then(|place| model.list(place, "", &ReadVersion::Newest, false).ok());
     listing.map(|listing| listing.objects).unwrap_or_default()
 }

@@ -14,7 +14,7 @@ use crate::user::MASTERS;
 /// Creates what is missing; what is there stays as it is.
 pub(crate) fn create_missing(model: &mut Model, now: Timestamp) {
     for (plural, object) in cluster_roles().map(|role| ("clusterroles", role)).chain(bindings()) {
-        let Some(place) = model.registry().place(RBAC, "v1", plural) else { continue };
+        let Some(place) = model.registry().resource(RBAC, "v1", plural) else { continue };
         let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         if model.get(place, "", name).is_none() {
             let created = model.create(

@@ -1,4 +1,6 @@
-//! The faults by name. What each does is said here; how, by those who carry it out.
+//! The faults that can be injected, one function each.
+//!
+//! Only their meaning is documented here; `http::request_faults` and `http::stream_faults` apply them.
 
 use std::time::Duration;
 
@@ -7,121 +9,136 @@ use bytes::Bytes;
 use super::{Action, FaultRule};
 use crate::log::Verb;
 
-/// Matching requests are answered with a `Status` of this code.
+/// Responds to matching requests with a `Status` of this code.
 pub fn respond(code: u16) -> FaultRule {
     FaultRule::new(Action::Respond(code, None))
 }
 
-/// Matching requests are answered with this code and body.
+/// Responds to matching requests with this code and body.
 pub fn respond_with(code: u16, body: impl Into<Bytes>) -> FaultRule {
     FaultRule::new(Action::Respond(code, Some(body.into())))
 }
 
-/// A server that is asked too much: 429 with a `Retry-After` of so many seconds.
+/// Responds with 429 and a `Retry-After` header of this many seconds, like an overloaded server.
 pub fn too_many_requests(seconds: u32) -> FaultRule {
     respond(429).retry_after(seconds)
 }
 
-/// The position is lost. Lists are answered with 410; watches, those that are open too, get 410 as an ERROR frame and end.
+/// Expires the client's position: lists get 410; watches, including open ones, get an ERROR frame with 410
+/// and end.
 pub fn gone() -> FaultRule {
     FaultRule::new(Action::Gone)
 }
 
-/// A user without rights to a resource: 403, as a real server words it.
+/// Responds with 403 to requests for a resource, with the message of kube-apiserver for a user without
+/// permission.
 pub fn forbid(plural: &str) -> FaultRule {
     FaultRule::new(Action::Forbid).for_resource(plural)
 }
 
-/// Matching requests are let through, past all rules that were set later. Watches still meet what disturbs streams.
+/// Exempts matching requests from all rules that were injected later.
+///
+/// Rules that act on the frames of a watch still apply.
 pub fn exempt() -> FaultRule {
     FaultRule::new(Action::Exempt)
 }
 
-/// Matching requests wait so long before anything else happens to them, or until the guard is dropped.
-pub fn delay(time: Duration) -> FaultRule {
-    FaultRule::new(Action::Delay(time))
+/// Delays matching requests, before later rules apply to them. Dropping the guard ends the delay.
+pub fn delay(delay: Duration) -> FaultRule {
+    FaultRule::new(Action::Delay(delay))
 }
 
-/// Matching requests wait, before their headers, until the guard is dropped.
+/// Stalls matching requests before their headers are sent, until the guard is dropped.
 pub fn stall_request() -> FaultRule {
     FaultRule::new(Action::StallRequest)
 }
 
-/// The connection breaks before there are headers.
+/// Breaks the connection before headers are sent.
 pub fn drop_connection() -> FaultRule {
     FaultRule::new(Action::Drop)
 }
 
-/// Bodies are cut after so many bytes: the connection breaks there, or the body ends [cleanly](FaultRule::with_clean_end), or it
-/// [does not end](FaultRule::without_end).
+/// Truncates response bodies after this many bytes.
+///
+/// By default the connection breaks there. With [`with_clean_end`](FaultRule::with_clean_end) the body ends
+/// normally, with [`without_end`](FaultRule::without_end) it never ends.
 pub fn truncate(bytes: usize) -> FaultRule {
     FaultRule::new(Action::Truncate(bytes))
 }
 
-/// A replica that lags: lists and reads that do not ask for the newest state are shown one from five writes ago, or
-/// [more or less](FaultRule::lag_writes), but never one that is older than they ask for. What is forgotten is not shown.
+/// Serves old state, like a replica that lags.
+///
+/// Applies to lists and gets with a `resourceVersion`, which do not require the newest state. They return the
+/// state of five writes ago (see [`lag_writes`](FaultRule::lag_writes)), but never one older than the
+/// requested version. If the history does not reach back that far, the newest state is returned.
 pub fn stale_read() -> FaultRule {
     FaultRule::new(Action::StaleRead)
 }
 
-/// Something that the type does not allow: in matching lists the `spec` of the first object is a number, and so it is in one
-/// frame of matching watches. What has no `spec` gets one; in protobuf, which has no names, it is whatever has the number of `spec`
-/// (the data of a config map). Of a table it is the rows. Lists without objects and bookmarks are spared, and not counted.
+/// Puts a value that the type does not allow into one object: `spec` becomes a number.
+///
+/// In matching lists the first object is changed, in matching watches the object of one frame. An object
+/// without `spec` gets one. In protobuf, which has no field names, the field with the number of `spec` is
+/// changed (in a config map, the data). In a table the rows become a number. Empty lists and bookmarks are
+/// not changed and not counted.
 pub fn malformed_object() -> FaultRule {
     FaultRule::new(Action::MalformedObject)
 }
 
-/// A frame is put into matching watches, once into each, that is good JSON or protobuf and holds no object.
+/// Inserts one frame into each matching watch that is valid JSON or protobuf but contains no object.
 pub fn frame_without_object() -> FaultRule {
     FaultRule::new(Action::FrameWithoutObject).for_verb(Verb::Watch)
 }
 
-/// Watches break: the body ends with an error, or [cleanly](FaultRule::with_clean_end).
+/// Breaks watches: the body ends with an error, or normally with
+/// [`with_clean_end`](FaultRule::with_clean_end).
 pub fn break_watch() -> FaultRule {
     FaultRule::new(Action::BreakWatch).for_verb(Verb::Watch)
 }
 
-/// Watches break in the middle of a frame.
+/// Breaks watches in the middle of a frame.
 pub fn break_mid_frame() -> FaultRule {
     FaultRule::new(Action::BreakMidFrame).for_verb(Verb::Watch)
 }
 
-/// Watches fall silent for good: the other side is gone, and nobody says so.
+/// Makes watches silent forever without closing them, as if the peer had disappeared.
 pub fn half_open() -> FaultRule {
     break_watch().without_end()
 }
 
-/// Watches fall silent and stay open, until the guard is dropped.
+/// Makes watches silent, without closing them, until the guard is dropped.
 pub fn stall_watch() -> FaultRule {
     FaultRule::new(Action::StallWatch).for_verb(Verb::Watch)
 }
 
-/// Watches that ask for initial events are refused, as by a server that does not know them: 422.
+/// Rejects watches that request initial events with 422, like a server that does not support them.
 pub fn refuse_watch_list() -> FaultRule {
     FaultRule::new(Action::RefuseWatchList).for_verb(Verb::Watch)
 }
 
-/// Initial events are sent, and never said to be over.
+/// Never sends the bookmark that ends the initial events of a watch.
 pub fn endless_watch_list() -> FaultRule {
     FaultRule::new(Action::EndlessWatchList).for_verb(Verb::Watch)
 }
 
-/// Watches open and bring one ERROR frame of this code, and end.
+/// Opens watches with 200, sends one ERROR frame with this code and ends them.
 pub fn error_frame(code: u16) -> FaultRule {
     FaultRule::new(Action::ErrorFrame(code)).for_verb(Verb::Watch)
 }
 
-/// These bytes are put into matching watches, once into each, whatever else is in them.
+/// Inserts these bytes once into each matching watch, unchanged.
 pub fn raw_frame(bytes: impl Into<Bytes>) -> FaultRule {
     FaultRule::new(Action::RawFrame(bytes.into())).for_verb(Verb::Watch)
 }
 
-/// A frame of each matching watch is not sent. No server does that; a client can notice it only by comparing.
+/// Omits one frame of each matching watch.
+///
+/// No real server does this. A client can detect it only by comparing its cache with a list (audit).
 pub fn drop_frame() -> FaultRule {
     FaultRule::new(Action::DropFrame).for_verb(Verb::Watch)
 }
 
-/// A frame of each matching watch is sent twice.
+/// Sends one frame of each matching watch twice.
 pub fn duplicate_frame() -> FaultRule {
     FaultRule::new(Action::DuplicateFrame).for_verb(Verb::Watch)
 }

@@ -1,6 +1,8 @@
-//! Faults on request: rules that make the server misbehave as servers, networks and proxies do.
+//! Fault injection: rules that make the server misbehave as real servers, networks and proxies do.
 //!
-//! A rule says what goes wrong and, narrowed step by step, for which requests. It works for as long as its guard lives.
+//! A [`FaultRule`] describes what goes wrong and, through its builder methods, for which requests. Pass it to
+//! [`ApiServer::inject`](crate::ApiServer::inject); it is active until the returned [`FaultGuard`] is
+//! dropped.
 //!
 //! ```
 //! use informer_apiserver::{ApiServer, Verb, faults};
@@ -11,14 +13,16 @@
 //! drop(busy); // lists of pods work again
 //! ```
 //!
-//! Several rules may meet one request, in the order in which they were set: a [`delay`] and then a [`respond`] is a slow refusal.
-//! The first that answers, lets pass or breaks a request is the last that it meets. A running watch has all that are meant
-//! for it at once, each with its own count of frames. Rules do not know what they disturb, and work on every form in which objects
-//! travel: JSON, YAML, protobuf, tables, gzip.
+//! Several rules can apply to one request, in the order in which they were injected: a [`delay`] followed by
+//! a [`respond`] is a slow error response. The first rule that responds to the request, breaks its connection
+//! or exempts it is the last one that applies. On an open watch all matching rules are active at the same
+//! time, and each counts frames on its own. Rules work with every encoding: JSON, YAML, protobuf, tables and
+//! gzip.
 //!
-//! Rules are about resources: they meet requests for objects and collections, also those that are refused afterwards because there is no such
-//! thing. Discovery, schemas (`/openapi`), the server's version and its probes (`/healthz`, `/livez`, `/readyz`) never meet a rule, nor does whoever is turned away
-//! at the door (401, 403).
+//! Rules apply to requests for objects and collections, including those that the server would reject later,
+//! for example because the object does not exist. They never apply to discovery, schemas (`/openapi`), the
+//! server's version and probes (`/healthz`, `/livez`, `/readyz`), nor to requests that access control rejects
+//! (401, 403).
 //!
 //! ```
 //! use std::time::Duration;
@@ -33,14 +37,14 @@
 //! let _slow = server.inject(faults::delay(Duration::from_secs(20)).for_resource("pods"));
 //! let _refused = server.inject(faults::respond(504).for_resource("pods"));
 //!
-//! let began = tokio::time::Instant::now();
+//! let started = tokio::time::Instant::now();
 //! let pods: Api<Pod> = Api::all(server.client());
 //! assert!(pods.list(&ListParams::default()).await.is_err());
-//! assert_eq!(began.elapsed().as_secs(), 20);
+//! assert_eq!(started.elapsed().as_secs(), 20);
 //! # }
 //! ```
 //!
-//! [`Schedule`] strings rules together at random, from a seed.
+//! [`Schedule`] is a random sequence of rules, reproducible from a seed.
 
 mod library;
 mod registry;
@@ -64,9 +68,12 @@ pub use registry::FaultGuard;
 pub(crate) use registry::{Active, Registry};
 pub use schedule::{Schedule, ScheduledFault};
 
-/// What goes wrong, and when.
+/// A rule that makes the server misbehave: an effect, and conditions on requests.
+///
+/// Created by the functions of the module [`faults`](self). Without conditions it applies to every request
+/// that the effect can apply to.
 #[derive(Debug, Clone)]
-#[must_use = "a rule does nothing until it is given to `ApiServer::fault`"]
+#[must_use = "a rule has no effect until it is passed to `ApiServer::inject`"]
 pub struct FaultRule {
     pub(crate) action: Action,
     verb: Option<Verb>,
@@ -77,17 +84,17 @@ pub struct FaultRule {
     probability: Option<Probability>,
     max_hits: Option<u64>,
     skip_first: u64,
-    /// Of a watch, so many frames pass before anything happens.
+    /// Number of frames that a watch sends before the rule applies.
     pub(crate) after_frames: usize,
-    /// So many frames of a watch are changed.
+    /// Number of frames per watch that are changed.
     pub(crate) frames: usize,
     pub(crate) end: End,
     pub(crate) retry_after: Option<u32>,
-    /// So many writes an old answer is behind.
+    /// Number of writes by which a stale read lags.
     pub(crate) lag_writes: u64,
 }
 
-/// What a rule does. The names are those of the library.
+/// The effect of a rule. Variants are named after the functions in `library`.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
     Exempt,
@@ -112,14 +119,14 @@ pub(crate) enum Action {
     MalformedObject,
 }
 
-/// How a body ends that is cut.
+/// The end of a body that is cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// The connection breaks.
     Broken,
-    /// In good order, as if that were all.
+    /// The body ends normally.
     Clean,
-    /// It does not: nothing comes any more, and nobody says so.
+    /// The body stays open and nothing more is sent.
     Silent,
 }
 
@@ -149,88 +156,95 @@ impl FaultRule {
         }
     }
 
-    /// Only for requests with this verb.
+    /// Applies the rule only to requests with this verb.
     pub fn for_verb(self, verb: Verb) -> Self {
         FaultRule { verb: Some(verb), ..self }
     }
 
-    /// Only for this resource.
+    /// Applies the rule only to this resource, given by its plural name.
     pub fn for_resource(self, plural: &str) -> Self {
         FaultRule { plural: Some(plural.to_owned()), ..self }
     }
 
-    /// Only for this namespace.
+    /// Applies the rule only to requests for this namespace.
     pub fn in_namespace(self, namespace: &str) -> Self {
         FaultRule { namespace: Some(namespace.to_owned()), ..self }
     }
 
-    /// Only for requests of this user.
+    /// Applies the rule only to requests of this user.
     pub fn for_user(self, user: &str) -> Self {
         FaultRule { user: Some(user.to_owned()), ..self }
     }
 
-    /// Only for the first page of a list (1), or only for those that follow (2 and more).
+    /// Applies the rule only to the first page of lists (1), or only to all later pages (2 or more).
     pub fn page(self, page: u32) -> Self {
         FaultRule { page: Some(page), ..self }
     }
 
-    /// At most so many times.
+    /// Applies the rule at most this many times.
     pub fn max_hits(self, times: u64) -> Self {
         FaultRule { max_hits: Some(times), ..self }
     }
 
-    /// Not for the first so many matching requests.
+    /// Skips this many matching requests before the rule applies.
     pub fn skip_first(self, requests: u64) -> Self {
         FaultRule { skip_first: requests, ..self }
     }
 
-    /// Only for so many in a hundred of the matching requests. Which ones follows from the seed and their order.
+    /// Applies the rule to this percentage of the matching requests.
+    ///
+    /// The selection is determined by `seed` and the order of the requests.
     pub fn probability_percent(self, percent: u8, seed: u64) -> Self {
         FaultRule { probability: Some(Probability { percent, seed }), ..self }
     }
 
-    /// For what disturbs a watch: only after so many more frames of it.
+    /// Sends this many more frames of a watch before the rule applies. For rules that act on watches.
     pub fn after_frames(self, frames: usize) -> Self {
         FaultRule { after_frames: frames, ..self }
     }
 
-    /// For what changes frames: so many of each watch, one after the other, instead of one.
+    /// Changes this many consecutive frames of each watch. For rules that change frames. Defaults to 1.
     pub fn frames(self, frames: usize) -> Self {
         FaultRule { frames, ..self }
     }
 
-    /// For [`break_watch`], [`break_mid_frame`] and [`truncate`]: the body ends in good order instead of breaking.
+    /// Ends the body normally instead of breaking the connection.
+    ///
+    /// For [`break_watch`], [`break_mid_frame`] and [`truncate`].
     pub fn with_clean_end(self) -> Self {
         FaultRule { end: End::Clean, ..self }
     }
 
-    /// For [`break_watch`], [`break_mid_frame`] and [`truncate`]: the body does not end, and brings nothing more, ever.
+    /// Leaves the body open and sends nothing more instead of breaking the connection.
+    ///
+    /// For [`break_watch`], [`break_mid_frame`] and [`truncate`].
     pub fn without_end(self) -> Self {
         FaultRule { end: End::Silent, ..self }
     }
 
-    /// For answers: a `Retry-After` header of so many seconds.
+    /// Adds a `Retry-After` header of this many seconds. For [`respond`] and [`respond_with`].
     pub fn retry_after(self, seconds: u32) -> Self {
         FaultRule { retry_after: Some(seconds), ..self }
     }
 
-    /// For [`stale_read`]: so many writes behind, of whatever kind they were.
+    /// Sets the number of writes, of any resource, by which reads lag. For [`stale_read`]. Defaults to 5.
     pub fn lag_writes(self, writes: u64) -> Self {
         FaultRule { lag_writes: writes, ..self }
     }
 
-    pub(crate) fn matches(&self, seen: &RecordedRequest) -> bool {
-        let page = || if seen.parameter("continue").is_some_and(|token| !token.is_empty()) { 2 } else { 1 };
-        self.verb.is_none_or(|verb| verb == seen.verb)
-            && self.plural.as_ref().is_none_or(|plural| *plural == seen.plural)
-            && self.namespace.as_ref().is_none_or(|namespace| Some(namespace) == seen.namespace.as_ref())
-            && self.user.as_ref().is_none_or(|user| *user == seen.user)
-            && self.page.is_none_or(|wanted| wanted.min(2) == page())
-            && self.action.concerns(seen)
+    pub(crate) fn matches(&self, request: &RecordedRequest) -> bool {
+        let page =
+            || if request.parameter("continue").is_some_and(|token| !token.is_empty()) { 2 } else { 1 };
+        self.verb.is_none_or(|verb| verb == request.verb)
+            && self.plural.as_ref().is_none_or(|plural| *plural == request.plural)
+            && self.namespace.as_ref().is_none_or(|namespace| Some(namespace) == request.namespace.as_ref())
+            && self.user.as_ref().is_none_or(|user| *user == request.user)
+            && self.page.is_none_or(|expected| expected.min(2) == page())
+            && self.action.can_apply_to(request)
     }
 
-    /// Whether a matching request is one of those that chance picks; `number` counts them.
-    fn is_picked(&self, number: u64) -> bool {
+    /// Returns whether the rule's probability selects the matching request with this number.
+    fn is_selected(&self, number: u64) -> bool {
         self.probability.is_none_or(|Probability { percent, seed }| {
             Random::new(seed ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d)).below(100) < u64::from(percent)
         })
@@ -238,29 +252,29 @@ impl FaultRule {
 }
 
 impl Action {
-    /// Whether there is something in such a request that this could go wrong with.
-    fn concerns(&self, seen: &RecordedRequest) -> bool {
+    /// Returns whether the effect can apply to such a request.
+    fn can_apply_to(&self, request: &RecordedRequest) -> bool {
         match self {
             Action::RefuseWatchList | Action::EndlessWatchList => {
-                seen.parameter("sendInitialEvents").is_some()
+                request.parameter("sendInitialEvents").is_some()
             }
-            Action::Gone | Action::MalformedObject => matches!(seen.verb, Verb::List | Verb::Watch),
-            // A read without a version wants the newest, and gets it from any server.
+            Action::Gone | Action::MalformedObject => matches!(request.verb, Verb::List | Verb::Watch),
+            // A read without a version requires the newest state, which every server returns.
             Action::StaleRead => {
-                matches!(seen.verb, Verb::List | Verb::Get)
-                    && seen.parameter("resourceVersion").is_some_and(|version| !version.is_empty())
+                matches!(request.verb, Verb::List | Verb::Get)
+                    && request.parameter("resourceVersion").is_some_and(|version| !version.is_empty())
             }
             _ => true,
         }
     }
 
-    /// Whether only the answer shows if there is something to do; then it is counted.
-    fn is_late(&self) -> bool {
+    /// Returns whether a hit can be counted only once the response is known.
+    fn is_counted_by_response(&self) -> bool {
         matches!(self, Action::MalformedObject)
     }
 
-    /// Whether it works on the running watch that such a request began, and not on the request.
-    pub(crate) fn disturbs_stream(&self, seen: &RecordedRequest) -> bool {
+    /// Returns whether the effect applies to the frames of an open watch instead of to the request.
+    pub(crate) fn applies_to_stream(&self, request: &RecordedRequest) -> bool {
         match self {
             Action::BreakWatch
             | Action::BreakMidFrame
@@ -269,30 +283,30 @@ impl Action {
             | Action::FrameWithoutObject
             | Action::DropFrame
             | Action::DuplicateFrame => true,
-            Action::Gone | Action::MalformedObject => seen.verb == Verb::Watch,
+            Action::Gone | Action::MalformedObject => request.verb == Verb::Watch,
             _ => false,
         }
     }
 }
 
-/// What it does and to whom, in short, for traces: `status 429 of list pods, 3 times`.
+/// Writes effect, conditions and limits in short, for logs: `respond 429 for list pods, at most 3 times`.
 impl fmt::Display for FaultRule {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.action {
-            Action::Respond(code, _) => write!(out, "status {code}")?,
+            Action::Respond(code, _) => write!(out, "respond {code}")?,
             Action::ErrorFrame(code) => write!(out, "error frame {code}")?,
-            Action::Delay(time) => write!(out, "delay {time:?}")?,
+            Action::Delay(delay) => write!(out, "delay {delay:?}")?,
             Action::Truncate(bytes) => write!(out, "truncate {bytes}")?,
-            Action::FrameWithoutObject => write!(out, "undecodable frame")?,
+            Action::FrameWithoutObject => write!(out, "FrameWithoutObject")?,
             Action::RawFrame(bytes) => write!(out, "raw frame of {} bytes", bytes.len())?,
             action => write!(out, "{action:?}")?,
         }
         if self.end != End::Broken {
             write!(out, " {:?}", self.end)?;
         }
-        let whom = [self.verb.map(Verb::name), self.plural.as_deref(), self.namespace.as_deref()];
-        for (place, word) in whom.into_iter().flatten().enumerate() {
-            write!(out, "{} {word}", if place == 0 { " of" } else { "" })?;
+        let conditions = [self.verb.map(Verb::name), self.plural.as_deref(), self.namespace.as_deref()];
+        for (index, word) in conditions.into_iter().flatten().enumerate() {
+            write!(out, "{} {word}", if index == 0 { " for" } else { "" })?;
         }
         if let Some(Probability { percent, .. }) = self.probability {
             write!(out, ", {percent}%")?;
@@ -300,6 +314,6 @@ impl fmt::Display for FaultRule {
         if self.after_frames > 0 {
             write!(out, ", after {} frames", self.after_frames)?;
         }
-        self.max_hits.map_or(Ok(()), |times| write!(out, ", {times} times"))
+        self.max_hits.map_or(Ok(()), |times| write!(out, ", at most {times} times"))
     }
 }

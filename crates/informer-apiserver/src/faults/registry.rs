@@ -1,8 +1,9 @@
-//! The rules in force, and how often each was met.
+//! The active rules and their counters.
 //!
-//! Requests meet rules when they come in, one after the other by number; watches when they first see them. Meeting a rule is
-//! counted for `after` and `chance`; what `times` counts is the rule being carried out, so one that waits behind
-//! another for its frames takes nothing from those who come later. Whoever waits for a rule to go is woken by its guard.
+//! Rules are applied to a request one after the other, by number, when it arrives; to a watch when it first
+//! sees them. Every match counts for `skip_first` and `probability_percent`. `max_hits` counts only rules
+//! that were applied: a rule that is waiting for its frames in one watch does not use up hits of other
+//! requests. Dropping a guard wakes the tasks that wait for the removal of its rule.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,21 +13,24 @@ use tokio::sync::Notify;
 use super::FaultRule;
 use crate::log::RecordedRequest;
 
-/// Keeps a rule in force; dropping it takes the rule away.
+/// Keeps a rule active; dropping it removes the rule.
 #[derive(Debug)]
-#[must_use = "the rule ends when this is dropped"]
+#[must_use = "the rule is removed when the guard is dropped"]
 pub struct FaultGuard {
     active: Arc<Active>,
     registry: Arc<Registry>,
 }
 
 impl FaultGuard {
-    /// How often the rule did what it says.
+    /// Returns how often the rule was applied.
     pub fn hits(&self) -> u64 {
         self.active.hits.load(Ordering::SeqCst)
     }
 
-    /// How many open watches the rule has reached. Those that let frames pass first may not show it yet.
+    /// Returns the number of open watches that the rule matched.
+    ///
+    /// A watch that still has frames to send first (see [`FaultRule::after_frames`]) is included before the
+    /// effect is visible.
     pub fn affected_watches(&self) -> u64 {
         self.active.watches.load(Ordering::SeqCst)
     }
@@ -38,11 +42,11 @@ impl Drop for FaultGuard {
     }
 }
 
-/// A rule in force.
+/// An active rule with its counters.
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) rule: FaultRule,
-    /// Rises from rule to rule.
+    /// Increases with every injected rule.
     pub(crate) number: u64,
     matched: AtomicU64,
     hits: AtomicU64,
@@ -50,28 +54,29 @@ pub(crate) struct Active {
 }
 
 impl Active {
-    /// Counts a matching request or watch; whether the rule is for it.
+    /// Counts a matching request or watch; returns whether the rule applies to it.
     fn matches_next(&self) -> bool {
         let number = self.matched.fetch_add(1, Ordering::SeqCst);
-        number >= self.rule.skip_first && self.rule.is_picked(number)
+        number >= self.rule.skip_first && self.rule.is_selected(number)
     }
 
-    /// Counts that the rule is carried out; `false` if that has been often enough.
+    /// Counts a hit; returns `false`, without counting, if `max_hits` is reached.
     pub(crate) fn take(&self) -> bool {
-        let times = self.rule.max_hits.unwrap_or(u64::MAX);
+        let max_hits = self.rule.max_hits.unwrap_or(u64::MAX);
         self.hits
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |hits| (hits < times).then_some(hits + 1))
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |hits| (hits < max_hits).then_some(hits + 1))
             .is_ok()
     }
 }
 
-/// All rules in force, in the order in which they were set.
+/// All active rules in the order in which they were injected.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     rules: Mutex<Vec<Arc<Active>>>,
-    set: AtomicU64,
+    injected: AtomicU64,
     revision: AtomicU64,
-    /// Rings when rules come and go. It wakes in the order in which they wait, so that a run can be repeated.
+    /// Notified when rules are added or removed. Wakes waiters in the order in which they started to wait,
+    /// which keeps runs reproducible.
     pub(crate) rules_changed: Notify,
 }
 
@@ -79,7 +84,7 @@ impl Registry {
     pub(crate) fn add(self: &Arc<Self>, rule: FaultRule) -> FaultGuard {
         let active = Arc::new(Active {
             rule,
-            number: self.set.fetch_add(1, Ordering::SeqCst) + 1,
+            number: self.injected.fetch_add(1, Ordering::SeqCst) + 1,
             matched: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             watches: AtomicU64::new(0),
@@ -88,26 +93,34 @@ impl Registry {
         FaultGuard { active, registry: self.clone() }
     }
 
-    /// The next rule for a request, behind the one with a number. It counts as carried out, unless that is not known yet.
-    pub(crate) fn for_request(&self, seen: &RecordedRequest, behind: u64) -> Option<Arc<Active>> {
+    /// Returns the next rule that applies to a request, after the rule with the number `after`. Its hit is
+    /// counted, unless only the response shows whether it applies.
+    pub(crate) fn for_request(&self, request: &RecordedRequest, after: u64) -> Option<Arc<Active>> {
         let rules = self.lock();
         let mut later = rules.iter().filter(|active| {
-            active.number > behind && !active.rule.action.disturbs_stream(seen) && active.rule.matches(seen)
+            active.number > after
+                && !active.rule.action.applies_to_stream(request)
+                && active.rule.matches(request)
         });
-        later.find(|active| active.matches_next() && (active.rule.action.is_late() || active.take())).cloned()
+        later
+            .find(|active| {
+                active.matches_next() && (active.rule.action.is_counted_by_response() || active.take())
+            })
+            .cloned()
     }
 
-    /// The rules that disturb a watch and that it has not met. All that it meets go into `met`.
-    pub(crate) fn for_stream(&self, seen: &RecordedRequest, met: &mut Vec<u64>) -> Vec<Arc<Active>> {
+    /// Returns the rules for an open watch that are not in `known` yet. Adds all active stream rules to
+    /// `known`.
+    pub(crate) fn for_stream(&self, request: &RecordedRequest, known: &mut Vec<u64>) -> Vec<Arc<Active>> {
         let rules = self.lock();
-        met.retain(|number| rules.iter().any(|active| active.number == *number));
+        known.retain(|number| rules.iter().any(|active| active.number == *number));
         let mut found = Vec::new();
         for active in rules.iter() {
-            if !active.rule.action.disturbs_stream(seen) || met.contains(&active.number) {
+            if !active.rule.action.applies_to_stream(request) || known.contains(&active.number) {
                 continue;
             }
-            met.push(active.number);
-            if active.rule.matches(seen) && active.matches_next() {
+            known.push(active.number);
+            if active.rule.matches(request) && active.matches_next() {
                 active.watches.fetch_add(1, Ordering::SeqCst);
                 found.push(active.clone());
             }
@@ -115,24 +128,24 @@ impl Registry {
         found
     }
 
-    pub(crate) fn is_in_force(&self, active: &Arc<Active>) -> bool {
+    pub(crate) fn is_active(&self, active: &Arc<Active>) -> bool {
         self.lock().iter().any(|other| Arc::ptr_eq(other, active))
     }
 
-    /// Changes with the rules.
+    /// Returns a number that changes whenever rules are added or removed.
     pub(crate) fn revision(&self) -> u64 {
         self.revision.load(Ordering::SeqCst)
     }
 
-    /// Waits until a rule is taken away.
-    pub(crate) async fn gone(&self, active: &Arc<Active>) {
+    /// Waits until a rule is removed.
+    pub(crate) async fn wait_for_removal(&self, active: &Arc<Active>) {
         loop {
-            let mut news = std::pin::pin!(self.rules_changed.notified());
-            news.as_mut().enable();
-            if !self.is_in_force(active) {
+            let mut changed = std::pin::pin!(self.rules_changed.notified());
+            changed.as_mut().enable();
+            if !self.is_active(active) {
                 return;
             }
-            news.await;
+            changed.await;
         }
     }
 

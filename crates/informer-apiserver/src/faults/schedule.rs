@@ -1,4 +1,4 @@
-//! Rules strung together at random: which, when and for how long follows from a seed and from nothing else.
+//! Random sequences of rules. A seed alone determines which rules start when and how long they last.
 
 use std::time::Duration;
 
@@ -6,19 +6,21 @@ use super::{FaultRule, library};
 use crate::log::Verb;
 use crate::random::Random;
 
-/// One rule of a schedule.
+/// One fault of a schedule.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ScheduledFault {
-    /// When it begins, from the beginning of the schedule.
+    /// The start, relative to the start of the schedule.
     pub start: Duration,
-    /// What goes wrong.
+    /// The rule.
     pub rule: FaultRule,
-    /// For how long.
+    /// The time for which the rule is active.
     pub duration: Duration,
 }
 
-/// An endless series of faults. Equal seeds give equal series; turns may overlap.
+/// An endless random sequence of faults, which may overlap.
+///
+/// Equal seeds produce equal sequences. Use it as an iterator, or let [`Schedule::run`] apply it to a server.
 ///
 /// ```
 /// use std::time::Duration;
@@ -27,27 +29,27 @@ pub struct ScheduledFault {
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() {
-/// let starts = |seed| Schedule::seeded(seed).take(10).map(|turn| turn.start).collect::<Vec<_>>();
+/// let starts = |seed| Schedule::seeded(seed).take(10).map(|fault| fault.start).collect::<Vec<_>>();
 /// assert_eq!(starts(7), starts(7));
 /// assert_ne!(starts(7), starts(8));
 ///
 /// let server = ApiServer::new();
-/// let trouble = Schedule::seeded(7).for_resource("pods").run(&server, Duration::from_secs(120));
-/// let client = async { /* lives through it */ };
-/// tokio::join!(trouble, client);
+/// let faults = Schedule::seeded(7).for_resource("pods").run(&server, Duration::from_secs(120));
+/// let client = async { /* the client under test */ };
+/// tokio::join!(faults, client);
 /// # }
 /// ```
 #[derive(Debug, Clone)]
 pub struct Schedule {
     rng: Random,
     plural: Option<String>,
-    /// The longest pause between two beginnings.
+    /// Upper bound on the time between two starts.
     max_gap: Duration,
     now: Duration,
 }
 
 impl Schedule {
-    /// The series of a seed.
+    /// Creates the sequence of a seed.
     pub fn seeded(seed: u64) -> Self {
         Schedule {
             rng: Random::new(seed),
@@ -57,55 +59,55 @@ impl Schedule {
         }
     }
 
-    /// Only for this resource.
+    /// Restricts all rules to one resource, given by its plural name.
     #[must_use]
     pub fn for_resource(self, plural: &str) -> Self {
         Schedule { plural: Some(plural.to_owned()), ..self }
     }
 
-    /// The longest pause between the beginnings of two faults; 20 seconds unless said otherwise.
+    /// Sets the upper bound on the time between the starts of two faults. Defaults to 20 s.
     #[must_use]
-    pub fn max_gap(self, longest: Duration) -> Self {
-        Schedule { max_gap: longest, ..self }
+    pub fn max_gap(self, max_gap: Duration) -> Self {
+        Schedule { max_gap, ..self }
     }
 
     fn rule(&mut self) -> FaultRule {
-        let millis = |dice: &mut Random, longest: u64| Duration::from_millis(dice.below(longest));
-        let dice = &mut self.rng;
-        let frames = usize::try_from(dice.below(6)).unwrap_or(0);
-        let rule = match dice.below(22) {
+        let millis = |rng: &mut Random, max: u64| Duration::from_millis(rng.below(max));
+        let rng = &mut self.rng;
+        let frames = usize::try_from(rng.below(6)).unwrap_or(0);
+        let rule = match rng.below(22) {
             0 => library::respond(500),
-            1 => library::respond(503).retry_after(1 + u32::try_from(dice.below(4)).unwrap_or(0)),
+            1 => library::respond(503).retry_after(1 + u32::try_from(rng.below(4)).unwrap_or(0)),
             2 => library::respond(504),
-            3 => library::too_many_requests(1 + u32::try_from(dice.below(5)).unwrap_or(0)),
+            3 => library::too_many_requests(1 + u32::try_from(rng.below(5)).unwrap_or(0)),
             4 => library::gone(),
             5 => library::gone().for_verb(Verb::List),
             6 => library::respond(403),
             7 => library::respond_with(200, "<html>please log in</html>"),
-            8 => library::delay(millis(dice, 20_000)),
-            9 => library::delay(millis(dice, 5_000)).for_verb(Verb::List),
+            8 => library::delay(millis(rng, 20_000)),
+            9 => library::delay(millis(rng, 5_000)).for_verb(Verb::List),
             10 => library::stall_request(),
             11 => library::drop_connection(),
             12 => {
-                let rule = library::truncate(usize::try_from(dice.below(3_000)).unwrap_or(0));
-                [rule.clone(), rule.clone().with_clean_end(), rule.without_end()][dice.pick(3)].clone()
+                let rule = library::truncate(usize::try_from(rng.below(3_000)).unwrap_or(0));
+                [rule.clone(), rule.clone().with_clean_end(), rule.without_end()][rng.pick(3)].clone()
             }
-            13 => library::stale_read().lag_writes(1 + dice.below(20)),
+            13 => library::stale_read().lag_writes(1 + rng.below(20)),
             14 => library::malformed_object(),
             15 => library::frame_without_object(),
-            16 => [library::break_watch(), library::break_watch().with_clean_end()][dice.pick(2)].clone(),
+            16 => [library::break_watch(), library::break_watch().with_clean_end()][rng.pick(2)].clone(),
             17 => library::break_mid_frame(),
             18 => library::half_open(),
-            19 => [library::stall_watch(), library::error_frame(500)][dice.pick(2)].clone(),
-            20 => [library::refuse_watch_list(), library::endless_watch_list()][dice.pick(2)].clone(),
+            19 => [library::stall_watch(), library::error_frame(500)][rng.pick(2)].clone(),
+            20 => [library::refuse_watch_list(), library::endless_watch_list()][rng.pick(2)].clone(),
             _ => library::duplicate_frame().frames(1 + frames),
         };
         let rule = rule.after_frames(frames);
-        let seed = dice.below(u64::MAX);
-        let rule = match dice.below(4) {
-            0 => rule.max_hits(1 + dice.below(3)),
-            1 => rule.probability_percent(20 + u8::try_from(dice.below(60)).unwrap_or(0), seed),
-            2 => rule.skip_first(dice.below(3)),
+        let seed = rng.below(u64::MAX);
+        let rule = match rng.below(4) {
+            0 => rule.max_hits(1 + rng.below(3)),
+            1 => rule.probability_percent(20 + u8::try_from(rng.below(60)).unwrap_or(0), seed),
+            2 => rule.skip_first(rng.below(3)),
             _ => rule,
         };
         match &self.plural {
@@ -119,10 +121,10 @@ impl Iterator for Schedule {
     type Item = ScheduledFault;
 
     fn next(&mut self) -> Option<ScheduledFault> {
-        let pause = u64::try_from(self.max_gap.as_millis()).unwrap_or(u64::MAX);
-        self.now += Duration::from_millis(1 + self.rng.below(pause));
+        let max_gap = u64::try_from(self.max_gap.as_millis()).unwrap_or(u64::MAX);
+        self.now += Duration::from_millis(1 + self.rng.below(max_gap));
         let rule = self.rule();
-        let lasts = Duration::from_millis(100 + self.rng.below(30_000));
-        Some(ScheduledFault { start: self.now, rule, duration: lasts })
+        let duration = Duration::from_millis(100 + self.rng.below(30_000));
+        Some(ScheduledFault { start: self.now, rule, duration })
     }
 }

@@ -50,9 +50,9 @@ pub(super) async fn apply_request_faults(shared: &Shared, seen: &RecordedRequest
         let rule = &active.rule;
         match &rule.action {
             Action::Exempt => break,
-            Action::StallRequest => shared.faults.gone(&active).await,
+            Action::StallRequest => shared.faults.wait_for_removal(&active).await,
             Action::Delay(time) => {
-                let _over = tokio::time::timeout(*time, shared.faults.gone(&active)).await;
+                let _over = tokio::time::timeout(*time, shared.faults.wait_for_removal(&active)).await;
             }
             Action::EndlessWatchList => meddling.endless = true,
             Action::StaleRead => meddling.lag_writes = Some(rule.lag_writes),

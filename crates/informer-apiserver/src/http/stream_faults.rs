@@ -48,7 +48,7 @@ pub(super) enum StreamFaultEffect {
 impl StreamFaults {
     /// Meets rules that have come, and lets go of those that went.
     pub(super) fn look(&mut self, faults: &Registry, seen: &RecordedRequest) {
-        self.active.retain(|disturbance| faults.is_in_force(&disturbance.rule));
+        self.active.retain(|disturbance| faults.is_active(&disturbance.rule));
         let came = faults.for_stream(seen, &mut self.met).into_iter().map(|rule| StreamFault {
             passes: rule.rule.after_frames,
             changes: rule.rule.frames,

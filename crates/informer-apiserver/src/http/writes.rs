@@ -60,7 +60,7 @@ impl Call {
             return Err(Status::bad_request("Name parameter required."));
         }
         self.shared.model(|model| {
-            let pods = model.registry().place("", "v1", "pods").ok_or_else(Status::no_such_resource)?;
+            let pods = model.registry().resource("", "v1", "pods").ok_or_else(Status::no_such_resource)?;
             model.bind(ask, pods, (self.namespace(), name), &binding)
         })?;
         Ok(self.other(201, created_status()))
@@ -114,7 +114,7 @@ impl Call {
         }
         let part =
             WriteTarget::of(self.target.subresource.as_deref()).ok_or_else(Status::no_such_resource)?;
-        resource.check_part(self.place.version, part, self.name())?;
+        resource.check_write_target(self.place.version, part, self.name())?;
         let body = self.read(&resource, body)?;
         let written = self.write(&ask, Some(&body.object), |model, ask| {
             model.update(ask, self.place, self.key(), part, body.object.clone(), WriteOrigin::Body(&body))

@@ -1,4 +1,5 @@
-//! A certificate for one server, and the authority that signed it. Both are made anew each time and never stored.
+//! The certificate of a server and the authority that signed it. Both are generated for each server and never
+//! stored.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::ListenError;
 
-/// What a server shows to its clients.
+/// The TLS identity of a server.
 pub(super) struct Identity {
     pub(super) ca_pem: String,
     pub(super) ca_der: Vec<u8>,
@@ -20,7 +21,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// For a server on an address of this machine, by any of its loopback names too.
+    /// Generates an identity for a server on `address`, valid for the loopback names as well.
     pub(super) fn new(address: IpAddr) -> Result<Self, ListenError> {
         make(address).map_err(|error| ListenError::Certificate(error.to_string()))
     }
@@ -52,7 +53,7 @@ fn make(address: IpAddr) -> Result<Identity, Box<dyn std::error::Error>> {
     let leaf_certificate = leaf.signed_by(&leaf_key, &issuer)?;
 
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(leaf_key.serialize_der()));
-    // Said explicitly, so that an application with another provider of its own gets along with us.
+    // Set explicitly: the application may have installed another default provider.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?

@@ -1,7 +1,7 @@
-//! Connections: taken in, served one task each, and brought to an end together.
+//! Connections: accepted, served by one task each, and shut down together.
 //!
-//! Whatever a client does, slow, wrong or huge, only its own connection pays for it. When the server stops, answers that
-//! have something to send go on; those that wait for news, as watches do, end cleanly.
+//! A slow, faulty or excessive client affects only its own connection. When the server stops, responses that
+//! have data to send continue; responses that are waiting, such as idle watches, end normally.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,18 +22,19 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::http::{ApiService, BodyError, ResponseBody};
 
-/// How long a client may take for TLS, and then for the headers of a request once it has begun one.
+/// Time that a client may take for the TLS handshake, and for the headers of a request once it has started
+/// one.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long answers may go on after the server was told to stop.
+/// Time that responses may take after the server was stopped.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a silent HTTP/2 client is asked whether it is there.
+/// Period of HTTP/2 pings to idle clients.
 const PING_PERIOD: Duration = Duration::from_secs(30);
-/// How much of headers is read.
-const HEADERS: u32 = 1024 * 1024;
-/// How long to wait after the system could not give us a connection: usually it has no file handles left.
+/// Upper bound on the size of request headers.
+const MAX_HEADER_BYTES: u32 = 1024 * 1024;
+/// Delay after a failed accept; usually the process has no file descriptors left.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Serves until told to stop, and then until all connections are closed.
+/// Serves connections until the server is stopped, then waits until all of them are closed.
 pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -45,7 +46,7 @@ pub(super) async fn serve(
         tokio::select! {
             biased;
             () = stopped(&mut stop) => break,
-            // A connection that panicked has harmed nobody else.
+            // A panic in one connection does not affect the others.
             Some(_ended) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
@@ -69,30 +70,34 @@ async fn connection(
     service: ApiService,
     mut stop: watch::Receiver<bool>,
 ) {
-    // Small frames of a watch are to be seen at once. Where that cannot be had, they come a little later.
-    let _set = stream.set_nodelay(true);
-    let Some(tls) = tls else { return speak(stream, service, stop).await };
+    // Send small watch frames immediately. If this fails, they are only delayed.
+    let _result = stream.set_nodelay(true);
+    let Some(tls) = tls else { return serve_http(stream, service, stop).await };
     tokio::select! {
         () = stopped(&mut stop) => {}
-        shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)) => {
-            if let Ok(Ok(stream)) = shaken {
-                speak(stream, service, stop).await;
+        handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)) => {
+            if let Ok(Ok(stream)) = handshake {
+                serve_http(stream, service, stop).await;
             }
         }
     }
 }
 
-async fn speak<S>(stream: S, service: ApiService, mut stop: watch::Receiver<bool>)
+async fn serve_http<S>(stream: S, service: ApiService, mut stop: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_PERIOD).max_header_list_size(HEADERS);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_PERIOD)
+        .max_header_list_size(MAX_HEADER_BYTES);
     let service = TowerToHyperService::new(Stoppable { service, stop: stop.clone() });
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    // How a connection ended interests nobody here.
+    // The result is ignored: there is nothing to do about a failed connection.
     tokio::select! {
         _ended = connection.as_mut() => return,
         () = stopped(&mut stop) => connection.as_mut().graceful_shutdown(),
@@ -100,12 +105,12 @@ where
     let _ended = connection.await;
 }
 
-/// Waits until the server is told to stop, or its guard is gone.
+/// Waits until the server is stopped or its [`RunningServer`](super::RunningServer) is dropped.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    let _told = stop.wait_for(|stop| *stop).await;
+    let _stopped = stop.wait_for(|stop| *stop).await;
 }
 
-/// The service, with answers that end when the server stops.
+/// The service, with responses that end when the server stops.
 #[derive(Clone)]
 struct Stoppable {
     service: ApiService,
@@ -126,16 +131,16 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let answer = tower::Service::call(&mut self.service, request);
+        let response = tower::Service::call(&mut self.service, request);
         let mut stop = self.stop.clone();
         Box::pin(async move {
-            let told = Box::pin(async move { stopped(&mut stop).await });
-            answer.await.map(|answer| answer.map(|body| UntilStopped { body, stopped: told, ended: false }))
+            let stopped = Box::pin(async move { stopped(&mut stop).await });
+            response.await.map(|response| response.map(|body| UntilStopped { body, stopped, ended: false }))
         })
     }
 }
 
-/// A body that ends when it has nothing to send and the server stops.
+/// A body that ends when the server stops and the body has nothing to send.
 struct UntilStopped {
     body: ResponseBody,
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,

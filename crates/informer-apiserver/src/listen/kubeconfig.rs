@@ -1,6 +1,7 @@
-//! A kubeconfig: the text, and how it gets into a file.
+//! The text of a kubeconfig, and writing it to a file.
 //!
-//! The file is never there with wider rights than it ends with, and never half written under its name.
+//! The file never exists with wider permissions than its final ones, and never partially written under its
+//! name.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -11,7 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::{ListenError, Overwrite, random_token};
 
-/// One cluster, one user, one context. Strings are quoted as in JSON, which YAML includes.
+/// Returns a kubeconfig with one cluster, one user and one context. Strings are quoted as in JSON, a subset
+/// of YAML.
 pub(super) fn text(url: &str, ca_pem: Option<&str>, token: &str) -> String {
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let ca = ca_pem.map_or_else(String::new, |pem| {
@@ -36,30 +38,31 @@ pub(super) fn write(path: &Path, text: &str, overwrite: Overwrite) -> Result<(),
         Overwrite::Yes => {
             let failed = |source| ListenError::Kubeconfig { path: path.to_owned(), source };
             check_replaceable(path).map_err(failed)?;
-            let beside = beside(path)?;
-            create(&beside, text).map_err(failed)?;
-            std::fs::rename(&beside, path).map_err(|source| {
-                // It has the token in it and is of no use; if it cannot be removed either, the first error says why.
-                let _gone = std::fs::remove_file(&beside);
+            let temporary = temporary(path)?;
+            create(&temporary, text).map_err(failed)?;
+            std::fs::rename(&temporary, path).map_err(|source| {
+                // The temporary file contains the token. If removing it fails too, the first error is the
+                // useful one.
+                let _removed = std::fs::remove_file(&temporary);
                 failed(source)
             })
         }
     }
 }
 
-/// Only a file is replaced by a file: a device, such as the one that swallows everything, would be gone.
+/// Rejects everything but regular files and symbolic links: overwriting `/dev/null` would replace the device.
 fn check_replaceable(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
-        Ok(there) if !there.is_file() && !there.is_symlink() => {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is there, and is no regular file"))
+        Ok(metadata) if !metadata.is_file() && !metadata.is_symlink() => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "exists and is not a regular file"))
         }
-        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-/// A name in the same folder that nobody else uses.
-fn beside(path: &Path) -> Result<PathBuf, ListenError> {
+/// Returns an unused name in the same directory.
+fn temporary(path: &Path) -> Result<PathBuf, ListenError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Ok(path.with_file_name(format!(".{name}.{}", random_token()?)))
 }

@@ -1,8 +1,8 @@
-//! The server on a socket: HTTPS with a certificate of its own, or plain HTTP, for clients in other processes.
+//! The server on a socket: HTTPS with a generated certificate, or plain HTTP, for clients in other processes.
 //!
-//! [`ListenOptions`] says how, [`RunningServer`] is the guard: while it lives the server answers, and when it is dropped or
-//! [shut down](RunningServer::shutdown) watches end and connections are closed. Nothing is decided here about requests;
-//! they go to the same service as those in process.
+//! [`ListenOptions`] configures it, [`RunningServer`] is the guard: the server responds until the guard is
+//! dropped or [shut down](RunningServer::shutdown); then watches end and connections are closed. Requests are
+//! passed to the same service as in process; nothing about them is decided here.
 
 mod certificate;
 mod connection;
@@ -22,7 +22,10 @@ use crate::server::ApiServer;
 use crate::user::User;
 use certificate::Identity;
 
-/// How a server listens. By default on a free port of `127.0.0.1`, with access control and a random token for an administrator.
+/// Options of a server that listens on a socket.
+///
+/// By default it listens on a free port of `127.0.0.1`, with access control and a random token for the
+/// administrator, a member of `system:masters`.
 ///
 /// ```
 /// use informer_apiserver::{ApiServer, ListenOptions};
@@ -32,11 +35,11 @@ use certificate::Identity;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let server = ApiServer::new();
-/// let listening = server.listen(ListenOptions::https()).await?;
+/// let running = server.listen(ListenOptions::https()).await?;
 ///
-/// let namespaces: Api<Namespace> = Api::all(listening.client());
+/// let namespaces: Api<Namespace> = Api::all(running.client());
 /// assert_eq!(namespaces.get("default").await?.metadata.name.as_deref(), Some("default"));
-/// listening.shutdown().await;
+/// running.shutdown().await;
 /// # Ok(())
 /// # }
 /// ```
@@ -46,14 +49,15 @@ pub struct ListenOptions {
     tls: bool,
     address: IpAddr,
     port: u16,
-    /// The administrator's; a random one if none is given.
+    /// The administrator's token; random if `None`.
     token: Option<String>,
-    /// None where everybody may do everything.
+    /// `None` if every request has full access.
     access: Option<AccessControl>,
 }
 
 impl ListenOptions {
-    /// With TLS, by a certificate that is made for this server and signed by an authority of its own.
+    /// Returns options with TLS. The certificate is generated for this server and signed by its own
+    /// authority.
     pub fn https() -> Self {
         ListenOptions {
             tls: true,
@@ -64,47 +68,50 @@ impl ListenOptions {
         }
     }
 
-    /// Without TLS.
+    /// Returns options without TLS.
     pub fn http() -> Self {
         ListenOptions { tls: false, ..ListenOptions::https() }
     }
 
-    /// On this address. Any but a loopback address lets other machines in.
+    /// Sets the address. Any address but a loopback one is reachable from other machines.
     pub fn address(self, address: impl Into<IpAddr>) -> Self {
         ListenOptions { address: address.into(), ..self }
     }
 
-    /// On this port; 0 is a free one.
+    /// Sets the port; 0 selects a free one.
     pub fn port(self, port: u16) -> Self {
         ListenOptions { port, ..self }
     }
 
-    /// The administrator's token, instead of a random one.
+    /// Sets the administrator's token. Defaults to a random one.
     pub fn token(self, token: impl Into<String>) -> Self {
         ListenOptions { token: Some(token.into()), ..self }
     }
 
-    /// Somebody else, who has this token, and the rights that roles and bindings in the server give them.
+    /// Adds a user who authenticates with this token. RBAC roles and bindings in the server determine the
+    /// user's permissions. No effect after [`without_access_control`](Self::without_access_control).
     pub fn user(self, token: impl Into<String>, user: User) -> Self {
         ListenOptions { access: self.access.map(|access| access.token(token, user)), ..self }
     }
 
-    /// Whether requests without a token are those of `system:anonymous`, as they are by default. If not, they get 401.
+    /// Sets whether requests without a token are accepted as user `system:anonymous`. Defaults to `true`.
+    ///
+    /// If not, they get 401. No effect after [`without_access_control`](Self::without_access_control).
     pub fn anonymous(self, allowed: bool) -> Self {
         ListenOptions { access: self.access.map(|access| access.anonymous(allowed)), ..self }
     }
 
-    /// Without access control: whoever reaches the port may do everything.
+    /// Disables access control: every client that reaches the port has full access.
     pub fn without_access_control(self) -> Self {
         ListenOptions { access: None, ..self }
     }
 }
 
 impl fmt::Debug for ListenOptions {
-    /// Tokens are secrets.
+    /// Omits the tokens.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = SocketAddr::new(self.address, self.port);
-        let mut out = out.debug_struct("Listen");
+        let mut out = out.debug_struct("ListenOptions");
         out.field("tls", &self.tls)
             .field("address", &address)
             .field("access", &self.access)
@@ -112,60 +119,63 @@ impl fmt::Debug for ListenOptions {
     }
 }
 
-/// Why a server does not listen, or a kubeconfig was not written.
+/// An error while starting to listen or while writing a kubeconfig.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// Somebody else listens there.
-    #[error("{address} is in use: choose another port, or port 0 for a free one")]
+    /// The address is in use.
+    #[error("listen on {address}: address in use (choose another port, or port 0 for a free one)")]
     InUse {
-        /// Where the server was to listen.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// The system does not let us listen there.
-    #[error("cannot listen on {address}: {source}")]
+    /// The operating system refused to listen on the address.
+    #[error("listen on {address}: {source}")]
     Bind {
-        /// Where the server was to listen.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// No certificate could be made.
-    #[error("cannot make a certificate: {0}")]
+    /// The certificate could not be generated.
+    #[error("generate certificate: {0}")]
     Certificate(String),
-    /// The system has no random numbers for a token.
-    #[error("cannot make a random token")]
+    /// The operating system provided no random numbers for a token.
+    #[error("generate random token: no random numbers available")]
     Token,
-    /// No client could be made for the address.
-    #[error("cannot make a client: {0}")]
+    /// A client for the server could not be created.
+    #[error("create client: {0}")]
     Client(#[source] Box<kube::Error>),
-    /// There is a file already, and it was not to be replaced.
-    #[error("{} exists: remove it, or allow to overwrite it", path.display())]
+    /// The kubeconfig file exists and [`Overwrite::No`] was given.
+    #[error("write kubeconfig: {}: file exists (remove it or allow overwriting)", path.display())]
     KubeconfigExists {
         /// The file.
         path: PathBuf,
     },
-    /// The file could not be written.
-    #[error("cannot write {}: {source}", path.display())]
+    /// The kubeconfig file could not be written.
+    #[error("write kubeconfig: {}: {source}", path.display())]
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// Whether a file that is there may be replaced.
+/// Whether an existing file may be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overwrite {
-    /// It stays, and writing fails.
+    /// Writing fails and the existing file stays.
     No,
-    /// It is replaced as a whole.
+    /// The existing file is replaced atomically.
     Yes,
 }
 
-/// A server on its socket. Dropping this ends it soon, [`RunningServer::shutdown`] ends it and waits.
-#[must_use = "the server stops listening when this is dropped"]
+/// A server that listens on a socket.
+///
+/// Dropping it stops the server in the background; [`RunningServer::shutdown`] also waits until it has
+/// stopped.
+#[must_use = "the server stops listening when this value is dropped"]
 pub struct RunningServer {
     address: SocketAddr,
     url: String,
@@ -177,73 +187,86 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Where it listens.
+    /// Returns the address the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its URL: `https://127.0.0.1:…`.
+    /// Returns the URL, for example `https://127.0.0.1:40123`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The administrator's token.
+    /// Returns the administrator's token.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// The certificate of the authority that signed the server's, in PEM; none without TLS.
+    /// Returns the certificate of the server's authority as PEM, or `None` without TLS.
     pub fn ca_pem(&self) -> Option<&str> {
         self.identity.as_ref().map(|identity| identity.ca_pem.as_str())
     }
 
-    /// An administrator's client that talks to the server through its socket.
+    /// Returns a client with the administrator's token that connects through the socket.
     pub fn client(&self) -> kube::Client {
         self.client.clone()
     }
 
-    /// A kubeconfig for the administrator. It has the token in it.
+    /// Returns a kubeconfig for the administrator. It contains the token.
     pub fn kubeconfig(&self) -> String {
         kubeconfig::text(&self.url, self.ca_pem(), &self.token)
     }
 
-    /// Writes the kubeconfig to a file that only its owner can read.
+    /// Writes the kubeconfig to a file that only its owner can read (mode 0600 on Unix).
+    ///
+    /// # Errors
+    ///
+    /// [`ListenError::KubeconfigExists`] if the file exists and `overwrite` is [`Overwrite::No`];
+    /// [`ListenError::Kubeconfig`] if it cannot be written.
     pub fn write_kubeconfig(&self, path: impl AsRef<Path>, overwrite: Overwrite) -> Result<(), ListenError> {
         kubeconfig::write(path.as_ref(), &self.kubeconfig(), overwrite)
     }
 
-    /// Stops listening, ends watches, lets other answers finish for a few seconds, and closes all connections.
+    /// Stops the server and waits until all connections are closed.
+    ///
+    /// Watches end immediately; other responses have 5 s to finish.
     pub async fn shutdown(self) {
         self.stop.send_replace(true);
-        // It ends by itself; a panic in it is told by the runtime.
+        // The task cannot fail; the runtime reports a panic in it.
         let _ended = self.serving.await;
     }
 }
 
 impl fmt::Debug for RunningServer {
-    /// The token is a secret.
+    /// Omits the token.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Listening").field("url", &self.url).finish_non_exhaustive()
+        out.debug_struct("RunningServer").field("url", &self.url).finish_non_exhaustive()
     }
 }
 
 impl ApiServer {
-    /// Listens on a socket, until the guard is dropped. A server can listen on several, each with its own users.
-    pub async fn listen(&self, how: ListenOptions) -> Result<RunningServer, ListenError> {
-        let wanted = SocketAddr::new(how.address, how.port);
-        let identity = if how.tls { Some(Identity::new(how.address)?) } else { None };
-        let listener = TcpListener::bind(wanted).await.map_err(|source| match source.kind() {
-            io::ErrorKind::AddrInUse => ListenError::InUse { address: wanted },
-            _ => ListenError::Bind { address: wanted, source },
+    /// Listens on a socket until the returned guard is dropped.
+    ///
+    /// A server can listen on several sockets, each with its own users.
+    ///
+    /// # Errors
+    ///
+    /// An address that is in use or not available, or a failure to create certificate, token or client.
+    pub async fn listen(&self, options: ListenOptions) -> Result<RunningServer, ListenError> {
+        let requested = SocketAddr::new(options.address, options.port);
+        let identity = if options.tls { Some(Identity::new(options.address)?) } else { None };
+        let listener = TcpListener::bind(requested).await.map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => ListenError::InUse { address: requested },
+            _ => ListenError::Bind { address: requested, source },
         })?;
         let address =
-            listener.local_addr().map_err(|source| ListenError::Bind { address: wanted, source })?;
-        let token = how.token.map_or_else(random_token, Ok)?;
-        let service = match how.access {
+            listener.local_addr().map_err(|source| ListenError::Bind { address: requested, source })?;
+        let token = options.token.map_or_else(random_token, Ok)?;
+        let service = match options.access {
             Some(access) => self.service_with_access(access.token(&token, User::admin("admin").uid("admin"))),
             None => self.service(),
         };
-        let scheme = if how.tls { "https" } else { "http" };
+        let scheme = if options.tls { "https" } else { "http" };
         let url = format!("{scheme}://{}", reachable(address));
         let client = client(&url, identity.as_ref(), &token)?;
         let stop = watch::Sender::new(false);
@@ -253,7 +276,7 @@ impl ApiServer {
     }
 }
 
-/// Where this machine reaches a server that listens on all addresses.
+/// Returns the address at which this machine reaches a server that listens on all addresses.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -277,7 +300,7 @@ fn client(url: &str, identity: Option<&Identity>, token: &str) -> Result<kube::C
     let mut config = kube::Config::new(uri);
     config.root_cert = identity.map(|identity| vec![identity.ca_der.clone()]);
     config.auth_info = AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() };
-    // A proxy of the environment is not for a server of this process.
+    // A proxy from the environment must not be used for a server in this process.
     config.proxy_url = None;
     kube::Client::try_from(config).map_err(failed)
 }

@@ -1,6 +1,7 @@
-//! What the server hands out to services: addresses and ports that no other service has.
+//! Allocates cluster addresses and node ports to services.
 //!
-//! The ranges are those of the recorded server. The first free one is taken, so a run that is repeated gives the same ones.
+//! The ranges are those of the recorded kube-apiserver. The first free value is allocated, so runs are
+//! reproducible.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +12,15 @@ use serde_json::{Value, json};
 use super::Model;
 use super::resource::Resource;
 
-/// Cluster addresses are `10.0.0.1` to `10.0.0.254`, as long as they last; then the ranges behind follow.
+/// Base of the cluster addresses `10.0.0.1` to `10.0.0.254`; the following ranges are used when they are
+/// exhausted.
 const FIRST_ADDRESS: u32 = 0x0a00_0000;
 
-/// Ports of nodes.
+/// The range of node ports.
 const NODE_PORTS: std::ops::RangeInclusive<u64> = 30_000..=32_767;
 
 impl Model {
-    /// Gives a service what it needs and does not have. What it asks for must be free.
+    /// Allocates what a service needs and does not have. Values that it requests must be free.
     pub(super) fn allocate(
         &self,
         resource: &Resource,
@@ -29,24 +31,26 @@ impl Model {
             return Vec::new();
         }
         let wanted = Wanted::by(service);
-        let asked = service.pointer("/spec/clusterIP").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let requested =
+            service.pointer("/spec/clusterIP").and_then(Value::as_str).unwrap_or_default().to_owned();
         let had = old.and_then(|old| old.pointer("/spec/clusterIP")).and_then(Value::as_str);
-        let fixed = !matches!(asked.as_str(), "" | "None") && had != Some(asked.as_str());
-        let asked_ports = requested_ports(old, service);
-        if wanted == Wanted::default() && !fixed && asked_ports.is_empty() {
+        let fixed = !matches!(requested.as_str(), "" | "None") && had != Some(requested.as_str());
+        let requested_ports = requested_ports(old, service);
+        if wanted == Wanted::default() && !fixed && requested_ports.is_empty() {
             return Vec::new();
         }
         let (addresses, mut ports) = self.taken();
-        if fixed && let Some(why) = not_free(&asked, &addresses) {
-            let message = format!("Invalid value: [\"{asked}\"]: failed to allocate IP {asked}: {why}");
+        if fixed && let Some(why) = not_free(&requested, &addresses) {
+            let message =
+                format!("Invalid value: [\"{requested}\"]: failed to allocate IP {requested}: {why}");
             return vec![StatusCause::new("FieldValueInvalid", "spec.clusterIPs", message)];
         }
-        if let Some(cause) = port_not_free(&asked_ports, &ports) {
+        if let Some(cause) = port_not_free(&requested_ports, &ports) {
             return vec![cause];
         }
-        ports.extend(asked_ports.iter().map(|asked| asked.port));
+        ports.extend(requested_ports.iter().map(|requested| requested.port));
         if wanted.cluster_ip {
-            // The first ones are for the server itself and for DNS.
+            // The first addresses are reserved for the server itself and for DNS.
             let free = (FIRST_ADDRESS + 16..u32::MAX).map(address).find(|free| !addresses.contains(free));
             let free = free.unwrap_or_default();
             service["spec"]["clusterIP"] = json!(free);
@@ -57,8 +61,8 @@ impl Model {
             ports.insert(free);
             free
         };
-        for place in &wanted.node_ports {
-            service["spec"]["ports"][*place]["nodePort"] = json!(next());
+        for index in &wanted.node_ports {
+            service["spec"]["ports"][*index]["nodePort"] = json!(next());
         }
         if wanted.health_check_node_port {
             service["spec"]["healthCheckNodePort"] = json!(next());
@@ -66,11 +70,11 @@ impl Model {
         Vec::new()
     }
 
-    /// Addresses and ports that services have.
+    /// Returns the allocated addresses and ports.
     fn taken(&self) -> (BTreeSet<String>, BTreeSet<u64>) {
         let (mut addresses, mut ports) = (BTreeSet::new(), BTreeSet::new());
-        let place = self.registry.place("", "v1", "services");
-        let services = place.and_then(|place| self.collections.get(&place.id));
+        let gvr = self.registry.resource("", "v1", "services");
+        let services = gvr.and_then(|gvr| self.collections.get(&gvr.id));
         for service in services.into_iter().flat_map(|services| services.live().values()) {
             let spec = &service.decode()["spec"];
             addresses.extend(spec["clusterIP"].as_str().map(str::to_owned));
@@ -82,46 +86,47 @@ impl Model {
     }
 }
 
-/// Why an address cannot be had.
-fn not_free(asked: &str, taken: &BTreeSet<String>) -> Option<&'static str> {
-    let inside =
-        asked.parse().is_ok_and(|asked: std::net::Ipv4Addr| u32::from(asked) >> 8 == FIRST_ADDRESS >> 8);
+/// Returns the reason why an address cannot be allocated.
+fn not_free(requested: &str, taken: &BTreeSet<String>) -> Option<&'static str> {
+    let inside = requested
+        .parse()
+        .is_ok_and(|requested: std::net::Ipv4Addr| u32::from(requested) >> 8 == FIRST_ADDRESS >> 8);
     if !inside {
         return Some("the provided network does not match the current range");
     }
-    taken.contains(asked).then_some("provided IP is already allocated")
+    taken.contains(requested).then_some("provided IP is already allocated")
 }
 
-/// A port of nodes that a service asks for.
+/// A node port that a service requests.
 struct RequestedPort {
-    /// Its place among the ports of the service.
-    place: usize,
+    /// Index among the ports of the service.
+    index: usize,
     protocol: String,
     port: u64,
 }
 
-/// The ports of nodes that a service asks for and did not have.
+/// Returns the node ports that a service requests and did not have before.
 fn requested_ports(old: Option<&Value>, service: &Value) -> Vec<RequestedPort> {
     let ports = |service: &Value| -> Vec<RequestedPort> {
         let all = service["spec"]["ports"].as_array().into_iter().flatten().enumerate();
-        let asked = all.filter_map(|(place, of)| {
+        let requested = all.filter_map(|(index, of)| {
             let port = of["nodePort"].as_u64().filter(|port| *port != 0)?;
             Some(RequestedPort {
-                place,
+                index,
                 protocol: of["protocol"].as_str().unwrap_or_default().to_owned(),
                 port,
             })
         });
-        asked.collect()
+        requested.collect()
     };
     let had: BTreeSet<u64> = old.map(ports).unwrap_or_default().iter().map(|had| had.port).collect();
-    ports(service).into_iter().filter(|asked| !had.contains(&asked.port)).collect()
+    ports(service).into_iter().filter(|requested| !had.contains(&requested.port)).collect()
 }
 
-/// The first port that cannot be had. One service may have a port once for each protocol.
-fn port_not_free(asked: &[RequestedPort], taken: &BTreeSet<u64>) -> Option<StatusCause> {
+/// Returns the error for the first port that cannot be allocated. A service may use a port once per protocol.
+fn port_not_free(requested: &[RequestedPort], taken: &BTreeSet<u64>) -> Option<StatusCause> {
     let mut own = BTreeSet::new();
-    asked.iter().find_map(|RequestedPort { place, protocol, port }| {
+    requested.iter().find_map(|RequestedPort { index, protocol, port }| {
         let why = if !NODE_PORTS.contains(port) {
             let (first, last) = (NODE_PORTS.start(), NODE_PORTS.end());
             format!("provided port is not in the valid range. The range of valid ports is {first}-{last}")
@@ -130,7 +135,7 @@ fn port_not_free(asked: &[RequestedPort], taken: &BTreeSet<u64>) -> Option<Statu
         } else {
             return None;
         };
-        let field = format!("spec.ports[{place}].nodePort");
+        let field = format!("spec.ports[{index}].nodePort");
         Some(StatusCause::new("FieldValueInvalid", &field, format!("Invalid value: {port}: {why}")))
     })
 }

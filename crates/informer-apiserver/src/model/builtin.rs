@@ -1,4 +1,5 @@
-//! What is built in: the resources of `informer-schema`, with what `facts.rs` says about single kinds.
+//! The built-in resources: the table of `informer-schema`, completed by the facts about single kinds in
+//! `facts.rs`.
 
 use informer_objects::text::versions::priority;
 use informer_schema::RESOURCES;
@@ -6,12 +7,12 @@ use informer_schema::RESOURCES;
 use super::facts;
 use super::resource::{Field, Resource, Subresource, Version};
 
-/// The resources, each under the versions that are on: all of them, or those that are by default.
+/// Returns the built-in resources, with all versions or with those enabled by default.
 pub(super) fn resources(all: bool) -> Vec<Resource> {
     let mut resources: Vec<Resource> = Vec::new();
     for row in RESOURCES.iter().filter(|row| all || is_stable(row.version)) {
         let version = version(row);
-        // Rows are sorted by version before plural, so that those of one resource are apart.
+        // The table is sorted by version before plural, so the rows of one resource are not adjacent.
         let known = resources.iter_mut().find(|known| known.group == row.group && known.plural == row.plural);
         if let Some(known) = known {
             known.versions.push(version);
@@ -37,35 +38,35 @@ pub(super) fn resources(all: bool) -> Vec<Resource> {
     resources
 }
 
-/// The fields, besides name and namespace, that a list can select on.
+/// Returns the fields that selectors support, besides name and namespace.
 fn fields(group: &str, plural: &str) -> Vec<Field> {
     facts::rows(group, plural).iter().map(|(name, path, default)| Field::new(name, path, default)).collect()
 }
 
 fn version(row: &informer_schema::Resource) -> Version {
-    let part = |part: &informer_schema::Subresource| {
-        let own = (part.group, part.version) == (row.group, row.version);
+    let subresource = |subresource: &informer_schema::Subresource| {
+        let own = (subresource.group, subresource.version) == (row.group, row.version);
         Subresource {
-            name: part.name,
-            group: if own { "" } else { part.group },
-            version: if own { "" } else { part.version },
-            kind: part.kind.to_owned(),
-            verbs: part.verbs,
-            type_id: part.of,
+            name: subresource.name,
+            group: if own { "" } else { subresource.group },
+            version: if own { "" } else { subresource.version },
+            kind: subresource.kind.to_owned(),
+            verbs: subresource.verbs,
+            type_id: subresource.of,
         }
     };
     Version {
         custom: None,
         name: row.version.to_owned(),
-        status: row.subresources.iter().any(|part| part.name == "status"),
+        status: row.subresources.iter().any(|subresource| subresource.name == "status"),
         type_id: row.of,
         verbs: row.verbs,
-        subresources: row.subresources.iter().map(part).collect(),
+        subresources: row.subresources.iter().map(subresource).collect(),
         storage_hash: row.storage_hash.to_owned(),
     }
 }
 
-/// Versions that are not stable are off by default.
+/// Returns whether a version is stable, and therefore enabled by default.
 fn is_stable(version: &str) -> bool {
     !version.contains("alpha") && !version.contains("beta")
 }

@@ -1,8 +1,8 @@
-//! The objects of one resource: what is there now, what happened lately, and what was there before.
+//! The objects of one resource: current state and recent history.
 //!
-//! Invariants: versions of `history` rise strictly; every change after `floor` is in it; `live` is what results from
-//! all of them. So any version from `floor` on can be listed and watched from, and nothing before. A collection does
-//! not know what is inside its objects, nor who watches.
+//! Invariants: the versions in `history` increase strictly; `history` contains every change after `floor`;
+//! `live` is the result of all of them. Therefore every version from `floor` on can be listed and watched
+//! from, and none before. A collection knows neither the contents of its objects nor its watchers.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,38 +12,40 @@ use imbl::OrdMap;
 use super::resource::Resource;
 use super::state::State;
 
-/// Objects by key, in key order. A copy shares everything with the original.
+/// Objects by key, in key order. Copies share structure with the original.
 pub(crate) type Objects = OrdMap<Arc<str>, Arc<State>>;
 
-/// How many pages of lists may be under way before the oldest has to be worked out from history.
-const PINS: usize = 8;
+/// Number of paged lists whose state is retained. Later pages of older lists are reconstructed from history.
+const MAX_PINS: usize = 8;
 
-/// How many bytes of objects the history of a resource keeps, whatever its limit says: one large object that changes all the time
-/// must not fill the memory.
-const HISTORY_BYTES: usize = 64 * 1024 * 1024;
+/// Upper bound on the bytes of objects in the history of a resource, whatever its limit, so that a large
+/// object that changes often cannot fill the memory.
+const MAX_HISTORY_BYTES: usize = 64 * 1024 * 1024;
 
-/// The objects of one resource.
+/// The objects of one resource, with history.
 #[derive(Debug)]
 pub(crate) struct Collection {
     live: Objects,
     history: VecDeque<Change>,
     /// The sequence number of the first change in `history`.
     first: u64,
-    /// The last change of each namespace that is not in `history` any more.
-    forgotten: HashMap<String, u64>,
+    /// For each namespace, the sequence number of its last change that was dropped from `history`.
+    /// The oldest version from which `history` is complete.
+    dropped: HashMap<String, u64>,
     floor: u64,
-    /// What the cache reaches back to: watches begin at it or later. At least `floor`.
+    /// The oldest version in the watch cache, from which watches can start. At least `floor`.
     watch_floor: u64,
-    /// What storage reaches back to. Lists of old versions are served by whoever of the two still can.
+    /// The oldest version in storage. A list of an old version is served if either cache or storage contains
+    /// it.
     storage_floor: u64,
     limit: usize,
-    /// How many bytes the changes in `history` keep.
+    /// Total weight of the changes in `history`.
     bytes: usize,
-    /// States of lists that are being paged through, so that each page need not undo history.
+    /// States of lists that clients are paging through, so that not every page is reconstructed from history.
     pins: VecDeque<(u64, Objects)>,
-    /// Watches opened under an earlier term end at `cut_at`.
+    /// Watches that were opened in an earlier term end at the sequence number `watch_end`.
     term: u64,
-    cut_at: u64,
+    watch_end: u64,
     retired: bool,
     watchers: usize,
 }
@@ -52,14 +54,14 @@ pub(crate) struct Collection {
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     pub(crate) version: u64,
-    /// What it was; none for a new object.
+    /// The previous state; `None` for a new object.
     pub(crate) before: Option<Arc<State>>,
-    /// What it became; none for a deletion.
+    /// The new state; `None` for a deletion.
     pub(crate) after: Option<Arc<State>>,
 }
 
 impl Change {
-    /// How many bytes it keeps: those of the larger of the two states.
+    /// Returns the number of bytes that the change retains: the size of the larger state.
     fn weight(&self) -> usize {
         let length = |state: &Option<Arc<State>>| state.as_ref().map_or(0, |state| state.len());
         length(&self.after).max(length(&self.before))
@@ -67,13 +69,13 @@ impl Change {
 }
 
 impl Collection {
-    /// A collection whose past begins at `floor`.
+    /// Creates a collection whose history starts at `floor`.
     pub(crate) fn new(live: Objects, floor: u64, limit: usize) -> Self {
         Collection {
             live,
             history: VecDeque::new(),
             first: 0,
-            forgotten: HashMap::new(),
+            dropped: HashMap::new(),
             floor,
             watch_floor: floor,
             storage_floor: floor,
@@ -81,7 +83,7 @@ impl Collection {
             bytes: 0,
             pins: VecDeque::new(),
             term: 0,
-            cut_at: 0,
+            watch_end: 0,
             retired: false,
             watchers: 0,
         }
@@ -91,7 +93,7 @@ impl Collection {
         &self.live
     }
 
-    /// The oldest version that can be watched from.
+    /// Returns the oldest version that can be watched from.
     pub(crate) fn watch_floor(&self) -> u64 {
         self.watch_floor
     }
@@ -106,7 +108,8 @@ impl Collection {
         self.record(Change { version, before: Some(before), after: None });
     }
 
-    /// What was there at a version; none if that is forgotten. Versions that are not reached yet mean now.
+    /// Returns the objects at a version, or `None` if that version was dropped. A version that is not reached
+    /// yet means the current state.
     pub(crate) fn at(&self, version: u64) -> Option<Objects> {
         if version < self.floor.max(self.watch_floor.min(self.storage_floor)) {
             return None;
@@ -132,112 +135,114 @@ impl Collection {
         Some(objects)
     }
 
-    /// Remembers the state of a list that goes on.
+    /// Retains the state of a list that has more pages.
     pub(crate) fn pin(&mut self, version: u64, objects: &Objects) {
         if self.pins.iter().any(|(pinned, _)| *pinned == version) {
             return;
         }
-        if self.pins.len() == PINS {
+        if self.pins.len() == MAX_PINS {
             self.pins.pop_front();
         }
         self.pins.push_back((version, objects.clone()));
     }
 
-    /// Shows every object, past ones too, as a resource has them that was defined anew. Versions stay, and nobody is told.
-    pub(crate) fn encode_again(&mut self, before: &Resource, resource: &Resource) {
-        // A state stands in several places and is made again once.
-        let mut made: HashMap<*const State, Arc<State>> = HashMap::new();
-        let mut again = |state: &Arc<State>| {
-            let new = made.entry(Arc::as_ptr(state));
-            new.or_insert_with(|| Arc::new(state.again(before, resource))).clone()
+    /// Encodes all objects, including those in history, again for a changed definition. Versions stay, and no
+    /// event is sent.
+    pub(crate) fn reencode(&mut self, before: &Resource, resource: &Resource) {
+        // Several changes may share a state; it is encoded once.
+        let mut encoded: HashMap<*const State, Arc<State>> = HashMap::new();
+        let mut reencode = |state: &Arc<State>| {
+            let new = encoded.entry(Arc::as_ptr(state));
+            new.or_insert_with(|| Arc::new(state.reencode(before, resource))).clone()
         };
         for change in &mut self.history {
-            change.before = change.before.as_ref().map(&mut again);
-            change.after = change.after.as_ref().map(&mut again);
+            change.before = change.before.as_ref().map(&mut reencode);
+            change.after = change.after.as_ref().map(&mut reencode);
         }
-        self.live = self.live.iter().map(|(key, state)| (key.clone(), again(state))).collect();
+        self.live = self.live.iter().map(|(key, state)| (key.clone(), reencode(state))).collect();
         self.pins.clear();
         self.bytes = self.history.iter().map(Change::weight).sum();
         self.trim();
     }
 
-    /// Forgets everything before a version.
+    /// Drops the history before a version.
     pub(crate) fn compact(&mut self, version: u64) {
-        while self.forget_first().is_some() {}
+        while self.drop_first().is_some() {}
         self.pins.clear();
         self.floor = self.floor.max(version);
         self.watch_floor = self.watch_floor.max(version);
         self.storage_floor = self.storage_floor.max(version);
     }
 
-    /// Storage forgets everything before a version; the cache does not.
+    /// Drops the history before a version from storage, but not from the watch cache.
     pub(crate) fn compact_etcd(&mut self, version: u64) {
         self.storage_floor = self.storage_floor.max(version);
     }
 
-    /// The cache forgets everything before a version; storage does not.
+    /// Drops the history before a version from the watch cache, but not from storage.
     pub(crate) fn expire_watches(&mut self, version: u64) {
         self.watch_floor = self.watch_floor.max(version);
     }
 
-    /// Ends the watches that are open, after what has happened so far.
-    pub(crate) fn cut(&mut self) {
+    /// Ends all open watches after the last change.
+    pub(crate) fn end_watches(&mut self) {
         self.term += 1;
-        self.cut_at = self.end();
+        self.watch_end = self.end();
     }
 
-    /// Ends the watches for good: there will be nothing more.
+    /// Ends all open watches for good, because the resource is no longer served.
     pub(crate) fn retire(&mut self) {
-        self.cut();
+        self.end_watches();
         self.retired = true;
     }
 
-    /// Counts a watch in; the term under which it is open.
-    pub(crate) fn watcher_came(&mut self) -> u64 {
+    /// Counts a new watch; returns its term.
+    pub(crate) fn add_watcher(&mut self) -> u64 {
         self.watchers += 1;
         self.term
     }
 
-    /// Counts a watch out; whether nobody needs the collection any more.
-    pub(crate) fn watcher_left(&mut self) -> bool {
+    /// Counts a closed watch; returns whether the collection is no longer needed.
+    pub(crate) fn remove_watcher(&mut self) -> bool {
         self.watchers = self.watchers.saturating_sub(1);
-        self.is_abandoned()
+        self.is_unused()
     }
 
-    pub(crate) fn is_abandoned(&self) -> bool {
+    pub(crate) fn is_unused(&self) -> bool {
         self.retired && self.watchers == 0
     }
 
-    /// The sequence number of the next change.
+    /// Returns the sequence number of the next change.
     pub(crate) fn end(&self) -> u64 {
         self.first + self.history.len() as u64
     }
 
-    /// The sequence number of the first change after a version.
+    /// Returns the sequence number of the first change after a version.
     pub(crate) fn after(&self, version: u64) -> u64 {
         self.first + self.history.partition_point(|change| change.version <= version) as u64
     }
 
-    /// Where a watch of a term ends; none if it goes on.
-    pub(crate) fn end_of(&self, term: u64) -> Option<u64> {
-        (term != self.term).then_some(self.cut_at)
+    /// Returns the sequence number at which a watch of a term ends, or `None` if it continues.
+    pub(crate) fn end_of_term(&self, term: u64) -> Option<u64> {
+        (term != self.term).then_some(self.watch_end)
     }
 
-    /// The change with a sequence number; none if it is forgotten or has not happened.
+    /// Returns the change with a sequence number, or `None` if it was dropped or has not happened.
     pub(crate) fn change(&self, sequence: u64) -> Option<&Change> {
-        let place = sequence.checked_sub(self.first)?;
-        self.history.get(usize::try_from(place).ok()?)
+        let index = sequence.checked_sub(self.first)?;
+        self.history.get(usize::try_from(index).ok()?)
     }
 
-    /// Whether changes from a sequence number on are forgotten that concern a namespace; an empty one stands for all.
-    pub(crate) fn is_forgotten(&self, sequence: u64, namespace: &str) -> bool {
+    /// Returns whether a change of `namespace` at or after a sequence number was dropped. An empty namespace
+    /// stands for all.
+    pub(crate) fn is_dropped(&self, sequence: u64, namespace: &str) -> bool {
         if namespace.is_empty() {
             return sequence < self.first;
         }
-        self.forgotten.get(namespace).is_some_and(|last| sequence <= *last)
+        self.dropped.get(namespace).is_some_and(|last| sequence <= *last)
     }
 
-    /// Where to go on from a sequence number, if nothing that matters is forgotten.
+    /// Returns the first retained sequence number at or after `sequence`.
     pub(crate) fn next_known(&self, sequence: u64) -> u64 {
         sequence.max(self.first)
     }
@@ -248,27 +253,27 @@ impl Collection {
         self.trim();
     }
 
-    /// Forgets what is too much.
+    /// Drops the oldest changes until both limits hold.
     fn trim(&mut self) {
-        while (self.history.len() > self.limit || self.bytes > HISTORY_BYTES)
-            && let Some(dropped) = self.forget_first()
+        while (self.history.len() > self.limit || self.bytes > MAX_HISTORY_BYTES)
+            && let Some(version) = self.drop_first()
         {
-            self.floor = dropped;
+            self.floor = version;
             self.watch_floor = self.watch_floor.max(self.floor);
         }
     }
 
-    /// Forgets the oldest change; its version.
-    fn forget_first(&mut self) -> Option<u64> {
+    /// Drops the oldest change; returns its version.
+    fn drop_first(&mut self) -> Option<u64> {
         let change = self.history.pop_front()?;
         self.bytes = self.bytes.saturating_sub(change.weight());
         if let Some(state) =
             change.after.as_ref().or(change.before.as_ref()).filter(|state| !state.namespace.is_empty())
         {
-            match self.forgotten.get_mut(&state.namespace) {
+            match self.dropped.get_mut(&state.namespace) {
                 Some(last) => *last = self.first,
                 None => {
-                    self.forgotten.insert(state.namespace.clone(), self.first);
+                    self.dropped.insert(state.namespace.clone(), self.first);
                 }
             }
         }
@@ -279,9 +284,9 @@ impl Collection {
     #[cfg(test)]
     pub(crate) fn check_invariants(&self) {
         let versions: Vec<u64> = self.history.iter().map(|change| change.version).collect();
-        assert!(versions.is_sorted_by(|a, b| a < b), "versions rise: {versions:?}");
-        assert!(versions.first().is_none_or(|first| *first > self.floor), "history begins after the floor");
-        assert!(self.watch_floor >= self.floor, "watches need their changes");
+        assert!(versions.is_sorted_by(|a, b| a < b), "versions increase: {versions:?}");
+        assert!(versions.first().is_none_or(|first| *first > self.floor), "history starts after the floor");
+        assert!(self.watch_floor >= self.floor, "watches can start only where history is complete");
         assert_eq!(self.bytes, self.history.iter().map(Change::weight).sum::<usize>());
         let mut replayed = self.at(self.floor).unwrap_or_default();
         for change in &self.history {
@@ -298,6 +303,10 @@ impl Collection {
         let versions = |objects: &Objects| -> Vec<(String, u64)> {
             objects.iter().map(|(key, state)| (key.to_string(), state.version)).collect()
         };
-        assert_eq!(versions(&replayed), versions(&self.live), "history leads to what is there");
+        assert_eq!(
+            versions(&replayed),
+            versions(&self.live),
+            "replaying the history yields the current objects"
+        );
     }
 }

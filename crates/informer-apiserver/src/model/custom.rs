@@ -1,7 +1,7 @@
-//! Definitions of custom resources as resources of the server.
+//! CustomResourceDefinitions as resources of the server.
 //!
-//! What a definition may say, and what it makes of objects, is decided in the room of definitions. When it is served is not known
-//! here.
+//! What a definition may contain, and its effect on objects, is decided in `informer_objects::definition`.
+//! When a definition is served is not known here.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use super::json_edit::is_same;
 use super::resource::{Field, Resource, Subresource, Version};
 use super::state::State;
 
-/// What can be done with custom objects, in the order in which discovery has it.
+/// Verbs of custom resources, in the order of discovery.
 const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
-/// The resource that a definition describes; none if it serves no version.
+/// Returns the resource of a definition, or `None` if it serves no version.
 pub(super) fn resource(definition: &Value) -> Option<Resource> {
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let kind = text("/spec/names/kind")?;
@@ -86,7 +86,8 @@ pub(super) fn resource(definition: &Value) -> Option<Resource> {
     })
 }
 
-/// Whether storage has an object already, so that writing it would change nothing. `old` is what is shown of `before`.
+/// Returns whether storage already contains an object, so that writing it changes nothing. `old` is the shown
+/// form of `before`.
 pub(super) fn is_stored(resource: &Resource, before: &State, old: &Value, object: &Value) -> bool {
     let Some(storage) = resource.storage.as_deref() else { return is_same(old, object) };
     let written = storage.written(object);
@@ -98,9 +99,10 @@ pub(super) fn is_stored(resource: &Resource, before: &State, old: &Value, object
     }
 }
 
-/// The parts of objects that a version has paths for.
+/// Returns the subresources of a version.
 fn subresources(version: &Value, kind: &str) -> Vec<Subresource> {
-    let has = |name: &str| version["subresources"].get(name).is_some_and(|part| !part.is_null());
+    let has =
+        |name: &str| version["subresources"].get(name).is_some_and(|subresource| !subresource.is_null());
     let verbs = &["get", "patch", "update"];
     let status =
         Subresource { name: "status", group: "", version: "", kind: kind.to_owned(), verbs, type_id: None };
@@ -112,10 +114,10 @@ fn subresources(version: &Value, kind: &str) -> Vec<Subresource> {
         verbs,
         type_id: Type::named("io.k8s.api.autoscaling.v1.Scale"),
     };
-    [status, scale].into_iter().filter(|part| has(part.name)).collect()
+    [status, scale].into_iter().filter(|subresource| has(subresource.name)).collect()
 }
 
-/// The name that discovery has for what a kind is stored as.
+/// Returns the storage version hash in discovery.
 fn storage_hash(group: &str, version: &str, kind: &str) -> String {
     let hash = Sha256::digest(format!("{group}/{version}/{kind}"));
     STANDARD.encode(&hash[..8])

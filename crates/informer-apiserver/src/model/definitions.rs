@@ -1,7 +1,8 @@
-//! The life of definitions: stored, accepted, served, and gone with their objects.
+//! The life cycle of definitions: stored, accepted, served, and removed with their objects.
 //!
-//! On a real server controllers do this, a moment after each write; here it happens with the write, in the same steps, so that watchers see
-//! them and nobody has to wait. A definition whose names are taken is stored and not served.
+//! In kube-apiserver, controllers do this shortly after each write. Here it happens with the write, in the
+//! same steps, so that watches see them and clients need not wait. A definition whose names conflict is
+//! stored but not served.
 
 use std::sync::Arc;
 
@@ -19,32 +20,32 @@ use super::write_context::WriteContext;
 use super::write_target::WriteTarget;
 use super::{ChangeNotice, Model, Objects, custom};
 
-/// The finalizer that keeps a definition until its objects are gone.
+/// The finalizer that keeps a definition until its objects are deleted.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Who writes the status of definitions.
+/// The field manager of the status of definitions.
 const CONTROLLER: &str = "kube-apiserver";
 
 impl Model {
-    /// Accepts the names of a definition that was stored, and serves it if they are free.
+    /// Accepts the names of a stored definition, and serves it if they are free.
     pub(super) fn install(
         &mut self,
         now: Timestamp,
-        place: VersionedResource,
+        gvr: VersionedResource,
         stored: Arc<State>,
     ) -> Result<(), Status> {
-        let ask = WriteContext::at(now, CONTROLLER);
+        let context = WriteContext::at(now, CONTROLLER);
         let mut definition = stored.decode();
         let group = definition.pointer("/spec/group").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let live = self.collections.get(&place.id).map(Collection::live);
+        let live = self.collections.get(&gvr.id).map(Collection::live);
         let all: Vec<Value> =
             live.into_iter().flat_map(Objects::values).map(|state| state.decode()).collect();
         let mut state = stored;
         if definition::accept_names(&mut definition, &Taken::by(&group, &all), now) {
-            state = self.overwrite(&ask, place, WriteTarget::Status, state, definition.clone())?;
+            state = self.overwrite(&context, gvr, WriteTarget::Status, state, definition.clone())?;
         }
         if definition::establish(&mut definition, now) {
-            self.overwrite(&ask, place, WriteTarget::Status, state, definition.clone())?;
+            self.overwrite(&context, gvr, WriteTarget::Status, state, definition.clone())?;
         }
         if definition::is_true(&definition, "Established") {
             self.define(&definition);
@@ -52,7 +53,7 @@ impl Model {
         Ok(())
     }
 
-    /// Serves what a definition describes.
+    /// Starts to serve the resource of a definition.
     fn define(&mut self, definition: &Value) {
         let Some(resource) = custom::resource(definition) else { return };
         if self.registry.find(&resource.group, &resource.plural).is_some() {
@@ -63,30 +64,30 @@ impl Model {
         self.collections.insert(id, collection);
     }
 
-    /// Serves what a definition describes now, and ends the watches that began before.
+    /// Replaces the resource of a changed definition, and ends its open watches.
     pub(super) fn redefine(&mut self, before: &Value, definition: &Value) {
         let Some(resource) = custom::resource(definition) else { return };
         let Some(id) = self.registry.find(&resource.group, &resource.plural) else { return };
         let Some(known) = self.registry.get(id).filter(|known| known.custom) else { return };
         if let Some(collection) = self.collections.get_mut(&id) {
             if shapes(before) != shapes(definition) {
-                collection.encode_again(known, &resource);
+                collection.reencode(known, &resource);
             }
-            collection.cut();
+            collection.end_watches();
         }
         self.registry.replace(id, resource);
-        self.touched.push(ChangeNotice { id, namespace: None });
+        self.notices.push(ChangeNotice { id, namespace: None });
     }
 
-    /// Marks a definition, deletes its objects, and if that leaves none, the definition too.
+    /// Marks a definition as terminating and deletes its objects; removes the definition if none is left.
     pub(super) fn delete_definition(
         &mut self,
         now: Timestamp,
-        place: VersionedResource,
+        gvr: VersionedResource,
         before: Arc<State>,
         mut definition: Value,
     ) -> Result<Arc<State>, Status> {
-        let resource = self.resource(place.id)?;
+        let resource = self.resource(gvr.id)?;
         push_finalizer(&mut definition, CLEANUP);
         mark(&mut definition, now, None);
         let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
@@ -98,9 +99,9 @@ impl Model {
             "InstanceDeletionPending",
             message,
         );
-        let marked = self.store(place.id, &resource, Some(before), &definition);
+        let marked = self.store(gvr.id, &resource, Some(before), &definition);
         let Some(served) = self.served_by(&definition) else {
-            self.remove(place.id, marked.clone());
+            self.remove(gvr.id, marked.clone());
             return Ok(marked);
         };
         let message = "CustomResource deletion is in progress";
@@ -112,15 +113,15 @@ impl Model {
             "InstanceDeletionInProgress",
             message,
         );
-        let ask = WriteContext::at(now, CONTROLLER);
-        self.overwrite(&ask, place, WriteTarget::Status, marked.clone(), definition)?;
+        let context = WriteContext::at(now, CONTROLLER);
+        self.overwrite(&context, gvr, WriteTarget::Status, marked.clone(), definition)?;
         let objects: Vec<Arc<State>> = self
             .collections
             .get(&served)
             .map(|collection| collection.live().values().cloned().collect())
             .unwrap_or_default();
         for object in objects {
-            // Nothing can refuse: there are no preconditions, and the object was there a moment ago.
+            // Cannot fail: there are no preconditions, and the object exists.
             let key = (object.namespace.as_str(), object.name.as_str());
             let _ = self.delete(
                 now,
@@ -133,7 +134,7 @@ impl Model {
         Ok(marked)
     }
 
-    /// Finishes the deletion of a definition whose last object is gone.
+    /// Completes the deletion of a definition after its last object was removed.
     pub(super) fn sweep(&mut self, id: ResourceId) {
         let Some(resource) = self.registry.get(id) else { return };
         let empty = self.collections.get(&id).is_some_and(|collection| collection.live().is_empty());
@@ -143,17 +144,17 @@ impl Model {
         self.registry.remove(id);
         if let Some(collection) = self.collections.get_mut(&id) {
             collection.retire();
-            if collection.is_abandoned() {
+            if collection.is_unused() {
                 self.collections.remove(&id);
             }
         }
-        self.touched.push(ChangeNotice { id, namespace: None });
+        self.notices.push(ChangeNotice { id, namespace: None });
         if let Some(definitions) = self.registry.find(DEFINITIONS.0, DEFINITIONS.1) {
             self.remove(definitions, definition);
         }
     }
 
-    /// The definition of a custom resource.
+    /// Returns the definition of a custom resource.
     pub(super) fn definition_of(&self, resource: &Resource) -> Option<Arc<State>> {
         if !resource.custom {
             return None;
@@ -162,6 +163,7 @@ impl Model {
         self.get(VersionedResource { id, version: 0 }, "", &format!("{}.{}", resource.plural, resource.group))
     }
 
+    /// Returns the resource that a definition currently serves.
     fn served_by(&self, definition: &Value) -> Option<ResourceId> {
         let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str);
         let id = self.registry.find(text("/spec/group")?, text("/spec/names/plural")?)?;
@@ -169,7 +171,8 @@ impl Model {
     }
 }
 
-/// What of a definition says how its objects look. Names of columns, short names and the like do not.
+/// Returns the parts of a definition that determine how objects look. Columns, short names and the like do
+/// not.
 fn shapes(definition: &Value) -> Vec<Vec<Option<&Value>>> {
     let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
     let fields = ["name", "served", "storage", "schema", "selectableFields"];

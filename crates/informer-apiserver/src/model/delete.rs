@@ -1,7 +1,8 @@
-//! Deleting objects: at once, or marked and left for whoever holds a finalizer.
+//! Deletes objects, or marks those that have finalizers or a grace period.
 //!
-//! There is no kubelet and no garbage collector here: a pod on a node stays until its grace is taken away, and dependents stay. A
-//! definition takes its objects with it, and goes when the last of them is gone.
+//! There is no kubelet and no garbage collector: a pod on a node stays until its grace period is set to 0,
+//! and dependents stay. Deleting a definition deletes its objects; the definition is removed after the last
+//! of them.
 
 use std::sync::Arc;
 
@@ -15,18 +16,18 @@ use super::resource::Resource;
 use super::state::State;
 use super::{Model, json_edit};
 
-/// What a deletion asks for.
+/// The options of a deletion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DeleteOptions {
     pub(crate) uid: Option<String>,
     pub(crate) version: Option<String>,
     pub(crate) policy: Option<Policy>,
-    /// How long whoever runs the object may take, in seconds.
+    /// The grace period in seconds.
     pub(crate) grace: Option<i64>,
     pub(crate) dry_run: bool,
 }
 
-/// What happens to dependents. Nobody here collects them, so it only shows in finalizers.
+/// The propagation policy. Without a garbage collector it only adds finalizers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Policy {
     Background,
@@ -34,31 +35,31 @@ pub(crate) enum Policy {
     Orphan,
 }
 
-/// How a deletion is answered.
+/// The result of a deletion, which determines the response.
 #[derive(Debug, Clone)]
 pub(crate) enum Deleted {
-    /// With a status.
+    /// The object is removed; the response is this `Status`.
     Gone(Vec<u8>),
-    /// With the object.
+    /// The response is the object.
     Shown(Arc<State>),
 }
 
 impl Model {
-    /// Deletes an object, or marks it.
+    /// Deletes an object, or marks it as terminating.
     pub(crate) fn delete(
         &mut self,
         now: Timestamp,
-        place: VersionedResource,
+        gvr: VersionedResource,
         (namespace, name): (&str, &str),
         options: &DeleteOptions,
     ) -> Result<Deleted, Status> {
-        let resource = self.resource(place.id)?;
-        let home = self.home(place);
+        let resource = self.resource(gvr.id)?;
+        let storage_id = self.storage_id(gvr);
         let before = self
-            .get(place, namespace, name)
+            .get(gvr, namespace, name)
             .ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
         check(&resource, &before, options)?;
-        let resource = self.resource(home)?;
+        let resource = self.resource(storage_id)?;
         let mut object = before.decode();
         let pods = resource.is("", "pods");
         let mut grace = Grace::None;
@@ -69,37 +70,37 @@ impl Model {
             return Ok(Deleted::Shown(before));
         }
         if !before.terminating {
-            let usual = resource.orphans().then_some(Policy::Orphan);
-            add_policy_finalizer(&mut object, options.policy.or(usual));
+            let default_policy = resource.orphans().then_some(Policy::Orphan);
+            add_policy_finalizer(&mut object, options.policy.or(default_policy));
         }
         if resource.is("", "namespaces") {
             mark(&mut object, now, None);
             json_edit::terminate_namespace(&mut object);
-            return Ok(Deleted::Shown(self.keep(home, &resource, before, &object, options)));
+            return Ok(Deleted::Shown(self.store_marked(storage_id, &resource, before, &object, options)));
         }
         if resource.is_definition() {
             if options.dry_run {
                 return Ok(Deleted::Shown(before));
             }
-            return Ok(Deleted::Shown(self.delete_definition(now, place, before, object)?));
+            return Ok(Deleted::Shown(self.delete_definition(now, gvr, before, object)?));
         }
-        let kept = has_finalizers(&object);
-        if kept && grace == Grace::None && !before.terminating {
+        let finalizing = has_finalizers(&object);
+        if finalizing && grace == Grace::None && !before.terminating {
             mark(&mut object, now, Some(0));
         }
-        if !kept && grace == Grace::None {
-            return Ok(self.delete_now(home, &resource, &before, &object, options));
+        if !finalizing && grace == Grace::None {
+            return Ok(self.delete_now(storage_id, &resource, &before, &object, options));
         }
-        let marked = self.keep(home, &resource, before, &object, options);
-        if kept || matches!(grace, Grace::Set(seconds) if seconds > 0) || options.dry_run {
+        let marked = self.store_marked(storage_id, &resource, before, &object, options);
+        if finalizing || matches!(grace, Grace::Set(seconds) if seconds > 0) || options.dry_run {
             return Ok(Deleted::Shown(marked));
         }
-        self.remove(home, marked);
+        self.remove(storage_id, marked);
         Ok(Deleted::Shown(Arc::new(State::encode(&resource, self.version, &object))))
     }
 
-    /// Stores an object that is marked, unless nothing changed or nothing may be stored.
-    fn keep(
+    /// Stores a marked object, unless nothing changed or it is a dry run.
+    fn store_marked(
         &mut self,
         id: ResourceId,
         resource: &Resource,
@@ -136,16 +137,16 @@ impl Model {
         }
     }
 
-    /// Deletes what a list shows, one after the other; what something else took meanwhile does not matter.
+    /// Deletes the listed objects one after the other. Objects that no longer exist are ignored.
     pub(crate) fn delete_collection(
         &mut self,
         now: Timestamp,
-        place: VersionedResource,
+        gvr: VersionedResource,
         states: &[Arc<State>],
         options: &DeleteOptions,
     ) -> Result<(), Status> {
         for state in states {
-            match self.delete(now, place, (&state.namespace, &state.name), options) {
+            match self.delete(now, gvr, (&state.namespace, &state.name), options) {
                 Err(refused) if refused.code != 404 => return Err(refused),
                 _ => {}
             }
@@ -159,7 +160,7 @@ pub(super) fn check(resource: &Resource, before: &State, options: &DeleteOptions
     if resource.is("", "namespaces") && super::PROTECTED_NAMESPACES.contains(&name.as_str()) {
         return Err(Status::forbidden("", "namespaces", name, "this namespace may not be deleted"));
     }
-    // These two name the kind where all other conflicts name the plural.
+    // These conflicts contain the kind; all others contain the plural.
     if let Some(uid) = options.uid.as_ref().filter(|uid| **uid != before.uid) {
         let why = format!(
             "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
@@ -188,39 +189,40 @@ fn add_policy_finalizer(object: &mut Value, policy: Option<Policy>) {
     }
 }
 
-/// What grace means for a deletion.
+/// The effect of the grace period on a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Grace {
-    /// Nobody waits for anything.
+    /// The object is removed immediately.
     None,
-    /// The object is marked, and goes in so many seconds.
+    /// The object is marked, to be removed after this many seconds.
     Set(i64),
-    /// It was marked before, and this changes nothing.
+    /// The object is already marked and the request does not shorten the grace period.
     Pending,
 }
 
-/// Marks a pod, or moves the time of its end forward.
-fn graceful(now: Timestamp, pod: &mut Value, wanted: Option<i64>) -> Grace {
+/// Marks a pod, or shortens its grace period.
+fn graceful(now: Timestamp, pod: &mut Value, requested: Option<i64>) -> Grace {
     let metadata = &pod["metadata"];
     if let Some(end) = metadata.get("deletionTimestamp").and_then(Value::as_str) {
-        let left = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
-        if left == 0 {
+        let remaining = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+        if remaining == 0 {
             return Grace::None;
         }
-        let (Some(wanted), Ok(end)) = (wanted, end.parse::<Timestamp>()) else { return Grace::Pending };
-        if wanted >= left {
+        let (Some(requested), Ok(end)) = (requested, end.parse::<Timestamp>()) else { return Grace::Pending };
+        if requested >= remaining {
             return Grace::Pending;
         }
-        let end = later(end, wanted.saturating_sub(left));
+        let end = later(end, requested.saturating_sub(remaining));
         pod["metadata"]["deletionTimestamp"] = json!(times::written(end));
-        pod["metadata"]["deletionGracePeriodSeconds"] = json!(wanted);
-        return Grace::Set(wanted);
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(requested);
+        return Grace::Set(requested);
     }
     let spec = pod.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64);
     let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let nobody = text("/spec/nodeName").is_empty() || matches!(text("/status/phase"), "Succeeded" | "Failed");
-    let seconds = match wanted.or(spec).unwrap_or(30) {
-        _ if nobody => 0,
+    let not_running =
+        text("/spec/nodeName").is_empty() || matches!(text("/status/phase"), "Succeeded" | "Failed");
+    let seconds = match requested.or(spec).unwrap_or(30) {
+        _ if not_running => 0,
         seconds if seconds < 0 => 1,
         seconds => seconds,
     };
@@ -245,7 +247,7 @@ fn has_finalizers(object: &Value) -> bool {
     object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
 }
 
-/// Says since when an object is going; that counts as a change of what it should be.
+/// Sets the deletion timestamp. With a grace period, the generation is increased too.
 pub(super) fn mark(object: &mut Value, now: Timestamp, grace: Option<i64>) {
     let metadata = &mut object["metadata"];
     metadata["deletionTimestamp"] = json!(times::written(now));

@@ -1,6 +1,6 @@
-//! How often objects were encoded, and what was made of one state that more than one may ask for.
+//! Counters of encodings, and the cache of protobuf encodings of one state.
 //!
-//! Counts belong to a server, and a state knows whose it is. Who asks, and for whom, is not known here.
+//! Counters belong to a server and are shared by its states. The requests are not known here.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -9,21 +9,24 @@ use bytes::Bytes;
 
 use super::view::View;
 
-/// How often a server has encoded objects that it stores.
+/// How often a server has encoded stored objects.
 ///
-/// Watches and JSON lists copy what was encoded, so these do not grow with the number of watchers, except for rows.
+/// Watches and JSON lists copy encoded objects, so the counters do not grow with the number of watches,
+/// except for table rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EncodingCounters {
-    /// As JSON: once when it is written, and once more where another API group or version shows it in another form.
+    /// Number of JSON encodings: one per write, and one more if another API group or version shows the object
+    /// in another representation.
     pub json: u64,
-    /// As protobuf, for a watch: once for each form and version that is shown. Lists and single objects are not counted.
+    /// Number of protobuf encodings for watches: one per view and version. Lists and single objects are not
+    /// counted.
     pub protobuf: u64,
-    /// As a row of a table. Rows tell ages, so each is made for the one who asks and when they ask.
+    /// Number of table rows. They contain ages, so each is created for one request.
     pub rows: u64,
 }
 
-/// What is counted.
+/// A counted encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoded {
     Json,
@@ -31,7 +34,7 @@ pub(super) enum Encoded {
     Row,
 }
 
-/// The counts of one server.
+/// The counters of one server.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     json: AtomicU64,
@@ -58,8 +61,10 @@ impl Counters {
     }
 }
 
-/// Bytes that were made of a state, by how and with which version they show it. A state is shown with two versions at most, its own and that of
-/// the change that ended it, so there are few.
+/// Protobuf encodings of a state, by view and version.
+///
+/// A state is shown with at most two versions, its own and that of the change that replaced it, so there are
+/// few.
 #[derive(Debug, Default)]
 pub(super) struct EncodingCache(Mutex<Vec<CachedEncoding>>);
 
@@ -67,24 +72,24 @@ pub(super) struct EncodingCache(Mutex<Vec<CachedEncoding>>);
 struct CachedEncoding {
     view: View,
     version: u64,
-    /// None if it could not be made.
+    /// `None` if the object cannot be encoded.
     bytes: Option<Bytes>,
 }
 
 impl EncodingCache {
-    /// What was made before, or what is made now. Whoever comes meanwhile waits for it.
+    /// Returns the cached encoding, or creates it with `make`. Concurrent callers wait for the first.
     pub(super) fn get_or_make(
         &self,
         view: &View,
         version: u64,
         make: impl FnOnce() -> Option<Bytes>,
     ) -> Option<Bytes> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = kept.iter().find(|made| made.version == version && made.view == *view) {
-            return made.bytes.clone();
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = cache.iter().find(|entry| entry.version == version && entry.view == *view) {
+            return entry.bytes.clone();
         }
         let bytes = make();
-        kept.push(CachedEncoding { view: view.clone(), version, bytes: bytes.clone() });
+        cache.push(CachedEncoding { view: view.clone(), version, bytes: bytes.clone() });
         bytes
     }
 }

@@ -1,14 +1,15 @@
-//! What is particular about single built-in kinds, found by group and plural: generation, selectable fields, habits of writes and deletions.
+//! Properties of single built-in kinds, by group and plural: generation, selectable fields, writes and
+//! deletions.
 //!
-//! A kind that no table here names is an ordinary one: no generation, selectable by name and namespace. Rows are
-//! what a kube-apiserver 1.36 was seen to do. How a resource is served is not known here.
+//! A kind without an entry has no generation and is selectable by name and namespace only. The entries were
+//! observed on kube-apiserver 1.36. How a resource is served is not known here.
 
 use informer_schema::GROUPS;
 
-/// Kinds whose status is taken from the body of a create: a kubelet registers its node with one.
+/// Kinds whose status is accepted in a create, for example nodes, which a kubelet registers with a status.
 const STATUS_AT_CREATE: &[&str] = &["/nodes"];
 
-/// Kinds that count the changes of their spec in `metadata.generation`.
+/// Kinds that have `metadata.generation`.
 const WITH_GENERATION: &[&str] = &[
     "/pods",
     "/podtemplates",
@@ -38,7 +39,7 @@ const WITH_GENERATION: &[&str] = &[
     "scheduling.k8s.io/priorityclasses",
 ];
 
-/// Kinds whose deletion is answered with the object.
+/// Kinds whose deletion responds with the object.
 const DELETE_SHOWS_OBJECT: &[&str] = &[
     "/namespaces",
     "/persistentvolumeclaims",
@@ -62,7 +63,7 @@ const DELETE_SHOWS_OBJECT: &[&str] = &[
     "storage.k8s.io/volumeattributesclasses",
 ];
 
-/// Kinds that a PUT creates if they are missing.
+/// Kinds that PUT creates if they do not exist.
 const PUT_CREATES: &[&str] = &[
     "/endpoints",
     "/events",
@@ -78,7 +79,7 @@ const PUT_CREATES: &[&str] = &[
     "rbac.authorization.k8s.io/roles",
 ];
 
-/// Kinds that are not updated without the version that the writer has seen.
+/// Kinds whose updates must contain a resource version.
 const UPDATE_NEEDS_VERSION: &[&str] = &[
     "admissionregistration.k8s.io/mutatingadmissionpolicies",
     "admissionregistration.k8s.io/mutatingadmissionpolicybindings",
@@ -101,10 +102,10 @@ const UPDATE_NEEDS_VERSION: &[&str] = &[
     "storagemigration.k8s.io/storageversionmigrations",
 ];
 
-/// Kinds whose dependents stay when nobody says what is to become of them.
+/// Kinds whose dependents are orphaned if a deletion has no propagation policy.
 const ORPHANS: &[&str] = &["/replicationcontrollers", "batch/jobs"];
 
-/// Selectable fields: the name in a selector, where the value is, and what counts when it is not there.
+/// Selectable fields: name in a selector, paths of the value, and value if it is missing.
 const PODS: &[(&str, &str, &str)] = &[
     ("spec.nodeName", "spec.nodeName", ""),
     ("spec.host", "spec.nodeName", ""),
@@ -114,7 +115,7 @@ const PODS: &[(&str, &str, &str)] = &[
     ("spec.hostNetwork", "spec.hostNetwork", "false"),
     ("status.phase", "status.phase", "Pending"),
     ("status.podIP", "status.podIP", ""),
-    // Known as a name, but never with a value.
+    // Supported in selectors, but always empty.
     ("status.podIPs", "", ""),
     ("status.nominatedNodeName", "status.nominatedNodeName", ""),
 ];
@@ -143,22 +144,23 @@ const EVENTS_NEW: &[(&str, &str, &str)] = &[
     ("regarding.fieldPath", "regarding.fieldPath", ""),
     ("reason", "reason", ""),
     ("reportingController", "reportingController", ""),
-    // In the order of the core group's, since their values are read there; it has one that this group has not.
+    // In the order of the core group's fields, since the values are read there. This group lacks one of them.
     ("", "", ""),
     ("type", "type", ""),
 ];
 
-/// Where a group stands among all: built-in ones as the server prefers them, then the others by name.
-pub(super) fn group_place(group: &str) -> (usize, String) {
-    let place = GROUPS.iter().position(|known| known.name == group).unwrap_or(GROUPS.len());
-    (place, group.to_owned())
+/// Returns the sort key of a group: built-in ones in the server's order of preference, then the others by
+/// name.
+pub(super) fn group_order(group: &str) -> (usize, String) {
+    let index = GROUPS.iter().position(|known| known.name == group).unwrap_or(GROUPS.len());
+    (index, group.to_owned())
 }
 
 pub(super) fn takes_status_at_create(group: &str, plural: &str) -> bool {
     is_in(STATUS_AT_CREATE, group, plural)
 }
 
-/// Whether changes of the spec are counted in `metadata.generation`.
+/// Returns whether a kind has `metadata.generation`.
 pub(super) fn has_generation(group: &str, plural: &str) -> bool {
     is_in(WITH_GENERATION, group, plural)
 }
@@ -179,7 +181,7 @@ pub(super) fn orphans(group: &str, plural: &str) -> bool {
     is_in(ORPHANS, group, plural)
 }
 
-/// What is said about a field that no list can select on.
+/// Returns the error message for an unsupported field in a selector.
 pub(super) fn unknown_field(group: &str, plural: &str, name: &str) -> String {
     match (group, plural) {
         ("batch", "jobs") => format!("field label \"{name}\" not supported for Job"),
@@ -193,10 +195,10 @@ pub(super) fn unknown_field(group: &str, plural: &str, name: &str) -> String {
     }
 }
 
-/// Name, paths and default.
+/// Name, paths and default of a selectable field.
 pub(super) type Row = (&'static str, &'static str, &'static str);
 
-/// The selectable fields of a kind besides name and namespace.
+/// Returns the selectable fields of a kind, besides name and namespace.
 pub(super) fn rows(group: &str, plural: &str) -> &'static [Row] {
     match (group, plural) {
         ("", "pods") => PODS,

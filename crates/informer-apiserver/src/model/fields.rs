@@ -1,7 +1,7 @@
-//! Field selectors, as the server parses them, and the whole question a list or a watch asks about a state.
+//! Field selectors as kube-apiserver parses them, and the complete filter of a list or a watch.
 //!
-//! A field selector is checked against the fields its resource can select on when it is made, so matching cannot
-//! fail. Values are read when a state is stored, not when it is matched.
+//! A field selector is checked against the selectable fields of its resource when it is parsed, so matching
+//! cannot fail. Values are read when a state is stored, not when it is matched.
 
 use informer_objects::status::Status;
 
@@ -9,7 +9,7 @@ use super::resource::Resource;
 use super::selector::LabelSelector;
 use super::state::State;
 
-/// Which objects a list or a watch is about.
+/// The objects that a list or a watch includes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Filter {
     /// Empty for all namespaces and for cluster-scoped resources.
@@ -20,21 +20,21 @@ pub(crate) struct Filter {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FieldTest {
-    what: What,
+    operand: Operand,
     value: String,
     equal: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum Operand {
     Name,
     Namespace,
-    /// The place in the resource's fields.
+    /// Index into the resource's selectable fields.
     Field(usize),
 }
 
 impl Filter {
-    /// Everything in a namespace, or everywhere if that is empty.
+    /// Returns a filter for a namespace, or for all if `namespace` is empty.
     pub(crate) fn namespace(namespace: &str) -> Self {
         Filter { namespace: namespace.to_owned(), ..Filter::default() }
     }
@@ -53,7 +53,7 @@ impl Filter {
         })
     }
 
-    /// Whether a selector narrows it; the namespace does not count.
+    /// Returns whether it has a selector, apart from the namespace.
     pub(crate) fn selects(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
@@ -67,10 +67,10 @@ impl Filter {
 
 impl FieldTest {
     fn holds(&self, state: &State) -> bool {
-        let value = match self.what {
-            What::Name => state.name.as_str(),
-            What::Namespace => state.namespace.as_str(),
-            What::Field(place) => state.fields.get(place).map_or("", String::as_str),
+        let value = match self.operand {
+            Operand::Name => state.name.as_str(),
+            Operand::Namespace => state.namespace.as_str(),
+            Operand::Field(index) => state.fields.get(index).map_or("", String::as_str),
         };
         (value == self.value) == self.equal
     }
@@ -85,12 +85,12 @@ fn parse_fields(resource: &Resource, text: &str) -> Result<Vec<FieldTest>, Strin
         let (name, value, equal) = split_term(term)
             .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
         let value = unescape(value)?;
-        tests.push(FieldTest { what: find(resource, name)?, value, equal });
+        tests.push(FieldTest { operand: find(resource, name)?, value, equal });
     }
     Ok(tests)
 }
 
-/// The one name that a field selector asks for, if it does; a selector that cannot be read asks for none.
+/// Returns the single name that a field selector selects. `None` if there is none or the selector is invalid.
 pub(crate) fn selected_name(text: &str) -> Option<String> {
     let mut name = None;
     for term in split_terms(text).into_iter().filter(|term| !term.is_empty()) {
@@ -103,17 +103,17 @@ pub(crate) fn selected_name(text: &str) -> Option<String> {
     name
 }
 
-fn find(resource: &Resource, name: &str) -> Result<What, String> {
+fn find(resource: &Resource, name: &str) -> Result<Operand, String> {
     match name {
-        "metadata.name" => return Ok(What::Name),
-        // Cluster-scoped kinds with fields of their own do not know it; others do, and it is empty.
+        "metadata.name" => return Ok(Operand::Name),
+        // Cluster-scoped kinds with selectable fields do not support it; for the others it is empty.
         "metadata.namespace" if resource.namespaced || resource.fields.is_empty() && !resource.custom => {
-            return Ok(What::Namespace);
+            return Ok(Operand::Namespace);
         }
         _ => {}
     }
-    if let Some(place) = resource.fields.iter().position(|field| field.name == name) {
-        return Ok(What::Field(place));
+    if let Some(index) = resource.fields.iter().position(|field| field.name == name) {
+        return Ok(Operand::Field(index));
     }
     Err(resource.unknown_field(name))
 }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_those_of_the_server() {
+    fn parse_errors_match_kube_apiserver() {
         assert_eq!(
             error("configmaps", "data.v=a"),
             r#""data.v" is not a known field selector: only "metadata.name", "metadata.namespace""#
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_matched_by_field() {
+    fn field_selector_matches_state() {
         let registry = Registry::builtin();
         let pods = registry.get(registry.find("", "pods").unwrap()).unwrap();
         let pod = serde_json::json!({

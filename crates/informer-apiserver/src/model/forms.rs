@@ -1,8 +1,8 @@
-//! One stored object, several forms: kinds that are served under names that differ in more than their version.
+//! Representations: kinds whose versions differ in more than their name.
 //!
-//! Events of both groups are stored in the form of the core group. Autoscalers are stored in version 2, and version 1 knows only
-//! the target for CPU. Everything else looks the same in all its versions. Conversions are pure; owners of fields keep the names
-//! of the version in which the fields were written.
+//! Events of both groups are stored in the representation of the core group. Autoscalers are stored in
+//! version 2, and version 1 has only the CPU target. All other kinds look the same in all their versions.
+//! Conversions are pure; owners of fields keep the field names of the version in which they were written.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use super::Model;
 use super::kinds::{ResourceId, VersionedResource};
 use super::resource::Resource;
 
-/// How the form of a place differs from the stored one.
+/// The difference between the representation of a version and the stored one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Representation {
     Same,
@@ -20,7 +20,7 @@ pub(crate) enum Representation {
     FirstAutoscaler,
 }
 
-/// Fields of an event: in the core group, and in its own.
+/// Fields of an event: name in the core group, and in `events.k8s.io`.
 const EVENT_FIELDS: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -32,19 +32,19 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
 ];
 
 impl Model {
-    /// Where the objects of a place are stored.
-    pub(super) fn home(&self, place: VersionedResource) -> ResourceId {
-        match self.representation(place) {
-            Representation::NewEvent => self.registry.find("", "events").unwrap_or(place.id),
-            Representation::Same | Representation::FirstAutoscaler => place.id,
+    /// Returns the resource under which the objects are stored.
+    pub(super) fn storage_id(&self, gvr: VersionedResource) -> ResourceId {
+        match self.representation(gvr) {
+            Representation::NewEvent => self.registry.find("", "events").unwrap_or(gvr.id),
+            Representation::Same | Representation::FirstAutoscaler => gvr.id,
         }
     }
 
-    /// The form in which a place shows objects.
-    pub(crate) fn representation(&self, place: VersionedResource) -> Representation {
+    /// Returns the representation in which a version shows objects.
+    pub(crate) fn representation(&self, gvr: VersionedResource) -> Representation {
         self.registry
-            .get(place.id)
-            .map_or(Representation::Same, |resource| Representation::of(resource, place.version))
+            .get(gvr.id)
+            .map_or(Representation::Same, |resource| Representation::of(resource, gvr.version))
     }
 }
 
@@ -60,7 +60,7 @@ impl Representation {
         }
     }
 
-    /// A stored object in this form.
+    /// Converts a stored object to this representation.
     pub(crate) fn show(self, object: &mut Value) {
         match self {
             Representation::Same => {}
@@ -78,7 +78,7 @@ impl Representation {
         }
     }
 
-    /// An object in this form as it is stored.
+    /// Converts an object from this representation to the stored one.
     pub(crate) fn store(self, object: &mut Value) {
         match self {
             Representation::Same => {}
@@ -115,8 +115,8 @@ fn set(object: &mut Value, field: &str, value: Value) {
 
 fn show_first_autoscaler(object: &mut Value) {
     set(object, "apiVersion", json!("autoscaling/v1"));
-    let part = |object: &mut Value, part: &str, list: &str, field: &str, pointer: &str| {
-        let Some(fields) = object.get_mut(part).and_then(Value::as_object_mut) else { return };
+    let section = |object: &mut Value, section: &str, list: &str, field: &str, pointer: &str| {
+        let Some(fields) = object.get_mut(section).and_then(Value::as_object_mut) else { return };
         let metrics = fields.remove(list);
         let of_cpu = metrics.as_ref().and_then(Value::as_array).into_iter().flatten();
         let mut of_cpu = of_cpu.filter(|metric| metric.pointer("/resource/name") == Some(&json!("cpu")));
@@ -125,11 +125,11 @@ fn show_first_autoscaler(object: &mut Value) {
         }
     };
     let target = "targetCPUUtilizationPercentage";
-    part(object, "spec", "metrics", target, "/resource/target/averageUtilization");
+    section(object, "spec", "metrics", target, "/resource/target/averageUtilization");
     let current = "currentCPUUtilizationPercentage";
-    part(object, "status", "currentMetrics", current, "/resource/current/averageUtilization");
-    for (part, field) in [("spec", "behavior"), ("status", "conditions")] {
-        if let Some(fields) = object.get_mut(part).and_then(Value::as_object_mut) {
+    section(object, "status", "currentMetrics", current, "/resource/current/averageUtilization");
+    for (section, field) in [("spec", "behavior"), ("status", "conditions")] {
+        if let Some(fields) = object.get_mut(section).and_then(Value::as_object_mut) {
             fields.remove(field);
         }
     }
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_goes_there_and_back() {
+    fn event_conversion_is_reversible() {
         let core = json!({"apiVersion": "v1", "involvedObject": {"name": "p"}, "message": "m", "count": 3,
             "reportingComponent": "", "reportingInstance": "", "source": {"component": "kubelet"}});
         let mut event = core.clone();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_autoscaler_knows_the_cpu() {
+    fn autoscaler_v1_converts_cpu_target() {
         let first = json!({"apiVersion": "autoscaling/v1", "spec": {"targetCPUUtilizationPercentage": 80}, "status": {}});
         let mut stored = first.clone();
         Representation::FirstAutoscaler.store(&mut stored);

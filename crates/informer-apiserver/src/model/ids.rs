@@ -1,11 +1,11 @@
-//! Names and uids that nobody chose: they look random, and come out the same in every run.
+//! Generated uids and names. They look random and are the same in every run with the same seed.
 
 use crate::random::Random;
 
-/// The alphabet of generated names: no vowels and nothing that looks like something else.
+/// The alphabet of generated names: no vowels and no characters that are easily confused.
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// A seeded source.
+/// A seeded source of uids and names.
 #[derive(Debug, Clone)]
 pub(crate) struct Ids(Random);
 
@@ -14,7 +14,7 @@ impl Ids {
         Ids(Random::new(seed))
     }
 
-    /// A uid in the form of a version 4 UUID.
+    /// Returns a uid in the format of a version 4 UUID.
     pub(crate) fn uid(&mut self) -> String {
         let high = (self.0.next() & !0xf000) | 0x4000;
         let low = (self.0.next() & !(0b11 << 62)) | (0b10 << 62);
@@ -28,15 +28,15 @@ impl Ids {
         )
     }
 
-    /// A name from `generateName`: at most 63 bytes, five of them made up.
+    /// Returns a name from `generateName`: at most 63 bytes, the last five of them generated.
     pub(crate) fn name(&mut self, base: &str) -> String {
         let end = (0..=base.len().min(58)).rev().find(|end| base.is_char_boundary(*end)).unwrap_or(0);
         let mut name = base[..end].to_owned();
         let mut bits = self.0.next();
         for _ in 0..5 {
             let letters = NAME_LETTERS.len() as u64;
-            let place = usize::try_from(bits % letters).unwrap_or(0);
-            name.push(char::from(NAME_LETTERS[place]));
+            let index = usize::try_from(bits % letters).unwrap_or(0);
+            name.push(char::from(NAME_LETTERS[index]));
             bits /= letters;
         }
         name
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_have_their_form_and_repeat() {
+    fn ids_are_well_formed_and_reproducible() {
         let (mut one, mut two) = (Ids::new(7), Ids::new(7));
         let uid = one.uid();
         assert_eq!(uid, two.uid());

@@ -1,4 +1,5 @@
-//! Objects as JSON, byte for byte as Go writes them, and copies of these bytes with a piece cut out or put in.
+//! Objects as JSON, byte for byte as Go writes them, and copies of these bytes with a part removed or
+//! replaced.
 
 use std::io;
 use std::ops::Range;
@@ -11,7 +12,7 @@ use serde_json::{Map, Value};
 use super::resource::Resource;
 use super::view::{ObjectShape, View};
 
-/// An object as JSON, and where in it what is.
+/// An object as JSON, with the positions of some of its parts.
 #[derive(Debug)]
 pub(super) struct Json {
     pub(super) bytes: Bytes,
@@ -21,11 +22,11 @@ pub(super) struct Json {
     metadata_at: Range<usize>,
     /// The value of `apiVersion`, without the quotes.
     api_version_at: Range<usize>,
-    /// What a list item of a built-in kind leaves out: kind and apiVersion, with their commas.
+    /// Kind and apiVersion with their commas, which list items of built-in kinds omit.
     type_at: Range<usize>,
 }
 
-/// Metadata fields in the order in which built-in objects have them.
+/// Metadata fields in the order of built-in objects.
 const METADATA_ORDER: &[&str] = &[
     "name",
     "generateName",
@@ -43,7 +44,7 @@ const METADATA_ORDER: &[&str] = &[
     "managedFields",
 ];
 
-/// Fields of an entry of `managedFields`, in their order.
+/// Fields of an entry of `managedFields`, in order.
 const MANAGED_ORDER: &[&str] =
     &["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"];
 
@@ -53,24 +54,24 @@ fn order_metadata(names: &mut [&str]) {
 }
 
 impl Json {
-    /// An object of a resource. Kind and apiVersion are those of the resource's first version.
+    /// Encodes an object with kind and apiVersion of the resource's first version.
     pub(super) fn object(resource: &Resource, version: u64, object: &Value) -> Json {
         let mut writer = Writer::default();
         writer.object(resource, version, object);
         writer.finish()
     }
 
-    /// An object as built-in ones are written, as what it says it is.
+    /// Encodes an object like a built-in one, with its own kind and apiVersion.
     pub(super) fn built_in(version: u64, object: &Value) -> Json {
         let empty = Map::new();
         let fields = object.as_object().unwrap_or(&empty);
-        let said = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+        let declared = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
         let mut writer = Writer::default();
-        writer.in_order(said("kind"), said("apiVersion"), version, fields);
+        writer.in_order(declared("kind"), declared("apiVersion"), version, fields);
         writer.finish()
     }
 
-    /// Writes what a view shows, with other digits for the version if there are any.
+    /// Writes the parts that a view shows; `digits` replaces the resource version.
     pub(super) fn show(&self, view: &View, digits: Option<&str>, out: &mut Vec<u8>) {
         let new_version = digits.map(|digits| (&self.version_at, digits));
         match view.shape {
@@ -97,26 +98,27 @@ impl Json {
         }
     }
 
-    /// Copies a part of the bytes, with a piece of it replaced.
-    fn splice(&self, part: Range<usize>, new: Option<(&Range<usize>, &str)>, out: &mut Vec<u8>) {
+    /// Copies a range of the bytes, with a part of it replaced.
+    fn splice(&self, range: Range<usize>, new: Option<(&Range<usize>, &str)>, out: &mut Vec<u8>) {
         match new {
             Some((at, text)) => {
-                out.extend_from_slice(&self.bytes[part.start..at.start]);
+                out.extend_from_slice(&self.bytes[range.start..at.start]);
                 out.extend_from_slice(text.as_bytes());
-                out.extend_from_slice(&self.bytes[at.end..part.end]);
+                out.extend_from_slice(&self.bytes[at.end..range.end]);
             }
-            None => out.extend_from_slice(&self.bytes[part]),
+            None => out.extend_from_slice(&self.bytes[range]),
         }
     }
 }
 
-/// An object as Go writes one whose metadata it knows and whose other fields it does not: keys sorted, metadata in struct order.
+/// Returns an object as Go writes one with typed metadata and otherwise unknown fields: keys sorted, metadata
+/// in struct order.
 pub(crate) fn go_text(object: &Value) -> String {
     let empty = Map::new();
     let mut writer = Writer::default();
     writer.out.push(b'{');
-    for (place, (name, value)) in object.as_object().unwrap_or(&empty).iter().enumerate() {
-        if place > 0 {
+    for (index, (name, value)) in object.as_object().unwrap_or(&empty).iter().enumerate() {
+        if index > 0 {
             writer.out.push(b',');
         }
         match (name.as_str(), value.as_object()) {
@@ -124,8 +126,8 @@ pub(crate) fn go_text(object: &Value) -> String {
                 writer.out.extend_from_slice(b"\"metadata\":{");
                 let mut names: Vec<&str> = metadata.keys().map(String::as_str).collect();
                 order_metadata(&mut names);
-                for (place, name) in names.into_iter().enumerate() {
-                    if place > 0 {
+                for (index, name) in names.into_iter().enumerate() {
+                    if index > 0 {
                         writer.out.push(b',');
                     }
                     writer.metadata_field(name, &metadata[name]);
@@ -169,7 +171,7 @@ impl Writer {
         }
     }
 
-    /// As built-in objects are written: what it is first, then its metadata.
+    /// Writes an object like a built-in one: kind, apiVersion and metadata first.
     fn in_order(&mut self, kind: &str, api_version: &str, version: u64, fields: &Map<String, Value>) {
         self.out.push(b'{');
         self.type_at.start = self.out.len();
@@ -192,8 +194,8 @@ impl Writer {
         self.out.push(b'{');
         let own = ["apiVersion", "kind", "metadata"].into_iter();
         let names: std::collections::BTreeSet<&str> = fields.keys().map(String::as_str).chain(own).collect();
-        for (place, name) in names.into_iter().enumerate() {
-            if place > 0 {
+        for (index, name) in names.into_iter().enumerate() {
+            if index > 0 {
                 self.out.push(b',');
             }
             match name {
@@ -213,7 +215,7 @@ impl Writer {
         let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
         let mut names: Vec<&str> = metadata.keys().map(String::as_str).collect();
         if version == 0 {
-            // Nothing was stored.
+            // Nothing was stored (dry run).
             names.retain(|name| *name != "resourceVersion");
         } else if !metadata.contains_key("resourceVersion") {
             names.push("resourceVersion");
@@ -226,8 +228,8 @@ impl Writer {
         self.out.extend_from_slice(b"\"metadata\":");
         self.metadata_at.start = self.out.len();
         self.out.push(b'{');
-        for (place, name) in names.into_iter().enumerate() {
-            if place > 0 {
+        for (index, name) in names.into_iter().enumerate() {
+            if index > 0 {
                 self.out.push(b',');
             }
             if name == "resourceVersion" {
@@ -242,17 +244,17 @@ impl Writer {
         self.metadata_at.end = self.out.len();
     }
 
-    /// Writes a field of the metadata of a built-in object: who owns what has an order of its own.
+    /// Writes a metadata field of a built-in object. Entries of `managedFields` have an order of their own.
     fn metadata_field(&mut self, name: &str, value: &Value) {
         let Some(entries) = value.as_array().filter(|_| name == "managedFields") else {
             return self.field(name, value);
         };
         self.out.extend_from_slice(b"\"managedFields\":[");
-        for (place, entry) in entries.iter().enumerate() {
-            self.out.extend_from_slice(if place > 0 { b",{" } else { b"{" });
+        for (index, entry) in entries.iter().enumerate() {
+            self.out.extend_from_slice(if index > 0 { b",{" } else { b"{" });
             let known = MANAGED_ORDER.iter().filter_map(|name| entry.get(name).map(|value| (*name, value)));
-            for (place, (name, value)) in known.enumerate() {
-                if place > 0 {
+            for (index, (name, value)) in known.enumerate() {
+                if index > 0 {
                     self.out.push(b',');
                 }
                 self.field(name, value);
@@ -262,7 +264,8 @@ impl Writer {
         self.out.push(b']');
     }
 
-    /// Writes a string field and says where its value is, without the quotes. `value` needs no escapes.
+    /// Writes a string field; returns the position of its value without the quotes. `value` must need no
+    /// escapes.
     fn text(&mut self, name: &str, value: &str) -> Range<usize> {
         self.field(name, &Value::from(value));
         let end = self.out.len() - 1;
@@ -282,7 +285,7 @@ impl Writer {
     }
 }
 
-/// Compact JSON in which nothing can be taken for HTML, as Go writes it.
+/// Compact JSON in which the characters special to HTML are escaped, as Go writes it.
 struct HtmlSafe;
 
 impl Formatter for HtmlSafe {
@@ -291,7 +294,7 @@ impl Formatter for HtmlSafe {
         out: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
-        // Nearly always there is nothing to do, and bytes are faster to look at than characters.
+        // Usually there is nothing to escape, and searching bytes is faster than searching characters.
         if !fragment.bytes().any(|byte| matches!(byte, b'<' | b'>' | b'&' | 0xe2)) {
             return out.write_all(fragment.as_bytes());
         }

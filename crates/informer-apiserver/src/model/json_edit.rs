@@ -1,13 +1,13 @@
-//! Small edits of objects that several operations make.
+//! Small edits of JSON objects that several operations need.
 
 use serde_json::{Map, Value, json};
 
-/// Marks a namespace as going.
+/// Marks a namespace as terminating.
 pub(super) fn terminate_namespace(object: &mut Value) {
     set(object, &["status", "phase"], json!("Terminating"));
 }
 
-/// Sets a field deep inside; whatever is on the way and cannot hold it is replaced.
+/// Sets a nested field. Values on its path that are not objects are replaced.
 pub(super) fn set(object: &mut Value, path: &[&str], value: Value) {
     if !object.is_object() {
         *object = Value::Object(Map::new());
@@ -27,13 +27,13 @@ fn set_in(fields: &mut Map<String, Value>, path: &[&str], value: Value) {
     }
 }
 
-/// Whether two objects are the same but for what the server stamps on them.
+/// Returns whether two objects are equal, ignoring kind, apiVersion and resourceVersion.
 pub(super) fn is_same(old: &Value, new: &Value) -> bool {
     is_equal_but(old, new, &["kind", "apiVersion", "metadata"])
         && is_equal_but(&old["metadata"], &new["metadata"], &["resourceVersion"])
 }
 
-/// Compares the fields of two objects, but for some.
+/// Returns whether two objects have equal fields, ignoring those in `but`.
 pub(super) fn is_equal_but(old: &Value, new: &Value, but: &[&str]) -> bool {
     let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return old == new };
     let counted =

@@ -1,7 +1,7 @@
-//! Which resources there are: the built-in ones, and those that definitions add at run time.
+//! The registry of resources: the built-in ones, and those that definitions add at run time.
 //!
-//! A resource is stored once and may be served under several versions. Group and plural name it; there are never
-//! two with the same. What objects of it exist is not known here.
+//! A resource is stored once and may be served under several versions. Group and plural identify it. The
+//! registry does not know which objects exist.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,34 +11,37 @@ use informer_objects::text::versions::{priority, split_api_version};
 use super::resource::Resource;
 use super::{builtin, facts};
 
-/// A resource and the version through which somebody looks at it.
+/// A resource and the version under which it is accessed.
+///
+/// Locals of this type are called `gvr`, since it identifies what Kubernetes calls a GroupVersionResource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct VersionedResource {
     pub(crate) id: ResourceId,
+    /// Index into [`Resource::versions`].
     pub(crate) version: usize,
 }
 
-/// Names a resource for as long as it is served; a definition that comes again gets another.
+/// The id of a resource while it is served. A definition that is created again gets a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ResourceId(u32);
 
-/// All resources that are served.
+/// All served resources.
 #[derive(Debug, Clone)]
 pub(crate) struct Registry {
     next: u32,
-    /// Another number after every change, for what is derived from it and kept.
+    /// Changes with every modification; caches compare it.
     revision: u64,
     resources: BTreeMap<ResourceId, Arc<Resource>>,
     by_plural: BTreeMap<String, Vec<ResourceId>>,
 }
 
 impl Registry {
-    /// The built-in resources under the versions that are on by default.
+    /// Returns the built-in resources with the versions that are enabled by default.
     pub(crate) fn builtin() -> Self {
         Registry::of(builtin::resources(false))
     }
 
-    /// The built-in resources under all their versions.
+    /// Returns the built-in resources with all their versions.
     pub(crate) fn all_versions() -> Self {
         Registry::of(builtin::resources(true))
     }
@@ -52,7 +55,7 @@ impl Registry {
         registry
     }
 
-    /// Differs whenever what is served may differ.
+    /// Returns a number that differs whenever the served resources may differ.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
@@ -80,7 +83,7 @@ impl Registry {
         Some(resource)
     }
 
-    /// Ids given out from now on are none that `other` gave out, and it is no revision of `other`.
+    /// Ensures that ids and the revision differ from all that `other` ever had.
     pub(crate) fn skip_ids_of(&mut self, other: &Registry) {
         self.next = self.next.max(other.next);
         self.revision = self.revision.max(other.revision) + 1;
@@ -99,15 +102,16 @@ impl Registry {
         ids.iter().copied().find(|id| self.resources.get(id).is_some_and(|found| found.group == group))
     }
 
-    pub(crate) fn place(&self, group: &str, version: &str, plural: &str) -> Option<VersionedResource> {
+    /// Looks up a resource by group, version and plural.
+    pub(crate) fn resource(&self, group: &str, version: &str, plural: &str) -> Option<VersionedResource> {
         let id = self.find(group, plural)?;
         let versions = &self.resources.get(&id)?.versions;
         let version = versions.iter().position(|served| served.name == version)?;
         Some(VersionedResource { id, version })
     }
 
-    /// Looks a resource up by what an object says of itself.
-    pub(crate) fn place_of(&self, api_version: &str, kind: &str) -> Option<VersionedResource> {
+    /// Looks up a resource by the apiVersion and kind of an object.
+    pub(crate) fn resource_for_kind(&self, api_version: &str, kind: &str) -> Option<VersionedResource> {
         let (group, version) = split_api_version(api_version);
         self.resources.iter().find_map(|(id, resource)| {
             let fits = resource.group == group && resource.kind == kind;
@@ -116,7 +120,7 @@ impl Registry {
         })
     }
 
-    /// The groups but the core group, each with its versions, in the order in which the server prefers them.
+    /// Returns all groups but the core group, in the server's order of preference, each with its versions.
     pub(crate) fn groups(&self) -> Vec<(String, Vec<String>)> {
         let mut served: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for resource in self.resources.values().filter(|resource| !resource.group.is_empty()) {
@@ -128,7 +132,7 @@ impl Registry {
             }
         }
         let mut groups: Vec<(&str, Vec<&str>)> = served.into_iter().collect();
-        groups.sort_by_key(|(name, _)| facts::group_place(name));
+        groups.sort_by_key(|(name, _)| facts::group_order(name));
         let owned = |(name, mut versions): (&str, Vec<&str>)| {
             versions.sort_by_key(|version| std::cmp::Reverse(priority(version)));
             (name.to_owned(), versions.into_iter().map(str::to_owned).collect())
@@ -140,7 +144,7 @@ impl Registry {
         self.group(group) == Some(GroupKind::BuiltIn)
     }
 
-    /// Whether a group is served, and whether by built-in kinds.
+    /// Returns whether a group is served, and by built-in or custom resources.
     pub(crate) fn group(&self, group: &str) -> Option<GroupKind> {
         let mut of_group = self.resources.values().filter(|resource| resource.group == group).peekable();
         of_group.peek()?;
@@ -148,7 +152,7 @@ impl Registry {
     }
 }
 
-/// Where a group's resources come from.
+/// The origin of a group's resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GroupKind {
     BuiltIn,
@@ -160,32 +164,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_found_by_path_and_by_kind() {
+    fn resource_is_found_by_path_and_by_kind() {
         let registry = Registry::builtin();
-        let by_path = registry.place("apps", "v1", "deployments").unwrap();
-        assert_eq!(registry.place_of("apps/v1", "Deployment"), Some(by_path));
-        assert_eq!(registry.place("apps", "v1beta1", "deployments"), None);
+        let by_path = registry.resource("apps", "v1", "deployments").unwrap();
+        assert_eq!(registry.resource_for_kind("apps/v1", "Deployment"), Some(by_path));
+        assert_eq!(registry.resource("apps", "v1beta1", "deployments"), None);
         assert_eq!(registry.group("apps"), Some(GroupKind::BuiltIn));
         assert_eq!(registry.group("nothing.example"), None);
     }
 
     #[test]
-    fn versions_that_are_not_stable_are_off_unless_asked_for() {
+    fn unstable_versions_are_disabled_by_default() {
         let versions = |registry: &Registry, group: &str, plural: &str| {
             let resource = registry.find(group, plural).and_then(|id| registry.get(id)).cloned();
             let versions = resource.into_iter().flat_map(|resource| resource.versions.clone());
             versions.map(|version| version.name).collect::<Vec<_>>()
         };
-        let (usual, all) = (Registry::builtin(), Registry::all_versions());
-        assert_eq!(versions(&usual, "resource.k8s.io", "resourceclaims"), ["v1"]);
+        let (default, all) = (Registry::builtin(), Registry::all_versions());
+        assert_eq!(versions(&default, "resource.k8s.io", "resourceclaims"), ["v1"]);
         assert_eq!(versions(&all, "resource.k8s.io", "resourceclaims"), ["v1", "v1beta2", "v1beta1"]);
-        assert_eq!(versions(&usual, "autoscaling", "horizontalpodautoscalers"), ["v2", "v1"]);
-        assert!(versions(&usual, "coordination.k8s.io", "leasecandidates").is_empty());
-        assert!(usual.iter().all(|(_, resource)| !resource.versions.is_empty()));
+        assert_eq!(versions(&default, "autoscaling", "horizontalpodautoscalers"), ["v2", "v1"]);
+        assert!(versions(&default, "coordination.k8s.io", "leasecandidates").is_empty());
+        assert!(default.iter().all(|(_, resource)| !resource.versions.is_empty()));
     }
 
     #[test]
-    fn what_can_be_done_is_known() {
+    fn verbs_and_storage_of_builtin_resources() {
         let registry = Registry::builtin();
         let get = |group: &str, plural: &str| registry.get(registry.find(group, plural).unwrap()).unwrap();
         let pods = get("", "pods");
@@ -198,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_another_revision() {
+    fn every_change_has_another_revision() {
         let mut registry = Registry::builtin();
         let before = registry.clone();
         let id = registry.insert(Resource { group: "a.b".to_owned(), ..Resource::default() });

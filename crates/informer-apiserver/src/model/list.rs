@@ -1,7 +1,8 @@
-//! Lists and their pages: which version is shown, where a page begins, and the token that leads to the next.
+//! Lists and pages: which version is listed, where a page starts, and the token of the next page.
 //!
-//! A token says a version and a key, and nothing about resource or selector, so it can be used with others, as on a
-//! real server. A page is worked out from a shared copy, without the model. How items are written is not known here.
+//! A token contains a version and a key but neither resource nor selector, so it can be used with others, as
+//! in kube-apiserver. Pages are computed from a shared copy, without the model. The encoding of items is not
+//! known here.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::kinds::VersionedResource;
 use super::state::State;
 use super::{Model, Objects};
 
-/// Which version of a list is wanted.
+/// The version to list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ReadVersion {
     Newest,
@@ -24,25 +25,25 @@ pub(crate) enum ReadVersion {
     Token(Token),
 }
 
-/// Where a list goes on.
+/// A continue token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Token {
     v: String,
-    /// -1 for the newest.
+    /// The version; -1 for the newest.
     rv: i64,
     start: String,
 }
 
-/// A list, before it is cut into pages.
+/// The objects of a list, before they are divided into pages.
 #[derive(Debug, Clone)]
 pub(crate) struct Listing {
     pub(crate) version: u64,
     pub(crate) objects: Objects,
-    /// The key behind which it begins.
+    /// The key after which the list starts.
     pub(crate) after: Option<String>,
 }
 
-/// A page of a list.
+/// One page of a list.
 pub(crate) struct Page {
     pub(crate) items: Vec<Arc<State>>,
     pub(crate) next: Option<Token>,
@@ -50,17 +51,17 @@ pub(crate) struct Page {
 }
 
 impl Model {
-    /// Finds the state of a list; `paged` keeps it at hand for the pages that follow.
+    /// Returns the objects of a list. `paged` retains them for the following pages.
     pub(crate) fn list(
         &mut self,
-        place: VersionedResource,
+        gvr: VersionedResource,
         namespace: &str,
         at: &ReadVersion,
         paged: bool,
     ) -> Result<Listing, Status> {
         let current = self.version;
-        let home = self.home(place);
-        let collection = self.collections.get_mut(&home).ok_or_else(Status::no_such_resource)?;
+        let storage_id = self.storage_id(gvr);
+        let collection = self.collections.get_mut(&storage_id).ok_or_else(Status::no_such_resource)?;
         let (version, after) = match at {
             ReadVersion::Newest => (current, None),
             ReadVersion::Exact(version) => (*version, None),
@@ -69,7 +70,7 @@ impl Model {
                 (version, Some(token.key(namespace)))
             }
         };
-        // A token from before a restore names a version that this history has not reached, or reached by another way.
+        // A token from before a restore may contain a version that this history has not reached.
         let known = version <= current;
         let objects = collection.at(version).filter(|_| known).ok_or_else(|| match at {
             ReadVersion::Token(token) => Status::token_expired(Token { rv: -1, ..token.clone() }.encode()),
@@ -83,7 +84,7 @@ impl Model {
 }
 
 impl Listing {
-    /// Cuts a page off. `limit` is at least one.
+    /// Returns the first page. `limit` is at least one.
     pub(crate) fn page(&self, filter: &Filter, limit: usize) -> Page {
         let mut rest = self.states(filter);
         let items: Vec<Arc<State>> = rest.by_ref().take(limit).collect();
@@ -99,13 +100,13 @@ impl Listing {
         Page { items, next, remaining: (left > 0 && !filter.selects()).then_some(left) }
     }
 
-    /// All states from the beginning of the list on.
+    /// Returns all states from the start of the list.
     pub(crate) fn states<'a>(&'a self, filter: &'a Filter) -> impl Iterator<Item = Arc<State>> + 'a {
         states_after(&self.objects, self.after.as_deref(), filter)
     }
 }
 
-/// States behind a key, in key order.
+/// Returns the states after a key, in key order.
 pub(crate) fn states_after<'a>(
     objects: &'a Objects,
     after: Option<&str>,
@@ -118,7 +119,7 @@ pub(crate) fn states_after<'a>(
         _ if namespace.is_empty() => Bound::Unbounded,
         _ => Bound::Included(first.as_str()),
     };
-    // '0' follows '/', so this is the first key behind the namespace.
+    // '0' follows '/', so this is the first key after the namespace.
     let behind = format!("{namespace}0");
     let to = if namespace.is_empty() { Bound::Unbounded } else { Bound::Excluded(behind.as_str()) };
     let range = objects.range::<_, str>((from, to));
@@ -126,7 +127,7 @@ pub(crate) fn states_after<'a>(
 }
 
 impl Token {
-    /// Reads a token; the error is the text that a 400 carries.
+    /// Parses a token. The error is the message of the 400 response.
     pub(crate) fn decode(text: &str) -> Result<Self, String> {
         let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|error| {
             let at = match error {
@@ -157,7 +158,7 @@ impl Token {
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
     }
 
-    /// The key behind which the list goes on; tokens count from the beginning of their namespace.
+    /// Returns the key after which the list continues. Tokens are relative to their namespace.
     fn key(&self, namespace: &str) -> String {
         let start = self.start.trim_start_matches('/').trim_end_matches('\0');
         super::state::key(namespace, start)

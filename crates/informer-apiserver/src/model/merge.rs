@@ -1,7 +1,7 @@
-//! What an update makes of an object: what the body may change comes from it, the rest stays as it was.
+//! The object that results from an update: what the body may change comes from it, the rest stays.
 //!
-//! Pure functions from old and new objects to the one that is stored. That the body is meant for this object was checked before;
-//! versions and history come after.
+//! Pure functions of the old object and the body. The caller has checked that the body is meant for this
+//! object; versions and history are not known here.
 
 use informer_objects::status::{Status, StatusCause};
 use serde_json::{Map, Value, json};
@@ -13,17 +13,17 @@ use super::resource::Resource;
 use super::write_pipeline::resets;
 use super::write_target::WriteTarget;
 
-/// The object that is stored.
+/// Returns the object to store.
 pub(super) fn merge(
     resource: &Resource,
-    place: VersionedResource,
-    part: WriteTarget,
+    gvr: VersionedResource,
+    target: WriteTarget,
     old: &Value,
     body: Value,
 ) -> Result<Value, Status> {
-    match part {
-        WriteTarget::Object | WriteTarget::Scale => merge_main(resource, place, old, body),
-        WriteTarget::Status => merge_status(resource, place, old, body),
+    match target {
+        WriteTarget::Object | WriteTarget::Scale => merge_object(resource, gvr, old, body),
+        WriteTarget::Status => merge_status(resource, gvr, old, body),
         WriteTarget::Finalize => {
             let mut merged = old.clone();
             merged["spec"] = body.get("spec").cloned().unwrap_or_else(|| json!({}));
@@ -39,20 +39,20 @@ pub(super) fn merge(
         WriteTarget::EphemeralContainers => {
             let mut merged = old.clone();
             take_field(&mut merged["spec"], &body["spec"], "ephemeralContainers");
-            Ok(part_of_pod(old, merged, &body))
+            Ok(finish_pod_subresource(old, merged, &body))
         }
-        WriteTarget::Resize => Ok(part_of_pod(old, resized(old, &body), &body)),
+        WriteTarget::Resize => Ok(finish_pod_subresource(old, resized(old, &body), &body)),
     }
 }
 
-/// A new status, and whatever else of the metadata may be written beside it.
+/// Replaces the status, and the metadata that may be written with it.
 fn merge_status(
     resource: &Resource,
-    place: VersionedResource,
+    gvr: VersionedResource,
     old: &Value,
     mut body: Value,
 ) -> Result<Value, Status> {
-    let reset = resets(resource, place.version, WriteTarget::Status);
+    let reset = resets(resource, gvr.version, WriteTarget::Status);
     if resource.custom || reset.contains(&"metadata") {
         let mut merged = old.clone();
         take_field(&mut merged, &body, "status");
@@ -77,8 +77,8 @@ fn merge_status(
     Ok(merged)
 }
 
-/// Counts a change of a pod by way of a subresource, and takes over who owns what.
-fn part_of_pod(old: &Value, mut merged: Value, body: &Value) -> Value {
+/// Takes over the field owners of a change through a subresource of a pod, and increases the generation.
+fn finish_pod_subresource(old: &Value, mut merged: Value, body: &Value) -> Value {
     if let Some(managed) = body.pointer("/metadata/managedFields").filter(|managed| managed.is_array()) {
         merged["metadata"]["managedFields"] = managed.clone();
     }
@@ -89,7 +89,8 @@ fn part_of_pod(old: &Value, mut merged: Value, body: &Value) -> Value {
     merged
 }
 
-/// A pod with the resources that a body gives it and its containers. Other containers are left for validation to refuse.
+/// Returns a pod with the resources of the body. Added or removed containers are left for validation to
+/// reject.
 fn resized(old: &Value, body: &Value) -> Value {
     let mut merged = old.clone();
     let names = |pod: &Value, list: &str| -> Vec<Value> {
@@ -118,20 +119,20 @@ fn resized(old: &Value, body: &Value) -> Value {
     merged
 }
 
-fn merge_main(
+fn merge_object(
     resource: &Resource,
-    place: VersionedResource,
+    gvr: VersionedResource,
     old: &Value,
     mut body: Value,
 ) -> Result<Value, Status> {
     merge_metadata(resource, old, &mut body)?;
-    if resource.has_status(place.version) {
+    if resource.has_status(gvr.version) {
         take_field(&mut body, old, "status");
     }
     if resource.is("", "namespaces") {
         take_field(&mut body, old, "spec");
     }
-    let changed = generation_counts(resource, place, old, &body);
+    let changed = generation_counts(resource, gvr, old, &body);
     if resource.generation && changed {
         let generation = old["metadata"]["generation"].as_u64().unwrap_or(0);
         body["metadata"]["generation"] = json!(generation + 1);
@@ -139,7 +140,7 @@ fn merge_main(
     Ok(body)
 }
 
-/// The metadata of an update: what the server owns stays as it was.
+/// Merges the metadata of an update; what the server owns stays.
 fn merge_metadata<'a>(
     resource: &Resource,
     old: &Value,
@@ -155,7 +156,7 @@ fn merge_metadata<'a>(
             None => new.remove(field),
         };
     }
-    // What is given and differs is refused later, as a field that cannot be changed.
+    // A given value that differs is rejected later, as a change of an immutable field.
     for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         if let Some(value) = old_metadata.get(field) {
             new.entry(field).or_insert_with(|| value.clone());
@@ -181,7 +182,7 @@ fn merge_metadata<'a>(
     Ok(new)
 }
 
-/// Whatever is terminating gets no new finalizers.
+/// Rejects new finalizers on a terminating object.
 fn check_finalizers(
     resource: &Resource,
     old: &Map<String, Value>,
@@ -208,9 +209,10 @@ fn check_finalizers(
     Err(Status::invalid(&resource.group, &resource.kind, name, vec![cause]))
 }
 
-/// Whether a change raises the generation: anything but metadata, and the status where it has a subresource.
-fn generation_counts(resource: &Resource, place: VersionedResource, old: &Value, new: &Value) -> bool {
-    let uncounted: &[&str] = if resource.has_status(place.version) {
+/// Returns whether a change increases the generation: any change outside of metadata and, if it has a
+/// subresource, status.
+fn generation_counts(resource: &Resource, gvr: VersionedResource, old: &Value, new: &Value) -> bool {
+    let uncounted: &[&str] = if resource.has_status(gvr.version) {
         &["kind", "apiVersion", "metadata", "status"]
     } else {
         &["kind", "apiVersion", "metadata"]
@@ -222,12 +224,12 @@ fn generation_counts(resource: &Resource, place: VersionedResource, old: &Value,
     by_annotation || by_label || !is_equal_but(old, new, uncounted)
 }
 
-/// Whether nothing keeps an object that is being deleted.
+/// Returns whether a terminating object has no finalizers and no grace period left.
 pub(super) fn is_finished(resource: &Resource, object: &Value) -> bool {
     let metadata = &object["metadata"];
-    let held = metadata.get("finalizers").is_some_and(|finalizers| !is_empty(finalizers))
+    let has_finalizers = metadata.get("finalizers").is_some_and(|finalizers| !is_empty(finalizers))
         || (resource.is("", "namespaces")
             && object.pointer("/spec/finalizers").is_some_and(|finalizers| !is_empty(finalizers)));
     let waiting = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) > 0;
-    metadata.get("deletionTimestamp").is_some() && !held && !waiting
+    metadata.get("deletionTimestamp").is_some() && !has_finalizers && !waiting
 }

@@ -1,6 +1,6 @@
-//! The metadata of objects: what a body may say in it, and what the server owns.
+//! The metadata of objects: what a body may contain, and what the server owns.
 //!
-//! Pure functions on one object's metadata. Who writes and what is stored is not known here.
+//! Pure functions of one object's metadata. Writers and stored objects are not known here.
 
 use informer_objects::status::{Status, StatusCause};
 use informer_objects::text::times;
@@ -11,6 +11,7 @@ use super::json_edit::is_empty;
 use super::resource::Resource;
 use super::state::State;
 
+/// Returns the metadata of an object, created if it is missing. Fields of the wrong type are an error.
 pub(super) fn metadata<'a>(
     resource: &Resource,
     object: &'a mut Value,
@@ -36,7 +37,7 @@ pub(super) fn metadata<'a>(
     Ok(metadata)
 }
 
-/// Whether a metadata field has the type that everything else here counts on.
+/// Returns whether a metadata field has the type that this module relies on.
 fn is_well_formed(field: &str, value: &Value) -> bool {
     match field {
         _ if value.is_null() => true,
@@ -52,7 +53,7 @@ fn is_well_formed(field: &str, value: &Value) -> bool {
     }
 }
 
-/// What is said to a body that names another namespace than the path.
+/// The error for a body with another namespace than the path.
 pub(crate) const NAMESPACES_DIFFER: &str =
     "the namespace of the provided object does not match the namespace sent on the request";
 
@@ -72,30 +73,30 @@ pub(super) fn check_namespace(
     Ok(())
 }
 
-/// Takes owners out that are named twice, and says so.
+/// Removes duplicate owner references; returns a warning if there were any.
 pub(super) fn dedup_owners(metadata: &mut Map<String, Value>) -> Option<String> {
     let owners = metadata.get_mut("ownerReferences")?.as_array_mut()?;
-    let mut kept: Vec<Value> = Vec::new();
-    let mut twice: Vec<String> = Vec::new();
+    let mut unique: Vec<Value> = Vec::new();
+    let mut duplicates: Vec<String> = Vec::new();
     for owner in std::mem::take(owners) {
         let uid = owner.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned();
-        if !kept.contains(&owner) {
-            kept.push(owner);
-        } else if !twice.contains(&uid) {
-            twice.push(uid);
+        if !unique.contains(&owner) {
+            unique.push(owner);
+        } else if !duplicates.contains(&uid) {
+            duplicates.push(uid);
         }
     }
-    *owners = kept;
-    (!twice.is_empty()).then(|| {
+    *owners = unique;
+    (!duplicates.is_empty()).then(|| {
         format!(
             ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may \
              reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
-            twice.join(", ")
+            duplicates.join(", ")
         )
     })
 }
 
-/// Sets what the server owns in a new object's metadata.
+/// Sets the metadata that the server owns in a new object.
 pub(super) fn metadata_new(
     resource: &Resource,
     metadata: &mut Map<String, Value>,
@@ -117,7 +118,7 @@ pub(super) fn metadata_new(
     }
 }
 
-/// Refuses an update that does not say which version it is about, where it has to.
+/// Rejects an update without a resource version, if the kind requires one.
 pub(super) fn check_conditional(
     resource: &Resource,
     name: &str,
@@ -132,7 +133,7 @@ pub(super) fn check_conditional(
     Err(Status::invalid(&resource.group, &resource.plural, name, vec![cause]))
 }
 
-/// Refuses an update that is about another version, or about another object of the same name.
+/// Rejects an update of another resource version, or of another incarnation of the object.
 pub(super) fn check_preconditions(
     resource: &Resource,
     before: &State,

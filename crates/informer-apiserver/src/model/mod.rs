@@ -1,8 +1,9 @@
-//! The server's state and everything that decides: pure, so that a run can be repeated.
+//! The state of a server and all its decisions, without I/O, so that runs are reproducible.
 //!
-//! One counter gives every write its version, whatever its kind, and each kind keeps what happened to it lately. Time is a
-//! parameter, ids come from a seed. The model knows no HTTP, no clock, no tokio, and nobody who waits: after an
-//! operation it says which resources changed, and the shell wakes who is interested.
+//! One counter assigns a version to every write, of any kind, and each resource retains its recent changes.
+//! Time is a parameter and ids come from a seed. The model knows no HTTP, no clock, no tokio and no waiting
+//! tasks: after an operation it reports which resources changed, and `shared` wakes the tasks that wait for
+//! them.
 
 mod allocate;
 mod builtin;
@@ -60,7 +61,7 @@ pub(crate) use write_target::WriteTarget;
 use collection::Collection;
 pub(crate) use ids::Ids;
 
-/// Namespaces that are always there.
+/// Namespaces that every server has.
 const NAMESPACES: &[&str] = &["kube-system", "kube-public", "default", "kube-node-lease"];
 
 /// Namespaces that cannot be deleted.
@@ -71,27 +72,27 @@ const PROTECTED_NAMESPACES: &[&str] = &["default", "kube-public", "kube-system"]
 pub(crate) struct Model {
     /// The version of the last write.
     version: u64,
-    /// How often the server was put back; watches of an earlier epoch are broken.
+    /// Number of restores. Watches of an earlier epoch are broken.
     epoch: u64,
     history_limit: usize,
     ids: Ids,
     registry: Registry,
     collections: BTreeMap<ResourceId, Collection>,
-    /// What has news since the shell last asked.
-    touched: Vec<ChangeNotice>,
-    /// How often states were encoded.
+    /// Changes that were not yet taken by [`Model::take_notices`].
+    notices: Vec<ChangeNotice>,
+    /// Number of times that states were encoded.
     encoded: Arc<encodings::Counters>,
 }
 
-/// Something that watchers have to look at.
+/// A change that concerns watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ChangeNotice {
     pub(crate) id: ResourceId,
-    /// Where the object is that changed; none if it concerns everybody who watches the resource.
+    /// The namespace of the changed object; `None` if every watch of the resource is concerned.
     pub(crate) namespace: Option<String>,
 }
 
-/// A copy of a server's objects, as a backup of etcd is one: no history.
+/// A copy of a server's objects without history, like a backup of etcd.
 #[derive(Debug, Clone)]
 pub(crate) struct ModelBackup {
     version: u64,
@@ -101,25 +102,26 @@ pub(crate) struct ModelBackup {
 
 impl Model {
     #[cfg(test)]
-    pub(crate) fn new(now: Timestamp, seed: u64, history: usize) -> Self {
-        Model::serving(Registry::builtin(), now, seed, history)
+    pub(crate) fn new(now: Timestamp, seed: u64, history_limit: usize) -> Self {
+        Model::serving(Registry::builtin(), now, seed, history_limit)
     }
 
-    /// A server with nothing but the usual namespaces, keeping `history` changes of each resource.
-    pub(crate) fn serving(registry: Registry, now: Timestamp, seed: u64, history: usize) -> Self {
+    /// Creates a server with the default namespaces and priority classes that retains `history_limit` changes
+    /// per resource.
+    pub(crate) fn serving(registry: Registry, now: Timestamp, seed: u64, history_limit: usize) -> Self {
         let collections =
-            registry.iter().map(|(id, _)| (id, Collection::new(Objects::new(), 0, history))).collect();
+            registry.iter().map(|(id, _)| (id, Collection::new(Objects::new(), 0, history_limit))).collect();
         let mut model = Model {
             version: 1,
             epoch: 0,
-            history_limit: history,
+            history_limit,
             ids: Ids::new(seed),
             registry,
             collections,
-            touched: Vec::new(),
+            notices: Vec::new(),
             encoded: Arc::default(),
         };
-        if let Some(namespaces) = model.registry.place("", "v1", "namespaces") {
+        if let Some(namespaces) = model.registry.resource("", "v1", "namespaces") {
             for name in NAMESPACES {
                 let object = serde_json::json!({"metadata": {"name": name}});
                 let created = model.create(
@@ -144,35 +146,35 @@ impl Model {
         &self.registry
     }
 
-    pub(crate) fn get(&self, place: VersionedResource, namespace: &str, name: &str) -> Option<Arc<State>> {
-        let collection = self.collections.get(&self.home(place))?;
+    pub(crate) fn get(&self, gvr: VersionedResource, namespace: &str, name: &str) -> Option<Arc<State>> {
+        let collection = self.collections.get(&self.storage_id(gvr))?;
         collection.live().get(state::key(namespace, name).as_str()).cloned()
     }
 
-    /// How a place shows objects.
-    pub(crate) fn view(&self, place: VersionedResource, shape: ObjectShape) -> View {
-        View { shape, api_version: self.api_version_shown(place), representation: self.representation(place) }
+    /// Returns how objects are shown through a resource version.
+    pub(crate) fn view(&self, gvr: VersionedResource, shape: ObjectShape) -> View {
+        View { shape, api_version: self.api_version_shown(gvr), representation: self.representation(gvr) }
     }
 
-    /// How a place shows objects: `None` for the version whose name is in the stored bytes.
-    pub(crate) fn api_version_shown(&self, place: VersionedResource) -> Option<String> {
-        let resource = self.registry.get(place.id)?;
-        (place.version > 0 || resource.custom).then(|| resource.api_version(place.version))
+    /// Returns the apiVersion to show, or `None` if it is the one in the stored bytes.
+    pub(crate) fn api_version_shown(&self, gvr: VersionedResource) -> Option<String> {
+        let resource = self.registry.get(gvr.id)?;
+        (gvr.version > 0 || resource.custom).then(|| resource.api_version(gvr.version))
     }
 
-    /// How often stored objects were encoded.
+    /// Returns how often stored objects were encoded.
     pub(crate) fn encoding_counters(&self) -> EncodingCounters {
         self.encoded.read()
     }
 
-    /// Forgets all history up to now.
+    /// Drops all history.
     pub(crate) fn compact(&mut self) {
         for collection in self.collections.values_mut() {
             collection.compact(self.version);
         }
     }
 
-    /// Storage forgets all history up to now. Where there is a cache, that still has it.
+    /// Drops the history in storage. Resources with a watch cache keep it there.
     pub(crate) fn compact_etcd(&mut self) {
         for (id, collection) in &mut self.collections {
             if self.registry.get(*id).is_some_and(|resource| !resource.is_cached()) {
@@ -183,10 +185,10 @@ impl Model {
         }
     }
 
-    /// The cache of a resource forgets everything before a version.
-    pub(crate) fn expire_watches(&mut self, place: VersionedResource, version: u64) {
-        let home = self.home(place);
-        if let Some(collection) = self.collections.get_mut(&home) {
+    /// Makes the watch cache of a resource start at `version`.
+    pub(crate) fn expire_watches(&mut self, gvr: VersionedResource, version: u64) {
+        let storage_id = self.storage_id(gvr);
+        if let Some(collection) = self.collections.get_mut(&storage_id) {
             collection.expire_watches(version);
         }
     }
@@ -196,26 +198,26 @@ impl Model {
         ModelBackup { version: self.version, registry: self.registry.clone(), objects: objects.collect() }
     }
 
-    /// Goes back to a copy: versions too, while ids go on.
-    pub(crate) fn restore(&mut self, copy: &ModelBackup) {
-        let mut registry = copy.registry.clone();
+    /// Restores a backup, including its versions. Resource ids are not reused.
+    pub(crate) fn restore(&mut self, backup: &ModelBackup) {
+        let mut registry = backup.registry.clone();
         registry.skip_ids_of(&self.registry);
         self.registry = registry;
-        self.version = copy.version;
+        self.version = backup.version;
         self.epoch += 1;
-        self.touched.extend(self.collections.keys().map(|id| ChangeNotice { id: *id, namespace: None }));
-        let (version, history) = (self.version, self.history_limit);
-        let objects = copy.objects.iter().filter(|(id, _)| self.registry.get(**id).is_some());
+        self.notices.extend(self.collections.keys().map(|id| ChangeNotice { id: *id, namespace: None }));
+        let (version, history_limit) = (self.version, self.history_limit);
+        let objects = backup.objects.iter().filter(|(id, _)| self.registry.get(**id).is_some());
         self.collections =
-            objects.map(|(id, live)| (*id, Collection::new(live.clone(), version, history))).collect();
+            objects.map(|(id, live)| (*id, Collection::new(live.clone(), version, history_limit))).collect();
     }
 
-    /// What has news since this was last called.
-    pub(crate) fn take_touched(&mut self) -> Vec<ChangeNotice> {
-        std::mem::take(&mut self.touched)
+    /// Returns the changes since the last call.
+    pub(crate) fn take_notices(&mut self) -> Vec<ChangeNotice> {
+        std::mem::take(&mut self.notices)
     }
 
-    /// Stores a state under the next version.
+    /// Stores an object under the next version.
     fn store(
         &mut self,
         id: ResourceId,
@@ -228,14 +230,14 @@ impl Model {
         if let Some(collection) = self.collections.get_mut(&id) {
             collection.put(before, state.clone());
         }
-        self.touched.push(ChangeNotice { id, namespace: Some(state.namespace.clone()) });
+        self.notices.push(ChangeNotice { id, namespace: Some(state.namespace.clone()) });
         state
     }
 
     /// Removes an object under the next version.
     fn remove(&mut self, id: ResourceId, before: Arc<State>) {
         self.version += 1;
-        self.touched.push(ChangeNotice { id, namespace: Some(before.namespace.clone()) });
+        self.notices.push(ChangeNotice { id, namespace: Some(before.namespace.clone()) });
         if let Some(collection) = self.collections.get_mut(&id) {
             collection.remove(before, self.version);
         }

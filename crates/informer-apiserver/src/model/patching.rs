@@ -1,6 +1,7 @@
-//! Patches and applies: from what is there and what is sent to a whole new object, which then goes the way of an update.
+//! Patches and applies: computes the new object from the stored one and the patch, then proceeds as an
+//! update.
 //!
-//! The model holds still meanwhile, so a patch never has to be tried again, however many come at once.
+//! The model is locked meanwhile, so a patch never conflicts with concurrent writes and is never retried.
 
 use informer_objects::field_management::{self, Manager};
 use informer_objects::patch::{self, PatchKind};
@@ -20,30 +21,30 @@ impl Model {
     /// Patches an object, or applies one.
     pub(crate) fn patch(
         &mut self,
-        ask: &WriteContext,
-        place: VersionedResource,
+        context: &WriteContext,
+        gvr: VersionedResource,
         (namespace, name): (&str, &str),
-        part: WriteTarget,
+        target: WriteTarget,
         kind: PatchKind,
         bytes: &[u8],
     ) -> Result<WriteResult, Status> {
-        let resource = self.resource(place.id)?;
-        resource.check_part(place.version, part, name)?;
+        let resource = self.resource(gvr.id)?;
+        resource.check_write_target(gvr.version, target, name)?;
         if kind == PatchKind::Apply {
-            return self.apply(ask, place, (namespace, name), part, bytes);
+            return self.apply(context, gvr, (namespace, name), target, bytes);
         }
         let before = self
-            .get(place, namespace, name)
+            .get(gvr, namespace, name)
             .ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
-        let mut live = self.stored(place, &before);
-        live["apiVersion"] = Value::from(resource.api_version(place.version));
-        let mut patched = match (kind, resource.type_of(place.version)) {
+        let mut live = self.stored(gvr, &before);
+        live["apiVersion"] = Value::from(resource.api_version(gvr.version));
+        let mut patched = match (kind, resource.type_of(gvr.version)) {
             (PatchKind::Json, _) => patch::json(&live, bytes)?,
-            (PatchKind::Strategic, Some(of)) => patch::strategic(of, &live, bytes)?,
+            (PatchKind::Strategic, Some(type_id)) => patch::strategic(type_id, &live, bytes)?,
             _ => patch::merge(&live, bytes)?,
         };
         if kind == PatchKind::Strategic {
-            // It is made of fields, and what the object is counts for none.
+            // A strategic merge cannot change apiVersion and kind.
             for field in ["apiVersion", "kind"] {
                 patched[field] = live[field].clone();
             }
@@ -51,64 +52,64 @@ impl Model {
         check_kind(&resource, kind, bytes, &patched)?;
         check_names(&resource, (namespace, name), &patched)?;
         check_version(&resource, &before, &patched)?;
-        self.replace(ask, place, part, before, patched, WriteOrigin::Patch(kind, bytes))
+        self.replace(context, gvr, target, before, patched, WriteOrigin::Patch(kind, bytes))
     }
 
-    /// Server-side apply.
+    /// Performs a server-side apply.
     fn apply(
         &mut self,
-        ask: &WriteContext,
-        place: VersionedResource,
+        context: &WriteContext,
+        gvr: VersionedResource,
         (namespace, name): (&str, &str),
-        part: WriteTarget,
+        target: WriteTarget,
         bytes: &[u8],
     ) -> Result<WriteResult, Status> {
-        let resource = self.resource(place.id)?;
+        let resource = self.resource(gvr.id)?;
         let config = config(bytes)?;
-        let before = self.get(place, namespace, name);
-        let (time, api_version) = (times::written(ask.now), resource.api_version(place.version));
+        let before = self.get(gvr, namespace, name);
+        let (time, api_version) = (times::written(context.now), resource.api_version(gvr.version));
         let manager = Manager {
-            name: &ask.manager,
-            subresource: part.name(),
+            name: &context.manager,
+            subresource: target.name(),
             api_version: &api_version,
             kind: &resource.kind,
             time: &time,
-            reset: super::write_pipeline::resets(&resource, place.version, part),
+            reset: super::write_pipeline::resets(&resource, gvr.version, target),
         };
-        let live = before.as_ref().map(|before| self.stored(place, before));
+        let live = before.as_ref().map(|before| self.stored(gvr, before));
         let object = field_management::applied(
-            resource.node(place.version),
+            resource.node(gvr.version),
             live.as_ref(),
             &config,
             &manager,
-            ask.force,
+            context.force,
         )
         .map_err(|error| error.to_status())?;
-        let said = |field: &str| config.pointer(&format!("/metadata/{field}")).and_then(Value::as_str);
+        let given = |field: &str| config.pointer(&format!("/metadata/{field}")).and_then(Value::as_str);
         match before {
             Some(before) => {
                 check_names(&resource, (namespace, name), &object)?;
                 check_version(&resource, &before, &object)?;
-                self.replace(ask, place, part, before, object, WriteOrigin::Apply)
+                self.replace(context, gvr, target, before, object, WriteOrigin::Apply)
             }
-            None if part != WriteTarget::Object => {
+            None if target != WriteTarget::Object => {
                 Err(Status::not_found(&resource.group, &resource.plural, name))
             }
             None => {
                 check_names(&resource, (namespace, name), &config)?;
-                if let Some(uid) = said("uid") {
+                if let Some(uid) = given("uid") {
                     let why = format!(
                         "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
                     );
                     return Err(Status::conflict(&resource.group, &resource.plural, name, &why));
                 }
-                self.create(ask, place, namespace, object, WriteOrigin::Apply)
+                self.create(context, gvr, namespace, object, WriteOrigin::Apply)
             }
         }
     }
 }
 
-/// A scale after a patch that is no apply.
+/// Returns a scale after a patch that is not an apply.
 pub(crate) fn scale(kind: PatchKind, scale: &Value, bytes: &[u8]) -> Result<Value, Status> {
     let mut patched = match kind {
         PatchKind::Json => patch::json(scale, bytes)?,
@@ -122,20 +123,20 @@ pub(crate) fn scale(kind: PatchKind, scale: &Value, bytes: &[u8]) -> Result<Valu
     let shown = state::go_text(&patched);
     let refused = |why: &str| patch::undecodable(kind, bytes, &shown, why);
     body::check_type_meta(&patched).map_err(|why| refused(&why))?;
-    let said = |field: &str| patched[field].as_str().filter(|text| !text.is_empty());
+    let declared = |field: &str| patched[field].as_str().filter(|text| !text.is_empty());
     let (api_version, name) =
-        (said("apiVersion").unwrap_or("autoscaling/v1"), said("kind").unwrap_or("Scale"));
+        (declared("apiVersion").unwrap_or("autoscaling/v1"), declared("kind").unwrap_or("Scale"));
     let (group, version) = versions::split_api_version(api_version);
-    let of = builtin::type_of(group, version, name);
+    let type_id = builtin::type_of(group, version, name);
     if (api_version, name) != ("autoscaling/v1", "Scale") {
-        let why = not_convertible(("autoscaling/v1", "Scale"), (api_version, name), of.is_some());
+        let why = not_convertible(("autoscaling/v1", "Scale"), (api_version, name), type_id.is_some());
         return Err(refused(&why));
     }
-    let Some(of) = of else { return Ok(patched) };
-    Ok(builtin::read(of, patched).map_err(|why| refused(&why))?.object)
+    let Some(type_id) = type_id else { return Ok(patched) };
+    Ok(builtin::read(type_id, patched).map_err(|why| refused(&why))?.object)
 }
 
-/// What an apply sends.
+/// Parses the body of an apply.
 pub(crate) fn config(bytes: &[u8]) -> Result<Value, Status> {
     let config = text::read_yaml(bytes).map_err(|why| {
         Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}"))
@@ -143,22 +144,22 @@ pub(crate) fn config(bytes: &[u8]) -> Result<Value, Status> {
     Ok(config.value)
 }
 
-/// What an object is has to be text after a patch, and a custom one has to say it.
+/// Requires that kind and apiVersion are strings after a patch, and that a custom object has both.
 fn check_kind(resource: &Resource, kind: PatchKind, bytes: &[u8], patched: &Value) -> Result<(), Status> {
     let refused = |why: &str| patch::undecodable(kind, bytes, &state::go_text(patched), why);
     body::check_type_meta(patched).map_err(|why| refused(&why))?;
-    let says = |field: &str| patched.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
-    if resource.custom && !says("kind") {
+    let has = |field: &str| patched.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    if resource.custom && !has("kind") {
         return Err(refused(&format!("Object 'Kind' is missing in '{}'", state::go_text(patched))));
     }
-    if resource.custom && !says("apiVersion") {
+    if resource.custom && !has("apiVersion") {
         let missing = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
         return Err(Status::internal(missing));
     }
     Ok(())
 }
 
-/// The name and the namespace of an object cannot be patched.
+/// Rejects a patch that changes name or namespace.
 pub(super) fn check_names(
     resource: &Resource,
     (namespace, name): (&str, &str),
@@ -179,7 +180,7 @@ pub(super) fn check_names(
     Ok(())
 }
 
-/// A version that was patched in is one that the object must have.
+/// Requires that a resource version set by the patch is the current one.
 fn check_version(resource: &Resource, before: &State, object: &Value) -> Result<(), Status> {
     let given = object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
     if given.is_empty() || given == "0" {

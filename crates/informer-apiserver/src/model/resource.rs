@@ -1,7 +1,7 @@
-//! One resource as the server knows it: names, versions, parts, selectable fields.
+//! A resource as the server knows it: names, versions, subresources and selectable fields.
 //!
-//! A resource is stored once and may be served under several versions, at least one. Which resources there are, and which objects, is
-//! not known here.
+//! A resource is stored once and served under one or more versions. This module knows neither which resources
+//! exist nor their objects.
 
 use std::sync::Arc;
 
@@ -25,15 +25,15 @@ pub(crate) struct Resource {
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
     pub(crate) namespaced: bool,
-    /// Whether a definition brought it. Custom objects are written with sorted keys, and their list items say
-    /// what they are.
+    /// Whether it comes from a CustomResourceDefinition. Custom objects are written with sorted keys, and the
+    /// items of their lists include kind and apiVersion.
     pub(crate) custom: bool,
     pub(crate) generation: bool,
-    /// How a definition has its objects stored; none for built-in kinds.
+    /// How objects are stored according to their definition; `None` for built-in kinds.
     pub(crate) storage: Option<Arc<definition::Storage>>,
-    /// What a list can select on, besides name and namespace.
+    /// Fields that selectors support, besides name and namespace.
     pub(crate) fields: Vec<Field>,
-    /// Never empty; the first is the preferred one.
+    /// Never empty; the preferred version is first.
     pub(crate) versions: Vec<Version>,
 }
 
@@ -42,22 +42,22 @@ pub(crate) struct Resource {
 pub(crate) struct Version {
     pub(crate) name: String,
     pub(crate) status: bool,
-    /// What a definition says about its objects; none for built-in kinds.
+    /// The schema and options from the definition; `None` for built-in kinds.
     pub(crate) custom: Option<Arc<definition::Version>>,
-    /// How objects are built; none for custom ones.
+    /// The type of the objects; `None` for custom ones.
     pub(crate) type_id: Option<TypeId>,
-    /// As discovery has them.
+    /// The verbs in the order of discovery.
     pub(crate) verbs: &'static [&'static str],
     pub(crate) subresources: Vec<Subresource>,
-    /// What discovery calls it; empty for what is answered and never stored: bindings, reviews.
+    /// The storage version hash in discovery. Empty for kinds that are never stored: bindings and reviews.
     pub(crate) storage_hash: String,
 }
 
-/// A part of a resource with a path of its own.
+/// A subresource with its own path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Subresource {
     pub(crate) name: &'static str,
-    /// What is read and written there; group and version are empty where they are those of the resource.
+    /// The kind that is read and written. Group and version are empty if they are those of the resource.
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
     pub(crate) kind: String,
@@ -65,17 +65,17 @@ pub(crate) struct Subresource {
     pub(crate) type_id: Option<TypeId>,
 }
 
-/// A field that a list can select on, besides name and namespace.
+/// A field that selectors support, besides name and namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Field {
     pub(crate) name: String,
-    /// Where the value is; the first that is there counts.
+    /// Paths of the value; the first that exists counts.
     paths: Vec<Vec<String>>,
     default: String,
 }
 
 impl Resource {
-    /// `apps/v1`, and plain `v1` in the core group.
+    /// Returns `apps/v1`, or just `v1` in the core group.
     pub(crate) fn api_version(&self, version: usize) -> String {
         let name = self.versions.get(version).map_or("", |version| version.name.as_str());
         if self.group.is_empty() { name.to_owned() } else { format!("{}/{name}", self.group) }
@@ -85,31 +85,33 @@ impl Resource {
         self.versions.get(version).is_some_and(|version| version.status)
     }
 
-    /// What its definition says about the objects of a version.
+    /// Returns the schema and options of a version of a custom resource.
     pub(crate) fn custom(&self, version: usize) -> Option<&definition::Version> {
         self.versions.get(version)?.custom.as_deref()
     }
 
-    /// What a table shows of the objects of a version.
+    /// Returns the table format of a version.
     pub(crate) fn shown_as(&self, version: usize) -> tables::Of<'_> {
         tables::Of { group: &self.group, kind: &self.kind, custom: self.custom(version) }
     }
 
-    /// What can be done with it, or with a part of it; none if there is no such part.
+    /// Returns the verbs of the resource or of a subresource, or `None` if there is no such subresource.
     pub(crate) fn verbs(&self, version: usize, subresource: Option<&str>) -> Option<&'static [&'static str]> {
         let version = self.versions.get(version)?;
         match subresource {
             None => Some(version.verbs),
-            Some(name) => version.subresources.iter().find(|part| part.name == name).map(|part| part.verbs),
+            Some(name) => {
+                version.subresources.iter().find(|found| found.name == name).map(|found| found.verbs)
+            }
         }
     }
 
-    /// Whether there can be objects of it.
+    /// Returns whether objects of it can be stored.
     pub(crate) fn is_stored(&self) -> bool {
         self.versions.iter().any(|version| !version.storage_hash.is_empty())
     }
 
-    /// What is said about a field that no list can select on.
+    /// Returns the error message for an unsupported field in a selector.
     pub(crate) fn unknown_field(&self, name: &str) -> String {
         if self.custom {
             return format!("field label not supported: {name}");
@@ -121,7 +123,7 @@ impl Resource {
         self.group == group && self.plural == plural
     }
 
-    /// Whether the server keeps a cache of it, as a real one does of everything but events.
+    /// Returns whether the server has a watch cache for it, as kube-apiserver has for everything but events.
     pub(crate) fn is_cached(&self) -> bool {
         !self.is("", "events") && !self.is("events.k8s.io", "events")
     }
@@ -143,21 +145,22 @@ impl Resource {
         !self.custom && facts::put_creates(&self.group, &self.plural)
     }
 
-    /// Whether an update has to name the version that it is about.
+    /// Returns whether an update must contain a resource version.
     pub(crate) fn update_needs_version(&self) -> bool {
         self.custom || facts::update_needs_version(&self.group, &self.plural)
     }
 
-    /// Whether dependents stay when nobody says what is to become of them.
+    /// Returns whether dependents are orphaned if a deletion has no propagation policy.
     pub(crate) fn orphans(&self) -> bool {
         !self.custom && facts::orphans(&self.group, &self.plural)
     }
 }
 
 impl Field {
-    /// Several paths are separated by `|`.
+    /// Creates a field. `paths` are separated by `|`.
     pub(crate) fn new(name: &str, paths: &str, default: &str) -> Self {
-        let path = |text: &str| text.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect();
+        let path =
+            |text: &str| text.split('.').filter(|segment| !segment.is_empty()).map(str::to_owned).collect();
         Field {
             name: name.to_owned(),
             paths: paths.split('|').map(path).collect(),
@@ -165,10 +168,10 @@ impl Field {
         }
     }
 
-    /// The field's value in an object, as a selector sees it.
+    /// Returns the value of the field in an object, as selectors compare it.
     pub(crate) fn read(&self, object: &Value) -> String {
         let found = self.paths.iter().find_map(|path| {
-            let found = path.iter().try_fold(object, |value, part| value.get(part.as_str()))?;
+            let found = path.iter().try_fold(object, |value, segment| value.get(segment.as_str()))?;
             match found {
                 Value::String(text) if !text.is_empty() => Some(text.clone()),
                 Value::Bool(_) | Value::Number(_) => Some(found.to_string()),
@@ -184,14 +187,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_has_a_default() {
+    fn missing_field_has_default_value() {
         let phase = Field::new("status.phase", "status.phase", "Pending");
         assert_eq!(phase.read(&serde_json::json!({})), "Pending");
         assert_eq!(phase.read(&serde_json::json!({"status": {"phase": "Running"}})), "Running");
     }
 
     #[test]
-    fn a_field_may_be_in_several_places() {
+    fn first_path_with_a_value_counts() {
         let source = Field::new("source", "source.component|reportingComponent", "");
         let read = |object: Value| source.read(&object);
         assert_eq!(read(serde_json::json!({"source": {"component": "a"}, "reportingComponent": "b"})), "a");

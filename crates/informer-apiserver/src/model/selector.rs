@@ -1,7 +1,7 @@
-//! Label selectors, parsed and matched as the server does it, with its error texts.
+//! Label selectors, parsed and matched as in kube-apiserver, with its error messages.
 //!
-//! A parsed selector is a list of requirements that must all hold; the empty one holds for everything. What a label
-//! is attached to is not known here.
+//! A selector is a list of requirements that must all hold; an empty one matches everything. Objects are not
+//! known here.
 
 use informer_objects::text::formats;
 use serde_json::Value;
@@ -27,7 +27,7 @@ enum Test {
 }
 
 impl LabelSelector {
-    /// Parses a selector; the error is the text that a 400 carries.
+    /// Parses a selector. The error is the message of the 400 response.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser { tokens: tokens(text), at: 0 };
         let mut requirements = Vec::new();
@@ -49,7 +49,7 @@ impl LabelSelector {
         Ok(LabelSelector(requirements))
     }
 
-    /// The selector that an object has in its spec; none if there is none, which selects nothing.
+    /// Parses the selector in the spec of an object. `None` if there is none, which selects nothing.
     pub(crate) fn of_object(selector: &Value) -> Option<Self> {
         if selector.is_null() {
             return None;
@@ -253,15 +253,15 @@ fn check_key(key: &str) -> Result<(), String> {
     Err(format!("<nil>: Invalid value: \"{key}\": {}", wrong.join("; ")))
 }
 
-fn check_value(key: &str, place: usize, value: &str) -> Result<(), String> {
+fn check_value(key: &str, index: usize, value: &str) -> Result<(), String> {
     let wrong = formats::label_value(value);
     if wrong.is_empty() {
         return Ok(());
     }
-    Err(format!("values[{place}][{key}]: Invalid value: \"{value}\": {}", wrong.join("; ")))
+    Err(format!("values[{index}][{key}]: Invalid value: \"{value}\": {}", wrong.join("; ")))
 }
 
-/// A selector as a list takes it, sorted by key: `a=b,c in (d,e)`.
+/// Returns a selector in the syntax of list requests, sorted by key: `a=b,c in (d,e)`.
 pub(crate) fn text_of(selector: &Value) -> String {
     let plain =
         selector.get("matchLabels").or(selector.get("matchExpressions").map_or(Some(selector), |_| None));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_match_as_recorded() {
+    fn selector_matches_as_recorded() {
         let cases = [
             ("color=red", "color=red", true),
             ("color==red", "color=blue", false),
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_those_of_the_server() {
+    fn parse_errors_match_kube_apiserver() {
         let cases = [
             ("a===b", "unable to parse requirement: found '=', expected: identifier"),
             ("bad key=v", "unable to parse requirement: found 'key', expected: in, notin, =, ==, !=, gt, lt"),

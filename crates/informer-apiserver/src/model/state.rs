@@ -1,12 +1,14 @@
-//! One state of one object: its JSON, encoded once, and what selectors ask about.
+//! One state of one object: its JSON, encoded once, and the values that selectors compare.
 //!
-//! The bytes are the whole object as a watch frame shows it. Where the version, the apiVersion and the metadata are
-//! is remembered, so a list item, a metadata-only answer, another API version or the frame of a deletion are copies
-//! of these bytes with a piece cut out or put in. Forms that differ more, and protobuf, are made when they are first asked for and
-//! kept beside. What a state shows never changes. It does not know its neighbours or its past.
+//! The bytes are the whole object as in a watch frame. The positions of resourceVersion, apiVersion and
+//! metadata are recorded, so that list items, metadata-only responses, other API versions and DELETED frames
+//! are copies of these bytes with a part removed or replaced. Representations that differ more, and protobuf,
+//! are encoded on first use and cached. A state is immutable and knows neither other objects nor earlier
+//! states.
 //!
-//! A custom object is shown as its definition has it now: storage keeps what was written, and what the stored version does not know
-//! is left out, and its defaults are put in, once, when the state is made. When the definition changes a new state is made.
+//! A custom object is shown as its current definition requires: storage keeps the object as written; unknown
+//! fields are pruned and defaults applied once, when the state is created. When the definition changes, a new
+//! state is created.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,7 +23,7 @@ pub(crate) use super::json::go_text;
 use super::resource::Resource;
 use super::view::{ObjectShape, View};
 
-/// A state of an object.
+/// An immutable state of an object.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) version: u64,
@@ -29,23 +31,23 @@ pub(crate) struct State {
     pub(crate) name: String,
     pub(crate) namespace: String,
     pub(crate) labels: Vec<(String, String)>,
-    /// Values of the resource's selectable fields, in their order.
+    /// Values of the resource's selectable fields, in the order of [`Resource::fields`].
     pub(crate) fields: Vec<String>,
     pub(crate) terminating: bool,
     json: Json,
-    /// The same in another form, once somebody has asked for it. No kind has more than one.
+    /// The object in another representation, after the first use. No kind has more than one.
     converted: OnceLock<Json>,
-    /// What custom versions show that show less, by their apiVersion.
-    others: Vec<(String, Json)>,
-    /// What storage has of a custom object, where that is not what is shown.
+    /// The object in other versions of a custom resource that show less, by apiVersion.
+    other_versions: Vec<(String, Json)>,
+    /// The stored form of a custom object, if it differs from `json`.
     stored: Option<Box<Stored>>,
-    /// As protobuf, once somebody has asked for it.
-    kept: EncodingCache,
-    /// Where encodings are counted, if it is stored.
+    /// Cached protobuf encodings.
+    encodings: EncodingCache,
+    /// The counters of the server; `None` if the object is not stored.
     counters: Option<Arc<Counters>>,
 }
 
-/// A custom object as it was written down, before its definition changed or under a version that has other defaults.
+/// A custom object as written, before its definition changed or under a version with other defaults.
 #[derive(Debug)]
 struct Stored {
     /// The version under which it was written.
@@ -54,7 +56,7 @@ struct Stored {
 }
 
 impl State {
-    /// Encodes an object. It must have its metadata; kind and apiVersion are set here, for the resource's first
+    /// Encodes an object, which must have metadata. Sets kind and apiVersion to those of the resource's first
     /// version.
     pub(crate) fn encode(resource: &Resource, version: u64, object: &Value) -> State {
         match resource.storage.as_deref() {
@@ -65,9 +67,9 @@ impl State {
         }
     }
 
-    /// The same object under a definition that has changed: only what is shown of it may differ.
-    pub(crate) fn again(&self, before: &Resource, resource: &Resource) -> State {
-        let again = match (self.stored.as_deref(), before.storage.as_deref(), resource.storage.as_deref()) {
+    /// Returns the same object for a changed definition. Only the way it is shown may differ.
+    pub(crate) fn reencode(&self, before: &Resource, resource: &Resource) -> State {
+        let state = match (self.stored.as_deref(), before.storage.as_deref(), resource.storage.as_deref()) {
             (Some(stored), _, Some(storage)) => {
                 let object = serde_json::from_slice(&stored.json).unwrap_or_default();
                 State::read(resource, storage, self.version, &stored.version, &object)
@@ -77,36 +79,42 @@ impl State {
             }
             _ => State::show(resource, self.version, &self.decode()),
         };
-        State { counters: self.counters.clone(), ..again }
+        State { counters: self.counters.clone(), ..state }
     }
 
-    /// What storage has of a custom object and the version under which that was written, the usual one if it says none. Nothing where
-    /// every version shows just what is stored.
+    /// Returns the stored form of a custom object and the version under which it was written, `None` for the
+    /// current storage version. Returns `None` if every version shows exactly what is stored.
     pub(crate) fn stored(&self) -> Option<(Option<&str>, Value)> {
         match self.stored.as_deref() {
             Some(stored) => {
                 Some((Some(&stored.version), serde_json::from_slice(&stored.json).unwrap_or_default()))
             }
-            None if self.others.is_empty() => None,
+            None if self.other_versions.is_empty() => None,
             None => Some((None, self.decode())),
         }
     }
 
-    /// A custom object that was written down under a version.
-    fn read(resource: &Resource, storage: &Storage, version: u64, under: &str, stored: &Value) -> State {
+    /// Creates the state of a custom object that was written under a version.
+    fn read(
+        resource: &Resource,
+        storage: &Storage,
+        version: u64,
+        written_version: &str,
+        stored: &Value,
+    ) -> State {
         let mut object = stored.clone();
-        storage.read(under, &mut object);
+        storage.read(written_version, &mut object);
         let mut state = State::show(resource, version, &object);
-        let others = resource.versions.iter().enumerate();
-        state.others = others
+        let other_versions = resource.versions.iter().enumerate();
+        state.other_versions = other_versions
             .filter_map(|(at, other)| {
-                let shown = storage.converted(under, &other.name, &object)?;
+                let shown = storage.converted(written_version, &other.name, &object)?;
                 Some((resource.api_version(at), Json::object(resource, version, &shown)))
             })
             .collect();
-        if under != storage.version || object != *stored {
+        if written_version != storage.version || object != *stored {
             let json = Bytes::from(stored.to_string());
-            state.stored = Some(Box::new(Stored { version: under.to_owned(), json }));
+            state.stored = Some(Box::new(Stored { version: written_version.to_owned(), json }));
         }
         state
     }
@@ -131,25 +139,25 @@ impl State {
             terminating: metadata.is_some_and(|metadata| metadata.contains_key("deletionTimestamp")),
             json: Json::object(resource, version, object),
             converted: OnceLock::new(),
-            others: Vec::new(),
+            other_versions: Vec::new(),
             stored: None,
-            kept: EncodingCache::default(),
+            encodings: EncodingCache::default(),
             counters: None,
         }
     }
 
-    /// The state of an object that is stored: its encodings are counted, the first here.
+    /// Attaches the counters of a server, and counts the first encoding.
     pub(super) fn counted(self, counters: &Arc<Counters>) -> State {
         counters.count(Encoded::Json);
         State { counters: Some(counters.clone()), ..self }
     }
 
-    /// The object again. The bytes are our own, so `Null` never comes back.
+    /// Returns the decoded object. Never `Null`, since the bytes were encoded here.
     pub(crate) fn decode(&self) -> Value {
         serde_json::from_slice(&self.json.bytes).unwrap_or_default()
     }
 
-    /// The object as a version shows it.
+    /// Returns the decoded object as a version shows it.
     pub(crate) fn decode_as(&self, api_version: Option<&str>) -> Value {
         let shown = &self.json_of(api_version).bytes;
         let mut object: Value = serde_json::from_slice(shown).unwrap_or_default();
@@ -159,17 +167,17 @@ impl State {
         object
     }
 
-    /// The key under which the object is stored.
+    /// Returns the key under which the object is stored.
     pub(crate) fn key(&self) -> String {
         key(&self.namespace, &self.name)
     }
 
-    /// Roughly how long the object is when written.
+    /// Returns the approximate length of the encoded object.
     pub(crate) fn len(&self) -> usize {
         self.json.bytes.len()
     }
 
-    /// The whole object without a copy, where a view asks for just that.
+    /// Returns the encoded object; without a copy if the view is the stored form.
     pub(crate) fn bytes(&self, view: &View) -> Bytes {
         if view.shape == ObjectShape::Whole
             && view.api_version.is_none()
@@ -182,7 +190,7 @@ impl State {
         Bytes::from(out)
     }
 
-    /// Writes the object as if it had this version.
+    /// Writes the object with the given resource version.
     pub(crate) fn write(&self, view: &View, version: u64, out: &mut Vec<u8>) {
         let digits = (version != self.version).then(|| version.to_string());
         if view.representation == Representation::Same || view.shape == ObjectShape::Metadata {
@@ -196,21 +204,23 @@ impl State {
         }
     }
 
-    /// What a version shows.
+    /// Returns the JSON of an API version.
     fn json_of(&self, api_version: Option<&str>) -> &Json {
-        let other = self.others.iter().find(|(name, _)| Some(name.as_str()) == api_version);
+        let other = self.other_versions.iter().find(|(name, _)| Some(name.as_str()) == api_version);
         other.map_or(&self.json, |(_, json)| json)
     }
 
-    /// The object as protobuf, as if it had this version: made once by `encode`, however many ask, and kept for as long as the state is.
-    /// `None` if there is no such thing.
+    /// Returns the object as protobuf with the given resource version, or `None` if its kind has no protobuf
+    /// encoding.
+    ///
+    /// It is encoded once, with `encode`, and cached as long as the state exists.
     pub(crate) fn protobuf(
         &self,
         view: &View,
         version: u64,
         encode: impl FnOnce(&Value) -> Option<Vec<u8>>,
     ) -> Option<Bytes> {
-        self.kept.get_or_make(view, version, || {
+        self.encodings.get_or_make(view, version, || {
             self.count(Encoded::Protobuf);
             let mut json = Vec::new();
             self.write(view, version, &mut json);
@@ -219,7 +229,7 @@ impl State {
         })
     }
 
-    /// Counts that a row of a table was made.
+    /// Counts an encoded table row.
     pub(crate) fn count_row(&self) {
         self.count(Encoded::Row);
     }
@@ -230,16 +240,16 @@ impl State {
         }
     }
 
-    /// The object in another form than the stored one.
-    fn convert(&self, form: Representation) -> Json {
+    /// Encodes the object in another representation.
+    fn convert(&self, representation: Representation) -> Json {
         self.count(Encoded::Json);
         let mut object = self.decode();
-        form.show(&mut object);
+        representation.show(&mut object);
         Json::built_in(self.version, &object)
     }
 }
 
-/// The order of objects in lists: by `namespace/name` as text, as in etcd.
+/// Returns the key of an object: `namespace/name`. Lists are sorted by it as text, as in etcd.
 pub(crate) fn key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
@@ -288,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_looks_like_html() {
+    fn html_characters_are_escaped() {
         let object = json!({"metadata": {"name": "n"}, "data": {"k": "<b>&\u{2028}\"\n"}});
         let state = State::encode(&resource("", "configmaps"), 7, &object);
         let whole = shown(&state, ObjectShape::Whole, None, 7);

@@ -1,7 +1,7 @@
-//! Subresources that are no part of their object: scale, binding, eviction.
+//! The subresources `scale`, `binding` and `eviction`, which have a kind of their own.
 //!
-//! Each is another kind with a life of one request: a scale is read from an object and written back into it, a binding and an
-//! eviction change their pod and leave nothing behind.
+//! They exist for one request: a scale is read from an object and written back into it; a binding and an
+//! eviction change their pod and are not stored.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use super::write_context::{WriteContext, WriteOrigin, WriteResult};
 use super::write_target::WriteTarget;
 use super::{Filter, Model, json_edit};
 
-/// Kinds that can be scaled.
+/// Kinds with a scale subresource.
 const SCALED: &[(&str, &str)] = &[
     ("apps", "deployments"),
     ("apps", "replicasets"),
@@ -33,31 +33,34 @@ const SCALED: &[(&str, &str)] = &[
 ];
 
 impl Resource {
-    /// Whether its objects can be scaled.
+    /// Returns whether a version has a scale subresource.
     pub(crate) fn has_scale(&self, version: usize) -> bool {
         if self.custom {
-            return self.custom(version).is_some_and(|of| of.scale.is_some());
+            return self.custom(version).is_some_and(|custom| custom.scale.is_some());
         }
         SCALED.iter().any(|(group, plural)| self.is(group, plural))
     }
 }
 
 impl Model {
-    /// The scale of an object, as it is after a change is made to it: replicas that were never set can be told.
-    pub(crate) fn scale_to_change(&self, place: VersionedResource, state: &State) -> Result<Value, Status> {
-        let resource = self.resource(place.id)?;
-        match resource.custom(place.version).and_then(|of| of.scale.as_ref()) {
+    /// Returns the scale to which a patch is applied.
+    ///
+    /// Replicas that are unset in a custom object are marked, so that a patch that does not set them is
+    /// rejected.
+    pub(crate) fn scale_to_change(&self, gvr: VersionedResource, state: &State) -> Result<Value, Status> {
+        let resource = self.resource(gvr.id)?;
+        match resource.custom(gvr.version).and_then(|custom| custom.scale.as_ref()) {
             Some(paths) => definition::scale_to_change(paths, &state.decode()).map_err(Status::bad_request),
-            None => self.scale(place, state),
+            None => self.scale(gvr, state),
         }
     }
 
-    /// The scale of an object.
-    pub(crate) fn scale(&self, place: VersionedResource, state: &State) -> Result<Value, Status> {
-        let resource = self.resource(place.id)?;
+    /// Returns the scale of an object.
+    pub(crate) fn scale(&self, gvr: VersionedResource, state: &State) -> Result<Value, Status> {
+        let resource = self.resource(gvr.id)?;
         let object = state.decode();
         if resource.custom {
-            let paths = resource.custom(place.version).and_then(|of| of.scale.as_ref());
+            let paths = resource.custom(gvr.version).and_then(|custom| custom.scale.as_ref());
             let paths =
                 paths.ok_or_else(|| Status::not_found(&resource.group, &resource.plural, &state.name))?;
             return definition::scale(paths, &object).map_err(Status::bad_request);
@@ -89,86 +92,92 @@ impl Model {
     /// Writes a scale back into its object.
     pub(crate) fn update_scale(
         &mut self,
-        ask: &WriteContext,
-        place: VersionedResource,
+        context: &WriteContext,
+        gvr: VersionedResource,
         before: Arc<State>,
         scale: &Value,
     ) -> Result<WriteResult, Status> {
-        let old = self.scale_with_owners(place, &before)?;
+        let old = self.scale_with_owners(gvr, &before)?;
         let mut new = scale.clone();
-        let time = times::written(ask.now);
-        field_management::updated(scale_node(), Some(&old), &mut new, &scaler(ask, &time));
-        self.write_scale(ask, place, before, &new)
+        let time = times::written(context.now);
+        field_management::updated(scale_node(), Some(&old), &mut new, &scaler(context, &time));
+        self.write_scale(context, gvr, before, &new)
     }
 
-    /// Applies a scale, and with it the object it belongs to.
+    /// Applies a scale, and thereby its object, with server-side apply.
     pub(crate) fn apply_scale(
         &mut self,
-        ask: &WriteContext,
-        place: VersionedResource,
+        context: &WriteContext,
+        gvr: VersionedResource,
         before: Arc<State>,
         config: &Value,
     ) -> Result<WriteResult, Status> {
-        let old = self.scale_with_owners(place, &before)?;
-        let time = times::written(ask.now);
-        let new = field_management::applied(scale_node(), Some(&old), config, &scaler(ask, &time), ask.force)
-            .map_err(|error| error.to_status())?;
-        self.write_scale(ask, place, before, &new)
+        let old = self.scale_with_owners(gvr, &before)?;
+        let time = times::written(context.now);
+        let new = field_management::applied(
+            scale_node(),
+            Some(&old),
+            config,
+            &scaler(context, &time),
+            context.force,
+        )
+        .map_err(|error| error.to_status())?;
+        self.write_scale(context, gvr, before, &new)
     }
 
-    /// Writes a scale, with its owners, back into its object.
+    /// Writes a scale with its owners back into its object.
     fn write_scale(
         &mut self,
-        ask: &WriteContext,
-        place: VersionedResource,
+        context: &WriteContext,
+        gvr: VersionedResource,
         before: Arc<State>,
         scale: &Value,
     ) -> Result<WriteResult, Status> {
-        let resource = self.resource(place.id)?;
+        let resource = self.resource(gvr.id)?;
         check_names(&resource, (&before.namespace, &before.name), scale)?;
         let metadata = scale.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
         check_preconditions(&resource, &before, &metadata)?;
-        let paths = resource.custom(place.version).and_then(|of| of.scale.as_ref());
+        let paths = resource.custom(gvr.version).and_then(|custom| custom.scale.as_ref());
         let path = paths.map_or("spec.replicas", |paths| paths.replicas());
         let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
         if replicas < 0 {
             return Err(negative(&resource, path, &before.name, replicas));
         }
         let mut object = before.decode();
-        let api_version = resource.api_version(place.version);
+        let api_version = resource.api_version(gvr.version);
         let owners = field_management::owners_after_scale(&object, scale, &api_version, path);
         match paths {
             Some(paths) => definition::with_scale(paths, &mut object, scale)?,
             None => json_edit::set(&mut object, &["spec", "replicas"], json!(replicas)),
         }
         json_edit::set(&mut object, &["metadata", "managedFields"], owners.unwrap_or_default());
-        // Who owns what is settled, as for an apply.
-        self.replace(ask, place, WriteTarget::Scale, before, object, WriteOrigin::Apply)
+        // The owners are final, as for an apply.
+        self.replace(context, gvr, WriteTarget::Scale, before, object, WriteOrigin::Apply)
     }
 
-    /// The scale of an object, with the owners that the object has for it.
-    fn scale_with_owners(&self, place: VersionedResource, state: &State) -> Result<Value, Status> {
-        let resource = self.resource(place.id)?;
-        let paths = resource.custom(place.version).and_then(|of| of.scale.as_ref());
+    /// Returns the scale of an object, with the owners of the object's replicas.
+    fn scale_with_owners(&self, gvr: VersionedResource, state: &State) -> Result<Value, Status> {
+        let resource = self.resource(gvr.id)?;
+        let paths = resource.custom(gvr.version).and_then(|custom| custom.scale.as_ref());
         let replicas = paths.map_or("spec.replicas", |paths| paths.replicas());
-        let mut scale = self.scale(place, state)?;
+        let mut scale = self.scale(gvr, state)?;
         if let Some(owners) = field_management::owners_of_scale(&state.decode(), replicas) {
             json_edit::set(&mut scale, &["metadata", "managedFields"], owners);
         }
         Ok(scale)
     }
 
-    /// Puts a pod on a node.
+    /// Assigns a pod to a node.
     pub(crate) fn bind(
         &mut self,
-        ask: &WriteContext,
-        place: VersionedResource,
+        context: &WriteContext,
+        gvr: VersionedResource,
         key: (&str, &str),
         binding: &Value,
     ) -> Result<(), Status> {
         let node = binding.pointer("/target/name").and_then(Value::as_str).unwrap_or_default();
         check_target(node, binding.pointer("/target/kind").and_then(Value::as_str).unwrap_or_default())?;
-        let before = self.get(place, key.0, key.1).ok_or_else(|| Status::not_found("", "pods", key.1))?;
+        let before = self.get(gvr, key.0, key.1).ok_or_else(|| Status::not_found("", "pods", key.1))?;
         let mut pod = before.decode();
         let refused = |why: &str| Status::conflict("", "pods/binding", key.1, why);
         let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -196,54 +205,55 @@ impl Model {
         }
         let condition = json!({
             "type": "PodScheduled", "status": "True", "lastProbeTime": null,
-            "lastTransitionTime": times::written(ask.now),
+            "lastTransitionTime": times::written(context.now),
         });
         set_condition(&mut pod, condition);
-        // Nobody owns what a binding sets.
-        self.replace_raw(ask, place, before, &pod).map(|_| ())
+        // Fields that a binding sets have no owner.
+        self.replace_raw(context, gvr, before, &pod).map(|_| ())
     }
 
-    /// Deletes a pod if its disruption budgets allow that.
+    /// Deletes a pod if its disruption budgets allow it.
     pub(crate) fn evict(
         &mut self,
-        ask: &WriteContext,
-        place: VersionedResource,
+        context: &WriteContext,
+        gvr: VersionedResource,
         (namespace, name): (&str, &str),
         options: &DeleteOptions,
     ) -> Result<(), Status> {
-        let pod = self.get(place, namespace, name).ok_or_else(|| Status::not_found("", "pods", name))?;
+        let pod = self.get(gvr, namespace, name).ok_or_else(|| Status::not_found("", "pods", name))?;
         let phase =
             pod.decode().pointer("/status/phase").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let resource = self.resource(place.id)?;
+        let resource = self.resource(gvr.id)?;
         delete::check(&resource, &pod, options)?;
         let counts = !pod.terminating && !matches!(phase.as_str(), "Succeeded" | "Failed" | "Pending");
         if counts {
-            self.consume_disruption_budget(ask, namespace, &pod, options.dry_run)?;
+            self.consume_disruption_budget(context, namespace, &pod, options.dry_run)?;
         }
         let mut options = options.clone();
         if !options.dry_run {
             let condition = json!({
                 "type": "DisruptionTarget", "status": "True", "lastProbeTime": null,
-                "lastTransitionTime": times::written(ask.now),
+                "lastTransitionTime": times::written(context.now),
                 "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
             });
             let mut object = pod.decode();
             set_condition(&mut object, condition);
-            let marked = self.overwrite(&as_server(ask), place, WriteTarget::Status, pod, object)?;
+            let marked = self.overwrite(&as_server(context), gvr, WriteTarget::Status, pod, object)?;
             options.version = options.version.map(|_| marked.version.to_string());
         }
-        self.delete(ask.now, place, (namespace, name), &options).map(|_| ())
+        self.delete(context.now, gvr, (namespace, name), &options).map(|_| ())
     }
 
+    /// Reduces the disruption budget that selects a pod by one, or fails if it does not allow a disruption.
     fn consume_disruption_budget(
         &mut self,
-        ask: &WriteContext,
+        context: &WriteContext,
         namespace: &str,
         pod: &State,
         dry_run: bool,
     ) -> Result<(), Status> {
-        let Some(place) = self.registry.place("policy", "v1", "poddisruptionbudgets") else { return Ok(()) };
-        let listing = self.list(place, namespace, &super::ReadVersion::Newest, false)?;
+        let Some(gvr) = self.registry.resource("policy", "v1", "poddisruptionbudgets") else { return Ok(()) };
+        let listing = self.list(gvr, namespace, &super::ReadVersion::Newest, false)?;
         let filter = Filter::namespace(namespace);
         let mut matching: Vec<Arc<State>> = listing
             .states(&filter)
@@ -277,21 +287,25 @@ impl Model {
         if allowed == 1 {
             let condition = json!({
                 "type": "DisruptionAllowed", "status": "False", "observedGeneration": observed,
-                "lastTransitionTime": times::written(ask.now), "reason": "InsufficientPods", "message": "",
+                "lastTransitionTime": times::written(context.now), "reason": "InsufficientPods", "message": "",
             });
             set_condition(&mut object, condition);
         }
-        json_edit::set(&mut object, &["status", "disruptedPods", &pod.name], json!(times::written(ask.now)));
-        self.overwrite(&as_server(ask), place, WriteTarget::Status, budget, object).map(|_| ())
+        json_edit::set(
+            &mut object,
+            &["status", "disruptedPods", &pod.name],
+            json!(times::written(context.now)),
+        );
+        self.overwrite(&as_server(context), gvr, WriteTarget::Status, budget, object).map(|_| ())
     }
 }
 
-/// The same request, from the server itself.
-fn as_server(ask: &WriteContext) -> WriteContext {
-    WriteContext { manager: "kube-apiserver".to_owned(), ..ask.clone() }
+/// Returns the context of the same write by the server itself.
+fn as_server(context: &WriteContext) -> WriteContext {
+    WriteContext { manager: "kube-apiserver".to_owned(), ..context.clone() }
 }
 
-/// Sets a condition in the place of the one of its type.
+/// Replaces the condition of the same type, or adds it.
 fn set_condition(object: &mut Value, condition: Value) {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
     let mut conditions = conditions.cloned().unwrap_or_default();
@@ -300,7 +314,7 @@ fn set_condition(object: &mut Value, condition: Value) {
     json_edit::set(object, &["status", "conditions"], json!(conditions));
 }
 
-/// A pod can be bound to a node and to nothing else.
+/// Requires that the target of a binding is a node.
 fn check_target(name: &str, kind: &str) -> Result<(), Status> {
     let why = match (name, kind) {
         (_, kind) if !matches!(kind, "" | "Node") => {
@@ -309,7 +323,7 @@ fn check_target(name: &str, kind: &str) -> Result<(), Status> {
         ("", _) => "target.name: Required value".to_owned(),
         _ => return Ok(()),
     };
-    // The real server does not say what sort of error it is.
+    // kube-apiserver gives no reason for this error.
     Err(Status::new(500, "", why))
 }
 
@@ -324,9 +338,9 @@ fn negative(resource: &Resource, path: &str, name: &str, replicas: i64) -> Statu
     Status::invalid(&resource.group, &resource.kind, name, vec![cause])
 }
 
-fn scaler<'a>(ask: &'a WriteContext, time: &'a str) -> Manager<'a> {
+fn scaler<'a>(context: &'a WriteContext, time: &'a str) -> Manager<'a> {
     Manager {
-        name: &ask.manager,
+        name: &context.manager,
         subresource: "scale",
         api_version: "autoscaling/v1",
         kind: "Scale",
@@ -358,7 +372,7 @@ fn over_budget(budget: &str, unobserved: bool, desired: i64, healthy: i64) -> St
     status
 }
 
-/// The answer to a binding or an eviction: a success with a code.
+/// Returns the response to a binding or an eviction: a success with a code.
 pub(crate) fn created_status() -> Vec<u8> {
     br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#.to_vec()
 }

@@ -1,6 +1,6 @@
-//! How an object is shown: how much of it, under which apiVersion and in which form.
+//! How an object is shown: which parts, under which apiVersion and in which representation.
 //!
-//! A view is a fact about an answer. The object itself is not known here.
+//! A view is a property of a response. It does not know the object.
 
 use super::forms::Representation;
 
@@ -8,18 +8,18 @@ use super::forms::Representation;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) shape: ObjectShape,
-    /// `None` where the stored bytes already say it.
+    /// `None` if it is the apiVersion in the stored bytes.
     pub(crate) api_version: Option<String>,
-    /// How the form that is shown differs from the stored one.
+    /// The difference between the shown and the stored representation.
     pub(crate) representation: Representation,
 }
 
-/// How much of an object is shown.
+/// The parts of an object that are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ObjectShape {
-    /// Everything.
+    /// The whole object.
     Whole,
-    /// Everything but kind and apiVersion, as items of built-in lists are.
+    /// Everything but kind and apiVersion, as in lists of built-in kinds.
     Item,
     /// `PartialObjectMetadata`.
     Metadata,

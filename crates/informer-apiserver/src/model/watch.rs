@@ -1,8 +1,8 @@
-//! Watches as cursors into a collection's history: what a watcher is told, and when it is told to go.
+//! Watches as cursors into the history of a collection: which frames a watch gets, and when it ends.
 //!
-//! A cursor moves only forward and skips nothing: between two steps it either gets every change that concerns it, or
-//! learns that it cannot. A watcher of one namespace needs the changes in that one only: it may sleep while the others
-//! are forgotten. Frames here are states and their kind; bytes and waiting are made elsewhere.
+//! A cursor only moves forward and skips nothing: each step returns all changes that concern it, or reports
+//! that some were dropped. A watch of one namespace needs only the changes in that namespace, so it may wait
+//! while others are dropped. Frames are states with a type here; encoding and waiting happen elsewhere.
 
 use std::sync::Arc;
 
@@ -14,54 +14,55 @@ use super::kinds::{ResourceId, VersionedResource};
 use super::state::State;
 use super::{Model, Objects};
 
-/// How many changes are looked at in one step, so that a selective watcher does not keep the model for long.
+/// Upper bound on the changes inspected in one step, so that a selective watch does not hold the lock for
+/// long.
 const CHANGES_PER_STEP: usize = 4_096;
 
-/// How many bytes of objects a step brings together.
+/// Number of bytes of objects after which a step ends.
 const BYTES_PER_STEP: usize = 64 * 1024;
 
-/// A watcher's place.
+/// The position of a watch.
 #[derive(Debug)]
 pub(crate) struct Cursor {
     id: ResourceId,
     epoch: u64,
     term: u64,
-    /// The sequence number of the next change to look at.
+    /// The sequence number of the next change to inspect.
     next: u64,
-    /// Changes up to this version are none of its business.
+    /// Changes up to this version are skipped.
     after: u64,
 }
 
-/// Where a watch begins.
+/// Where a watch starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum From {
-    /// With the changes after a version.
+    /// At the changes after a version.
     Version(u64),
-    /// With the changes from now on.
+    /// At the next change.
     Now,
-    /// With everything that is there.
+    /// With the existing objects.
     Start,
 }
 
-/// An opened watch.
+/// An open watch.
 pub(crate) struct Opened {
     pub(crate) cursor: Cursor,
-    /// What is there, if the watch begins with it.
+    /// The existing objects, if the watch starts with them.
     pub(crate) initial: Option<Objects>,
     /// The version at which it was opened.
     pub(crate) version: u64,
 }
 
-/// What a step brought.
+/// The result of one step.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Frames, perhaps none, and whether another step would bring more at once.
+    /// Frames, possibly none, and whether another step would return more immediately.
     Frames(Vec<Frame>, bool),
-    /// The changes it needs are forgotten.
+    /// Changes that the watch needs were dropped.
     Expired(Status),
-    /// The stream is over, in good order.
+    /// The watch ends normally.
     Ended,
-    /// The server this watch was opened on is gone.
+    /// The server was restored or restarted since the watch was opened.
     Broken,
 }
 
@@ -70,7 +71,7 @@ pub(crate) enum Step {
 pub(crate) struct Frame {
     pub(crate) kind: FrameKind,
     pub(crate) state: Arc<State>,
-    /// The version the object is shown with; for a deletion not that of the state.
+    /// The version shown in the object; for a deletion, that of the deletion and not of the state.
     pub(crate) version: u64,
 }
 
@@ -96,19 +97,19 @@ impl Cursor {
         self.id
     }
 
-    /// Whether it waits for a version that is not reached yet.
+    /// Returns whether the watch starts at a version that is not reached yet.
     pub(crate) fn is_ahead_of(&self, version: u64) -> bool {
         self.after > version
     }
 }
 
 impl Model {
-    /// Opens a watch. Each needs a [`Model::close_watch`].
-    pub(crate) fn open_watch(&mut self, place: VersionedResource, from: From) -> Result<Opened, Status> {
+    /// Opens a watch. It must be closed with [`Model::close_watch`].
+    pub(crate) fn open_watch(&mut self, gvr: VersionedResource, from: From) -> Result<Opened, Status> {
         let (version, epoch) = (self.version, self.epoch);
-        let cached = self.resource(place.id)?.is_cached();
-        let home = self.home(place);
-        let collection = self.collections.get_mut(&home).ok_or_else(Status::no_such_resource)?;
+        let cached = self.resource(gvr.id)?.is_cached();
+        let storage_id = self.storage_id(gvr);
+        let collection = self.collections.get_mut(&storage_id).ok_or_else(Status::no_such_resource)?;
         let (next, after) = match from {
             From::Version(after) if after < collection.watch_floor() => {
                 return Err(if cached {
@@ -121,33 +122,33 @@ impl Model {
             From::Now | From::Start => (collection.end(), version),
         };
         let initial = (from == From::Start).then(|| collection.live().clone());
-        let term = collection.watcher_came();
-        Ok(Opened { cursor: Cursor { id: home, epoch, term, next, after }, initial, version })
+        let term = collection.add_watcher();
+        Ok(Opened { cursor: Cursor { id: storage_id, epoch, term, next, after }, initial, version })
     }
 
-    /// Lets go of a watch.
+    /// Closes a watch.
     pub(crate) fn close_watch(&mut self, cursor: &Cursor) {
         if cursor.epoch != self.epoch {
             return;
         }
         if let Some(collection) = self.collections.get_mut(&cursor.id)
-            && collection.watcher_left()
+            && collection.remove_watcher()
         {
             self.collections.remove(&cursor.id);
         }
     }
 
-    /// Moves a cursor on, by at most `frames` frames.
+    /// Advances a cursor by at most `frames` frames.
     pub(crate) fn step(&self, cursor: &mut Cursor, filter: &Filter, frames: usize) -> Step {
         if cursor.epoch != self.epoch {
             return Step::Broken;
         }
         let Some(collection) = self.collections.get(&cursor.id) else { return Step::Ended };
-        if collection.is_forgotten(cursor.next, &filter.namespace) {
+        if collection.is_dropped(cursor.next, &filter.namespace) {
             return Step::Expired(Status::watch_expired(cursor.after, collection.watch_floor()));
         }
         cursor.next = collection.next_known(cursor.next);
-        let end = collection.end_of(cursor.term);
+        let end = collection.end_of_term(cursor.term);
         let mut found = Vec::new();
         let mut bytes = 0;
         for _ in 0..CHANGES_PER_STEP {
@@ -174,8 +175,8 @@ impl Model {
     }
 }
 
-/// What a change looks like through a selector: entering it is an addition, leaving it a deletion that shows the
-/// object as it was before, with the version of the change.
+/// Returns the frame of a change for a selector. An object that starts to match is added; one that stops to
+/// match is deleted, shown in its previous state with the version of the change.
 fn frame(change: &Change, filter: &Filter) -> Option<Frame> {
     let was = change.before.as_ref().filter(|state| filter.matches(state));
     let is = change.after.as_ref().filter(|state| filter.matches(state));

@@ -1,8 +1,8 @@
-//! Creating and changing objects.
+//! Creates and updates objects.
 //!
-//! A write either refuses and changes nothing, or takes exactly one version; an update that changes nothing takes none and
-//! tells nobody, and a dry run never does. What the server owns (uid, times, generation, version) never comes from a body. How the
-//! body travelled is not known here.
+//! A write either fails without effect or consumes exactly one version. An update that changes nothing
+//! consumes no version and causes no event; a dry run never does. What the server owns (uid, times,
+//! generation, version) never comes from a body. The transport of the body is not known here.
 
 use std::sync::Arc;
 
@@ -27,19 +27,19 @@ impl Model {
     /// Creates an object. `namespace` is empty for cluster-scoped resources.
     pub(crate) fn create(
         &mut self,
-        ask: &WriteContext,
-        place: VersionedResource,
+        context: &WriteContext,
+        gvr: VersionedResource,
         namespace: &str,
         mut object: Value,
         origin: WriteOrigin<'_>,
     ) -> Result<WriteResult, Status> {
-        let resource = self.resource(place.id)?;
+        let resource = self.resource(gvr.id)?;
         if object.is_null() {
             object = json!({});
         }
-        self.check_type(&resource, place, &object)?;
-        let typed = resource.parse_write(place.version, ask, object, origin)?;
-        let (mut object, mut warnings) = (typed.object, typed.warnings);
+        self.check_type(&resource, gvr, &object)?;
+        let parsed = resource.parse_write(gvr.version, context, object, origin)?;
+        let (mut object, mut warnings) = (parsed.object, parsed.warnings);
         let fields = metadata(&resource, &mut object)?;
         check_namespace(&resource, namespace, fields)?;
         let name = fields.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -48,12 +48,12 @@ impl Model {
         let fields = metadata(&resource, &mut object)?;
         warnings.extend(meta::dedup_owners(fields));
         let given = fields.remove("resourceVersion");
-        metadata_new(&resource, fields, namespace, &self.ids.uid(), ask.now);
-        if !resource.takes_status_at_create(place.version) {
+        metadata_new(&resource, fields, namespace, &self.ids.uid(), context.now);
+        if !resource.takes_status_at_create(gvr.version) {
             drop_field(&mut object, "status");
         }
-        resource.record_ownership(place.version, ask, WriteTarget::Object, None, &mut object, origin);
-        self.validate_create(ask, &resource, place, &name, &mut object)?;
+        resource.record_ownership(gvr.version, context, WriteTarget::Object, None, &mut object, origin);
+        self.validate_create(context, &resource, gvr, &name, &mut object)?;
         if given.as_ref().and_then(Value::as_str).is_some_and(|given| !given.is_empty()) {
             return Err(Status::internal("resourceVersion should not be set on objects to be created"));
         }
@@ -61,37 +61,37 @@ impl Model {
             let why = "create not allowed while custom resource definition is terminating";
             return Err(Status::forbidden(&resource.group, &resource.plural, &name, why));
         }
-        if let Some(there) = self.get(place, namespace, &name) {
-            let terminating = there.terminating;
+        if let Some(existing) = self.get(gvr, namespace, &name) {
+            let terminating = existing.terminating;
             return Err(Status::already_exists(&resource.group, &resource.plural, &name, terminating));
         }
-        self.representation(place).store(&mut object);
-        let home = self.home(place);
-        let stored = self.resource(home)?;
-        if ask.dry_run {
+        self.representation(gvr).store(&mut object);
+        let storage_id = self.storage_id(gvr);
+        let stored = self.resource(storage_id)?;
+        if context.dry_run {
             let state = Arc::new(State::encode(&stored, 0, &object));
             return Ok(WriteResult { state, created: true, warnings });
         }
-        let state = self.store(home, &stored, None, &object);
+        let state = self.store(storage_id, &stored, None, &object);
         if resource.is_definition() {
-            self.install(ask.now, place, state.clone())?;
+            self.install(context.now, gvr, state.clone())?;
         }
         Ok(WriteResult { state, created: true, warnings })
     }
 
-    /// Changes an object, or creates it where a PUT does that.
+    /// Updates an object, or creates it if PUT creates objects of this kind.
     pub(crate) fn update(
         &mut self,
-        ask: &WriteContext,
-        place: VersionedResource,
+        context: &WriteContext,
+        gvr: VersionedResource,
         (namespace, name): (&str, &str),
-        part: WriteTarget,
+        target: WriteTarget,
         mut object: Value,
         origin: WriteOrigin<'_>,
     ) -> Result<WriteResult, Status> {
-        let resource = self.resource(place.id)?;
-        resource.check_part(place.version, part, name)?;
-        self.check_type(&resource, place, &object)?;
+        let resource = self.resource(gvr.id)?;
+        resource.check_write_target(gvr.version, target, name)?;
+        self.check_type(&resource, gvr, &object)?;
         let new = metadata(&resource, &mut object)?;
         match new.get("name").and_then(Value::as_str).unwrap_or_default() {
             "" => return Err(Status::bad_request(meta::undeterminable(name))),
@@ -99,98 +99,106 @@ impl Model {
             _ => {}
         }
         check_namespace(&resource, namespace, new)?;
-        let Some(before) = self.get(place, namespace, name) else {
-            if part == WriteTarget::Object && resource.put_creates() {
+        let Some(before) = self.get(gvr, namespace, name) else {
+            if target == WriteTarget::Object && resource.put_creates() {
                 new.remove("resourceVersion");
-                return self.create(ask, place, namespace, object, origin);
+                return self.create(context, gvr, namespace, object, origin);
             }
             return Err(Status::not_found(&resource.group, &resource.plural, name));
         };
         check_conditional(&resource, name, new)?;
         check_preconditions(&resource, &before, new)?;
-        self.replace(ask, place, part, before, object, origin)
+        self.replace(context, gvr, target, before, object, origin)
     }
 
-    /// Puts a whole new object in the place of one that is there. That it is meant for it was checked.
+    /// Replaces an existing object. The caller has checked that the new object is meant for it.
     pub(super) fn replace(
         &mut self,
-        ask: &WriteContext,
-        place: VersionedResource,
-        part: WriteTarget,
+        context: &WriteContext,
+        gvr: VersionedResource,
+        target: WriteTarget,
         before: Arc<State>,
         object: Value,
         origin: WriteOrigin<'_>,
     ) -> Result<WriteResult, Status> {
-        let resource = self.resource(place.id)?;
-        let form = self.representation(place);
-        let shown = self.stored(place, &before);
-        let kept = (form != Representation::Same).then(|| before.decode());
-        let (old, stored) = (&shown, kept.as_ref().unwrap_or(&shown));
-        let typed = resource.parse_write(place.version, ask, object, origin)?;
-        // Who leaves owners out keeps those that were there; an apply that leaves nobody has none.
-        let ownerless = matches!(origin, WriteOrigin::Apply) && !field_management::has_owners(&typed.object);
-        let mut object = merge(&resource, place, part, old, typed.object)?;
+        let resource = self.resource(gvr.id)?;
+        let representation = self.representation(gvr);
+        let shown = self.stored(gvr, &before);
+        let decoded = (representation != Representation::Same).then(|| before.decode());
+        let (old, stored) = (&shown, decoded.as_ref().unwrap_or(&shown));
+        let parsed = resource.parse_write(gvr.version, context, object, origin)?;
+        // An update without managedFields keeps the existing ones; an apply that results in no owners has
+        // none.
+        let ownerless = matches!(origin, WriteOrigin::Apply) && !field_management::has_owners(&parsed.object);
+        let mut object = merge(&resource, gvr, target, old, parsed.object)?;
         if ownerless {
             drop_field(&mut object["metadata"], "managedFields");
         }
-        let mut warnings = typed.warnings;
+        let mut warnings = parsed.warnings;
         warnings.extend(meta::dedup_owners(metadata(&resource, &mut object)?));
-        resource.record_ownership(place.version, ask, part, Some(old), &mut object, origin);
+        resource.record_ownership(gvr.version, context, target, Some(old), &mut object, origin);
         object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-        self.validate_update(ask, &resource, place, part, old, &mut object)?;
-        form.store(&mut object);
+        self.validate_update(context, &resource, gvr, target, old, &mut object)?;
+        representation.store(&mut object);
         field_management::keep_times(stored, &mut object);
-        let state = self.commit_update(ask, self.home(place), before, stored, &object)?;
+        let state = self.commit_update(context, self.storage_id(gvr), before, stored, &object)?;
         Ok(WriteResult { state, created: false, warnings })
     }
 
-    /// Stores what the server itself made of an object: nothing is read, completed or checked again.
+    /// Stores a change made by the server itself, without parsing, defaulting or validation.
     pub(super) fn overwrite(
         &mut self,
-        ask: &WriteContext,
-        place: VersionedResource,
-        part: WriteTarget,
+        context: &WriteContext,
+        gvr: VersionedResource,
+        target: WriteTarget,
         before: Arc<State>,
         mut object: Value,
     ) -> Result<Arc<State>, Status> {
-        let resource = self.resource(place.id)?;
+        let resource = self.resource(gvr.id)?;
         let old = before.decode();
-        resource.record_ownership(place.version, ask, part, Some(&old), &mut object, WriteOrigin::Internal);
-        self.commit_update(ask, self.home(place), before, &old, &object)
+        resource.record_ownership(
+            gvr.version,
+            context,
+            target,
+            Some(&old),
+            &mut object,
+            WriteOrigin::Internal,
+        );
+        self.commit_update(context, self.storage_id(gvr), before, &old, &object)
     }
 
-    /// As [`Model::overwrite`], and the owners of fields stay as they are.
+    /// Stores a change made by the server itself, like [`Model::overwrite`], but keeps the field owners.
     pub(super) fn replace_raw(
         &mut self,
-        ask: &WriteContext,
-        place: VersionedResource,
+        context: &WriteContext,
+        gvr: VersionedResource,
         before: Arc<State>,
         object: &Value,
     ) -> Result<Arc<State>, Status> {
         let old = before.decode();
-        self.commit_update(ask, self.home(place), before, &old, object)
+        self.commit_update(context, self.storage_id(gvr), before, &old, object)
     }
 
-    /// Stores an object as it is.
+    /// Stores an object without defaulting or validation.
     pub(crate) fn insert_unchecked(
         &mut self,
-        ask: &WriteContext,
-        place: VersionedResource,
+        context: &WriteContext,
+        gvr: VersionedResource,
         namespace: &str,
         mut object: Value,
     ) -> Result<Arc<State>, Status> {
-        let resource = self.resource(place.id)?;
+        let resource = self.resource(gvr.id)?;
         let fields = metadata(&resource, &mut object)?;
         let name = fields.get("name").and_then(Value::as_str).unwrap_or_default();
         if name.is_empty() {
             return Err(Status::bad_request("an object needs a name"));
         }
-        let Some(before) = self.get(place, namespace, name) else {
-            metadata_new(&resource, fields, namespace, &self.ids.uid(), ask.now);
-            self.representation(place).store(&mut object);
-            let home = self.home(place);
-            let stored = self.resource(home)?;
-            return Ok(self.store(home, &stored, None, &object));
+        let Some(before) = self.get(gvr, namespace, name) else {
+            metadata_new(&resource, fields, namespace, &self.ids.uid(), context.now);
+            self.representation(gvr).store(&mut object);
+            let storage_id = self.storage_id(gvr);
+            let stored = self.resource(storage_id)?;
+            return Ok(self.store(storage_id, &stored, None, &object));
         };
         let old = before.decode();
         for field in ["namespace", "uid", "creationTimestamp", "resourceVersion", "generation"] {
@@ -198,20 +206,20 @@ impl Model {
                 fields.insert(field.to_owned(), value.clone());
             }
         }
-        self.representation(place).store(&mut object);
-        self.replace_raw(ask, place, before, &object)
+        self.representation(gvr).store(&mut object);
+        self.replace_raw(context, gvr, before, &object)
     }
 
-    /// An object in the form of the place through which it is written.
-    pub(super) fn stored(&self, place: VersionedResource, state: &State) -> Value {
-        let mut object = state.decode_as(self.api_version_shown(place).as_deref());
-        self.representation(place).show(&mut object);
+    /// Returns an object in the version through which it is written.
+    pub(super) fn stored(&self, gvr: VersionedResource, state: &State) -> Value {
+        let mut object = state.decode_as(self.api_version_shown(gvr).as_deref());
+        self.representation(gvr).show(&mut object);
         object
     }
 
     fn commit_update(
         &mut self,
-        ask: &WriteContext,
+        context: &WriteContext,
         id: ResourceId,
         before: Arc<State>,
         old: &Value,
@@ -221,20 +229,20 @@ impl Model {
         if custom::is_stored(&resource, &before, old, object) {
             return Ok(before);
         }
-        if ask.dry_run {
+        if context.dry_run {
             return Ok(Arc::new(State::encode(&resource, before.version, object)));
         }
         if is_finished(&resource, object) {
-            // The answer has no finalizers and the old version; watchers see the state before it go.
-            let answer = Arc::new(State::encode(&resource, before.version, object));
+            // The response shows no finalizers and the old version; watchers see the previous state deleted.
+            let response = Arc::new(State::encode(&resource, before.version, object));
             self.remove(id, before);
             self.sweep(id);
-            return Ok(answer);
+            return Ok(response);
         }
         let state = self.store(id, &resource, Some(before), object);
         if resource.is_definition() && old.get("spec") != object.get("spec") {
             self.redefine(old, object);
-            self.install(ask.now, VersionedResource { id, version: 0 }, state.clone())?;
+            self.install(context.now, VersionedResource { id, version: 0 }, state.clone())?;
         }
         Ok(state)
     }
@@ -243,21 +251,16 @@ impl Model {
         self.registry.get(id).cloned().ok_or_else(Status::no_such_resource)
     }
 
-    /// Refuses a body that says it is something else. Built-in kinds need not say what they are.
-    fn check_type(
-        &self,
-        resource: &Resource,
-        place: VersionedResource,
-        object: &Value,
-    ) -> Result<(), Status> {
-        let expected = resource.api_version(place.version);
+    /// Rejects a body of another type. Bodies of built-in kinds may omit apiVersion and kind.
+    fn check_type(&self, resource: &Resource, gvr: VersionedResource, object: &Value) -> Result<(), Status> {
+        let expected = resource.api_version(gvr.version);
         if resource.custom {
             return check_custom_type(resource, &expected, object);
         }
         self.check_kind((&expected, &resource.kind), object)
     }
 
-    /// Refuses a body of another built-in kind than the expected one.
+    /// Rejects a body of another built-in kind than expected.
     pub(crate) fn check_kind(&self, expected: (&str, &str), object: &Value) -> Result<(), Status> {
         let text = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
         let api_version = text("apiVersion").unwrap_or(expected.0);
@@ -267,13 +270,13 @@ impl Model {
         }
         let (_, version) = split_api_version(api_version);
         let item = kind.strip_suffix("List").unwrap_or(kind);
-        let known = self.registry.place_of(api_version, item).is_some();
+        let known = self.registry.resource_for_kind(api_version, item).is_some();
         let why = not_convertible(expected, (api_version, kind), known);
         let handled = format!("{kind} in version \"{version}\" cannot be handled as a {}", expected.1);
         Err(Status::bad_request(format!("{handled}: {why}")))
     }
 
-    /// The name of a new object, made up if only its beginning is given.
+    /// Returns the name of a new object, generated if only `generateName` is given.
     fn name_new(
         &mut self,
         resource: &Resource,
@@ -294,7 +297,7 @@ impl Model {
             let message = |why: String| format!("Invalid value: \"{name}\": {why}");
             wrong.map(|why| StatusCause::new("FieldValueInvalid", "metadata.name", message(why))).collect()
         } else {
-            // What names built-in kinds may have is said with everything else that is wrong with them.
+            // Names of built-in kinds are validated together with their other fields.
             Vec::new()
         };
         if causes.is_empty() {
@@ -303,7 +306,7 @@ impl Model {
         Err(Status::invalid(&resource.group, &resource.kind, &name, causes))
     }
 
-    /// New objects need a namespace that is there and stays.
+    /// Requires that the namespace of a new object exists and is not terminating.
     fn check_namespace_is_open(
         &self,
         resource: &Resource,
@@ -313,8 +316,8 @@ impl Model {
         if !resource.namespaced {
             return Ok(());
         }
-        let place = self.registry.place("", "v1", "namespaces").ok_or_else(Status::no_such_resource)?;
-        let Some(found) = self.get(place, "", namespace) else {
+        let gvr = self.registry.resource("", "v1", "namespaces").ok_or_else(Status::no_such_resource)?;
+        let Some(found) = self.get(gvr, "", namespace) else {
             return Err(Status::not_found("", "namespaces", namespace));
         };
         if !found.terminating {
@@ -332,9 +335,14 @@ impl Model {
 }
 
 impl Resource {
-    /// Refuses a subresource that is not there.
-    pub(crate) fn check_part(&self, version: usize, part: WriteTarget, name: &str) -> Result<(), Status> {
-        let there = match part {
+    /// Rejects a subresource that does not exist.
+    pub(crate) fn check_write_target(
+        &self,
+        version: usize,
+        target: WriteTarget,
+        name: &str,
+    ) -> Result<(), Status> {
+        let exists = match target {
             WriteTarget::Object => true,
             WriteTarget::Status => self.has_status(version),
             WriteTarget::Finalize => self.is("", "namespaces"),
@@ -342,7 +350,7 @@ impl Resource {
             WriteTarget::EphemeralContainers | WriteTarget::Resize => self.is("", "pods"),
             WriteTarget::Scale => self.has_scale(version),
         };
-        match (there, self.custom) {
+        match (exists, self.custom) {
             (true, _) => Ok(()),
             (false, true) => Err(Status::not_found(&self.group, &self.plural, name)),
             (false, false) => Err(Status::no_such_resource()),
@@ -350,17 +358,17 @@ impl Resource {
     }
 }
 
-/// Reads a body by the type of a kind that is not stored. The error is the 400 that a real server answers.
+/// Parses a body as a built-in kind that is not stored. The error is the 400 response of kube-apiserver.
 pub(crate) fn read_as((api_version, kind): (&str, &str), object: Value) -> Result<Value, Status> {
     let (group, version) = split_api_version(api_version);
-    let Some(of) = builtin::type_of(group, version, kind) else { return Ok(object) };
-    let read = builtin::read(of, object).map_err(|why| {
+    let Some(type_id) = builtin::type_of(group, version, kind) else { return Ok(object) };
+    let read = builtin::read(type_id, object).map_err(|why| {
         Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
     })?;
     Ok(read.object)
 }
 
-/// Custom objects must say what they are.
+/// Requires kind and apiVersion in a custom object.
 fn check_custom_type(resource: &Resource, expected: &str, object: &Value) -> Result<(), Status> {
     let empty = Map::new();
     let fields = object.as_object().unwrap_or(&empty);
@@ -373,7 +381,7 @@ fn check_custom_type(resource: &Resource, expected: &str, object: &Value) -> Res
         );
         return Err(Status::bad_request(message));
     }
-    // Another kind is one of the things that are wrong with it, and told with the others.
+    // A wrong kind is reported later, with the other validation errors.
     if api_version == expected {
         return Ok(());
     }

@@ -1,7 +1,6 @@
-//! How a write is asked for, and what comes of it.
+//! The parameters and the result of a write.
 //!
-//! Who writes, when, and how strictly the body is read are parameters of every write, so that the model needs no clock and no
-//! HTTP to know them.
+//! User, time and strictness are parameters of every write, so the model needs neither a clock nor HTTP.
 
 use std::sync::Arc;
 
@@ -12,36 +11,36 @@ use jiff::Timestamp;
 use super::state::State;
 use crate::user::User;
 
-/// The circumstances of a write.
+/// The parameters of a write.
 #[derive(Debug, Clone)]
 pub(crate) struct WriteContext {
     pub(crate) now: Timestamp,
-    /// Who owns the fields that are written.
+    /// The field manager of the written fields.
     pub(crate) manager: String,
-    /// Everything is checked and nothing is stored.
+    /// Validates without storing anything.
     pub(crate) dry_run: bool,
-    /// What happens to fields that nobody knows, and to fields that come twice.
+    /// The handling of unknown and duplicate fields.
     pub(crate) field_validation: FieldValidation,
-    /// Who asks, where an object says so.
+    /// The user who writes, for kinds that record it.
     pub(crate) user: User,
-    /// An apply takes fields away from other managers.
+    /// Lets an apply take fields from other managers.
     pub(crate) force: bool,
 }
 
-/// Where an object that is written comes from: what is wrong with it is worded by that.
+/// The source of a written object, which determines the wording of errors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum WriteOrigin<'a> {
-    /// From the server itself, or from the program it is embedded in.
+    /// The server itself, or the program in which it is embedded.
     Internal,
-    /// From the body of a create or an update.
+    /// The body of a create or an update.
     Body(&'a Body),
-    /// From a patch.
+    /// A patch.
     Patch(PatchKind, &'a [u8]),
-    /// From an apply: it says who owns what already.
+    /// An apply, which has already determined the field owners.
     Apply,
 }
 
-/// What came of a write.
+/// The result of a write.
 #[derive(Debug, Clone)]
 pub(crate) struct WriteResult {
     pub(crate) state: Arc<State>,
@@ -50,7 +49,7 @@ pub(crate) struct WriteResult {
 }
 
 impl WriteContext {
-    /// A plain write, right now.
+    /// Returns the parameters of an ordinary write at a given time.
     pub(crate) fn at(now: Timestamp, manager: &str) -> Self {
         WriteContext {
             now,

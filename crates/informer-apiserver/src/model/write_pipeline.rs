@@ -1,7 +1,8 @@
-//! What a body becomes on its way to storage: read by its type, completed, owned and checked.
+//! The steps of a write from body to stored object: parse, default, record ownership, validate.
 //!
-//! Here the model asks the rooms that know kinds (`builtin`, `definition`) and ownership (`managed`). They know objects; which of
-//! them applies to a resource, and which other objects they need, is decided here.
+//! Types and defaults come from `builtin` and `definition`, ownership from `field_management`, all in
+//! `informer-objects`. They work on single objects; which of them applies to a resource, and which other
+//! objects it needs, is decided here.
 
 use informer_objects::definition::{self, Subject};
 use informer_objects::field_management::{self, Manager};
@@ -19,18 +20,18 @@ use super::write_context::{WriteContext, WriteOrigin};
 use super::write_target::{WriteTarget, not_convertible};
 use super::{Model, state};
 
-/// A body, read.
+/// A parsed body with its warnings.
 pub(super) struct ParsedWrite {
     pub(super) object: Value,
     pub(super) warnings: Vec<String>,
 }
 
 impl Resource {
-    /// Reads a body by its type: what it may not have is gone, what it leaves out is there.
+    /// Parses a body by its type: drops unknown fields and sets defaults.
     pub(super) fn parse_write(
         &self,
         version: usize,
-        ask: &WriteContext,
+        context: &WriteContext,
         object: Value,
         origin: WriteOrigin<'_>,
     ) -> Result<ParsedWrite, Status> {
@@ -40,7 +41,7 @@ impl Resource {
         };
         let name = self.versions.get(version).map_or("", |version| version.name.as_str());
         let kind = &self.kind;
-        let misread = |why: &str| match origin {
+        let reject = |why: &str| match origin {
             WriteOrigin::Patch(patch, bytes) => {
                 patch::undecodable(patch, bytes, &patched, &converted(patch, why))
             }
@@ -48,7 +49,7 @@ impl Resource {
                 "{kind} in version \"{name}\" cannot be handled as a {kind}: {why}"
             )),
         };
-        let (mut object, unknown) = self.read(version, object).map_err(|why| misread(&why))?;
+        let (mut object, unknown) = self.read(version, object).map_err(|why| reject(&why))?;
         if !self.custom {
             builtin::default(&self.group, name, kind, &mut object);
         }
@@ -61,7 +62,8 @@ impl Resource {
             WriteOrigin::Patch(patch, bytes) => {
                 let mut unknown: Vec<String> =
                     unknown.iter().map(|field| format!("unknown field {}", text::quoted(field))).collect();
-                // Its outcome is not text that would be read from front to back.
+                // The result of a strategic merge has no order of its own, so kube-apiserver reports fields
+                // sorted.
                 if patch == PatchKind::Strategic {
                     unknown.sort();
                 }
@@ -73,51 +75,53 @@ impl Resource {
                 unknown.iter().map(|field| format!("unknown field {}", text::quoted(field))).collect()
             }
         };
-        let warnings =
-            body::enforce_field_validation(ask.field_validation, &problems).map_err(|why| misread(&why))?;
+        let warnings = body::enforce_field_validation(context.field_validation, &problems)
+            .map_err(|why| reject(&why))?;
         Ok(ParsedWrite { object, warnings })
     }
 
-    /// Reads an object into its type; the fields that are not there come beside it. The error says what does not fit.
+    /// Parses an object by its type; also returns the unknown fields. The error describes what does not fit.
     fn read(&self, version: usize, object: Value) -> Result<(Value, Vec<String>), String> {
         if self.custom {
             return read_custom(self, version, object);
         }
-        // A patch may have made it something else, which is what it is read as then, and refused.
+        // A patch may have changed the type: then the object is parsed as that type and rejected.
         if let Some(other) = self.mismatched_type(version, &object) {
             let (group, version) = versions::split_api_version(&other.0);
-            let of = builtin::type_of(group, version, &other.1);
-            if let Some(of) = of {
-                builtin::read(of, object)?;
+            let type_id = builtin::type_of(group, version, &other.1);
+            if let Some(type_id) = type_id {
+                builtin::read(type_id, object)?;
             }
             let own = self.api_version(0);
             let expected = (own.as_str(), self.kind.as_str());
-            return Err(not_convertible(expected, (&other.0, &other.1), of.is_some()));
+            return Err(not_convertible(expected, (&other.0, &other.1), type_id.is_some()));
         }
         match self.type_of(version) {
-            Some(of) => builtin::read(of, object).map(|decoded| (decoded.object, decoded.unknown)),
+            Some(type_id) => builtin::read(type_id, object).map(|decoded| (decoded.object, decoded.unknown)),
             None => Ok((object, Vec::new())),
         }
     }
 
-    /// The version and the kind that an object says it has, if they are not those of this resource. Versions of the same group
-    /// are forms of the same object.
+    /// Returns the apiVersion and kind of an object if they are not those of this resource. All versions of
+    /// the same group are accepted.
     fn mismatched_type(&self, version: usize, object: &Value) -> Option<(String, String)> {
-        let said = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let declared =
+            |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
         let own = self.api_version(version);
-        let (api_version, kind) = (said("apiVersion").unwrap_or(&own), said("kind").unwrap_or(&self.kind));
+        let (api_version, kind) =
+            (declared("apiVersion").unwrap_or(&own), declared("kind").unwrap_or(&self.kind));
         let (group, name) = versions::split_api_version(api_version);
         let known = api_version == own || group == "apps" || builtin::type_of(group, name, kind).is_some();
         let same = kind == self.kind && group == self.group && known;
         (!same).then(|| (api_version.to_owned(), kind.to_owned()))
     }
 
-    /// Writes down who owns what.
+    /// Updates `managedFields`.
     pub(super) fn record_ownership(
         &self,
         version: usize,
-        ask: &WriteContext,
-        part: WriteTarget,
+        context: &WriteContext,
+        target: WriteTarget,
         old: Option<&Value>,
         object: &mut Value,
         origin: WriteOrigin<'_>,
@@ -125,26 +129,26 @@ impl Resource {
         if matches!(origin, WriteOrigin::Apply) {
             return;
         }
-        let (time, api_version) = (times::written(ask.now), self.api_version(version));
+        let (time, api_version) = (times::written(context.now), self.api_version(version));
         let manager = Manager {
-            name: &ask.manager,
-            subresource: part.name(),
+            name: &context.manager,
+            subresource: target.name(),
             api_version: &api_version,
             kind: &self.kind,
             time: &time,
-            reset: resets(self, version, part),
+            reset: resets(self, version, target),
         };
         field_management::updated(self.node(version), old, object, &manager);
     }
 }
 
 impl Model {
-    /// Completes a new object as the server does on its own, and refuses it if it is not valid.
+    /// Sets the fields that the server sets on its own in a new object, and validates the object.
     pub(super) fn validate_create(
         &mut self,
-        ask: &WriteContext,
+        context: &WriteContext,
         resource: &Resource,
-        place: VersionedResource,
+        gvr: VersionedResource,
         name: &str,
         object: &mut Value,
     ) -> Result<(), Status> {
@@ -152,7 +156,7 @@ impl Model {
             return refuse_custom(
                 resource,
                 name,
-                check_custom(resource, place, WriteTarget::Object, object, None),
+                check_custom(resource, gvr, WriteTarget::Object, object, None),
                 object,
             );
         }
@@ -167,86 +171,81 @@ impl Model {
                 builtin::set_runtime_class(object, &class);
             }
         }
-        builtin::prepare_create(&resource.group, &resource.kind, object, ask.now);
+        builtin::prepare_create(&resource.group, &resource.kind, object, context.now);
         if resource.is_definition() {
             object["status"] = definition::new_status(object);
             refuse(resource, name, definition::check(object))?;
         }
         if resource.is("certificates.k8s.io", "certificatesigningrequests") {
-            let groups: Vec<&str> = ask.user.groups.iter().map(String::as_str).collect();
-            builtin::set_requester(object, &ask.user.name, &ask.user.uid, &groups);
+            let groups: Vec<&str> = context.user.groups.iter().map(String::as_str).collect();
+            builtin::set_requester(object, &context.user.name, &context.user.uid, &groups);
         }
         let causes = builtin::validate::create(&resource.group, &resource.kind, object);
         refuse(resource, name, causes)?;
         refuse(resource, name, self.allocate(resource, None, object))
     }
 
-    /// Completes a changed object, and refuses it if it is not valid.
+    /// Sets the fields that the server sets on its own in an updated object, and validates the object.
     pub(super) fn validate_update(
         &mut self,
-        ask: &WriteContext,
+        context: &WriteContext,
         resource: &Resource,
-        place: VersionedResource,
-        part: WriteTarget,
+        gvr: VersionedResource,
+        target: WriteTarget,
         old: &Value,
         object: &mut Value,
     ) -> Result<(), Status> {
         let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
         if resource.custom {
-            let causes = check_custom(resource, place, part, object, Some(old));
+            let causes = check_custom(resource, gvr, target, object, Some(old));
             return refuse_custom(resource, &name, causes, object);
         }
-        if matches!(part, WriteTarget::Object | WriteTarget::Scale) {
+        if matches!(target, WriteTarget::Object | WriteTarget::Scale) {
             builtin::prepare_update(&resource.group, &resource.kind, old, object);
         }
-        if part == WriteTarget::Status {
-            builtin::prepare_status(&resource.group, &resource.kind, old, object, ask.now);
+        if target == WriteTarget::Status {
+            builtin::prepare_status(&resource.group, &resource.kind, old, object, context.now);
         }
-        if resource.is_definition() && part == WriteTarget::Object {
+        if resource.is_definition() && target == WriteTarget::Object {
             definition::note_storage_version(object);
             refuse(resource, &name, definition::check_update(old, object))?;
         }
         let causes =
-            builtin::validate::update_part(part.name(), &resource.group, &resource.kind, old, object);
+            builtin::validate::update_part(target.name(), &resource.group, &resource.kind, old, object);
         refuse(resource, &name, causes)?;
         refuse(resource, &name, self.allocate(resource, Some(old), object))
     }
 
-    /// The class of the runtime that a pod names. One that is not there is refused.
+    /// Returns the RuntimeClass of a pod, or an error if it does not exist.
     fn runtime_class(&self, name: &str, pod: &Value) -> Result<Option<Value>, Status> {
         let Some(class) = pod.pointer("/spec/runtimeClassName").and_then(Value::as_str) else {
             return Ok(None);
         };
-        let place = self.registry.place("node.k8s.io", "v1", "runtimeclasses");
+        let gvr = self.registry.resource("node.k8s.io", "v1", "runtimeclasses");
         let missing = || {
             let why = format!("pod rejected: RuntimeClass {} not found", text::quoted(class));
             Status::forbidden("", "pods", name, &why)
         };
-        let found = place.and_then(|place| self.get(place, "", class)).ok_or_else(missing)?;
+        let found = gvr.and_then(|gvr| self.get(gvr, "", class)).ok_or_else(missing)?;
         Ok(Some(found.decode()))
     }
 
-    /// Creates the classes that every cluster has.
+    /// Creates the built-in priority classes.
     pub(super) fn create_priority_classes(&mut self, now: Timestamp) {
-        let Some(place) = self.registry.place("scheduling.k8s.io", "v1", "priorityclasses") else { return };
+        let Some(gvr) = self.registry.resource("scheduling.k8s.io", "v1", "priorityclasses") else { return };
         for (name, value, description) in BUILTIN_PRIORITY_CLASSES {
             let metadata = serde_json::json!({"name": name});
             let object =
                 serde_json::json!({"metadata": metadata, "value": value, "description": description});
-            let created = self.create(
-                &WriteContext::at(now, "kube-apiserver"),
-                place,
-                "",
-                object,
-                WriteOrigin::Internal,
-            );
+            let created =
+                self.create(&WriteContext::at(now, "kube-apiserver"), gvr, "", object, WriteOrigin::Internal);
             debug_assert!(created.is_ok(), "{name}: {created:?}");
         }
     }
 
-    /// The class that a pod names, or the one that stands for all. One that is not there is refused.
+    /// Returns the PriorityClass of a pod, or the global default. An error if the named class does not exist.
     fn priority_class(&self, name: &str, pod: &Value) -> Result<Option<Value>, Status> {
-        let Some(place) = self.registry.place("scheduling.k8s.io", "v1", "priorityclasses") else {
+        let Some(gvr) = self.registry.resource("scheduling.k8s.io", "v1", "priorityclasses") else {
             return Ok(None);
         };
         if let Some(class) = pod.pointer("/spec/priorityClassName").and_then(Value::as_str) {
@@ -254,15 +253,15 @@ impl Model {
                 let why = format!("no PriorityClass with name {class} was found");
                 Status::forbidden("", "pods", name, &why)
             };
-            return Ok(Some(self.get(place, "", class).ok_or_else(missing)?.decode()));
+            return Ok(Some(self.get(gvr, "", class).ok_or_else(missing)?.decode()));
         }
-        let classes = self.collections.get(&place.id).map(|classes| classes.live().values());
+        let classes = self.collections.get(&gvr.id).map(|classes| classes.live().values());
         let mut classes = classes.into_iter().flatten().map(|class| class.decode());
         Ok(classes.find(|class| class["globalDefault"] == Value::Bool(true)))
     }
 }
 
-/// Classes that every cluster has, with what they are for.
+/// Priority classes of every cluster: name, value and description.
 const BUILTIN_PRIORITY_CLASSES: &[(&str, i64, &str)] = &[
     (
         "system-node-critical",
@@ -277,21 +276,21 @@ const BUILTIN_PRIORITY_CLASSES: &[(&str, i64, &str)] = &[
 ];
 
 impl Resource {
-    /// How objects of a built-in kind are built.
+    /// Returns the type of a built-in kind.
     pub(super) fn type_of(&self, version: usize) -> Option<informer_schema::TypeId> {
         self.versions.get(version)?.type_id
     }
 
-    /// The schema of objects, as owners see it.
+    /// Returns the schema that field management uses.
     pub(super) fn node(&self, version: usize) -> Node<'_> {
         if self.custom {
-            return self.custom(version).map_or(Node::Unknown, |of| Node::Custom(&of.schema));
+            return self.custom(version).map_or(Node::Unknown, |custom| Node::Custom(&custom.schema));
         }
         self.type_of(version).map_or(Node::Unknown, Node::of)
     }
 }
 
-/// Reads an object of a custom kind by its schema. One that says it is another kind is not looked into.
+/// Parses a custom object by its schema. An object of another kind is only decoded.
 fn read_custom(
     resource: &Resource,
     version: usize,
@@ -299,33 +298,36 @@ fn read_custom(
 ) -> Result<(Value, Vec<String>), String> {
     let mut unknown = definition::decode(&mut object)?;
     let same = object.get("kind").and_then(Value::as_str) == Some(resource.kind.as_str());
-    if let Some(of) = resource.custom(version).filter(|_| same) {
-        unknown.extend(definition::prune(&of.schema, &mut object));
-        if let Ok(inside) = definition::decode_embedded(&of.schema, &mut object) {
+    if let Some(custom) = resource.custom(version).filter(|_| same) {
+        unknown.extend(definition::prune(&custom.schema, &mut object));
+        if let Ok(inside) = definition::decode_embedded(&custom.schema, &mut object) {
             unknown.extend(inside);
         }
-        definition::default(&of.schema, &mut object);
+        definition::default(&custom.schema, &mut object);
     }
     definition::normalize(&mut object);
     Ok((object, unknown))
 }
 
-/// What is wrong with an object of a custom kind.
+/// Validates a custom object.
 fn check_custom(
     resource: &Resource,
-    place: VersionedResource,
-    part: WriteTarget,
+    gvr: VersionedResource,
+    target: WriteTarget,
     object: &Value,
     old: Option<&Value>,
 ) -> Vec<StatusCause> {
-    let Some(version) = resource.custom(place.version) else { return Vec::new() };
-    let api_version = resource.api_version(place.version);
-    let subject =
-        Subject { kind: &resource.kind, api_version: &api_version, status_only: part == WriteTarget::Status };
+    let Some(version) = resource.custom(gvr.version) else { return Vec::new() };
+    let api_version = resource.api_version(gvr.version);
+    let subject = Subject {
+        kind: &resource.kind,
+        api_version: &api_version,
+        status_only: target == WriteTarget::Status,
+    };
     definition::validate(version, subject, object, old, Vec::new())
 }
 
-/// Kinds whose metadata cannot be written with their status, as `group/plural`.
+/// Kinds, as `group/plural`, whose metadata cannot be written with their status.
 const STATUS_ONLY_KINDS: &[&str] = &[
     "admissionregistration.k8s.io/validatingadmissionpolicies",
     "flowcontrol.apiserver.k8s.io/flowschemas",
@@ -339,11 +341,11 @@ const STATUS_ONLY_KINDS: &[&str] = &[
     "storagemigration.k8s.io/storageversionmigrations",
 ];
 
-/// Fields that cannot be written at an endpoint, and are not owned by trying.
-pub(super) fn resets(resource: &Resource, version: usize, part: WriteTarget) -> &'static [&'static str] {
+/// Returns the fields that a target ignores. Setting them does not make a manager own them.
+pub(super) fn resets(resource: &Resource, version: usize, target: WriteTarget) -> &'static [&'static str] {
     let name = (resource.group.as_str(), resource.plural.as_str());
     let requests = name == ("certificates.k8s.io", "certificatesigningrequests");
-    match part {
+    match target {
         WriteTarget::Object if requests => &["spec", "status"],
         WriteTarget::Object if resource.has_status(version) => &["status"],
         WriteTarget::Status if requests => &["spec", "status.conditions"],
@@ -361,7 +363,7 @@ pub(super) fn resets(resource: &Resource, version: usize, part: WriteTarget) -> 
     }
 }
 
-/// A refusal names the kind that an object says it is.
+/// Returns a validation error, with the kind given in the object.
 fn refuse_custom(
     resource: &Resource,
     name: &str,
@@ -375,7 +377,7 @@ fn refuse_custom(
     Err(Status::invalid(&resource.group, kind, name, causes))
 }
 
-/// A strategic merge patch is read by another reader, which says less about what does not fit.
+/// Shortens an error for strategic merge patches, whose decoder reports less.
 fn converted(patch: PatchKind, why: &str) -> String {
     match why.rsplit_once(" of type ") {
         Some((_, kind)) if patch == PatchKind::Strategic => format!("unrecognized type: {kind}"),
@@ -387,7 +389,7 @@ fn refuse(resource: &Resource, name: &str, causes: Vec<StatusCause>) -> Result<(
     if causes.is_empty() {
         return Ok(());
     }
-    // Events of both groups are one kind inside, and that is of the core group.
+    // Internally the events of both groups are one kind of the core group.
     let group = if resource.is("events.k8s.io", "events") { "" } else { resource.group.as_str() };
     Err(Status::invalid(group, &resource.kind, name, causes))
 }

@@ -1,15 +1,15 @@
-//! Which part of an object a write is about, and why one kind cannot be taken for another.
+//! The part of an object that a write changes, and the error for a body of another kind.
 //!
-//! Facts that every write needs. What a write does to an object is not known here.
+//! What a write does to an object is not known here.
 
 use informer_objects::text::versions::split_api_version;
 
-/// Which part of an object an update is about.
+/// The part of an object that a write changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteTarget {
-    /// All but the status, where there is a status subresource.
+    /// Everything but the status, if there is a status subresource.
     Object,
-    /// The status alone.
+    /// Only the status.
     Status,
     /// The finalizers in the spec of a namespace.
     Finalize,
@@ -19,12 +19,12 @@ pub(crate) enum WriteTarget {
     EphemeralContainers,
     /// The resources of a pod's containers.
     Resize,
-    /// The number of replicas, by way of a scale.
+    /// The number of replicas, through a scale.
     Scale,
 }
 
 impl WriteTarget {
-    /// The part that a subresource is; none if it is something else.
+    /// Returns the target of a subresource, or `None` if it is not an update of the object.
     pub(crate) fn of(subresource: Option<&str>) -> Option<Self> {
         Some(match subresource {
             None => WriteTarget::Object,
@@ -37,7 +37,7 @@ impl WriteTarget {
         })
     }
 
-    /// The name of the subresource; empty for the object itself.
+    /// Returns the name of the subresource; empty for the object itself.
     pub(crate) fn name(self) -> &'static str {
         match self {
             WriteTarget::Object => "",
@@ -51,7 +51,7 @@ impl WriteTarget {
     }
 }
 
-/// Why one kind cannot be taken for another.
+/// Returns the error for a body of another kind than expected.
 pub(super) fn not_convertible(expected: (&str, &str), given: (&str, &str), known: bool) -> String {
     let (group, _) = split_api_version(expected.0);
     let (_, version) = split_api_version(given.0);

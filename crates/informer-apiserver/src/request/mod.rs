@@ -1,7 +1,7 @@
-//! Paths and queries of requests, read once for those who authorize and those who answer.
+//! Paths and queries of requests.
 //!
-//! What is authorized is what is answered, because both read requests with this module. It knows which kinds are served, and neither
-//! users nor answers.
+//! Authorization and handlers both use this module, so a request is handled exactly as it was authorized. It
+//! knows which kinds are served, but neither users nor responses.
 
 mod path;
 mod query;

@@ -1,19 +1,19 @@
-//! Paths: what a request is about, before anybody knows whether that exists.
+//! Paths: what a request refers to, before it is known whether that exists.
 //!
-//! Splitting a path needs no knowledge of kinds but one: below `namespaces/{name}`, `status` and `finalize` belong to the
-//! namespace, and anything else is a collection in it.
+//! Parsing depends on a single kind: below `namespaces/{name}`, `status` and `finalize` are subresources of
+//! the namespace, and anything else is a collection in it.
 
 use http::Method;
 
 use crate::log::Verb;
 use crate::model::{GroupKind, Registry, VersionedResource};
 
-/// What a path leads to.
+/// The meaning of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     /// `/`.
     Root,
-    /// `/healthz` and its like, or one check of it.
+    /// `/healthz`, `/livez` or `/readyz`, or one check of it.
     Probe(Probe, Option<String>),
     /// `/metrics`.
     Metrics,
@@ -29,13 +29,13 @@ pub(crate) enum Route {
     Group(String),
     /// `/api/v1` or `/apis/{group}/{version}`.
     Resources(String, String),
-    /// Anything below.
+    /// A resource: any longer path below `/api` or `/apis`.
     Target(Target),
-    /// Nothing we know.
+    /// Any other path.
     Unknown,
 }
 
-/// Ways to ask how the server is.
+/// A health probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Probe {
     Health,
@@ -43,18 +43,18 @@ pub(crate) enum Probe {
     Ready,
 }
 
-/// A description of the API.
+/// An OpenAPI document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Document {
-    /// Everything in the older format.
+    /// The whole API in OpenAPI v2.
     Whole,
-    /// Which documents there are in the newer one.
+    /// The index of the OpenAPI v3 documents.
     Index,
-    /// One of them, by its name: `apis/apps/v1`.
+    /// An OpenAPI v3 document by name, for example `apis/apps/v1`.
     Part(String),
 }
 
-/// A collection, an object, or a part of one.
+/// A collection, an object or a subresource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) group: String,
@@ -63,18 +63,18 @@ pub(crate) struct Target {
     pub(crate) plural: String,
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
-    /// The old form of a watch: `/api/v1/watch/…`.
+    /// Whether the path has the old form of a watch, `/api/v1/watch/…`.
     pub(crate) legacy_watch: bool,
 }
 
-/// Why there is nothing at a path.
+/// The reason why a path cannot be served, which determines the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// A `Status`: the group is built in.
+    /// The resource is not served, and its group is built in: 404 with a `Status`.
     Json,
-    /// There is something, but not for this verb.
+    /// The resource does not support the verb.
     Verb,
-    /// `404 page not found`.
+    /// The group is not built in: the plain text `404 page not found`.
     Plain,
 }
 
@@ -139,7 +139,7 @@ impl Target {
         let (plural, name, subresource) = match rest {
             [plural] => (*plural, None, None),
             [plural, name] => (*plural, Some(*name), None),
-            // Nothing is deeper; what follows is told apart when it is looked up.
+            // The rest of the path is the subresource; `resolve` rejects one with slashes.
             [plural, name, below @ ..] => (*plural, Some(*name), Some(below.join("/"))),
             [] => ("", None, None),
         };
@@ -154,7 +154,7 @@ impl Target {
         })
     }
 
-    /// What a method does here; none if it does nothing.
+    /// Returns the operation of an HTTP method on this target, or `None` if there is none.
     pub(crate) fn verb(&self, method: &Method, watch: bool) -> Option<Verb> {
         let verb = match (method, self.name.is_some()) {
             (&Method::GET, _) if self.legacy_watch => Verb::Watch,
@@ -172,35 +172,35 @@ impl Target {
         Some(verb)
     }
 
-    /// Finds what is served here for a verb.
+    /// Looks up the resource, and checks that it supports the verb.
     pub(crate) fn resolve(&self, registry: &Registry, verb: Verb) -> Result<VersionedResource, Missing> {
         let missing = match registry.group(&self.group) {
             Some(GroupKind::BuiltIn) => Missing::Json,
             _ => Missing::Plain,
         };
-        let place = registry.place(&self.group, &self.version, &self.plural).ok_or(missing)?;
-        let resource = registry.get(place.id).ok_or(missing)?;
-        let fits = match (resource.namespaced, &self.namespace) {
+        let gvr = registry.resource(&self.group, &self.version, &self.plural).ok_or(missing)?;
+        let resource = registry.get(gvr.id).ok_or(missing)?;
+        let scope_matches = match (resource.namespaced, &self.namespace) {
             (true, Some(_)) | (false, None) => true,
             (true, None) => self.name.is_none(),
             (false, Some(_)) => false,
         };
-        if !fits || self.subresource.as_ref().is_some_and(|below| below.contains('/')) {
+        if !scope_matches || self.subresource.as_ref().is_some_and(|below| below.contains('/')) {
             return Err(missing);
         }
-        // Custom resources say themselves what they have no part for.
+        // Handlers of custom resources check for missing subresources themselves.
         if resource.custom {
-            return Ok(place);
+            return Ok(gvr);
         }
-        let verbs = resource.verbs(place.version, self.subresource.as_deref()).ok_or(missing)?;
-        let everywhere = resource.namespaced && self.namespace.is_none();
+        let verbs = resource.verbs(gvr.version, self.subresource.as_deref()).ok_or(missing)?;
+        let all_namespaces = resource.namespaced && self.namespace.is_none();
         let allowed = verbs.contains(&verb.name())
-            && !(everywhere && matches!(verb, Verb::Create | Verb::DeleteCollection));
-        if allowed { Ok(place) } else { Err(Missing::Verb) }
+            && !(all_namespaces && matches!(verb, Verb::Create | Verb::DeleteCollection));
+        if allowed { Ok(gvr) } else { Err(Missing::Verb) }
     }
 }
 
-/// Resolves `%xx`; what is malformed stays as it is.
+/// Decodes `%xx`; malformed escapes are left unchanged.
 pub(crate) fn decode(part: &str) -> String {
     let bytes = part.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_somewhere() {
+    fn path_is_parsed_to_route() {
         let shown = |path: &str| match Route::parse(path) {
             Route::Target(target) => {
                 let or = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verb_has_its_places() {
+    fn unsupported_verb_or_path_is_missing() {
         let registry = Registry::builtin();
         let check = |path: &str, verb: Verb, expected: Option<Missing>| {
             let Route::Target(target) = Route::parse(path) else { panic!("{path}") };

@@ -1,12 +1,13 @@
-//! Query parameters of lists, watches and deletions, read and checked as a real server does.
+//! Query parameters of lists, watches and deletions, parsed and validated as in kube-apiserver.
 //!
-//! Of a repeated parameter the first counts, unknown ones are ignored. What is wrong is refused with the server's own words.
+//! The first value of a repeated parameter counts, unknown parameters are ignored. Invalid ones are rejected
+//! with the messages of kube-apiserver.
 
 use informer_objects::status::{Status, StatusCause};
 
 use crate::model::{From, ReadVersion, Token};
 
-/// What a parameter says that can only be true or false: anything but these is true.
+/// Returns the value of a boolean parameter: anything but `false` (in any case) and `0` is true.
 pub(crate) fn is_true(value: &str) -> bool {
     !value.eq_ignore_ascii_case("false") && value != "0"
 }
@@ -15,24 +16,24 @@ pub(crate) fn is_true(value: &str) -> bool {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
 
-/// What a list asks for.
+/// The options of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ListOptions {
     pub(crate) at: ReadVersion,
-    /// A version that must be there first.
+    /// A version that the server must have reached.
     pub(crate) reach: Option<u64>,
-    /// Zero for no limit.
+    /// The page size; 0 for no limit.
     pub(crate) limit: usize,
 }
 
-/// What a watch asks for.
+/// The options of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WatchOptions {
     pub(crate) from: From,
-    /// A version that initial events must have reached.
+    /// A version that the initial events must have reached.
     pub(crate) reach: Option<u64>,
     pub(crate) bookmarks: bool,
-    /// Negative ones end at once; none means the server's own.
+    /// In seconds. A negative timeout ends the watch immediately; `None` selects the server's default.
     pub(crate) timeout: Option<i64>,
 }
 
@@ -41,7 +42,7 @@ impl Query {
         Query(form_urlencoded::parse(query.as_bytes()).into_owned().collect())
     }
 
-    /// The value of a parameter, empty if it is not there.
+    /// Returns the value of a parameter, empty if it is missing.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.find(name).unwrap_or_default()
     }
@@ -50,7 +51,7 @@ impl Query {
         self.flag("watch").unwrap_or(false)
     }
 
-    /// Whoever takes any version of what is cached gets it whole.
+    /// Parses the options of a list. The limit is ignored for `resourceVersion=0` if the resource is cached.
     pub(crate) fn list(&self, cached: bool) -> Result<ListOptions, Status> {
         let limit = self.number("limit")?.unwrap_or(0);
         self.check_list()?;
@@ -85,12 +86,12 @@ impl Query {
         let timeout = self.number("timeoutSeconds")?;
         let version = self.get("resourceVersion");
         let mut initial = self.flag("sendInitialEvents");
-        let mut rule = self.get("resourceVersionMatch");
-        // Without a version a watch has always begun with what is there.
-        if initial.is_none() && rule.is_empty() && matches!(version, "" | "0") {
-            (initial, rule) = (Some(true), "NotOlderThan");
+        let mut match_rule = self.get("resourceVersionMatch");
+        // For compatibility, a watch without a version starts with the existing objects.
+        if initial.is_none() && match_rule.is_empty() && matches!(version, "" | "0") {
+            (initial, match_rule) = (Some(true), "NotOlderThan");
         }
-        self.check_watch(initial, rule)?;
+        self.check_watch(initial, match_rule)?;
         let number = if version.is_empty() { Ok(0) } else { parse_version(version) };
         let number = number.map_err(Status::internal)?;
         let (from, reach) = match (initial, number) {
@@ -103,7 +104,7 @@ impl Query {
         Ok(WatchOptions { from, reach, bookmarks, timeout: timeout.filter(|seconds| *seconds != 0) })
     }
 
-    /// A version on a read of one object: it must have been reached.
+    /// Returns the version that a read of one object requires the server to have reached.
     pub(crate) fn reach(&self) -> Result<Option<u64>, Status> {
         match self.get("resourceVersion") {
             "" | "0" => Ok(None),
@@ -112,9 +113,9 @@ impl Query {
     }
 
     fn check_list(&self) -> Result<(), Status> {
-        let (rule, version) = (self.get("resourceVersionMatch"), self.get("resourceVersion"));
+        let (match_rule, version) = (self.get("resourceVersionMatch"), self.get("resourceVersion"));
         let mut causes = Vec::new();
-        if !rule.is_empty() {
+        if !match_rule.is_empty() {
             if version.is_empty() && self.get("continue").is_empty() {
                 causes
                     .push(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"));
@@ -122,10 +123,10 @@ impl Query {
             if !self.get("continue").is_empty() {
                 causes.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
             }
-            if !matches!(rule, "Exact" | "NotOlderThan") {
-                causes.push(unsupported(rule, r#""Exact", "NotOlderThan", """#));
+            if !matches!(match_rule, "Exact" | "NotOlderThan") {
+                causes.push(unsupported(match_rule, r#""Exact", "NotOlderThan", """#));
             }
-            if rule == "Exact" && version == "0" {
+            if match_rule == "Exact" && version == "0" {
                 let why = r#"resourceVersionMatch "exact" is forbidden for resourceVersion "0""#;
                 causes.push(forbidden(why));
             }
@@ -137,18 +138,18 @@ impl Query {
         invalid(causes)
     }
 
-    fn check_watch(&self, initial: Option<bool>, rule: &str) -> Result<(), Status> {
+    fn check_watch(&self, initial: Option<bool>, match_rule: &str) -> Result<(), Status> {
         let mut causes = Vec::new();
-        if initial.is_some() && rule != "NotOlderThan" {
+        if initial.is_some() && match_rule != "NotOlderThan" {
             causes.push(forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
         }
-        if !rule.is_empty() {
+        if !match_rule.is_empty() {
             if initial.is_none() {
                 let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
                 causes.push(forbidden(why));
             }
-            if rule != "NotOlderThan" {
-                causes.push(unsupported(rule, r#""NotOlderThan""#));
+            if match_rule != "NotOlderThan" {
+                causes.push(unsupported(match_rule, r#""NotOlderThan""#));
             }
             if !self.get("continue").is_empty() {
                 causes.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
@@ -157,7 +158,7 @@ impl Query {
         invalid(causes)
     }
 
-    /// All values of a parameter.
+    /// Returns all values of a parameter.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect()
     }
@@ -166,7 +167,7 @@ impl Query {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Any value but `false` and `0` is true.
+    /// Returns a boolean parameter, or `None` if it is missing.
     pub(crate) fn flag(&self, name: &str) -> Option<bool> {
         self.find(name).map(is_true)
     }
@@ -209,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_knows_its_version() {
+    fn list_version_is_parsed() {
         let at = |query: &str| Query::parse(query).list(true).map(|options| (options.at, options.reach));
         assert_eq!(at("").unwrap(), (ReadVersion::Newest, None));
         assert_eq!(at("resourceVersion=0&limit=3").unwrap(), (ReadVersion::Newest, None));
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_without_a_version_begins_with_what_is_there() {
+    fn watch_without_version_starts_with_existing_objects() {
         let from = |query: &str| Query::parse(query).watch().map(|options| options.from);
         assert_eq!(from("watch=1").unwrap(), From::Start);
         assert_eq!(from("resourceVersion=7").unwrap(), From::Version(7));

@@ -1,9 +1,9 @@
-//! The handle: one server, as many clones as needed, and direct writes beside the HTTP way.
+//! The handle of a server, and direct access to its objects without HTTP.
 //!
-//! Direct writes go through the same operations of the model as requests do, so they obey the same rules and wake the same
-//! watchers. They do not appear in the log of requests, and no fault stops them.
+//! Direct writes use the same model operations as requests, so the same rules apply and watches see them.
+//! They are not recorded as requests and no fault rule affects them.
 
-mod play;
+mod schedule;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,13 +24,16 @@ use crate::model::{
 };
 use crate::shared::Shared;
 
-/// How many changes of each resource are remembered unless said otherwise.
-const HISTORY: usize = 100_000;
+/// Default number of changes retained per resource.
+const DEFAULT_HISTORY_LIMIT: usize = 100_000;
 
-/// Who owns what is written directly.
+/// Field manager of objects that are written directly.
 const DIRECT_FIELD_MANAGER: &str = "informer-apiserver";
 
-/// An API server in this process. Clones are the same server.
+/// A Kubernetes API server in this process.
+///
+/// Clones are handles of the same server. Everything is in memory and is gone when the last handle is
+/// dropped.
 ///
 /// ```
 /// use informer_apiserver::ApiServer;
@@ -52,11 +55,11 @@ const DIRECT_FIELD_MANAGER: &str = "informer-apiserver";
 #[derive(Debug, Clone)]
 pub struct ApiServer {
     shared: Arc<Shared>,
-    /// Descriptions of the API, made once for all services.
+    /// OpenAPI documents, generated once and shared by all services.
     documents: Arc<Documents>,
 }
 
-/// Options of a server.
+/// Options of a new server, from [`ApiServer::builder`].
 ///
 /// ```
 /// let server = informer_apiserver::ApiServer::builder().history_limit(10).build();
@@ -74,27 +77,32 @@ pub struct ApiServerBuilder {
 pub struct Backup(Arc<ModelBackup>);
 
 impl ApiServerBuilder {
-    /// Remembers so many changes of each resource. A watcher that falls further behind gets 410.
+    /// Sets the number of changes retained per resource.
+    ///
+    /// A watch that falls further behind ends with 410. Defaults to 100,000. Independently of this limit, the
+    /// changes retained for one resource take at most 64 MiB.
     pub fn history_limit(self, changes: usize) -> Self {
         ApiServerBuilder { history_limit: changes, ..self }
     }
 
-    /// Forgets nothing unless told to.
+    /// Removes the limit on the number of retained changes. The limit of 64 MiB per resource remains.
     pub fn unlimited_history(self) -> Self {
         self.history_limit(usize::MAX)
     }
 
-    /// Where uids and generated names come from. The same seed and the same requests give the same ones.
+    /// Sets the seed of uids and generated names. Defaults to 0.
+    ///
+    /// The same seed and the same requests produce the same uids and names.
     pub fn seed(self, seed: u64) -> Self {
         ApiServerBuilder { seed, ..self }
     }
 
-    /// Serves alpha and beta versions too. By default they are off, as on a real server.
+    /// Serves alpha and beta versions too. By default they are disabled, as in kube-apiserver.
     pub fn all_versions(self) -> Self {
         ApiServerBuilder { all_versions: true, ..self }
     }
 
-    /// Starts it.
+    /// Creates the server.
     pub fn build(self) -> ApiServer {
         let now = Timestamp::now();
         let registry = if self.all_versions { Registry::all_versions() } else { Registry::builtin() };
@@ -110,58 +118,80 @@ impl Default for ApiServer {
 }
 
 impl ApiServer {
-    /// A server with the usual namespaces and nothing else.
+    /// Creates a server that contains only the namespaces and priority classes that every cluster has.
     pub fn new() -> Self {
         ApiServer::builder().build()
     }
 
-    /// A server with options.
+    /// Returns the options of a new server, with defaults.
     pub fn builder() -> ApiServerBuilder {
-        ApiServerBuilder { history_limit: HISTORY, seed: 0, all_versions: false }
+        ApiServerBuilder { history_limit: DEFAULT_HISTORY_LIMIT, seed: 0, all_versions: false }
     }
 
-    /// A client that talks to this server. It needs a tokio runtime to be there.
+    /// Returns a client of this server with full access. Must be called in a tokio runtime.
     pub fn client(&self) -> kube::Client {
         kube::Client::new(self.service(), "default")
     }
 
-    /// The server as a service, for clients that are built another way.
+    /// Returns the server as a `tower` service with full access, for clients that are built in another way.
     pub fn service(&self) -> ApiService {
         ApiService::new(self.shared.clone(), self.documents.clone(), AccessMode::Open)
     }
 
-    /// The server as a service that asks who is there: each request needs a token in its `Authorization` header, and
-    /// its user the rights that roles and bindings in the server give. The roles that every cluster has
-    /// (`cluster-admin`, `admin`, `edit`, `view` and a few of `system:…`) are created if they are missing.
+    /// Returns the server as a `tower` service with access control.
+    ///
+    /// A request is authenticated by the token in its `Authorization` header and authorized by the RBAC roles
+    /// and bindings in the server. The default roles of a cluster (`cluster-admin`, `admin`, `edit`, `view`
+    /// and some of `system:…`) are created if they are missing.
     pub fn service_with_access(&self, access: AccessControl) -> ApiService {
-        let door = AccessMode::enforced(&self.shared, access);
-        ApiService::new(self.shared.clone(), self.documents.clone(), door)
+        let mode = AccessMode::enforced(&self.shared, access);
+        ApiService::new(self.shared.clone(), self.documents.clone(), mode)
     }
 
-    /// Creates an object; apiVersion, kind and namespace (`default` if there is none) are taken from it.
+    /// Creates an object and returns it as stored.
+    ///
+    /// Resource and namespace are taken from the object; the namespace defaults to `default`.
+    ///
+    /// # Errors
+    ///
+    /// The `Status` that a client would receive.
     pub fn create(&self, object: &impl Serialize) -> Result<Value, Status> {
         let direct = self.direct(object)?;
-        let place = direct.place;
-        let ask = self.write_context();
+        let gvr = direct.gvr;
+        let context = self.write_context();
         let created = self.shared.model(|model| {
-            model.create(&ask, place, &direct.namespace, direct.object, WriteOrigin::Internal)
+            model.create(&context, gvr, &direct.namespace, direct.object, WriteOrigin::Internal)
         })?;
-        Ok(self.show(place, &created.state))
+        Ok(self.show(gvr, &created.state))
     }
 
-    /// Replaces an object, all but its status.
+    /// Replaces an object, except its status, and returns it as stored.
+    ///
+    /// # Errors
+    ///
+    /// The `Status` that a client would receive.
     pub fn update(&self, object: &impl Serialize) -> Result<Value, Status> {
-        self.update_part(object, WriteTarget::Object)
+        self.update_target(object, WriteTarget::Object)
     }
 
-    /// Replaces an object's status.
+    /// Replaces the status of an object and returns the object as stored.
+    ///
+    /// # Errors
+    ///
+    /// The `Status` that a client would receive.
     pub fn update_status(&self, object: &impl Serialize) -> Result<Value, Status> {
-        self.update_part(object, WriteTarget::Status)
+        self.update_target(object, WriteTarget::Status)
     }
 
-    /// Stores an object as it is, whatever it is: nothing is completed, nothing is refused but what has no name or no kind. For tests
-    /// of what becomes of objects that no server takes any more. A custom object is shown as any: what its definition does not know is left
-    /// out, and defaults are put in.
+    /// Stores an object without defaulting or validation, and returns it.
+    ///
+    /// Use it to test how a client handles objects that the server no longer accepts. Metadata that the
+    /// server owns (uid, times, generation, version) is set as usual. Custom objects are returned as their
+    /// definition shows them: unknown fields are pruned and defaults are applied.
+    ///
+    /// # Errors
+    ///
+    /// An object without a name or of an unknown kind, or with malformed metadata, is rejected.
     ///
     /// ```
     /// # use serde_json::json;
@@ -173,15 +203,21 @@ impl ApiServer {
     /// ```
     pub fn insert_unchecked(&self, object: &impl Serialize) -> Result<Value, Status> {
         let direct = self.direct(object)?;
-        let (place, ask) = (direct.place, self.write_context());
+        let (gvr, context) = (direct.gvr, self.write_context());
         let state = self
             .shared
-            .model(|model| model.insert_unchecked(&ask, place, &direct.namespace, direct.object))?;
-        Ok(self.show(place, &state))
+            .model(|model| model.insert_unchecked(&context, gvr, &direct.namespace, direct.object))?;
+        Ok(self.show(gvr, &state))
     }
 
-    /// Deletes an object, a pod without grace, a job without keeping it for its pods; answers with its last state if that is shown, and with nothing otherwise.
-    /// What has finalizers stays, marked.
+    /// Deletes an object and returns its last state if the server responds with it, or `None` otherwise.
+    ///
+    /// Pods are deleted with a grace period of 0, jobs with background propagation. An object with finalizers
+    /// is marked as terminating and stays.
+    ///
+    /// # Errors
+    ///
+    /// The `Status` that a client would receive.
     pub fn delete(
         &self,
         api_version: &str,
@@ -189,120 +225,128 @@ impl ApiServer {
         namespace: Option<&str>,
         name: &str,
     ) -> Result<Option<Value>, Status> {
-        let place = self.place(api_version, plural)?;
+        let gvr = self.resource(api_version, plural)?;
         let key = (namespace.unwrap_or_default(), name);
         let options =
             DeleteOptions { grace: Some(0), policy: Some(Policy::Background), ..DeleteOptions::default() };
         let now = self.shared.now();
-        let deleted = self.shared.model(|model| model.delete(now, place, key, &options))?;
+        let deleted = self.shared.model(|model| model.delete(now, gvr, key, &options))?;
         Ok(match deleted {
             crate::model::Deleted::Gone(_) => None,
-            crate::model::Deleted::Shown(state) => Some(self.show(place, &state)),
+            crate::model::Deleted::Shown(state) => Some(self.show(gvr, &state)),
         })
     }
 
-    /// Reads an object.
+    /// Returns an object, or `None` if it does not exist.
     pub fn get(&self, api_version: &str, plural: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
-        let place = self.place(api_version, plural).ok()?;
-        let found = self.shared.model(|model| model.get(place, namespace.unwrap_or_default(), name))?;
-        Some(self.show(place, &found))
+        let gvr = self.resource(api_version, plural).ok()?;
+        let found = self.shared.model(|model| model.get(gvr, namespace.unwrap_or_default(), name))?;
+        Some(self.show(gvr, &found))
     }
 
-    /// Reads a collection, of one namespace or of all. What is not served is empty.
+    /// Returns the objects of a resource in one namespace, or in all. Empty if the resource is not served.
     pub fn list(&self, api_version: &str, plural: &str, namespace: Option<&str>) -> Vec<Value> {
-        let Ok(place) = self.place(api_version, plural) else { return Vec::new() };
+        let Ok(gvr) = self.resource(api_version, plural) else { return Vec::new() };
         let filter = Filter::namespace(namespace.unwrap_or_default());
         let listing =
-            self.shared.model(|model| model.list(place, &filter.namespace, &ReadVersion::Newest, false));
+            self.shared.model(|model| model.list(gvr, &filter.namespace, &ReadVersion::Newest, false));
         let Ok(listing) = listing else { return Vec::new() };
-        listing.states(&filter).map(|state| self.show(place, &state)).collect()
+        listing.states(&filter).map(|state| self.show(gvr, &state)).collect()
     }
 
-    /// The version of the last write.
+    /// Returns the resource version of the last write.
     pub fn resource_version(&self) -> u64 {
         self.shared.model(|model| model.version())
     }
 
-    /// Forgets history up to now: older watches, pages and exact lists get 410.
+    /// Discards all history: older watches, pages and exact lists get 410.
     pub fn compact(&self) {
         self.shared.model(Model::compact);
     }
 
-    /// What a compaction of etcd does, as seen from outside: kinds that the server does not cache (events) forget their history
-    /// at once; of all others only what their cache has forgotten too is gone.
+    /// Compacts storage as an etcd compaction does.
+    ///
+    /// Resources that the server does not cache (events) lose their history immediately. All others lose only
+    /// what their watch cache does not contain either.
     pub fn compact_etcd(&self) {
         self.shared.model(Model::compact_etcd);
     }
 
-    /// Makes the cache of a resource begin at a version: watches from before it get 410.
+    /// Makes the watch cache of a resource start at `version`: watches from older versions get 410.
     pub fn expire_watches(&self, api_version: &str, plural: &str, version: u64) {
-        if let Ok(place) = self.place(api_version, plural) {
-            self.shared.model(|model| model.expire_watches(place, version));
+        if let Ok(gvr) = self.resource(api_version, plural) {
+            self.shared.model(|model| model.expire_watches(gvr, version));
         }
     }
 
-    /// Copies all objects, as a backup of etcd does.
+    /// Returns a copy of all objects and versions, like a backup of etcd.
     pub fn backup(&self) -> Backup {
         Backup(Arc::new(self.shared.model(|model| model.backup())))
     }
 
-    /// Goes back to a backup: versions go back too, open watches break, and nothing is known of the time before.
+    /// Restores a backup, as for an etcd that was restored.
+    ///
+    /// Versions go back to those of the backup, open watches break, and all history is discarded.
     pub fn restore(&self, backup: &Backup) {
         self.shared.model(|model| model.restore(&backup.0));
     }
 
-    /// Starts anew, as a server does whose process was replaced: objects and versions stay, open watches break, and nothing is
-    /// known of the time before. Together with an older [`Backup`] versions go back too: see [`ApiServer::restore`].
+    /// Restarts the server, as if its process was replaced.
+    ///
+    /// Objects and versions stay, open watches break, and all history is discarded. To go back to older
+    /// versions as well, see [`ApiServer::restore`].
     pub fn restart(&self) {
         self.restore(&self.backup());
     }
 
-    /// The last requests for resources, up to ten thousand, the oldest first.
+    /// Returns the last 10,000 requests for resources, oldest first.
     pub fn recorded_requests(&self) -> Vec<RecordedRequest> {
         self.shared.log.all()
     }
 
-    /// How many watches are open.
+    /// Returns the number of open watches.
     pub fn open_watches(&self) -> usize {
         self.shared.open_watches.load(Ordering::SeqCst)
     }
 
-    /// How often the server has encoded objects, its own namespaces among them.
+    /// Returns how often the server has encoded objects, including its own namespaces.
     pub fn encoding_counters(&self) -> EncodingCounters {
         self.shared.model(|model| model.encoding_counters())
     }
 
-    /// Makes something go wrong, until the guard is dropped.
+    /// Makes the server misbehave according to `rule` until the guard is dropped.
+    ///
+    /// See the module [`faults`](crate::faults).
     pub fn inject(&self, rule: FaultRule) -> FaultGuard {
         self.shared.faults.add(rule)
     }
 
-    fn update_part(&self, object: &impl Serialize, part: WriteTarget) -> Result<Value, Status> {
+    fn update_target(&self, object: &impl Serialize, target: WriteTarget) -> Result<Value, Status> {
         let direct = self.direct(object)?;
-        let (place, ask) = (direct.place, self.write_context());
+        let (gvr, context) = (direct.gvr, self.write_context());
         let name = direct.object.pointer("/metadata/name").and_then(Value::as_str);
         let name = name.unwrap_or_default().to_owned();
         let key = (direct.namespace.as_str(), name.as_str());
-        let written = self
+        let result = self
             .shared
-            .model(|model| model.update(&ask, place, key, part, direct.object, WriteOrigin::Internal))?;
-        Ok(self.show(place, &written.state))
+            .model(|model| model.update(&context, gvr, key, target, direct.object, WriteOrigin::Internal))?;
+        Ok(self.show(gvr, &result.state))
     }
 
     fn write_context(&self) -> WriteContext {
         WriteContext::at(self.shared.now(), DIRECT_FIELD_MANAGER)
     }
 
-    /// Finds out where an object belongs.
+    /// Determines resource and namespace of an object.
     fn direct(&self, object: &impl Serialize) -> Result<Direct, Status> {
         let object = serde_json::to_value(object).map_err(|error| Status::bad_request(error.to_string()))?;
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("/apiVersion"), text("/kind"));
         let found = self.shared.model(|model| {
-            let place = model.registry().place_of(api_version, kind)?;
-            Some((place, model.registry().get(place.id)?.namespaced))
+            let gvr = model.registry().resource_for_kind(api_version, kind)?;
+            Some((gvr, model.registry().get(gvr.id)?.namespaced))
         });
-        let (place, namespaced) = found.ok_or_else(|| {
+        let (gvr, namespaced) = found.ok_or_else(|| {
             Status::bad_request(format!("no kind \"{kind}\" is registered for version \"{api_version}\""))
         })?;
         let namespace = match (namespaced, text("/metadata/namespace")) {
@@ -310,25 +354,25 @@ impl ApiServer {
             (true, "") => "default".to_owned(),
             (true, namespace) => namespace.to_owned(),
         };
-        Ok(Direct { place, namespace, object })
+        Ok(Direct { gvr, namespace, object })
     }
 
-    fn place(&self, api_version: &str, plural: &str) -> Result<VersionedResource, Status> {
+    fn resource(&self, api_version: &str, plural: &str) -> Result<VersionedResource, Status> {
         let (group, version) = split_api_version(api_version);
-        let found = self.shared.model(|model| model.registry().place(group, version, plural));
+        let found = self.shared.model(|model| model.registry().resource(group, version, plural));
         found.ok_or_else(Status::no_such_resource)
     }
 
-    fn show(&self, place: VersionedResource, state: &State) -> Value {
-        let view = self.shared.model(|model| model.view(place, ObjectShape::Whole));
+    fn show(&self, gvr: VersionedResource, state: &State) -> Value {
+        let view = self.shared.model(|model| model.view(gvr, ObjectShape::Whole));
         let bytes = state.bytes(&view);
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 }
 
-/// An object on its way into the model.
+/// An object with the resource and the namespace to write it to.
 struct Direct {
-    place: VersionedResource,
+    gvr: VersionedResource,
     namespace: String,
     object: Value,
 }
@@ -337,7 +381,7 @@ struct Direct {
 mod tests {
     use super::*;
 
-    /// Documents take long to make: all services of a server share them.
+    /// Generating the documents is slow, so all services of a server share them.
     #[test]
     fn services_of_one_server_share_its_documents() {
         let server = ApiServer::new();

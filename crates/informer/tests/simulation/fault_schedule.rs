@@ -66,7 +66,7 @@ impl FaultSchedule {
         // What the rule does, without the requests it applies to.
         let mut words = rule.split([' ', ',']);
         let name = match (words.next(), words.next()) {
-            (Some("status"), Some(code)) => format!("status {code}"),
+            (Some("respond"), Some(code)) => format!("respond {code}"),
             (first, _) => first.unwrap_or_default().to_owned(),
         };
         *self.hits.entry(name).or_default() += fault.hits();

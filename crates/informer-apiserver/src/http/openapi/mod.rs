@@ -163,7 +163,7 @@ impl Ready {
 
 /// The definitions that are stored, as they are.
 fn definitions(model: &mut Model) -> Vec<Value> {
-    let place = model.registry().place("apiextensions.k8s.io", "v1", "customresourcedefinitions");
+    let place = model.registry().resource("apiextensions.k8s.io", "v1", "customresourcedefinitions");
     let listing = place.and_then(|place| model.list(place, "", &ReadVersion::Newest, false).ok());
     let everything = Filter::default();
     listing

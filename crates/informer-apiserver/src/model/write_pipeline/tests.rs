@@ -1,4 +1,4 @@
-//! The way of a write through the model, for kinds with habits of their own.
+//! Writes of kinds with special rules.
 
 use informer_objects::patch::PatchKind;
 use informer_objects::status::Status;
@@ -9,7 +9,7 @@ use super::super::write_context::{WriteContext, WriteOrigin};
 use super::super::write_target::WriteTarget;
 use super::Model;
 
-/// A server with what a test needs of it: objects by `plural`, all in one namespace.
+/// A model whose objects are addressed by `plural` or `group/plural`, in a single namespace.
 struct Server {
     model: Model,
 }
@@ -19,42 +19,42 @@ impl Server {
         Server { model: Model::new(Timestamp::UNIX_EPOCH, 1, 100) }
     }
 
-    fn ask() -> WriteContext {
+    fn context() -> WriteContext {
         WriteContext::at(Timestamp::UNIX_EPOCH, "test")
     }
 
-    fn place(&self, resource: &str) -> (super::VersionedResource, &'static str) {
+    fn resource(&self, resource: &str) -> (super::VersionedResource, &'static str) {
         let (group, version, plural) = match resource.split('/').collect::<Vec<_>>()[..] {
             [group, plural] => (group.to_owned(), "v1", plural.to_owned()),
             _ => (String::new(), "v1", resource.to_owned()),
         };
-        let place = self.model.registry().place(&group, version, &plural).unwrap();
-        let namespaced = self.model.resource(place.id).unwrap().namespaced;
-        (place, if namespaced { "default" } else { "" })
+        let gvr = self.model.registry().resource(&group, version, &plural).unwrap();
+        let namespaced = self.model.resource(gvr.id).unwrap().namespaced;
+        (gvr, if namespaced { "default" } else { "" })
     }
 
     fn create(&mut self, resource: &str, object: Value) -> Result<Value, Status> {
-        let (place, namespace) = self.place(resource);
-        let written = self.model.create(&Self::ask(), place, namespace, object, WriteOrigin::Internal)?;
-        Ok(written.state.decode())
+        let (gvr, namespace) = self.resource(resource);
+        let result = self.model.create(&Self::context(), gvr, namespace, object, WriteOrigin::Internal)?;
+        Ok(result.state.decode())
     }
 
-    fn put(&mut self, resource: &str, part: WriteTarget, object: Value) -> Result<Value, Status> {
-        let (place, namespace) = self.place(resource);
+    fn put(&mut self, resource: &str, target: WriteTarget, object: Value) -> Result<Value, Status> {
+        let (gvr, namespace) = self.resource(resource);
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         let key = (namespace, name.as_str());
-        let written = self.model.update(&Self::ask(), place, key, part, object, WriteOrigin::Internal)?;
-        Ok(written.state.decode())
+        let result = self.model.update(&Self::context(), gvr, key, target, object, WriteOrigin::Internal)?;
+        Ok(result.state.decode())
     }
 
     fn patch(
         &mut self,
         resource: &str,
         name: &str,
-        part: WriteTarget,
+        target: WriteTarget,
         patch: &Value,
     ) -> Result<Value, Status> {
-        self.patch_as(PatchKind::Strategic, resource, name, part, patch)
+        self.patch_as(PatchKind::Strategic, resource, name, target, patch)
     }
 
     fn patch_as(
@@ -62,14 +62,14 @@ impl Server {
         kind: PatchKind,
         resource: &str,
         name: &str,
-        part: WriteTarget,
+        target: WriteTarget,
         patch: &Value,
     ) -> Result<Value, Status> {
-        let (place, namespace) = self.place(resource);
+        let (gvr, namespace) = self.resource(resource);
         let bytes = patch.to_string();
-        let written =
-            self.model.patch(&Self::ask(), place, (namespace, name), part, kind, bytes.as_bytes())?;
-        Ok(written.state.decode())
+        let result =
+            self.model.patch(&Self::context(), gvr, (namespace, name), target, kind, bytes.as_bytes())?;
+        Ok(result.state.decode())
     }
 }
 
@@ -78,7 +78,7 @@ fn pod(name: &str, resources: &Value) -> Value {
     json!({"metadata": {"name": name}, "spec": {"containers": [container]}})
 }
 
-/// The causes of a refusal, a line each.
+/// Returns the causes of an error, one per line.
 fn causes(refused: Result<Value, Status>) -> String {
     let status = refused.unwrap_err();
     let json: Value = serde_json::from_slice(&status.to_json()).unwrap();
@@ -89,45 +89,47 @@ fn causes(refused: Result<Value, Status>) -> String {
     all.map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Every change by way of `ephemeralcontainers` was refused with "pod updates may not change fields other than".
+/// Regression: every change through `ephemeralcontainers` was rejected with "pod updates may not change
+/// fields other than".
 #[test]
-fn ephemeral_containers_are_added_and_stay() {
+fn ephemeral_containers_can_be_added_only() {
     let mut server = Server::new();
     server.create("pods", pod("p", &json!({}))).unwrap();
     let debug = |image: &str| json!({"spec": {"ephemeralContainers": [{"name": "dbg", "image": image}]}});
-    let part = WriteTarget::EphemeralContainers;
+    let target = WriteTarget::EphemeralContainers;
     for kind in [PatchKind::Strategic, PatchKind::Apply] {
         let mut patch = debug("busybox");
         patch["metadata"] = json!({"name": "p", "labels": {"not": "taken"}});
         (patch["apiVersion"], patch["kind"]) = (json!("v1"), json!("Pod"));
-        let pod = server.patch_as(kind, "pods", "p", part, &patch).unwrap();
-        assert_eq!(pod["metadata"]["generation"], 2, "counted once");
+        let pod = server.patch_as(kind, "pods", "p", target, &patch).unwrap();
+        assert_eq!(pod["metadata"]["generation"], 2, "the generation must increase once");
         let container = &pod["spec"]["ephemeralContainers"][0];
         assert_eq!((&container["name"], &container["imagePullPolicy"]), (&json!("dbg"), &json!("Always")));
         assert_eq!(pod["metadata"].get("labels"), None);
     }
-    let changed = causes(server.patch("pods", "p", part, &debug("other")));
-    let says =
+    let changed = causes(server.patch("pods", "p", target, &debug("other")));
+    let expected =
         "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"dbg\" may not be changed";
-    assert_eq!(changed, says);
-    let removed = causes(server.put("pods", part, pod("p", &json!({}))));
-    let says =
+    assert_eq!(changed, expected);
+    let removed = causes(server.put("pods", target, pod("p", &json!({}))));
+    let expected =
         "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"dbg\" may not be removed\n";
-    assert_eq!(removed, says);
+    assert_eq!(removed, expected);
     let wrong = json!({"spec": {"ephemeralContainers": [
         {"name": "c", "image": "i", "targetContainerName": "x", "ports": [{"containerPort": 1}]},
     ]}});
-    let says = "spec.ephemeralContainers[0].name: Duplicate value: \"c\"\n\
+    let expected = "spec.ephemeralContainers[0].name: Duplicate value: \"c\"\n\
                 spec.ephemeralContainers[0].targetContainerName: Not found: \"x\"\n\
                 spec.ephemeralContainers[0].ports: Forbidden: cannot be set for an Ephemeral Container";
-    assert_eq!(causes(server.patch("pods", "p", part, &wrong)), says);
+    assert_eq!(causes(server.patch("pods", "p", target, &wrong)), expected);
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     server.patch("pods", "p", WriteTarget::Object, &label).unwrap();
 }
 
-/// Every change by way of `resize` was refused with "pod updates may not change fields other than".
+/// Regression: every change through `resize` was rejected with "pod updates may not change fields other
+/// than".
 #[test]
-fn pods_are_resized_within_their_class() {
+fn resize_must_not_change_qos_class() {
     let mut server = Server::new();
     let sent = pod("p", &json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "1"}}));
     server.create("pods", sent).unwrap();
@@ -153,15 +155,15 @@ fn pods_are_resized_within_their_class() {
     let other = json!({"spec": {"containers": [{"name": "d", "image": "i"}]}});
     let added = causes(resize(&other));
     assert!(added.contains("spec.containers: Forbidden: containers may not be added or removed on resize"));
-    // The rest of the spec is not taken from here.
+    // Other fields of the spec are ignored.
     let image = resize(&json!({"spec": {"containers": [{"name": "c", "image": "other"}]}})).unwrap();
     assert_eq!(image["spec"]["containers"][0]["image"], "example/c:1");
     assert_eq!(image["metadata"]["generation"], 2);
 }
 
-/// A job without labels had none until it was changed, and whoever changed it owned them.
+/// Regression: the labels of a job were set at its first update, and owned by the manager of that update.
 #[test]
-fn a_job_has_the_labels_of_its_pods_from_the_start() {
+fn job_gets_labels_of_its_pods_on_create() {
     let mut server = Server::new();
     let template = json!({"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}});
     let job = json!({"metadata": {"name": "j"}, "spec": {"template": template}});
@@ -174,9 +176,10 @@ fn a_job_has_the_labels_of_its_pods_from_the_start() {
     assert!(!suspended["metadata"]["managedFields"].to_string().contains("f:labels"));
 }
 
-/// Sending a request for a certificate back as it was read was refused: its `spec` differed.
+/// Regression: writing back an unchanged certificate signing request was rejected because its `spec`
+/// differed.
 #[test]
-fn what_a_certificate_was_asked_for_stays() {
+fn unchanged_signing_request_can_be_written_back() {
     let mut server = Server::new();
     let request = json!({"metadata": {"name": "r"}, "spec": {
         "request": "eA==", "signerName": "example.com/x", "usages": ["client auth"],
@@ -188,9 +191,9 @@ fn what_a_certificate_was_asked_for_stays() {
     assert_eq!(again["spec"], stored["spec"]);
 }
 
-/// A change of labels did not count as a change of the slice.
+/// Regression: changing the labels of an endpoint slice did not increase its generation.
 #[test]
-fn labels_count_as_a_change_of_a_slice() {
+fn label_change_increases_generation_of_endpoint_slice() {
     let mut server = Server::new();
     let slice = json!({"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": []});
     server.create("discovery.k8s.io/endpointslices", slice).unwrap();
@@ -203,7 +206,7 @@ fn status(fields: &Value) -> Value {
     json!({"status": fields})
 }
 
-/// A server with objects that have a status, each named `x`.
+/// Returns a server with one object named `x` of several kinds that have a status.
 fn with_one_of_each() -> Server {
     let mut server = Server::new();
     let spec = json!({
@@ -213,12 +216,12 @@ fn with_one_of_each() -> Server {
             "spec": {"containers": [{"name": "c", "image": "i"}]},
         },
     });
-    let made = json!({"metadata": {"name": "x"}, "spec": spec});
-    let mut deployment = made.clone();
+    let stateful_set = json!({"metadata": {"name": "x"}, "spec": spec});
+    let mut deployment = stateful_set.clone();
     deployment["spec"].as_object_mut().unwrap().remove("serviceName");
     server.create("apps/deployments", deployment.clone()).unwrap();
     server.create("apps/replicasets", deployment).unwrap();
-    server.create("apps/statefulsets", made).unwrap();
+    server.create("apps/statefulsets", stateful_set).unwrap();
     let budget = json!({"metadata": {"name": "x"}, "spec": {"minAvailable": 1, "selector": {}}});
     server.create("policy/poddisruptionbudgets", budget).unwrap();
     let service =
@@ -229,12 +232,12 @@ fn with_one_of_each() -> Server {
     server
 }
 
-/// A status was hardly looked at: more replicas were ready than there are.
+/// Regression: a status was hardly validated; for example, more replicas could be ready than exist.
 #[test]
-fn a_status_that_cannot_be_is_refused() {
+fn invalid_status_is_rejected() {
     let mut server = with_one_of_each();
     let complete = json!([{"type": "Complete", "status": "True"}]);
-    for (resource, fields, says) in [
+    for (resource, fields, expected) in [
         (
             "apps/deployments",
             json!({"replicas": 1, "readyReplicas": 2}),
@@ -277,20 +280,20 @@ fn a_status_that_cannot_be_is_refused() {
         ),
     ] {
         let refused = server.patch_as(PatchKind::Merge, resource, "x", WriteTarget::Status, &status(&fields));
-        assert_eq!(causes(refused), says, "{resource} {fields}");
+        assert_eq!(causes(refused), expected, "{resource} {fields}");
     }
     let good = json!({"replicas": 2, "readyReplicas": 2, "observedGeneration": 1});
     server.patch("apps/deployments", "x", WriteTarget::Status, &status(&good)).unwrap();
 }
 
-/// A pod lost its class with its status, and took a second address for its first.
+/// Regression: replacing the status of a pod removed its QoS class, and a patch replaced its first address.
 #[test]
-fn the_status_of_a_pod_keeps_its_class_and_its_first_address() {
+fn pod_status_keeps_qos_class_and_first_address() {
     let mut server = Server::new();
     let mut sent = pod("p", &json!({}));
     sent["spec"]["terminationGracePeriodSeconds"] = json!(-5);
     let created = server.create("pods", sent).unwrap();
-    assert_eq!(created["spec"]["terminationGracePeriodSeconds"], 1, "one second is the least");
+    assert_eq!(created["spec"]["terminationGracePeriodSeconds"], 1, "the minimum is one second");
     let mut replaced = created.clone();
     replaced["status"] = json!({"podIP": "1.2.3.4"});
     let replaced = server.put("pods", WriteTarget::Status, replaced).unwrap();
@@ -303,9 +306,9 @@ fn the_status_of_a_pod_keeps_its_class_and_its_first_address() {
     assert_eq!(causes(other), "status.qosClass: Invalid value: \"Guaranteed\": field is immutable");
 }
 
-/// The time of the last change of a phase was missing where the server writes it.
+/// Regression: the server did not set the time of phase changes and conditions.
 #[test]
-fn changes_of_a_phase_have_their_time() {
+fn phase_change_and_condition_get_a_time() {
     let mut server = Server::new();
     let spec = json!({
         "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/a"},
@@ -321,26 +324,26 @@ fn changes_of_a_phase_have_their_time() {
     assert_eq!(gated["status"]["conditions"][0]["lastTransitionTime"], "1970-01-01T00:00:00Z");
 }
 
-/// These could be changed although nothing notices that they were.
+/// Regression: these immutable fields could be changed.
 #[test]
-fn what_others_rely_on_stays() {
+fn immutable_fields_cannot_be_changed() {
     let mut server = Server::new();
     let node = json!({"metadata": {"name": "n"}, "spec": {"providerID": "a", "podCIDRs": ["10.1.0.0/24"]}});
     server.create("nodes", node).unwrap();
     let other = json!({"spec": {"providerID": "b", "podCIDR": "10.2.0.0/24", "podCIDRs": ["10.2.0.0/24"]}});
     let refused = server.patch_as(PatchKind::Merge, "nodes", "n", WriteTarget::Object, &other);
-    let says = "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid\n\
+    let expected = "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid\n\
                 spec.providerID: Forbidden: node updates may not change providerID except from \"\" to valid";
-    assert_eq!(causes(refused), says);
+    assert_eq!(causes(refused), expected);
     let spec = json!({
         "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/a"},
     });
     server.create("persistentvolumes", json!({"metadata": {"name": "v"}, "spec": spec})).unwrap();
     let other = json!({"spec": {"hostPath": {"path": "/b"}}});
     let refused = causes(server.patch("persistentvolumes", "v", WriteTarget::Object, &other));
-    let says =
+    let expected =
         "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation";
-    assert_eq!(refused, says);
+    assert_eq!(refused, expected);
     let service = json!({"metadata": {"name": "s"}, "spec": {
         "type": "LoadBalancer", "loadBalancerClass": "example.com/a", "ports": [{"port": 1}],
     }});
@@ -359,9 +362,9 @@ fn what_others_rely_on_stays() {
     );
 }
 
-/// A service that became a name for another kept the policy of its traffic.
+/// Regression: a service that became an ExternalName kept its `internalTrafficPolicy`.
 #[test]
-fn a_name_for_another_service_has_no_traffic() {
+fn external_name_service_has_no_traffic_policy() {
     let mut server = Server::new();
     let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}});
     server.create("services", service).unwrap();
@@ -370,31 +373,31 @@ fn a_name_for_another_service_has_no_traffic() {
     assert_eq!(service["spec"].get("internalTrafficPolicy"), None);
 }
 
-/// Pods with classes that are not there, or a priority of their own, were accepted.
+/// Regression: pods with missing classes, or with an explicit priority, were accepted.
 #[test]
-fn pods_have_what_their_classes_say() {
+fn pod_priority_and_runtime_come_from_its_classes() {
     let mut server = Server::new();
     let mut forbidden = |field: &str, value: Value| {
         let mut sent = pod("p", &json!({}));
         sent["spec"][field] = value;
         server.create("pods", sent).unwrap_err().message
     };
-    let says = "pods \"p\" is forbidden: pod rejected: RuntimeClass \"nope\" not found";
-    assert_eq!(forbidden("runtimeClassName", json!("nope")), says);
-    let says = "pods \"p\" is forbidden: the integer value of priority (7) must not be provided in pod spec; \
+    let expected = "pods \"p\" is forbidden: pod rejected: RuntimeClass \"nope\" not found";
+    assert_eq!(forbidden("runtimeClassName", json!("nope")), expected);
+    let expected = "pods \"p\" is forbidden: the integer value of priority (7) must not be provided in pod spec; \
                 priority admission controller computed 0 from the given PriorityClass name";
-    assert_eq!(forbidden("priority", json!(7)), says);
-    let says = "pods \"p\" is forbidden: pod rejected: Pod Overhead set without corresponding RuntimeClass \
+    assert_eq!(forbidden("priority", json!(7)), expected);
+    let expected = "pods \"p\" is forbidden: pod rejected: Pod Overhead set without corresponding RuntimeClass \
                 defined Overhead";
-    assert_eq!(forbidden("overhead", json!({"cpu": "1"})), says);
+    assert_eq!(forbidden("overhead", json!({"cpu": "1"})), expected);
     let class = json!({"metadata": {"name": "system-x"}, "value": 1});
     let refused = server.create("scheduling.k8s.io/priorityclasses", class);
-    let says = "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use \
+    let expected = "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use \
                 only. error: system-x is not a known system priority class";
-    assert_eq!(causes(refused), says);
-    let (place, _) = server.place("scheduling.k8s.io/priorityclasses");
+    assert_eq!(causes(refused), expected);
+    let (gvr, _) = server.resource("scheduling.k8s.io/priorityclasses");
     for name in ["system-node-critical", "system-cluster-critical"] {
-        assert!(server.model.get(place, "", name).is_some(), "{name}");
+        assert!(server.model.get(gvr, "", name).is_some(), "{name}");
     }
     let mut critical = pod("p", &json!({}));
     critical["spec"]["priorityClassName"] = json!("system-node-critical");
