@@ -1,11 +1,11 @@
-//! Which form of an answer a client accepts, negotiated as a real server does.
+//! Negotiation of the response format from the `Accept` header, as in kube-apiserver.
 //!
-//! Two rounds, with a refusal each: first the media types as such, then what they are asked to carry. Errors are negotiated on
-//! their own, since nobody asks for an error as a table.
+//! It has two steps, each with its own error: first the media types, then the requested kind of content. The
+//! format of errors is negotiated separately, since errors are never tables.
 
 use informer_objects::status::Status;
 
-/// How bytes are written.
+/// The encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Json,
@@ -13,42 +13,42 @@ pub(crate) enum Encoding {
     Protobuf,
 }
 
-/// What is shown of objects.
+/// The content of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Carried {
-    /// All of them.
+pub(crate) enum Content {
+    /// Whole objects.
     Whole,
     /// `PartialObjectMetadata`, for one object or a watch.
     Metadata(Meta),
     /// `PartialObjectMetadataList`.
     MetadataList(Meta),
-    /// Rows of a table.
+    /// A table with one row per object.
     Table(Meta),
 }
 
-/// The version of `meta.k8s.io` in which something is carried.
+/// The version of `meta.k8s.io` in the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meta {
     V1,
     V1Beta1,
 }
 
-/// The form of an answer.
+/// The format of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Form {
+pub(crate) struct ResponseFormat {
     pub(crate) encoding: Encoding,
-    pub(crate) carried: Carried,
-    /// Indented, for people.
+    pub(crate) content: Content,
+    /// Whether the JSON is indented.
     pub(crate) pretty: bool,
 }
 
-/// What a request asks of an endpoint.
+/// The properties of a request that affect negotiation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    /// Lists can be watched, and say so.
+    /// Whether it is a list. The error for lists mentions the media types of watches.
     pub(crate) list: bool,
     pub(crate) watch: bool,
-    /// Custom objects have no protobuf.
+    /// Whether the resource is custom. Custom objects have no protobuf encoding.
     pub(crate) custom: bool,
 }
 
@@ -61,25 +61,28 @@ impl Meta {
     }
 }
 
-impl Form {
-    pub(crate) const JSON: Form = Form { encoding: Encoding::Json, carried: Carried::Whole, pretty: false };
+impl ResponseFormat {
+    pub(crate) const JSON: ResponseFormat =
+        ResponseFormat { encoding: Encoding::Json, content: Content::Whole, pretty: false };
 
-    /// The form of an error, whatever was asked for.
+    /// Returns the format of an error.
     pub(crate) fn of_errors(accept: &str) -> Self {
         if accept.trim().is_empty() {
-            return Form::JSON;
+            return ResponseFormat::JSON;
         }
         let plain = clauses(accept).into_iter().filter(|clause| clause.value("as").is_none());
         let encoding = plain.flat_map(|clause| clause.encodings()).next();
         match encoding {
-            Some(encoding) => Form { encoding, ..Form::JSON },
-            None => Form { pretty: true, ..Form::JSON },
+            Some(encoding) => ResponseFormat { encoding, ..ResponseFormat::JSON },
+            None => ResponseFormat { pretty: true, ..ResponseFormat::JSON },
         }
     }
 }
 
-/// Refuses what no representation here answers to, before anything else is looked at. That is done by the router of a real
-/// server, through which custom objects do not go, and to which `application/*` is no name of anything.
+/// Rejects a request that accepts no available media type.
+///
+/// In kube-apiserver the router does this. Requests for custom resources bypass it, and it does not match
+/// `application/*`.
 pub(crate) fn check(accept: &str, endpoint: Endpoint) -> Result<(), Status> {
     let routed = |clause: &Clause<'_>| clause.media != "application/*" && !clause.encodings().is_empty();
     if endpoint.custom || accept.trim().is_empty() || clauses(accept).iter().any(routed) {
@@ -97,21 +100,21 @@ pub(crate) fn check(accept: &str, endpoint: Endpoint) -> Result<(), Status> {
     Err(status)
 }
 
-/// Picks the first form that can be served, in the order in which the client prefers them.
-pub(crate) fn negotiate(accept: &str, endpoint: Endpoint) -> Result<Form, Status> {
+/// Returns the first available format, in the client's order of preference.
+pub(crate) fn negotiate(accept: &str, endpoint: Endpoint) -> Result<ResponseFormat, Status> {
     if accept.trim().is_empty() {
-        return Ok(Form::JSON);
+        return Ok(ResponseFormat::JSON);
     }
     for clause in clauses(accept) {
         for encoding in clause.encodings() {
-            let Some(carried) = clause.carried(encoding) else { continue };
+            let Some(content) = clause.content(encoding) else { continue };
             let protobuf_of_custom =
-                endpoint.custom && encoding == Encoding::Protobuf && carried == Carried::Whole;
+                endpoint.custom && encoding == Encoding::Protobuf && content == Content::Whole;
             let yaml_stream = endpoint.watch && encoding == Encoding::Yaml;
             if protobuf_of_custom || yaml_stream {
                 continue;
             }
-            return Ok(Form { encoding, carried, pretty: clause.value("pretty") == Some("1") });
+            return Ok(ResponseFormat { encoding, content, pretty: clause.value("pretty") == Some("1") });
         }
     }
     let types = match endpoint {
@@ -136,7 +139,7 @@ impl Clause<'_> {
         self.parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    /// The encodings it stands for, the preferred one first.
+    /// Returns the encodings that match, preferred first.
     fn encodings(&self) -> Vec<Encoding> {
         match self.media {
             "*/*" | "application/*" => vec![Encoding::Json, Encoding::Yaml, Encoding::Protobuf],
@@ -147,24 +150,24 @@ impl Clause<'_> {
         }
     }
 
-    /// What it wants carried; none if that cannot be had.
-    fn carried(&self, encoding: Encoding) -> Option<Carried> {
-        let Some(kind) = self.value("as") else { return Some(Carried::Whole) };
+    /// Returns the requested content, or `None` if it is not available.
+    fn content(&self, encoding: Encoding) -> Option<Content> {
+        let Some(kind) = self.value("as") else { return Some(Content::Whole) };
         let version = match (self.value("g"), self.value("v")) {
             (Some("meta.k8s.io"), Some("v1")) => Meta::V1,
             (Some("meta.k8s.io"), Some("v1beta1")) => Meta::V1Beta1,
             _ => return None,
         };
         match kind {
-            "PartialObjectMetadata" => Some(Carried::Metadata(version)),
-            "PartialObjectMetadataList" => Some(Carried::MetadataList(version)),
-            "Table" if encoding != Encoding::Protobuf => Some(Carried::Table(version)),
+            "PartialObjectMetadata" => Some(Content::Metadata(version)),
+            "PartialObjectMetadataList" => Some(Content::MetadataList(version)),
+            "Table" if encoding != Encoding::Protobuf => Some(Content::Table(version)),
             _ => None,
         }
     }
 }
 
-/// The entries of a header, the preferred ones first.
+/// Parses the entries of the header, preferred first.
 fn clauses(accept: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<Clause<'_>> = accept
         .split(',')
@@ -188,18 +191,18 @@ mod tests {
     const GET: Endpoint = Endpoint { list: false, watch: false, custom: false };
 
     #[test]
-    fn the_first_form_we_have_wins() {
+    fn first_available_format_is_selected() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-        let form = |encoding, carried| Some(Form { encoding, carried, pretty: false });
+        let format = |encoding, content| Some(ResponseFormat { encoding, content, pretty: false });
         for (accept, expected) in [
-            ("", form(Encoding::Json, Carried::Whole)),
-            ("*/*", form(Encoding::Json, Carried::Whole)),
-            ("application/json;q=0.5,application/yaml", form(Encoding::Yaml, Carried::Whole)),
-            (table, form(Encoding::Json, Carried::Table(Meta::V1))),
+            ("", format(Encoding::Json, Content::Whole)),
+            ("*/*", format(Encoding::Json, Content::Whole)),
+            ("application/json;q=0.5,application/yaml", format(Encoding::Yaml, Content::Whole)),
+            (table, format(Encoding::Json, Content::Table(Meta::V1))),
             ("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", None),
             (
                 "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json",
-                form(Encoding::Json, Carried::Whole),
+                format(Encoding::Json, Content::Whole),
             ),
             ("application/json;as=Table;v=v9;g=meta.k8s.io", None),
         ] {
@@ -213,9 +216,9 @@ mod tests {
     #[test]
     fn errors_are_never_tables() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-        assert_eq!(Form::of_errors(table), Form { pretty: true, ..Form::JSON });
-        assert_eq!(Form::of_errors(&format!("{table},application/json")), Form::JSON);
-        assert_eq!(Form::of_errors("application/yaml").encoding, Encoding::Yaml);
+        assert_eq!(ResponseFormat::of_errors(table), ResponseFormat { pretty: true, ..ResponseFormat::JSON });
+        assert_eq!(ResponseFormat::of_errors(&format!("{table},application/json")), ResponseFormat::JSON);
+        assert_eq!(ResponseFormat::of_errors("application/yaml").encoding, Encoding::Yaml);
         assert!(check("text/html", GET).is_err());
         assert!(check("application/*", GET).is_err());
         assert!(check("application/*,*/*", GET).is_ok());

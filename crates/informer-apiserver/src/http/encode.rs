@@ -1,6 +1,7 @@
-//! Answers in the form that was asked for: encoded, indented, compressed.
+//! Encodes responses in the requested format: encoding, indentation and gzip.
 //!
-//! Plain JSON is what the model has; everything else is made from it here. What is shown was decided before.
+//! The model provides compact JSON; all other formats are derived from it here. What is shown was decided
+//! before.
 
 use std::io::{Read as _, Write as _};
 
@@ -13,51 +14,51 @@ use informer_objects::protobuf;
 use informer_objects::status::Status;
 use informer_objects::text::to_yaml;
 
-use super::accept::{Encoding, Form};
+use super::accept::{Encoding, ResponseFormat};
 use super::response::{self, ServerResponse};
 use crate::request::is_true;
 
 /// The media type of protobuf.
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// Answers shorter than this are not worth compressing.
+/// Minimum length of a response to be compressed.
 const MIN_GZIP_BYTES: usize = 128 * 1024;
 
-/// Writes JSON in a form. The body ends with a newline, as a real server's does.
-pub(crate) fn encode(form: Form, gzip: bool, code: u16, json: Vec<u8>) -> ServerResponse {
-    let (content_type, bytes) = match form.encoding {
+/// Encodes JSON in a format. The body ends with a newline, as in kube-apiserver.
+pub(crate) fn encode(format: ResponseFormat, gzip: bool, code: u16, json: Vec<u8>) -> ServerResponse {
+    let (content_type, bytes) = match format.encoding {
         Encoding::Yaml => {
             let value = serde_json::from_slice(&json).unwrap_or_default();
             ("application/yaml", to_yaml(&value).into_bytes())
         }
         Encoding::Protobuf => match protobuf::encode(&serde_json::from_slice(&json).unwrap_or_default()) {
             Some(bytes) => (PROTOBUF, bytes),
-            None => return encode(Form { encoding: Encoding::Json, ..form }, gzip, code, json),
+            None => return encode(ResponseFormat { encoding: Encoding::Json, ..format }, gzip, code, json),
         },
         Encoding::Json => {
-            let mut bytes = if form.pretty { indent(&json) } else { json };
+            let mut bytes = if format.pretty { indent(&json) } else { json };
             bytes.push(b'\n');
             ("application/json", bytes)
         }
     };
-    compressed(gzip, code, content_type, bytes)
+    with_gzip(gzip, code, content_type, bytes)
 }
 
-/// A refusal, in the form of errors.
+/// Returns an error in the format of errors.
 pub(crate) fn error(status: &Status, accept: &str, pretty: bool) -> ServerResponse {
-    let mut form = Form::of_errors(accept);
-    form.pretty |= pretty;
-    if status.code == 406 && status.reason == "NotAcceptable" && form.encoding == Encoding::Json {
-        form.pretty = true;
+    let mut format = ResponseFormat::of_errors(accept);
+    format.pretty |= pretty;
+    if status.code == 406 && status.reason == "NotAcceptable" && format.encoding == Encoding::Json {
+        format.pretty = true;
     }
-    let mut answer = encode(form, false, status.code, status.to_json());
+    let mut response = encode(format, false, status.code, status.to_json());
     if let Some(seconds) = status.retry_after() {
-        answer.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
-    answer
+    response
 }
 
-/// Whether people are likely to read the answer.
+/// Returns whether the response is probably read by a person.
 pub(crate) fn is_pretty(headers: &HeaderMap, parameter: Option<&str>) -> bool {
     let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match parameter {
@@ -66,8 +67,8 @@ pub(crate) fn is_pretty(headers: &HeaderMap, parameter: Option<&str>) -> bool {
     }
 }
 
-/// Whether a client takes gzip.
-pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
+/// Returns whether a client accepts gzip.
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let accepted = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
     accepted.unwrap_or_default().split(',').any(|entry| {
         let mut parts = entry.split(';').map(str::trim);
@@ -76,44 +77,44 @@ pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-fn compressed(gzip: bool, code: u16, content_type: &'static str, bytes: Vec<u8>) -> ServerResponse {
+fn with_gzip(gzip: bool, code: u16, content_type: &'static str, bytes: Vec<u8>) -> ServerResponse {
     if !gzip || bytes.len() < MIN_GZIP_BYTES {
         return response::bytes(code, content_type, Bytes::from(bytes));
     }
-    let mut answer = response::bytes(code, content_type, Bytes::from(packed(&bytes)));
-    let headers = answer.headers_mut();
+    let mut response = response::bytes(code, content_type, Bytes::from(compress(&bytes)));
+    let headers = response.headers_mut();
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-    answer
+    response
 }
 
-/// Bytes as gzip.
-pub(super) fn packed(bytes: &[u8]) -> Vec<u8> {
+/// Compresses bytes with gzip.
+pub(super) fn compress(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     // Writing to a Vec cannot fail.
     encoder.write_all(bytes).and_then(|()| encoder.finish()).unwrap_or_default()
 }
 
-/// What was made gzip, as it was.
-pub(super) fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
+/// Decompresses bytes with gzip; `None` if they are not valid.
+pub(super) fn decompress(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     GzDecoder::new(bytes).read_to_end(&mut out).ok()?;
     Some(out)
 }
 
-/// Compact JSON, indented by two blanks. Nothing else changes.
+/// Indents compact JSON by two spaces. Nothing else changes.
 fn indent(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len() * 2);
     let mut depth = 0_usize;
-    let mut text = false;
+    let mut in_string = false;
     let mut escaped = false;
     for (at, byte) in json.iter().copied().enumerate() {
-        if text {
+        if in_string {
             out.push(byte);
             match byte {
                 _ if escaped => escaped = false,
                 b'\\' => escaped = true,
-                b'"' => text = false,
+                b'"' => in_string = false,
                 _ => {}
             }
             continue;
@@ -143,7 +144,7 @@ fn indent(json: &[u8]) -> Vec<u8> {
             }
             b':' => out.extend_from_slice(b": "),
             b'"' => {
-                text = true;
+                in_string = true;
                 out.push(byte);
             }
             _ => out.push(byte),
@@ -157,20 +158,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indented_as_go_does_it() {
+    fn indentation_matches_go() {
         let shown = |json: &str| String::from_utf8(indent(json.as_bytes())).unwrap();
         assert_eq!(shown(r#"{"a":{},"b":[]}"#), "{\n  \"a\": {},\n  \"b\": []\n}");
         assert_eq!(shown(r#"[1,{"k":"a,b:{\""}]"#), "[\n  1,\n  {\n    \"k\": \"a,b:{\\\"\"\n  }\n]");
     }
 
     #[test]
-    fn gzip_is_taken_when_it_is_offered() {
-        let takes = |text: &str| {
+    fn gzip_is_used_only_if_accepted() {
+        let accepts = |text: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_str(text).unwrap());
-            takes_gzip(&headers)
+            accepts_gzip(&headers)
         };
-        assert!(takes("gzip") && takes("deflate, gzip;q=0.5"));
-        assert!(!takes("gzip;q=0") && !takes("identity"));
+        assert!(accepts("gzip") && accepts("deflate, gzip;q=0.5"));
+        assert!(!accepts("gzip;q=0") && !accepts("identity"));
     }
 }

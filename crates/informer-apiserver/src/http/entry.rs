@@ -1,5 +1,4 @@
-//! What comes before a request is answered: who is turned away, how much of a body is read, and the questions that are
-//! about access itself.
+//! Steps before a request is handled: rejection, reading the body, and access reviews.
 
 use bytes::{Buf, Bytes};
 use http::header::{self, HeaderValue};
@@ -16,15 +15,15 @@ use crate::log::{RecordedRequest, Verb};
 use crate::request::{Query, Route, Target};
 use crate::shared::Shared;
 
-/// Reads a body, as far as it may be long.
-pub(super) async fn read_body<B>(sent: B) -> Result<Bytes, Status>
+/// Reads a body up to the maximum size.
+pub(super) async fn read_body<B>(body: B) -> Result<Bytes, Status>
 where
     B: http_body::Body + Send,
     B::Data: Send,
 {
     let mut read = Vec::new();
-    let mut sent = std::pin::pin!(sent);
-    while let Some(frame) = sent.frame().await {
+    let mut body = std::pin::pin!(body);
+    while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Status::bad_request("the body could not be read"))?;
         let Ok(mut data) = frame.into_data() else { continue };
         body::check_size(read.len() + data.remaining())?;
@@ -38,36 +37,36 @@ where
     Ok(read.into())
 }
 
-/// The answer to somebody who was not let in. The log has such requests too.
+/// Returns the response to a request that access control rejects, and logs the request.
 pub(super) fn refuse(shared: &Shared, parts: &Parts, refused: &Refused) -> ServerResponse {
     if let Route::Target(target) = Route::parse(parts.uri.path()) {
         let watch = Query::parse(parts.uri.query().unwrap_or_default()).is_watch();
         if let Some(verb) = target.verb(&parts.method, watch) {
-            shared.log.push(seen(verb, &target, parts, &refused.user));
+            shared.log.push(recorded_request(verb, &target, parts, &refused.user));
         }
     }
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let pretty = encode::is_pretty(&parts.headers, query.find("pretty"));
-    let mut answer = encode::error(&refused.status, accepted(&parts.headers), pretty);
+    let mut response = encode::error(&refused.status, accepted(&parts.headers), pretty);
     if refused.status.code != 401 {
         let nosniff = HeaderValue::from_static("nosniff");
-        answer.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+        response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
     }
-    answer
+    response
 }
 
-/// An answer with the id under which a real server would write about the request: the client's own, or a new one.
-pub(super) fn audited(shared: &Shared, parts: &Parts, mut answer: ServerResponse) -> ServerResponse {
+/// Adds the `Audit-Id` header: the client's own id, or a new one.
+pub(super) fn with_audit_id(shared: &Shared, parts: &Parts, mut response: ServerResponse) -> ServerResponse {
     const AUDIT_ID: &str = "audit-id";
-    let given = parts.headers.get(AUDIT_ID).filter(|id| !id.is_empty()).cloned();
-    if let Some(id) = given.or_else(|| HeaderValue::from_str(&shared.audit_id()).ok()) {
-        answer.headers_mut().insert(AUDIT_ID, id);
+    let client_id = parts.headers.get(AUDIT_ID).filter(|id| !id.is_empty()).cloned();
+    if let Some(id) = client_id.or_else(|| HeaderValue::from_str(&shared.audit_id()).ok()) {
+        response.headers_mut().insert(AUDIT_ID, id);
     }
-    answer
+    response
 }
 
-/// A request for the log.
-pub(super) fn seen(verb: Verb, target: &Target, parts: &Parts, user: &str) -> RecordedRequest {
+/// Returns a request as it is logged.
+pub(super) fn recorded_request(verb: Verb, target: &Target, parts: &Parts, user: &str) -> RecordedRequest {
     let accept = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     RecordedRequest {
         verb,
@@ -83,7 +82,7 @@ pub(super) fn seen(verb: Verb, target: &Target, parts: &Parts, user: &str) -> Re
     }
 }
 
-/// Answers a question about access. Such objects can be created and nothing else.
+/// Handles an access review. Reviews can only be created.
 pub(super) fn review(
     shared: &Shared,
     review: Review,
@@ -103,13 +102,13 @@ pub(super) fn review(
     let api_version = format!("{}/{}", target.group, target.version);
     let object = body::read(content_type, body, (&api_version, review.kind()), false)?.object;
     let agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
-    let asked = ReviewRequest {
+    let request = ReviewRequest {
         caller,
         namespace: target.namespace.as_deref().unwrap_or_default(),
         agent: agent.unwrap_or_default(),
         now: shared.now(),
     };
     let accept = accepted(&parts.headers);
-    let form = super::accept::negotiate(accept, super::accept::Endpoint::default())?;
-    Ok(encode::encode(form, false, 201, review.answer(&asked, object)?))
+    let format = super::accept::negotiate(accept, super::accept::Endpoint::default())?;
+    Ok(encode::encode(format, false, 201, review.answer(&request, object)?))
 }

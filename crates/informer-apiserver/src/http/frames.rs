@@ -1,7 +1,8 @@
-//! Frames of a watch, in the form that was asked for.
+//! Frames of a watch in the requested format.
 //!
-//! A frame is written into a buffer that already holds others. Objects are encoded once for all watchers and copied here; tables are made
-//! for each watcher, since they tell ages. Which frames there are, and when, is decided by the feed.
+//! Frames are appended to a buffer. Objects are encoded once for all watches and copied here; tables are
+//! created for each watch, since they contain ages. Which frames are written, and when, is decided in
+//! `watch_stream`.
 
 use std::fmt::Write as _;
 
@@ -22,9 +23,9 @@ pub(crate) struct Frames {
 }
 
 enum Kind {
-    /// Objects as they are, or their metadata; bookmarks are this one with a version.
+    /// Whole objects or their metadata. `bookmark` is the object of bookmarks, to which a version is added.
     Plain { view: View, bookmark: Map<String, Value> },
-    /// Tables; the first one defines the columns.
+    /// Tables; the first frame defines the columns.
     Table { table: Box<Table>, first: bool },
 }
 
@@ -41,7 +42,7 @@ impl Frames {
         Frames { kind: Kind::Table { table: Box::new(table), first: true }, encoding: Encoding::Json }
     }
 
-    /// An object that came, changed or went, shown with a version.
+    /// Writes a frame with an object, shown with the given version.
     pub(crate) fn object(
         &mut self,
         out: &mut Vec<u8>,
@@ -65,8 +66,8 @@ impl Frames {
     pub(crate) fn bookmark(&mut self, out: &mut Vec<u8>, metadata: &Value, now: Timestamp) {
         let shown = match &mut self.kind {
             Kind::Plain { bookmark, .. } => {
-                let part = |name: &str| bookmark.get(name).unwrap_or(&Value::Null).to_string();
-                let (kind, api_version) = (part("kind"), part("apiVersion"));
+                let field = |name: &str| bookmark.get(name).unwrap_or(&Value::Null).to_string();
+                let (kind, api_version) = (field("kind"), field("apiVersion"));
                 let mut text = format!(r#"{{"kind":{kind},"apiVersion":{api_version},"metadata":{metadata}"#);
                 for (name, value) in bookmark.iter().filter(|(name, _)| !is_head(name)) {
                     let _ = write!(text, ",{}:{value}", Value::from(name.as_str()));
@@ -79,7 +80,7 @@ impl Frames {
         write_frame(out, self.encoding, "BOOKMARK", shown.as_bytes());
     }
 
-    /// A frame that is well made, and what it should hold is a number.
+    /// Writes a well-formed frame that contains a number instead of an object.
     pub(crate) fn no_object(&self, out: &mut Vec<u8>) {
         match self.encoding {
             Encoding::Protobuf => protobuf::frame(out, "MODIFIED", b"7"),
@@ -87,7 +88,7 @@ impl Frames {
         }
     }
 
-    /// An error stays a status in every form.
+    /// Writes an ERROR frame. Errors are a `Status` in every format.
     pub(crate) fn error(&self, out: &mut Vec<u8>, status: &Status) {
         Frames::write_error(out, self.encoding, status);
     }
@@ -97,10 +98,10 @@ impl Frames {
     }
 }
 
-/// What Go writes of an object of a built-in kind that has nothing set.
+/// Returns the fields that Go writes for an empty object of a built-in kind.
 fn empty(resource: &Resource, version: usize) -> Map<String, Value> {
-    let of = resource.versions.get(version).and_then(|version| version.type_id);
-    let read = of.and_then(|of| builtin::read(of, json!({})).ok());
+    let type_id = resource.versions.get(version).and_then(|version| version.type_id);
+    let read = type_id.and_then(|type_id| builtin::read(type_id, json!({})).ok());
     match read.map(|read| read.object) {
         Some(Value::Object(fields)) => fields,
         _ => Map::new(),
@@ -117,7 +118,7 @@ fn is_head(name: &str) -> bool {
     matches!(name, "kind" | "apiVersion" | "metadata")
 }
 
-/// Writes a frame for one watcher alone.
+/// Writes a frame that is encoded for this watch only.
 fn write_frame(out: &mut Vec<u8>, encoding: Encoding, kind: &str, json: &[u8]) {
     if encoding == Encoding::Protobuf {
         let object = serde_json::from_slice(json).ok().and_then(|object| protobuf::encode(&object));
@@ -135,7 +136,7 @@ fn write_json(out: &mut Vec<u8>, kind: &str, object: impl FnOnce(&mut Vec<u8>)) 
     out.extend_from_slice(b"}\n");
 }
 
-/// An object that has no protobuf is an error: an empty one would look like something that happened.
+/// Writes an ERROR frame if the object has no protobuf encoding; an empty object would look like a change.
 fn write_protobuf(out: &mut Vec<u8>, kind: &str, object: Option<&[u8]>) {
     if let Some(object) = object {
         return protobuf::frame(out, kind, object);
@@ -151,9 +152,9 @@ fn write_protobuf(out: &mut Vec<u8>, kind: &str, object: Option<&[u8]>) {
 mod tests {
     use super::*;
 
-    /// What could not be encoded went out as an object without a single byte, under the name of a change.
+    /// Regression: an object that could not be encoded was sent as a change without an object.
     #[test]
-    fn what_has_no_protobuf_is_an_error() {
+    fn object_without_protobuf_becomes_error_frame() {
         let mut out = Vec::new();
         write_frame(
             &mut out,

@@ -1,6 +1,6 @@
-//! Headers of requests and answers that several answers need: what is accepted, content types, entity tags.
+//! Headers that several responses need: `Accept`, content types and entity tags.
 //!
-//! Works on one answer at a time. Which answer it is, is not known here.
+//! The functions work on one response at a time and do not depend on its content.
 
 use std::fmt::Write as _;
 
@@ -11,27 +11,27 @@ use sha2::{Digest as _, Sha512};
 
 use super::response::{self, ServerResponse};
 
-/// What a client accepts, as it says it.
+/// Returns the `Accept` header of a request.
 pub(super) fn accepted(headers: &HeaderMap) -> &str {
     headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// Text in the given form, with the header that keeps browsers from guessing.
+/// Returns a plain text response, with the header that disables content sniffing.
 pub(super) fn text(code: u16, body: impl Into<Bytes>) -> ServerResponse {
-    let mut answer = response::raw(code, body.into());
-    set(&mut answer, header::CONTENT_TYPE, "text/plain; charset=utf-8");
-    set(&mut answer, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    answer
+    let mut response = response::raw(code, body.into());
+    set(&mut response, header::CONTENT_TYPE, "text/plain; charset=utf-8");
+    set(&mut response, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    response
 }
 
-/// A value that cannot be a header is left out; ours always can.
-pub(super) fn set(answer: &mut ServerResponse, name: HeaderName, value: &str) {
+/// Sets a header. An invalid value is ignored; all values used here are valid.
+pub(super) fn set(response: &mut ServerResponse, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
-        answer.headers_mut().insert(name, value);
+        response.headers_mut().insert(name, value);
     }
 }
 
-/// What an entity tag is made of: the hash of a document.
+/// Returns the hash of a document, for its entity tag.
 pub(super) fn hash(document: &[u8]) -> String {
     let mut text = String::with_capacity(128);
     for byte in Sha512::digest(document) {

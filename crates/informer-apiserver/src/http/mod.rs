@@ -1,7 +1,7 @@
-//! The server's face: a `tower` service that takes HTTP requests and gives HTTP answers, without a socket.
+//! The server as a `tower` service: HTTP requests in, HTTP responses out, without a socket.
 //!
-//! Each request is understood (path, query, accepted form), passed by the fault rules, and answered from the model. Nothing
-//! is decided here about objects and versions.
+//! A request is parsed (path, query, accepted format), subjected to the fault rules and answered from the
+//! model. Nothing about objects and versions is decided here.
 
 mod accept;
 mod discovery;
@@ -36,12 +36,14 @@ use crate::log::{RecordedRequest, Verb};
 use crate::model::VersionedResource;
 use crate::request::{Missing, Query, Route, Target};
 use crate::shared::Shared;
-use accept::Form;
+use accept::ResponseFormat;
 use header::accepted;
 use request_faults::{FaultDecision, ResponseFaults};
 use response::ServerResponse;
 
-/// The server as a service. Cheap to clone; all clones are the same server.
+/// The server as a `tower` service, from [`ApiServer::service`](crate::ApiServer::service).
+///
+/// Cheap to clone; all clones serve the same server.
 #[derive(Debug, Clone)]
 pub struct ApiService {
     shared: Arc<Shared>,
@@ -50,8 +52,8 @@ pub struct ApiService {
 }
 
 impl ApiService {
-    pub(crate) fn new(shared: Arc<Shared>, documents: Arc<Documents>, door: AccessMode) -> Self {
-        ApiService { shared, documents, access: door }
+    pub(crate) fn new(shared: Arc<Shared>, documents: Arc<Documents>, access: AccessMode) -> Self {
+        ApiService { shared, documents, access }
     }
 }
 
@@ -69,53 +71,61 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let ApiService { shared, documents, access: door } = self.clone();
+        let ApiService { shared, documents, access } = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
-            let caller = match door.admit(&shared, &parts) {
+            let caller = match access.admit(&shared, &parts) {
                 Ok(caller) => caller,
                 Err(refused) => {
-                    return Ok(entry::audited(&shared, &parts, entry::refuse(&shared, &parts, &refused)));
+                    return Ok(entry::with_audit_id(
+                        &shared,
+                        &parts,
+                        entry::refuse(&shared, &parts, &refused),
+                    ));
                 }
             };
             let head = parts.method == Method::HEAD;
-            let answered = match entry::read_body(body).await {
-                Ok(body) => answer(&shared, &documents, &parts, &caller, body).await,
+            let result = match entry::read_body(body).await {
+                Ok(body) => handle(&shared, &documents, &parts, &caller, body).await,
                 Err(status) => Err(status),
             };
-            let answer = answered.unwrap_or_else(|status| {
+            let response = result.unwrap_or_else(|status| {
                 let query = Query::parse(parts.uri.query().unwrap_or_default());
                 let pretty = encode::is_pretty(&parts.headers, query.find("pretty"));
                 encode::error(&status, accepted(&parts.headers), pretty)
             });
-            let answer = if head { answer.map(|_| ResponseBody::empty()) } else { answer };
-            if answer.body().is_cut() { Err(BodyError) } else { Ok(entry::audited(&shared, &parts, answer)) }
+            let response = if head { response.map(|_| ResponseBody::empty()) } else { response };
+            if response.body().is_cut() {
+                Err(BodyError)
+            } else {
+                Ok(entry::with_audit_id(&shared, &parts, response))
+            }
         })
     }
 }
 
-/// A request for a resource, understood.
+/// A parsed request for a resource.
 struct Call {
     shared: Arc<Shared>,
     target: Target,
-    seen: RecordedRequest,
+    recorded: RecordedRequest,
     query: Query,
-    form: Form,
-    /// Whether long answers may be compressed.
+    format: ResponseFormat,
+    /// Whether large responses may be compressed with gzip.
     gzip: bool,
-    place: VersionedResource,
-    /// The name that the client gives itself.
+    gvr: VersionedResource,
+    /// The `User-Agent` header.
     agent: String,
-    /// What the body is said to be.
+    /// The `Content-Type` header.
     content_type: String,
-    /// What is asked for, in the words of access rules.
-    wanted: Attributes,
+    /// The request as RBAC sees it.
+    attributes: Attributes,
     caller: Caller,
-    /// What the fault rules want changed.
+    /// The effects of fault rules on the response.
     response_faults: ResponseFaults,
 }
 
-async fn answer(
+async fn handle(
     shared: &Arc<Shared>,
     documents: &Documents,
     parts: &http::request::Parts,
@@ -124,64 +134,64 @@ async fn answer(
 ) -> Result<ServerResponse, Status> {
     let target = match Route::parse(parts.uri.path()) {
         Route::Target(target) => target,
-        route => return Ok(discovery::answer(shared, documents, &route, parts)),
+        route => return Ok(discovery::respond(shared, documents, &route, parts)),
     };
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let verb = target.verb(&parts.method, query.is_watch()).ok_or_else(Status::method_not_allowed)?;
-    let seen = entry::seen(verb, &target, parts, &caller.user.name);
-    shared.log.push(seen.clone());
-    let meddling = match request_faults::apply_request_faults(shared, &seen).await {
-        FaultDecision::Continue(meddling) => meddling,
-        FaultDecision::Respond(answer) => return Ok(answer),
+    let recorded = entry::recorded_request(verb, &target, parts, &caller.user.name);
+    shared.log.push(recorded.clone());
+    let response_faults = match request_faults::apply_request_faults(shared, &recorded).await {
+        FaultDecision::Continue(response_faults) => response_faults,
+        FaultDecision::Respond(response) => return Ok(response),
     };
     if let Some(review) = Review::at(&target.group, &target.version, &target.plural) {
         return entry::review(shared, review, &target, verb, parts, caller, &body);
     }
-    let place = match shared.model(|model| target.resolve(model.registry(), verb)) {
-        Ok(place) => place,
+    let gvr = match shared.model(|model| target.resolve(model.registry(), verb)) {
+        Ok(gvr) => gvr,
         Err(Missing::Json) => return Err(Status::no_such_resource()),
         Err(Missing::Verb) => return Err(Status::method_not_allowed()),
         Err(Missing::Plain) => return Ok(response::page_not_found()),
     };
-    let custom = shared.model(|model| model.registry().get(place.id).is_some_and(|resource| resource.custom));
+    let custom = shared.model(|model| model.registry().get(gvr.id).is_some_and(|resource| resource.custom));
     let watch = verb == Verb::Watch;
     let endpoint = accept::Endpoint { list: verb == Verb::List, watch, custom };
     accept::check(accepted(&parts.headers), endpoint)?;
-    let mut form = accept::negotiate(accepted(&parts.headers), endpoint)?;
-    form.pretty |= encode::is_pretty(&parts.headers, query.find("pretty"));
+    let mut format = accept::negotiate(accepted(&parts.headers), endpoint)?;
+    format.pretty |= encode::is_pretty(&parts.headers, query.find("pretty"));
     let agent = parts.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
     let agent = agent.unwrap_or_default().to_owned();
     let content_type = parts.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let content_type = content_type.unwrap_or_default().to_owned();
-    let gzip = encode::takes_gzip(&parts.headers);
+    let gzip = encode::accepts_gzip(&parts.headers);
     let call = Call {
         shared: shared.clone(),
         target,
-        seen,
+        recorded,
         query,
-        form,
+        format,
         gzip,
-        place,
+        gvr,
         agent,
         content_type,
-        wanted: Attributes::of(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default()),
+        attributes: Attributes::of(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default()),
         caller: caller.clone(),
-        response_faults: meddling,
+        response_faults,
     };
     let warning = call.warning();
-    let answered = call.answer(verb, &body).await;
-    let mut answer =
-        answered.unwrap_or_else(|status| encode::error(&status, accepted(&parts.headers), call.form.pretty));
+    let result = call.handle(verb, &body).await;
+    let mut response =
+        result.unwrap_or_else(|status| encode::error(&status, accepted(&parts.headers), call.format.pretty));
     if let Some(text) = warning.and_then(|text| informer_objects::body::warning_headers(&[text]).pop())
         && let Ok(value) = http::HeaderValue::from_str(&text)
     {
-        answer.headers_mut().append(http::header::WARNING, value);
+        response.headers_mut().append(http::header::WARNING, value);
     }
-    Ok(call.response_faults.change(answer).await)
+    Ok(call.response_faults.change(response).await)
 }
 
 impl Call {
-    async fn answer(&self, verb: Verb, body: &Bytes) -> Result<ServerResponse, Status> {
+    async fn handle(&self, verb: Verb, body: &Bytes) -> Result<ServerResponse, Status> {
         match verb {
             Verb::Get => self.get().await,
             Verb::List => self.list().await,
@@ -194,16 +204,16 @@ impl Call {
         }
     }
 
-    /// What everyone is told who uses an old kind, or a version that its definition calls deprecated.
+    /// Returns the warning for a deprecated kind, or for a version that its definition marks as deprecated.
     fn warning(&self) -> Option<String> {
         let resource = self.resource().ok()?;
         match (resource.group.as_str(), resource.plural.as_str()) {
             ("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+".to_owned()),
             ("", "endpoints") => {
-                let instead = "use discovery.k8s.io/v1 EndpointSlice";
-                Some(format!("v1 Endpoints is deprecated in v1.33+; {instead}"))
+                let replacement = "use discovery.k8s.io/v1 EndpointSlice";
+                Some(format!("v1 Endpoints is deprecated in v1.33+; {replacement}"))
             }
-            _ => resource.custom(self.place.version)?.warning.clone(),
+            _ => resource.custom(self.gvr.version)?.warning.clone(),
         }
     }
 }

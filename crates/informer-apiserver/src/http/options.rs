@@ -1,6 +1,6 @@
-//! Options of writes: from the query, and for deletions from a body.
+//! Options of writes, from the query and, for deletions, from a body.
 //!
-//! A body of a deletion is all that counts, even when it says nothing; the query is not looked at then, as on a real server.
+//! If a deletion has a body, even an empty object, the query is ignored, as in kube-apiserver.
 
 use informer_objects::body::FieldValidation;
 use informer_objects::builtin;
@@ -12,32 +12,32 @@ use serde_json::Value;
 use crate::model::{DeleteOptions, Policy, WriteContext};
 use crate::request::Query;
 
-/// How long the name of a manager may be.
-const MANAGER_LIMIT: usize = 128;
+/// Maximum length of the name of a field manager.
+const MAX_MANAGER_BYTES: usize = 128;
 
-/// Which options a request has.
+/// The kind of options of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Family {
+pub(crate) enum OptionsKind {
     Create,
     Update,
-    /// A patch that is no apply.
+    /// A patch other than an apply.
     Patch,
     Apply,
 }
 
-impl Family {
+impl OptionsKind {
     fn name(self) -> &'static str {
         match self {
-            Family::Create => "CreateOptions",
-            Family::Update => "UpdateOptions",
-            Family::Patch | Family::Apply => "PatchOptions",
+            OptionsKind::Create => "CreateOptions",
+            OptionsKind::Update => "UpdateOptions",
+            OptionsKind::Patch | OptionsKind::Apply => "PatchOptions",
         }
     }
 }
 
-/// Reads the options of a write. Who sent it names the manager unless the query does.
+/// Parses the options of a write. The field manager defaults to the name of the user agent.
 pub(crate) fn write_context(
-    family: Family,
+    kind: OptionsKind,
     query: &Query,
     agent: &str,
     now: Timestamp,
@@ -46,17 +46,17 @@ pub(crate) fn write_context(
     let dry_run = query.all("dryRun");
     check_dry_run(&dry_run, &mut causes);
     let force = query.flag("force").unwrap_or(false);
-    if query.find("force").is_some() && family == Family::Patch {
+    if query.find("force").is_some() && kind == OptionsKind::Patch {
         let message = "Forbidden: may not be specified for non-apply patch";
         causes.push(StatusCause::new("FieldValueForbidden", "force", message));
     }
-    let given = query.get("fieldManager");
-    if given.is_empty() && family == Family::Apply {
+    let requested = query.get("fieldManager");
+    if requested.is_empty() && kind == OptionsKind::Apply {
         let message = "Required value: is required for apply patch";
         causes.push(StatusCause::new("FieldValueRequired", "fieldManager", message));
     }
-    check_manager(given, &mut causes);
-    let strictness = match query.get("fieldValidation") {
+    check_manager(requested, &mut causes);
+    let field_validation = match query.get("fieldValidation") {
         "" | "Warn" => FieldValidation::Warn,
         "Ignore" => FieldValidation::Ignore,
         "Strict" => FieldValidation::Strict,
@@ -69,18 +69,18 @@ pub(crate) fn write_context(
         }
     };
     if !causes.is_empty() {
-        return Err(Status::invalid("meta.k8s.io", family.name(), "", causes));
+        return Err(Status::invalid("meta.k8s.io", kind.name(), "", causes));
     }
-    let manager = if given.is_empty() { manager_of(agent) } else { given.to_owned() };
+    let manager = if requested.is_empty() { default_manager(agent) } else { requested.to_owned() };
     Ok(WriteContext {
         dry_run: !dry_run.is_empty(),
-        field_validation: strictness,
+        field_validation,
         force,
         ..WriteContext::at(now, &manager)
     })
 }
 
-/// Options of a deletion without a body.
+/// Parses the options of a deletion without a body.
 pub(crate) fn delete_from_query(query: &Query) -> Result<DeleteOptions, Status> {
     let mut causes = Vec::new();
     let dry_run = query.all("dryRun");
@@ -101,11 +101,12 @@ pub(crate) fn delete_from_query(query: &Query) -> Result<DeleteOptions, Status> 
     })
 }
 
-/// Options of a deletion, from its body. What does not fit its type is refused: an object that is deleted by mistake is gone.
+/// Parses the options of a deletion from its body. A field of the wrong type is an error, because a deletion
+/// cannot be undone.
 pub(crate) fn delete_from_body(options: Value) -> Result<DeleteOptions, Status> {
-    let of = Type::named("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
-    let options = match of {
-        Some(of) => builtin::read(of, options).map_err(Status::bad_request)?.object,
+    let type_id = Type::named("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
+    let options = match type_id {
+        Some(type_id) => builtin::read(type_id, options).map_err(Status::bad_request)?.object,
         None => options,
     };
     let text = |pointer: &str| options.pointer(pointer).and_then(Value::as_str);
@@ -133,18 +134,18 @@ pub(crate) fn delete_from_body(options: Value) -> Result<DeleteOptions, Status> 
     })
 }
 
-/// The manager that a client without one is: the beginning of its name.
-fn manager_of(agent: &str) -> String {
+/// Returns the field manager for a user agent: the part of its name before the slash.
+fn default_manager(agent: &str) -> String {
     let name = agent.split('/').next().unwrap_or_default();
     let printable: String = name.chars().filter(|symbol| !symbol.is_control()).collect();
-    let end = (0..=printable.len().min(MANAGER_LIMIT)).rev().find(|end| printable.is_char_boundary(*end));
+    let end = (0..=printable.len().min(MAX_MANAGER_BYTES)).rev().find(|end| printable.is_char_boundary(*end));
     let name = &printable[..end.unwrap_or(0)];
     if name.is_empty() { "unknown".to_owned() } else { name.to_owned() }
 }
 
 fn check_manager(name: &str, causes: &mut Vec<StatusCause>) {
-    if name.len() > MANAGER_LIMIT {
-        let message = format!("Too long: may not be more than {MANAGER_LIMIT} bytes");
+    if name.len() > MAX_MANAGER_BYTES {
+        let message = format!("Too long: may not be more than {MAX_MANAGER_BYTES} bytes");
         causes.push(StatusCause::new("FieldValueTooLong", "fieldManager", message));
     }
     if name.chars().any(char::is_control) {
@@ -177,7 +178,7 @@ fn policy(name: Option<&str>, causes: &mut Vec<StatusCause>) -> Option<Policy> {
     }
 }
 
-/// The old way to say what happens to dependents; it may not stand beside the new one.
+/// Converts the old option `orphanDependents`, which excludes `propagationPolicy`.
 fn orphaned(policy: Option<Policy>, orphan: Option<bool>, causes: &mut Vec<StatusCause>) -> Option<Policy> {
     match (policy, orphan) {
         (Some(policy), Some(_)) => {
@@ -202,10 +203,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_sends_is_who_owns() {
+    fn field_manager_defaults_to_user_agent() {
         let manager = |query: &str, agent: &str| {
-            write_context(Family::Update, &Query::parse(query), agent, Timestamp::UNIX_EPOCH)
-                .map(|ask| ask.manager)
+            write_context(OptionsKind::Update, &Query::parse(query), agent, Timestamp::UNIX_EPOCH)
+                .map(|context| context.manager)
         };
         assert_eq!(manager("", "recorder/1.0").unwrap(), "recorder");
         assert_eq!(manager("", "").unwrap(), "unknown");
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_says_what_becomes_of_dependents_in_one_way() {
+    fn orphan_dependents_excludes_propagation_policy() {
         let from = |text: &str| delete_from_body(serde_json::from_str(text).unwrap());
         assert_eq!(from(r#"{"orphanDependents":true}"#).unwrap().policy, Some(Policy::Orphan));
         assert_eq!(from(r#"{"propagationPolicy":"Orphan","orphanDependents":true}"#).unwrap_err().code, 422);
@@ -222,9 +223,10 @@ mod tests {
         assert!(from(r#"{"dryRun":["All"]}"#).unwrap().dry_run);
     }
 
-    /// What did not fit was taken for absent, so that a dry run or a precondition with a slip in it deleted for good.
+    /// Regression: a field of the wrong type was ignored, so a malformed dry run or precondition deleted the
+    /// object.
     #[test]
-    fn a_deletion_with_a_slip_is_refused() {
+    fn delete_options_of_wrong_type_are_rejected() {
         let cases = [
             (r#"{"dryRun":"All"}"#, "string into Go struct field DeleteOptions.dryRun of type []string"),
             (r#"{"dryRun":[5]}"#, "number into Go struct field DeleteOptions.dryRun of type string"),

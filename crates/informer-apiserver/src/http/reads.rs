@@ -1,4 +1,4 @@
-//! Reading: one object, a list, a watch.
+//! Handles gets, lists and watches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use http::{HeaderValue, header};
 use informer_objects::status::Status;
 use serde_json::Value;
 
-use super::accept::{Carried, Encoding, Form};
+use super::accept::{Content, Encoding, ResponseFormat};
 use super::encode;
 use super::frames::Frames;
 use super::response::{self, BodyError, ListHead, ServerResponse};
@@ -19,7 +19,7 @@ use super::watch_stream::{self, WatchStream};
 use crate::model::{Filter, From, Listing, ObjectShape, Page, ReadVersion, Resource, State, View};
 use crate::request::ListOptions;
 
-/// The shortest and the additional time of a watch that asks for none, in seconds.
+/// Minimum duration and range of the additional duration of a watch without a timeout, in seconds.
 const WATCH_TIMEOUT: (u64, u64) = (1_800, 1_800);
 
 impl Call {
@@ -33,11 +33,11 @@ impl Call {
         if self.target.subresource.as_deref() == Some("scale") {
             return self.get_scale(&resource);
         }
-        let found = match self.old_state() {
+        let found = match self.stale_listing() {
             Some(listing) => {
                 listing.states(&Filter::namespace(self.namespace())).find(|state| state.name == name)
             }
-            None => self.shared.model(|model| model.get(self.place, self.namespace(), name)),
+            None => self.shared.model(|model| model.get(self.gvr, self.namespace(), name)),
         };
         let found = found.ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
         self.object(200, &resource, &view, &found)
@@ -46,16 +46,16 @@ impl Call {
     fn get_scale(&self, resource: &Resource) -> Result<ServerResponse, Status> {
         let (namespace, name) = self.key();
         let scale = self.shared.model(|model| {
-            let found = model.get(self.place, namespace, name);
+            let found = model.get(self.gvr, namespace, name);
             let found = found.ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
-            model.scale(self.place, &found)
+            model.scale(self.gvr, &found)
         })?;
         self.scale(scale)
     }
 
-    /// A scale in the form that was asked for.
+    /// Returns a scale in the requested format.
     pub(super) fn scale(&self, mut scale: Value) -> Result<ServerResponse, Status> {
-        if let Carried::Table(meta) = self.form.carried {
+        if let Content::Table(meta) = self.format.content {
             let include = Include::parse(self.query.get("includeObject"))?;
             scale = table::scale(scale, meta, include, self.shared.now());
         }
@@ -64,7 +64,7 @@ impl Call {
 
     pub(super) async fn list(&self) -> Result<ServerResponse, Status> {
         let resource = self.resource()?;
-        if let Carried::Metadata(_) = self.form.carried {
+        if let Content::Metadata(_) = self.format.content {
             let message = format!(
                 "you requested PartialObjectMetadata, but the requested object is a list ({})",
                 go_type(&resource, &resource.list_kind)
@@ -76,14 +76,17 @@ impl Call {
         if let Some(version) = reach {
             self.shared.reach(version, resource.is_cached()).await?;
         }
-        let old =
-            self.old_state().filter(|_| at == ReadVersion::Newest).map(|old| ReadVersion::Exact(old.version));
+        let old = self
+            .stale_listing()
+            .filter(|_| at == ReadVersion::Newest)
+            .map(|old| ReadVersion::Exact(old.version));
         let at = old.unwrap_or(at);
-        let listing = self.shared.model(|model| model.list(self.place, &filter.namespace, &at, limit > 0))?;
+        let listing = self.shared.model(|model| model.list(self.gvr, &filter.namespace, &at, limit > 0))?;
         let mut head = self.list_head(&resource, listing.version);
-        let streamed =
-            limit == 0 && self.form == Form { carried: self.form.carried, ..Form::JSON } && !self.gzip;
-        if streamed && !matches!(self.form.carried, Carried::Table(_)) {
+        let streamed = limit == 0
+            && self.format == ResponseFormat { content: self.format.content, ..ResponseFormat::JSON }
+            && !self.gzip;
+        if streamed && !matches!(self.format.content, Content::Table(_)) {
             let view = self.item_view(&resource);
             return Ok(response::list(&resource, &head, view, listing, filter));
         }
@@ -93,21 +96,21 @@ impl Call {
         self.page(&resource, &head, &page)
     }
 
-    /// What a reader is shown that may be shown an old state, if a fault has the server lag: nothing that is older than it asks for.
-    fn old_state(&self) -> Option<Listing> {
-        let asked = self.query.reach().ok()?.unwrap_or(0);
-        let behind = self.response_faults.lag_writes?;
-        let listed = self.shared.model(|model| {
-            let version = model.version().saturating_sub(behind).max(asked).max(1);
-            model.list(self.place, self.namespace(), &ReadVersion::Exact(version), false)
+    /// Returns the old state that a stale-read fault selects, never older than the requested version.
+    fn stale_listing(&self) -> Option<Listing> {
+        let requested = self.query.reach().ok()?.unwrap_or(0);
+        let lag = self.response_faults.lag_writes?;
+        let listing = self.shared.model(|model| {
+            let version = model.version().saturating_sub(lag).max(requested).max(1);
+            model.list(self.gvr, self.namespace(), &ReadVersion::Exact(version), false)
         });
-        listed.ok()
+        listing.ok()
     }
 
     pub(super) fn list_head(&self, resource: &Resource, version: u64) -> ListHead {
         ListHead {
-            metadata_only: matches!(self.form.carried, Carried::MetadataList(_)),
-            api_version: resource.api_version(self.place.version),
+            metadata_only: matches!(self.format.content, Content::MetadataList(_)),
+            api_version: resource.api_version(self.gvr.version),
             version,
             next: None,
             remaining: None,
@@ -115,12 +118,12 @@ impl Call {
     }
 
     fn item_view(&self, resource: &Resource) -> View {
-        let metadata_only = matches!(self.form.carried, Carried::MetadataList(_));
+        let metadata_only = matches!(self.format.content, Content::MetadataList(_));
         let shape = response::item_shape(resource, metadata_only);
-        self.shared.model(|model| model.view(self.place, shape))
+        self.shared.model(|model| model.view(self.gvr, shape))
     }
 
-    /// A list in the form that was asked for.
+    /// Returns a list in the requested format.
     pub(super) fn page(
         &self,
         resource: &Arc<Resource>,
@@ -133,10 +136,10 @@ impl Call {
             }
             None => response::page(resource, head, &self.item_view(resource), page),
         };
-        Ok(encode::encode(self.form, self.gzip, 200, json))
+        Ok(encode::encode(self.format, self.gzip, 200, json))
     }
 
-    /// One object in the form that was asked for.
+    /// Returns one object in the requested format.
     pub(super) fn object(
         &self,
         code: u16,
@@ -144,7 +147,7 @@ impl Call {
         view: &View,
         state: &Arc<State>,
     ) -> Result<ServerResponse, Status> {
-        if let Carried::MetadataList(_) = self.form.carried {
+        if let Content::MetadataList(_) = self.format.content {
             let message = format!(
                 "you requested PartialObjectMetadataList, but the requested object is not a list ({})",
                 go_type(resource, &resource.kind)
@@ -161,20 +164,20 @@ impl Call {
             }
             None => state.bytes(view).to_vec(),
         };
-        Ok(encode::encode(self.form, self.gzip, code, json))
+        Ok(encode::encode(self.format, self.gzip, code, json))
     }
 
-    /// Something else than an object of the resource: a scale, a status.
+    /// Returns something other than an object of the resource: a scale or a status.
     pub(super) fn other(&self, code: u16, json: Vec<u8>) -> ServerResponse {
-        encode::encode(Form { carried: Carried::Whole, ..self.form }, false, code, json)
+        encode::encode(ResponseFormat { content: Content::Whole, ..self.format }, false, code, json)
     }
 
-    /// The table that was asked for, if one was.
+    /// Returns the table format, if the client requested a table.
     pub(super) fn table(&self, resource: &Arc<Resource>) -> Result<Option<Table>, Status> {
-        let Carried::Table(meta) = self.form.carried else { return Ok(None) };
+        let Content::Table(meta) = self.format.content else { return Ok(None) };
         let include = Include::parse(self.query.get("includeObject"))?;
-        let view = self.shared.model(|model| model.view(self.place, ObjectShape::Whole));
-        Ok(Some(Table { resource: resource.clone(), version: self.place.version, meta, include, view }))
+        let view = self.shared.model(|model| model.view(self.gvr, ObjectShape::Whole));
+        Ok(Some(Table { resource: resource.clone(), version: self.gvr.version, meta, include, view }))
     }
 
     pub(super) async fn watch(&self, endless: bool) -> Result<ServerResponse, Status> {
@@ -184,18 +187,18 @@ impl Call {
         if let Some(version) = options.reach
             && let Err(status) = self.shared.reach(version, resource.is_cached()).await
         {
-            return Ok(self.streamed(watch_stream::error_only(&status, self.form.encoding)));
+            return Ok(self.watch_response(watch_stream::error_only(&status, self.format.encoding)));
         }
         let frames = match self.table(&resource)? {
             Some(table) => Frames::table(table),
-            None => Frames::plain(&resource, self.place.version, view, self.form.encoding),
+            None => Frames::plain(&resource, self.gvr.version, view, self.format.encoding),
         };
-        // From here on nothing fails: what is opened is closed by its feed.
-        let opened = self.shared.model(|model| model.open_watch(self.place, options.from));
+        // Nothing fails after this: the stream closes the watch.
+        let opened = self.shared.model(|model| model.open_watch(self.gvr, options.from));
         let opened = match opened {
             Ok(opened) => opened,
             Err(status) if status.code == 410 => {
-                return Ok(self.streamed(watch_stream::error_only(&status, self.form.encoding)));
+                return Ok(self.watch_response(watch_stream::error_only(&status, self.format.encoding)));
             }
             Err(status) => return Err(status),
         };
@@ -203,12 +206,12 @@ impl Call {
             Some(seconds) => u64::try_from(seconds).unwrap_or(0),
             None => WATCH_TIMEOUT.0 + self.shared.watch_number() * 97 % WATCH_TIMEOUT.1,
         };
-        let told = match options.from {
+        let last_sent_version = match options.from {
             From::Version(version) => version,
             From::Now | From::Start => opened.version,
         };
         let request = watch_stream::Request {
-            seen: self.seen.clone(),
+            recorded: self.recorded.clone(),
             filter,
             frames,
             bookmarks: options.bookmarks,
@@ -216,31 +219,32 @@ impl Call {
             endless,
         };
         let initial = opened.initial.map(|objects| (objects, opened.version));
-        let feed = WatchStream::new(self.shared.clone(), request, opened.cursor, initial, told);
-        Ok(self.streamed(feed.stream()))
+        let stream =
+            WatchStream::new(self.shared.clone(), request, opened.cursor, initial, last_sent_version);
+        Ok(self.watch_response(stream.stream()))
     }
 
-    /// The answer to a watch.
-    fn streamed(&self, frames: BoxStream<'static, Result<Bytes, BodyError>>) -> ServerResponse {
-        let mut answer = response::chunks(frames);
-        if self.form.encoding == Encoding::Protobuf {
+    /// Returns the response to a watch.
+    fn watch_response(&self, frames: BoxStream<'static, Result<Bytes, BodyError>>) -> ServerResponse {
+        let mut response = response::chunks(frames);
+        if self.format.encoding == Encoding::Protobuf {
             let stream = HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
-            answer.headers_mut().insert(header::CONTENT_TYPE, stream);
+            response.headers_mut().insert(header::CONTENT_TYPE, stream);
         }
-        answer
+        response
     }
 
     pub(super) fn resource(&self) -> Result<Arc<Resource>, Status> {
-        let found = self.shared.model(|model| model.registry().get(self.place.id).cloned());
+        let found = self.shared.model(|model| model.registry().get(self.gvr.id).cloned());
         found.ok_or_else(Status::no_such_resource)
     }
 
-    /// How one object, or a frame, is shown.
+    /// Returns the resource, and how a single object or a frame is shown.
     pub(super) fn resource_and_view(&self) -> Result<(Arc<Resource>, View), Status> {
         let resource = self.resource()?;
-        let metadata_only = matches!(self.form.carried, Carried::Metadata(_) | Carried::MetadataList(_));
+        let metadata_only = matches!(self.format.content, Content::Metadata(_) | Content::MetadataList(_));
         let shape = if metadata_only { ObjectShape::Metadata } else { ObjectShape::Whole };
-        Ok((resource, self.shared.model(|model| model.view(self.place, shape))))
+        Ok((resource, self.shared.model(|model| model.view(self.gvr, shape))))
     }
 
     pub(super) fn namespace(&self) -> &str {
@@ -251,13 +255,13 @@ impl Call {
         self.target.name.as_deref().unwrap_or_default()
     }
 
-    /// Only the status can be read on its own, where there is one.
+    /// Rejects gets of subresources that cannot be read.
     fn check_subresource(&self) -> Result<(), Status> {
         let resource = self.resource()?;
         match self.target.subresource.as_deref() {
             None => Ok(()),
-            Some("status") if resource.has_status(self.place.version) => Ok(()),
-            Some("scale") if resource.has_scale(self.place.version) => Ok(()),
+            Some("status") if resource.has_status(self.gvr.version) => Ok(()),
+            Some("scale") if resource.has_scale(self.gvr.version) => Ok(()),
             Some("status" | "scale") if resource.custom => {
                 Err(Status::not_found(&resource.group, &resource.plural, self.name()))
             }
@@ -278,7 +282,7 @@ impl Call {
     }
 }
 
-/// The Go type that the real server names.
+/// Returns the Go type that kube-apiserver names in the error.
 fn go_type(resource: &Resource, kind: &str) -> String {
     if resource.custom {
         let list = if kind == resource.kind { "" } else { "List" };

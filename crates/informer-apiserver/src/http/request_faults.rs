@@ -1,7 +1,8 @@
-//! Carries out the fault rules that concern requests: before they are answered, and on the way of the answer.
+//! Applies the fault rules that act on requests, before they are handled and on their responses.
 //!
-//! A request meets the rules in force one after the other. It is answered by the first that has an answer; what the others want
-//! changed is remembered and done. What disturbs a watch while it runs is elsewhere.
+//! The active rules apply to a request one after the other. The first that has a response ends the request;
+//! the effects of the others are collected and applied to the response. `stream_faults` handles rules that
+//! act on an open watch.
 
 use std::sync::Arc;
 
@@ -22,62 +23,64 @@ use crate::faults::{Action, Active, End, FaultRule};
 use crate::log::RecordedRequest;
 use crate::shared::Shared;
 
-/// What the rules made of a request.
+/// The result of the fault rules for a request.
 pub(super) enum FaultDecision {
-    /// It is answered, with these changes.
+    /// Handle the request, with these effects.
     Continue(ResponseFaults),
+    /// Send this response instead.
     Respond(ServerResponse),
 }
 
-/// What the rules want changed in an answer.
+/// The effects of fault rules on a response.
 #[derive(Debug, Default)]
 pub(super) struct ResponseFaults {
-    /// Never says that initial events are over.
+    /// Never end the initial events of a watch.
     pub(super) endless: bool,
-    /// So many writes a read lags behind, if it may.
+    /// Number of writes by which a stale read lags.
     pub(super) lag_writes: Option<u64>,
-    /// Rules that want a list spoilt. Whether there is something to spoil is known when it is there.
+    /// Rules that corrupt a list. Only the response shows whether there is an object to corrupt.
     corruptions: Vec<Arc<Active>>,
+    /// Number of bytes after which the body is truncated, and how it ends.
     cut: Option<(usize, End)>,
 }
 
-/// Has a request meet the rules.
-pub(super) async fn apply_request_faults(shared: &Shared, seen: &RecordedRequest) -> FaultDecision {
-    let mut meddling = ResponseFaults::default();
-    let mut met = 0;
-    while let Some(active) = shared.faults.for_request(seen, met) {
-        met = active.number;
+/// Applies the active rules to a request.
+pub(super) async fn apply_request_faults(shared: &Shared, recorded: &RecordedRequest) -> FaultDecision {
+    let mut response_faults = ResponseFaults::default();
+    let mut last = 0;
+    while let Some(active) = shared.faults.for_request(recorded, last) {
+        last = active.number;
         let rule = &active.rule;
         match &rule.action {
             Action::Exempt => break,
             Action::StallRequest => shared.faults.wait_for_removal(&active).await,
-            Action::Delay(time) => {
-                let _over = tokio::time::timeout(*time, shared.faults.wait_for_removal(&active)).await;
+            Action::Delay(delay) => {
+                let _elapsed = tokio::time::timeout(*delay, shared.faults.wait_for_removal(&active)).await;
             }
-            Action::EndlessWatchList => meddling.endless = true,
-            Action::StaleRead => meddling.lag_writes = Some(rule.lag_writes),
-            Action::MalformedObject => meddling.corruptions.push(active.clone()),
-            Action::Truncate(bytes) => meddling.cut = Some((*bytes, rule.end)),
+            Action::EndlessWatchList => response_faults.endless = true,
+            Action::StaleRead => response_faults.lag_writes = Some(rule.lag_writes),
+            Action::MalformedObject => response_faults.corruptions.push(active.clone()),
+            Action::Truncate(bytes) => response_faults.cut = Some((*bytes, rule.end)),
             Action::ErrorFrame(code) => {
-                return FaultDecision::Respond(error_frame(&injected(*code), encoding(shared, seen)));
+                return FaultDecision::Respond(error_frame(&injected(*code), encoding(shared, recorded)));
             }
             action => {
-                if let Some(answer) = answered(action, rule, seen) {
-                    return FaultDecision::Respond(answer);
+                if let Some(response) = response_of(action, rule, recorded) {
+                    return FaultDecision::Respond(response);
                 }
             }
         }
     }
-    FaultDecision::Continue(meddling)
+    FaultDecision::Continue(response_faults)
 }
 
-/// The answer of a rule that has one.
-fn answered(action: &Action, rule: &FaultRule, seen: &RecordedRequest) -> Option<ServerResponse> {
+/// Returns the response of a rule that has one.
+fn response_of(action: &Action, rule: &FaultRule, recorded: &RecordedRequest) -> Option<ServerResponse> {
     Some(match action {
         Action::Respond(code, Some(body)) => with_retry(response::raw(*code, body.clone()), rule),
         Action::Respond(code, None) => with_retry(response::status(&injected(*code)), rule),
         Action::Gone => response::status(&Status::list_expired()),
-        Action::Forbid => response::status(&forbidden(seen)),
+        Action::Forbid => response::status(&forbidden(recorded)),
         Action::RefuseWatchList => response::status(&watch_list_refused()),
         Action::Drop => response::cut(),
         _ => return None,
@@ -88,56 +91,57 @@ fn injected(code: u16) -> Status {
     Status::new(code, reason(code), "injected fault")
 }
 
-/// A watch that brings one error.
+/// Returns a watch that consists of one ERROR frame.
 fn error_frame(status: &Status, encoding: Encoding) -> ServerResponse {
-    let mut answer = response::chunks(watch_stream::error_only(status, encoding));
+    let mut response = response::chunks(watch_stream::error_only(status, encoding));
     if encoding == Encoding::Protobuf {
         let stream = HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
-        answer.headers_mut().insert(header::CONTENT_TYPE, stream);
+        response.headers_mut().insert(header::CONTENT_TYPE, stream);
     }
-    answer
+    response
 }
 
-/// What the frames of a watch would be written in.
-fn encoding(shared: &Shared, seen: &RecordedRequest) -> Encoding {
+/// Returns the encoding that the frames of a watch would have.
+fn encoding(shared: &Shared, recorded: &RecordedRequest) -> Encoding {
     let custom = shared.model(|model| {
         let registry = model.registry();
-        let id = registry.find(&seen.group, &seen.plural);
+        let id = registry.find(&recorded.group, &recorded.plural);
         id.and_then(|id| registry.get(id)).is_some_and(|resource| resource.custom)
     });
-    let form = accept::negotiate(&seen.accept, Endpoint { list: false, watch: true, custom });
-    form.map_or(Encoding::Json, |form| form.encoding)
+    let format = accept::negotiate(&recorded.accept, Endpoint { list: false, watch: true, custom });
+    format.map_or(Encoding::Json, |format| format.encoding)
 }
 
 impl ResponseFaults {
-    /// The answer as the rules want it.
-    pub(super) async fn change(&self, mut answer: ServerResponse) -> ServerResponse {
-        if !self.corruptions.is_empty() && answer.status() == 200 {
-            let (mut head, body) = answer.into_parts();
-            // The length may change; a body that cannot be read has none.
+    /// Applies the effects to a response.
+    pub(super) async fn change(&self, mut response: ServerResponse) -> ServerResponse {
+        if !self.corruptions.is_empty() && response.status() == 200 {
+            let (mut head, body) = response.into_parts();
+            // The length may change. A body that cannot be read becomes empty.
             head.headers.remove(header::CONTENT_LENGTH);
             let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-            let spoilt = corrupted_list(&head.headers, &bytes);
-            // Only what is done counts.
-            let spoilt = spoilt.filter(|_| self.corruptions.iter().any(|rule| rule.take()));
-            let bytes = spoilt.unwrap_or(bytes);
-            answer = ServerResponse::from_parts(head, ResponseBody::whole(bytes));
+            let corrupted = corrupted_list(&head.headers, &bytes);
+            // Only a corrupted list counts as a hit.
+            let corrupted = corrupted.filter(|_| self.corruptions.iter().any(|rule| rule.take()));
+            let bytes = corrupted.unwrap_or(bytes);
+            response = ServerResponse::from_parts(head, ResponseBody::whole(bytes));
         }
         match self.cut {
-            Some((bytes, end)) => answer.map(|body| ResponseBody::chunks(cut(body, bytes, end))),
-            None => answer,
+            Some((bytes, end)) => response.map(|body| ResponseBody::chunks(cut(body, bytes, end))),
+            None => response,
         }
     }
 }
 
-/// A list whose first object is not what its type says, in the form in which it travels; `None` if there is no object in it.
+/// Returns a list whose first object violates its type, in the encoding of the response. `None` if the list
+/// is empty.
 fn corrupted_list(headers: &HeaderMap, bytes: &[u8]) -> Option<Bytes> {
-    let said = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    if said(header::CONTENT_ENCODING) == Some("gzip") {
-        let spoilt = corrupted_body(said(header::CONTENT_TYPE), &encode::unpacked(bytes)?)?;
-        return Some(Bytes::from(encode::packed(&spoilt)));
+    let value_of = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    if value_of(header::CONTENT_ENCODING) == Some("gzip") {
+        let corrupted = corrupted_body(value_of(header::CONTENT_TYPE), &encode::decompress(bytes)?)?;
+        return Some(Bytes::from(encode::compress(&corrupted)));
     }
-    corrupted_body(said(header::CONTENT_TYPE), bytes).map(Bytes::from)
+    corrupted_body(value_of(header::CONTENT_TYPE), bytes).map(Bytes::from)
 }
 
 fn corrupted_body(content_type: Option<&str>, bytes: &[u8]) -> Option<Vec<u8>> {
@@ -160,18 +164,18 @@ fn corrupt_first(list: &mut Value) -> Option<()> {
     if list.pointer("/rows/0").is_some() { corrupt(list) } else { corrupt(list.pointer_mut("/items/0")?) }
 }
 
-/// A body without what comes after so many bytes.
+/// Truncates a body after the given number of bytes.
 fn cut(body: ResponseBody, bytes: usize, end: End) -> BoxStream<'static, Result<Bytes, BodyError>> {
-    let left = Some((BodyStream::new(body), bytes));
-    stream::unfold(left, move |left| async move {
-        let (mut body, left) = left?;
-        if left == 0 {
+    let remaining = Some((BodyStream::new(body), bytes));
+    stream::unfold(remaining, move |remaining| async move {
+        let (mut body, remaining) = remaining?;
+        if remaining == 0 {
             return match end {
                 End::Broken => Some((Err(BodyError), None)),
                 End::Clean => None,
                 End::Silent => {
-                    // What was sent is held, as by a peer that does not know that nobody listens.
-                    let _held = body;
+                    // Keep what was sent, like a peer that has not noticed the disconnect.
+                    let _kept_alive = body;
                     std::future::pending().await
                 }
             };
@@ -180,39 +184,39 @@ fn cut(body: ResponseBody, bytes: usize, end: End) -> BoxStream<'static, Result<
             Ok(frame) => frame.into_data().unwrap_or_default(),
             Err(error) => return Some((Err(error), None)),
         };
-        chunk.truncate(left);
-        let left = left - chunk.len();
-        Some((Ok(chunk), Some((body, left))))
+        chunk.truncate(remaining);
+        let remaining = remaining - chunk.len();
+        Some((Ok(chunk), Some((body, remaining))))
     })
     .boxed()
 }
 
-fn with_retry(mut answer: ServerResponse, rule: &FaultRule) -> ServerResponse {
+fn with_retry(mut response: ServerResponse, rule: &FaultRule) -> ServerResponse {
     if let Some(seconds) = rule.retry_after {
-        answer.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
-    answer
+    response
 }
 
-fn forbidden(seen: &RecordedRequest) -> Status {
-    let scope = match &seen.namespace {
+fn forbidden(recorded: &RecordedRequest) -> Status {
+    let scope = match &recorded.namespace {
         Some(namespace) => format!("in the namespace \"{namespace}\""),
         None => "at the cluster scope".to_owned(),
     };
-    let resource = match &seen.subresource {
-        Some(subresource) => format!("{}/{subresource}", seen.plural),
-        None => seen.plural.clone(),
+    let resource = match &recorded.subresource {
+        Some(subresource) => format!("{}/{subresource}", recorded.plural),
+        None => recorded.plural.clone(),
     };
     let why = format!(
         "User \"{}\" cannot {} resource \"{resource}\" in API group \"{}\" {scope}",
-        seen.user,
-        seen.verb.name(),
-        seen.group
+        recorded.user,
+        recorded.verb.name(),
+        recorded.group
     );
-    Status::forbidden(&seen.group, &seen.plural, seen.name.as_deref().unwrap_or_default(), &why)
+    Status::forbidden(&recorded.group, &recorded.plural, recorded.name.as_deref().unwrap_or_default(), &why)
 }
 
-/// What a server says that does not know `sendInitialEvents`.
+/// Returns the error of a server that does not support `sendInitialEvents`.
 fn watch_list_refused() -> Status {
     let field = "resourceVersionMatch";
     let message = "Forbidden: resourceVersionMatch is forbidden for watch";

@@ -1,7 +1,7 @@
-//! Answers: bodies, statuses, and lists that are written while they are read.
+//! Responses: bodies, statuses and streamed lists.
 //!
-//! A list without a limit is streamed from a shared copy of its objects: its bytes exist one chunk at a time. A body knows
-//! nothing of the server it came from.
+//! A list without a limit is streamed from a shared copy of its objects, one chunk at a time. Bodies do not
+//! know the server.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,16 +14,16 @@ use informer_objects::status::Status;
 
 use crate::model::{Filter, Listing, ObjectShape, Page, Resource, View, states_after};
 
-/// How much of a list or a watch is written at a time.
-pub(crate) const CHUNK: usize = 64 * 1024;
+/// Target size of a chunk of a list or a watch.
+pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 
-/// The body of an answer.
+/// The body of a response.
 pub struct ResponseBody(Kind);
 
 enum Kind {
     Once(Option<Bytes>),
     Stream(BoxStream<'static, Result<Bytes, BodyError>>),
-    /// Not even headers: the connection breaks.
+    /// The connection breaks before headers are sent.
     Cut,
 }
 
@@ -37,19 +37,19 @@ impl ResponseBody {
         ResponseBody(Kind::Stream(stream.fuse().boxed()))
     }
 
-    /// Whether there is no answer at all, not even headers.
+    /// Returns whether the connection breaks before headers are sent.
     pub(crate) fn is_cut(&self) -> bool {
         matches!(self.0, Kind::Cut)
     }
 }
 
-/// Why a body broke off. Only a fault or a restore does that.
+/// The error of a body that ended early, because of a fault rule, a restore or a restart.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the connection was cut")]
+#[error("the connection was interrupted")]
 #[non_exhaustive]
 pub struct BodyError;
 
-/// An answer on its way out.
+/// A response of the server.
 pub(crate) type ServerResponse = Response<ResponseBody>;
 
 impl ResponseBody {
@@ -61,9 +61,9 @@ impl ResponseBody {
 impl std::fmt::Debug for ResponseBody {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(match self.0 {
-            Kind::Once(_) => "AnswerBody(once)",
-            Kind::Stream(_) => "AnswerBody(stream)",
-            Kind::Cut => "AnswerBody(cut)",
+            Kind::Once(_) => "ResponseBody(once)",
+            Kind::Stream(_) => "ResponseBody(stream)",
+            Kind::Cut => "ResponseBody(cut)",
         })
     }
 }
@@ -97,18 +97,18 @@ impl Body for ResponseBody {
     }
 }
 
-/// A JSON body, with the newline that ends it on a real server.
+/// Returns a JSON response, with the trailing newline of kube-apiserver.
 pub(crate) fn json(code: u16, mut body: Vec<u8>) -> ServerResponse {
     body.push(b'\n');
     build(code, "application/json", Kind::Once(Some(Bytes::from(body))))
 }
 
-/// A body of exactly these bytes.
+/// Returns a response of exactly these bytes.
 pub(crate) fn bytes(code: u16, content_type: &'static str, body: Bytes) -> ServerResponse {
     build(code, content_type, Kind::Once(Some(body)))
 }
 
-/// A JSON body of exactly these bytes.
+/// Returns a JSON response of exactly these bytes.
 pub(crate) fn raw(code: u16, body: Bytes) -> ServerResponse {
     build(code, "application/json", Kind::Once(Some(body)))
 }
@@ -118,38 +118,40 @@ pub(crate) fn text(code: u16, body: &'static str) -> ServerResponse {
     build(code, "text/plain; charset=utf-8", kind)
 }
 
-/// The 404 outside of everything built in.
+/// Returns the 404 for paths outside of the built-in groups.
 pub(crate) fn page_not_found() -> ServerResponse {
-    let mut answer = text(404, "404 page not found\n");
-    answer.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
-    answer
+    let mut response = text(404, "404 page not found\n");
+    response
+        .headers_mut()
+        .insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
+    response
 }
 
 pub(crate) fn status(status: &Status) -> ServerResponse {
-    let mut answer = json(status.code, status.to_json());
+    let mut response = json(status.code, status.to_json());
     if let Some(seconds) = status.retry_after() {
-        answer.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
-    answer
+    response
 }
 
 pub(crate) fn chunks(stream: BoxStream<'static, Result<Bytes, BodyError>>) -> ServerResponse {
     build(200, "application/json", ResponseBody::chunks(stream).0)
 }
 
-/// No answer: the connection breaks before there are headers.
+/// Returns a response that breaks the connection before headers are sent.
 pub(crate) fn cut() -> ServerResponse {
     Response::new(ResponseBody(Kind::Cut))
 }
 
-/// A page of a list, as JSON.
+/// Encodes a page of a list as JSON.
 pub(crate) fn page(resource: &Resource, list: &ListHead, view: &View, page: &Page) -> Vec<u8> {
     let (head, tail) = list.around(resource, page.items.is_empty());
     let length: usize = page.items.iter().map(|state| state.len() + 1).sum();
     let mut out = Vec::with_capacity(length + 256);
     out.extend_from_slice(&head);
-    for (place, state) in page.items.iter().enumerate() {
-        if place > 0 {
+    for (index, state) in page.items.iter().enumerate() {
+        if index > 0 {
             out.push(b',');
         }
         state.write(view, state.version, &mut out);
@@ -158,7 +160,7 @@ pub(crate) fn page(resource: &Resource, list: &ListHead, view: &View, page: &Pag
     out
 }
 
-/// A whole list, written while it is read.
+/// Returns a complete list, encoded while it is sent.
 pub(crate) fn list(
     resource: &Resource,
     head: &ListHead,
@@ -180,7 +182,7 @@ pub(crate) fn list(
     chunks(stream.boxed())
 }
 
-/// What a list says of itself.
+/// The fields of a list besides its items.
 pub(crate) struct ListHead {
     pub(crate) metadata_only: bool,
     pub(crate) api_version: String,
@@ -190,7 +192,7 @@ pub(crate) struct ListHead {
 }
 
 impl ListHead {
-    /// The metadata of the list, as JSON.
+    /// Returns the metadata of the list as JSON.
     pub(crate) fn metadata(&self) -> serde_json::Value {
         let mut metadata = serde_json::json!({"resourceVersion": self.version.to_string()});
         if let Some(next) = &self.next {
@@ -202,7 +204,7 @@ impl ListHead {
         metadata
     }
 
-    /// What comes before and after the items. Lists of custom objects have their keys sorted.
+    /// Returns the text before and after the items. The keys of lists of custom objects are sorted.
     fn around(&self, resource: &Resource, empty: bool) -> (Vec<u8>, Vec<u8>) {
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let version = format!(r#""resourceVersion":"{}""#, self.version);
@@ -249,14 +251,14 @@ impl ListWriter {
     fn next_chunk(&mut self) -> Option<Bytes> {
         self.tail.as_ref()?;
         let mut out = std::mem::take(&mut self.pending);
-        out.reserve(CHUNK);
+        out.reserve(CHUNK_BYTES);
         let mut last = None;
         for state in states_after(&self.listing.objects, self.listing.after.as_deref(), &self.filter) {
             if !std::mem::take(&mut self.first) {
                 out.push(b',');
             }
             state.write(&self.view, state.version, &mut out);
-            if out.len() >= CHUNK {
+            if out.len() >= CHUNK_BYTES {
                 last = Some(state);
                 break;
             }
@@ -269,7 +271,7 @@ impl ListWriter {
     }
 }
 
-/// How a list shows its items.
+/// Returns how a list shows its items.
 pub(crate) fn item_shape(resource: &Resource, metadata_only: bool) -> ObjectShape {
     match (metadata_only, resource.custom) {
         (true, _) => ObjectShape::Metadata,
@@ -279,10 +281,10 @@ pub(crate) fn item_shape(resource: &Resource, metadata_only: bool) -> ObjectShap
 }
 
 fn build(code: u16, content_type: &'static str, kind: Kind) -> ServerResponse {
-    let mut answer = Response::new(ResponseBody(kind));
-    *answer.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let headers = answer.headers_mut();
+    let mut response = Response::new(ResponseBody(kind));
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
     headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-cache, private"));
-    answer
+    response
 }

@@ -1,7 +1,8 @@
-//! Carries out the fault rules that disturb one running watch.
+//! Applies the fault rules that act on one open watch.
 //!
-//! Every rule counts the frames that it lets pass. Those that are due are carried out in the order in which they were set: first
-//! what happens between two frames, then what happens to the next frame, which is then written alone.
+//! Every rule counts the frames that it lets pass. Due rules are applied in the order in which they were
+//! injected: first those that act between two frames, then those that change the next frame, which is then
+//! written alone.
 
 use std::sync::Arc;
 
@@ -11,128 +12,131 @@ use serde_json::{Value, json};
 use crate::faults::{Action, Active, End, Registry};
 use crate::log::RecordedRequest;
 
-/// What rules do to one watch.
+/// The fault rules of one watch.
 #[derive(Debug, Default)]
 pub(super) struct StreamFaults {
-    /// The numbers of the rules that it has seen.
-    met: Vec<u64>,
+    /// Numbers of the rules that the watch has seen.
+    known: Vec<u64>,
     active: Vec<StreamFault>,
-    /// How many frames may be written before a rule is to be looked at.
+    /// Number of frames that may be written before a rule is due.
     allowed: usize,
 }
 
 #[derive(Debug)]
 struct StreamFault {
     rule: Arc<Active>,
-    /// How many frames it still lets pass.
-    passes: usize,
-    /// How many frames it still changes.
-    changes: usize,
-    /// The next frame is written alone, for this to change it.
+    /// Number of frames that still pass unchanged.
+    frames_to_skip: usize,
+    /// Number of frames that are still changed.
+    frames_to_change: usize,
+    /// Whether the next frame is written alone, so that this rule can change it.
     armed: bool,
     stalls: bool,
 }
 
-/// What happens between two frames.
+/// An effect between two frames.
 pub(super) enum StreamFaultEffect {
     Bytes(Vec<u8>),
-    /// A good frame that holds no object.
+    /// A valid frame without an object.
     NoObject,
-    /// The watch is silent until the rule goes.
+    /// No frames until the rule is removed.
     Stall,
-    /// The position is lost.
+    /// An ERROR frame with 410, then the end of the watch.
     Gone,
-    Over(End),
+    /// The end of the watch.
+    End(End),
 }
 
 impl StreamFaults {
-    /// Meets rules that have come, and lets go of those that went.
-    pub(super) fn look(&mut self, faults: &Registry, seen: &RecordedRequest) {
-        self.active.retain(|disturbance| faults.is_active(&disturbance.rule));
-        let came = faults.for_stream(seen, &mut self.met).into_iter().map(|rule| StreamFault {
-            passes: rule.rule.after_frames,
-            changes: rule.rule.frames,
+    /// Adds newly injected rules and removes those that are no longer active.
+    pub(super) fn update(&mut self, faults: &Registry, recorded: &RecordedRequest) {
+        self.active.retain(|fault| faults.is_active(&fault.rule));
+        let added = faults.for_stream(recorded, &mut self.known).into_iter().map(|rule| StreamFault {
+            frames_to_skip: rule.rule.after_frames,
+            frames_to_change: rule.rule.frames,
             armed: false,
             stalls: false,
             rule,
         });
-        self.active.extend(came);
+        self.active.extend(added);
     }
 
-    /// What is to happen now; if nothing is, frames may be written, as many as [`StreamFaults::allowed`] says.
+    /// Returns the effect that is due now. If there is none, up to [`StreamFaults::allowed`] frames may be
+    /// written.
     pub(super) fn due(&mut self) -> Option<StreamFaultEffect> {
         self.allowed = usize::MAX;
-        let mut place = 0;
-        while let Some(disturbance) = self.active.get_mut(place) {
-            if disturbance.passes > 0 {
-                self.allowed = self.allowed.min(disturbance.passes);
-                place += 1;
+        let mut index = 0;
+        while let Some(fault) = self.active.get_mut(index) {
+            if fault.frames_to_skip > 0 {
+                self.allowed = self.allowed.min(fault.frames_to_skip);
+                index += 1;
                 continue;
             }
-            if disturbance.stalls {
+            if fault.stalls {
                 return Some(StreamFaultEffect::Stall);
             }
-            if disturbance.changes_frames() {
-                disturbance.armed = true;
+            if fault.changes_frames() {
+                fault.armed = true;
                 self.allowed = 1;
-                place += 1;
+                index += 1;
                 continue;
             }
-            if !disturbance.rule.take() {
-                self.active.remove(place);
+            if !fault.rule.take() {
+                self.active.remove(index);
                 continue;
             }
-            let end = disturbance.rule.rule.end;
-            return Some(match &disturbance.rule.rule.action {
+            let end = fault.rule.rule.end;
+            return Some(match &fault.rule.rule.action {
                 Action::StallWatch => {
-                    disturbance.stalls = true;
+                    fault.stalls = true;
                     StreamFaultEffect::Stall
                 }
                 Action::RawFrame(bytes) => {
                     let bytes = bytes.to_vec();
-                    self.active.remove(place);
+                    self.active.remove(index);
                     StreamFaultEffect::Bytes(bytes)
                 }
                 Action::FrameWithoutObject => {
-                    self.active.remove(place);
+                    self.active.remove(index);
                     StreamFaultEffect::NoObject
                 }
                 Action::Gone => StreamFaultEffect::Gone,
-                _ => StreamFaultEffect::Over(end),
+                _ => StreamFaultEffect::End(end),
             });
         }
         None
     }
 
     pub(super) fn stalls(&self) -> bool {
-        self.active.iter().any(|disturbance| disturbance.stalls)
+        self.active.iter().any(|fault| fault.stalls)
     }
 
-    /// How many frames may be written before a rule sets in.
+    /// Returns the number of frames that may be written before a rule is due.
     pub(super) fn allowed(&self) -> usize {
         self.allowed
     }
 
+    /// Counts written frames.
     pub(super) fn passed(&mut self, frames: usize) {
         self.allowed = self.allowed.saturating_sub(frames);
-        for disturbance in &mut self.active {
-            disturbance.passes = disturbance.passes.saturating_sub(frames);
+        for fault in &mut self.active {
+            fault.frames_to_skip = fault.frames_to_skip.saturating_sub(frames);
         }
     }
 
-    /// Changes the frame that was written, if rules were due for it; says how the watch ends if it does.
+    /// Applies due rules to a written frame. Returns how the watch ends, if it does.
     pub(super) fn change(&mut self, frame: &mut Vec<u8>) -> Option<End> {
         let mut end = None;
-        self.active.retain_mut(|disturbance| {
-            let rule = &disturbance.rule;
-            if !std::mem::take(&mut disturbance.armed) || end.is_some() {
+        self.active.retain_mut(|fault| {
+            let rule = &fault.rule;
+            if !std::mem::take(&mut fault.armed) || end.is_some() {
                 return true;
             }
-            let mut bad = Vec::new();
+            let mut corrupted = Vec::new();
             if matches!(rule.rule.action, Action::MalformedObject) {
-                // Where nothing can happen nothing is counted, and the next frame will do.
-                let Some(spoilt) = corrupted_frame(frame) else { return true };
-                bad = spoilt;
+                // A frame that cannot be corrupted is not counted; the rule waits for the next one.
+                let Some(bytes) = corrupted_frame(frame) else { return true };
+                corrupted = bytes;
             }
             if !rule.take() {
                 return false;
@@ -140,14 +144,14 @@ impl StreamFaults {
             match &rule.rule.action {
                 Action::DropFrame => frame.clear(),
                 Action::DuplicateFrame => frame.extend_from_within(..),
-                Action::MalformedObject => *frame = bad,
+                Action::MalformedObject => *frame = corrupted,
                 _ => {
                     frame.truncate(frame.len() / 2);
                     end = Some(rule.rule.end);
                 }
             }
-            disturbance.changes = disturbance.changes.saturating_sub(1);
-            disturbance.changes > 0
+            fault.frames_to_change = fault.frames_to_change.saturating_sub(1);
+            fault.frames_to_change > 0
         });
         end
     }
@@ -162,9 +166,9 @@ impl StreamFault {
     }
 }
 
-/// Bytes that begin with a frame whose object is one that its type does not allow; none for a bookmark, which has no object.
+/// Corrupts the object of the first frame in `bytes`; `None` for a bookmark, which has no object.
 fn corrupted_frame(bytes: &[u8]) -> Option<Vec<u8>> {
-    // A frame of protobuf begins with its length, and none has two gigabytes.
+    // A protobuf frame starts with its length, which is below 2 GiB, so its first byte is not `{`.
     if !bytes.starts_with(b"{") {
         let bookmark = bytes.get(4..).is_some_and(|event| event.starts_with(b"\x0a\x08BOOKMARK"));
         return if bookmark { None } else { protobuf::corrupted_frame(bytes) };
@@ -178,7 +182,7 @@ fn corrupted_frame(bytes: &[u8]) -> Option<Vec<u8>> {
     Some([frame.to_string().as_bytes(), rest].concat())
 }
 
-/// Makes an object one that its type does not allow: its `spec` is a number, or the rows of a table are.
+/// Makes an object violate its type: `spec`, or the rows of a table, become a number.
 pub(super) fn corrupt(object: &mut Value) -> Option<()> {
     let fields = object.as_object_mut()?;
     let field = if fields.get("kind") == Some(&json!("Table")) { "rows" } else { "spec" };
@@ -190,12 +194,12 @@ pub(super) fn corrupt(object: &mut Value) -> Option<()> {
 mod tests {
     use super::*;
 
-    /// A doubled frame was no JSON, so a rule that should have spoilt it did nothing and was counted.
+    /// Regression: a duplicated frame could not be parsed as JSON, so the rule had no effect but was counted.
     #[test]
-    fn the_first_of_two_frames_is_spoilt() {
+    fn first_of_two_frames_is_corrupted() {
         let frame = |spec: &str| format!("{{\"type\":\"ADDED\",\"object\":{{\"spec\":{spec}}}}}\n");
-        let spoilt = corrupted_frame(frame("{}").repeat(2).as_bytes()).unwrap();
-        let (first, second) = spoilt.split_at(frame("7").len());
+        let corrupted = corrupted_frame(frame("{}").repeat(2).as_bytes()).unwrap();
+        let (first, second) = corrupted.split_at(frame("7").len());
         assert_eq!(serde_json::from_slice::<Value>(first).unwrap()["object"]["spec"], 7);
         assert_eq!(second, frame("{}").as_bytes());
         assert_eq!(corrupted_frame(b"{\"type\":\"BOOKMARK\",\"object\":{}}\n"), None);

@@ -1,8 +1,8 @@
-//! Tables as answers and as frames of a watch.
+//! Tables as responses and as frames of a watch.
 //!
-//! The first frame of a watch defines the columns, the others say `null`. A row carries the metadata of its object, the whole
-//! object, or nothing, as the client asks; the row of a bookmark always carries its metadata. Rows are not kept for the next who asks:
-//! ages are among their cells, and they are those of the moment.
+//! The first frame of a watch defines the columns; in later frames they are `null`. A row contains the
+//! metadata of its object, the whole object or neither, as requested; the row of a bookmark always contains
+//! metadata. Rows are not cached, because they contain ages.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::accept::Meta;
 use crate::model::{ObjectShape, Resource, State, View};
 
-/// What a row carries besides its cells.
+/// The part of an object that a row contains besides its cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Include {
     Metadata,
@@ -36,7 +36,7 @@ impl Include {
     }
 }
 
-/// A table on its way out.
+/// The parameters of a table.
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
     pub(crate) resource: Arc<Resource>,
@@ -48,22 +48,22 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with these rows.
+    /// Returns a table with one row per state.
     pub(crate) fn whole(&self, metadata: &Value, states: &[Arc<State>], now: Timestamp) -> Value {
         let mut rows: Vec<(i64, Value)> =
-            states.iter().map(|state| self.placed_row(state, state.version, now)).collect();
-        rows.sort_by_key(|(place, _)| *place);
+            states.iter().map(|state| self.ordered_row(state, state.version, now)).collect();
+        rows.sort_by_key(|(order, _)| *order);
         let rows: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
         self.table(metadata, &json!(tables::columns(self.of())), &rows)
     }
 
-    /// One object of a watch; `first` defines the columns.
+    /// Returns the table of one frame of a watch; `first` includes the columns.
     pub(crate) fn frame(&self, state: &State, version: u64, first: bool, now: Timestamp) -> Value {
         let metadata = json!({"resourceVersion": version.to_string()});
-        self.table(&metadata, &self.columns(first), &[self.placed_row(state, version, now).1])
+        self.table(&metadata, &self.columns(first), &[self.ordered_row(state, version, now).1])
     }
 
-    /// A bookmark, whose row is empty but for its metadata.
+    /// Returns the table of a bookmark, whose row contains only metadata.
     pub(crate) fn bookmark(&self, metadata: &Value, first: bool, now: Timestamp) -> Value {
         let cells = tables::cells(self.of(), &json!({}), now);
         let object = json!({
@@ -88,8 +88,8 @@ impl Table {
         })
     }
 
-    /// A row, and where it stands in a list.
-    fn placed_row(&self, state: &State, version: u64, now: Timestamp) -> (i64, Value) {
+    /// Returns a row and its sort key.
+    fn ordered_row(&self, state: &State, version: u64, now: Timestamp) -> (i64, Value) {
         state.count_row();
         let shown = |view: &View| -> Value {
             let mut out = Vec::new();
@@ -98,7 +98,7 @@ impl Table {
         };
         let whole = shown(&self.view);
         let cells = tables::cells(self.of(), &whole, now);
-        let place = tables::place(self.of(), &whole);
+        let order = tables::place(self.of(), &whole);
         let conditions = tables::conditions(self.of(), &whole);
         let object = match self.include {
             Include::Metadata => shown(&View { shape: ObjectShape::Metadata, ..self.view.clone() }),
@@ -109,11 +109,11 @@ impl Table {
         if let Some(conditions) = conditions {
             row["conditions"] = conditions;
         }
-        (place, row)
+        (order, row)
     }
 }
 
-/// The table of a scale, which is no object of any resource.
+/// Returns the table of a scale, which is not an object of a resource.
 pub(crate) fn scale(scale: Value, meta: Meta, include: Include, now: Timestamp) -> Value {
     let (columns, cells) = tables::scale(&scale, now);
     let metadata = json!({"resourceVersion": scale["metadata"]["resourceVersion"]});

@@ -1,7 +1,8 @@
-//! The body of a watch: frames from the history, bookmarks, timeouts, and what faults make of them.
+//! The body of a watch: frames from the history, bookmarks, timeouts and faults.
 //!
-//! A feed listens for news before it looks for them, so it sleeps only when there are none. It takes many changes at once
-//! and writes them into one chunk. Every frame passes through `next_chunk`, and a feed that is gone is not counted as open.
+//! A stream registers with its notifiers before it inspects the model, so it waits only when there is nothing
+//! to send. It writes many changes into one chunk. Every frame passes through `next_chunk`. A dropped stream
+//! no longer counts as open.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,37 +17,39 @@ use tokio::time::Instant;
 
 use super::accept::Encoding;
 use super::frames::Frames;
-use super::response::{BodyError, CHUNK};
+use super::response::{BodyError, CHUNK_BYTES};
 use super::stream_faults::{StreamFaultEffect, StreamFaults};
 use crate::faults::End;
 use crate::log::RecordedRequest;
 use crate::model::{Cursor, Filter, Frame, Objects, Step, states_after};
 use crate::shared::Shared;
 
-/// How often a bookmark says where a stream stands.
+/// Period of bookmarks.
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
 
-/// How long before its end a stream says where it stands once more, if there was news that it did not show.
-const LAST_BOOKMARKS: [Duration; 2] = [Duration::from_millis(2_600), Duration::from_millis(1_400)];
+/// Times before the end of a watch at which a bookmark is sent if the version has advanced since the last
+/// frame.
+const FINAL_BOOKMARKS_BEFORE_END: [Duration; 2] =
+    [Duration::from_millis(2_600), Duration::from_millis(1_400)];
 
-/// How soon after the initial events a stream says where it stands, if there was news that it did not show.
-const FIRST_BOOKMARK: Duration = Duration::from_secs(1);
+/// Delay after the initial events before a bookmark is sent if the version has advanced since the last frame.
+const FIRST_BOOKMARK_DELAY: Duration = Duration::from_secs(1);
 
-/// How long a watch lasts that asks for more than clocks can tell.
+/// Duration of a watch whose timeout exceeds the range of the clock.
 const MAX_WATCH_DURATION: Duration = Duration::from_hours(24 * 365);
 
-/// What a watch is about.
+/// The parameters of a watch.
 pub(crate) struct Request {
-    pub(crate) seen: RecordedRequest,
+    pub(crate) recorded: RecordedRequest,
     pub(crate) filter: Filter,
     pub(crate) frames: Frames,
     pub(crate) bookmarks: bool,
     pub(crate) timeout: Duration,
-    /// Never says that the initial events are over.
+    /// Whether to never end the initial events.
     pub(crate) endless: bool,
 }
 
-/// A watch that is being sent.
+/// An open watch.
 pub(crate) struct WatchStream {
     shared: Arc<Shared>,
     request: Request,
@@ -55,36 +58,36 @@ pub(crate) struct WatchStream {
     notifier: Arc<Notify>,
     deadline: Instant,
     next_bookmark: Instant,
-    /// When it is said where the stream stands, if that was not seen, the latest first.
-    useful_bookmarks: Vec<Instant>,
+    /// Times of bookmarks that are sent only if the version has advanced, latest first.
+    conditional_bookmarks: Vec<Instant>,
     /// The version of the last frame.
     last_sent_version: u64,
-    /// The version up to which everything has been written.
+    /// The version up to which all changes have been written.
     reached: u64,
-    /// The revision of the rules that it has met; none at first.
-    rules: Option<u64>,
+    /// The revision of the fault rules that were last inspected; `None` at first.
+    rules_revision: Option<u64>,
     stream_faults: StreamFaults,
-    /// How it ends, once what was written is out.
-    over: Option<End>,
+    /// How the watch ends, after what was written is sent.
+    pending_end: Option<End>,
     ended: bool,
 }
 
-/// Objects that were there when the watch began.
+/// The existing objects that a watch starts with.
 struct Initial {
     objects: Objects,
     after: Option<String>,
     version: u64,
 }
 
-/// What a feed does next.
+/// The next step of a stream.
 enum Next {
     Chunk(Vec<u8>),
-    /// What there was is not sent; there may be more.
+    /// A frame was dropped; there may be more to send.
     Again,
     Wait,
     End,
     Break,
-    /// Nothing comes any more, and nobody says so.
+    /// Send nothing more, without closing the body.
     Silence,
 }
 
@@ -99,44 +102,44 @@ impl WatchStream {
         shared.open_watches.fetch_add(1, Ordering::SeqCst);
         let now = Instant::now();
         let deadline = now.checked_add(request.timeout).unwrap_or(now + MAX_WATCH_DURATION);
-        let mut useful_bookmarks: Vec<Instant> =
-            LAST_BOOKMARKS.iter().filter_map(|before| deadline.checked_sub(*before)).collect();
-        useful_bookmarks.extend(initial.is_some().then_some(now + FIRST_BOOKMARK));
-        useful_bookmarks.retain(|at| *at > now);
-        useful_bookmarks.sort_unstable_by_key(|at| std::cmp::Reverse(*at));
+        let mut conditional_bookmarks: Vec<Instant> =
+            FINAL_BOOKMARKS_BEFORE_END.iter().filter_map(|before| deadline.checked_sub(*before)).collect();
+        conditional_bookmarks.extend(initial.is_some().then_some(now + FIRST_BOOKMARK_DELAY));
+        conditional_bookmarks.retain(|at| *at > now);
+        conditional_bookmarks.sort_unstable_by_key(|at| std::cmp::Reverse(*at));
         WatchStream {
             notifier: shared.notifier(cursor.id(), &request.filter.namespace),
-            rules: None,
+            rules_revision: None,
             shared,
             cursor,
             initial: initial.map(|(objects, version)| Initial { objects, after: None, version }),
             deadline,
             next_bookmark: now + BOOKMARK_PERIOD,
-            useful_bookmarks,
+            conditional_bookmarks,
             last_sent_version: version,
             reached: version,
             stream_faults: StreamFaults::default(),
-            over: None,
+            pending_end: None,
             ended: false,
             request,
         }
     }
 
     pub(crate) fn stream(self) -> BoxStream<'static, Result<Bytes, BodyError>> {
-        stream::unfold(self, |mut feed| async move {
-            let chunk = feed.next_chunk().await?;
-            Some((chunk, feed))
+        stream::unfold(self, |mut watch| async move {
+            let chunk = watch.next_chunk().await?;
+            Some((chunk, watch))
         })
         .boxed()
     }
 
     async fn next_chunk(&mut self) -> Option<Result<Bytes, BodyError>> {
         while !self.ended {
-            let (bell, shared) = (self.notifier.clone(), self.shared.clone());
-            let (news, rules) = (bell.notified(), shared.faults.rules_changed.notified());
-            tokio::pin!(news, rules);
-            news.as_mut().enable();
-            rules.as_mut().enable();
+            let (notifier, shared) = (self.notifier.clone(), self.shared.clone());
+            let (changed, rules_changed) = (notifier.notified(), shared.faults.rules_changed.notified());
+            tokio::pin!(changed, rules_changed);
+            changed.as_mut().enable();
+            rules_changed.as_mut().enable();
             match self.next() {
                 Next::Chunk(chunk) => return Some(Ok(Bytes::from(chunk))),
                 Next::Again => {}
@@ -144,7 +147,8 @@ impl WatchStream {
                 Next::Silence => std::future::pending().await,
                 Next::Break => {
                     self.close();
-                    // What was written before has to be on its way: a connection that breaks takes along what it still holds.
+                    // Let the previous chunks be sent: breaking the connection discards what it still
+                    // buffers.
                     tokio::task::yield_now().await;
                     return Some(Err(BodyError));
                 }
@@ -153,8 +157,8 @@ impl WatchStream {
                     let wake = self.wake_at();
                     tokio::select! {
                         biased;
-                        () = rules => {}
-                        () = news, if !stalled => {}
+                        () = rules_changed => {}
+                        () = changed, if !stalled => {}
                         () = tokio::time::sleep_until(wake), if !stalled => {}
                     }
                 }
@@ -164,7 +168,7 @@ impl WatchStream {
     }
 
     fn next(&mut self) -> Next {
-        self.look_for_rules();
+        self.update_rules();
         if let Some(next) = self.apply_stream_fault() {
             return next;
         }
@@ -175,7 +179,8 @@ impl WatchStream {
         if self.initial.is_some() {
             self.write_initial(&mut out);
         }
-        // Also right after initial events that brought nothing: what has happened since rings no bell any more.
+        // Also right after initial events without frames: the notification of changes since then is already
+        // past.
         if out.is_empty()
             && self.initial.is_none()
             && let Some(end) = self.write_changes(&mut out)
@@ -188,7 +193,7 @@ impl WatchStream {
         if out.is_empty() {
             return Next::Wait;
         }
-        self.over = self.stream_faults.change(&mut out);
+        self.pending_end = self.stream_faults.change(&mut out);
         if out.is_empty() { Next::Again } else { Next::Chunk(out) }
     }
 
@@ -200,7 +205,7 @@ impl WatchStream {
         let mut done = true;
         let mut last = None;
         for state in states_after(&initial.objects, initial.after.as_deref(), filter) {
-            if out.len() >= CHUNK || written >= allowed {
+            if out.len() >= CHUNK_BYTES || written >= allowed {
                 done = false;
                 break;
             }
@@ -221,11 +226,11 @@ impl WatchStream {
         }
     }
 
-    /// Writes what happened; says how the stream ends if it does.
+    /// Writes changes; returns how the stream ends, if it does.
     fn write_changes(&mut self, out: &mut Vec<u8>) -> Option<Next> {
         let allowed = self.allowed_frames();
         loop {
-            // Together: a change between the two would be behind the bookmark, and lost to whoever goes on from there.
+            // In one model operation: a change between the two would be covered by the bookmark but not sent.
             let (step, version) = self.shared.model(|model| {
                 (model.step(&mut self.cursor, &self.request.filter, allowed), model.version())
             });
@@ -255,13 +260,13 @@ impl WatchStream {
         let now = Instant::now();
         let version = self.reached;
         let due = now >= self.next_bookmark;
-        let last = self.useful_bookmarks.last().is_some_and(|at| now >= *at);
+        let conditional = self.conditional_bookmarks.last().is_some_and(|at| now >= *at);
         if due {
             self.next_bookmark = now + BOOKMARK_PERIOD;
         }
-        while self.useful_bookmarks.pop_if(|at| now >= *at).is_some() {}
-        let useful = due || (last && version != self.last_sent_version);
-        if useful && self.request.bookmarks && !self.cursor.is_ahead_of(version) && self.allowed_frames() > 0
+        while self.conditional_bookmarks.pop_if(|at| now >= *at).is_some() {}
+        let needed = due || (conditional && version != self.last_sent_version);
+        if needed && self.request.bookmarks && !self.cursor.is_ahead_of(version) && self.allowed_frames() > 0
         {
             self.write_bookmark(out, version, false);
         }
@@ -277,7 +282,7 @@ impl WatchStream {
         self.passed(1);
     }
 
-    /// Lets go of the history, though whoever reads may hold on to the rest.
+    /// Releases the history, even if the client keeps the body.
     fn close(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
             self.shared.model(|model| model.close_watch(&self.cursor));
@@ -285,23 +290,23 @@ impl WatchStream {
         }
     }
 
-    /// When to look again though nothing happened.
+    /// Returns when to continue if there is no notification.
     fn wake_at(&self) -> Instant {
-        let last = self.useful_bookmarks.last().copied().unwrap_or(self.deadline);
+        let last = self.conditional_bookmarks.last().copied().unwrap_or(self.deadline);
         self.deadline.min(self.next_bookmark).min(last)
     }
 
-    /// Meets rules that came since it last looked, and lets go of those that went.
-    fn look_for_rules(&mut self) {
+    /// Updates the fault rules if any were added or removed.
+    fn update_rules(&mut self) {
         let revision = self.shared.faults.revision();
-        if self.rules.replace(revision) != Some(revision) {
-            self.stream_faults.look(&self.shared.faults, &self.request.seen);
+        if self.rules_revision.replace(revision) != Some(revision) {
+            self.stream_faults.update(&self.shared.faults, &self.request.recorded);
         }
     }
 
-    /// Carries out the rules that are due before the next frame.
+    /// Applies the fault rules that are due before the next frame.
     fn apply_stream_fault(&mut self) -> Option<Next> {
-        let end = match self.over {
+        let end = match self.pending_end {
             Some(end) => end,
             None => match self.stream_faults.due()? {
                 StreamFaultEffect::Bytes(bytes) => return Some(Next::Chunk(bytes)),
@@ -319,10 +324,10 @@ impl WatchStream {
                     self.close();
                     return Some(Next::Chunk(out));
                 }
-                StreamFaultEffect::Over(end) => end,
+                StreamFaultEffect::End(end) => end,
             },
         };
-        self.over = Some(end);
+        self.pending_end = Some(end);
         Some(match end {
             End::Broken => Next::Break,
             End::Clean => Next::End,
@@ -330,7 +335,7 @@ impl WatchStream {
         })
     }
 
-    /// How many frames may be written before a rule sets in.
+    /// Returns the number of frames that may be written before a rule is due.
     fn allowed_frames(&self) -> usize {
         self.stream_faults.allowed()
     }
@@ -346,7 +351,7 @@ impl Drop for WatchStream {
     }
 }
 
-/// A watch that brings one ERROR frame and ends.
+/// Returns a watch that consists of one ERROR frame.
 pub(crate) fn error_only(
     status: &Status,
     encoding: Encoding,

@@ -1,4 +1,4 @@
-//! Writing: bodies in, the model's word out.
+//! Handles creates, updates, patches and deletions.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use informer_objects::status::Status;
 use serde_json::Value;
 
 use super::Call;
-use super::options::{self, Family};
+use super::options::{self, OptionsKind};
 use super::response::ServerResponse;
 use crate::access::{Attributes, RBAC};
 use crate::log::Verb;
@@ -20,8 +20,8 @@ use crate::model::{
 };
 use crate::request::ListOptions;
 
-/// What is said when a job is deleted and not what is to become of its pods.
-const PRESERVED: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
+/// The warning for a job that is deleted without a propagation policy.
+const JOB_PODS_PRESERVED: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
                          remove them or set propagationPolicy=Orphan to suppress this warning";
 
 impl Call {
@@ -30,25 +30,25 @@ impl Call {
         if resource.namespaced && self.target.namespace.is_none() {
             return Err(Status::method_not_allowed());
         }
-        let ask = self.write_context(Family::Create)?;
+        let context = self.write_context(OptionsKind::Create)?;
         if let Some(subresource) = self.target.subresource.as_deref() {
-            return self.create_part(&resource, subresource, &ask, body);
+            return self.create_subresource(&resource, subresource, &context, body);
         }
         if !resource.is_stored() {
-            return self.create_bare(&resource, &ask, body);
+            return self.create_unstored(&resource, &context, body);
         }
         let body = self.read(&resource, body)?;
-        let written = self.write(&ask, Some(&body.object), |model, ask| {
-            model.create(ask, self.place, self.namespace(), body.object.clone(), WriteOrigin::Body(&body))
+        let result = self.write(&context, Some(&body.object), |model, context| {
+            model.create(context, self.gvr, self.namespace(), body.object.clone(), WriteOrigin::Body(&body))
         })?;
-        self.written(&resource, &view, &written)
+        self.write_response(&resource, &view, &result)
     }
 
-    /// What is created without being stored. Reviews are answered before it comes here.
-    fn create_bare(
+    /// Creates an object of a kind that is not stored. Reviews are handled before.
+    fn create_unstored(
         &self,
         resource: &Resource,
-        ask: &WriteContext,
+        context: &WriteContext,
         body: &Bytes,
     ) -> Result<ServerResponse, Status> {
         if !resource.is("", "bindings") {
@@ -61,17 +61,17 @@ impl Call {
         }
         self.shared.model(|model| {
             let pods = model.registry().resource("", "v1", "pods").ok_or_else(Status::no_such_resource)?;
-            model.bind(ask, pods, (self.namespace(), name), &binding)
+            model.bind(context, pods, (self.namespace(), name), &binding)
         })?;
         Ok(self.other(201, created_status()))
     }
 
-    /// What is created below an object: requests to do something with it.
-    fn create_part(
+    /// Creates a subresource: a request to act on an object.
+    fn create_subresource(
         &self,
         resource: &Resource,
         subresource: &str,
-        ask: &WriteContext,
+        context: &WriteContext,
         body: &Bytes,
     ) -> Result<ServerResponse, Status> {
         let pods = resource.is("", "pods");
@@ -79,14 +79,14 @@ impl Call {
             "binding" if pods => {
                 let binding = self.read_other(&["v1"], "Binding", body)?;
                 self.check_same_name("Binding", &binding)?;
-                self.shared.model(|model| model.bind(ask, self.place, self.key(), &binding))?;
+                self.shared.model(|model| model.bind(context, self.gvr, self.key(), &binding))?;
             }
             "eviction" if pods => {
                 let eviction = self.read_other(&["policy/v1", "policy/v1beta1"], "Eviction", body)?;
                 self.check_same_name("Eviction", &eviction)?;
                 let mut options = options::delete_from_body(eviction["deleteOptions"].clone())?;
-                options.dry_run |= ask.dry_run;
-                self.shared.model(|model| model.evict(ask, self.place, self.key(), &options))?;
+                options.dry_run |= context.dry_run;
+                self.shared.model(|model| model.evict(context, self.gvr, self.key(), &options))?;
             }
             "status" | "scale" | "finalize" | "approval" | "ephemeralcontainers" | "resize" => {
                 return Err(Status::method_not_allowed());
@@ -105,95 +105,96 @@ impl Call {
 
     pub(super) fn update(&self, body: &Bytes) -> Result<ServerResponse, Status> {
         let (resource, view) = self.resource_and_view()?;
-        let ask = self.write_context(Family::Update)?;
+        let context = self.write_context(OptionsKind::Update)?;
         if self.target.subresource.as_deref() == Some("scale") {
             let scale = self.read_other(&["autoscaling/v1"], "Scale", body)?;
             return self.update_scale(&resource, |model, before| {
-                model.update_scale(&ask, self.place, before, &scale)
+                model.update_scale(&context, self.gvr, before, &scale)
             });
         }
-        let part =
+        let target =
             WriteTarget::of(self.target.subresource.as_deref()).ok_or_else(Status::no_such_resource)?;
-        resource.check_write_target(self.place.version, part, self.name())?;
+        resource.check_write_target(self.gvr.version, target, self.name())?;
         let body = self.read(&resource, body)?;
-        let written = self.write(&ask, Some(&body.object), |model, ask| {
-            model.update(ask, self.place, self.key(), part, body.object.clone(), WriteOrigin::Body(&body))
+        let result = self.write(&context, Some(&body.object), |model, context| {
+            model.update(context, self.gvr, self.key(), target, body.object.clone(), WriteOrigin::Body(&body))
         })?;
-        self.written(&resource, &view, &written)
+        self.write_response(&resource, &view, &result)
     }
 
     pub(super) fn patch(&self, patch: &Bytes) -> Result<ServerResponse, Status> {
         let (resource, view) = self.resource_and_view()?;
         let kind = PatchKind::accepted(&self.content_type, resource.custom)?;
         body::check_size(patch.len())?;
-        let family = if kind == PatchKind::Apply { Family::Apply } else { Family::Patch };
-        let ask = self.write_context(family)?;
+        let options = if kind == PatchKind::Apply { OptionsKind::Apply } else { OptionsKind::Patch };
+        let context = self.write_context(options)?;
         if self.target.subresource.as_deref() == Some("scale") {
             return self.update_scale(&resource, |model, before| {
                 if kind == PatchKind::Apply {
-                    return model.apply_scale(&ask, self.place, before, &patching::config(patch)?);
+                    return model.apply_scale(&context, self.gvr, before, &patching::config(patch)?);
                 }
-                let scale = model.scale_to_change(self.place, &before)?;
-                model.update_scale(&ask, self.place, before, &patching::scale(kind, &scale, patch)?)
+                let scale = model.scale_to_change(self.gvr, &before)?;
+                model.update_scale(&context, self.gvr, before, &patching::scale(kind, &scale, patch)?)
             });
         }
-        let part =
+        let target =
             WriteTarget::of(self.target.subresource.as_deref()).ok_or_else(Status::no_such_resource)?;
-        let written =
-            self.write(&ask, None, |model, ask| model.patch(ask, self.place, self.key(), part, kind, patch))?;
-        self.written(&resource, &view, &written)
+        let result = self.write(&context, None, |model, context| {
+            model.patch(context, self.gvr, self.key(), target, kind, patch)
+        })?;
+        self.write_response(&resource, &view, &result)
     }
 
-    /// Writes an object. Roles and bindings that would give more than the caller has are refused, and what counts is the object
-    /// that would be stored, however it was sent; `sent` is looked at where nothing can be stored.
+    /// Writes an object. Roles and bindings that grant more than the caller has are rejected. What counts is
+    /// the object that would be stored; if the dry run fails, `sent` is checked instead.
     fn write(
         &self,
-        ask: &WriteContext,
+        context: &WriteContext,
         sent: Option<&Value>,
         act: impl Fn(&mut Model, &WriteContext) -> Result<WriteResult, Status>,
     ) -> Result<WriteResult, Status> {
         self.shared.model(|model| {
-            // An update or an apply of what is not there may create it, and needs the right to.
-            let may_create = match self.seen.verb {
+            // An update or an apply may create the object, which requires permission to create.
+            let may_create = match self.recorded.verb {
                 Verb::Update => {
-                    model.registry().get(self.place.id).is_some_and(|resource| resource.put_creates())
+                    model.registry().get(self.gvr.id).is_some_and(|resource| resource.put_creates())
                 }
                 Verb::Patch => PatchKind::of(&self.content_type) == Some(PatchKind::Apply),
                 _ => false,
             };
-            if may_create && model.get(self.place, self.namespace(), self.name()).is_none() {
-                let create = Attributes { verb: "create".to_owned(), ..self.wanted.clone() };
+            if may_create && model.get(self.gvr, self.namespace(), self.name()).is_none() {
+                let create = Attributes { verb: "create".to_owned(), ..self.attributes.clone() };
                 self.caller.authorize(&create)?;
             }
-            if self.wanted.group == RBAC {
-                let old = model.get(self.place, &self.wanted.namespace, &self.wanted.name);
-                let would = act(model, &WriteContext { dry_run: true, ..ask.clone() });
-                let object = would.map_or_else(|_| sent.cloned(), |written| Some(written.state.decode()));
+            if self.attributes.group == RBAC {
+                let old = model.get(self.gvr, &self.attributes.namespace, &self.attributes.name);
+                let dry_run = act(model, &WriteContext { dry_run: true, ..context.clone() });
+                let object = dry_run.map_or_else(|_| sent.cloned(), |result| Some(result.state.decode()));
                 let old = old.map(|state| state.decode());
                 object.map_or(Ok(()), |object| {
-                    self.caller.check_escalation(&self.wanted, &object, old.as_ref())
+                    self.caller.check_escalation(&self.attributes, &object, old.as_ref())
                 })?;
             }
-            act(model, ask)
+            act(model, context)
         })
     }
 
-    /// Changes a scale, and with it its object.
+    /// Changes a scale, and thereby its object.
     fn update_scale(
         &self,
         resource: &Resource,
         change: impl FnOnce(&mut Model, Arc<State>) -> Result<WriteResult, Status>,
     ) -> Result<ServerResponse, Status> {
         let scale = self.shared.model(|model| {
-            if !resource.has_scale(self.place.version) {
+            if !resource.has_scale(self.gvr.version) {
                 return Err(Status::no_such_resource());
             }
             let (namespace, name) = self.key();
             let before = model
-                .get(self.place, namespace, name)
+                .get(self.gvr, namespace, name)
                 .ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
-            let written = change(model, before)?;
-            model.scale(self.place, &written.state)
+            let result = change(model, before)?;
+            model.scale(self.gvr, &result.state)
         })?;
         self.scale(scale)
     }
@@ -205,15 +206,15 @@ impl Call {
         }
         let options = self.delete_options(body)?;
         let now = self.shared.now();
-        let deleted = self.shared.model(|model| model.delete(now, self.place, self.key(), &options))?;
-        let mut answer = match deleted {
+        let deleted = self.shared.model(|model| model.delete(now, self.gvr, self.key(), &options))?;
+        let mut response = match deleted {
             Deleted::Gone(status) => self.other(200, status),
             Deleted::Shown(state) => self.object(200, &resource, &view, &state)?,
         };
         if resource.is("batch", "jobs") && options.policy.is_none() {
-            warn(&mut answer, &[PRESERVED.to_owned()]);
+            warn(&mut response, &[JOB_PODS_PRESERVED.to_owned()]);
         }
-        Ok(answer)
+        Ok(response)
     }
 
     pub(super) fn delete_collection(&self, body: &Bytes) -> Result<ServerResponse, Status> {
@@ -227,9 +228,9 @@ impl Call {
         let now = self.shared.now();
         let limit = if limit == 0 { usize::MAX } else { limit };
         let (version, page) = self.shared.model(|model| {
-            let listing = model.list(self.place, &filter.namespace, &ReadVersion::Newest, false)?;
+            let listing = model.list(self.gvr, &filter.namespace, &ReadVersion::Newest, false)?;
             let page = listing.page(&filter, limit);
-            model.delete_collection(now, self.place, &page.items, &options)?;
+            model.delete_collection(now, self.gvr, &page.items, &options)?;
             Ok::<_, Status>((listing.version, page))
         })?;
         let mut head = self.list_head(&resource, version);
@@ -238,20 +239,20 @@ impl Call {
         self.page(&resource, &head, &page)
     }
 
-    /// The answer to a write.
-    pub(super) fn written(
+    /// Returns the response to a write.
+    pub(super) fn write_response(
         &self,
         resource: &Arc<Resource>,
         view: &View,
-        written: &WriteResult,
+        result: &WriteResult,
     ) -> Result<ServerResponse, Status> {
-        let code = if written.created { 201 } else { 200 };
-        let mut answer = self.object(code, resource, view, &written.state)?;
-        warn(&mut answer, &written.warnings);
-        Ok(answer)
+        let code = if result.created { 201 } else { 200 };
+        let mut response = self.object(code, resource, view, &result.state)?;
+        warn(&mut response, &result.warnings);
+        Ok(response)
     }
 
-    /// A body is all that counts, even when it says nothing.
+    /// Parses the options of a deletion. If there is a body, the query is ignored.
     fn delete_options(&self, body: &Bytes) -> Result<crate::model::DeleteOptions, Status> {
         if body.is_empty() {
             return options::delete_from_query(&self.query);
@@ -260,9 +261,9 @@ impl Call {
         options::delete_from_body(options)
     }
 
-    pub(super) fn write_context(&self, family: Family) -> Result<WriteContext, Status> {
-        let ask = options::write_context(family, &self.query, &self.agent, self.shared.now())?;
-        Ok(WriteContext { user: self.caller.user.clone(), ..ask })
+    pub(super) fn write_context(&self, kind: OptionsKind) -> Result<WriteContext, Status> {
+        let context = options::write_context(kind, &self.query, &self.agent, self.shared.now())?;
+        Ok(WriteContext { user: self.caller.user.clone(), ..context })
     }
 
     pub(super) fn key(&self) -> (&str, &str) {
@@ -270,11 +271,11 @@ impl Call {
     }
 
     fn read(&self, resource: &Resource, body: &Bytes) -> Result<Body, Status> {
-        let api_version = resource.api_version(self.place.version);
+        let api_version = resource.api_version(self.gvr.version);
         body::read(Some(&self.content_type), body, (&api_version, &resource.kind), resource.custom)
     }
 
-    /// A body of another kind than the resource's, read by its type. It may come in several versions.
+    /// Parses a body of another kind than the resource's, in one of several versions.
     fn read_other(&self, api_versions: &[&str], kind: &str, body: &Bytes) -> Result<Value, Status> {
         let api_version = api_versions.first().copied().unwrap_or_default();
         let object = body::read(Some(&self.content_type), body, (api_version, kind), false)?.object;
@@ -291,10 +292,10 @@ impl Call {
     }
 }
 
-fn warn(answer: &mut ServerResponse, warnings: &[String]) {
+fn warn(response: &mut ServerResponse, warnings: &[String]) {
     for text in body::warning_headers(warnings) {
         if let Ok(value) = HeaderValue::from_str(&text) {
-            answer.headers_mut().append(header::WARNING, value);
+            response.headers_mut().append(header::WARNING, value);
         }
     }
 }

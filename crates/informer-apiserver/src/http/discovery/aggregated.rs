@@ -1,6 +1,6 @@
-//! Discovery in one document: the groups with everything they serve.
+//! Aggregated discovery: one document with all groups and their resources.
 //!
-//! What a built-in resource answers with is named by its kind alone; custom resources name group and version too.
+//! The response kind of a built-in resource has no group and version; that of a custom resource has both.
 
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ pub(super) struct GroupList {
     items: Vec<Group>,
 }
 
-/// The part of a list that its tag is the hash of.
+/// The part of a document that its entity tag is computed from.
 #[derive(Serialize)]
 pub(super) struct Tagged<'a> {
     metadata: &'a Metadata,
@@ -56,12 +56,12 @@ struct Row {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     categories: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    subresources: Vec<Part>,
+    subresources: Vec<SubresourceRow>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Part {
+struct SubresourceRow {
     subresource: &'static str,
     response_kind: Names,
     verbs: &'static [&'static str],
@@ -112,13 +112,17 @@ fn row(resource: &Resource, at: usize) -> Option<Row> {
             if resource.custom { (resource.group.clone(), version.name.clone()) } else { Default::default() };
         Names { group, version, kind: kind.to_owned() }
     };
-    let part = |part: &Subresource| {
-        let response_kind = if part.version.is_empty() {
-            own(&part.kind)
+    let subresource = |subresource: &Subresource| {
+        let response_kind = if subresource.version.is_empty() {
+            own(&subresource.kind)
         } else {
-            Names { group: part.group.to_owned(), version: part.version.to_owned(), kind: part.kind.clone() }
+            Names {
+                group: subresource.group.to_owned(),
+                version: subresource.version.to_owned(),
+                kind: subresource.kind.clone(),
+            }
         };
-        Part { subresource: part.name, response_kind, verbs: part.verbs }
+        SubresourceRow { subresource: subresource.name, response_kind, verbs: subresource.verbs }
     };
     Some(Row {
         resource: resource.plural.clone(),
@@ -128,6 +132,6 @@ fn row(resource: &Resource, at: usize) -> Option<Row> {
         verbs: version.verbs,
         short_names: resource.short_names.clone(),
         categories: resource.categories.clone(),
-        subresources: version.subresources.iter().map(part).collect(),
+        subresources: version.subresources.iter().map(subresource).collect(),
     })
 }

@@ -1,7 +1,7 @@
-//! Discovery in the plain form that every client understands: one document for the groups, one for each group and version.
+//! Unaggregated discovery: one document for the groups, and one for each group and version.
 //!
-//! The order of keys is the real server's. The core group has its own two ways: its list of versions and its list of resources
-//! do not say their `apiVersion`.
+//! The order of keys is that of kube-apiserver. The documents of the core group (its versions and its
+//! resources) have no `apiVersion`.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use crate::model::{Registry, Resource, Subresource};
 /// `/version`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Stamp {
+pub(super) struct VersionInfo {
     major: &'static str,
     minor: &'static str,
     emulation_major: &'static str,
@@ -26,8 +26,8 @@ pub(super) struct Stamp {
     platform: &'static str,
 }
 
-/// What we measure ourselves by; no commit and no compiler stand behind it.
-pub(super) const VERSION: Stamp = Stamp {
+/// The emulated version. There is no commit and no compiler to report.
+pub(super) const VERSION: VersionInfo = VersionInfo {
     major: "1",
     minor: "36",
     emulation_major: "1",
@@ -69,7 +69,7 @@ pub(super) struct GroupList {
     groups: Vec<Group>,
 }
 
-/// `/apis/{group}`, and an entry of `/apis`, which does not say what it is.
+/// `/apis/{group}`, and an entry of `/apis`, which has no kind and apiVersion.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Group {
@@ -134,13 +134,13 @@ pub(super) fn groups(registry: &Registry) -> GroupList {
     GroupList { kind: "APIGroupList", api_version: "v1", groups: groups.collect() }
 }
 
-/// None if it is not served.
+/// Returns the document of a group, or `None` if it is not served.
 pub(super) fn group(registry: &Registry, name: &str) -> Option<Group> {
     let (name, versions) = registry.groups().into_iter().find(|(group, _)| group == name)?;
     Some(Group { kind: Some("APIGroup"), api_version: Some("v1"), ..entry(name, versions) })
 }
 
-/// None if it is not served.
+/// Returns the resources of a group and version, or `None` if it is not served.
 pub(super) fn resources(registry: &Registry, group: &str, version: &str) -> Option<ResourceList> {
     let mut rows = Vec::new();
     for (resource, at) in served(registry, group, version) {
@@ -157,7 +157,7 @@ pub(super) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
             categories: resource.categories.clone(),
             storage_version_hash: version.storage_hash.clone(),
         });
-        rows.extend(version.subresources.iter().map(|part| subresource(resource, part)));
+        rows.extend(version.subresources.iter().map(|found| subresource(resource, found)));
     }
     if rows.is_empty() {
         return None;
@@ -171,7 +171,7 @@ pub(super) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
     })
 }
 
-/// What a version of a group serves, sorted by plural, each with the place of that version.
+/// Returns the resources of a group and version, sorted by plural, with the index of that version in each.
 pub(super) fn served<'a>(registry: &'a Registry, group: &str, version: &str) -> Vec<(&'a Resource, usize)> {
     let mut found: Vec<(&Resource, usize)> = registry
         .iter()
@@ -185,15 +185,15 @@ pub(super) fn served<'a>(registry: &'a Registry, group: &str, version: &str) -> 
     found
 }
 
-fn subresource(resource: &Resource, part: &Subresource) -> Row {
+fn subresource(resource: &Resource, found: &Subresource) -> Row {
     Row {
-        name: format!("{}/{}", resource.plural, part.name),
+        name: format!("{}/{}", resource.plural, found.name),
         singular_name: String::new(),
         namespaced: resource.namespaced,
-        group: part.group,
-        version: part.version,
-        kind: part.kind.clone(),
-        verbs: part.verbs,
+        group: found.group,
+        version: found.version,
+        kind: found.kind.clone(),
+        verbs: found.verbs,
         short_names: Vec::new(),
         categories: Vec::new(),
         storage_version_hash: String::new(),

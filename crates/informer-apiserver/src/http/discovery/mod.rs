@@ -1,7 +1,7 @@
-//! Everything outside of resources: which groups, versions and resources are served, how the server is, and its documents.
+//! Requests outside of resources: discovery, probes, version, metrics and OpenAPI documents.
 //!
-//! A request comes here when its path leads to no resource. What is served is read from the registry when asked; no
-//! object is looked at but definitions, for their schemas.
+//! Discovery is generated from the registry for each request. The only objects that are read are definitions,
+//! for their schemas.
 
 mod aggregated;
 mod legacy;
@@ -22,10 +22,10 @@ use crate::request::Route;
 use crate::shared::Shared;
 use aggregated::GroupList;
 
-/// What a client gets that asks for groups and resources in one document.
+/// Content type of aggregated discovery.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Nothing in `Accept` can be served. Such an error is indented.
+/// The response if no format in `Accept` is available. Such an error is indented.
 const NOT_ACCEPTABLE: &str = r#"{
   "kind": "Status",
   "apiVersion": "v1",
@@ -36,16 +36,21 @@ const NOT_ACCEPTABLE: &str = r#"{
   "code": 406
 }"#;
 
-/// The form of a discovery document.
+/// The format of a discovery document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum DiscoveryFormat {
     Plain,
     Aggregated,
     AggregatedProtobuf,
 }
 
-/// Answers a request whose path leads to no resource.
-pub(crate) fn answer(shared: &Shared, documents: &Documents, route: &Route, parts: &Parts) -> ServerResponse {
+/// Handles a request whose path does not refer to a resource.
+pub(crate) fn respond(
+    shared: &Shared,
+    documents: &Documents,
+    route: &Route,
+    parts: &Parts,
+) -> ServerResponse {
     if parts.method != Method::GET && !takes_any_method(route) {
         return response::status(&Status::method_not_allowed());
     }
@@ -56,18 +61,20 @@ pub(crate) fn answer(shared: &Shared, documents: &Documents, route: &Route, part
         Route::Probe(probe, check) => {
             probes::respond(*probe, check.as_deref(), parts.uri.query().unwrap_or_default())
         }
-        Route::OpenApi(document) => openapi::answer(shared, documents, document, parts),
-        Route::CoreVersions => match form(parts, true) {
-            Some(form @ (Form::Aggregated | Form::AggregatedProtobuf)) => {
-                with_tag(parts, form, &shared.model(|model| aggregated::core(model.registry())))
+        Route::OpenApi(document) => openapi::respond(shared, documents, document, parts),
+        Route::CoreVersions => match negotiate(parts, true) {
+            Some(format @ (DiscoveryFormat::Aggregated | DiscoveryFormat::AggregatedProtobuf)) => {
+                with_tag(parts, format, &shared.model(|model| aggregated::core(model.registry())))
             }
-            Some(Form::Plain) | None => plain(parts, &legacy::core_versions()),
+            Some(DiscoveryFormat::Plain) | None => plain(parts, &legacy::core_versions()),
         },
-        Route::Groups => match form(parts, true) {
-            Some(form @ (Form::Aggregated | Form::AggregatedProtobuf)) => {
-                with_tag(parts, form, &shared.model(|model| aggregated::groups(model.registry())))
+        Route::Groups => match negotiate(parts, true) {
+            Some(format @ (DiscoveryFormat::Aggregated | DiscoveryFormat::AggregatedProtobuf)) => {
+                with_tag(parts, format, &shared.model(|model| aggregated::groups(model.registry())))
             }
-            Some(Form::Plain) | None => plain(parts, &shared.model(|model| legacy::groups(model.registry()))),
+            Some(DiscoveryFormat::Plain) | None => {
+                plain(parts, &shared.model(|model| legacy::groups(model.registry())))
+            }
         },
         Route::Group(name) => match shared.model(|model| legacy::group(model.registry(), name)) {
             Some(found) => plain(parts, &found),
@@ -78,7 +85,7 @@ pub(crate) fn answer(shared: &Shared, documents: &Documents, route: &Route, part
     }
 }
 
-/// What is not made by routes of their own answers whatever the method.
+/// Returns whether a route responds to every method, because kube-apiserver does not route it by method.
 fn takes_any_method(route: &Route) -> bool {
     matches!(
         route,
@@ -104,11 +111,11 @@ fn resources(shared: &Shared, parts: &Parts, group: &str, version: &str) -> Serv
     }
 }
 
-/// The first form in `Accept` that can be served.
-fn form(parts: &Parts, has_aggregated: bool) -> Option<Form> {
+/// Returns the first available format in `Accept`.
+fn negotiate(parts: &Parts, has_aggregated: bool) -> Option<DiscoveryFormat> {
     let accept = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accept.trim().is_empty() {
-        return Some(Form::Plain);
+        return Some(DiscoveryFormat::Plain);
     }
     accept.split(',').find_map(|entry| {
         let mut parts = entry.split(';').map(str::trim);
@@ -117,22 +124,22 @@ fn form(parts: &Parts, has_aggregated: bool) -> Option<Form> {
         if !protobuf && !matches!(media, Some("application/json" | "application/*" | "*/*")) {
             return None;
         }
-        let given: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
-        let value = |name: &str| given.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+        let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
+        let value = |name: &str| parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
         match (value("as"), value("g"), value("v")) {
-            (None, ..) => Some(Form::Plain),
+            (None, ..) => Some(DiscoveryFormat::Plain),
             (Some("APIGroupDiscoveryList"), Some("apidiscovery.k8s.io"), Some("v2")) if has_aggregated => {
-                Some(if protobuf { Form::AggregatedProtobuf } else { Form::Aggregated })
+                Some(if protobuf { DiscoveryFormat::AggregatedProtobuf } else { DiscoveryFormat::Aggregated })
             }
             _ => None,
         }
     })
 }
 
-/// A document that has but one form.
+/// Returns a document that has only one format.
 fn plain(parts: &Parts, document: &impl Serialize) -> ServerResponse {
     match accept::negotiate(accepted(&parts.headers), accept::Endpoint::default()) {
-        Ok(form) => encode::encode(form, false, 200, encode(document)),
+        Ok(format) => encode::encode(format, false, 200, encode(document)),
         Err(_) => not_acceptable(),
     }
 }
@@ -141,7 +148,7 @@ fn indented(document: &impl Serialize) -> ServerResponse {
     response::raw(200, serde_json::to_vec_pretty(document).unwrap_or_default().into())
 }
 
-/// What we serialise are structs of text and lists: that cannot fail.
+/// Serializes a document. Cannot fail for structs of strings and lists.
 fn encode(document: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(document).unwrap_or_default()
 }
@@ -150,34 +157,34 @@ fn not_acceptable() -> ServerResponse {
     response::raw(406, Bytes::from_static(NOT_ACCEPTABLE.as_bytes()))
 }
 
-/// A document that a client may keep as long as its tag is the same.
-fn with_tag(parts: &Parts, form: Form, list: &GroupList) -> ServerResponse {
+/// Returns a document with an entity tag, or 304 if the client already has it.
+fn with_tag(parts: &Parts, format: DiscoveryFormat, list: &GroupList) -> ServerResponse {
     let tag = format!("\"{}\"", hash(&encode(&list.tagged())));
-    let known =
-        parts.headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
+    let unchanged =
+        parts.headers.get(header::IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == tag.as_bytes());
     let encoded = encode(list);
-    let packed = protobuf::encode(&serde_json::from_slice(&encoded).unwrap_or_default());
-    let mut answer = match (known, form, packed) {
+    let binary = protobuf::encode(&serde_json::from_slice(&encoded).unwrap_or_default());
+    let mut response = match (unchanged, format, binary) {
         (true, ..) => response::raw(304, Bytes::new()),
-        (false, Form::AggregatedProtobuf, Some(packed)) => response::raw(200, packed.into()),
+        (false, DiscoveryFormat::AggregatedProtobuf, Some(binary)) => response::raw(200, binary.into()),
         _ => response::json(200, encoded),
     };
-    let content_type = match form {
-        Form::AggregatedProtobuf => AGGREGATED.replace("application/json", encode::PROTOBUF),
-        Form::Plain | Form::Aggregated => AGGREGATED.to_owned(),
+    let content_type = match format {
+        DiscoveryFormat::AggregatedProtobuf => AGGREGATED.replace("application/json", encode::PROTOBUF),
+        DiscoveryFormat::Plain | DiscoveryFormat::Aggregated => AGGREGATED.to_owned(),
     };
-    set(&mut answer, header::CONTENT_TYPE, &content_type);
-    if known {
-        answer.headers_mut().remove(header::CONTENT_TYPE);
-        *answer.status_mut() = StatusCode::NOT_MODIFIED;
+    set(&mut response, header::CONTENT_TYPE, &content_type);
+    if unchanged {
+        response.headers_mut().remove(header::CONTENT_TYPE);
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
-    set(&mut answer, header::CACHE_CONTROL, "public");
-    set(&mut answer, header::ETAG, &tag);
-    set(&mut answer, header::VARY, "Accept");
-    answer
+    set(&mut response, header::CACHE_CONTROL, "public");
+    set(&mut response, header::ETAG, &tag);
+    set(&mut response, header::VARY, "Accept");
+    response
 }
 
-/// The one number we count that a real server counts too.
+/// Returns the one metric of kube-apiserver that this server provides.
 fn metrics(shared: &Shared) -> ServerResponse {
     let name = "apiserver_longrunning_requests";
     let open = shared.open_watches.load(std::sync::atomic::Ordering::SeqCst);
@@ -185,7 +192,11 @@ fn metrics(shared: &Shared) -> ServerResponse {
         "# HELP {name} [STABLE] Gauge of all active long-running apiserver requests.\n# TYPE {name} gauge\n\
          {name}{{verb=\"WATCH\"}} {open}\n"
     );
-    let mut answer = response::raw(200, body.into());
-    set(&mut answer, header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
-    answer
+    let mut response = response::raw(200, body.into());
+    set(
+        &mut response,
+        header::CONTENT_TYPE,
+        "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
+    );
+    response
 }

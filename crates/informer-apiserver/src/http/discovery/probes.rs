@@ -1,7 +1,8 @@
-//! How the server is, and which paths it has.
+//! Health probes and the list of paths.
 //!
-//! An embedded server has none of the parts whose checks a real one names; it is well as soon as it is there. The names are
-//! kept, so that who asks for one, or leaves one out, gets the usual answer.
+//! An embedded server has none of the components that the checks of kube-apiserver refer to, and is always
+//! healthy. The names of the checks exist, so that requests for single checks, or with exclusions, get the
+//! usual responses.
 
 use serde::Serialize;
 
@@ -10,7 +11,7 @@ use crate::http::response::{self, ServerResponse};
 use crate::model::Registry;
 use crate::request::Probe;
 
-/// Checks that all probes have, in the order in which they are told.
+/// Checks that all probes have, in the order of the response.
 const HOOKS: &[&str] = &[
     "poststarthook/start-apiserver-admission-initializer",
     "poststarthook/generic-apiserver-start-informers",
@@ -44,7 +45,7 @@ const HOOKS: &[&str] = &[
     "poststarthook/apiservice-openapiv3-controller",
 ];
 
-/// Paths beside groups and checks.
+/// Paths besides groups and checks.
 const PATHS: &[&str] = &[
     "/.well-known/openid-configuration",
     "/api",
@@ -86,7 +87,7 @@ impl Paths {
     }
 }
 
-/// A probe as a whole, or one check of it.
+/// Returns the response of a probe, or of one of its checks.
 pub(super) fn respond(probe: Probe, check: Option<&str>, query: &str) -> ServerResponse {
     if let Some(name) = check {
         if !checks(probe).any(|check| check == name) {
@@ -94,16 +95,16 @@ pub(super) fn respond(probe: Probe, check: Option<&str>, query: &str) -> ServerR
         }
         return response::text(200, "ok");
     }
-    let given: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-    if !given.iter().any(|(name, _)| name == "verbose") {
+    let parameters: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+    if !parameters.iter().any(|(name, _)| name == "verbose") {
         return text(200, "ok");
     }
     let excluded: Vec<&str> =
-        given.iter().filter(|(name, _)| name == "exclude").map(|(_, value)| value.as_str()).collect();
+        parameters.iter().filter(|(name, _)| name == "exclude").map(|(_, value)| value.as_str()).collect();
     let mut body = String::new();
     for check in checks(probe) {
-        let word = if excluded.contains(&check) { "excluded: ok" } else { "ok" };
-        body.extend(["[+]", check, " ", word, "\n"]);
+        let result = if excluded.contains(&check) { "excluded: ok" } else { "ok" };
+        body.extend(["[+]", check, " ", result, "\n"]);
     }
     let mut unknown: Vec<String> = excluded
         .iter()

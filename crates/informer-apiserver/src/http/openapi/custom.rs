@@ -1,6 +1,6 @@
-//! Documents of custom resources, from the schemas of their definitions, and the whole API in the older format.
+//! OpenAPI documents of custom resources, and the complete OpenAPI v2 document.
 //!
-//! What becomes of a definition's schema is decided where it is published.
+//! How the schema of a definition is published is decided in `published`.
 
 use std::collections::BTreeMap;
 
@@ -11,28 +11,28 @@ use super::published::{self, LIST_METADATA, METADATA};
 use super::schemas::{Dialect, Schemas};
 use crate::model::{Registry, Resource};
 
-/// The documents of definitions, by name.
+/// Returns the OpenAPI v3 documents of definitions, by name.
 pub(super) fn documents(registry: &Registry, definitions: &[Value]) -> BTreeMap<String, Value> {
-    let mut parts: BTreeMap<String, (Map<String, Value>, Schemas)> = BTreeMap::new();
-    each(registry, definitions, |resource, at, version| {
+    let mut documents: BTreeMap<String, (Map<String, Value>, Schemas)> = BTreeMap::new();
+    for_each_version(registry, definitions, |resource, at, version| {
         let name = format!("apis/{}/{}", resource.group, version["name"].as_str().unwrap_or_default());
-        let (paths, schemas) = parts.entry(name).or_default();
-        add(paths, schemas, Dialect::Newer, resource, at, version);
+        let (paths, schemas) = documents.entry(name).or_default();
+        add(paths, schemas, Dialect::V3, resource, at, version);
     });
     let info = json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"});
     let document = |(name, (paths, schemas))| (name, paths::document(&info, &paths, &schemas));
-    parts.into_iter().map(document).collect()
+    documents.into_iter().map(document).collect()
 }
 
-/// Everything in the older format.
+/// Returns the complete OpenAPI v2 document.
 pub(super) fn whole(registry: &Registry, definitions: &[Value]) -> Value {
-    let dialect = Dialect::Older;
+    let dialect = Dialect::V2;
     let (mut paths, mut schemas) = paths::group_version(registry, dialect, "", "v1");
     for (group, versions) in registry.groups() {
         for version in versions {
             let (more, found) = paths::group_version(registry, dialect, &group, &version);
             paths.extend(more);
-            // A schema that is marked says more than the same one elsewhere.
+            // A schema with a kind is more complete than the same one without.
             for (name, schema) in found.found {
                 let marked = schema.get("x-kubernetes-group-version-kind").is_some();
                 if marked || !schemas.found.contains_key(&name) {
@@ -41,7 +41,7 @@ pub(super) fn whole(registry: &Registry, definitions: &[Value]) -> Value {
             }
         }
     }
-    each(registry, definitions, |resource, at, version| {
+    for_each_version(registry, definitions, |resource, at, version| {
         add(&mut paths, &mut schemas, dialect, resource, at, version);
     });
     let security = json!({"BearerToken": {
@@ -53,8 +53,12 @@ pub(super) fn whole(registry: &Registry, definitions: &[Value]) -> Value {
     })
 }
 
-/// Every version of every definition that is served, and where the resource has it.
-fn each(registry: &Registry, definitions: &[Value], mut visit: impl FnMut(&Resource, usize, &Value)) {
+/// Calls `visit` for every served version of every definition, with the index of the version in its resource.
+fn for_each_version(
+    registry: &Registry,
+    definitions: &[Value],
+    mut visit: impl FnMut(&Resource, usize, &Value),
+) {
     for definition in definitions {
         let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let id = registry.find(text("/spec/group"), text("/spec/names/plural"));
@@ -88,13 +92,13 @@ fn add(
     for needed in ["DeleteOptions", "Status"] {
         schemas.add_named(dialect, &format!("io.k8s.apimachinery.pkg.apis.meta.v1.{needed}"));
     }
-    for id in served.subresources.iter().filter_map(|part| part.type_id) {
+    for id in served.subresources.iter().filter_map(|subresource| subresource.type_id) {
         schemas.add(dialect, id);
     }
     let schema = version.pointer("/schema/openAPIV3Schema").unwrap_or(&Value::Null);
-    let of_list = published::list(dialect, list_kind, kind, &resource.plural, &name);
+    let list_schema = published::list(dialect, list_kind, kind, &resource.plural, &name);
     for (name, kind, mut schema) in
-        [(&name, kind, published::object(dialect, schema)), (&list, list_kind, of_list)]
+        [(&name, kind, published::object(dialect, schema)), (&list, list_kind, list_schema)]
     {
         if let Some(fields) = selectable(version) {
             schema["x-kubernetes-selectable-fields"] = fields;
@@ -106,7 +110,7 @@ fn add(
     paths::add(paths, dialect, resource, at, &kind);
 }
 
-/// What lists can select on; none if that is nothing.
+/// Returns the selectable fields, or `None` if there are none.
 fn selectable(version: &Value) -> Option<Value> {
     let fields = version.get("selectableFields")?.as_array().filter(|fields| !fields.is_empty())?;
     let path =
@@ -114,7 +118,7 @@ fn selectable(version: &Value) -> Option<Value> {
     Some(fields.iter().map(|field| json!({"fieldPath": path(field)})).collect())
 }
 
-/// `com.example.v1.Widget` for a widget of `example.com`.
+/// Returns the name of a schema: `com.example.v1.Widget` for kind `Widget` of `example.com`.
 fn name(group: &str, version: &str, kind: &str) -> String {
     let mut parts: Vec<&str> = group.split('.').collect();
     parts.reverse();

@@ -1,7 +1,8 @@
-//! Descriptions of the API: which documents there are, and each of them, as clients look up fields and parameters in them.
+//! OpenAPI documents, in which clients look up fields and parameters.
 //!
-//! Documents are made when first asked for and kept until another definition is served. Built-in types have no
-//! descriptions; those of definitions are passed on. The older format is also written as protobuf, the newer only as JSON.
+//! Documents are generated on the first request and cached until the served resources change. Built-in types
+//! have no descriptions; those of definitions are passed on. OpenAPI v2 is available as JSON and protobuf, v3
+//! only as JSON.
 
 mod custom;
 mod paths;
@@ -24,18 +25,19 @@ use crate::model::{Filter, Model, ReadVersion, Registry};
 use crate::request::Document;
 use crate::shared::Shared;
 
-/// The documents of a server, made once for each revision of what is served.
+/// The documents of a server, generated once per revision of the registry.
 #[derive(Debug, Default)]
-pub(crate) struct Documents(Mutex<Option<Arc<Made>>>);
+pub(crate) struct Documents(Mutex<Option<Arc<DocumentSet>>>);
 
+/// All documents for one revision of the registry.
 #[derive(Debug)]
-struct Made {
+struct DocumentSet {
     revision: u64,
-    /// Those of built-in groups, which stay as they are.
-    built_in: Arc<BTreeMap<String, Ready>>,
-    custom: BTreeMap<String, Ready>,
-    index: Ready,
-    /// The older format is asked for by few; it is made when the first does.
+    /// Documents of built-in groups, which never change.
+    built_in: Arc<BTreeMap<String, RenderedDocument>>,
+    custom: BTreeMap<String, RenderedDocument>,
+    index: RenderedDocument,
+    /// The OpenAPI v2 document, generated on the first request, since few clients request it.
     whole: Mutex<Option<Whole>>,
     registry: Registry,
     definitions: Vec<Value>,
@@ -43,17 +45,17 @@ struct Made {
 
 /// A document as it is sent.
 #[derive(Debug, Clone)]
-struct Ready {
+struct RenderedDocument {
     bytes: Bytes,
     tag: String,
-    made: Timestamp,
+    created: Timestamp,
 }
 
-/// The document in the older format, in both of its encodings.
+/// The OpenAPI v2 document in both encodings.
 #[derive(Debug, Clone)]
 struct Whole {
-    json: Ready,
-    protobuf: Ready,
+    json: RenderedDocument,
+    protobuf: RenderedDocument,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,162 +66,162 @@ enum Encoding {
 
 const JSON: &str = "application/json";
 
-/// The older format in protobuf: as it is asked for, in either spelling, and as it is sent.
+/// Media types of OpenAPI v2 in protobuf: both accepted spellings, and the one that is sent.
 const ACCEPTED_PROTOBUF: &[&str] = &["application/com.github.proto-openapi.spec.v2@v1.0+protobuf", PROTOBUF];
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// Answers a request for a document.
-pub(crate) fn answer(
+/// Handles a request for a document.
+pub(crate) fn respond(
     shared: &Shared,
     documents: &Documents,
     document: &Document,
     parts: &Parts,
 ) -> ServerResponse {
-    let made = documents.get(shared);
+    let documents = documents.get(shared);
     let query = parts.uri.query().unwrap_or_default();
     match document {
-        Document::Index => send(&made.index, "text/plain; charset=utf-8"),
+        Document::Index => send(&documents.index, "text/plain; charset=utf-8"),
         Document::Whole => {
-            let mut answer = match accepted(parts, ACCEPTED_PROTOBUF) {
+            let mut response = match accepted(parts, ACCEPTED_PROTOBUF) {
                 None => return empty(406, true),
-                Some(Encoding::Json) => tagged(&made.whole().json, parts, JSON),
-                Some(Encoding::Protobuf) => tagged(&made.whole().protobuf, parts, PROTOBUF),
+                Some(Encoding::Json) => tagged(&documents.whole().json, parts, JSON),
+                Some(Encoding::Protobuf) => tagged(&documents.whole().protobuf, parts, PROTOBUF),
             };
             for value in ["Accept-Encoding", "Accept"] {
-                answer.headers_mut().append(header::VARY, header::HeaderValue::from_static(value));
+                response.headers_mut().append(header::VARY, header::HeaderValue::from_static(value));
             }
-            answer
+            response
         }
         Document::Part(name) => {
-            let Some(found) = made.built_in.get(name).or_else(|| made.custom.get(name)) else {
+            let Some(found) = documents.built_in.get(name).or_else(|| documents.custom.get(name)) else {
                 return empty(404, false);
             };
             if accepted(parts, &[]).is_none() {
                 return empty(406, true);
             }
-            part(found, name, query, parts)
+            v3_document(found, name, query, parts)
         }
     }
 }
 
 impl Documents {
-    fn get(&self, shared: &Shared) -> Arc<Made> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn get(&self, shared: &Shared) -> Arc<DocumentSet> {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let revision = shared.model(|model| model.registry().revision());
-        if let Some(made) = kept.as_ref().filter(|made| made.revision == revision) {
-            return made.clone();
+        if let Some(documents) = cache.as_ref().filter(|documents| documents.revision == revision) {
+            return documents.clone();
         }
         let (registry, definitions) = shared.model(|model| (model.registry().clone(), definitions(model)));
-        let built_in = kept.as_ref().map(|made| made.built_in.clone());
-        let made = Arc::new(Made::new(registry, definitions, built_in, Timestamp::now()));
-        *kept = Some(made.clone());
-        made
+        let built_in = cache.as_ref().map(|documents| documents.built_in.clone());
+        let documents = Arc::new(DocumentSet::new(registry, definitions, built_in, Timestamp::now()));
+        *cache = Some(documents.clone());
+        documents
     }
 }
 
-impl Made {
+impl DocumentSet {
     fn new(
         registry: Registry,
         definitions: Vec<Value>,
-        built_in: Option<Arc<BTreeMap<String, Ready>>>,
+        built_in: Option<Arc<BTreeMap<String, RenderedDocument>>>,
         now: Timestamp,
     ) -> Self {
-        let ready = |document: &Value| Ready::new(document.to_string(), now);
+        let render = |document: &Value| RenderedDocument::new(document.to_string(), now);
         let built_in = built_in.unwrap_or_else(|| {
             let documents = paths::built_in(&registry);
-            Arc::new(documents.iter().map(|(name, document)| (name.clone(), ready(document))).collect())
+            Arc::new(documents.iter().map(|(name, document)| (name.clone(), render(document))).collect())
         });
         let custom = custom::documents(&registry, &definitions);
-        let custom: BTreeMap<String, Ready> =
-            custom.iter().map(|(name, document)| (name.clone(), ready(document))).collect();
-        let mut places = Map::new();
+        let custom: BTreeMap<String, RenderedDocument> =
+            custom.iter().map(|(name, document)| (name.clone(), render(document))).collect();
+        let mut urls = Map::new();
         for (name, document) in built_in.iter().chain(&custom) {
-            places.insert(name.clone(), json!({"serverRelativeURL": location(name, &document.tag)}));
+            urls.insert(name.clone(), json!({"serverRelativeURL": location(name, &document.tag)}));
         }
-        let index = ready(&json!({"paths": places}));
+        let index = render(&json!({"paths": urls}));
         let revision = registry.revision();
-        Made { revision, built_in, custom, index, whole: Mutex::default(), registry, definitions }
+        DocumentSet { revision, built_in, custom, index, whole: Mutex::default(), registry, definitions }
     }
 
     fn whole(&self) -> Whole {
-        let mut kept = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || {
             let document = custom::whole(&self.registry, &self.definitions);
-            let json = Ready::new(document.to_string(), self.index.made);
-            // Clients know the document by one tag, however it travels.
-            let protobuf = Ready { bytes: Bytes::from(protobuf::document(&document)), ..json.clone() };
+            let json = RenderedDocument::new(document.to_string(), self.index.created);
+            // Both encodings have the same entity tag.
+            let protobuf =
+                RenderedDocument { bytes: Bytes::from(protobuf::document(&document)), ..json.clone() };
             Whole { json, protobuf }
         };
-        kept.get_or_insert_with(make).clone()
+        cache.get_or_insert_with(make).clone()
     }
 }
 
-impl Ready {
-    fn new(text: String, made: Timestamp) -> Self {
+impl RenderedDocument {
+    fn new(text: String, created: Timestamp) -> Self {
         let tag = hash(text.as_bytes());
-        Ready { bytes: Bytes::from(text), tag, made }
+        RenderedDocument { bytes: Bytes::from(text), tag, created }
     }
 }
 
-/// The definitions that are stored, as they are.
+/// Returns the stored definitions.
 fn definitions(model: &mut Model) -> Vec<Value> {
-    let place = model.registry().resource("apiextensions.k8s.io", "v1", "customresourcedefinitions");
-    let listing = place.and_then(|place| model.list(place, "", &ReadVersion::Newest, false).ok());
-    let everything = Filter::default();
-    listing
-        .map(|listing| listing.states(&everything).map(|state| state.decode()).collect())
-        .unwrap_or_default()
+    let gvr = model.registry().resource("apiextensions.k8s.io", "v1", "customresourcedefinitions");
+    let listing = gvr.and_then(|gvr| model.list(gvr, "", &ReadVersion::Newest, false).ok());
+    let all = Filter::default();
+    listing.map(|listing| listing.states(&all).map(|state| state.decode()).collect()).unwrap_or_default()
 }
 
-/// A document of the newer format. Its name with its hash never changes its meaning; with another hash one is sent on.
-fn part(document: &Ready, name: &str, query: &str, parts: &Parts) -> ServerResponse {
-    let asked = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "hash");
-    let asked = asked.map(|(_, value)| value.into_owned()).filter(|value| !value.is_empty());
-    if asked.as_ref().is_some_and(|asked| *asked != document.tag) {
-        let mut answer = empty(301, true);
-        set(&mut answer, header::LOCATION, &location(name, &document.tag));
-        return answer;
+/// Returns an OpenAPI v3 document. With its hash in the query it can be cached forever; another hash is
+/// redirected.
+fn v3_document(document: &RenderedDocument, name: &str, query: &str, parts: &Parts) -> ServerResponse {
+    let requested = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "hash");
+    let requested = requested.map(|(_, value)| value.into_owned()).filter(|value| !value.is_empty());
+    if requested.as_ref().is_some_and(|requested| *requested != document.tag) {
+        let mut response = empty(301, true);
+        set(&mut response, header::LOCATION, &location(name, &document.tag));
+        return response;
     }
-    let mut answer = tagged(document, parts, JSON);
-    set(&mut answer, header::VARY, "Accept");
-    if asked.is_some() {
-        set(&mut answer, header::CACHE_CONTROL, "public, immutable");
+    let mut response = tagged(document, parts, JSON);
+    set(&mut response, header::VARY, "Accept");
+    if requested.is_some() {
+        set(&mut response, header::CACHE_CONTROL, "public, immutable");
         let year = jiff::Span::new().hours(24 * 365);
         if let Ok(expires) = Timestamp::now().checked_add(year) {
-            set(&mut answer, header::EXPIRES, &date(expires, "UTC"));
+            set(&mut response, header::EXPIRES, &date(expires, "UTC"));
         }
     }
-    answer
+    response
 }
 
-/// The document, or that it is the one the client has.
-fn tagged(document: &Ready, parts: &Parts, content_type: &str) -> ServerResponse {
+/// Returns a document, or 304 if the client already has it.
+fn tagged(document: &RenderedDocument, parts: &Parts, content_type: &str) -> ServerResponse {
     let tag = format!("\"{}\"", document.tag);
-    let known =
-        parts.headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
-    let mut answer = if known { empty(304, false) } else { send(document, content_type) };
-    set(&mut answer, header::ETAG, &tag);
-    answer
+    let unchanged =
+        parts.headers.get(header::IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == tag.as_bytes());
+    let mut response = if unchanged { empty(304, false) } else { send(document, content_type) };
+    set(&mut response, header::ETAG, &tag);
+    response
 }
 
-fn send(document: &Ready, content_type: &str) -> ServerResponse {
-    let mut answer = response::raw(200, document.bytes.clone());
-    set(&mut answer, header::CONTENT_TYPE, content_type);
-    set(&mut answer, header::ACCEPT_RANGES, "bytes");
-    set(&mut answer, header::LAST_MODIFIED, &date(document.made, "GMT"));
-    answer
+fn send(document: &RenderedDocument, content_type: &str) -> ServerResponse {
+    let mut response = response::raw(200, document.bytes.clone());
+    set(&mut response, header::CONTENT_TYPE, content_type);
+    set(&mut response, header::ACCEPT_RANGES, "bytes");
+    set(&mut response, header::LAST_MODIFIED, &date(document.created, "GMT"));
+    response
 }
 
 fn empty(code: u16, vary: bool) -> ServerResponse {
-    let mut answer = response::raw(code, Bytes::new());
-    answer.headers_mut().remove(header::CONTENT_TYPE);
+    let mut response = response::raw(code, Bytes::new());
+    response.headers_mut().remove(header::CONTENT_TYPE);
     if vary {
-        set(&mut answer, header::VARY, "Accept");
+        set(&mut response, header::VARY, "Accept");
     }
-    answer
+    response
 }
 
-/// How a client wants a document: the first that it names of those that there are.
+/// Returns the first available encoding in the `Accept` header.
 fn accepted(parts: &Parts, protobuf: &[&str]) -> Option<Encoding> {
     let accept = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accept.trim().is_empty() {

@@ -1,6 +1,6 @@
-//! Paths of resources with what can be done there, and the documents of built-in groups.
+//! Paths of resources with their operations, and the documents of built-in groups.
 //!
-//! An operation says its action, its kind, its parameters and what is sent both ways. Texts for people are not among them.
+//! Operations have an action, a kind, parameters and schemas, but no descriptions.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::model::{Registry, Resource, Subresource};
 const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 
-/// Parameters by the verb that takes them: name and type.
+/// Parameters by operation: name and type.
 const READING: &[(&str, &str)] = &[("pretty", "string")];
 const LISTING: &[(&str, &str)] = &[
     ("allowWatchBookmarks", "boolean"),
@@ -59,17 +59,17 @@ const DELETING_COLLECTION: &[(&str, &str)] = &[
     ("timeoutSeconds", "integer"),
 ];
 
-/// A kind, and the name of its schema.
+/// A kind and the name of its schema.
 pub(super) struct Described<'a> {
     pub(super) group: &'a str,
     pub(super) version: &'a str,
     pub(super) kind: &'a str,
     pub(super) schema: String,
-    /// The name of the schema of its lists, where that is described too.
+    /// The name of the schema of its lists, if that is described too.
     pub(super) list: Option<String>,
 }
 
-/// The documents of what is built in, by name.
+/// Returns the OpenAPI v3 documents of built-in groups, by name.
 pub(super) fn built_in(registry: &Registry) -> BTreeMap<String, Value> {
     let info = json!({"title": "Kubernetes", "version": "v1.36.4"});
     let mut documents = BTreeMap::new();
@@ -88,13 +88,13 @@ pub(super) fn built_in(registry: &Registry) -> BTreeMap<String, Value> {
     }
     for (group, version) in group_versions {
         let name = root(&group, &version).trim_start_matches('/').to_owned();
-        let (paths, schemas) = group_version(registry, Dialect::Newer, &group, &version);
+        let (paths, schemas) = group_version(registry, Dialect::V3, &group, &version);
         documents.insert(name, document(&info, &paths, &schemas));
     }
     documents
 }
 
-/// A document of the newer format.
+/// Returns an OpenAPI v3 document.
 pub(super) fn document(info: &Value, paths: &Map<String, Value>, schemas: &Schemas) -> Value {
     let security = json!({"BearerToken": {
         "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header",
@@ -105,7 +105,7 @@ pub(super) fn document(info: &Value, paths: &Map<String, Value>, schemas: &Schem
     })
 }
 
-/// The paths and schemas of what is built in in one version of a group.
+/// Returns paths and schemas of the built-in resources in one version of a group.
 pub(super) fn group_version(
     registry: &Registry,
     dialect: Dialect,
@@ -126,12 +126,15 @@ pub(super) fn group_version(
         let kind = Described { group, version, kind: &resource.kind, schema, list: None };
         schemas.add(dialect, id);
         schemas.mark(&kind.schema, group, version, &resource.kind);
-        for part in resource.versions.get(at).map_or(&[][..], |version| &version.subresources) {
-            let Some(id) = part.type_id else { continue };
-            let (group, version) =
-                if part.version.is_empty() { (group, version) } else { (part.group, part.version) };
+        for subresource in resource.versions.get(at).map_or(&[][..], |version| &version.subresources) {
+            let Some(id) = subresource.type_id else { continue };
+            let (group, version) = if subresource.version.is_empty() {
+                (group, version)
+            } else {
+                (subresource.group, subresource.version)
+            };
             schemas.add(dialect, id);
-            schemas.mark(id.get().name, group, version, &part.kind);
+            schemas.mark(id.get().name, group, version, &subresource.kind);
         }
         add(&mut paths, dialect, resource, at, &kind);
     }
@@ -175,20 +178,24 @@ pub(super) fn add(
         ("delete", "delete", "delete"),
     ]);
     insert(paths, dialect, format!("{scope}/{{name}}"), &named, one);
-    for part in &version.subresources {
-        let path = format!("{scope}/{{name}}/{}", part.name);
-        insert(paths, dialect, path, &named, subresource(dialect, part, kind));
+    for subresource in &version.subresources {
+        let path = format!("{scope}/{{name}}/{}", subresource.name);
+        insert(paths, dialect, path, &named, subresource_operations(dialect, subresource, kind));
     }
 }
 
-fn subresource(dialect: Dialect, part: &Subresource, of: &Described<'_>) -> Vec<(&'static str, Value)> {
-    let own = part.version.is_empty();
+fn subresource_operations(
+    dialect: Dialect,
+    subresource: &Subresource,
+    parent: &Described<'_>,
+) -> Vec<(&'static str, Value)> {
+    let own = subresource.version.is_empty();
     let kind = Described {
-        group: if own { of.group } else { part.group },
-        version: if own { of.version } else { part.version },
-        kind: &part.kind,
-        schema: part.type_id.map_or_else(
-            || if part.kind == of.kind { of.schema.clone() } else { STATUS.to_owned() },
+        group: if own { parent.group } else { subresource.group },
+        version: if own { parent.version } else { subresource.version },
+        kind: &subresource.kind,
+        schema: subresource.type_id.map_or_else(
+            || if subresource.kind == parent.kind { parent.schema.clone() } else { STATUS.to_owned() },
             |id| id.get().name.to_owned(),
         ),
         list: None,
@@ -200,7 +207,7 @@ fn subresource(dialect: Dialect, part: &Subresource, of: &Described<'_>) -> Vec<
         ("patch", "patch", "patch"),
         ("delete", "delete", "delete"),
     ];
-    let methods = methods.iter().filter(|(verb, ..)| part.verbs.contains(verb));
+    let methods = methods.iter().filter(|(verb, ..)| subresource.verbs.contains(verb));
     methods.map(|(_, method, action)| (*method, operation(dialect, action, &kind))).collect()
 }
 
@@ -233,7 +240,7 @@ fn operation(dialect: Dialect, action: &str, kind: &Described<'_>) -> Value {
         _ => READING,
     };
     let mut parameters: Vec<Value> =
-        parameters.iter().map(|(name, of)| parameter(dialect, name, "query", of)).collect();
+        parameters.iter().map(|(name, type_name)| parameter(dialect, name, "query", type_name)).collect();
     let schema = |name: &str| json!({"$ref": dialect.reference(name)});
     let body = match action {
         "post" | "put" => Some(schema(&kind.schema)),
@@ -241,62 +248,63 @@ fn operation(dialect: Dialect, action: &str, kind: &Described<'_>) -> Value {
         "patch" => Some(json!({"type": "object"})),
         _ => None,
     };
-    let answer = schema(match action {
+    let response = schema(match action {
         "deletecollection" => STATUS,
         "list" => kind.list.as_ref().unwrap_or(&kind.schema),
         _ => &kind.schema,
     });
     let mut operation = Map::new();
-    let mut say = |key: &str, value: Value| operation.insert(key.to_owned(), value);
+    let mut set = |key: &str, value: Value| operation.insert(key.to_owned(), value);
     match (dialect, body) {
-        (Dialect::Newer, Some(body)) => {
-            say("requestBody", json!({"content": content(action, kind, &body)}));
+        (Dialect::V3, Some(body)) => {
+            set("requestBody", json!({"content": content(action, kind, &body)}));
         }
-        (Dialect::Older, Some(body)) => {
+        (Dialect::V2, Some(body)) => {
             parameters.insert(0, json!({"name": "body", "in": "body", "schema": body}));
         }
         (_, None) => {}
     }
     let ok = match dialect {
-        Dialect::Newer => json!({"description": "OK", "content": {"application/json": {"schema": answer}}}),
-        Dialect::Older => json!({"description": "OK", "schema": answer}),
+        Dialect::V3 => json!({"description": "OK", "content": {"application/json": {"schema": response}}}),
+        Dialect::V2 => json!({"description": "OK", "schema": response}),
     };
-    say("responses", json!({"200": ok}));
-    say("parameters", Value::Array(parameters));
-    say("x-kubernetes-action", json!(action));
+    set("responses", json!({"200": ok}));
+    set("parameters", Value::Array(parameters));
+    set("x-kubernetes-action", json!(action));
     let mark = json!({"group": kind.group, "version": kind.version, "kind": kind.kind});
-    say("x-kubernetes-group-version-kind", mark);
+    set("x-kubernetes-group-version-kind", mark);
     Value::Object(operation)
 }
 
-/// A body in the forms in which it can be sent. Only built-in objects can be merged strategically.
+/// Returns a body with the media types in which it can be sent. Strategic merge patches are for built-in
+/// kinds.
 fn content(action: &str, kind: &Described<'_>, schema: &Value) -> Map<String, Value> {
-    let forms: &[&str] = match action {
+    let suffixes: &[&str] = match action {
         "patch" if kind.schema.starts_with("io.k8s.") => {
             &["apply-patch+yaml", "json-patch+json", "merge-patch+json", "strategic-merge-patch+json"]
         }
         "patch" => &["apply-patch+yaml", "json-patch+json", "merge-patch+json"],
         _ => &["json"],
     };
-    forms.iter().map(|form| (format!("application/{form}"), json!({"schema": schema}))).collect()
+    suffixes.iter().map(|suffix| (format!("application/{suffix}"), json!({"schema": schema}))).collect()
 }
 
-fn parameter(dialect: Dialect, name: &str, place: &str, of: &str) -> Value {
-    let mut parameter = json!({"name": name, "in": place});
+fn parameter(dialect: Dialect, name: &str, location: &str, type_name: &str) -> Value {
+    let mut parameter = json!({"name": name, "in": location});
     match dialect {
-        Dialect::Older => {
-            parameter["type"] = json!(of);
+        Dialect::V2 => {
+            parameter["type"] = json!(type_name);
             parameter["uniqueItems"] = json!(true);
         }
-        Dialect::Newer => parameter["schema"] = json!({"type": of, "uniqueItems": true}),
+        Dialect::V3 => parameter["schema"] = json!({"type": type_name, "uniqueItems": true}),
     }
-    if place == "path" {
+    if location == "path" {
         parameter["required"] = json!(true);
     }
     parameter
 }
 
-/// A document of something that has no resources.
+/// Returns the document of a path without resources.
 fn bare(info: &Value, path: &str) -> Value {
     let operation = json!({"get": {"responses": {"200": {"description": "OK"}}}});
     json!({"openapi": "3.0.0", "info": info, "paths": {path: operation}})

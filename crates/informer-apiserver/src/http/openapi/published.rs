@@ -1,7 +1,8 @@
-//! The schema of a definition as it is published: words that it only implies are said, and the older format gets what it can express.
+//! The published form of a definition's schema: implied keywords are added, and unsupported ones are dropped
+//! for OpenAPI v2.
 //!
-//! Descriptions and defaults are passed on. `apiVersion`, `kind` and `metadata` stand at the root and in embedded resources, whatever the
-//! schema says of them.
+//! Descriptions and defaults are passed on. `apiVersion`, `kind` and `metadata` are set at the root and in
+//! embedded resources, whatever the schema contains there.
 
 use serde_json::{Map, Value, json};
 
@@ -10,14 +11,14 @@ use super::schemas::Dialect;
 pub(super) const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 pub(super) const LIST_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 
-/// How deep a schema is followed; no definition is as deep.
+/// Maximum depth to which a schema is processed; no valid definition is as deep.
 const MAX_DEPTH: usize = 64;
 
-/// The schema of a kind.
+/// Returns the schema of a kind.
 pub(super) fn object(dialect: Dialect, schema: &Value) -> Value {
     let mut schema = schema.as_object().cloned().unwrap_or_default();
-    if dialect == Dialect::Older && is(&schema, PRESERVE) {
-        // kubectl would take every field that is not named for a wrong one.
+    if dialect == Dialect::V2 && is(&schema, PRESERVE) {
+        // kubectl would reject every field that is not listed.
         return json!({"type": "object"});
     }
     publish(dialect, &mut schema, MAX_DEPTH);
@@ -31,7 +32,7 @@ pub(super) fn object(dialect: Dialect, schema: &Value) -> Value {
     Value::Object(schema)
 }
 
-/// The schema of a list of a kind.
+/// Returns the schema of a list of a kind.
 pub(super) fn list(dialect: Dialect, list_kind: &str, kind: &str, plural: &str, item: &str) -> Value {
     let items = format!("List of {plural}. More info: {CONVENTIONS}");
     json!({
@@ -45,34 +46,34 @@ pub(super) fn list(dialect: Dialect, list_kind: &str, kind: &str, plural: &str, 
     })
 }
 
-fn publish(dialect: Dialect, schema: &mut Map<String, Value>, left: usize) {
-    let Some(left) = left.checked_sub(1) else { return };
+fn publish(dialect: Dialect, schema: &mut Map<String, Value>, depth: usize) {
+    let Some(depth) = depth.checked_sub(1) else { return };
     match dialect {
-        Dialect::Newer => add_types(schema),
-        Dialect::Older => leave_out(schema),
+        Dialect::V3 => add_types(schema),
+        Dialect::V2 => drop_unsupported(schema),
     }
     for value in ["items", "additionalProperties"] {
         if let Some(Value::Object(inner)) = schema.get_mut(value) {
-            publish(dialect, inner, left);
+            publish(dialect, inner, depth);
         }
     }
     if let Some(Value::Object(fields)) = schema.get_mut("properties") {
         for field in fields.values_mut().filter_map(Value::as_object_mut) {
-            publish(dialect, field, left);
+            publish(dialect, field, depth);
         }
     }
-    // The older format leaves unknown fields alone where fields are not named.
-    if is(schema, EMBEDDED) && !(dialect == Dialect::Older && is(schema, PRESERVE)) {
+    // In OpenAPI v2, a schema that preserves unknown fields has no properties.
+    if is(schema, EMBEDDED) && !(dialect == Dialect::V2 && is(schema, PRESERVE)) {
         embed(dialect, schema);
     }
 }
 
-/// Says which types a number or a text may have, unless the schema does.
+/// Adds the types of an int-or-string value, unless the schema contains them.
 fn add_types(schema: &mut Map<String, Value>) {
     let either = json!([{"type": "integer"}, {"type": "string"}]);
-    let said = |schema: Option<&Value>| schema.and_then(|schema| schema.get("anyOf")) == Some(&either);
+    let declares = |schema: Option<&Value>| schema.and_then(|schema| schema.get("anyOf")) == Some(&either);
     let first = schema.get("allOf").and_then(|all| all.get(0));
-    if !is(schema, INT_OR_STRING) || schema.get("anyOf") == Some(&either) || said(first) {
+    if !is(schema, INT_OR_STRING) || schema.get("anyOf") == Some(&either) || declares(first) {
         return;
     }
     if schema.get("anyOf").and_then(Value::as_array).is_none_or(Vec::is_empty) {
@@ -82,19 +83,19 @@ fn add_types(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Drops what the older format has no words for, and what clients of it stumble over.
-fn leave_out(schema: &mut Map<String, Value>) {
-    for word in ["allOf", "oneOf", "anyOf", "not", "default"] {
-        schema.remove(word);
+/// Drops keywords that OpenAPI v2 does not have or that its clients do not support.
+fn drop_unsupported(schema: &mut Map<String, Value>) {
+    for keyword in ["allOf", "oneOf", "anyOf", "not", "default"] {
+        schema.remove(keyword);
     }
     if schema.remove("nullable") == Some(json!(true)) {
-        for word in ["type", "items", "properties"] {
-            schema.remove(word);
+        for keyword in ["type", "items", "properties"] {
+            schema.remove(keyword);
         }
     }
     if is(schema, PRESERVE) {
-        for word in ["items", "properties"] {
-            schema.remove(word);
+        for keyword in ["items", "properties"] {
+            schema.remove(keyword);
         }
         if schema.get("type") == Some(&json!("object")) {
             schema.remove("type");
@@ -106,7 +107,7 @@ fn leave_out(schema: &mut Map<String, Value>) {
     drop_nullable_required(schema);
 }
 
-/// What may be null need not be there for clients of the older format.
+/// Makes nullable fields optional, for clients of OpenAPI v2.
 fn drop_nullable_required(schema: &mut Map<String, Value>) {
     let nullable = |schema: &Value| schema.get("nullable") == Some(&json!(true));
     let all = schema.get("additionalProperties").is_some_and(nullable);
@@ -120,7 +121,7 @@ fn drop_nullable_required(schema: &mut Map<String, Value>) {
     }
 }
 
-/// An embedded resource has the fields of every object.
+/// Adds the fields of every object to an embedded resource.
 fn embed(dialect: Dialect, schema: &mut Map<String, Value>) {
     let own = [
         ("apiVersion", json!({"type": "string", "description": EMBEDDED_API_VERSION})),
@@ -147,20 +148,20 @@ fn add_properties(schema: &mut Map<String, Value>, own: [(&str, Value); 3]) {
 fn reference(dialect: Dialect, name: &str, description: &str) -> Value {
     let reference = dialect.reference(name);
     match dialect {
-        Dialect::Older => json!({"$ref": reference, "description": description}),
-        Dialect::Newer => json!({"allOf": [{"$ref": reference}], "description": description}),
+        Dialect::V2 => json!({"$ref": reference, "description": description}),
+        Dialect::V3 => json!({"allOf": [{"$ref": reference}], "description": description}),
     }
 }
 
-fn is(schema: &Map<String, Value>, word: &str) -> bool {
-    schema.get(word) == Some(&Value::Bool(true))
+fn is(schema: &Map<String, Value>, keyword: &str) -> bool {
+    schema.get(keyword) == Some(&Value::Bool(true))
 }
 
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
-// Word for word what a real server says.
+// These texts are copied from kube-apiserver.
 const CONVENTIONS: &str =
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
 const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should convert \

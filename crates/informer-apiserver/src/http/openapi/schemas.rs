@@ -1,23 +1,23 @@
-//! Types as schemas: the tables of `informer-schema`, in the words of either format.
+//! Types of `informer-schema` as OpenAPI schemas, in either version.
 //!
-//! Only the types that are reached from where one begins are written. A reference that has something to say besides
-//! becomes `allOf` in the newer format; the older lets words stand beside it.
+//! Only types that are reachable from the requested ones are included. A reference with further keywords
+//! becomes `allOf` in OpenAPI v3; v2 allows keywords next to a reference.
 
 use std::collections::BTreeMap;
 
 use informer_schema::{Field, ListType, MapType, Shape, Type, TypeId};
 use serde_json::{Map, Value, json};
 
-/// The format of a document.
+/// The version of OpenAPI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// `/openapi/v2`.
-    Older,
+    V2,
     /// `/openapi/v3`.
-    Newer,
+    V3,
 }
 
-/// Schemas by name, with the types they need.
+/// Schemas by name, with the types that they refer to.
 #[derive(Debug, Default)]
 pub(super) struct Schemas {
     pub(super) found: BTreeMap<String, Value>,
@@ -26,23 +26,23 @@ pub(super) struct Schemas {
 impl Dialect {
     pub(super) fn reference(self, name: &str) -> String {
         match self {
-            Dialect::Older => format!("#/definitions/{name}"),
-            Dialect::Newer => format!("#/components/schemas/{name}"),
+            Dialect::V2 => format!("#/definitions/{name}"),
+            Dialect::V3 => format!("#/components/schemas/{name}"),
         }
     }
 }
 
 impl Schemas {
-    /// Adds a type and all that it needs.
+    /// Adds a type and all types that it refers to.
     pub(super) fn add(&mut self, dialect: Dialect, id: TypeId) {
         let mut open = vec![id];
         while let Some(id) = open.pop() {
-            let of = id.get();
-            if self.found.contains_key(of.name) {
+            let ty = id.get();
+            if self.found.contains_key(ty.name) {
                 continue;
             }
-            self.found.insert(of.name.to_owned(), schema(dialect, of));
-            for field in of.fields {
+            self.found.insert(ty.name.to_owned(), schema(dialect, ty));
+            for field in ty.fields {
                 self.add_leaf(dialect, &field.shape);
                 open.extend(object(&field.shape));
             }
@@ -55,7 +55,7 @@ impl Schemas {
         }
     }
 
-    /// Says of a schema which kind it is of.
+    /// Adds the kind that a schema belongs to.
     pub(super) fn mark(&mut self, name: &str, group: &str, version: &str, kind: &str) {
         let mark = json!({"group": group, "version": version, "kind": kind});
         if let Some(Value::Object(schema)) = self.found.get_mut(name) {
@@ -68,7 +68,7 @@ impl Schemas {
         }
     }
 
-    /// Types of one value have schemas of their own.
+    /// Adds the schemas of scalar types, which have their own names.
     fn add_leaf(&mut self, dialect: Dialect, shape: &Shape) {
         match shape {
             Shape::List(inner, _) | Shape::Map(inner, _) => self.add_leaf(dialect, inner),
@@ -81,85 +81,85 @@ impl Schemas {
     }
 }
 
-fn schema(dialect: Dialect, of: &Type) -> Value {
+fn schema(dialect: Dialect, ty: &Type) -> Value {
     let mut schema = Map::new();
     schema.insert("type".to_owned(), json!("object"));
-    if !of.fields.is_empty() {
+    if !ty.fields.is_empty() {
         let properties: Map<String, Value> =
-            of.fields.iter().map(|field| (field.name.to_owned(), property(dialect, field))).collect();
+            ty.fields.iter().map(|field| (field.name.to_owned(), property(dialect, field))).collect();
         schema.insert("properties".to_owned(), Value::Object(properties));
     }
     let required: Vec<&str> =
-        of.fields.iter().filter(|field| field.required).map(|field| field.name).collect();
+        ty.fields.iter().filter(|field| field.required).map(|field| field.name).collect();
     if !required.is_empty() {
         schema.insert("required".to_owned(), json!(required));
     }
-    if of.atomic {
+    if ty.atomic {
         schema.insert("x-kubernetes-map-type".to_owned(), json!("atomic"));
     }
     Value::Object(schema)
 }
 
 fn property(dialect: Dialect, field: &Field) -> Value {
-    let mut said = Map::new();
+    let mut keywords = Map::new();
     let default = field.default.and_then(|text| serde_json::from_str(text).ok());
     if let Some(default) = default {
-        said.insert("default".to_owned(), default);
+        keywords.insert("default".to_owned(), default);
     }
     let patch = field.patch;
     let words = [(patch.merge, "merge"), (patch.retain_keys, "retainKeys"), (patch.replace, "replace")];
     let strategy: Vec<&str> = words.iter().filter(|(holds, _)| *holds).map(|(_, word)| *word).collect();
     if !strategy.is_empty() {
-        said.insert("x-kubernetes-patch-strategy".to_owned(), json!(strategy.join(",")));
+        keywords.insert("x-kubernetes-patch-strategy".to_owned(), json!(strategy.join(",")));
     }
     if !patch.key.is_empty() {
-        said.insert("x-kubernetes-patch-merge-key".to_owned(), json!(patch.key));
+        keywords.insert("x-kubernetes-patch-merge-key".to_owned(), json!(patch.key));
     }
     if let Some(owned) = field.owned {
-        said.insert("x-kubernetes-map-type".to_owned(), json!(map_type(owned)));
+        keywords.insert("x-kubernetes-map-type".to_owned(), json!(map_type(owned)));
     }
-    place(dialect, &field.shape, said)
+    shape_schema(dialect, &field.shape, keywords)
 }
 
-/// What may stand at a place, and what else is said about it. Shapes of the tables are nested a few levels deep at most.
-fn place(dialect: Dialect, shape: &Shape, mut said: Map<String, Value>) -> Value {
-    let mut say = |key: &str, value: Value| {
-        said.insert(key.to_owned(), value);
+/// Returns the schema of a shape, combined with the given keywords. Shapes are nested only a few levels deep.
+fn shape_schema(dialect: Dialect, shape: &Shape, mut keywords: Map<String, Value>) -> Value {
+    let mut set = |key: &str, value: Value| {
+        keywords.insert(key.to_owned(), value);
     };
     match shape {
-        // A schema that says nothing at all is taken by kubectl for one that is missing.
-        Shape::Any => say("x-kubernetes-preserve-unknown-fields", json!(true)),
-        Shape::Boolean => say("type", json!("boolean")),
-        Shape::String => say("type", json!("string")),
+        // kubectl treats a schema without any keyword as missing.
+        Shape::Any => set("x-kubernetes-preserve-unknown-fields", json!(true)),
+        Shape::Boolean => set("type", json!("boolean")),
+        Shape::String => set("type", json!("string")),
         Shape::Bytes => {
-            say("type", json!("string"));
-            say("format", json!("byte"));
+            set("type", json!("string"));
+            set("format", json!("byte"));
         }
         Shape::Int32 | Shape::Int64 => {
-            say("type", json!("integer"));
-            say("format", json!(if *shape == Shape::Int32 { "int32" } else { "int64" }));
+            set("type", json!("integer"));
+            set("format", json!(if *shape == Shape::Int32 { "int32" } else { "int64" }));
         }
         Shape::Number => {
-            say("type", json!("number"));
-            say("format", json!("double"));
+            set("type", json!("number"));
+            set("format", json!("double"));
         }
         Shape::List(items, list) => {
-            say("type", json!("array"));
-            say("items", place(dialect, items, Map::new()));
+            set("type", json!("array"));
+            set("items", shape_schema(dialect, items, Map::new()));
             match list {
-                ListType::Atomic => say("x-kubernetes-list-type", json!("atomic")),
-                ListType::Set => say("x-kubernetes-list-type", json!("set")),
+                ListType::Atomic => set("x-kubernetes-list-type", json!("atomic")),
+                ListType::Set => set("x-kubernetes-list-type", json!("set")),
                 ListType::Map(keys) => {
-                    say("x-kubernetes-list-type", json!("map"));
-                    say("x-kubernetes-list-map-keys", json!(keys));
+                    set("x-kubernetes-list-type", json!("map"));
+                    set("x-kubernetes-list-map-keys", json!(keys));
                 }
             }
         }
         Shape::Map(values, map) => {
-            say("type", json!("object"));
-            say("additionalProperties", place(dialect, values, Map::new()));
+            set("type", json!("object"));
+            set("additionalProperties", shape_schema(dialect, values, Map::new()));
             if *map == MapType::Atomic {
-                say("x-kubernetes-map-type", json!("atomic"));
+                set("x-kubernetes-map-type", json!("atomic"));
             }
         }
         _ => {
@@ -168,18 +168,18 @@ fn place(dialect: Dialect, shape: &Shape, mut said: Map<String, Value>) -> Value
                 shape => leaf(dialect, shape).map_or("", |(name, _)| name),
             };
             let reference = json!({"$ref": dialect.reference(name)});
-            if said.is_empty() {
+            if keywords.is_empty() {
                 return reference;
             }
             match (dialect, reference) {
-                (Dialect::Older, Value::Object(reference)) => said.extend(reference),
+                (Dialect::V2, Value::Object(reference)) => keywords.extend(reference),
                 (_, reference) => {
-                    said.insert("allOf".to_owned(), json!([reference]));
+                    keywords.insert("allOf".to_owned(), json!([reference]));
                 }
             }
         }
     }
-    Value::Object(said)
+    Value::Object(keywords)
 }
 
 fn object(shape: &Shape) -> Option<TypeId> {
@@ -190,10 +190,10 @@ fn object(shape: &Shape) -> Option<TypeId> {
     }
 }
 
-/// The name and the schema of a type that is one value.
+/// Returns name and schema of a scalar type.
 fn leaf(dialect: Dialect, shape: &Shape) -> Option<(&'static str, Value)> {
     let either = |one: &str, other: &str| json!([{"type": one}, {"type": other}]);
-    let newer = dialect == Dialect::Newer;
+    let is_v3 = dialect == Dialect::V3;
     Some(match shape {
         Shape::Time => {
             ("io.k8s.apimachinery.pkg.apis.meta.v1.Time", json!({"type": "string", "format": "date-time"}))
@@ -204,11 +204,11 @@ fn leaf(dialect: Dialect, shape: &Shape) -> Option<(&'static str, Value)> {
         ),
         Shape::Quantity => (
             "io.k8s.apimachinery.pkg.api.resource.Quantity",
-            if newer { json!({"oneOf": either("string", "number")}) } else { json!({"type": "string"}) },
+            if is_v3 { json!({"oneOf": either("string", "number")}) } else { json!({"type": "string"}) },
         ),
         Shape::IntOrString => (
             "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
-            if newer {
+            if is_v3 {
                 json!({"format": "int-or-string", "oneOf": either("integer", "string")})
             } else {
                 json!({"type": "string", "format": "int-or-string"})
@@ -230,24 +230,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_type_comes_with_all_it_needs() {
-        for dialect in [Dialect::Older, Dialect::Newer] {
+    fn all_referenced_types_are_included() {
+        for dialect in [Dialect::V2, Dialect::V3] {
             let mut schemas = Schemas::default();
             schemas.add_named(dialect, "io.k8s.api.core.v1.Pod");
             let text = json!(schemas.found).to_string();
-            let before = dialect.reference("");
+            let prefix = dialect.reference("");
             for reference in text.split("\"$ref\":\"").skip(1) {
-                let name = reference.split('"').next().unwrap().strip_prefix(&before).unwrap();
+                let name = reference.split('"').next().unwrap().strip_prefix(&prefix).unwrap();
                 assert!(schemas.found.contains_key(name), "{name}");
             }
         }
     }
 
     #[test]
-    fn what_the_table_says_is_said() {
+    fn keywords_of_the_type_table_are_included() {
         let mut schemas = Schemas::default();
-        schemas.add_named(Dialect::Newer, "io.k8s.api.core.v1.Container");
-        schemas.add_named(Dialect::Newer, "io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry");
+        schemas.add_named(Dialect::V3, "io.k8s.api.core.v1.Container");
+        schemas.add_named(Dialect::V3, "io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry");
         schemas.mark("io.k8s.api.core.v1.Container", "g", "v", "K");
         schemas.mark("io.k8s.api.core.v1.Container", "g", "v", "K");
         let container = &schemas.found["io.k8s.api.core.v1.Container"];
