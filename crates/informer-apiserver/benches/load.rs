@@ -1,8 +1,10 @@
-//! Two hundred watches and two thousand writes a second on one core: whether the server keeps up, what it costs, and where it ends.
+//! Load test of the embedded server: 200 watches and 2,000 writes per second on one core.
 //!
-//! `cargo bench -p informer-apiserver --bench load`; on Linux `taskset -c 0` before it holds it to one core. Server, writers and watchers run
-//! on one thread and one runtime, so the share of the core is that of all of them together. Watchers read nothing but name and version out
-//! of a frame. How often objects were encoded is the server's own count: it must not grow with the watches. Running time is the thread's own, by the kernel's count: on a busy machine it says more than the clock does.
+//! Run it with `cargo bench -p informer-apiserver --bench load`; on Linux, `taskset -c 0` in front restricts
+//! it to one core. Server, writers and watchers share one thread and one runtime, so the CPU share is that of
+//! all of them together. Watchers read only name and version of a frame. The server counts encodings, which
+//! must not grow with the number of watches. CPU time is that of the thread as counted by the kernel: on a
+//! busy machine it is more meaningful than elapsed time.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_precision_loss,
@@ -27,38 +29,38 @@ use transport::Transport;
 use watcher::{Board, Watchers, Wire};
 
 const HELP: &str = "\
-Measures the embedded server under watches and writes, everything on one thread.
+Measures the embedded server under watches and writes, all on one thread.
 
     cargo bench -p informer-apiserver --bench load [-- OPTIONS]
 
-    --quick             a few seconds, for a check that it works
-    --seconds N         how long the paced rows take [60]
-    --watches N         how many watches [200]
-    --rate N            how many writes a second the paced rows ask for [2000]
-    --pods              small pods instead of config maps
-    --only TEXT         only the rows that have this in their name
-    --help              this text
+    --quick             short run of a few seconds
+    --seconds N         duration of the rows with a fixed rate [60]
+    --watches N         number of watches [200]
+    --rate N            writes per second of the rows with a fixed rate [2000]
+    --pods              use small pods instead of config maps
+    --only TEXT         only rows whose name contains TEXT
+    --help              print this help
 
-Exit code 1 if a watcher did not end with what the server has; a bar that is missed is only told.";
+The exit code is 1 if a watcher did not end with the server's state; a missed target is only reported.";
 
-/// Namespaces, and objects in each.
+/// Number of namespaces, and of objects in each.
 const NAMESPACES: usize = 20;
 const OBJECTS: usize = 50;
 
-/// What is measured.
+/// The options of a run.
 #[derive(Debug, Clone)]
 struct Plan {
     seconds: u64,
     watches: usize,
     rate: u64,
-    /// Writes of a row that is not paced.
+    /// Number of writes of rows without a fixed rate.
     writes: usize,
     kind: Kind,
-    /// Only rows with this in their name.
+    /// Only rows whose name contains this text.
     only: Option<String>,
 }
 
-/// What is written.
+/// The kind of the written objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Maps,
@@ -73,7 +75,7 @@ impl Kind {
         }
     }
 
-    /// How the frame of an update begins, up to the number of the object.
+    /// Returns the start of the JSON frame of an update, up to the number of the object.
     fn head(self) -> &'static str {
         match self {
             Kind::Maps => {
@@ -85,7 +87,7 @@ impl Kind {
         }
     }
 
-    /// An object of a namespace in its n-th revision.
+    /// Returns an object in the given revision.
     fn object(self, namespace: usize, number: usize, revision: usize) -> String {
         let metadata = format!(
             r#"{{"name":"object-{number:03}","namespace":"ns-{namespace:02}","labels":{{"app":"web"}},"annotations":{{"revision":"{revision}"}}}}"#
@@ -102,52 +104,49 @@ impl Kind {
 }
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let plan = match plan(&words) {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let plan = match plan(&args) {
         Ok(Some(plan)) => plan,
         Ok(None) => {
             println!("{HELP}");
             return ExitCode::SUCCESS;
         }
-        Err(why) => {
-            eprintln!("load: {why}, see --help");
+        Err(error) => {
+            eprintln!("load: {error}, see --help");
             return ExitCode::FAILURE;
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let rows = runtime.block_on(measure(&plan));
-    println!(
-        "\n{} in {NAMESPACES} namespaces, {OBJECTS} in each; everything on one thread\n",
-        plan.kind.plural()
-    );
+    println!("\n{} in {NAMESPACES} namespaces, {OBJECTS} in each; all on one thread\n", plan.kind.plural());
     println!("{}", report::head());
     for row in &rows {
         println!("{row}");
     }
     let equal = rows.iter().all(|row| row.equal);
-    println!("\nbar: every watcher ends with what the server has: {}", report::verdict(equal));
+    println!("\ntarget: every watcher ends with the server's state: {}", report::verdict(equal));
     if equal { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn plan(words: &[String]) -> Result<Option<Plan>, String> {
+fn plan(args: &[String]) -> Result<Option<Plan>, String> {
     let mut plan =
         Plan { seconds: 60, watches: 200, rate: 2_000, writes: 20_000, kind: Kind::Maps, only: None };
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
         let mut count = || {
-            let value = words.next().ok_or_else(|| format!("`{word}` needs a value"))?;
-            value.replace(['_', ','], "").parse::<u64>().map_err(|_| format!("`{value}` is no count"))
+            let value = args.next().ok_or_else(|| format!("`{arg}` needs a value"))?;
+            value.replace(['_', ','], "").parse::<u64>().map_err(|_| format!("`{value}` is not a number"))
         };
-        match word.as_str() {
+        match arg.as_str() {
             "--quick" => (plan.seconds, plan.writes) = (1, 1_000),
             "--seconds" => plan.seconds = count()?.max(1),
             "--watches" => plan.watches = usize::try_from(count()?).unwrap_or(1).max(1),
             "--rate" => plan.rate = count()?.max(1),
-            "--only" => plan.only = words.next().cloned(),
+            "--only" => plan.only = args.next().cloned(),
             "--pods" => plan.kind = Kind::Pods,
-            "--bench" => {} // cargo says so to every bench
+            "--bench" => {} // passed by cargo to every benchmark
             "--help" | "-h" => return Ok(None),
-            _ => return Err(format!("unknown argument `{word}`")),
+            _ => return Err(format!("unknown argument `{arg}`")),
         }
     }
     Ok(Some(plan))
@@ -155,22 +154,40 @@ fn plan(words: &[String]) -> Result<Option<Plan>, String> {
 
 async fn measure(plan: &Plan) -> Vec<Row> {
     let mut rows = Vec::new();
-    let (many, json) = (plan.watches, Wire::Json(plan.kind.head()));
+    let (watches_per_run, json) = (plan.watches, Wire::Json(plan.kind.head()));
     for sockets in [false, true] {
-        let way = if sockets { "socket" } else { "process" };
+        let transport = if sockets { "socket" } else { "process" };
         let cases = [
-            (0, Scope::Namespaces, Pace::Full, json, format!("{way}, no watches")),
-            (many, Scope::Namespaces, Pace::Fixed, json, format!("{way}, {many} in {NAMESPACES} namespaces")),
-            (many, Scope::Everything, Pace::Full, json, format!("{way}, {many} of everything")),
-            (many, Scope::Everything, Pace::Full, Wire::Protobuf, format!("{way}, {many} in protobuf")),
+            (0, Scope::Namespaces, Pace::Full, json, format!("{transport}, no watches")),
+            (
+                watches_per_run,
+                Scope::Namespaces,
+                Pace::Fixed,
+                json,
+                format!("{transport}, {watches_per_run} in {NAMESPACES} namespaces"),
+            ),
+            (
+                watches_per_run,
+                Scope::AllNamespaces,
+                Pace::Full,
+                json,
+                format!("{transport}, {watches_per_run} in all namespaces"),
+            ),
+            (
+                watches_per_run,
+                Scope::AllNamespaces,
+                Pace::Full,
+                Wire::Protobuf,
+                format!("{transport}, {watches_per_run} in protobuf"),
+            ),
         ];
-        for (watches, scope, pace, wire, what) in cases {
-            if plan.only.as_ref().is_none_or(|only| what.contains(only.as_str())) {
-                eprintln!("{what}");
+        for (watches, scope, pace, wire, name) in cases {
+            if plan.only.as_ref().is_none_or(|only| name.contains(only.as_str())) {
+                eprintln!("{name}");
                 let run = Run::new(plan.clone(), sockets, wire, watches, scope).await;
                 rows.push(match pace {
-                    Pace::Full => run.unpaced(&what).await,
-                    Pace::Fixed => run.paced(&what).await,
+                    Pace::Full => run.unpaced(&name).await,
+                    Pace::Fixed => run.paced(&name).await,
                 });
             }
         }
@@ -178,42 +195,42 @@ async fn measure(plan: &Plan) -> Vec<Row> {
     rows
 }
 
-/// How fast is written.
+/// The rate of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pace {
     /// As fast as every watcher can follow.
     Full,
-    /// So many a second.
+    /// The rate of the plan.
     Fixed,
 }
 
-/// What a watch is about.
+/// The objects that a watch includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
-    /// Each of one namespace, evenly.
+    /// Those of one namespace; the watches are distributed evenly.
     Namespaces,
-    /// Each of all.
-    Everything,
+    /// Those of all namespaces.
+    AllNamespaces,
 }
 
 /// One server with its watches.
 struct Run {
     plan: Plan,
     server: ApiServer,
-    _listening: Option<RunningServer>,
+    _running: Option<RunningServer>,
     transport: Transport,
     watchers: Watchers,
     scope: Scope,
-    /// How many writes there were.
+    /// Number of writes so far.
     written: usize,
     board: Arc<Board>,
-    /// How often objects had been encoded before.
+    /// Encodings before the measurement.
     encodings: EncodingCounters,
 }
 
 impl Run {
     async fn new(plan: Plan, sockets: bool, wire: Wire, count: usize, scope: Scope) -> Self {
-        // As many changes as a server remembers by default would only measure memory.
+        // The default limit would mainly measure memory.
         let server = ApiServer::builder().history_limit(20_000).build();
         for namespace in 0..NAMESPACES {
             let metadata = serde_json::json!({"name": format!("ns-{namespace:02}")});
@@ -225,13 +242,13 @@ impl Run {
                 server.create(&object).unwrap();
             }
         }
-        let listening = if sockets {
+        let running = if sockets {
             Some(server.listen(ListenOptions::http().without_access_control()).await.unwrap())
         } else {
             None
         };
-        let door = match &listening {
-            Some(listening) => Transport::Socket(listening.client()),
+        let transport = match &running {
+            Some(running) => Transport::Socket(running.client()),
             None => Transport::Process(server.service()),
         };
         let board = Arc::new(Board::new(server.resource_version()));
@@ -243,24 +260,14 @@ impl Run {
                 "{path}?watch=true&allowWatchBookmarks=true&resourceVersion={}",
                 server.resource_version()
             );
-            watchers.open(door.get(&path, wire.accept()).await, namespace);
+            watchers.open(transport.get(&path, wire.accept()).await, namespace);
         }
         assert_eq!(server.open_watches(), count);
         let encodings = server.encoding_counters();
-        Run {
-            plan,
-            server,
-            _listening: listening,
-            transport: door,
-            watchers,
-            scope,
-            written: 0,
-            board,
-            encodings,
-        }
+        Run { plan, server, _running: running, transport, watchers, scope, written: 0, board, encodings }
     }
 
-    /// Updates the next object: the namespaces take turns, and so do the objects of each.
+    /// Updates the next object: cycles through the namespaces, and through the objects of each.
     async fn write(&mut self) {
         let (round, namespace) = (self.written / NAMESPACES, self.written % NAMESPACES);
         let (revision, number) = (round / OBJECTS + 1, round % OBJECTS);
@@ -271,38 +278,38 @@ impl Run {
         self.transport.put(&path, body).await;
     }
 
-    /// How many frames there must be by now.
+    /// Returns the number of frames that all watchers together must have received.
     fn frames(&self) -> u64 {
         let watches = self.watchers.len();
         let each = match self.scope {
-            Scope::Everything => watches,
+            Scope::AllNamespaces => watches,
             Scope::Namespaces => watches / NAMESPACES,
         };
-        let odd = if self.scope == Scope::Namespaces { watches % NAMESPACES } else { 0 };
-        let full = self.written / NAMESPACES * odd + (self.written % NAMESPACES).min(odd);
-        (self.written * each + full) as u64
+        let remainder = if self.scope == Scope::Namespaces { watches % NAMESPACES } else { 0 };
+        let extra = self.written / NAMESPACES * remainder + (self.written % NAMESPACES).min(remainder);
+        (self.written * each + extra) as u64
     }
 
-    /// Writes as many a second as asked for, for as long as asked for.
-    async fn paced(mut self, what: &str) -> Row {
-        let (meter, begun) = (Meter::begin(), Instant::now());
+    /// Writes at the rate and for the duration of the plan.
+    async fn paced(mut self, name: &str) -> Row {
+        let (meter, started) = (Meter::begin(), Instant::now());
         let total = self.plan.rate * self.plan.seconds;
         let mut tick = tokio::time::interval(Duration::from_millis(1));
         while (self.written as u64) < total {
             tick.tick().await;
-            let due = u128::from(self.plan.rate) * begun.elapsed().as_micros() / 1_000_000;
+            let due = u128::from(self.plan.rate) * started.elapsed().as_micros() / 1_000_000;
             while (self.written as u128) < due.min(u128::from(total)) {
                 self.write().await;
-                // Whoever is behind must not hold up the watchers too.
+                // If the writer is late, it must not delay the watchers too.
                 tokio::task::yield_now().await;
             }
         }
-        let asked = self.plan.rate;
-        self.finish(what, meter, Some(asked)).await
+        let rate = self.plan.rate;
+        self.finish(name, meter, Some(rate)).await
     }
 
-    /// Writes at full speed, in rounds that every watcher has seen before the next begins.
-    async fn unpaced(mut self, what: &str) -> Row {
+    /// Writes at full speed, in rounds that every watcher has received before the next one starts.
+    async fn unpaced(mut self, name: &str) -> Row {
         let meter = Meter::begin();
         while self.written < self.plan.writes {
             for _ in 0..10 {
@@ -311,10 +318,10 @@ impl Run {
             }
             self.board.until(self.frames()).await;
         }
-        self.finish(what, meter, None).await
+        self.finish(name, meter, None).await
     }
 
-    async fn finish(self, what: &str, meter: Meter, asked: Option<u64>) -> Row {
+    async fn finish(self, name: &str, meter: Meter, target_writes_per_second: Option<u64>) -> Row {
         let frames = self.frames();
         self.board.until(frames).await;
         let spent = meter.end();
@@ -323,11 +330,11 @@ impl Run {
         let (before, after) = (self.encodings, self.server.encoding_counters());
         let encodings = (after.json - before.json, after.protobuf - before.protobuf);
         Row {
-            what: what.to_owned(),
+            name: name.to_owned(),
             writes: self.written,
             frames,
             spent,
-            target_writes_per_second: asked,
+            target_writes_per_second,
             latencies,
             equal,
             encodings,

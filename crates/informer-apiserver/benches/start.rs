@@ -1,7 +1,6 @@
-//! How long a server takes until it can be asked: in process, and on a socket with TLS and a fresh certificate.
-//! The bar for the first is 10 ms.
+//! Start-up time of a server: in process, and on a socket with TLS and a generated certificate.
 //!
-//! `cargo bench -p informer-apiserver --bench start`
+//! The target for the first is 10 ms. Run it with `cargo bench -p informer-apiserver --bench start`.
 
 use std::time::{Duration, Instant};
 
@@ -13,16 +12,16 @@ const ROUNDS: usize = 50;
 async fn main() -> Result<(), ListenError> {
     let (mut starts, mut listens) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let begun = Instant::now();
+        let started = Instant::now();
         let server = ApiServer::new();
         let _client = server.client();
-        starts.push(begun.elapsed());
-        let begun = Instant::now();
-        let listening = server.listen(ListenOptions::https()).await?;
-        listens.push(begun.elapsed());
-        listening.shutdown().await;
+        starts.push(started.elapsed());
+        let started = Instant::now();
+        let running = server.listen(ListenOptions::https()).await?;
+        listens.push(started.elapsed());
+        running.shutdown().await;
     }
-    print_times("start in process (bar 10 ms)", &mut starts);
+    print_times("start in process (target 10 ms)", &mut starts);
     print_times("listen with TLS", &mut listens);
     Ok(())
 }

@@ -125,15 +125,15 @@ impl Shared {
         notifiers.entry(id).or_default().for_namespace(namespace)
     }
 
-    /// Waits until the server has reached the version `wanted`, as long as kube-apiserver does.
-    pub(crate) async fn reach(&self, wanted: u64, cached: bool) -> Result<(), Status> {
+    /// Waits until the server has reached a version, as long as kube-apiserver does.
+    pub(crate) async fn reach(&self, version: u64, cached: bool) -> Result<(), Status> {
         if !cached {
             // Storage knows its current version, so there is nothing to wait for.
             let current = self.model(|model| model.version());
-            if wanted <= current {
+            if version <= current {
                 return Ok(());
             }
-            let mut status = Status::version_too_large(wanted, current);
+            let mut status = Status::version_too_large(version, current);
             if let Some(details) = &mut status.details {
                 details.retry_after_seconds = None;
             }
@@ -143,7 +143,7 @@ impl Shared {
             loop {
                 let mut progress = std::pin::pin!(self.progress.notified());
                 progress.as_mut().enable();
-                if self.model(|model| model.version()) >= wanted {
+                if self.model(|model| model.version()) >= version {
                     return;
                 }
                 progress.await;
@@ -154,7 +154,7 @@ impl Shared {
         if in_time {
             return Ok(());
         }
-        Err(Status::version_too_large(wanted, self.model(|model| model.version())))
+        Err(Status::version_too_large(version, self.model(|model| model.version())))
     }
 
     /// Returns a number for a new watch. It staggers the ends of watches without a timeout.

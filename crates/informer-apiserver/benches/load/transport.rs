@@ -1,4 +1,4 @@
-//! The ways in: the service in this process, or a client and a socket. Answers are the same; nothing else is known of either.
+//! The ways to send requests: to the service in this process, or through a client and a socket.
 
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt};
@@ -22,15 +22,15 @@ impl Transport {
         let request = Request::get(path).header("accept", accept).body(Body::empty()).unwrap();
         match self {
             Transport::Process(service) => {
-                let answer = service.clone().oneshot(request).await.unwrap();
-                assert_eq!(answer.status(), 200, "{path}");
-                let frames = BodyStream::new(answer.into_body());
+                let response = service.clone().oneshot(request).await.unwrap();
+                assert_eq!(response.status(), 200, "{path}");
+                let frames = BodyStream::new(response.into_body());
                 frames.map(|frame| frame.unwrap().into_data().unwrap_or_default()).boxed()
             }
             Transport::Socket(client) => {
-                let answer = client.send(request).await.unwrap();
-                assert_eq!(answer.status(), 200, "{path}");
-                let frames = BodyStream::new(answer.into_body());
+                let response = client.send(request).await.unwrap();
+                assert_eq!(response.status(), 200, "{path}");
+                let frames = BodyStream::new(response.into_body());
                 frames.map(|frame| frame.unwrap().into_data().unwrap_or_default()).boxed()
             }
         }
@@ -43,12 +43,12 @@ impl Transport {
         let request = request.body(Body::from(body.into_bytes())).unwrap();
         let (status, body) = match self {
             Transport::Process(service) => {
-                let answer = service.clone().oneshot(request).await.unwrap();
-                (answer.status(), answer.into_body().collect().await.unwrap().to_bytes())
+                let response = service.clone().oneshot(request).await.unwrap();
+                (response.status(), response.into_body().collect().await.unwrap().to_bytes())
             }
             Transport::Socket(client) => {
-                let answer = client.send(request).await.unwrap();
-                (answer.status(), answer.into_body().collect().await.unwrap().to_bytes())
+                let response = client.send(request).await.unwrap();
+                (response.status(), response.into_body().collect().await.unwrap().to_bytes())
             }
         };
         assert_eq!(status, 200, "{path}: {}", String::from_utf8_lossy(&body));

@@ -1,7 +1,8 @@
-//! Watchers that remember each object's version, and the board on which they and the writer leave their times.
+//! Watchers that record each object's version, and the board on which they and the writer record times.
 //!
-//! A watcher stops the program when a frame is not the next change of its object: versions rise, and frames are updates. It knows where in
-//! a frame name and version are, so that what is measured is the server and not a reader of JSON or protobuf.
+//! A watcher panics if a frame is not an update with a higher version of its object. It reads name and
+//! version at known positions of a frame, so that the server is measured and not a parser of JSON or
+//! protobuf.
 
 use std::io::BufRead;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +16,13 @@ use tokio::sync::Notify;
 use crate::transport::Chunks;
 use crate::{NAMESPACES, OBJECTS};
 
-/// When each version was written, and how long each frame took.
+/// The start time of each write, and the latency of each frame.
 pub(crate) struct Board {
     first: u64,
     written: Mutex<Vec<Instant>>,
-    took: Mutex<Vec<Duration>>,
+    latencies: Mutex<Vec<Duration>>,
     frames: AtomicU64,
-    wanted: AtomicU64,
+    expected_frames: AtomicU64,
     reached: Notify,
 }
 
@@ -30,32 +31,32 @@ impl Board {
         Board {
             first: version + 1,
             written: Mutex::default(),
-            took: Mutex::default(),
+            latencies: Mutex::default(),
             frames: AtomicU64::new(0),
-            wanted: AtomicU64::new(u64::MAX),
+            expected_frames: AtomicU64::new(u64::MAX),
             reached: Notify::new(),
         }
     }
 
-    /// A write begins; each takes one version, in turn.
+    /// Records the start of a write. Each write consumes the next version.
     pub(crate) fn writing(&self) {
         self.written.lock().unwrap().push(Instant::now());
     }
 
-    fn seen(&self, versions: &[u64]) {
+    fn record(&self, versions: &[u64]) {
         let now = Instant::now();
         let written = self.written.lock().unwrap();
         let at = |version: &u64| now - written[usize::try_from(version - self.first).unwrap()];
-        self.took.lock().unwrap().extend(versions.iter().map(at));
+        self.latencies.lock().unwrap().extend(versions.iter().map(at));
         let frames = self.frames.fetch_add(versions.len() as u64, Ordering::Relaxed) + versions.len() as u64;
-        if frames >= self.wanted.load(Ordering::Relaxed) {
+        if frames >= self.expected_frames.load(Ordering::Relaxed) {
             self.reached.notify_waiters();
         }
     }
 
-    /// Waits until there were so many frames.
+    /// Waits until the watchers have received this many frames.
     pub(crate) async fn until(&self, frames: u64) {
-        self.wanted.store(frames, Ordering::Relaxed);
+        self.expected_frames.store(frames, Ordering::Relaxed);
         let reached = async {
             loop {
                 let reached = self.reached.notified();
@@ -65,21 +66,23 @@ impl Board {
                 reached.await;
             }
         };
-        tokio::time::timeout(Duration::from_mins(2), reached).await.expect("the watchers stand still");
+        tokio::time::timeout(Duration::from_mins(2), reached)
+            .await
+            .expect("the watchers must receive all frames");
     }
 
-    /// All of them, sorted.
+    /// Returns all latencies, sorted.
     pub(crate) fn latencies(&self) -> Vec<Duration> {
-        let mut took = std::mem::take(&mut *self.took.lock().unwrap());
-        took.sort_unstable();
-        took
+        let mut latencies = std::mem::take(&mut *self.latencies.lock().unwrap());
+        latencies.sort_unstable();
+        latencies
     }
 }
 
-/// What frames are made of.
+/// The encoding of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wire {
-    /// Lines. They begin with this, up to the number in the name.
+    /// Lines that start with this text, up to the number in the name.
     Json(&'static str),
     Protobuf,
 }
@@ -92,7 +95,7 @@ impl Wire {
         }
     }
 
-    /// Takes a whole frame from the bytes, if there is one.
+    /// Removes a complete frame from the bytes, if there is one.
     fn next<'a>(self, bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
         if self != Wire::Protobuf {
             return next_line(bytes);
@@ -103,9 +106,10 @@ impl Wire {
         Some(frame)
     }
 
-    /// Namespace, number and version of the object of an update.
+    /// Returns namespace, number and version of an updated object.
     fn read(self, frame: &[u8]) -> Option<(u64, u64, u64)> {
-        // What is between name, namespace, uid and version. A generated name and a link are there in protobuf, and empty.
+        // The bytes between name, namespace, uid and version. Protobuf includes an empty generateName and
+        // selfLink.
         let (rest, gaps): (_, [&[u8]; 3]) = match self {
             Wire::Json(head) => (
                 frame.strip_prefix(head.as_bytes())?,
@@ -121,7 +125,7 @@ impl Wire {
         let (number, rest) = digits(rest);
         let (namespace, rest) = digits(rest.strip_prefix(gaps[0])?);
         let rest = rest.strip_prefix(gaps[1])?.get(36..)?.strip_prefix(gaps[2])?;
-        // In protobuf the length of the version is before it.
+        // In protobuf, the version is preceded by its length.
         let rest = if self == Wire::Protobuf { rest.get(1..1 + usize::from(*rest.first()?))? } else { rest };
         Some((namespace, number, digits(rest).0))
     }
@@ -133,78 +137,78 @@ impl Wire {
     }
 }
 
-/// The last version of each object, by namespace and number; 0 if it was not seen.
+/// The last version of each object, by namespace and number; 0 if no frame was received.
 type Versions = Vec<u64>;
 
 pub(crate) struct Watchers {
     board: Arc<Board>,
     wire: Wire,
-    /// What each has seen, and the namespace it is about.
-    seen: Vec<(Arc<Mutex<Versions>>, Option<usize>)>,
+    /// For each watcher the versions it has received, and the namespace it watches.
+    versions: Vec<(Arc<Mutex<Versions>>, Option<usize>)>,
 }
 
 impl Watchers {
     pub(crate) fn new(board: Arc<Board>, wire: Wire) -> Self {
-        Watchers { board, wire, seen: Vec::new() }
+        Watchers { board, wire, versions: Vec::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.seen.len()
+        self.versions.len()
     }
 
-    /// Watches in a task of its own, for as long as the stream goes on.
+    /// Watches in a separate task until the stream ends.
     pub(crate) fn open(&mut self, mut chunks: Chunks, namespace: Option<usize>) {
         let versions = Arc::new(Mutex::new(vec![0; NAMESPACES * OBJECTS]));
-        self.seen.push((versions.clone(), namespace));
+        self.versions.push((versions.clone(), namespace));
         let (board, wire) = (self.board.clone(), self.wire);
         tokio::spawn(async move {
-            // What a chunk of a socket has of a frame that goes on in the next.
+            // The start of a frame that continues in the next chunk.
             let mut rest: Vec<u8> = Vec::new();
-            let mut told = Vec::new();
+            let mut received = Vec::new();
             while let Some(chunk) = chunks.next().await {
                 let mut bytes: &[u8] = &chunk;
                 if !rest.is_empty() {
                     rest.extend_from_slice(bytes);
                     bytes = &rest;
                 }
-                told.clear();
+                received.clear();
                 while let Some(frame) = wire.next(&mut bytes) {
-                    told.extend(note(frame, wire, &mut versions.lock().unwrap()));
+                    received.extend(note(frame, wire, &mut versions.lock().unwrap()));
                 }
                 rest = bytes.to_vec();
-                board.seen(&told);
+                board.record(&received);
             }
         });
     }
 
-    /// Whether each has seen the last change of each object that was written.
+    /// Returns whether each watcher has received the last change of each object.
     pub(crate) fn all_equal(&self, objects: &[Value]) -> bool {
-        let mut there = vec![0; NAMESPACES * OBJECTS];
+        let mut expected = vec![0; NAMESPACES * OBJECTS];
         for object in objects {
             let number = |field: &str, start: &str| -> u64 {
                 let text = object["metadata"][field].as_str().unwrap_or_default();
                 text.strip_prefix(start).unwrap().parse().unwrap()
             };
-            let place = place(number("namespace", "ns-"), number("name", "object-"));
-            there[place] =
+            let index = slot(number("namespace", "ns-"), number("name", "object-"));
+            expected[index] =
                 Some(number("resourceVersion", "")).filter(|at| *at >= self.board.first).unwrap_or(0);
         }
-        self.seen.iter().all(|(seen, namespace)| {
+        self.versions.iter().all(|(versions, namespace)| {
             let of = |number: usize| number * OBJECTS..(number + 1) * OBJECTS;
-            let places = namespace.map_or(0..there.len(), of);
-            let seen = seen.lock().unwrap();
-            let elsewhere =
-                seen.iter().enumerate().any(|(at, version)| *version > 0 && !places.contains(&at));
-            !elsewhere && seen[places.clone()] == there[places]
+            let range = namespace.map_or(0..expected.len(), of);
+            let versions = versions.lock().unwrap();
+            let outside =
+                versions.iter().enumerate().any(|(at, version)| *version > 0 && !range.contains(&at));
+            !outside && versions[range.clone()] == expected[range]
         })
     }
 }
 
-fn place(namespace: u64, number: u64) -> usize {
+fn slot(namespace: u64, number: u64) -> usize {
     usize::try_from(namespace).unwrap() * OBJECTS + usize::try_from(number).unwrap()
 }
 
-/// Takes a whole line from the bytes, if there is one.
+/// Removes a complete line from the bytes, if there is one.
 fn next_line<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (all, mut after) = (*bytes, *bytes);
     let length = after.skip_until(b'\n').unwrap();
@@ -213,19 +217,19 @@ fn next_line<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(line)
 }
 
-/// Writes down what a frame says, and gives its version; none for a bookmark.
+/// Records the version of a frame and returns it; `None` for a bookmark.
 fn note(frame: &[u8], wire: Wire, versions: &mut Versions) -> Option<u64> {
     if wire.is_bookmark(frame) {
         return None;
     }
     let read = wire.read(frame);
     let (namespace, number, version) = read.unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(frame)));
-    let before = std::mem::replace(&mut versions[place(namespace, number)], version);
-    assert!(before < version, "a version went back: {}", String::from_utf8_lossy(frame));
+    let before = std::mem::replace(&mut versions[slot(namespace, number)], version);
+    assert!(before < version, "a version decreased: {}", String::from_utf8_lossy(frame));
     Some(version)
 }
 
-/// The number at the beginning of a text, and what follows it.
+/// Splits a number off the start of a text.
 fn digits(text: &[u8]) -> (u64, &[u8]) {
     let length = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let number = text[..length].iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0'));

@@ -1,7 +1,7 @@
-//! The gate: who may come in, asked of each request before its body is read.
+//! Authenticates and authorizes each request before its body is read.
 //!
-//! The gate keeps a snapshot of the roles and bindings and makes a new one when one of them has changed. It is the
-//! only part of access control that looks at the server.
+//! Keeps a snapshot of the roles and bindings and replaces it when one of them has changed. This is the only
+//! part of access control that accesses the server.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,88 +19,90 @@ use crate::model::{Model, Objects, ReadVersion};
 use crate::shared::Shared;
 use crate::user::User;
 
-/// The way into a server.
+/// Whether a service enforces access control.
 #[derive(Debug, Clone)]
 pub(crate) enum AccessMode {
-    /// Everybody is an administrator.
+    /// Every request is that of an administrator.
     Open,
-    /// Everybody is asked for a token.
+    /// Every request is authenticated and authorized.
     Enforced(Arc<AccessEnforcer>),
 }
 
-/// Somebody who is not let in.
+/// A rejected request.
 #[derive(Debug)]
 pub(crate) struct Refused {
-    /// Empty if that is not known.
+    /// The name of the user; empty if the request could not be authenticated.
     pub(crate) user: String,
     pub(crate) status: Status,
 }
 
 impl AccessMode {
-    /// Sets up access control: the roles and bindings that every server has are created if they are missing.
+    /// Enables access control. The default roles and bindings are created if they are missing.
     pub(crate) fn enforced(shared: &Shared, access: AccessControl) -> Self {
         let now = shared.now();
         shared.model(|model| bootstrap::create_missing(model, now));
         AccessMode::Enforced(Arc::new(AccessEnforcer {
             tokens: Arc::new(Tokens::new(access)),
-            known: Mutex::default(),
+            snapshot: Mutex::default(),
         }))
     }
 
-    /// Lets a request in, or says why not.
+    /// Authenticates and authorizes a request.
     pub(crate) fn admit(&self, shared: &Shared, parts: &Parts) -> Result<Caller, Refused> {
         let (user, rights, tokens) = match self {
             AccessMode::Open => (User::admin("admin").group(AUTHENTICATED), Rights::All, None),
-            AccessMode::Enforced(gate) => {
-                let user = authenticate(&gate.tokens, &parts.headers)
+            AccessMode::Enforced(enforcer) => {
+                let user = authenticate(&enforcer.tokens, &parts.headers)
                     .map_err(|status| Refused { user: String::new(), status })?;
-                (user, Rights::Rules(gate.rules(shared)), Some(gate.tokens.clone()))
+                (user, Rights::Rules(enforcer.rules(shared)), Some(enforcer.tokens.clone()))
             }
         };
-        let wanted = Attributes::of(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default());
+        let attributes =
+            Attributes::of(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default());
         let name = user.name.clone();
-        let user = impersonate(&rights, user, &wanted, &parts.headers)
+        let user = impersonate(&rights, user, &attributes, &parts.headers)
             .map_err(|status| Refused { user: name, status })?;
-        authorize(&rights, &user, &wanted).map_err(|status| Refused { user: user.name.clone(), status })?;
+        authorize(&rights, &user, &attributes)
+            .map_err(|status| Refused { user: user.name.clone(), status })?;
         Ok(Caller { user, rights, tokens })
     }
 }
 
-/// A server's access control.
+/// The state of access control of one service.
 #[derive(Debug)]
 pub(crate) struct AccessEnforcer {
     tokens: Arc<Tokens>,
-    known: Mutex<Option<Known>>,
+    snapshot: Mutex<Option<Snapshot>>,
 }
 
-/// Rules, and what they were read from.
+/// A snapshot of the rules, and the collections it was created from.
 #[derive(Debug)]
-struct Known {
+struct Snapshot {
     from: [Objects; 4],
     rules: Arc<Rules>,
 }
 
-/// Where rules come from, in the order in which [`Rules::new`] takes them.
+/// Resources that rules are read from, in the order of the parameters of [`Rules::new`].
 const SOURCES: [&str; 4] = ["clusterroles", "roles", "clusterrolebindings", "rolebindings"];
 
 impl AccessEnforcer {
     fn rules(&self, shared: &Shared) -> Arc<Rules> {
         let from = shared.model(|model| SOURCES.map(|plural| objects(model, plural)));
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        // Copies of a collection share everything, so the same root means that nothing was written in between.
-        let same = |known: &Known| known.from.iter().zip(&from).all(|(old, new)| old.ptr_eq(new));
-        if let Some(known) = known.as_ref().filter(|known| same(known)) {
-            return known.rules.clone();
+        let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        // Copies of a collection share structure, so the same root means that nothing was written in between.
+        let same = |snapshot: &Snapshot| snapshot.from.iter().zip(&from).all(|(old, new)| old.ptr_eq(new));
+        if let Some(snapshot) = snapshot.as_ref().filter(|snapshot| same(snapshot)) {
+            return snapshot.rules.clone();
         }
         let rules = Arc::new(read(&from));
-        *known = Some(Known { from, rules: rules.clone() });
+        *snapshot = Some(Snapshot { from, rules: rules.clone() });
         rules
     }
 }
 
 fn objects(model: &mut Model, plural: &str) -> Objects {
-    let place = model.registry().resource(RBAC, "v1", plural);
-    let listing = place.and_then(|place| model.list(place, "", &ReadVersion::Newest, false).ok());
+    let gvr = model.registry().resource(RBAC, "v1", plural);
+    let listing = gvr.and_then(|gvr| model.list(gvr, "", &ReadVersion::Newest, false).ok());
     listing.map(|listing| listing.objects).unwrap_or_default()
 }
 

@@ -1,15 +1,15 @@
-//! What a request is about, in the words of access rules.
+//! The attributes of a request that access rules refer to.
 //!
-//! This is worked out from method, path and query alone, whether or not anything is served there: a request is
-//! refused before anybody looks. Paths, parameters and selectors are read by the same code that answers, so what is
-//! authorized is what is answered.
+//! They depend on method, path and query only, whether or not the resource exists: a request is rejected
+//! before anything is looked up. Paths, parameters and selectors are parsed by the same code as in handlers,
+//! so a request is handled exactly as it was authorized.
 
 use http::Method;
 
 use crate::model;
 use crate::request::{Query, Route, Target, decode};
 
-/// What somebody wants to do.
+/// The attributes of a request for authorization.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Attributes {
     pub(crate) verb: String,
@@ -21,12 +21,12 @@ pub(crate) struct Attributes {
     pub(crate) namespace: String,
     /// Empty for a whole collection.
     pub(crate) name: String,
-    /// The path, where it is about no resource. Nothing but the verb counts besides.
+    /// The path of a request that is not for a resource. Then only the verb counts besides.
     pub(crate) path: Option<String>,
 }
 
 impl Attributes {
-    /// What a request is about.
+    /// Returns the attributes of a request.
     pub(crate) fn of(method: &Method, path: &str, query: &str) -> Self {
         match Route::parse(path) {
             Route::Target(target) => Attributes::at(method, target, &Query::parse(query)),
@@ -34,12 +34,12 @@ impl Attributes {
         }
     }
 
-    /// Something outside of all resources.
+    /// Returns the attributes of a request that is not for a resource.
     pub(crate) fn at_path(verb: &str, path: &str) -> Self {
         Attributes { verb: verb.to_owned(), path: Some(path.to_owned()), ..Attributes::default() }
     }
 
-    /// `pods/log`, and plain `pods` without a subresource.
+    /// Returns `pods/log`, or just `pods` without a subresource.
     pub(crate) fn combined_resource(&self) -> String {
         if self.subresource.is_empty() {
             self.resource.clone()
@@ -53,14 +53,14 @@ impl Attributes {
         let (verb, selected) = match verb {
             _ if target.legacy_watch => ("watch", None),
             "get" if target.name.is_none() => {
-                (if query.is_watch() { "watch" } else { "list" }, selected(query))
+                (if query.is_watch() { "watch" } else { "list" }, selected_name(query))
             }
             "delete" if target.name.is_none() => ("deletecollection", None),
             verb => (verb, None),
         };
         let name = target.name.or(selected).unwrap_or_default();
-        // A namespace is in the namespace of its own name.
-        let own = (target.plural == "namespaces" && target.group.is_empty()).then(|| name.clone());
+        // The namespace of a namespace is its own name.
+        let own_name = (target.plural == "namespaces" && target.group.is_empty()).then(|| name.clone());
         let below = target.subresource.unwrap_or_default();
         Attributes {
             verb: verb.to_owned(),
@@ -68,7 +68,7 @@ impl Attributes {
             version: target.version,
             resource: target.plural,
             subresource: below.split('/').next().unwrap_or_default().to_owned(),
-            namespace: target.namespace.or(own).unwrap_or_default(),
+            namespace: target.namespace.or(own_name).unwrap_or_default(),
             name,
             path: None,
         }
@@ -86,8 +86,9 @@ fn plain_verb(method: &Method) -> &'static str {
     }
 }
 
-/// The one name that a field selector lets through: rules for named objects cover such lists and watches.
-fn selected(query: &Query) -> Option<String> {
+/// Returns the single name that a field selector selects. Rules for named objects apply to such lists and
+/// watches.
+fn selected_name(query: &Query) -> Option<String> {
     let name = model::selected_name(query.get("fieldSelector"))?;
     let is_segment = !matches!(name.as_str(), "" | "." | "..") && !name.contains(['/', '%']);
     is_segment.then_some(name)

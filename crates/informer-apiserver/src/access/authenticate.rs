@@ -1,7 +1,7 @@
-//! Tokens: from the headers of a request to the user who sent it.
+//! Tokens: determines the user from the headers of a request.
 //!
-//! No token, an empty one, or credentials of another kind are no lie: such a request is anonymous, where that is
-//! allowed. Only a token that nobody knows is refused for its own sake.
+//! A request without a token, with an empty one or with other credentials is anonymous, if that is allowed.
+//! Only an unknown token is always rejected.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use informer_objects::status::Status;
 use super::{ANONYMOUS, AUTHENTICATED, AccessControl, UNAUTHENTICATED};
 use crate::user::User;
 
-/// The tokens that are known.
+/// The known tokens.
 pub(crate) struct Tokens {
     users: BTreeMap<String, User>,
     anonymous: bool,
@@ -26,7 +26,7 @@ impl Tokens {
         Tokens { users: access.tokens.into_iter().map(with_group).collect(), anonymous: access.anonymous }
     }
 
-    /// Whose token this is.
+    /// Returns the user of a token.
     pub(crate) fn user(&self, token: &str) -> Option<&User> {
         self.users.get(token)
     }
@@ -38,7 +38,7 @@ impl std::fmt::Debug for Tokens {
     }
 }
 
-/// Who sent a request.
+/// Returns the user who sent a request.
 pub(crate) fn authenticate(tokens: &Tokens, headers: &HeaderMap) -> Result<User, Status> {
     match bearer(headers) {
         Some(token) => tokens.user(token).cloned().ok_or_else(unauthorized),
@@ -51,9 +51,9 @@ fn unauthorized() -> Status {
     Status::new(401, "Unauthorized", "Unauthorized")
 }
 
-/// The token, unless there is none.
+/// Returns the bearer token, if there is one.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    // A token of other bytes than text is nobody's, but it is one.
+    // A token that is not text is unknown, but it is a token.
     let value = headers.get(header::AUTHORIZATION)?.to_str().unwrap_or("Bearer \u{fffd}").trim();
     let (scheme, rest) = value.split_once(' ')?;
     let token = rest.split(' ').next().unwrap_or_default();

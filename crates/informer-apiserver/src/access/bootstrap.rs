@@ -1,7 +1,7 @@
-//! The roles and bindings that every server has from the start, as far as clients meet them.
+//! The default roles and bindings, as far as clients use them.
 //!
-//! A real server has many more, for the components of a cluster. Its `admin`, `edit` and `view` are put together by a
-//! controller; here they have their rules from the beginning.
+//! kube-apiserver has many more, for the components of a cluster. Its `admin`, `edit` and `view` are
+//! aggregated by a controller; here they contain their rules from the start.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -11,15 +11,15 @@ use super::{AUTHENTICATED, RBAC, UNAUTHENTICATED};
 use crate::model::{Model, WriteContext, WriteOrigin};
 use crate::user::MASTERS;
 
-/// Creates what is missing; what is there stays as it is.
+/// Creates missing roles and bindings. Existing ones stay unchanged.
 pub(crate) fn create_missing(model: &mut Model, now: Timestamp) {
     for (plural, object) in cluster_roles().map(|role| ("clusterroles", role)).chain(bindings()) {
-        let Some(place) = model.registry().resource(RBAC, "v1", plural) else { continue };
+        let Some(gvr) = model.registry().resource(RBAC, "v1", plural) else { continue };
         let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        if model.get(place, "", name).is_none() {
+        if model.get(gvr, "", name).is_none() {
             let created = model.create(
                 &WriteContext::at(now, "kube-apiserver"),
-                place,
+                gvr,
                 "",
                 object,
                 WriteOrigin::Internal,
@@ -35,10 +35,10 @@ const WRITE: &[&str] = &["create", "delete", "deletecollection", "patch", "updat
 const BOTH: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 const CREATE: &[&str] = &["create"];
 
-/// Paths that everybody may look at.
+/// Paths that every client may read.
 const PUBLIC: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/version/"];
 
-/// Paths that everybody with a token may look at.
+/// Paths that every client with a token may read.
 const DISCOVERY: &[&str] = &[
     "/api",
     "/api/*",
@@ -57,7 +57,7 @@ fn cluster_roles() -> impl Iterator<Item = Value> {
     let view = table(VIEW);
     let edit = [table(EDIT), view.clone()].concat();
     let admin = [edit.clone(), table(ADMIN)].concat();
-    let everything = vec![Rule::on(ALL, ALL, ALL), Rule::at(ALL, ALL)];
+    let full_access = vec![Rule::on(ALL, ALL, ALL), Rule::at(ALL, ALL)];
     let reviews = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"];
     let basic = vec![
         Rule::on(&["authorization.k8s.io"], &reviews, CREATE),
@@ -68,7 +68,7 @@ fn cluster_roles() -> impl Iterator<Item = Value> {
         Rule::on(&["authorization.k8s.io"], &["subjectaccessreviews"], CREATE),
     ];
     let plain = [
-        ("cluster-admin", everything),
+        ("cluster-admin", full_access),
         ("system:auth-delegator", delegator),
         ("system:basic-user", basic),
         ("system:discovery", vec![Rule::at(DISCOVERY, &["get"])]),
@@ -130,7 +130,8 @@ fn aggregate_to(whole: &str) -> String {
     format!("{RBAC}/aggregate-to-{whole}")
 }
 
-/// Groups, resources and verbs of a rule; names are separated by blanks, and `core` is the core group.
+/// Groups, resources and verbs of a rule. Names are separated by spaces, and `core` stands for the core
+/// group.
 type Row = (&'static str, &'static str, &'static [&'static str]);
 
 fn table(rows: &[Row]) -> Vec<Rule> {

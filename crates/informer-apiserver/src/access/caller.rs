@@ -1,4 +1,4 @@
-//! Somebody whose request was let in: the user, and what they may do besides.
+//! The caller of an accepted request, and what else it may do.
 
 use std::sync::Arc;
 
@@ -11,32 +11,32 @@ use super::rules::Rights;
 use super::{Attributes, escalation};
 use crate::user::User;
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) user: User,
     pub(crate) rights: Rights,
-    /// None where no tokens are looked at.
+    /// `None` without access control.
     pub(crate) tokens: Option<Arc<Tokens>>,
 }
 
 impl Caller {
-    /// Refuses what the caller may not do.
-    pub(crate) fn authorize(&self, wanted: &Attributes) -> Result<(), Status> {
-        authorize(&self.rights, &self.user, wanted)
+    /// Returns an error unless the caller may perform a request with these attributes.
+    pub(crate) fn authorize(&self, attributes: &Attributes) -> Result<(), Status> {
+        authorize(&self.rights, &self.user, attributes)
     }
 
-    /// Refuses a role or a binding that would give more rights than the caller has; `old` is what it replaces, and
-    /// `place` says where the request would write it. Anything else passes.
+    /// Rejects a role or a binding that grants more than the caller has. `old` is the replaced object, and
+    /// `attributes` are those of the write. Other objects are accepted.
     pub(crate) fn check_escalation(
         &self,
-        place: &Attributes,
+        attributes: &Attributes,
         object: &Value,
         old: Option<&Value>,
     ) -> Result<(), Status> {
         match &self.rights {
             Rights::All => Ok(()),
-            Rights::Rules(rules) => escalation::check(rules, &self.user, place, object, old),
+            Rights::Rules(rules) => escalation::check(rules, &self.user, attributes, object, old),
         }
     }
 }

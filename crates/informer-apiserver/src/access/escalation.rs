@@ -1,6 +1,6 @@
-//! Nobody gives what they do not have: roles and bindings may not go beyond the rights of who writes them.
+//! Prevents privilege escalation: roles and bindings must not grant more than their writer has.
 //!
-//! Who may `escalate` a role or `bind` one is excepted, and so is whoever is in `system:masters`.
+//! Exempt are users who may `escalate` a role or `bind` it, and members of `system:masters`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,29 +9,29 @@ use informer_objects::text::quoted;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::policy::{Piece, Rule, What, compact, or_empty};
+use super::policy::{Piece, Rule, RuleTarget, compact, or_empty};
 use super::rules::{Decision, RoleRef, Rules};
 use super::{Attributes, RBAC, quoted_list};
 use crate::user::{MASTERS, User};
 
-/// How many pieces of rules are compared. No role that anybody wrote has so many.
+/// Upper bound on the combinations of verbs and resources that are compared; real roles have far fewer.
 const MAX_ESCALATION_RULES: usize = 100_000;
 
-/// Checks an object that is about to be written.
+/// Checks an object before it is written.
 pub(crate) fn check(
     rules: &Rules,
     user: &User,
-    place: &Attributes,
+    attributes: &Attributes,
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    let bound = place.group == RBAC && place.subresource.is_empty();
+    let bound = attributes.group == RBAC && attributes.subresource.is_empty();
     if !bound || user.is_in(MASTERS) || old.is_some_and(|old| only_owners_differ(object, old)) {
         return Ok(());
     }
-    match place.resource.as_str() {
-        "roles" | "clusterroles" => check_role(rules, user, place, object, old),
-        "rolebindings" | "clusterrolebindings" => check_binding(rules, user, place, object),
+    match attributes.resource.as_str() {
+        "roles" | "clusterroles" => check_role(rules, user, attributes, object, old),
+        "rolebindings" | "clusterrolebindings" => check_binding(rules, user, attributes, object),
         _ => Ok(()),
     }
 }
@@ -39,70 +39,72 @@ pub(crate) fn check(
 fn check_role(
     rules: &Rules,
     user: &User,
-    place: &Attributes,
+    attributes: &Attributes,
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    let escalate = Attributes { verb: "escalate".to_owned(), ..place.clone() };
+    let escalate = Attributes { verb: "escalate".to_owned(), ..attributes.clone() };
     if matches!(rules.decide(user, &escalate), Decision::Allowed(_)) {
         return Ok(());
     }
-    let refuse = |why: &str| Status::forbidden(RBAC, &place.resource, name(object), why);
-    // What is not shaped like rules is refused as such later, and grants nothing until then.
+    let refuse = |why: &str| Status::forbidden(RBAC, &attributes.resource, name(object), why);
+    // Malformed rules are rejected by validation later and grant nothing until then.
     let given = Given::deserialize(object).unwrap_or_default().rules;
-    held(rules, user, &place.namespace, &given).map_err(|why| refuse(&why))?;
+    check_held(rules, user, &attributes.namespace, &given).map_err(|why| refuse(&why))?;
     let aggregates = |object: &Value| object.get("aggregationRule").is_some_and(Value::is_object);
     if aggregates(object) || old.is_some_and(aggregates) {
-        let everything = [Rule::on(&["*"], &["*"], &["*"]), Rule::at(&["*"], &["*"])];
-        held(rules, user, &place.namespace, &everything)
+        let full_access = [Rule::on(&["*"], &["*"], &["*"]), Rule::at(&["*"], &["*"])];
+        check_held(rules, user, &attributes.namespace, &full_access)
             .map_err(|_| refuse("must have cluster-admin privileges to use the aggregationRule"))?;
     }
     Ok(())
 }
 
-fn check_binding(rules: &Rules, user: &User, place: &Attributes, object: &Value) -> Result<(), Status> {
+fn check_binding(rules: &Rules, user: &User, attributes: &Attributes, object: &Value) -> Result<(), Status> {
     let role = object.get("roleRef").and_then(|role| RoleRef::deserialize(role).ok()).unwrap_or_default();
     let resource = match role.kind.as_str() {
         "Role" => "roles",
         "ClusterRole" => "clusterroles",
-        // Nothing that could be bound: validation says so.
+        // Another kind cannot be bound: validation rejects it.
         _ => return Ok(()),
     };
     let bind = Attributes {
         verb: "bind".to_owned(),
         resource: resource.to_owned(),
         name: role.name.clone(),
-        ..place.clone()
+        ..attributes.clone()
     };
     if matches!(rules.decide(user, &bind), Decision::Allowed(_)) {
         return Ok(());
     }
-    let given = rules.of_role(&role, &place.namespace)?;
-    held(rules, user, &place.namespace, given)
-        .map_err(|why| Status::forbidden(RBAC, &place.resource, name(object), &why))
+    let given = rules.of_role(&role, &attributes.namespace)?;
+    check_held(rules, user, &attributes.namespace, given)
+        .map_err(|why| Status::forbidden(RBAC, &attributes.resource, name(object), &why))
 }
 
-/// Whether a user has all these rights, or which are missing.
-fn held(rules: &Rules, user: &User, namespace: &str, given: &[Rule]) -> Result<(), String> {
+/// Returns an error that lists the missing permissions, unless the user has all of them.
+fn check_held(rules: &Rules, user: &User, namespace: &str, given: &[Rule]) -> Result<(), String> {
     let (own, problems) = rules.of(user, namespace);
     let size = given.iter().fold(0_usize, |sum, rule| sum.saturating_add(rule.size()));
     if size > MAX_ESCALATION_RULES {
         return Err(format!("the rules have more than {MAX_ESCALATION_RULES} combinations"));
     }
-    let mut missing: BTreeMap<What<'_>, Vec<String>> = BTreeMap::new();
+    let mut missing: BTreeMap<RuleTarget<'_>, Vec<String>> = BTreeMap::new();
     let is_held = |piece: &Piece<'_>| own.iter().any(|rule| rule.covers(piece));
     for piece in given.iter().flat_map(Rule::pieces).filter(|piece| !is_held(piece)) {
-        missing.entry(piece.what).or_default().push(piece.verb.to_owned());
+        missing.entry(piece.target).or_default().push(piece.verb.to_owned());
     }
     if missing.is_empty() {
         return Ok(());
     }
     let lines: BTreeSet<String> = missing
         .iter()
-        .flat_map(|(what, verbs)| match what {
-            // Paths are not put together.
-            What::Path(_) => verbs.iter().map(|verb| compact(what, std::slice::from_ref(verb))).collect(),
-            What::Resource { .. } => vec![compact(what, verbs)],
+        .flat_map(|(target, verbs)| match target {
+            // kube-apiserver reports each verb of a path separately.
+            RuleTarget::Path(_) => {
+                verbs.iter().map(|verb| compact(target, std::slice::from_ref(verb))).collect()
+            }
+            RuleTarget::Resource { .. } => vec![compact(target, verbs)],
         })
         .collect();
     let lines: Vec<String> = lines.into_iter().collect();
@@ -115,7 +117,7 @@ fn held(rules: &Rules, user: &User, namespace: &str, given: &[Rule]) -> Result<(
     ))
 }
 
-/// Whether an update changes nothing but what the garbage collector changes.
+/// Returns whether an update changes only the fields that the garbage collector changes.
 fn only_owners_differ(object: &Value, old: &Value) -> bool {
     let rest = |object: &Value| {
         let mut rest = object.clone();

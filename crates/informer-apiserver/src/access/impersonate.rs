@@ -1,8 +1,9 @@
-//! Impersonation: a request in somebody else's name, as its headers ask for it.
+//! Impersonation: a request on behalf of another user, as its headers specify.
 //!
-//! There are several ways to be allowed that, tried one after the other: the constrained ones say for which requests
-//! a user may be impersonated (`impersonate-on:…`), the old one (`impersonate`) covers all. If none allows it, the
-//! first way that could have applied says why. The way by which a node's own service account may speak for it is not here.
+//! There are several modes, tried one after the other: constrained ones permit impersonation for certain
+//! requests (`impersonate-on:…`), the legacy one (`impersonate`) for all. If no mode permits it, the error is
+//! that of the first mode that could apply. The mode in which the service account of a node impersonates that
+//! node is not implemented.
 
 use http::HeaderMap;
 use informer_objects::status::Status;
@@ -17,11 +18,11 @@ use crate::user::{MASTERS, User};
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const EXTRA: &str = "impersonate-extra-";
 
-/// The user in whose name a request is made: the one who sent it, or the one it asks for.
+/// Returns the user on whose behalf a request is made: the sender, or the impersonated user.
 pub(crate) fn impersonate(
     rights: &Rights,
     user: User,
-    wanted: &Attributes,
+    attributes: &Attributes,
     headers: &HeaderMap,
 ) -> Result<User, Status> {
     let Some(other) = impersonated_user(headers)? else { return Ok(user) };
@@ -30,7 +31,7 @@ pub(crate) fn impersonate(
         if !mode.fits(&other) {
             continue;
         }
-        match mode.check(rights, &user, wanted, &other) {
+        match mode.check(rights, &user, attributes, &other) {
             Ok(()) => return Ok(mode.finish(other)),
             Err(refusal) => first = first.or(Some(refusal)),
         }
@@ -38,7 +39,7 @@ pub(crate) fn impersonate(
     Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
 }
 
-/// A way to be allowed to impersonate.
+/// A mode of impersonation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Node,
@@ -48,7 +49,7 @@ enum Mode {
 }
 
 impl Mode {
-    /// Its name in verbs; the old way has none.
+    /// Returns its name in verbs; the legacy mode has none.
     fn name(self) -> Option<&'static str> {
         match self {
             Mode::Node => Some("arbitrary-node"),
@@ -69,11 +70,17 @@ impl Mode {
         }
     }
 
-    fn check(self, rights: &Rights, user: &User, wanted: &Attributes, other: &User) -> Result<(), Status> {
+    fn check(
+        self,
+        rights: &Rights,
+        user: &User,
+        attributes: &Attributes,
+        other: &User,
+    ) -> Result<(), Status> {
         let (verb, group) = match self.name() {
             Some(mode) => {
-                let verb = format!("impersonate-on:{mode}:{}", wanted.verb);
-                authorize(rights, user, &Attributes { verb, ..wanted.clone() })?;
+                let verb = format!("impersonate-on:{mode}:{}", attributes.verb);
+                authorize(rights, user, &Attributes { verb, ..attributes.clone() })?;
                 (format!("impersonate:{mode}"), AUTHENTICATION)
             }
             None => ("impersonate".to_owned(), ""),
@@ -124,7 +131,7 @@ impl Mode {
         }
     }
 
-    /// Adds the groups that go with a name.
+    /// Adds the groups that belong to a user name.
     fn finish(self, mut other: User) -> User {
         if self == Mode::Node {
             other.groups = vec!["system:nodes".to_owned()];
@@ -143,7 +150,7 @@ impl Mode {
     }
 }
 
-/// Whom the headers name.
+/// Returns the user in the headers, or `None` if there is none.
 fn impersonated_user(headers: &HeaderMap) -> Result<Option<User>, Status> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let one = |name: &str| headers.get(name).map(text).unwrap_or_default();
@@ -163,7 +170,7 @@ fn impersonated_user(headers: &HeaderMap) -> Result<Option<User>, Status> {
     Err(Status::bad_request(format!("requested {} without impersonating a user name", in_go(&other))))
 }
 
-/// A user as Go's `%#v` writes one.
+/// Formats a user as Go's `%#v`.
 fn in_go(user: &User) -> String {
     let list = |texts: &[String]| texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", ");
     let groups = match user.groups.as_slice() {
@@ -183,7 +190,7 @@ fn in_go(user: &User) -> String {
     format!("&user.DefaultInfo{{Name:{name}, UID:{uid}, Groups:{groups}, Extra:{extra}}}")
 }
 
-/// Namespace and name of a service account.
+/// Returns namespace and name of a service account.
 fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
     (is_dns(namespace) && is_dns(name)).then_some((namespace, name))

@@ -1,8 +1,8 @@
-//! Who asks, and what they may: tokens, users, impersonation, RBAC, and the reviews that answer questions about it.
+//! Authentication and authorization: tokens, users, impersonation, RBAC and access reviews.
 //!
-//! Everything that decides is pure: it works on headers, on a snapshot of the stored roles and bindings ([`Rules`]),
-//! and on what a request is about ([`Attributes`]). Only the gate looks at the server. Nobody here reads a request's
-//! body before its sender is known to be allowed to send it, and nothing here knows how an answer is encoded.
+//! All decisions are pure functions of headers, a snapshot of the stored roles and bindings ([`Rules`]) and
+//! the attributes of the request ([`Attributes`]). Only [`AccessMode`] accesses the server. A request's body
+//! is not read before the request is authorized, and the encoding of responses is not known here.
 
 mod access_mode;
 mod attributes;
@@ -30,17 +30,20 @@ pub(crate) use reviews::{Review, ReviewRequest};
 pub(crate) use rules::Rules;
 
 use crate::user::User;
-/// The group of everybody with a valid token.
+/// Group of all users with a valid token.
 const AUTHENTICATED: &str = "system:authenticated";
-/// The group of everybody without a token.
+/// Group of requests without a token.
 const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// Who comes without a token.
+/// User of requests without a token.
 const ANONYMOUS: &str = "system:anonymous";
 /// The API group of roles and bindings.
 pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Access control: which tokens are known, and whether one is needed at all. What users may do then follows from the
-/// roles and bindings in the server, as it does with RBAC in a cluster.
+/// Access control: the known tokens, and whether requests without a token are allowed.
+///
+/// What a user may do is determined by the RBAC roles and bindings in the server, as in a cluster. Use it
+/// with [`ApiServer::service_with_access`](crate::ApiServer::service_with_access).
+/// [`ListenOptions`](crate::ListenOptions) has the same settings for a server on a socket.
 ///
 /// ```
 /// use informer_apiserver::{AccessControl, ApiServer, User};
@@ -63,32 +66,36 @@ impl Default for AccessControl {
 }
 
 impl AccessControl {
-    /// No token is known, and who has none is `system:anonymous`.
+    /// Creates access control without tokens, in which requests without a token are accepted as
+    /// `system:anonymous`.
     pub fn new() -> Self {
         AccessControl { tokens: BTreeMap::new(), anonymous: true }
     }
 
-    /// Whoever shows this token is this user.
+    /// Adds a token. Requests with it are those of this user, who also becomes a member of
+    /// `system:authenticated`.
     pub fn token(mut self, token: impl Into<String>, user: User) -> Self {
         self.tokens.insert(token.into(), user);
         self
     }
 
-    /// Whether requests without a token are somebody's. If not, they get 401.
+    /// Sets whether requests without a token are accepted as user `system:anonymous`. Defaults to `true`.
+    ///
+    /// If not, they get 401.
     pub fn anonymous(self, allowed: bool) -> Self {
         AccessControl { anonymous: allowed, ..self }
     }
 }
 
 impl std::fmt::Debug for AccessControl {
-    /// Tokens are secrets, so only the users are shown.
+    /// Shows the names of the users but not the tokens.
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let users: Vec<&str> = self.tokens.values().map(User::name).collect();
-        out.debug_struct("Access").field("users", &users).field("anonymous", &self.anonymous).finish()
+        out.debug_struct("AccessControl").field("users", &users).field("anonymous", &self.anonymous).finish()
     }
 }
 
-/// Texts as `%q` writes a list of them.
+/// Formats strings as Go's `%q` formats a list of them.
 fn quoted_list(texts: &[String]) -> String {
     let texts: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
     format!("[{}]", texts.join(" "))

@@ -1,10 +1,10 @@
-//! One rule of a role: what it allows, and whether it covers another.
+//! One rule of a role: what it permits, and whether it covers another rule.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Attributes, quoted_list};
 
-/// A rule. `*` stands for everything.
+/// A rule of a role. `*` stands for everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Rule {
@@ -25,7 +25,7 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// A rule for resources.
+    /// Creates a rule for resources.
     pub(crate) fn on(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Self {
         Rule {
             api_groups: owned(groups),
@@ -35,35 +35,35 @@ impl Rule {
         }
     }
 
-    /// A rule for paths.
+    /// Creates a rule for paths.
     pub(crate) fn at(paths: &[&str], verbs: &[&str]) -> Self {
         Rule { non_resource_urls: owned(paths), verbs: owned(verbs), ..Rule::default() }
     }
 
-    /// Whether it allows something.
-    pub(crate) fn allows(&self, wanted: &Attributes) -> bool {
-        if !has_or_all(&self.verbs, &wanted.verb) {
+    /// Returns whether the rule permits a request.
+    pub(crate) fn allows(&self, attributes: &Attributes) -> bool {
+        if !has_or_all(&self.verbs, &attributes.verb) {
             return false;
         }
-        if let Some(path) = &wanted.path {
+        if let Some(path) = &attributes.path {
             return self.non_resource_urls.iter().any(|url| covers_path(url, path));
         }
-        has_or_all(&self.api_groups, &wanted.group)
-            && covers_resource(&self.resources, &wanted.resource, &wanted.subresource)
-            && (self.resource_names.is_empty() || self.resource_names.contains(&wanted.name))
+        has_or_all(&self.api_groups, &attributes.group)
+            && covers_resource(&self.resources, &attributes.resource, &attributes.subresource)
+            && (self.resource_names.is_empty() || self.resource_names.contains(&attributes.name))
     }
 
-    /// Whether it allows all that a piece of a rule allows.
+    /// Returns whether the rule permits everything that a piece of another rule permits.
     pub(crate) fn covers(&self, piece: &Piece<'_>) -> bool {
-        let Piece { verb, what } = *piece;
+        let Piece { verb, target } = *piece;
         let verbs = has_or_all(&self.verbs, verb);
-        match what {
-            What::Path(path) => {
+        match target {
+            RuleTarget::Path(path) => {
                 verbs
                     && self.resource_names.is_empty()
                     && self.non_resource_urls.iter().any(|url| covers_path(url, path))
             }
-            What::Resource { group, resource, name } => {
+            RuleTarget::Resource { group, resource, name } => {
                 let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
                 let names = &self.resource_names;
                 verbs
@@ -74,14 +74,14 @@ impl Rule {
         }
     }
 
-    /// How many pieces it breaks into.
+    /// Returns the number of pieces.
     pub(crate) fn size(&self) -> usize {
         let names = self.resource_names.len().max(1);
         let resources = self.api_groups.len().saturating_mul(self.resources.len()).saturating_mul(names);
         resources.saturating_add(self.non_resource_urls.len()).saturating_mul(self.verbs.len())
     }
 
-    /// Its pieces: one verb on one resource, one named object, or one path each.
+    /// Splits the rule into pieces: one verb on one resource, one named object or one path each.
     pub(crate) fn pieces(&self) -> Vec<Piece<'_>> {
         let names: Vec<Option<&str>> = if self.resource_names.is_empty() {
             vec![None]
@@ -92,46 +92,47 @@ impl Rule {
         for verb in &self.verbs {
             for group in &self.api_groups {
                 for resource in &self.resources {
-                    let what = names.iter().map(|name| What::Resource { group, resource, name: *name });
-                    pieces.extend(what.map(|what| Piece { verb, what }));
+                    let target =
+                        names.iter().map(|name| RuleTarget::Resource { group, resource, name: *name });
+                    pieces.extend(target.map(|target| Piece { verb, target }));
                 }
             }
             let paths = self.non_resource_urls.iter();
-            pieces.extend(paths.map(|path| Piece { verb, what: What::Path(path) }));
+            pieces.extend(paths.map(|path| Piece { verb, target: RuleTarget::Path(path) }));
         }
         pieces
     }
 }
 
-/// The smallest part of a rule: one rule either covers it or does not.
+/// The smallest part of a rule, which another rule covers completely or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece<'a> {
     pub(crate) verb: &'a str,
-    pub(crate) what: What<'a>,
+    pub(crate) target: RuleTarget<'a>,
 }
 
-/// What a piece of a rule is about.
+/// The target of a piece of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum What<'a> {
+pub(crate) enum RuleTarget<'a> {
     Path(&'a str),
     Resource { group: &'a str, resource: &'a str, name: Option<&'a str> },
 }
 
-/// A rule in one line, as refusals quote it.
-pub(crate) fn compact(what: &What<'_>, verbs: &[String]) -> String {
+/// Formats a rule in one line, as in error messages.
+pub(crate) fn compact(target: &RuleTarget<'_>, verbs: &[String]) -> String {
     let list = |text: &str| quoted_list(&[text.to_owned()]);
     let verbs = quoted_list(verbs);
-    match what {
-        What::Path(path) => format!("{{NonResourceURLs:{}, Verbs:{verbs}}}", list(path)),
-        What::Resource { group, resource, name } => {
+    match target {
+        RuleTarget::Path(path) => format!("{{NonResourceURLs:{}, Verbs:{verbs}}}", list(path)),
+        RuleTarget::Resource { group, resource, name } => {
             let names = name.map_or_else(String::new, |name| format!("ResourceNames:{}, ", list(name)));
             format!("{{APIGroups:{}, Resources:{}, {names}Verbs:{verbs}}}", list(group), list(resource))
         }
     }
 }
 
-fn has_or_all(set: &[String], wanted: &str) -> bool {
-    set.iter().any(|known| known == "*" || known == wanted)
+fn has_or_all(set: &[String], value: &str) -> bool {
+    set.iter().any(|known| known == "*" || known == value)
 }
 
 fn covers_resource(set: &[String], resource: &str, subresource: &str) -> bool {
@@ -152,7 +153,7 @@ fn owned(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// A list that may be `null`.
+/// Deserializes a list that may be `null`.
 pub(super) fn or_empty<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,

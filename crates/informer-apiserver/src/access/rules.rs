@@ -1,7 +1,7 @@
-//! A snapshot of the stored roles and bindings, and what they allow.
+//! A snapshot of the stored roles and bindings, and what they permit.
 //!
-//! Rules only ever add rights: a user may do what any rule of any role bound to them allows. An object that is not
-//! shaped like a role or a binding grants nothing. A snapshot does not know when it is out of date.
+//! Rules only add permissions: a user may do what any rule of any bound role permits. An object that is not a
+//! valid role or binding grants nothing. A snapshot does not know whether it is current.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,21 +26,21 @@ pub(crate) struct Rules {
     bindings: BTreeMap<String, Vec<Binding>>,
 }
 
-/// What the rules say to a request.
+/// The decision about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Yes, and which binding said so.
+    /// Permitted, with the binding that permits it.
     Allowed(String),
-    /// No rule allows it; the reason names bindings that lead nowhere.
+    /// Not permitted by any rule. The reason lists bindings whose role does not exist.
     NoOpinion(String),
 }
 
-/// What anybody may do.
+/// The permissions of all users.
 #[derive(Debug, Clone)]
 pub(crate) enum Rights {
     /// Everything: there is no access control.
     All,
-    /// What the roles say.
+    /// Those of the roles and bindings.
     Rules(Arc<Rules>),
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Grant<'a> {
     pub(crate) rules: Result<&'a [Rule], Status>,
 }
 
-/// What a binding binds.
+/// The role of a binding.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct RoleRef {
@@ -60,7 +60,7 @@ pub(crate) struct RoleRef {
 }
 
 impl Rules {
-    /// Reads stored objects of each kind.
+    /// Reads the stored objects of each kind.
     pub(crate) fn new(
         cluster_roles: impl Iterator<Item = Value>,
         roles: impl Iterator<Item = Value>,
@@ -87,15 +87,15 @@ impl Rules {
         }
     }
 
-    /// Whether a user may do something.
-    pub(crate) fn decide(&self, user: &User, wanted: &Attributes) -> Decision {
+    /// Decides whether a user may perform a request.
+    pub(crate) fn decide(&self, user: &User, attributes: &Attributes) -> Decision {
         if user.is_in(MASTERS) {
             return Decision::Allowed(String::new());
         }
         let mut problems = Vec::new();
-        for grant in self.grants(user, &wanted.namespace) {
+        for grant in self.grants(user, &attributes.namespace) {
             match &grant.rules {
-                Ok(rules) if rules.iter().any(|rule| rule.allows(wanted)) => {
+                Ok(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
                     return Decision::Allowed(format!("RBAC: allowed by {}", grant.describe()));
                 }
                 Ok(_) => {}
@@ -105,7 +105,7 @@ impl Rules {
         Decision::NoOpinion(aggregate(problems).map_or_else(String::new, |all| format!("RBAC: {all}")))
     }
 
-    /// All rules for a user in a namespace, and what went wrong while they were looked up.
+    /// Returns all rules for a user in a namespace, and errors of bindings whose role does not exist.
     pub(crate) fn of(&self, user: &User, namespace: &str) -> (Vec<&Rule>, Option<String>) {
         let (mut rules, mut problems) = (Vec::new(), Vec::new());
         for grant in self.grants(user, namespace) {
@@ -117,7 +117,7 @@ impl Rules {
         (rules, aggregate(problems))
     }
 
-    /// The rules of a role that somebody refers to.
+    /// Returns the rules of a referenced role.
     pub(crate) fn of_role(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], Status> {
         let (found, kind) = match role.kind.as_str() {
             "Role" => (self.roles.get(&(namespace.to_owned(), role.name.clone())), "role"),
@@ -132,8 +132,8 @@ impl Rules {
     fn grants<'a, 'b>(&'a self, user: &'b User, namespace: &'b str) -> impl Iterator<Item = Grant<'a>> {
         let local = self.bindings.get(namespace).map_or(&[][..], Vec::as_slice);
         let local = local.iter().map(move |binding| (binding, namespace));
-        let everywhere = self.cluster_bindings.iter().map(|binding| (binding, ""));
-        everywhere.chain(local).filter_map(move |(binding, namespace)| {
+        let cluster_wide = self.cluster_bindings.iter().map(|binding| (binding, ""));
+        cluster_wide.chain(local).filter_map(move |(binding, namespace)| {
             let subject = binding.subjects.iter().find(|subject| subject.is(user, namespace))?;
             let rules = self.of_role(&binding.role_ref, namespace);
             Some(Grant { binding, subject, rules })
@@ -142,14 +142,14 @@ impl Rules {
 }
 
 impl Rights {
-    pub(crate) fn decide(&self, user: &User, wanted: &Attributes) -> Decision {
+    pub(crate) fn decide(&self, user: &User, attributes: &Attributes) -> Decision {
         match self {
             Rights::All => Decision::Allowed(String::new()),
-            Rights::Rules(rules) => rules.decide(user, wanted),
+            Rights::Rules(rules) => rules.decide(user, attributes),
         }
     }
 
-    /// All rules for a user in a namespace, and what went wrong while they were looked up.
+    /// Returns all rules for a user in a namespace, and errors of bindings whose role does not exist.
     pub(crate) fn of(&self, user: &User, namespace: &str) -> (Vec<Rule>, Option<String>) {
         match self {
             Rights::All => (vec![Rule::on(&["*"], &["*"], &["*"]), Rule::at(&["*"], &["*"])], None),
@@ -213,7 +213,8 @@ struct Subject {
 }
 
 impl Subject {
-    /// Whether a user is meant; a service account is by default one of the binding's namespace.
+    /// Returns whether the subject is a user. A service account without a namespace is in that of the
+    /// binding.
     fn is(&self, user: &User, namespace: &str) -> bool {
         match self.kind.as_str() {
             "User" => user.name == self.name,
@@ -229,7 +230,7 @@ impl Subject {
     }
 }
 
-/// Several problems as one text, each once.
+/// Joins distinct errors into one text.
 fn aggregate(mut problems: Vec<String>) -> Option<String> {
     let mut seen = std::collections::BTreeSet::new();
     problems.retain(|problem| seen.insert(problem.clone()));

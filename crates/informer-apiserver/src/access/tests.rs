@@ -1,4 +1,4 @@
-//! What the recordings do not show: odd paths, every form of a rule, and each way to impersonate.
+//! Cases that are not in the recordings: unusual paths, every kind of rule and each mode of impersonation.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ fn attributes(method: &str, target: &str) -> Attributes {
 }
 
 #[test]
-fn requests_are_put_into_words() {
-    let shown = |method: &str, target: &str| {
+fn request_is_mapped_to_attributes() {
+    let described = |method: &str, target: &str| {
         let found = attributes(method, target);
         let Attributes { verb, group, version, namespace, name, path, .. } = &found;
         if let Some(path) = path {
@@ -48,7 +48,7 @@ fn requests_are_put_into_words() {
         ("PUT", "/api/v1/namespaces/n/finalize", r#"update /v1 namespaces/finalize in "n" named "n""#),
         ("POST", "/api/v1/namespaces", r#"create /v1 namespaces in "" named """#),
         ("GET", "/api/v1/watch/namespaces/n/pods", r#"watch /v1 pods in "n" named """#),
-        // Only a GET watches; the others are refused, and nobody is asked for what they seem to do.
+        // Only GET requests watch. The others are rejected; until then they count as watches too.
         ("DELETE", "/api/v1/watch/namespaces/n/pods/p", r#"watch /v1 pods in "n" named "p""#),
         (
             "GET",
@@ -58,12 +58,12 @@ fn requests_are_put_into_words() {
         ("FROB", "/apis/apps/v1/deployments", r#" apps/v1 deployments in "" named """#),
         ("GET", "/api/v1/namespaces/a%2Fb/pods", r#"list /v1 pods in "a/b" named """#),
     ] {
-        assert_eq!(shown(method, target), expected, "{method} {target}");
+        assert_eq!(described(method, target), expected, "{method} {target}");
     }
 }
 
 #[test]
-fn rules_allow_what_they_say() {
+fn rule_permits_matching_requests() {
     let rule = |rule: Value| serde_json::from_value::<Rule>(rule).unwrap();
     let all = rule(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
     let scale = rule(json!({"verbs": ["get"], "apiGroups": ["apps"], "resources": ["*/scale"]}));
@@ -98,40 +98,40 @@ fn rules_allow_what_they_say() {
     }
 }
 
-/// Rules by which somebody may list pods: everywhere, or in the namespace `n`.
+/// Returns rules that permit a subject to list pods: everywhere, or in the namespace `n`.
 fn bound(namespaced: bool, subject: &Value) -> Rules {
     let rules = json!([{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}]);
     let role = json!({"metadata": {"name": "r"}, "rules": rules});
     let mut binding = json!({
-        "metadata": {"name": "b"}, "subjects": [{"kind": "User", "name": "nobody"}, subject],
+        "metadata": {"name": "b"}, "subjects": [{"kind": "User", "name": "bob"}, subject],
         "roleRef": {"kind": "ClusterRole", "name": "r"},
     });
-    let (mut everywhere, mut local) = (Vec::new(), Vec::new());
+    let (mut cluster_wide, mut local) = (Vec::new(), Vec::new());
     if namespaced {
         binding["metadata"]["namespace"] = json!("n");
         local.push(binding);
     } else {
-        everywhere.push(binding);
+        cluster_wide.push(binding);
     }
-    Rules::new([role].into_iter(), std::iter::empty(), everywhere.into_iter(), local.into_iter())
+    Rules::new([role].into_iter(), std::iter::empty(), cluster_wide.into_iter(), local.into_iter())
 }
 
 #[test]
-fn bindings_find_their_subjects() {
+fn binding_applies_to_its_subjects() {
     let account = User::new("system:serviceaccount:n:robot");
-    let somebody = User::new("somebody").group("team");
+    let member = User::new("alice").group("team");
     let list = attributes("GET", "/api/v1/namespaces/n/pods");
-    let elsewhere = attributes("GET", "/api/v1/namespaces/m/pods");
+    let other_namespace = attributes("GET", "/api/v1/namespaces/m/pods");
     for (namespaced, user, subject, expected) in [
         (
             false,
-            &somebody,
-            json!({"kind": "User", "name": "somebody"}),
-            "ClusterRoleBinding \"b\" of ClusterRole \"r\" to User \"somebody\"",
+            &member,
+            json!({"kind": "User", "name": "alice"}),
+            "ClusterRoleBinding \"b\" of ClusterRole \"r\" to User \"alice\"",
         ),
         (
             true,
-            &somebody,
+            &member,
             json!({"kind": "Group", "name": "team"}),
             "RoleBinding \"b/n\" of ClusterRole \"r\" to Group \"team\"",
         ),
@@ -151,18 +151,18 @@ fn bindings_find_their_subjects() {
         let rules = bound(namespaced, &subject);
         let reason = format!("RBAC: allowed by {expected}");
         assert_eq!(rules.decide(user, &list), Decision::Allowed(reason), "{subject}");
-        let there = rules.decide(user, &elsewhere);
-        assert_eq!(there == Decision::NoOpinion(String::new()), namespaced, "{subject}: {there:?}");
+        let decision = rules.decide(user, &other_namespace);
+        assert_eq!(decision == Decision::NoOpinion(String::new()), namespaced, "{subject}: {decision:?}");
     }
     for subject in [
         json!({"kind": "ServiceAccount", "name": "robot"}),
-        json!({"kind": "Group", "name": "somebody"}),
-        json!({"kind": "Thing", "name": "somebody"}),
+        json!({"kind": "Group", "name": "alice"}),
+        json!({"kind": "Thing", "name": "alice"}),
         json!("no subject at all"),
     ] {
         let rules = bound(false, &subject);
         assert_eq!(rules.decide(&account, &list), Decision::NoOpinion(String::new()), "{subject}");
-        assert_eq!(rules.decide(&somebody, &list), Decision::NoOpinion(String::new()), "{subject}");
+        assert_eq!(rules.decide(&member, &list), Decision::NoOpinion(String::new()), "{subject}");
     }
 }
 
@@ -178,29 +178,30 @@ fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
 }
 
 #[test]
-fn a_token_is_known_or_wrong_or_missing() {
-    let tokens = Tokens::new(AccessControl::new().token("good", User::new("somebody")));
-    let who = |value: &str| {
-        let found = authenticate(&tokens, &headers(&[("authorization", value)]));
-        found.map_or_else(|status| status.code.to_string(), |user| format!("{} {:?}", user.name, user.groups))
+fn token_is_known_or_invalid_or_missing() {
+    let tokens = Tokens::new(AccessControl::new().token("good", User::new("alice")));
+    let identify = |value: &str| {
+        let result = authenticate(&tokens, &headers(&[("authorization", value)]));
+        result
+            .map_or_else(|status| status.code.to_string(), |user| format!("{} {:?}", user.name, user.groups))
     };
-    let somebody = r#"somebody ["system:authenticated"]"#;
+    let known = r#"alice ["system:authenticated"]"#;
     let anonymous = r#"system:anonymous ["system:unauthenticated"]"#;
     for (value, expected) in [
-        ("Bearer good", somebody),
-        ("bearer good", somebody),
-        ("Bearer good and more", somebody),
+        ("Bearer good", known),
+        ("bearer good", known),
+        ("Bearer good and more", known),
         ("Bearer bad", "401"),
         ("Bearer", anonymous),
         ("Bearer  good", anonymous),
         ("Basic Z29vZDpnb29k", anonymous),
         ("good", anonymous),
     ] {
-        assert_eq!(who(value), expected, "{value:?}");
+        assert_eq!(identify(value), expected, "{value:?}");
     }
 }
 
-/// Rules by which `actor` may use some verbs on some resources of any group.
+/// Returns rules that permit `actor` some verbs on some resources of any group.
 fn actor_may(verbs: &[&str], resources: &[&str]) -> Rights {
     let role = json!({
         "metadata": {"name": "r"}, "rules": [{"verbs": verbs, "apiGroups": ["*"], "resources": resources}],
@@ -214,7 +215,7 @@ fn actor_may(verbs: &[&str], resources: &[&str]) -> Rights {
 }
 
 #[test]
-fn impersonation_needs_leave_for_each_part() {
+fn impersonation_requires_permission_for_each_attribute() {
     let list = attributes("GET", "/api/v1/namespaces/n/pods");
     let outcome = |rights: &Rights, pairs: &[(&str, &str)]| match impersonate(
         rights,

@@ -110,5 +110,5 @@ pub(super) fn review(
     };
     let accept = accepted(&parts.headers);
     let format = super::accept::negotiate(accept, super::accept::Endpoint::default())?;
-    Ok(encode::encode(format, false, 201, review.answer(&request, object)?))
+    Ok(encode::encode(format, false, 201, review.respond(&request, object)?))
 }

@@ -88,8 +88,8 @@ impl Listing {
     pub(crate) fn page(&self, filter: &Filter, limit: usize) -> Page {
         let mut rest = self.states(filter);
         let items: Vec<Arc<State>> = rest.by_ref().take(limit).collect();
-        let left = if filter.selects() { usize::from(rest.next().is_some()) } else { rest.count() };
-        let next = items.last().filter(|_| left > 0).map(|last| {
+        let remaining = if filter.selects() { usize::from(rest.next().is_some()) } else { rest.count() };
+        let next = items.last().filter(|_| remaining > 0).map(|last| {
             let start = if filter.namespace.is_empty() { last.key() } else { last.name.clone() };
             Token {
                 v: "meta.k8s.io/v1".to_owned(),
@@ -97,7 +97,7 @@ impl Listing {
                 start: format!("/{start}\0"),
             }
         });
-        Page { items, next, remaining: (left > 0 && !filter.selects()).then_some(left) }
+        Page { items, next, remaining: (remaining > 0 && !filter.selects()).then_some(remaining) }
     }
 
     /// Returns all states from the start of the list.
@@ -120,8 +120,8 @@ pub(crate) fn states_after<'a>(
         _ => Bound::Included(first.as_str()),
     };
     // '0' follows '/', so this is the first key after the namespace.
-    let behind = format!("{namespace}0");
-    let to = if namespace.is_empty() { Bound::Unbounded } else { Bound::Excluded(behind.as_str()) };
+    let end = format!("{namespace}0");
+    let to = if namespace.is_empty() { Bound::Unbounded } else { Bound::Excluded(end.as_str()) };
     let range = objects.range::<_, str>((from, to));
     range.map(|(_, state)| state).filter(move |state| filter.matches(state)).cloned()
 }

@@ -70,9 +70,9 @@ fn merge_status(
     }
     let mut merged = body;
     if let (Some(merged), Some(old)) = (merged.as_object_mut(), old.as_object()) {
-        let kept = old.iter().filter(|(name, _)| !matches!(name.as_str(), "metadata" | "status"));
+        let unchanged = old.iter().filter(|(name, _)| !matches!(name.as_str(), "metadata" | "status"));
         merged.retain(|name, _| matches!(name.as_str(), "metadata" | "status"));
-        merged.extend(kept.map(|(name, value)| (name.clone(), value.clone())));
+        merged.extend(unchanged.map(|(name, value)| (name.clone(), value.clone())));
     }
     Ok(merged)
 }
@@ -108,11 +108,11 @@ fn resized(old: &Value, body: &Value) -> Value {
             take_field(&mut merged["spec"], &body["spec"], list);
             continue;
         }
-        let wanted = body["spec"][list].as_array().into_iter().flatten();
+        let requested = body["spec"][list].as_array().into_iter().flatten();
         let containers = merged["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-        for (container, wanted) in containers.zip(wanted) {
+        for (container, requested) in containers.zip(requested) {
             for field in ["resources", "resizePolicy"] {
-                take_field(container, wanted, field);
+                take_field(container, requested, field);
             }
         }
     }

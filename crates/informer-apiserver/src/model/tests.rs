@@ -394,7 +394,7 @@ fn same_seed_produces_same_uids() {
 fn malformed_bodies_never_break_the_model() {
     let mut world = World::new(0, 10);
     let now = Timestamp::UNIX_EPOCH;
-    let everything: Vec<VersionedResource> =
+    let resources: Vec<VersionedResource> =
         world.model.registry().iter().map(|(id, _)| VersionedResource { id, version: 0 }).collect();
     let bodies = [
         json!(null),
@@ -408,7 +408,7 @@ fn malformed_bodies_never_break_the_model() {
         json!({"metadata": {"name": "x"}, "spec": "y", "status": "z", "data": [], "stringData": {"a": "b"}}),
         json!({"metadata": {"name": "x", "finalizers": ["a/b"]}, "spec": {"names": [], "versions": {}}}),
     ];
-    for gvr in everything {
+    for gvr in resources {
         for body in &bodies {
             let _ = world.model.create(
                 &WriteContext::at(now, "test"),

@@ -196,9 +196,9 @@ impl ApiServer {
     /// ```
     /// # use serde_json::json;
     /// let server = informer_apiserver::ApiServer::new();
-    /// let odd = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": "none"}});
-    /// assert!(server.create(&odd).is_err());
-    /// assert_eq!(server.insert_unchecked(&odd)?["spec"]["containers"], "none");
+    /// let invalid = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": "none"}});
+    /// assert!(server.create(&invalid).is_err());
+    /// assert_eq!(server.insert_unchecked(&invalid)?["spec"]["containers"], "none");
     /// # Ok::<(), informer_apiserver::Status>(())
     /// ```
     pub fn insert_unchecked(&self, object: &impl Serialize) -> Result<Value, Status> {

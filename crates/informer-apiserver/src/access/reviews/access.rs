@@ -1,4 +1,4 @@
-//! May somebody do something: the three reviews that ask that.
+//! The three reviews that ask whether a user may perform a request.
 
 use informer_objects::status::{Status, StatusCause};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::access::Attributes;
 use crate::access::rules::Decision;
 use crate::user::User;
 
-pub(super) fn answer(review: Review, asked: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
+pub(super) fn respond(review: Review, request: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
     #[derive(Serialize)]
     struct AccessStatus {
         allowed: bool,
@@ -18,33 +18,33 @@ pub(super) fn answer(review: Review, asked: &ReviewRequest<'_>, object: Value) -
         reason: String,
     }
     let mut given = read::<AccessSpec>(review, object)?;
-    let about_oneself = review == Review::SelfSubjectAccess;
-    if about_oneself {
+    let is_self_review = review == Review::SelfSubjectAccess;
+    if is_self_review {
         let AccessSpec { resource_attributes, non_resource_attributes, .. } = given.spec;
         given.spec = AccessSpec { resource_attributes, non_resource_attributes, ..AccessSpec::default() };
     }
-    let namespace = settle_namespace(review, asked, &mut given)?;
+    let namespace = review_namespace(review, request, &mut given)?;
     validate(review, &given, &namespace)?;
     let spec = &given.spec;
-    let somebody = User {
+    let subject = User {
         name: spec.user.clone(),
         uid: spec.uid.clone(),
         groups: spec.groups.clone(),
         extra: spec.extra.clone().unwrap_or_default(),
     };
-    let user = if about_oneself { &asked.caller.user } else { &somebody };
-    let (allowed, reason) = match asked.caller.rights.decide(user, &wanted(spec)) {
+    let user = if is_self_review { &request.caller.user } else { &subject };
+    let (allowed, reason) = match request.caller.rights.decide(user, &attributes(spec)) {
         Decision::Allowed(reason) => (true, reason),
         Decision::NoOpinion(reason) => (false, reason),
     };
-    let metadata = Metadata::managed(review, asked, spec).within(namespace);
+    let metadata = Metadata::managed(review, request, spec).in_namespace(namespace);
     Ok(show(review, metadata, Some(given.spec), AccessStatus { allowed, reason }))
 }
 
-/// The namespace of the object itself: that of the path, unless the object says another.
-fn settle_namespace(
+/// Returns the namespace of the object, which must match that of the path if it is given.
+fn review_namespace(
     review: Review,
-    asked: &ReviewRequest<'_>,
+    request: &ReviewRequest<'_>,
     given: &mut Given<AccessSpec>,
 ) -> Result<String, Status> {
     if !review.is_namespaced() {
@@ -53,16 +53,16 @@ fn settle_namespace(
     let metadata = given.metadata.get_or_insert_default();
     match metadata.get("namespace").and_then(Value::as_str).unwrap_or_default() {
         "" => {
-            metadata.insert("namespace".to_owned(), Value::from(asked.namespace));
+            metadata.insert("namespace".to_owned(), Value::from(request.namespace));
         }
-        said if said == asked.namespace => {}
+        given_namespace if given_namespace == request.namespace => {}
         _ => {
             let message =
                 "the namespace of the provided object does not match the namespace sent on the request";
             return Err(Status::bad_request(message));
         }
     }
-    Ok(asked.namespace.to_owned())
+    Ok(request.namespace.to_owned())
 }
 
 fn validate(review: Review, given: &Given<AccessSpec>, namespace: &str) -> Result<(), Status> {
@@ -100,7 +100,7 @@ fn validate(review: Review, given: &Given<AccessSpec>, namespace: &str) -> Resul
             invalid("spec.nonResourceAttributes", &in_go(path), "disallowed on this kind of request");
         }
     }
-    // The server's own form of the object has no kind, so none is named.
+    // The internal type in kube-apiserver has no kind, so the error names none.
     if causes.is_empty() { Ok(()) } else { Err(Status::invalid(AUTHORIZATION, "", "", causes)) }
 }
 
@@ -108,7 +108,7 @@ fn in_go(path: &PathAttributes) -> Value {
     json!({"Path": path.path, "Verb": path.verb})
 }
 
-fn wanted(spec: &AccessSpec) -> Attributes {
+fn attributes(spec: &AccessSpec) -> Attributes {
     match (&spec.resource_attributes, &spec.non_resource_attributes) {
         (
             Some(ResourceAttributes { namespace, verb, group, version, resource, subresource, name, .. }),

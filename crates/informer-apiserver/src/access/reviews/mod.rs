@@ -1,6 +1,6 @@
-//! Reviews: questions about access, asked by creating an object that is never stored.
+//! Reviews: questions about access, sent by creating an object that is never stored.
 //!
-//! The answer is the object with its status filled in. Who asks, and whether they may ask, was decided before.
+//! The response is the object with its status. The request was authenticated and authorized before.
 
 mod access;
 mod wire;
@@ -29,19 +29,19 @@ pub(crate) enum Review {
     Token,
 }
 
-/// What a review needs to know of its request.
+/// The parts of a request that a review depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReviewRequest<'a> {
     pub(crate) caller: &'a Caller,
     /// The namespace in the path; empty if there is none.
     pub(crate) namespace: &'a str,
-    /// The program that asks, as its `User-Agent` says.
+    /// The `User-Agent` header.
     pub(crate) agent: &'a str,
     pub(crate) now: Timestamp,
 }
 
 impl Review {
-    /// The review that is created at a place.
+    /// Returns the kind of review that is created through a resource.
     pub(crate) fn at(group: &str, version: &str, plural: &str) -> Option<Self> {
         let found = match (group, plural) {
             (AUTHORIZATION, "selfsubjectaccessreviews") => Review::SelfSubjectAccess,
@@ -55,20 +55,20 @@ impl Review {
         (version == "v1").then_some(found)
     }
 
-    /// Whether it is created in a namespace.
+    /// Returns whether it is created in a namespace.
     pub(crate) fn is_namespaced(self) -> bool {
         self == Review::LocalSubjectAccess
     }
 
-    /// The answer to an object as it was sent, as JSON.
-    pub(crate) fn answer(self, asked: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
+    /// Returns the response to a review, as JSON.
+    pub(crate) fn respond(self, request: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
         match self {
             Review::SelfSubjectAccess | Review::SubjectAccess | Review::LocalSubjectAccess => {
-                access::answer(self, asked, object)
+                access::respond(self, request, object)
             }
-            Review::SelfSubjectRules => rules(asked, object),
-            Review::SelfSubject => who_am_i(asked, object),
-            Review::Token => token(asked, object),
+            Review::SelfSubjectRules => rules(request, object),
+            Review::SelfSubject => self_subject(request, object),
+            Review::Token => token(request, object),
         }
     }
 
@@ -91,8 +91,8 @@ impl Review {
     }
 }
 
-/// What the caller may do in a namespace.
-fn rules(asked: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
+/// Handles a SelfSubjectRulesReview: what the caller may do in a namespace.
+fn rules(request: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct RulesStatus {
@@ -107,7 +107,7 @@ fn rules(asked: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
     if given.spec.namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    let (found, problems) = asked.caller.rights.of(&asked.caller.user, &given.spec.namespace);
+    let (found, problems) = request.caller.rights.of(&request.caller.user, &given.spec.namespace);
     let on_resources = |rule: &Rule| Rule { non_resource_urls: Vec::new(), ..rule.clone() };
     let at_paths = |rule: &Rule| Rule {
         verbs: rule.verbs.clone(),
@@ -124,12 +124,12 @@ fn rules(asked: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
         incomplete: false,
         evaluation_error: problems,
     };
-    // The server forgets what was asked.
+    // kube-apiserver does not return the requested spec.
     Ok(show(review, Metadata::default(), Some(RulesSpec::default()), status))
 }
 
-/// Who the caller is.
-fn who_am_i(asked: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
+/// Handles a SelfSubjectReview: who the caller is.
+fn self_subject(request: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Me {
@@ -137,12 +137,12 @@ fn who_am_i(asked: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status>
     }
     let review = Review::SelfSubject;
     read::<RulesSpec>(review, object)?;
-    let status = Me { user_info: UserInfo::of(&asked.caller.user) };
-    Ok(show(review, Metadata::created(asked.now), None::<()>, status))
+    let status = Me { user_info: UserInfo::of(&request.caller.user) };
+    Ok(show(review, Metadata::created(request.now), None::<()>, status))
 }
 
-/// Whose token something is.
-fn token(asked: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
+/// Handles a TokenReview: which user a token belongs to.
+fn token(request: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
     #[derive(Default, Serialize)]
     struct TokenStatus {
         #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -158,7 +158,7 @@ fn token(asked: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
     if given.spec.token.is_empty() {
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
     }
-    let status = match asked.caller.tokens.as_ref().map(|tokens| tokens.user(&given.spec.token)) {
+    let status = match request.caller.tokens.as_ref().map(|tokens| tokens.user(&given.spec.token)) {
         None => TokenStatus::default(),
         Some(None) => TokenStatus { error: "invalid bearer token", ..TokenStatus::default() },
         Some(Some(user)) => TokenStatus {
@@ -168,7 +168,7 @@ fn token(asked: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
             error: "",
         },
     };
-    let metadata = Metadata::managed(review, asked, &given.spec);
+    let metadata = Metadata::managed(review, request, &given.spec);
     Ok(show(review, metadata, Some(given.spec), status))
 }
 

@@ -1,4 +1,4 @@
-//! Reviews as they travel: fields in the order in which the server writes them, and unknown ones dropped.
+//! The JSON of reviews, with fields in the order of kube-apiserver. Unknown fields are dropped.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::{Review, ReviewRequest};
 use crate::access::policy::or_empty;
 
-/// A review as it came.
+/// A review as received.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound = "S: Default + DeserializeOwned")]
 pub(super) struct Given<S> {
@@ -20,7 +20,7 @@ pub(super) struct Given<S> {
     pub(super) spec: S,
 }
 
-/// What is asked about access. Questions about oneself have the first two fields only.
+/// The spec of an access review. Reviews about the caller have only the first two fields.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct AccessSpec {
@@ -98,7 +98,7 @@ pub(super) struct UserInfo {
     pub(super) extra: BTreeMap<String, Vec<String>>,
 }
 
-/// What a review's metadata shows: it has no name and no uid.
+/// The metadata of a review in a response, which has neither name nor uid.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Metadata {
@@ -127,13 +127,13 @@ impl Metadata {
         Metadata { creation_timestamp: Some(times::written(now)), ..Metadata::default() }
     }
 
-    pub(super) fn within(self, namespace: String) -> Self {
+    pub(super) fn in_namespace(self, namespace: String) -> Self {
         Metadata { namespace, ..self }
     }
 
-    /// Who set which fields, as for any object that is created.
-    pub(super) fn managed(review: Review, asked: &ReviewRequest<'_>, spec: &impl Serialize) -> Self {
-        let manager = asked.agent.split('/').next().unwrap_or_default();
+    /// Returns metadata with the field owners of a created object.
+    pub(super) fn managed(review: Review, request: &ReviewRequest<'_>, spec: &impl Serialize) -> Self {
+        let manager = request.agent.split('/').next().unwrap_or_default();
         let mut fields = fields(&serde_json::to_value(spec).unwrap_or_default());
         if let Some(fields) = fields.as_object_mut() {
             fields.remove(".");
@@ -142,7 +142,7 @@ impl Metadata {
             manager: if manager.is_empty() { "unknown" } else { manager }.to_owned(),
             operation: "Update",
             api_version: review.api_version(),
-            time: times::written(asked.now),
+            time: times::written(request.now),
             fields_type: "FieldsV1",
             fields: serde_json::json!({"f:spec": fields}),
         };
@@ -150,7 +150,7 @@ impl Metadata {
     }
 }
 
-/// Reads a review.
+/// Parses a review.
 pub(super) fn read<S: Default + DeserializeOwned>(review: Review, object: Value) -> Result<Given<S>, Status> {
     let kind = review.kind();
     serde_json::from_value(object).map_err(|error| {
@@ -158,7 +158,7 @@ pub(super) fn read<S: Default + DeserializeOwned>(review: Review, object: Value)
     })
 }
 
-/// Writes an answer.
+/// Encodes a review as a response.
 pub(super) fn show(
     review: Review,
     metadata: Metadata,
@@ -179,7 +179,8 @@ pub(super) fn show(
     serde_json::to_vec(&Shown { kind, api_version, metadata, spec, status }).unwrap_or_default()
 }
 
-/// The fields of an object as ownership names them. Depth is that of the types above, plus that of a selector.
+/// Returns the fields of an object in the format of field management. The depth is bounded by the types above
+/// and by a selector.
 fn fields(value: &Value) -> Value {
     let Value::Object(object) = value else { return Value::Object(Map::new()) };
     let own = std::iter::once((".".to_owned(), Value::Object(Map::new())));

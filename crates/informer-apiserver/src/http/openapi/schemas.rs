@@ -107,8 +107,8 @@ fn property(dialect: Dialect, field: &Field) -> Value {
         keywords.insert("default".to_owned(), default);
     }
     let patch = field.patch;
-    let words = [(patch.merge, "merge"), (patch.retain_keys, "retainKeys"), (patch.replace, "replace")];
-    let strategy: Vec<&str> = words.iter().filter(|(holds, _)| *holds).map(|(_, word)| *word).collect();
+    let strategies = [(patch.merge, "merge"), (patch.retain_keys, "retainKeys"), (patch.replace, "replace")];
+    let strategy: Vec<&str> = strategies.iter().filter(|(holds, _)| *holds).map(|(_, name)| *name).collect();
     if !strategy.is_empty() {
         keywords.insert("x-kubernetes-patch-strategy".to_owned(), json!(strategy.join(",")));
     }
