@@ -5,11 +5,7 @@
 //! all of them together. Watchers read only name and version of a frame. The server counts encodings, which
 //! must not grow with the number of watches. CPU time is that of the thread as counted by the kernel: on a
 //! busy machine it is more meaningful than elapsed time.
-#![allow(
-    clippy::unwrap_used,
-    clippy::cast_precision_loss,
-    reason = "a program that measures, and counts below 2^52"
-)]
+#![allow(clippy::unwrap_used, clippy::cast_precision_loss, reason = "a benchmark; counts are below 2^52")]
 
 #[path = "load/report.rs"]
 mod report;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::{Action, FaultRule};
 use crate::log::Verb;
 
-/// Responds to matching requests with a `Status` of this code.
+/// Responds to matching requests with a `Status` of this code and the message `injected fault`.
 pub fn respond(code: u16) -> FaultRule {
     FaultRule::new(Action::Respond(code, None))
 }

@@ -17,9 +17,9 @@ use informer_objects::definition::Storage;
 use serde_json::Value;
 
 use super::encodings::{Counters, Encoded, EncodingCache};
-use super::forms::Representation;
 use super::json::Json;
 pub(crate) use super::json::go_text;
+use super::representation::Representation;
 use super::resource::Resource;
 use super::view::{ObjectShape, View};
 

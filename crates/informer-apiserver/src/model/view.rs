@@ -2,7 +2,7 @@
 //!
 //! A view is a property of a response. It does not know the object.
 
-use super::forms::Representation;
+use super::representation::Representation;
 
 /// How an object is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]

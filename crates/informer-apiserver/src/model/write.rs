@@ -12,11 +12,11 @@ use informer_objects::text::versions::split_api_version;
 use informer_objects::{builtin, field_management};
 use serde_json::{Map, Value, json};
 
-use super::forms::Representation;
 use super::json_edit::drop_field;
 use super::kinds::{ResourceId, VersionedResource};
 use super::merge::{is_finished, merge};
 use super::meta::{self, check_conditional, check_namespace, check_preconditions, metadata, metadata_new};
+use super::representation::Representation;
 use super::resource::Resource;
 use super::state::State;
 use super::write_context::{WriteContext, WriteOrigin, WriteResult};

@@ -15,9 +15,9 @@ use super::resource::Resource;
 pub(crate) enum Representation {
     Same,
     /// `events.k8s.io/v1`.
-    NewEvent,
+    EventsV1,
     /// `autoscaling/v1`.
-    FirstAutoscaler,
+    AutoscalingV1,
 }
 
 /// Fields of an event: name in the core group, and in `events.k8s.io`.
@@ -35,8 +35,8 @@ impl Model {
     /// Returns the resource under which the objects are stored.
     pub(super) fn storage_id(&self, gvr: VersionedResource) -> ResourceId {
         match self.representation(gvr) {
-            Representation::NewEvent => self.registry.find("", "events").unwrap_or(gvr.id),
-            Representation::Same | Representation::FirstAutoscaler => gvr.id,
+            Representation::EventsV1 => self.registry.find("", "events").unwrap_or(gvr.id),
+            Representation::Same | Representation::AutoscalingV1 => gvr.id,
         }
     }
 
@@ -52,9 +52,9 @@ impl Representation {
     fn of(resource: &Resource, version: usize) -> Self {
         let name = resource.versions.get(version).map_or("", |version| version.name.as_str());
         if resource.is("events.k8s.io", "events") {
-            Representation::NewEvent
+            Representation::EventsV1
         } else if resource.is("autoscaling", "horizontalpodautoscalers") && name == "v1" {
-            Representation::FirstAutoscaler
+            Representation::AutoscalingV1
         } else {
             Representation::Same
         }
@@ -64,7 +64,7 @@ impl Representation {
     pub(crate) fn show(self, object: &mut Value) {
         match self {
             Representation::Same => {}
-            Representation::NewEvent => {
+            Representation::EventsV1 => {
                 rename(object, EVENT_FIELDS.iter().map(|(core, new)| (*core, *new)));
                 set(object, "apiVersion", json!("events.k8s.io/v1"));
                 if let Some(fields) = object.as_object_mut() {
@@ -74,7 +74,7 @@ impl Representation {
                     });
                 }
             }
-            Representation::FirstAutoscaler => show_first_autoscaler(object),
+            Representation::AutoscalingV1 => show_autoscaling_v1(object),
         }
     }
 
@@ -82,7 +82,7 @@ impl Representation {
     pub(crate) fn store(self, object: &mut Value) {
         match self {
             Representation::Same => {}
-            Representation::NewEvent => {
+            Representation::EventsV1 => {
                 rename(object, EVENT_FIELDS.iter().map(|(core, new)| (*new, *core)));
                 set(object, "apiVersion", json!("v1"));
                 for (field, empty) in [
@@ -95,7 +95,7 @@ impl Representation {
                     }
                 }
             }
-            Representation::FirstAutoscaler => store_first_autoscaler(object),
+            Representation::AutoscalingV1 => store_autoscaling_v1(object),
         }
     }
 }
@@ -113,7 +113,7 @@ fn set(object: &mut Value, field: &str, value: Value) {
     }
 }
 
-fn show_first_autoscaler(object: &mut Value) {
+fn show_autoscaling_v1(object: &mut Value) {
     set(object, "apiVersion", json!("autoscaling/v1"));
     let section = |object: &mut Value, section: &str, list: &str, field: &str, pointer: &str| {
         let Some(fields) = object.get_mut(section).and_then(Value::as_object_mut) else { return };
@@ -135,7 +135,7 @@ fn show_first_autoscaler(object: &mut Value) {
     }
 }
 
-fn store_first_autoscaler(object: &mut Value) {
+fn store_autoscaling_v1(object: &mut Value) {
     set(object, "apiVersion", json!("autoscaling/v2"));
     let empty = Map::new();
     let spec = object.get("spec").and_then(Value::as_object).unwrap_or(&empty);
@@ -167,11 +167,11 @@ mod tests {
         let core = json!({"apiVersion": "v1", "involvedObject": {"name": "p"}, "message": "m", "count": 3,
             "reportingComponent": "", "reportingInstance": "", "source": {"component": "kubelet"}});
         let mut event = core.clone();
-        Representation::NewEvent.show(&mut event);
+        Representation::EventsV1.show(&mut event);
         assert_eq!(event["regarding"]["name"], "p");
         assert_eq!((&event["note"], &event["deprecatedCount"]), (&json!("m"), &json!(3)));
         assert!(event.get("message").is_none());
-        Representation::NewEvent.store(&mut event);
+        Representation::EventsV1.store(&mut event);
         assert_eq!(event, core);
     }
 
@@ -179,9 +179,9 @@ mod tests {
     fn autoscaler_v1_converts_cpu_target() {
         let first = json!({"apiVersion": "autoscaling/v1", "spec": {"targetCPUUtilizationPercentage": 80}, "status": {}});
         let mut stored = first.clone();
-        Representation::FirstAutoscaler.store(&mut stored);
+        Representation::AutoscalingV1.store(&mut stored);
         assert_eq!(stored["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 80);
-        Representation::FirstAutoscaler.show(&mut stored);
+        Representation::AutoscalingV1.show(&mut stored);
         assert_eq!(stored, first);
     }
 }
