@@ -41,8 +41,8 @@ pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Access control: the known tokens, and whether requests without a token are allowed.
 ///
-/// What a user may do is determined by the RBAC roles and bindings in the server, as in a cluster. Use it
-/// with [`ApiServer::service_with_access`](crate::ApiServer::service_with_access).
+/// The RBAC roles and bindings in the server determine what a user may do, as in a cluster. Use it with
+/// [`ApiServer::service_with_access`](crate::ApiServer::service_with_access).
 /// [`ListenOptions`](crate::ListenOptions) has the same settings for a server on a socket.
 ///
 /// ```

@@ -92,7 +92,7 @@ impl ApiServerBuilder {
 
     /// Sets the seed of uids and generated names. Defaults to 0.
     ///
-    /// The same seed and the same requests produce the same uids and names.
+    /// Equal seeds and equal requests produce equal uids and names.
     pub fn seed(self, seed: u64) -> Self {
         ApiServerBuilder { seed, ..self }
     }
