@@ -1,10 +1,10 @@
-//! The driver's clock: moments for the machines, counted from the start of an informer.
+//! The clock of an informer: moments for the state machines, counted from the creation of the informer.
 
 use informer_core::Moment;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Tells the time since its making. Follows tokio's clock, so tests may pause it.
+/// A monotonic clock that starts at its creation. Uses tokio's time, so tests can pause it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     origin: Instant,
@@ -19,14 +19,14 @@ impl Clock {
         Moment::at(self.origin.elapsed())
     }
 
-    /// The instant of a moment; one that no clock can tell is a year away.
+    /// Converts a moment to an instant; a moment beyond the range of `Instant` becomes one in a year.
     pub(crate) fn instant(&self, moment: Moment) -> Instant {
         let year = Duration::from_hours(24 * 365);
         self.origin.checked_add(moment.since_origin()).unwrap_or_else(|| Instant::now() + year)
     }
 }
 
-/// Returns at the deadline; never, if there is none.
+/// Waits until the deadline; forever if there is none.
 pub(crate) async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,

@@ -1,36 +1,41 @@
-//! Turns on the runtime's threads, and how the next one gets its own.
+//! Cooperative scheduling: tasks that yield to other tasks of the runtime.
 
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// A task's turns, so many steps long. Without them a task that never waits would keep its thread; and of many things the runtime allows only so
-/// much before it puts a task aside with its thread (see [`give_way`]), 128 of them at the time of writing.
+/// Counts loop iterations and reschedules the task when the budget is used up.
+///
+/// Without it, a task that never waits would occupy its worker thread. tokio's own budget (128 operations
+/// at the time of writing) defers a task on its worker thread, which [`reschedule`] avoids.
 pub(crate) struct YieldBudget {
-    steps: u32,
-    left: u32,
+    iterations: u32,
+    remaining: u32,
 }
 
 impl YieldBudget {
-    pub(crate) fn new(steps: u32) -> Self {
-        Self { steps, left: steps }
+    pub(crate) fn new(iterations: u32) -> Self {
+        Self { iterations, remaining: iterations }
     }
 
-    /// Counts a step; behind the last one of its turn, others have theirs.
+    /// Counts one iteration and reschedules the task after the last one of the budget.
     pub(crate) async fn consume(&mut self) {
-        self.left -= 1;
-        if self.left == 0 {
-            self.left = self.steps;
+        self.remaining -= 1;
+        if self.remaining == 0 {
+            self.remaining = self.iterations;
             reschedule().await;
         }
     }
 }
 
-/// Lets others have a turn. Whoever gives way waits where every thread can take it up again: what the runtime's own means for this puts aside
-/// stays with its thread, and a handler that blocks the thread next would hold it up (C8).
+/// Reschedules the current task, so that other tasks run first.
+///
+/// The task wakes itself and goes to a queue from which any worker thread can take it.
+/// `tokio::task::yield_now` would defer it on its worker thread, where a handler that blocks this thread
+/// next would delay it (C8).
 pub(crate) async fn reschedule() {
-    let mut given = false;
+    let mut rescheduled = false;
     poll_fn(|context| {
-        if std::mem::replace(&mut given, true) {
+        if std::mem::replace(&mut rescheduled, true) {
             return Poll::Ready(());
         }
         context.waker().wake_by_ref();
@@ -45,21 +50,22 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    /// C8: a handler that blocks its thread delays nobody. The pump gave way as the runtime has it, and stayed with a thread that a handler blocked next.
+    /// C8: a handler that blocks its thread delays no other task. The pump used `yield_now` and was stuck
+    /// on a thread that a handler blocked next.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn c8_whoever_gave_way_goes_on_while_its_thread_is_blocked() {
+    async fn c8_rescheduled_task_resumes_while_its_worker_thread_is_blocked() {
         for _ in 0..20 {
-            let rounds = tokio::spawn(async {
-                let (went_on, wait) = mpsc::channel();
-                // It is woken here, so this thread takes it next.
+            let task = tokio::spawn(async {
+                let (resumed, wait) = mpsc::channel();
+                // Spawned on this thread, so this thread runs it next.
                 let blocking = tokio::spawn(async move { wait.recv_timeout(Duration::from_secs(30)) });
-                let mut turn = YieldBudget::new(2);
-                turn.consume().await;
-                turn.consume().await;
-                went_on.send(()).unwrap();
+                let mut budget = YieldBudget::new(2);
+                budget.consume().await;
+                budget.consume().await;
+                resumed.send(()).unwrap();
                 blocking.await.unwrap()
             });
-            assert_eq!(rounds.await.unwrap(), Ok(()));
+            assert_eq!(task.await.unwrap(), Ok(()));
         }
     }
 }

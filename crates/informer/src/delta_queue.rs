@@ -1,7 +1,8 @@
-//! The delta queues between tasks: each reflector's driver fills its own, the pump empties them all.
+//! The delta queue between the reflector drivers, which fill it, and the pump, which empties it.
 //!
-//! A thin async face of one [`DeltaFifo`] per scope: [`Queue::push`] waits for room, which is what stops that scope's socket;
-//! [`Queue::pop`] waits for deltas, and takes from the scopes in turn.
+//! An async wrapper of one [`DeltaFifo`] per scope. [`DeltaQueue::push`] waits for capacity, which stops
+//! reading from the socket of that scope; [`DeltaQueue::pop`] waits for deltas and serves the scopes in
+//! rotation. It does not know the meaning of deltas.
 
 use crate::coop::reschedule;
 use informer_core::{Batch, Delta, DeltaFifo, QueueClosed};
@@ -11,58 +12,67 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// At most so often others have a turn before what came is taken, and no more once so much time has passed: a turn takes as long as their handlers do.
+/// Upper bound on the reschedules before a batch is taken.
 const MAX_LINGER_YIELDS: usize = 16;
+/// Upper bound on the time before a batch is taken, because one reschedule can take as long as the handlers
+/// of other tasks.
 const MAX_LINGER: Duration = Duration::from_millis(1);
 
+/// The bounded queue of deltas of one informer, with one FIFO per scope.
 #[derive(Debug)]
 pub(crate) struct DeltaQueue {
-    lanes: Mutex<ScopeQueues>,
-    /// Something was pushed, or the queue was closed.
+    scopes: Mutex<ScopeQueues>,
+    /// Notified after a push or the close.
     not_empty: Notify,
-    /// Something was popped, or the queue was closed.
+    /// Notified after a pop or the close.
     not_full: Notify,
 }
 
-/// One queue per scope.
+/// One FIFO per scope.
 #[derive(Debug)]
 struct ScopeQueues {
     fifos: Vec<DeltaFifo>,
-    /// Whose turn it is.
+    /// Index of the scope from which the next batch is taken, if it has one.
     next_scope: usize,
 }
 
 impl DeltaQueue {
-    pub(crate) fn new(lanes: usize) -> Self {
-        let fifos = (0..lanes).map(|_| DeltaFifo::default()).collect();
-        let lanes = Mutex::new(ScopeQueues { fifos, next_scope: 0 });
-        Self { lanes, not_empty: Notify::new(), not_full: Notify::new() }
+    pub(crate) fn new(scopes: usize) -> Self {
+        let fifos = (0..scopes).map(|_| DeltaFifo::default()).collect();
+        let scopes = Mutex::new(ScopeQueues { fifos, next_scope: 0 });
+        Self { scopes, not_empty: Notify::new(), not_full: Notify::new() }
     }
 
-    /// Appends deltas to a lane, as many at a time as there is room for. What comes together is taken together: the pump publishes a state
-    /// for each batch.
-    pub(crate) async fn push(&self, lane: usize, deltas: &mut VecDeque<Delta>) -> Result<(), QueueClosed> {
+    /// Appends deltas of one scope, waiting for capacity.
+    ///
+    /// As many deltas as fit are added together, so that they become one batch: the pump publishes a
+    /// snapshot per batch.
+    pub(crate) async fn push(
+        &self,
+        scope_index: usize,
+        deltas: &mut VecDeque<Delta>,
+    ) -> Result<(), QueueClosed> {
         while !deltas.is_empty() {
-            let mut drained = std::pin::pin!(self.not_full.notified());
-            // Registered before looking, so that a pop in between is not missed.
-            drained.as_mut().enable();
-            if !self.push_some(lane, deltas)? {
-                drained.await;
+            let mut not_full = std::pin::pin!(self.not_full.notified());
+            // Registered before the capacity is checked, so that a pop in between is not missed.
+            not_full.as_mut().enable();
+            if !self.push_some(scope_index, deltas)? {
+                not_full.await;
             }
         }
         Ok(())
     }
 
-    /// Appends what there is room for; returns whether that was anything.
-    fn push_some(&self, lane: usize, deltas: &mut VecDeque<Delta>) -> Result<bool, QueueClosed> {
-        let mut lanes = self.lock();
-        let fifo = lanes.fifos.get_mut(lane).ok_or(QueueClosed)?;
+    /// Appends the deltas that fit; returns whether any did.
+    fn push_some(&self, scope_index: usize, deltas: &mut VecDeque<Delta>) -> Result<bool, QueueClosed> {
+        let mut scopes = self.lock();
+        let fifo = scopes.fifos.get_mut(scope_index).ok_or(QueueClosed)?;
         let before = deltas.len();
         while fifo.is_closed() || fifo.has_capacity() {
             let Some(delta) = deltas.pop_front() else { break };
             fifo.push(delta)?;
         }
-        drop(lanes);
+        drop(scopes);
         let pushed = deltas.len() < before;
         if pushed {
             self.not_empty.notify_one();
@@ -70,33 +80,35 @@ impl DeltaQueue {
         Ok(pushed)
     }
 
-    /// Takes a batch of one lane as soon as there is one; `None` when the queue is closed and empty.
-    pub(crate) async fn pop(&self, most: usize) -> Option<(usize, Batch)> {
+    /// Waits for deltas and takes a batch of one scope; `None` when the queue is closed and empty.
+    pub(crate) async fn pop(&self, max_deltas: usize) -> Option<(usize, Batch)> {
         loop {
-            let mut filled = std::pin::pin!(self.not_empty.notified());
-            filled.as_mut().enable();
+            let mut not_empty = std::pin::pin!(self.not_empty.notified());
+            not_empty.as_mut().enable();
             {
-                let mut lanes = self.lock();
-                if let Some(found) = lanes.pop(most) {
+                let mut scopes = self.lock();
+                if let Some(found) = scopes.pop(max_deltas) {
                     self.not_full.notify_waiters();
                     return Some(found);
                 }
-                if lanes.fifos.iter().all(DeltaFifo::is_closed) {
+                if scopes.fifos.iter().all(DeltaFifo::is_closed) {
                     return None;
                 }
             }
-            filled.await;
-            self.linger(most).await;
+            not_empty.await;
+            self.linger(max_deltas).await;
         }
     }
 
-    /// Gives way while more comes, for a short while: under load, fewer and larger batches cost the store and the handlers less. Where nothing else
-    /// comes this is one turn of whoever else is ready.
-    async fn linger(&self, most: usize) {
-        let (mut before, begun) = (0, Instant::now());
+    /// Reschedules the task while more deltas arrive, for a short time: under load, larger batches cost the
+    /// store and the handlers less.
+    ///
+    /// If nothing else arrives, the cost is one reschedule.
+    async fn linger(&self, max_deltas: usize) {
+        let (mut before, started) = (0, Instant::now());
         for _ in 0..MAX_LINGER_YIELDS {
             let waiting: usize = self.lock().fifos.iter().map(DeltaFifo::len).sum();
-            if waiting == before || waiting >= most || begun.elapsed() >= MAX_LINGER {
+            if waiting == before || waiting >= max_deltas || started.elapsed() >= MAX_LINGER {
                 return;
             }
             before = waiting;
@@ -104,21 +116,22 @@ impl DeltaQueue {
         }
     }
 
-    /// Says that everything up to the end of a lane's batch is in the store; returns whether every lane's first set is.
-    pub(crate) fn applied(&self, lane: usize, end: u64) -> bool {
-        let mut lanes = self.lock();
-        if let Some(fifo) = lanes.fifos.get_mut(lane) {
+    /// Records that the store contains all deltas of a scope up to `end`; returns whether it contains the
+    /// initial list of every scope.
+    pub(crate) fn applied(&self, scope_index: usize, end: u64) -> bool {
+        let mut scopes = self.lock();
+        if let Some(fifo) = scopes.fifos.get_mut(scope_index) {
             fifo.applied(end);
         }
-        lanes.fifos.iter().all(DeltaFifo::has_synced)
+        scopes.fifos.iter().all(DeltaFifo::has_synced)
     }
 
-    /// Whether further deltas are refused.
+    /// Returns whether the queue rejects further deltas.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().fifos.iter().all(DeltaFifo::is_closed)
     }
 
-    /// Refuses further deltas.
+    /// Rejects further deltas; queued ones can still be taken.
     pub(crate) fn close(&self) {
         self.lock().fifos.iter_mut().for_each(DeltaFifo::close);
         self.not_empty.notify_one();
@@ -126,19 +139,19 @@ impl DeltaQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, ScopeQueues> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ScopeQueues {
-    /// A batch of the first lane that has one, from the one whose turn it is on.
-    fn pop(&mut self, most: usize) -> Option<(usize, Batch)> {
+    /// Takes a batch of the first scope that has one, starting with `next_scope`.
+    fn pop(&mut self, max_deltas: usize) -> Option<(usize, Batch)> {
         let count = self.fifos.len();
-        for step in 0..count {
-            let lane = (self.next_scope + step) % count;
-            if let Some(batch) = self.fifos[lane].pop(most) {
-                self.next_scope = lane + 1;
-                return Some((lane, batch));
+        for offset in 0..count {
+            let scope_index = (self.next_scope + offset) % count;
+            if let Some(batch) = self.fifos[scope_index].pop(max_deltas) {
+                self.next_scope = scope_index + 1;
+                return Some((scope_index, batch));
             }
         }
         None
@@ -157,19 +170,19 @@ mod tests {
     fn versions(batch: Batch) -> impl Iterator<Item = String> {
         batch.deltas.into_iter().map(|delta| match delta {
             Delta::Bookmark(version) => version.to_string(),
-            other => panic!("nothing else was pushed: {other:?}"),
+            other => panic!("only bookmarks were pushed: {other:?}"),
         })
     }
 
-    /// C8: what there is no room for waits, and comes behind what went before it.
+    /// C8: deltas beyond the capacity wait, and keep their order.
     #[tokio::test]
-    async fn deltas_that_find_no_room_wait_and_keep_their_order() {
-        let room = FifoCapacity::default().count;
-        let (queue, mut deltas) = (DeltaQueue::new(1), bookmarks(2 * room + 7));
+    async fn deltas_beyond_the_capacity_wait_and_keep_their_order() {
+        let capacity = FifoCapacity::default().count;
+        let (queue, mut deltas) = (DeltaQueue::new(1), bookmarks(2 * capacity + 7));
         let push = queue.push(0, &mut deltas);
         let pop = async {
             let mut all = Vec::new();
-            while all.len() < 2 * room + 7 {
+            while all.len() < 2 * capacity + 7 {
                 let (_, batch) = queue.pop(1000).await.unwrap();
                 assert!(batch.deltas.len() <= 1000);
                 all.extend(versions(batch));
@@ -178,20 +191,20 @@ mod tests {
         };
         let (pushed, popped) = tokio::join!(push, pop);
         assert_eq!(pushed, Ok(()));
-        assert!(popped.iter().map(|version| version.parse::<usize>().unwrap()).eq(1..=2 * room + 7));
+        assert!(popped.iter().map(|version| version.parse::<usize>().unwrap()).eq(1..=2 * capacity + 7));
     }
 
-    /// C10: whoever waits for room does not wait for ever.
+    /// C10: a push that waits for capacity ends when the queue is closed.
     #[tokio::test]
-    async fn a_queue_that_is_closed_half_way_takes_no_more() {
-        let room = FifoCapacity::default().count;
-        let (queue, mut deltas) = (DeltaQueue::new(1), bookmarks(room + 7));
+    async fn waiting_push_fails_when_the_queue_is_closed() {
+        let capacity = FifoCapacity::default().count;
+        let (queue, mut deltas) = (DeltaQueue::new(1), bookmarks(capacity + 7));
         let (pushed, ()) = tokio::join!(queue.push(0, &mut deltas), async { queue.close() });
         assert_eq!(pushed, Err(QueueClosed));
         let mut popped = 0;
         while let Some((_, batch)) = queue.pop(1000).await {
             popped += versions(batch).count();
         }
-        assert_eq!(popped, room, "what was pushed before is still there");
+        assert_eq!(popped, capacity, "deltas pushed before the close can still be taken");
     }
 }

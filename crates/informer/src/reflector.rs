@@ -1,4 +1,7 @@
-//! Drives the reflector machine: carries out its actions, tells it what happened. It decides nothing.
+//! The reflector driver: performs the actions of the reflector's state machine and feeds it responses and
+//! timeouts.
+//!
+//! The driver makes no decisions; the state machine in `informer-core` makes all of them.
 
 use crate::clock::{Clock, sleep_until};
 use crate::delta_queue::DeltaQueue;
@@ -16,36 +19,36 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Everything the driver works with.
+/// The task that drives one reflector.
 pub(crate) struct ReflectorDriver {
     pub(crate) machine: Reflector,
     pub(crate) source: Arc<dyn Source>,
-    /// The connection over which its sets come.
-    pub(crate) link: Throughput,
-    /// The set that is coming, unless it is compressed.
-    pub(crate) reading: Option<TransferSample>,
+    /// The measured throughput of full lists, shared with the other informers of a factory.
+    pub(crate) throughput: Throughput,
+    /// The measurement of the list or watch-list being received; `None` if it is compressed.
+    pub(crate) sample: Option<TransferSample>,
     pub(crate) queue: Arc<DeltaQueue>,
     pub(crate) status: Arc<StatusCell>,
     pub(crate) diagnostics: DiagnosticSink,
-    /// Which of the informer's scopes it reflects.
+    /// Index of the reflected scope among the informer's scopes.
     pub(crate) scope_index: usize,
-    /// What is to be pushed next; empty but for its room.
+    /// Deltas to push next. Empty between two pushes; a field only to reuse its allocation.
     pub(crate) deltas: VecDeque<Delta>,
     pub(crate) clock: Clock,
-    /// Says to everybody that the informer is to stop.
+    /// Requests all tasks of the informer to stop.
     pub(crate) stop: watch::Sender<bool>,
 }
 
-/// The one request that is open.
+/// The request in flight; there is at most one.
 enum InFlight {
     Nothing,
-    Answer(StreamId, ResponseFuture),
+    Response(StreamId, ResponseFuture),
     Body(StreamId, ByteStream),
 }
 
-/// What the open request brought.
+/// A response or body chunk of the request in flight.
 enum Incoming {
-    Answer(StreamId, Result<Response, SourceError>),
+    Response(StreamId, Result<Response, SourceError>),
     Chunk(StreamId, Option<Result<bytes::Bytes, SourceError>>),
 }
 
@@ -53,23 +56,23 @@ impl InFlight {
     fn id(&self) -> Option<StreamId> {
         match self {
             Self::Nothing => None,
-            Self::Answer(id, _) | Self::Body(id, _) => Some(*id),
+            Self::Response(id, _) | Self::Body(id, _) => Some(*id),
         }
     }
 
-    /// Asks a source. If it panics, at once or later, that request has failed, and no more (C9).
+    /// Sends a request to a source. If the source panics, immediately or later, only this request fails (C9).
     fn send(id: StreamId, source: impl FnOnce() -> ResponseFuture) -> Self {
-        let answer =
+        let response =
             catch_unwind(AssertUnwindSafe(source)).unwrap_or_else(|_| Box::pin(async { Err(panicked()) }));
-        Self::Answer(id, answer)
+        Self::Response(id, response)
     }
 
     async fn next(&mut self) -> Incoming {
         match self {
             Self::Nothing => pending().await,
-            Self::Answer(id, answer) => {
-                let answer = AssertUnwindSafe(answer).catch_unwind().await;
-                Incoming::Answer(*id, answer.unwrap_or_else(|_| Err(panicked())))
+            Self::Response(id, response) => {
+                let response = AssertUnwindSafe(response).catch_unwind().await;
+                Incoming::Response(*id, response.unwrap_or_else(|_| Err(panicked())))
             }
             Self::Body(id, body) => {
                 let chunk = AssertUnwindSafe(body.next()).catch_unwind().await;
@@ -80,44 +83,45 @@ impl InFlight {
 }
 
 impl ReflectorDriver {
-    /// Runs until it is to stop or the queue is closed.
+    /// Runs until the informer stops or the queue is closed.
     pub(crate) async fn run(mut self) {
         let (clock, mut stop) = (self.clock, self.stop.subscribe());
-        let mut open = InFlight::Nothing;
-        self.machine.prefer_lists(self.link.is_slow(Instant::now()));
+        let mut in_flight = InFlight::Nothing;
+        self.machine.prefer_lists(self.throughput.is_slow(Instant::now()));
         self.machine.start(clock.now());
         loop {
             tokio::select! {
                 biased;
                 () = stopped(&mut stop) => break,
-                carried_out = self.execute_actions(&mut open) => if carried_out.is_err() { break },
+                executed = self.execute_actions(&mut in_flight) => if executed.is_err() { break },
             }
             let deadline = self.machine.next_deadline().map(|moment| clock.instant(moment));
             let before = Instant::now();
-            self.machine.prefer_lists(self.link.is_slow(before));
+            self.machine.prefer_lists(self.throughput.is_slow(before));
             tokio::select! {
                 biased;
                 () = stopped(&mut stop) => break,
-                arrival = open.next() => {
-                    self.measure(&arrival, before);
-                    self.handle(clock.now(), arrival, &mut open);
+                incoming = in_flight.next() => {
+                    self.measure(&incoming, before);
+                    self.handle(clock.now(), incoming, &mut in_flight);
                 }
                 () = sleep_until(deadline) => self.machine.handle_timeout(clock.now()),
             }
         }
     }
 
-    /// Does what the machine wants done. Deltas wait for room in the queue; meanwhile nothing is read.
-    async fn execute_actions(&mut self, open: &mut InFlight) -> Result<(), QueueClosed> {
+    /// Executes the pending actions of the state machine. Waits for capacity in the delta queue; meanwhile
+    /// nothing is read.
+    async fn execute_actions(&mut self, in_flight: &mut InFlight) -> Result<(), QueueClosed> {
         self.publish();
         while let Some(action) = self.machine.poll_action() {
             if !matches!(action, Action::Push(_)) {
                 self.queue.push(self.scope_index, &mut self.deltas).await?;
             }
             match action {
-                Action::List(id, request) => *open = InFlight::send(id, || self.source.list(request)),
-                Action::Watch(id, request) => *open = InFlight::send(id, || self.source.watch(request)),
-                Action::Cancel(id) if open.id() == Some(id) => *open = InFlight::Nothing,
+                Action::List(id, request) => *in_flight = InFlight::send(id, || self.source.list(request)),
+                Action::Watch(id, request) => *in_flight = InFlight::send(id, || self.source.watch(request)),
+                Action::Cancel(id) if in_flight.id() == Some(id) => *in_flight = InFlight::Nothing,
                 Action::Cancel(_) => {}
                 Action::Push(delta) => self.deltas.push_back(delta),
                 Action::Report(diagnostic) => self.diagnostics.report(&diagnostic.into()),
@@ -126,36 +130,37 @@ impl ReflectorDriver {
         self.queue.push(self.scope_index, &mut self.deltas).await
     }
 
-    /// What comes of a set says how fast the connection is.
-    fn measure(&mut self, arrival: &Incoming, before: Instant) {
-        match (arrival, &mut self.reading) {
-            (Incoming::Chunk(_, Some(Ok(chunk))), Some(reading)) if self.machine.is_receiving_list() => {
+    /// Measures the throughput while a full list is received.
+    fn measure(&mut self, incoming: &Incoming, before: Instant) {
+        match (incoming, &mut self.sample) {
+            (Incoming::Chunk(_, Some(Ok(chunk))), Some(sample)) if self.machine.is_receiving_list() => {
                 let now = Instant::now();
-                reading.note(chunk.len(), now - before, now);
+                sample.note(chunk.len(), now - before, now);
             }
-            _ => self.reading = None,
+            _ => self.sample = None,
         }
     }
 
-    fn handle(&mut self, now: Moment, arrival: Incoming, open: &mut InFlight) {
-        match arrival {
-            Incoming::Answer(id, Ok(response)) => {
+    fn handle(&mut self, now: Moment, incoming: Incoming, in_flight: &mut InFlight) {
+        match incoming {
+            Incoming::Response(id, Ok(response)) => {
                 let mut head = ResponseHead::new(response.status);
                 head.content_type = response.content_type.map(Into::into);
                 head.retry_after = response.retry_after;
                 let compressed = response.compressed;
-                *open = InFlight::Body(id, response.body);
+                *in_flight = InFlight::Body(id, response.body);
                 self.machine.handle_response(now, id, head);
-                // How much a compressed body took on its way is not known here.
-                self.reading = (!compressed && self.machine.is_receiving_list()).then(|| self.link.begin());
+                // The transferred size of a compressed body is not known here.
+                self.sample =
+                    (!compressed && self.machine.is_receiving_list()).then(|| self.throughput.begin());
             }
             Incoming::Chunk(id, Some(Ok(chunk))) => self.machine.handle_bytes(now, id, &chunk),
             Incoming::Chunk(id, None) => {
-                *open = InFlight::Nothing;
+                *in_flight = InFlight::Nothing;
                 self.machine.handle_end(now, id);
             }
-            Incoming::Answer(id, Err(error)) | Incoming::Chunk(id, Some(Err(error))) => {
-                *open = InFlight::Nothing;
+            Incoming::Response(id, Err(error)) | Incoming::Chunk(id, Some(Err(error))) => {
+                *in_flight = InFlight::Nothing;
                 self.machine.handle_error(now, id, failure(&error));
             }
         }
@@ -166,7 +171,7 @@ impl ReflectorDriver {
     }
 }
 
-/// However the driver ends, also by a panic of the source: nothing more comes, and everybody can see it (C9).
+/// However the driver ends, also by a panic, it stops the informer and sets its state to `Stopped` (C9).
 impl Drop for ReflectorDriver {
     fn drop(&mut self) {
         self.machine.stop();
@@ -176,7 +181,7 @@ impl Drop for ReflectorDriver {
     }
 }
 
-/// Returns when the informer is to stop, also when nobody is left who could say so.
+/// Waits for a stop request, or until the sender is dropped.
 pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
@@ -185,7 +190,8 @@ fn panicked() -> SourceError {
     SourceError::ConnectionLost { source: "the source panicked".into() }
 }
 
-/// Classifies an error of the source. The message contains the causes of the error.
+/// Converts an error of a source into a failure for the state machine, with the whole chain of causes in
+/// its message.
 fn failure(error: &SourceError) -> Failure {
     Failure::new(error.failure_kind(), source::error_chain(error))
 }

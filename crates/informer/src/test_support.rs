@@ -1,4 +1,4 @@
-//! Objects, changes and events in short, for unit tests.
+//! Constructors of objects and changes, and a short text form of deliveries, for unit tests.
 
 use crate::event::{Delivery, Event, Untyped, UpdateCause};
 use informer_core::wire::{Limits, ListItem, ListReader};
@@ -37,6 +37,8 @@ pub(crate) fn deleted(name: &str, version: u64) -> Change {
     Change::Deleted { last: entry(name, version), observed: true }
 }
 
+/// Formats a delivery: `+a@1!` initial add, `+a@1` add, `~a@1>a@2` update, `=a@1` resync, `-a@1` delete,
+/// `lagged 1`.
 pub(crate) fn text(delivery: &Delivery<Untyped>) -> String {
     let event = match delivery {
         Delivery::Event(event) => event,

@@ -57,9 +57,9 @@ fn le_1_invalid_durations_are_rejected() {
         ElectionConfig::new(lease, renew, retry).check().map_err(|error| error.to_string())
     };
     assert_eq!(check(seconds(15), seconds(10), seconds(2)), Ok(()));
-    let renew = "a leader that acts for 15s without renewing does not fit a lease of 15s: it must be shorter";
+    let renew = "renew deadline 15s must be shorter than the lease duration 15s";
     assert_eq!(check(seconds(15), seconds(15), seconds(2)).unwrap_err(), renew);
-    let retry = "tries every 9s do not fit into 10s: it must be more than 1.2 times as long";
+    let retry = "renew deadline 10s must be more than 1.2 times the retry period 9s";
     assert_eq!(check(seconds(15), seconds(10), seconds(9)).unwrap_err(), retry);
     assert!(check(seconds(15), seconds(10), Duration::ZERO).is_err());
     assert_eq!(Election::new("", ElectionConfig::default(), 1).unwrap_err(), ConfigError::NoIdentity);

@@ -1,4 +1,4 @@
-//! The factory's kinds by name, as people from client-go know them: `factory.core().v1().pods()`.
+//! Accessors for the built-in kinds by name, as in client-go: `factory.core().v1().pods()`.
 //!
 //! ```no_run
 //! use informer::SharedInformerFactory;
@@ -9,18 +9,21 @@
 //! # }
 //! ```
 //!
-//! The same as `factory.informer::<Pod>()` and `factory.lister::<Deployment>()`, for whoever would rather be led by completion
-//! than by types. Groups are called as in client-go, and kinds by their words: `config_maps`, `network_policies`, `csi_drivers`.
+//! They return the same informers and listers as `factory.informer::<Pod>()` and
+//! `factory.lister::<Deployment>()`, and can be found by code completion. Groups are named as in client-go,
+//! kinds in snake case: `config_maps`, `network_policies`, `csi_drivers`.
 //!
-//! Which kinds there are follows from the version of the Kubernetes types, which the application chooses as a feature of
-//! `k8s-openapi`. Where only some versions have a kind, its documentation says so. Custom kinds have no accessor; they have
-//! types.
+//! The available kinds depend on the version of the Kubernetes types, which the application selects as a
+//! feature of `k8s-openapi`; the documentation of a kind states its versions if only some have it. Custom
+//! resources have no accessors; use [`SharedInformerFactory::informer`] with their type.
 //!
-//! Accessors keep nothing but a reference to the factory. This file does not know any kind.
+//! An accessor holds only a reference to the factory. This file does not know any kind; the generated one
+//! does.
 
 mod generated;
 
-// A group is called `Resource`: an import of that name, as of any other group's, would hide it from the outside.
+// Do not import names of API groups here, such as `kube::Resource`: they would hide the generated types of
+// the same name.
 pub use generated::*;
 
 use super::SharedInformerFactory;
@@ -29,7 +32,7 @@ use crate::lister::Lister;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// One kind of a factory: the end of a path such as `factory.core().v1().pods()`.
+/// The accessor of one kind, returned by calls such as `factory.core().v1().pods()`.
 pub struct Accessor<'a, K> {
     factory: &'a SharedInformerFactory,
     kind: PhantomData<fn() -> K>,
@@ -42,12 +45,12 @@ impl<'a, K> Accessor<'a, K> {
 }
 
 impl<K: kube::Resource<DynamicType = ()> + 'static> Accessor<'_, K> {
-    /// The factory's informer for the kind.
+    /// Returns the factory's informer for the kind.
     pub fn informer(&self) -> SharedInformer<K> {
         self.factory.informer()
     }
 
-    /// Reads the cache of the factory's informer for the kind.
+    /// Returns a lister of the factory's informer for the kind.
     pub fn lister(&self) -> Lister<K> {
         self.factory.lister()
     }

@@ -1,8 +1,9 @@
-//! One client, informers for many kinds, each shared by everybody who asks for it.
+//! The factory: one client, and one shared informer per kind and selection.
 //!
-//! A factory hands out views of engines. Calls that agree in kind, form, namespaces and selectors get the same engine: one watch, one
-//! cache. Which options a kind has is settled by the first call that touches it, and never changes after that. Before the start the factory
-//! keeps its informers alive; afterwards their handles do. It does not know how an informer works.
+//! Calls with the same kind, representation (complete objects or metadata), namespaces and selectors return
+//! handles of the same engine, with one watch and one cache. The first call for a kind fixes its options.
+//! Before `start` the factory keeps its informers alive; afterwards only their handles do. The factory does
+//! not know how an informer works.
 
 #[cfg(feature = "accessors")]
 pub mod accessors;
@@ -21,9 +22,12 @@ use registry::{FactoryView, Registry};
 use std::fmt;
 use std::sync::Arc;
 
-/// Hands out informers, one for each kind however often it is asked for.
+/// A factory of informers that creates one informer per kind and selection, and shares it between all
+/// callers.
 ///
-/// Cheap to clone; all clones are the same factory.
+/// A factory is cheap to clone; all clones are the same factory. Before [`start`](Self::start) the factory
+/// keeps its informers alive. From then on an informer runs as long as one of its handles (informer,
+/// lister, registration or event stream) exists.
 ///
 /// ```no_run
 /// use informer::{Event, Index, SharedInformerFactory};
@@ -34,10 +38,10 @@ use std::sync::Arc;
 /// let factory = SharedInformerFactory::new(client);
 /// let pods = factory.informer::<Pod>();
 /// let nodes = factory.lister::<Node>();
-/// let _watching = pods.on_event(|event| println!("{event:?}"));
+/// let _registration = pods.on_event(|event| println!("{event:?}"));
 ///
 /// factory.start();
-/// factory.wait_for_sync(Duration::from_secs(30)).await?; // synced, or each kind's state and reason
+/// factory.wait_for_sync(Duration::from_secs(30)).await?; // on failure: the state of each informer
 /// println!("{} pods on {} nodes", pods.lister().len(), nodes.len());
 ///
 /// factory.shutdown(Duration::from_secs(5)).await?;
@@ -51,21 +55,26 @@ pub struct SharedInformerFactory {
 }
 
 impl SharedInformerFactory {
-    /// A factory for everything in all namespaces.
+    /// Creates a factory with default options, whose informers select all objects in all namespaces.
     pub fn new(client: kube::Client) -> Self {
         Self::with_options(client, InformerOptions::default())
     }
 
-    /// A factory whose informers have these settings, each kind unless it is configured otherwise.
+    /// Creates a factory with these options for all kinds.
+    ///
+    /// [`configure`](Self::configure) overrides them for one kind. A [`source`](InformerOptions::source) in
+    /// these options is ignored.
     pub fn with_options(client: kube::Client, options: InformerOptions) -> Self {
         let (registry, view) =
             (Arc::new(Registry::new(client)), Arc::new(FactoryView::new(options.for_all_kinds())));
         Self { registry, view }
     }
 
-    /// The same factory with another choice of objects: the namespaces and selectors of `options` that are set, and no other setting.
-    /// In everything else a kind is what it is here, also what it was configured to be. Kinds that are asked for here and there with the
-    /// same choice still share one watch.
+    /// Returns a view of this factory with other namespaces and selectors.
+    ///
+    /// Only the namespaces and selectors that are set in `options` are used, no other setting. The other
+    /// options of a kind, also those given to [`configure`](Self::configure), are those of this factory.
+    /// Informers with the same selection are shared between both.
     ///
     /// ```no_run
     /// # use informer::{InformerOptions, SharedInformerFactory};
@@ -78,14 +87,19 @@ impl SharedInformerFactory {
     /// ```
     #[must_use]
     pub fn select(&self, options: InformerOptions) -> Self {
-        let view = FactoryView::choosing(Arc::clone(&self.view), options);
+        let view = FactoryView::with_selection(Arc::clone(&self.view), options);
         Self { registry: Arc::clone(&self.registry), view: Arc::new(view) }
     }
 
-    /// Fixes the options of a kind for every later call, accessors and listers included. What they leave open is the factory's.
+    /// Fixes the options of a kind for all later calls, including listers and accessors.
     ///
-    /// The first word counts: if the kind has been asked for, or configured, with options that differ, that is an error naming the
-    /// option, and nothing changes.
+    /// Options that are not set are taken from the factory. Call this before the kind is used for the first
+    /// time.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the option, and changes nothing, if the kind was already used or
+    /// configured with different options.
     pub fn configure<K>(&self, options: InformerOptions) -> Result<(), ConfigError>
     where
         K: Resource<DynamicType = ()> + 'static,
@@ -94,7 +108,11 @@ impl SharedInformerFactory {
         self.registry.configure(&self.view, &resource, options, is_cluster_scoped::<K>())
     }
 
-    /// The same for a kind that is known only at run time.
+    /// Fixes the options of a kind that is known only at run time; see [`configure`](Self::configure).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kind was already used or configured with different options.
     pub fn configure_dynamic(
         &self,
         resource: &ApiResource,
@@ -104,7 +122,14 @@ impl SharedInformerFactory {
         self.registry.configure(&self.view, &resource, options, false)
     }
 
-    /// The same for the metadata of a kind that is known only at run time. For one known before, configure `PartialObjectMeta<K>`.
+    /// Fixes the options of the metadata of a kind that is known only at run time; see
+    /// [`configure`](Self::configure).
+    ///
+    /// For the metadata of a kind `K` that is known at compile time, configure `PartialObjectMeta<K>`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the metadata of the kind was already used or configured with different options.
     pub fn configure_dynamic_metadata(
         &self,
         resource: &ApiResource,
@@ -114,25 +139,28 @@ impl SharedInformerFactory {
         self.registry.configure(&self.view, &resource, options, false)
     }
 
-    /// The informer for a kind. After the start it starts at once.
+    /// Returns the informer for a kind, and starts it if the factory is started.
     ///
-    /// Namespaces of the factory do not concern cluster-scoped kinds.
+    /// The namespaces of the factory's options do not apply to cluster-scoped kinds.
     pub fn informer<K: Resource<DynamicType = ()> + 'static>(&self) -> SharedInformer<K> {
         SharedInformer::view(self.engine(&ResourceType::of::<K>(&()), is_cluster_scoped::<K>()))
     }
 
-    /// Reads the cache of the informer for a kind.
+    /// Returns a lister of the informer for a kind.
     pub fn lister<K: Resource<DynamicType = ()> + 'static>(&self) -> Lister<K> {
         self.informer().lister()
     }
 
-    /// The informer for a kind that is known only at run time: another view of the same cache. A cluster-scoped kind of a factory with
-    /// namespaces is to be configured with [`InformerOptions::all_namespaces`].
+    /// Returns the informer for a kind that is known only at run time.
+    ///
+    /// It shares the cache of the typed informer for the same kind. If the factory's options select
+    /// namespaces, configure cluster-scoped kinds with [`InformerOptions::all_namespaces`], because their
+    /// scope is unknown here.
     pub fn dynamic_informer(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
         SharedInformer::view(self.engine(&ResourceType::of::<DynamicObject>(resource), false))
     }
 
-    /// An informer for the metadata of a kind: the server sends nothing else.
+    /// Returns an informer for the metadata of a kind; the server sends only metadata.
     pub fn metadata_informer<K>(&self) -> SharedInformer<PartialObjectMeta<K>>
     where
         K: Resource<DynamicType = ()> + 'static,
@@ -140,7 +168,7 @@ impl SharedInformerFactory {
         self.informer()
     }
 
-    /// The same for a kind that is known only at run time.
+    /// Returns an informer for the metadata of a kind that is known only at run time.
     pub fn dynamic_metadata_informer(
         &self,
         resource: &ApiResource,
@@ -149,39 +177,41 @@ impl SharedInformerFactory {
         SharedInformer::view(self.engine(&resource, false))
     }
 
-    /// Starts every informer that was asked for; those that are asked for later start at once, on the runtime of this call. Later calls do
-    /// nothing, also after a shutdown.
+    /// Starts every informer that was requested so far.
+    ///
+    /// Informers that are requested later start immediately, on the runtime of this call. Later calls have
+    /// no effect, also after a shutdown.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub fn start(&self) {
         self.registry.start();
     }
 
-    /// The figures of all living informers, ordered by what they are about.
+    /// Returns the metrics of all existing informers, ordered by kind and selection.
     pub fn metrics(&self) -> Vec<InformerMetrics> {
         self.registry.engines().iter().map(|engine| engine.metrics()).collect()
     }
 
-    /// Whether both hand out the same informers.
+    /// Returns whether both share the same informers.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.registry, &other.registry)
     }
 
-    /// Whether somebody has started it.
+    /// Returns whether the factory is started or shut down.
     pub(crate) fn is_started(&self) -> bool {
         self.registry.is_started()
     }
 
-    /// The informers that are not synced, and why.
+    /// Returns the informers that are not synced, each with its state for messages.
     pub(crate) fn not_synced(&self) -> Vec<(Arc<Engine>, String)> {
-        let told = |engine: Arc<Engine>| {
+        let describe = |engine: Arc<Engine>| {
             let status = engine.status();
             let reason = format!("{}: {}", engine.resource, status.state.display_at(status.now));
             (!is_synced(&status)).then_some((engine, reason))
         };
-        self.registry.engines().into_iter().filter_map(told).collect()
+        self.registry.engines().into_iter().filter_map(describe).collect()
     }
 
     fn engine(&self, resource: &ResourceType, cluster_scoped: bool) -> Arc<Engine> {

@@ -1,7 +1,8 @@
-//! Which informers a factory has, with which options, and who keeps them alive.
+//! The registry: the informers of a factory, their options, and the references that keep them alive.
 //!
-//! Invariants: at most one engine per kind, form and selection that is not stopping; what a view settled for a kind stays so for as long as
-//! the view lives, also when the engine itself comes and goes.
+//! Invariants: there is at most one engine per kind, representation and selection that is not stopping; the
+//! options that a view resolved for a kind stay the same for as long as the view exists, even if the engine
+//! is dropped and created again.
 
 use crate::error::ConfigError;
 use crate::resource::ResourceType;
@@ -10,16 +11,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::runtime::Handle;
 
-/// What makes two calls get the same informer.
+/// The identity of an informer: calls with equal identities share one.
 type Identity = (ResourceType, SelectionKey);
 
-/// One choice of objects: the defaults of its calls, and the kinds that were settled.
+/// A view of a factory: its default options and selection, and the options it resolved for each kind.
 pub(super) struct FactoryView {
-    /// What this view chooses from, if it was made from another.
+    /// The view from which this one was created by `select`.
     parent: Option<Arc<FactoryView>>,
-    /// The settings of every kind that has none of its own; of a view that was made from another, only what it chooses.
+    /// The options of kinds that were not configured; in a view with a parent, only the selection.
     defaults: InformerOptions,
-    /// The options of each kind that was configured or asked for.
+    /// The options of each kind that was configured or requested.
     resolved_options: Mutex<BTreeMap<ResourceType, InformerOptions>>,
 }
 
@@ -30,11 +31,11 @@ pub(super) struct Registry {
 
 #[derive(Default)]
 struct State {
-    life: RunState,
+    run_state: RunState,
     informers: BTreeMap<Identity, Informer>,
-    /// Informers that somebody stopped and that were replaced by another.
+    /// Engines that were stopped and replaced by a new one, and may still deliver pending events.
     stopping: Vec<Weak<Engine>>,
-    /// Handlers without a registration, and their informers: they live as long as the factory.
+    /// Detached handlers and their informers, which the factory keeps alive.
     detached: Vec<(Arc<Engine>, DetachedListener)>,
 }
 
@@ -42,17 +43,17 @@ struct State {
 enum RunState {
     #[default]
     NotStarted,
-    /// On this runtime.
+    /// Started; informers that are requested later start on this runtime.
     Started(Handle),
     ShutDown,
 }
 
 struct Informer {
     options: InformerOptions,
-    /// Its options were given by `configure`, and stay when it goes.
+    /// Whether the options were given to `configure`; they are then kept when the engine is dropped.
     configured: bool,
-    living: Weak<Engine>,
-    /// Until the start the factory keeps it.
+    engine: Weak<Engine>,
+    /// Keeps the engine alive until the factory is started.
     kept_until_start: Option<Arc<Engine>>,
 }
 
@@ -61,28 +62,28 @@ impl FactoryView {
         Self { parent: None, defaults, resolved_options: Mutex::default() }
     }
 
-    /// A view of another choice; in everything else, kinds are what they are in `parent`.
-    pub(super) fn choosing(parent: Arc<Self>, choice: InformerOptions) -> Self {
-        Self { parent: Some(parent), defaults: choice.selection_only(), resolved_options: Mutex::default() }
+    /// Creates a view with another selection; all other options of a kind are those of `parent`.
+    pub(super) fn with_selection(parent: Arc<Self>, options: InformerOptions) -> Self {
+        Self { parent: Some(parent), defaults: options.selection_only(), resolved_options: Mutex::default() }
     }
 
-    /// Puts the options of a kind right.
+    /// Replaces the resolved options of a kind and returns them.
     fn override_resolved(&self, resource: &ResourceType, options: InformerOptions) -> InformerOptions {
         self.lock().insert(resource.clone(), options.clone());
         options
     }
 
-    /// The options of a kind: those it has, or these from now on.
+    /// Returns the resolved options of a kind; if there are none, resolves them to `options`.
     fn resolve(&self, resource: &ResourceType, options: impl FnOnce() -> InformerOptions) -> InformerOptions {
         self.lock().entry(resource.clone()).or_insert_with(options).clone()
     }
 
-    /// What a kind has if nothing is said about it here.
+    /// Returns the options of a kind that was not configured in this view.
     fn defaults(&self, resource: &ResourceType) -> InformerOptions {
         let defaults = self.defaults.clone();
         let Some(parent) = &self.parent else { return defaults };
-        let settled = parent.lock().get(resource).cloned();
-        defaults.or(&settled.unwrap_or_else(|| parent.defaults(resource)))
+        let resolved = parent.lock().get(resource).cloned();
+        defaults.or(&resolved.unwrap_or_else(|| parent.defaults(resource)))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ResourceType, InformerOptions>> {
@@ -104,21 +105,21 @@ impl Registry {
     ) -> Result<(), ConfigError> {
         let wanted = scoped(options.or(&view.defaults(resource)), cluster_scoped);
         let identity = (resource.clone(), wanted.selection());
-        // One after another, so that what is refused has changed nothing.
+        // Both locks are held until the end, so that a rejected call changes nothing.
         let mut state = self.lock();
-        let mut settled = view.lock();
-        let known = settled.get(resource).map(|options| scoped(options.clone(), cluster_scoped));
-        // Another view may have settled the same choice of objects otherwise.
+        let mut resolved = view.lock();
+        let known = resolved.get(resource).map(|options| scoped(options.clone(), cluster_scoped));
+        // Another view may have resolved the same selection to other options.
         let shared = state.informers.get(&identity).map(|informer| &informer.options);
         if let Some(option) = known.iter().chain(shared).find_map(|known| known.difference(&wanted)) {
             return Err(ConfigError::AlreadyConfigured { kind: resource.name().into(), option });
         }
-        settled.insert(resource.clone(), wanted.clone());
+        resolved.insert(resource.clone(), wanted.clone());
         state.informers.entry(identity).or_insert_with(|| Informer::new(wanted)).configured = true;
         Ok(())
     }
 
-    /// The engine for a kind as a view sees it. After the start it is started.
+    /// Returns the engine for a kind in a view, and starts it if the factory is started.
     pub(super) fn engine(
         self: &Arc<Self>,
         view: &FactoryView,
@@ -126,16 +127,17 @@ impl Registry {
         cluster_scoped: bool,
     ) -> Arc<Engine> {
         let options = view.resolve(resource, || scoped(view.defaults(resource), cluster_scoped));
-        // A dynamic call does not know that a kind has no namespace, and may have settled it before.
+        // An earlier dynamic call may have resolved the kind without knowing that it is cluster-scoped.
         let options =
             if cluster_scoped { view.override_resolved(resource, scoped(options, true)) } else { options };
         let identity = (resource.clone(), options.selection());
-        let (engine, life) = self.find(&identity, options.clone()).unwrap_or_else(|options| {
-            // Made without a lock, since what the options hold is called for it. Somebody may be faster.
-            let made = Engine::new(Some(self.client.clone()), resource, InformerOptions::clone(&options));
-            self.adopt(identity.clone(), *options, made)
+        let (engine, run_state) = self.find(&identity, options.clone()).unwrap_or_else(|options| {
+            // Created without a lock, because it calls functions in the options. Another thread may be
+            // faster.
+            let new = Engine::new(Some(self.client.clone()), resource, InformerOptions::clone(&options));
+            self.adopt(identity.clone(), *options, new)
         });
-        match life {
+        match run_state {
             RunState::NotStarted => {}
             RunState::Started(runtime) => engine.start(&runtime),
             RunState::ShutDown => engine.cancel_start(),
@@ -143,89 +145,93 @@ impl Registry {
         engine
     }
 
-    /// The engine that lives, or else the options for a new one.
+    /// Returns the live engine with this identity, or the options for a new one.
     fn find(
         &self,
         identity: &Identity,
         options: InformerOptions,
     ) -> Result<(Arc<Engine>, RunState), Box<InformerOptions>> {
         let mut state = self.lock();
-        // Choices that nobody uses any more, and nobody configured, are forgotten: there may be one per tenant.
-        state.informers.retain(|_, informer| informer.configured || informer.living.strong_count() > 0);
-        let life = state.life.clone();
+        // Removes selections that are neither used nor configured: a program may create one per tenant.
+        state.informers.retain(|_, informer| informer.configured || informer.engine.strong_count() > 0);
+        let run_state = state.run_state.clone();
         let informer = state.informers.entry(identity.clone()).or_insert_with(|| Informer::new(options));
         let engine = informer.live_engine().ok_or_else(|| Box::new(informer.options.clone()))?;
-        Ok((engine, life))
+        Ok((engine, run_state))
     }
 
-    /// Makes an engine the one of its identity, unless there is one by now.
+    /// Registers a new engine under its identity, unless another one was registered meanwhile; returns the
+    /// registered one.
     fn adopt(
         self: &Arc<Self>,
         identity: Identity,
         options: InformerOptions,
-        made: Arc<Engine>,
+        new: Arc<Engine>,
     ) -> (Arc<Engine>, RunState) {
         let mut guard = self.lock();
         let state = &mut *guard;
         let informer = state.informers.entry(identity).or_insert_with(|| Informer::new(options));
         if let Some(engine) = informer.live_engine() {
-            return (engine, state.life.clone());
+            return (engine, state.run_state.clone());
         }
-        // One that was stopped may still be telling what it has; a shutdown waits for it too. Its detached handlers end with it.
+        // A stopped engine may still deliver pending events, and a shutdown waits for it too. Its detached
+        // handlers end with it.
         state.stopping.retain(|engine| engine.strong_count() > 0);
-        state.stopping.push(std::mem::replace(&mut informer.living, Arc::downgrade(&made)));
-        let keeper: Weak<dyn DetachTarget> = Arc::downgrade(&(Arc::clone(self) as Arc<dyn DetachTarget>));
-        let _ = made.keeper.set(keeper);
-        if matches!(state.life, RunState::NotStarted) {
-            informer.kept_until_start = Some(Arc::clone(&made));
+        state.stopping.push(std::mem::replace(&mut informer.engine, Arc::downgrade(&new)));
+        let target: Weak<dyn DetachTarget> = Arc::downgrade(&(Arc::clone(self) as Arc<dyn DetachTarget>));
+        let _ = new.detach_target.set(target);
+        if matches!(state.run_state, RunState::NotStarted) {
+            informer.kept_until_start = Some(Arc::clone(&new));
         }
         let (ended, detached) =
             std::mem::take(&mut state.detached).into_iter().partition(|(engine, _)| engine.has_stopped());
         state.detached = detached;
-        let life = state.life.clone();
+        let run_state = state.run_state.clone();
         drop(guard);
         drop::<Vec<_>>(ended);
-        (made, life)
+        (new, run_state)
     }
 
     pub(super) fn start(&self) {
-        // Whatever starts later starts here too, whichever thread asks for it. Without a runtime this panics before anything is changed.
+        // Later informers start on this runtime too, whichever thread requests them. Outside a runtime this
+        // panics before anything changes.
         let runtime = Handle::current();
         let mut state = self.lock();
-        if !matches!(state.life, RunState::NotStarted) {
+        if !matches!(state.run_state, RunState::NotStarted) {
             return;
         }
-        state.life = RunState::Started(runtime.clone());
-        let kept: Vec<_> =
+        state.run_state = RunState::Started(runtime.clone());
+        let unstarted: Vec<_> =
             state.informers.values_mut().filter_map(|informer| informer.kept_until_start.take()).collect();
         drop(state);
-        for engine in &kept {
+        for engine in &unstarted {
             engine.start(&runtime);
         }
     }
 
+    /// Returns whether the factory is started or shut down.
     pub(super) fn is_started(&self) -> bool {
-        !matches!(self.lock().life, RunState::NotStarted)
+        !matches!(self.lock().run_state, RunState::NotStarted)
     }
 
-    /// Nothing starts any more. Returns everything that is to be stopped.
+    /// Prevents further starts, releases unstarted engines and detached handlers, and returns the engines
+    /// that the caller must stop.
     pub(super) fn shutdown(&self) -> Vec<Arc<Engine>> {
         let mut state = self.lock();
-        state.life = RunState::ShutDown;
-        let living = state.informers.values().map(|informer| &informer.living);
-        let engines = living.chain(&state.stopping).filter_map(Weak::upgrade).collect();
-        // What was kept, or detached, ends with the factory's work.
-        let kept: Vec<_> =
+        state.run_state = RunState::ShutDown;
+        let current = state.informers.values().map(|informer| &informer.engine);
+        let engines = current.chain(&state.stopping).filter_map(Weak::upgrade).collect();
+        let unstarted: Vec<_> =
             state.informers.values_mut().filter_map(|informer| informer.kept_until_start.take()).collect();
         let detached = std::mem::take(&mut state.detached);
         drop(state);
-        drop((kept, detached));
+        drop((unstarted, detached));
         engines
     }
 
-    /// The informers that live, ordered by what they are about.
+    /// Returns the existing engines, ordered by kind and selection.
     pub(super) fn engines(&self) -> Vec<Arc<Engine>> {
-        self.lock().informers.values().filter_map(|informer| informer.living.upgrade()).collect()
+        self.lock().informers.values().filter_map(|informer| informer.engine.upgrade()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -235,16 +241,16 @@ impl Registry {
 
 impl Informer {
     fn new(options: InformerOptions) -> Self {
-        Self { options, configured: false, living: Weak::new(), kept_until_start: None }
+        Self { options, configured: false, engine: Weak::new(), kept_until_start: None }
     }
 
-    /// The engine, unless somebody has stopped it or it broke: then it is no use to whoever asks now.
+    /// Returns the engine, unless it was dropped, stopped, or ended by a panic.
     fn live_engine(&self) -> Option<Arc<Engine>> {
-        self.living.upgrade().filter(|engine| !engine.has_stopped())
+        self.engine.upgrade().filter(|engine| !engine.has_stopped())
     }
 }
 
-/// Namespaces do not concern what has none.
+/// Removes the namespaces from the options of a cluster-scoped kind.
 fn scoped(options: InformerOptions, cluster_scoped: bool) -> InformerOptions {
     if cluster_scoped { options.all_namespaces() } else { options }
 }
@@ -252,16 +258,17 @@ fn scoped(options: InformerOptions, cluster_scoped: bool) -> InformerOptions {
 impl DetachTarget for Registry {
     fn adopt_detached(&self, engine: Arc<Engine>, listener: DetachedListener) {
         let mut state = self.lock();
-        if !matches!(state.life, RunState::ShutDown) {
+        if !matches!(state.run_state, RunState::ShutDown) {
             state.detached.push((engine, listener));
         }
     }
 }
 
-/// With the factory its detached handlers end. They may hold listers of their own informers, which would otherwise never end.
+/// Ends the detached handlers. They may hold listers of their own informers, which would otherwise run
+/// forever.
 impl Drop for Registry {
     fn drop(&mut self) {
-        // What is let go may be anything, so no lock is held.
+        // Without the lock, because destructors of handlers may call the factory.
         let detached = std::mem::take(&mut self.lock().detached);
         for (engine, listener) in &detached {
             engine.drop_detached(listener);

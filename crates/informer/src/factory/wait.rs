@@ -1,4 +1,4 @@
-//! Waiting for all informers of a factory, and ending them all.
+//! Waiting for, and shutting down, all informers of a factory.
 
 use super::SharedInformerFactory;
 use crate::error::{ShutdownError, SyncError};
@@ -14,37 +14,38 @@ impl SharedInformerFactory {
     ///
     /// # Errors
     ///
-    /// Returns an error immediately if an informer is forbidden, not served or stopped, and after `timeout`. The error lists the
-    /// state of each informer.
+    /// Returns an error immediately if an informer is forbidden, not served or stopped, and after
+    /// `timeout`. The error lists the state of each informer.
     pub async fn wait_for_sync(&self, timeout: Duration) -> Result<(), SyncError> {
-        // A wait keeps no informer running.
+        // The wait must not keep informers alive.
         let engines: Vec<SyncWaiter> = self.registry.engines().iter().map(Engine::sync_waiter).collect();
         let waits = engines.iter().map(|engine| engine.wait_for_sync(timeout));
         let waits: FuturesUnordered<_> =
-            waits.enumerate().map(|(number, wait)| wait.map(move |end| (number, end))).collect();
+            waits.enumerate().map(|(index, wait)| wait.map(move |end| (index, end))).collect();
         // An informer that stopped because its last handle was dropped does not fail the wait.
-        let wanted = |number: usize| !engines[number].is_dropped();
-        let failure = waits.filter_map(|(number, end)| {
-            std::future::ready(end.err().filter(|_| wanted(number)).map(|end| (number, end)))
+        let is_needed = |index: usize| !engines[index].is_dropped();
+        let failure = waits.filter_map(|(index, end)| {
+            std::future::ready(end.err().filter(|_| is_needed(index)).map(|end| (index, end)))
         });
-        let Some((number, error)) = std::pin::pin!(failure).next().await else { return Ok(()) };
+        let Some((index, error)) = std::pin::pin!(failure).next().await else { return Ok(()) };
         let failed = error.informers.into_iter().next();
         let sync = |(at, engine): (usize, &SyncWaiter)| match &failed {
-            Some(failed) if at == number => failed.clone(),
+            Some(failed) if at == index => failed.clone(),
             _ => engine.sync(),
         };
-        let living = engines.iter().enumerate().filter(|(at, _)| wanted(*at));
-        Err(SyncError { informers: living.map(sync).collect(), timeout: error.timeout })
+        let existing = engines.iter().enumerate().filter(|(at, _)| is_needed(*at));
+        Err(SyncError { informers: existing.map(sync).collect(), timeout: error.timeout })
     }
 
     /// Stops every informer (C10).
     ///
-    /// What the informers have received is delivered until `timeout`, then the rest is dropped. When this returns without an error, all
-    /// tasks have ended and no handler is called any more. An informer that is requested afterwards is stopped from the beginning.
+    /// Sends no more requests, and delivers the events that are pending until `timeout`; the rest is
+    /// dropped. When this returns without an error, all tasks have ended and no handler is called any more.
+    /// An informer that is requested afterwards is stopped from the beginning.
     ///
     /// # Errors
     ///
-    /// Lists the informers that had not stopped after `timeout`.
+    /// Returns an error that lists the informers that had not stopped after `timeout`.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownError> {
         let engines = self.registry.shutdown();
         ShutdownError::collect(timeout, join_all(engines.iter().map(|engine| engine.shutdown(timeout))).await)

@@ -1,17 +1,17 @@
-//! The commands of the pump: what handles of an informer, and the task that compresses, ask of it.
+//! Commands that an informer's handles and its compression task send to the pump.
 //!
-//! The pump executes them one at a time, between two batches. Nothing here knows how.
+//! The pump executes them one at a time, between two batches. This file does not know how.
 
 use super::listener::Listener;
 use informer_core::BuiltIndex;
 use std::sync::Arc;
 
-/// What an informer's handles ask of the pump.
+/// A command for the pump.
 pub(super) enum Command {
     AddListener(Arc<Listener>),
     RemoveListener(Arc<Listener>),
     InstallIndex(Box<BuiltIndex>),
-    /// Puts equal entries in, and says when that is done.
+    /// Replaces entries by equal, smaller ones, then signals completion.
     #[cfg(feature = "compression")]
-    Rewrite(informer_core::Recompression, tokio::sync::oneshot::Sender<()>),
+    InstallRecompressed(informer_core::Recompression, tokio::sync::oneshot::Sender<()>),
 }

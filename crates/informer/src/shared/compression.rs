@@ -1,7 +1,8 @@
-//! Compression beside the pump: has the cache's compressor learn, and what is cached rewritten, on blocking threads.
+//! The compression task: trains the dictionary of a cache and recompresses cached entries, on blocking
+//! threads.
 //!
-//! The pump only puts rewritten entries in, some at a time, between two batches; so no event waits for compression. What is learnt, and when,
-//! the compressor decides.
+//! The pump only installs recompressed entries, a slice at a time between two batches, so no event waits
+//! for compression. The compressor decides when to train and on which samples; this file does not.
 
 use super::command::Command;
 use super::options::InformerOptions;
@@ -14,22 +15,23 @@ use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
 
-/// How many places are looked at before their entries are handed to the pump: some milliseconds of work.
+/// Number of store slots that are recompressed before the entries are sent to the pump: a few milliseconds
+/// of work.
 const SLOTS_PER_SLICE: u32 = 256;
 
-/// The compressor of one cache, and who looks after it.
+/// The compressor of one cache, and the wake-up of its compression task.
 #[derive(Clone)]
 pub(super) struct CacheCompression {
     compressor: Arc<Compressor>,
-    /// There may be something to do.
+    /// Notified when training or recompression may be needed.
     wake: Arc<Notify>,
 }
 
 impl CacheCompression {
-    /// If objects are to be compressed.
+    /// Creates a compressor if the options ask for compression.
     pub(super) fn of(resource: &ResourceType, options: &InformerOptions) -> Option<Self> {
-        let wanted = options.retention_or_default() == Retention::Compressed;
-        wanted.then(|| Self::new(resource.is_secret()))
+        let is_compressed = options.retention_or_default() == Retention::Compressed;
+        is_compressed.then(|| Self::new(resource.is_secret()))
     }
 
     fn new(secret: bool) -> Self {
@@ -40,24 +42,25 @@ impl CacheCompression {
         Self { compressor: Arc::new(compressor), wake }
     }
 
-    /// Has a reflector compress what it reads.
+    /// Makes a reflector compress the objects it reads.
     pub(super) fn configure(&self, config: &mut Config) {
         config.compressor = Some(Arc::clone(&self.compressor));
     }
 
-    /// Looks at what a batch brought: whether there is more to learn, or something that was read before the newest dictionary.
+    /// Wakes the compression task if training is due, or if the batch contains entries that are not
+    /// compressed with the newest dictionary.
     pub(super) fn observe_batch(&self, changes: &[Change], cached: &StoreSnapshot) {
-        let outdated = |change: &Change| match change {
+        let is_outdated = |change: &Change| match change {
             Change::Added(entry) | Change::Updated { new: entry, .. } => !self.compressor.is_current(entry),
             Change::Deleted { .. } => false,
         };
-        if self.compressor.needs_training(cached) || changes.iter().any(outdated) {
+        if self.compressor.needs_training(cached) || changes.iter().any(is_outdated) {
             self.wake.notify_one();
         }
     }
 }
 
-/// The task that does the work.
+/// The task that trains dictionaries and recompresses the cache.
 pub(super) struct CompressionTask {
     compression: CacheCompression,
     reader: StoreReader,
@@ -65,8 +68,8 @@ pub(super) struct CompressionTask {
     stop: watch::Sender<bool>,
     status: Arc<StatusCell>,
     diagnostics: DiagnosticSink,
-    /// Learns, if it is due.
-    learn: fn(&Compressor, &StoreSnapshot) -> bool,
+    /// Trains a dictionary if that is due. A field so that tests can replace it.
+    train: fn(&Compressor, &StoreSnapshot) -> bool,
 }
 
 impl CompressionTask {
@@ -78,20 +81,21 @@ impl CompressionTask {
         status: Arc<StatusCell>,
         diagnostics: DiagnosticSink,
     ) -> Self {
-        let learn = |compressor: &Compressor, cached: &StoreSnapshot| {
+        let train = |compressor: &Compressor, cached: &StoreSnapshot| {
             compressor.needs_training(cached) && compressor.train(cached)
         };
-        Self { compression, reader, commands, stop, status, diagnostics, learn }
+        Self { compression, reader, commands, stop, status, diagnostics, train }
     }
 
-    /// Runs until the informer is to stop. Work that was begun on another thread then ends for nobody.
+    /// Runs until the informer stops. The result of work that is still running on a blocking thread is then
+    /// dropped.
     pub(super) async fn run(self) {
         let mut stop = self.stop.subscribe();
         tokio::select! {
             biased;
             () = stopped(&mut stop) => {}
-            ended = self.work() => if ended == Exit::Panicked {
-                // What is cached stays as it is, and so it does from now on (C9).
+            exit = self.work() => if exit == Exit::Panicked {
+                // Cached entries remain valid; nothing is trained or recompressed from now on (C9).
                 self.compression.compressor.disable_training();
                 self.status.record_compression_panic();
                 self.diagnostics.report(&Diagnostic::CompressionPanicked);
@@ -103,47 +107,48 @@ impl CompressionTask {
         loop {
             self.compression.wake.notified().await;
             let (compressor, reader) = (Arc::clone(&self.compression.compressor), self.reader.clone());
-            let learn = self.learn;
-            let done = match blocking(move || learn(&compressor, &reader.snapshot())).await {
-                Ok(_) => self.rewrite().await,
-                Err(ended) => Err(ended),
+            let train = self.train;
+            let done = match blocking(move || train(&compressor, &reader.snapshot())).await {
+                Ok(_) => self.recompress().await,
+                Err(exit) => Err(exit),
             };
-            if let Err(ended) = done {
-                return ended;
+            if let Err(exit) = done {
+                return exit;
             }
         }
     }
 
-    /// Rewrites the whole cache, a slice at a time.
-    async fn rewrite(&self) -> Result<(), Exit> {
-        let mut from = Some(0);
-        while let Some(begin) = from {
+    /// Recompresses the whole cache, a slice at a time.
+    async fn recompress(&self) -> Result<(), Exit> {
+        let mut next_slot = Some(0);
+        while let Some(start) = next_slot {
             let (compressor, reader) = (Arc::clone(&self.compression.compressor), self.reader.clone());
-            // A snapshot of its own for each slice: one that is held keeps what was rewritten.
-            let rewrite = blocking(move || {
-                reader.snapshot().recompress(begin, SLOTS_PER_SLICE, |entry| compressor.recompressed(entry))
+            // One snapshot per slice: a snapshot keeps the replaced entries in memory.
+            let recompression = blocking(move || {
+                reader.snapshot().recompress(start, SLOTS_PER_SLICE, |entry| compressor.recompressed(entry))
             })
             .await?;
-            from = rewrite.next();
-            if !rewrite.is_empty() {
-                let (done, put_in) = oneshot::channel();
-                self.commands.send(Command::Rewrite(rewrite, done)).map_err(|_| Exit::ShutDown)?;
-                put_in.await.map_err(|_| Exit::ShutDown)?;
+            next_slot = recompression.next();
+            if !recompression.is_empty() {
+                let (done, installed) = oneshot::channel();
+                let command = Command::InstallRecompressed(recompression, done);
+                self.commands.send(command).map_err(|_| Exit::ShutDown)?;
+                installed.await.map_err(|_| Exit::ShutDown)?;
             }
         }
         Ok(())
     }
 }
 
-/// Why nothing is compressed on other threads any more.
+/// Why the compression task ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Exit {
-    /// The informer, or its runtime, goes down.
+    /// The informer or its runtime is shutting down.
     ShutDown,
     Panicked,
 }
 
-/// Does something on a blocking thread.
+/// Runs a function on a blocking thread.
 async fn blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> Result<R, Exit> {
     let done = spawn_blocking(work).await;
     done.map_err(|error| if error.is_panic() { Exit::Panicked } else { Exit::ShutDown })
@@ -158,53 +163,47 @@ mod tests {
     use kube::core::PartialObjectMeta;
     use std::sync::Mutex;
 
-    /// > Nothing is learnt from Secrets, which are compressed one by one.
+    /// No dictionary is trained on Secrets; each of them is compressed on its own.
     #[test]
-    fn nothing_is_learnt_from_secrets_in_any_form() {
+    fn no_dictionary_is_trained_on_secrets_or_their_metadata() {
         let options = InformerOptions::default().retention(Retention::Compressed);
-        let learns = |resource: ResourceType| {
+        let training = |resource: ResourceType| {
             format!(
                 "{:?}",
                 CacheCompression::of(&resource, &options).map(|compression| compression.compressor)
             )
         };
-        assert_eq!(learns(ResourceType::of::<Secret>(&())), "Some(training disabled)");
-        assert_eq!(learns(ResourceType::of::<PartialObjectMeta<Secret>>(&())), "Some(training disabled)");
-        assert_eq!(learns(ResourceType::of::<Pod>(&())), "Some(sampling)");
+        assert_eq!(training(ResourceType::of::<Secret>(&())), "Some(training disabled)");
+        assert_eq!(training(ResourceType::of::<PartialObjectMeta<Secret>>(&())), "Some(training disabled)");
+        assert_eq!(training(ResourceType::of::<Pod>(&())), "Some(sampling)");
     }
 
-    /// > A bad object, a panicking handler, a forbidden kind or a broken index function hurts only itself, and is reported.
+    /// A panic while training or recompressing affects nothing else, and is counted and reported.
     #[tokio::test]
-    async fn c9_a_panic_in_compression_is_counted_and_told_once_and_objects_are_compressed_by_themselves() {
+    async fn c9_panic_in_compression_is_reported_once_and_disables_training() {
         let compression = CacheCompression::new(false);
         let (_writer, reader) = StoreWriter::new([Scope::All]);
         let (commands, _pump) = mpsc::unbounded_channel();
         let status = Arc::new(StatusCell::new(&[Scope::All]));
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&told);
+        let reported = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&reported);
         let hook: DiagnosticHook =
-            Arc::new(move |_, problem| heard.lock().unwrap().push(problem.to_string()));
+            Arc::new(move |_, diagnostic| heard.lock().unwrap().push(diagnostic.to_string()));
         let diagnostics = DiagnosticSink { resource: "pods".into(), hook: Some(hook) };
         let stop = watch::Sender::new(false);
-        let mut task = CompressionTask::new(
-            compression.clone(),
-            reader,
-            commands,
-            stop,
-            Arc::clone(&status),
-            diagnostics,
-        );
-        task.learn = |_, _| panic!("a planted one");
+        let mut task =
+            CompressionTask::new(compression.clone(), reader, commands, stop, Arc::clone(&status), diagnostics);
+        task.train = |_, _| panic!("injected panic");
         compression.wake.notify_one();
         task.run().await;
         let expected = "compression panicked; no dictionary is learnt any more";
-        assert_eq!(*told.lock().unwrap(), [expected]);
+        assert_eq!(*reported.lock().unwrap(), [expected]);
         assert_eq!(status.get(informer_core::Moment::default()).cache.compression_panics, 1);
         assert_eq!(format!("{:?}", compression.compressor), "training disabled");
     }
 
     #[test]
-    fn nothing_is_compressed_unless_asked_for() {
+    fn default_retention_has_no_compression() {
         assert!(CacheCompression::of(&ResourceType::of::<Pod>(&()), &InformerOptions::default()).is_none());
     }
 }

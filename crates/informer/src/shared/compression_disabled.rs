@@ -1,4 +1,4 @@
-//! Replaces the module `compression` without the feature `compression`: its types have no values.
+//! The module `compression` if the feature `compression` is disabled: its types have no values.
 
 use super::command::Command;
 use super::options::InformerOptions;
@@ -30,7 +30,7 @@ impl CacheCompression {
 pub(super) enum CompressionTask {}
 
 impl CompressionTask {
-    #[expect(clippy::needless_pass_by_value, reason = "as with the feature")]
+    #[expect(clippy::needless_pass_by_value, reason = "the same signature as with the feature")]
     pub(super) fn new(
         compression: CacheCompression,
         _: StoreReader,

@@ -1,6 +1,7 @@
-//! What is behind every handle of one informer: its cache, its tasks, its listeners. Not generic over the kind.
+//! The engine: everything behind the handles of one informer, with its cache, tasks and listeners.
 //!
-//! Handles hold it; its tasks do not. So when the last handle goes, everything ends: the watch, the tasks, the memory.
+//! The engine is not generic over the kind. Handles hold it and its tasks do not, so when the last handle
+//! is dropped, the watch and the tasks end and the memory is freed.
 
 use super::command::Command;
 use super::compression::{CacheCompression, CompressionTask};
@@ -26,40 +27,43 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tracing::Instrument as _;
 
-/// Somebody who keeps informers alive for their detached handlers: a factory.
+/// An owner of detached handlers, which keeps their informers alive: a factory.
 pub(crate) trait DetachTarget: Send + Sync {
-    /// Keeps an informer alive, until the keeper itself goes; then the listener ends.
+    /// Takes over a detached handler and keeps its informer alive until this owner is dropped; then the
+    /// listener ends.
     fn adopt_detached(&self, engine: Arc<Engine>, listener: DetachedListener);
 }
 
-/// A listener whose registration was given up.
+/// A listener whose registration was detached.
 pub(crate) struct DetachedListener(pub(super) Arc<Listener>);
 
+/// The shared state behind all handles of one informer.
 pub(crate) struct Engine {
-    /// What it informs about, for messages: `pods in all namespaces`.
+    /// Description of the informer for messages, such as `pods in all namespaces`.
     pub(crate) resource: Arc<str>,
     pub(crate) kind: ResourceType,
     pub(crate) reader: StoreReader,
     pub(super) status: Arc<StatusCell>,
     pub(super) clock: Clock,
-    pub(crate) keeper: OnceLock<Weak<dyn DetachTarget>>,
-    /// The resync of handlers that say nothing about it.
+    pub(crate) detach_target: OnceLock<Weak<dyn DetachTarget>>,
+    /// The resync period of handlers that do not set their own.
     pub(super) resync_period: Duration,
     diagnostics: DiagnosticSink,
     decode_errors: Arc<AtomicU64>,
     commands: mpsc::UnboundedSender<Command>,
     stop: watch::Sender<bool>,
     next_listener: AtomicU64,
-    /// The listeners that live; a shutdown that runs out of time closes them.
+    /// The existing listeners, which a shutdown closes at its timeout.
     listeners: Mutex<Vec<Weak<Listener>>>,
-    life: Mutex<RunState>,
+    run_state: Mutex<RunState>,
 }
 
 enum RunState {
-    /// With all that its tasks need.
+    /// Not started; contains the tasks.
     Idle(Box<UnstartedTasks>),
-    /// Closed when all tasks have ended; anybody may wait for that, any number of times.
+    /// Started; the channel closes when all tasks have ended.
     Running(watch::Receiver<()>),
+    /// Never started, and never will be.
     Discarded,
 }
 
@@ -70,8 +74,8 @@ struct UnstartedTasks {
 }
 
 impl Engine {
-    /// An engine that has not started. Without a client its options must have a source.
-    #[expect(clippy::needless_pass_by_value, reason = "an engine owns what it works with")]
+    /// Creates an engine that is not started. Without a client, the options must contain a source.
+    #[expect(clippy::needless_pass_by_value, reason = "an engine owns its client and options")]
     pub(crate) fn new(
         client: Option<kube::Client>,
         resource: &ResourceType,
@@ -85,25 +89,25 @@ impl Engine {
         let (queue, status) = (Arc::new(DeltaQueue::new(scopes.len())), Arc::new(StatusCell::new(&scopes)));
         let (commands, receiver) = mpsc::unbounded_channel();
         let (clock, stop, decode_errors) = (Clock::new(), watch::Sender::new(false), Arc::default());
-        let (parameters, link) = (options.parameters_once(), options.link());
+        let (parameters, throughput) = (options.build_parameters(), options.throughput());
         let compression = CacheCompression::of(resource, options);
-        let driver = |(lane, scope): (usize, &informer_core::Scope)| {
+        let driver = |(scope_index, scope): (usize, &informer_core::Scope)| {
             let mut config = options.config(resource, scope.clone());
             config.decode_errors = Some(Arc::clone(&decode_errors));
             if let Some(compression) = &compression {
                 compression.configure(&mut config);
             }
-            // Spreads the clients of one server out; nothing else depends on it.
-            let seed = options.seed_of(&name, lane);
+            // Only for jitter, which spreads the requests of a server's clients over time.
+            let seed = options.seed_of(&name, scope_index);
             Some(ReflectorDriver {
                 machine: Reflector::new(config, seed, Some(reader.clone())),
-                source: options.source_of(client, resource, scope, &parameters, &link)?,
-                link: link.clone(),
-                reading: None,
+                source: options.source_of(client, resource, scope, &parameters, &throughput)?,
+                throughput: throughput.clone(),
+                sample: None,
                 queue: Arc::clone(&queue),
                 status: Arc::clone(&status),
                 diagnostics: diagnostics.clone(),
-                scope_index: lane,
+                scope_index,
                 deltas: VecDeque::new(),
                 clock,
                 stop: stop.clone(),
@@ -139,7 +143,7 @@ impl Engine {
             reader,
             status,
             clock,
-            keeper: OnceLock::new(),
+            detach_target: OnceLock::new(),
             resync_period: options.effective_resync_period(),
             diagnostics,
             decode_errors,
@@ -147,16 +151,20 @@ impl Engine {
             stop,
             next_listener: AtomicU64::new(0),
             listeners: Mutex::default(),
-            life: Mutex::new(RunState::Idle(Box::new(UnstartedTasks { drivers, pump, compression_task }))),
+            run_state: Mutex::new(RunState::Idle(Box::new(UnstartedTasks {
+                drivers,
+                pump,
+                compression_task,
+            }))),
         })
     }
 
-    /// Starts its tasks; later calls do nothing.
+    /// Starts the tasks; later calls have no effect.
     pub(crate) fn start(&self, runtime: &Handle) {
-        let mut life = self.lock_life();
-        *life = match std::mem::replace(&mut *life, RunState::Discarded) {
-            RunState::Idle(parts) => {
-                let UnstartedTasks { drivers, pump, compression_task } = *parts;
+        let mut run_state = self.lock_run_state();
+        *run_state = match std::mem::replace(&mut *run_state, RunState::Discarded) {
+            RunState::Idle(tasks) => {
+                let UnstartedTasks { drivers, pump, compression_task } = *tasks;
                 let (running, ended) = watch::channel(());
                 let running = Arc::new(running);
                 let span = tracing::info_span!("informer", resource = &*self.resource);
@@ -176,7 +184,7 @@ impl Engine {
         };
     }
 
-    /// What a listener is made from that says nothing else.
+    /// Returns the default options of a listener.
     pub(crate) fn listener_options(&self) -> ListenerOptions {
         ListenerOptions {
             name: "".into(),
@@ -187,7 +195,7 @@ impl Engine {
         }
     }
 
-    /// Adds a listener; without a handler, somebody will poll it.
+    /// Adds a listener; without a handler, the caller takes its events by polling.
     pub(super) fn add_listener(
         &self,
         options: ListenerOptions,
@@ -201,24 +209,27 @@ impl Engine {
         listeners.push(Arc::downgrade(&listener));
         drop(listeners);
         if !self.send(Command::AddListener(Arc::clone(&listener))) {
-            // The informer has ended: nothing is ever told.
+            // The informer has ended: no event will be delivered.
             listener.close(false);
         }
         listener
     }
 
-    /// Takes a listener out; returns whether there is a task whose end can be waited for.
+    /// Removes a listener; returns whether there is a task whose end the caller can await.
     pub(super) fn remove_listener(&self, listener: &Arc<Listener>) -> bool {
         self.send(Command::RemoveListener(Arc::clone(listener)));
         listener.close(false)
     }
 
-    /// Ends a handler whose keeper has gone.
+    /// Ends a detached handler whose owner was dropped.
     pub(crate) fn drop_detached(&self, listener: &DetachedListener) {
         self.remove_listener(&listener.0);
     }
 
-    /// Builds an index here, from a snapshot, and hands it to the pump. After the end the cache does not change, and look-ups walk it.
+    /// Builds an index from a snapshot, on the calling thread, and sends it to the pump.
+    ///
+    /// After the informer has ended no pump installs it; look-ups then examine all objects of the cache,
+    /// which no longer changes.
     pub(crate) fn add_index(&self, index: IndexHandle) {
         let built = self.reader.build_index(index);
         self.send(Command::InstallIndex(Box::new(built)));
@@ -228,7 +239,7 @@ impl Engine {
         self.status.subscribe()
     }
 
-    /// Whether somebody took the command: a pump that has ended does not.
+    /// Sends a command to the pump; returns `false` if the pump has ended.
     pub(super) fn send(&self, command: Command) -> bool {
         self.commands.send(command).is_ok()
     }
@@ -239,107 +250,113 @@ impl Engine {
 
     pub(crate) fn metrics(&self) -> InformerMetrics {
         let (status, snapshot) = (self.status(), self.reader.snapshot());
-        let handlers = self.living_listeners().iter().map(|listener| handler_metrics(listener)).collect();
+        let handlers = self.live_listeners().iter().map(|listener| handler_metrics(listener)).collect();
         let decode_errors = self.decode_errors.load(Ordering::Relaxed);
         InformerMetrics::new(&self.resource, &status, &snapshot, decode_errors, handlers)
     }
 
-    /// Says that it is to stop, and ends one that was never started. What the handlers still have is told by the pump.
-    pub(crate) async fn shutdown(&self, deadline: Duration) -> Result<(), ShutdownError> {
-        // A handler that is in the middle of a call when time is up gets a moment to return from it.
+    /// Stops the engine, waits until pending events are delivered, and drops the rest after `timeout`.
+    ///
+    /// An engine that was never started never will be.
+    pub(crate) async fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownError> {
+        /// Time for a handler call in progress to return after `timeout`.
         const TASK_END_TIMEOUT: Duration = Duration::from_millis(100);
         self.stop.send_replace(true);
-        let Some(mut ended) = self.end_life() else {
+        let Some(mut ended) = self.discard_if_unstarted() else {
             self.close_listeners();
             return Ok(());
         };
         let mut all_ended = std::pin::pin!(async { while ended.changed().await.is_ok() {} });
-        if tokio::time::timeout(deadline, &mut all_ended).await.is_ok() {
+        if tokio::time::timeout(timeout, &mut all_ended).await.is_ok() {
             return Ok(());
         }
         self.close_listeners();
         let resource = Arc::clone(&self.resource);
         let late = tokio::time::timeout(TASK_END_TIMEOUT, all_ended).await;
-        late.map_err(|_| ShutdownError::of(deadline, Unfinished::Informer { informer: resource }))
+        late.map_err(|_| ShutdownError::of(timeout, Unfinished::Informer { informer: resource }))
     }
 
-    /// Returns when it is to stop.
+    /// Waits for a stop request.
     pub(crate) async fn stopping(&self) {
-        // The sender is here, so it cannot be gone.
-        let _gone = self.stop.subscribe().wait_for(|stop| *stop).await.is_err();
+        // This engine owns the sender, so the channel cannot close.
+        let _closed = self.stop.subscribe().wait_for(|stop| *stop).await.is_err();
     }
 
-    /// Whether it has stopped, is to stop, or was never started and will not be.
+    /// Returns whether the engine has stopped, is stopping, or was discarded before it started.
     pub(crate) fn has_stopped(&self) -> bool {
         *self.stop.borrow() || self.status.is_stopped()
     }
 
-    /// Ends one that was never started; it never will be.
+    /// Stops an engine that was never started, so that it never will be.
     pub(crate) fn cancel_start(&self) {
         self.stop.send_replace(true);
-        if self.end_life().is_none() {
+        if self.discard_if_unstarted().is_none() {
             self.close_listeners();
         }
     }
 
-    /// What to wait for until all tasks have ended; `None` if none was ever begun, and none ever will be.
-    fn end_life(&self) -> Option<watch::Receiver<()>> {
-        let mut life = self.lock_life();
-        if let RunState::Running(ended) = &*life {
+    /// Returns a channel that closes when all tasks have ended. If the engine was never started, drops its
+    /// tasks and returns `None`.
+    fn discard_if_unstarted(&self) -> Option<watch::Receiver<()>> {
+        let mut run_state = self.lock_run_state();
+        if let RunState::Running(ended) = &*run_state {
             return Some(ended.clone());
         }
-        // With its parts the drivers go, and say that they have stopped. Handlers go too, so no lock is held.
-        let parts = std::mem::replace(&mut *life, RunState::Discarded);
-        drop(life);
-        drop(parts);
+        // The destructors of the tasks set the state to `Stopped` and drop handlers, which may call this
+        // engine: the lock must be released.
+        let tasks = std::mem::replace(&mut *run_state, RunState::Discarded);
+        drop(run_state);
+        drop(tasks);
         None
     }
 
     fn close_listeners(&self) {
-        for listener in self.living_listeners() {
+        for listener in self.live_listeners() {
             listener.close(false);
         }
     }
 
-    fn living_listeners(&self) -> Vec<Arc<Listener>> {
+    fn live_listeners(&self) -> Vec<Arc<Listener>> {
         let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn lock_life(&self) -> MutexGuard<'_, RunState> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_run_state(&self) -> MutexGuard<'_, RunState> {
+        self.run_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn handler_metrics(listener: &Listener) -> HandlerMetrics {
     let (pending, oldest) = listener.backlog();
-    let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     HandlerMetrics {
         name: Arc::clone(&listener.options.name),
-        id: listener.number,
+        id: listener.id,
         pending,
         oldest_pending_age: oldest,
-        delivered: count(&listener.tally.delivered),
-        coalesced: count(&listener.tally.coalesced),
-        panics: count(&listener.tally.panics),
-        slow_calls: count(&listener.tally.slow),
+        delivered: count(&listener.counters.delivered),
+        coalesced: count(&listener.counters.coalesced),
+        panics: count(&listener.counters.panics),
+        slow_calls: count(&listener.counters.slow),
     }
 }
 
-/// Runs a task that others can wait for: they see its share of `running` go.
+/// Runs a task and then drops its share of `running`; the channel closes when every task has dropped its
+/// share.
 async fn with_running_guard(running: Arc<watch::Sender<()>>, task: impl Future<Output = ()>) {
     task.await;
     drop(running);
 }
 
-/// Runs a task of the informer. If it panics, through something that objects or handlers hold, that is said (C9).
+/// Runs a task of the informer and reports a panic, which user code can cause, for example in a destructor
+/// (C9).
 async fn report_panic(task: impl Future<Output = ()>, diagnostics: DiagnosticSink) {
     if AssertUnwindSafe(task).catch_unwind().await.is_err() {
         diagnostics.report(&Diagnostic::TaskPanicked);
     }
 }
 
-/// The last handle is gone: nobody can ask for anything any more, so nothing pending is told.
+/// Stops the tasks when the last handle is dropped. Pending events are dropped too.
 impl Drop for Engine {
     fn drop(&mut self) {
         self.stop.send_replace(true);
@@ -356,10 +373,10 @@ mod tests {
     use informer_core::reflector::{InformerState, ListRequest, WatchRequest};
     use k8s_openapi::api::core::v1::Pod;
 
-    /// A server that never answers.
-    struct Silence;
+    /// A source that never responds.
+    struct SilentSource;
 
-    impl Source for Silence {
+    impl Source for SilentSource {
         fn list(&self, _: ListRequest) -> ResponseFuture {
             Box::pin(std::future::pending())
         }
@@ -370,21 +387,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn c9_a_dead_pump_stops_the_informer_and_it_says_so() {
-        // The driver noticed only when it had something to push: a quiet informer stayed live over a cache that nobody wrote.
-        let pods = SharedInformer::<Pod>::with_source(Silence, InformerOptions::default());
-        let on: Registration = pods.on_event(|_| {});
-        let parts = std::mem::replace(&mut *pods.engine().lock_life(), RunState::Discarded);
-        let RunState::Idle(parts) = parts else { unreachable!("it was not started") };
-        let UnstartedTasks { mut drivers, pump, .. } = *parts;
-        let driving = tokio::spawn(drivers.remove(0).run());
+    async fn c9_dead_pump_stops_the_informer() {
+        // The driver noticed only when it had a delta to push: an idle informer stayed live although no
+        // task wrote its cache.
+        let pods = SharedInformer::<Pod>::with_source(SilentSource, InformerOptions::default());
+        let registration: Registration = pods.on_event(|_| {});
+        let run_state = std::mem::replace(&mut *pods.engine().lock_run_state(), RunState::Discarded);
+        let RunState::Idle(tasks) = run_state else { unreachable!("the informer was not started") };
+        let UnstartedTasks { mut drivers, pump, .. } = *tasks;
+        let driver = tokio::spawn(drivers.remove(0).run());
         drop(pump);
-        let ended = tokio::time::timeout(Duration::from_hours(1), driving).await;
-        ended.expect("the driver goes on for nobody").unwrap();
+        let ended = tokio::time::timeout(Duration::from_hours(1), driver).await;
+        ended.expect("the driver ends with its pump").unwrap();
         assert_eq!(
             pods.wait_for_sync(Duration::MAX).await.unwrap_err().informers[0].state,
             InformerState::Stopped
         );
-        assert!(!on.wait_for_sync().await);
+        assert!(!registration.wait_for_sync().await);
     }
 }

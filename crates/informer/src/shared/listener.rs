@@ -1,8 +1,9 @@
-//! One handler's life: its outbox, and whoever empties it.
+//! The listener: the internal side of one handler, with its outbox and the task that calls the handler.
 //!
-//! The pump fills the outbox and never waits. A task empties it into the handler, or an event stream takes from it as it is polled: one
-//! mechanism, of which [`Listener::poll_next`] is the whole. A handler that panics is caught and goes on with the next event (C9). Once
-//! [`Listener::close`] has been called and the listener has ended, nothing is told any more.
+//! The pump fills the outbox and never waits. A task takes events with [`Listener::poll_next`] and calls
+//! the handler, or an event stream polls the same function. A panic of a handler is caught, and the handler
+//! receives the next event (C9). After [`Listener::close`], once the listener has ended, nothing more is
+//! delivered.
 
 use super::outbox::Outbox;
 use super::resync::ResyncSchedule;
@@ -23,11 +24,13 @@ use tokio::sync::watch;
 
 pub(crate) type Handler = Box<dyn FnMut(Delivery<Untyped>) + Send>;
 
-/// An inline handler that takes longer for one event is named (C8).
+/// Duration from which a call of an inline handler is reported as slow (C8).
 const SLOW_CALL_THRESHOLD: Duration = Duration::from_millis(100);
 
-/// So many calls of an inline handler are a turn, as many as a batch of the pump may bring. A count and no time, so that simulations go the same way
-/// twice; a handler whose calls take long is named.
+/// Number of calls of an inline handler after which its task is rescheduled: the size of the pump's largest
+/// batch.
+///
+/// A count, not a duration, so that simulations are reproducible; slow calls are reported.
 const YIELD_BUDGET: u32 = 256;
 
 /// Where a handler runs (C8).
@@ -36,66 +39,68 @@ pub(crate) enum Mode {
     /// On the runtime's threads.
     #[default]
     Inline,
-    /// On a thread that may block.
+    /// On a thread of tokio's blocking pool.
     Blocking,
 }
 
-/// What a listener is made from.
+/// The options of a listener.
 #[derive(Debug, Clone)]
 pub(crate) struct ListenerOptions {
     pub(crate) name: Arc<str>,
-    /// Zero for none.
+    /// The resync period; zero disables resyncs.
     pub(crate) resync_period: Duration,
     pub(crate) mode: Mode,
-    /// Every state up to so many pending ones, instead of one transition per key.
+    /// Delivers every state, with this many pending events at most; `None` coalesces to one transition per
+    /// key.
     pub(crate) uncoalesced_capacity: Option<usize>,
-    /// Of an object that came and went while the handler was behind, the end is told.
+    /// Delivers the deletion of an object even if its addition was coalesced away because the handler lagged.
     pub(crate) deliver_transient_deletes: bool,
 }
 
-/// How far a listener has come.
+/// The progress of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SyncStage {
-    /// The initial set is still being told.
+    /// The initial list is not completely delivered yet.
     Initial,
-    /// The handler has returned from every event of the initial set.
+    /// The handler has returned from every event of the initial list.
     Synced,
-    /// The task has ended, or will never begin.
+    /// The listener has ended, or was closed before it started.
     Ended {
-        /// Whether the handler had been synced.
+        /// Whether the handler had synced.
         synced: bool,
     },
 }
 
 impl SyncStage {
-    /// Whether the handler has, or had, returned from every event of the initial set.
+    /// Returns whether the handler has returned from every event of the initial list, also if the listener
+    /// has ended since.
     pub(super) fn has_synced(self) -> bool {
         matches!(self, Self::Synced | Self::Ended { synced: true })
     }
 }
 
-/// When to end.
+/// Whether and how a listener is being closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CloseMode {
     No,
-    /// When everything pending has been told.
+    /// Ends after the pending events are delivered.
     Drained,
-    /// After the call in progress.
+    /// Ends after the call in progress.
     Now,
 }
 
 #[derive(Debug)]
 struct ListenerState {
     outbox: Outbox,
-    pace: Option<ResyncSchedule>,
+    schedule: Option<ResyncSchedule>,
     closing: CloseMode,
-    /// Whether the task has begun; a listener that was closed before never begins.
+    /// Whether the pump has started the listener. A listener that was closed before never starts.
     started: bool,
-    /// Whether the initial set was told, and that was said.
+    /// Whether the initial list is delivered and the stage was updated.
     synced: bool,
 }
 
-/// How often things happened to a handler.
+/// Counters of one handler, for metrics.
 #[derive(Debug, Default)]
 pub(super) struct ListenerCounters {
     pub(super) delivered: AtomicU64,
@@ -105,17 +110,17 @@ pub(super) struct ListenerCounters {
 }
 
 pub(super) struct Listener {
-    /// Distinguishes it from others of its informer; for metrics.
-    pub(super) number: u64,
+    /// Unique among the listeners of one informer; for metrics.
+    pub(super) id: u64,
     pub(super) options: ListenerOptions,
-    pub(super) tally: ListenerCounters,
+    pub(super) counters: ListenerCounters,
     clock: Clock,
     diagnostics: DiagnosticSink,
     state: Mutex<ListenerState>,
-    /// The handler, until its task takes it. It is let go with a listener that is closed before: a handler may hold handles of its own
-    /// informer, which would otherwise keep each other alive.
+    /// The handler, until its task takes it. Dropped when the listener is closed before that: a handler may
+    /// hold handles of its own informer, and both would keep each other alive.
     handler: Mutex<Option<Handler>>,
-    /// Whether somebody polls it, instead of a task.
+    /// Whether events are taken by polling instead of by a task.
     polled: bool,
     wake: AtomicWaker,
     stage: watch::Sender<SyncStage>,
@@ -127,25 +132,25 @@ thread_local! {
 }
 
 impl Listener {
-    /// A listener with a handler, or one that somebody will poll.
+    /// Creates a listener with a handler; without a handler, events are taken by polling.
     pub(super) fn new(
-        number: u64,
+        id: u64,
         options: ListenerOptions,
         handler: Option<Handler>,
         clock: Clock,
         diagnostics: DiagnosticSink,
     ) -> Self {
-        let pace = ResyncSchedule::new(options.resync_period);
+        let schedule = ResyncSchedule::new(options.resync_period);
         let outbox = Outbox::new(options.uncoalesced_capacity, options.deliver_transient_deletes);
         Self {
-            number,
+            id,
             options,
-            tally: ListenerCounters::default(),
+            counters: ListenerCounters::default(),
             clock,
             diagnostics,
             state: Mutex::new(ListenerState {
                 outbox,
-                pace,
+                schedule,
                 closing: CloseMode::No,
                 started: false,
                 synced: false,
@@ -157,59 +162,61 @@ impl Listener {
         }
     }
 
-    /// Adds changes to what is to be told.
+    /// Adds changes to the outbox.
     pub(super) fn enqueue<'a>(&self, changes: impl IntoIterator<Item = &'a Change>, initial: bool) {
         let now = self.clock.now();
         let mut state = self.lock();
-        let (mut told, changes) = (false, changes.into_iter());
+        let (mut added, changes) = (false, changes.into_iter());
         if initial {
             state.outbox.reserve(changes.size_hint().0);
         }
         for change in changes {
             state.outbox.add(change, initial, now);
-            told = true;
+            added = true;
         }
         drop(state);
-        if told {
+        if added {
             self.wake.wake();
         }
     }
 
-    /// Says that the initial set has been told to the outbox.
+    /// Marks the initial list as complete in the outbox, and starts the first resync round.
     pub(super) fn mark_initial_list_complete(&self) {
         let mut state = self.lock();
         state.outbox.mark_initial_list_complete();
-        if let Some(pace) = &mut state.pace {
-            pace.begin(self.clock.now());
+        if let Some(schedule) = &mut state.schedule {
+            schedule.start(self.clock.now());
         }
         drop(state);
         self.wake.wake();
     }
 
-    /// When its next resync is due.
+    /// Returns when the next slice of a resync is due.
     pub(super) fn next_resync(&self) -> Option<Moment> {
-        // Most handlers have none, and need not be locked to know it.
+        // Most handlers have no resync: this avoids the lock.
         if self.options.resync_period.is_zero() {
             return None;
         }
-        self.lock().pace.as_ref().and_then(ResyncSchedule::next)
+        self.lock().schedule.as_ref().and_then(ResyncSchedule::next)
     }
 
-    /// Adds the part of these objects that its resync is due to repeat by now, and puts the next part off. The outbox must have been given
-    /// every change up to this state, so that none of them is older than what it holds (C1).
+    /// Adds the objects that are due for a resync to the outbox, and schedules the next slice.
+    ///
+    /// The outbox must have received every change up to this snapshot; otherwise a resync could deliver an
+    /// older state (C1).
     pub(super) fn resync(&self, objects: &StoreSnapshot) {
-        // As in `next_resync`.
+        // Avoids the lock, as in `next_resync`.
         if self.options.resync_period.is_zero() {
             return;
         }
         let now = self.clock.now();
         let mut state = self.lock();
-        let ListenerState { outbox, pace, .. } = &mut *state;
-        let Some(pace) = pace else { return };
-        if !pace.is_due(now) {
+        let ListenerState { outbox, schedule, .. } = &mut *state;
+        let Some(schedule) = schedule else { return };
+        if !schedule.is_due(now) {
             return;
         }
-        let due = pace.take(objects, now);
+        let due = schedule.take(objects, now);
         for entry in &due {
             outbox.add_resync(entry, now);
         }
@@ -219,52 +226,56 @@ impl Listener {
         }
     }
 
-    /// Says that the task begins; `false` if the listener was closed before.
+    /// Marks the listener as started; returns `false` if it was closed before.
     pub(super) fn begin(&self) -> bool {
         let mut state = self.lock();
         state.started = state.closing == CloseMode::No;
         state.started
     }
 
-    /// Ends the listener: at once, dropping what is pending, or when everything pending has been told. Returns whether there is a task
-    /// whose end can be waited for.
+    /// Ends the listener: with `drain` after the pending events are delivered, otherwise immediately,
+    /// dropping them.
+    ///
+    /// Returns whether there is a task whose end the caller can await.
     pub(super) fn close(&self, drain: bool) -> bool {
         let mut state = self.lock();
         state.closing = match (state.closing, drain) {
             (CloseMode::No | CloseMode::Drained, true) => CloseMode::Drained,
             _ => CloseMode::Now,
         };
-        let begun = state.started;
+        let started = state.started;
         drop(state);
         self.wake.wake();
-        if !begun {
-            // There is no task that could say so, and none that will ever take the handler.
+        if !started {
+            // No task exists, or ever will, that takes the handler and reports the end.
             self.discard(self.take_handler());
             self.end();
         }
-        begun && !self.polled
+        started && !self.polled
     }
 
-    /// Ends it because its pump has gone. What was told can still be polled; a task is not waited for.
+    /// Closes the listener because its pump has ended. Pending events can still be polled; a task does not
+    /// deliver them.
     pub(super) fn close_after_pump_exit(&self) {
         self.close(self.polled);
     }
 
-    /// Takes the handler, for its task.
+    /// Takes the handler, to run it in a task.
     pub(super) fn take_handler(&self) -> Option<Handler> {
         self.handler.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Lets a handler go. What it holds may panic when dropped; that is its own affair (C9).
+    /// Drops a handler. A panic in its destructor is caught, counted and reported (C9).
     fn discard(&self, handler: Option<Handler>) {
         if catch_unwind(AssertUnwindSafe(|| drop(handler))).is_err() {
-            self.tally.panics.fetch_add(1, Ordering::Relaxed);
+            self.counters.panics.fetch_add(1, Ordering::Relaxed);
             let handler = Arc::clone(&self.options.name);
             self.diagnostics.report(&Diagnostic::HandlerPanicked { handler });
         }
     }
 
-    /// Whether this is asked from inside the handler's own call, which cannot wait for its own end.
+    /// Returns whether the caller runs inside a call of this listener's handler, which cannot wait for its
+    /// own end.
     pub(super) fn is_calling(&self) -> bool {
         CALLING.get() == Some(std::ptr::from_ref(self))
     }
@@ -273,55 +284,56 @@ impl Listener {
         self.stage.subscribe()
     }
 
-    /// How much is pending, and for how long the oldest has been.
+    /// Returns the number of pending events, and the age of the oldest one.
     pub(super) fn backlog(&self) -> (usize, Option<Duration>) {
         let mut state = self.lock();
         let oldest = state.outbox.oldest().map(|oldest| self.clock.now() - oldest);
         (state.outbox.len(), oldest)
     }
 
-    /// Tells the handler what the outbox holds, until the listener is closed. The end is told also for a task that never ran.
+    /// Delivers events to the handler until the listener is closed. The end is reported even if the future
+    /// is dropped before it was polled.
     pub(super) fn run(self: Arc<Self>, mut handler: Handler) -> impl Future<Output = ()> + Send {
-        let ended = Ended(Arc::clone(&self));
+        let end_guard = EndGuard(Arc::clone(&self));
         async move {
-            let mut turn = YieldBudget::new(YIELD_BUDGET);
-            while let Some(told) = poll_fn(|context| self.poll_next(context)).await {
+            let mut budget = YieldBudget::new(YIELD_BUDGET);
+            while let Some(delivery) = poll_fn(|context| self.poll_next(context)).await {
                 match self.options.mode {
                     Mode::Inline => {
-                        let began = Instant::now();
-                        self.call(&mut handler, told);
-                        self.record_call_duration(began.elapsed());
-                        // Handlers run on the runtime's threads; others want a turn too.
-                        turn.consume().await;
+                        let started = Instant::now();
+                        self.call(&mut handler, delivery);
+                        self.record_call_duration(started.elapsed());
+                        // Inline handlers share the runtime's threads with other tasks.
+                        budget.consume().await;
                     }
-                    Mode::Blocking => match Arc::clone(&self).call_on_thread(handler, told).await {
-                        Some(back) => handler = back,
+                    Mode::Blocking => match Arc::clone(&self).call_on_thread(handler, delivery).await {
+                        Some(returned) => handler = returned,
                         None => return,
                     },
                 }
             }
-            // What the handler holds is let go before the end is told.
+            // The handler and everything it owns is dropped before the end is reported.
             self.discard(Some(handler));
-            drop(ended);
+            drop(end_guard);
         }
     }
 
-    /// The next thing to tell; `None` at the end. For one caller at a time.
+    /// Polls for the next delivery; `None` at the end. Must have one caller at a time.
     pub(super) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Delivery<Untyped>>> {
         let mut next = self.next();
         if let Next::Wait = next {
-            // Registered, then looked again, so that what came in between is not missed.
+            // Checks again after registering the waker, so that an event added in between is not missed.
             self.wake.register(context.waker());
             next = self.next();
         }
         match next {
-            Next::Deliver(told) => Poll::Ready(Some(told)),
+            Next::Deliver(delivery) => Poll::Ready(Some(delivery)),
             Next::Wait => Poll::Pending,
             Next::End => Poll::Ready(None),
         }
     }
 
-    /// Says that nothing more will be told.
+    /// Marks the listener as ended: nothing more will be delivered.
     pub(super) fn end(&self) {
         self.stage.send_modify(|stage| *stage = SyncStage::Ended { synced: stage.has_synced() });
     }
@@ -332,17 +344,17 @@ impl Listener {
         if !*synced && outbox.initial_list_delivered() {
             *synced = true;
             self.stage.send_if_modified(|stage| {
-                let begins = *stage == SyncStage::Initial;
-                if begins {
+                let is_initial = *stage == SyncStage::Initial;
+                if is_initial {
                     *stage = SyncStage::Synced;
                 }
-                begins
+                is_initial
             });
         }
         let next = match closing {
             CloseMode::Now => Next::End,
             _ => match outbox.pop() {
-                Some(told) => Next::Deliver(told),
+                Some(delivery) => Next::Deliver(delivery),
                 None if *closing == CloseMode::Drained && outbox.is_empty() => Next::End,
                 None => Next::Wait,
             },
@@ -350,37 +362,37 @@ impl Listener {
         drop(state);
         match &next {
             Next::Deliver(Delivery::Lagged { skipped }) => {
-                self.tally.coalesced.fetch_add(*skipped, Ordering::Relaxed);
+                self.counters.coalesced.fetch_add(*skipped, Ordering::Relaxed);
             }
-            Next::Deliver(_) => drop(self.tally.delivered.fetch_add(1, Ordering::Relaxed)),
+            Next::Deliver(_) => drop(self.counters.delivered.fetch_add(1, Ordering::Relaxed)),
             Next::Wait | Next::End => {}
         }
         next
     }
 
-    /// Calls the handler on a thread that may block, until there is nothing to tell. Gives the handler back, unless the runtime is
-    /// going down.
+    /// Calls the handler on a blocking thread until no event is pending. Returns the handler, or `None` if
+    /// the runtime is shutting down.
     async fn call_on_thread(
         self: Arc<Self>,
         mut handler: Handler,
-        told: Delivery<Untyped>,
+        delivery: Delivery<Untyped>,
     ) -> Option<Handler> {
         let calls = move || {
-            self.call(&mut handler, told);
-            while let Next::Deliver(told) = self.next() {
-                self.call(&mut handler, told);
+            self.call(&mut handler, delivery);
+            while let Next::Deliver(delivery) = self.next() {
+                self.call(&mut handler, delivery);
             }
             handler
         };
         tokio::task::spawn_blocking(calls).await.ok()
     }
 
-    fn call(&self, handler: &mut Handler, told: Delivery<Untyped>) {
+    fn call(&self, handler: &mut Handler, delivery: Delivery<Untyped>) {
         let before = CALLING.replace(Some(std::ptr::from_ref(self)));
-        let outcome = catch_unwind(AssertUnwindSafe(|| handler(told)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| handler(delivery)));
         CALLING.set(before);
         if outcome.is_err() {
-            self.tally.panics.fetch_add(1, Ordering::Relaxed);
+            self.counters.panics.fetch_add(1, Ordering::Relaxed);
             let handler = Arc::clone(&self.options.name);
             self.diagnostics.report(&Diagnostic::HandlerPanicked { handler });
         }
@@ -388,8 +400,8 @@ impl Listener {
 
     fn record_call_duration(&self, duration: Duration) {
         if duration >= SLOW_CALL_THRESHOLD {
-            let times = self.tally.slow.fetch_add(1, Ordering::Relaxed) + 1;
-            // One that is always slow is told of less and less often; all its calls are counted.
+            let times = self.counters.slow.fetch_add(1, Ordering::Relaxed) + 1;
+            // Reports at powers of two only, so that a handler that is always slow does not flood the log.
             if times.is_power_of_two() {
                 let handler = Arc::clone(&self.options.name);
                 self.diagnostics.report(&Diagnostic::SlowHandler { handler, duration });
@@ -408,10 +420,10 @@ enum Next {
     End,
 }
 
-/// Says that the task has ended, however it did.
-struct Ended(Arc<Listener>);
+/// Marks the listener as ended when dropped, however its task ends.
+struct EndGuard(Arc<Listener>);
 
-impl Drop for Ended {
+impl Drop for EndGuard {
     fn drop(&mut self) {
         self.0.end();
     }

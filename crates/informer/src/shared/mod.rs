@@ -1,7 +1,8 @@
-//! The engine room of an informer: one watch and one cache, many readers and handlers.
+//! The shared part of an informer: one watch and one cache for many readers and handlers.
 //!
-//! Behind every handle is an [`Engine`], in which work one reflector per namespace, one [`pump`], and one task per handler. The reflectors'
-//! drivers fill the queue, the pump empties it into the cache and tells the listeners. Nothing here knows a Rust type of objects.
+//! Behind every handle is an [`Engine`] with one reflector driver per namespace, one [`pump`] and one task
+//! per handler. The drivers fill the delta queue; the pump applies the deltas to the store and fills the
+//! outboxes of the listeners. Nothing here knows the Rust type of objects.
 
 mod command;
 #[cfg_attr(not(feature = "compression"), path = "compression_disabled.rs")]

@@ -1,7 +1,8 @@
-//! What an informer can be told before it starts.
+//! The options of an informer.
 //!
-//! Every setting may be left open: then a factory's own counts, and behind that the default. So one value of this type serves as the
-//! settings of a factory, of a kind in it, and of an informer that stands alone.
+//! Every setting is optional: the options of a kind take precedence over those of its factory, and those
+//! over the default. So one type holds the options of a factory, of a kind in it, and of an informer
+//! without a factory. This file only stores the settings; `apply` uses them.
 
 mod apply;
 
@@ -22,16 +23,36 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Changes the parameters of lists and watches.
+/// A function that changes the query parameters of lists and watches.
 type ParameterHook = Arc<dyn Fn(&mut QueryParameters) + Send + Sync>;
 
-/// The settings of an informer. The defaults suit a production cluster: everything of the kind, in all namespaces.
+/// The options of an informer.
+///
+/// The defaults are meant for production: all objects of the kind, in all namespaces. A setting that is not
+/// set is taken from the factory's options if the informer belongs to a factory, and otherwise has the
+/// default stated with it. All settings are fixed when the informer is created.
+///
+/// - Select objects: [`namespaces`](Self::namespaces), [`label_selector`](Self::label_selector),
+///   [`field_selector`](Self::field_selector).
+/// - Reduce memory: [`drop_fields`](Self::drop_fields), [`keep_fields`](Self::keep_fields),
+///   [`transform`](Self::transform), [`retention`](Self::retention).
+/// - Control how lists are fetched: [`watch_list`](Self::watch_list), [`page_size`](Self::page_size),
+///   [`prefer_protobuf`](Self::prefer_protobuf), [`gzip_lists`](Self::gzip_lists).
+/// - Handle slow servers, failures and large objects:
+///   [`response_header_timeout`](Self::response_header_timeout), [`backoff`](Self::backoff),
+///   [`max_object_bytes`](Self::max_object_bytes).
+/// - Deliver objects again, or verify the cache: [`resync_period`](Self::resync_period),
+///   [`audit_period`](Self::audit_period).
+/// - Observe failures: [`on_diagnostic`](Self::on_diagnostic).
+/// - Use another server, or reproduce a run: [`source`](Self::source),
+///   [`query_parameters`](Self::query_parameters), [`jitter_seed`](Self::jitter_seed).
 ///
 /// ```
 /// use informer::InformerOptions;
 /// use informer::selector::LabelSelector;
 ///
-/// let options = InformerOptions::default().namespace("shop").label_selector("app=web,tier!=cache".parse::<LabelSelector>()?);
+/// let web: LabelSelector = "app=web,tier!=cache".parse()?;
+/// let options = InformerOptions::default().namespace("shop").label_selector(web);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Default)]
@@ -41,7 +62,7 @@ pub struct InformerOptions {
     label_selector: Option<LabelSelector>,
     field_selector: Option<FieldSelector>,
     resync_period: Option<Duration>,
-    tweak: Option<ParameterHook>,
+    parameter_hook: Option<ParameterHook>,
     source: Option<Arc<dyn Source>>,
     retention: Option<Retention>,
     watch_list: Option<WatchListPolicy>,
@@ -51,17 +72,17 @@ pub struct InformerOptions {
     response_header_timeout: Option<Duration>,
     backoff: Option<BackoffConfig>,
     on_diagnostic: Option<DiagnosticHook>,
-    projection: Option<(FieldFilter, FieldFilterMode)>,
+    field_filter: Option<(FieldFilter, FieldFilterMode)>,
     transform: Option<Arc<KindTransform>>,
     transform_fallback: Option<TransformFallback>,
     jitter_seed: Option<u64>,
     prefer_protobuf: Option<bool>,
     gzip_lists: Option<bool>,
-    /// The connection that a factory's informers share.
-    link: Option<Throughput>,
+    /// The throughput measurement that the informers of a factory share.
+    throughput: Option<Throughput>,
 }
 
-/// What is left out of objects, as it was said.
+/// The paths of a field filter, as the user wrote them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum FieldFilterMode {
     Drop(Vec<String>),
@@ -69,7 +90,7 @@ enum FieldFilterMode {
 }
 
 impl FieldFilterMode {
-    fn projection(&self) -> Result<FieldFilter, ConfigError> {
+    fn build(&self) -> Result<FieldFilter, ConfigError> {
         match self {
             Self::Drop(paths) => FieldFilter::drop(paths),
             Self::Keep(paths) => FieldFilter::keep(paths),
@@ -77,24 +98,32 @@ impl FieldFilterMode {
     }
 }
 
-/// A transform, and what it is for; none means everything.
+/// A transform and the kind it applies to.
 struct KindTransform {
+    /// `None` applies to every kind.
     kind: Option<ResourceType>,
     transform: Transform,
 }
 
 impl InformerOptions {
-    /// One namespace only; an empty name means all of them.
+    /// Selects one namespace; an empty name selects all namespaces.
+    ///
+    /// Defaults to all namespaces. A factory ignores it for cluster-scoped kinds, except for dynamic ones,
+    /// whose scope is unknown.
     pub fn namespace(self, namespace: impl Into<String>) -> Self {
         self.namespaces([namespace])
     }
 
-    /// These namespaces, each with a watch of its own, together in one cache. None means all.
+    /// Selects several namespaces, which share one cache; an empty list or an empty name selects all
+    /// namespaces.
+    ///
+    /// Costs one list and one watch per namespace, each with its own position and state. Requires
+    /// permissions in these namespaces only, not in the whole cluster. Defaults to all namespaces.
     pub fn namespaces<S: Into<String>>(mut self, namespaces: impl IntoIterator<Item = S>) -> Self {
         let mut names: Vec<String> = namespaces.into_iter().map(Into::into).collect();
         names.sort_unstable();
         names.dedup();
-        // An empty name is how the API spells all of them.
+        // In the Kubernetes API, an empty name means all namespaces.
         if names.iter().any(String::is_empty) {
             names.clear();
         }
@@ -102,57 +131,82 @@ impl InformerOptions {
         self
     }
 
-    /// All namespaces, also where the factory says otherwise.
+    /// Selects all namespaces, even if the factory's options select some.
     pub fn all_namespaces(self) -> Self {
         self.namespaces([""])
     }
 
-    /// Only objects whose labels match; the server filters.
-    pub fn label_selector(mut self, labels: LabelSelector) -> Self {
-        self.label_selector = Some(labels);
-        self
-    }
-
-    /// Only objects whose fields match; the server filters, and knows few fields of each kind.
-    pub fn field_selector(mut self, fields: FieldSelector) -> Self {
-        self.field_selector = Some(fields);
-        self
-    }
-
-    /// How often handlers are told everything again, unless they say otherwise themselves. Off by default; zero means off.
+    /// Selects the objects whose labels match.
     ///
-    /// A resync tells what is in the cache and asks the server nothing. It is for handlers that want to look at every object now and then,
-    /// not for getting lost events back: none are lost.
+    /// The server filters, so other objects cost neither traffic nor memory. An object that stops matching
+    /// is delivered as deleted. Defaults to all objects.
+    pub fn label_selector(mut self, selector: LabelSelector) -> Self {
+        self.label_selector = Some(selector);
+        self
+    }
+
+    /// Selects the objects whose fields match.
+    ///
+    /// The server filters, and supports only a few fields of each kind, such as `metadata.name` or a pod's
+    /// `spec.nodeName`; it rejects requests with others. Defaults to all objects.
+    pub fn field_selector(mut self, selector: FieldSelector) -> Self {
+        self.field_selector = Some(selector);
+        self
+    }
+
+    /// Sets the period at which handlers receive every cached object again (C12).
+    ///
+    /// A handler can set [its own period](crate::handler::HandlerBuilder::resync_period). A resync sends no
+    /// request: it costs one call per handler, object and period, spread evenly over the period. It is
+    /// meant for handlers that re-examine every object from time to time. It is not needed to recover lost
+    /// events, because no event is lost (C2).
+    ///
+    /// Defaults to zero, which disables resyncs. Periods below one second are raised to it.
     pub fn resync_period(mut self, period: Duration) -> Self {
         self.resync_period = Some(period);
         self
     }
 
-    /// Changes the parameters of every list and watch: adds some for servers that know them, or puts another selector in place. It is
-    /// called once, when the informer is made, since what is followed must be what was read. What the informer itself depends
-    /// on (`watch`, `resourceVersion`, `limit`…) cannot be changed.
+    /// Sets a function that changes the query parameters of every list and watch.
+    ///
+    /// The function receives the selectors as `labelSelector` and `fieldSelector`; it can replace them, or
+    /// add parameters that a particular server supports. It is called once, when the informer is created,
+    /// because list and watch must select the same objects. Parameters that the informer sets itself
+    /// (`watch`, `resourceVersion`, `resourceVersionMatch`, `limit`, `continue`, `timeoutSeconds`,
+    /// `allowWatchBookmarks`, `sendInitialEvents`) are ignored. Defaults to none.
     ///
     /// ```
     /// use informer::InformerOptions;
     ///
-    /// let options = InformerOptions::default().query_parameters(|parameters| parameters.set("shardSelector", "shardRange(…)"));
+    /// let options = InformerOptions::default()
+    ///     .query_parameters(|parameters| parameters.set("shardSelector", "shardRange(…)"));
     /// ```
-    pub fn query_parameters(mut self, tweak: impl Fn(&mut QueryParameters) + Send + Sync + 'static) -> Self {
-        self.tweak = Some(Arc::new(tweak));
+    pub fn query_parameters(mut self, hook: impl Fn(&mut QueryParameters) + Send + Sync + 'static) -> Self {
+        self.parameter_hook = Some(Arc::new(hook));
         self
     }
 
-    /// Gets lists and watches from elsewhere. What it selects is then its own business: namespaces, selectors and parameters of the
-    /// options are not used. It belongs to one kind: a factory does not take it from its own options, only from
-    /// [`configure`](crate::SharedInformerFactory::configure).
+    /// Replaces the API server as the source of lists and watches.
+    ///
+    /// The source decides which objects it returns: namespaces, selectors, query parameters,
+    /// [`prefer_protobuf`](Self::prefer_protobuf) and [`gzip_lists`](Self::gzip_lists) are ignored. A
+    /// source belongs to one kind, so a factory ignores it in its own options; set it with
+    /// [`SharedInformerFactory::configure`](crate::SharedInformerFactory::configure). Defaults to the API
+    /// server of the client.
     pub fn source(mut self, source: impl Source) -> Self {
         self.source = Some(Arc::new(source));
         self
     }
 
-    /// What the cache keeps of each object.
+    /// Sets how the cache stores objects: memory against the time of [`typed`](crate::Object::typed).
     ///
-    /// With the feature `compression` the cache can keep its objects compressed. For a kind with many objects of which few are looked at:
+    /// - [`Retention::Bytes`], the default: the bytes that the server sent. Each `typed` decodes them,
+    ///   unless a caller still holds the previous result.
+    /// - [`Retention::Decoded`]: also every decoded value, from its first use on. Takes several times the
+    ///   memory; for small kinds that are read more often than they change.
+    /// - `Retention::Compressed`, with the feature `compression`: the bytes, compressed. 50,000 pods take
+    ///   85 MB instead of 202 MB; receiving an object takes about 10 µs longer, decoding it a few
+    ///   microseconds. For kinds with many objects of which few are read:
     ///
     /// ```
     /// # #[cfg(feature = "compression")] {
@@ -163,78 +217,125 @@ impl InformerOptions {
     /// # }
     /// ```
     ///
-    /// A dictionary is learnt from the first objects, in the background, and learnt again when objects come to look different. It quotes what it was
-    /// learnt from; nothing is learnt from Secrets, which are compressed one by one.
+    /// Compression uses a dictionary. It is trained on the first objects in the background, and again when
+    /// objects start to look different. A dictionary contains parts of the objects it was trained on, so
+    /// none is trained on Secrets: each Secret is compressed on its own.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = Some(retention);
         self
     }
 
-    /// Whether the initial set is streamed.
+    /// Sets whether full lists are requested as streams (watch-lists) or as lists.
+    ///
+    /// A watch-list costs the server much less memory than a list. If the server does not support
+    /// watch-lists, the informer falls back to lists. Defaults to [`WatchListPolicy::Auto`]: watch-lists,
+    /// except over slow connections, where [gzip lists](Self::gzip_lists) arrive sooner.
     pub fn watch_list(mut self, policy: WatchListPolicy) -> Self {
         self.watch_list = Some(policy);
         self
     }
 
-    /// Whether built-in kinds, and the metadata of all kinds, are asked for in protobuf: less to read, to send and to keep. On by default. What a
-    /// server does not have in protobuf comes in JSON, whatever is set here; so do objects for which there is a
-    /// [`transform`](Self::transform). Views, indexes and fields left out are the same in both forms, with one exception: **protobuf has numbers
-    /// for names**, and those known here are those of Kubernetes 1.36. What a newer server adds to a kind stays in
-    /// [`Object::raw_bytes`](crate::Object::raw_bytes), and no view, index or path finds it. Whoever needs it, or writes cached dynamic objects back to newer
-    /// servers as a whole, asks for JSON.
+    /// Sets whether protobuf is requested for built-in kinds, and for the metadata of all kinds.
+    ///
+    /// Protobuf takes about half the traffic and cache memory of JSON, and is read in a third of the time.
+    /// Kinds that a server has only in JSON, such as custom resources, and kinds with a
+    /// [`transform`](Self::transform) are received as JSON in any case. Defaults to `true`.
+    ///
+    /// Typed values, indexes and field filters give the same results with both encodings, with one
+    /// exception: **protobuf numbers its fields**, and this crate knows the fields of Kubernetes 1.36. A
+    /// field that a newer server adds to a kind is contained in
+    /// [`Object::raw_bytes`](crate::Object::raw_bytes), but no typed value, index or path contains it.
+    /// Disable protobuf if you need such fields, or if you write whole cached dynamic objects back to newer
+    /// servers.
     pub fn prefer_protobuf(mut self, protobuf: bool) -> Self {
         self.prefer_protobuf = Some(protobuf);
         self
     }
 
-    /// Whether lists come compressed. By default that depends on the connection: if sets of objects came slowly so far, be it to other informers of
-    /// the factory, the next ones are compressed lists, for which [`WatchListPolicy::Auto`] gives up streams. (A first list may be a little older than
-    /// a first stream, as is every first list.) A [`source`](Self::source) of one's own decides for itself.
-    pub fn gzip_lists(mut self, compress: bool) -> Self {
-        self.gzip_lists = Some(compress);
+    /// Sets whether lists are requested with gzip.
+    ///
+    /// gzip reduces traffic and costs CPU time on both sides. By default the throughput decides, which is
+    /// measured over all informers of a factory: below 16 MB/s the next full list is requested with gzip,
+    /// and with [`WatchListPolicy::Auto`] as a list instead of a watch-list, which servers do not compress.
+    /// (An initial list may be slightly older than an initial watch-list.) Ignored with a
+    /// [`source`](Self::source).
+    pub fn gzip_lists(mut self, gzip: bool) -> Self {
+        self.gzip_lists = Some(gzip);
         self
     }
 
-    /// Items per page, for every list.
+    /// Sets the number of items per page of every list.
+    ///
+    /// Smaller pages cost more requests, larger ones more memory of the server per request. If a list
+    /// cannot be continued because its token has expired, it is requested again in one piece. Watch-lists
+    /// have no pages.
+    ///
+    /// By default pages have 500 items, except for relists from a known version, which the server usually
+    /// returns in one piece from its watch cache.
     pub fn page_size(mut self, items: u32) -> Self {
         self.page_size = Some(items);
         self
     }
 
-    /// How often the cache is compared with what the server has at the same version. Differences are told as events, put right,
-    /// counted and reported: there should be none. While it lists, the watch pauses and the state is stale. Off by default; zero means
-    /// off, less than a minute means a minute, and up to a tenth is added so that not all informers do it at once.
+    /// Sets the period at which the cache is compared with the server's state at the same version.
+    ///
+    /// Drift, which should never occur, is corrected, delivered as events, counted and reported. Each audit
+    /// costs one full list; the watch is interrupted meanwhile, and the informer's state is stale.
+    ///
+    /// Defaults to zero, which disables audits. Periods below one minute are raised to it. Up to a tenth of
+    /// the period is added at random, so that informers do not list at the same time.
     pub fn audit_period(mut self, period: Duration) -> Self {
         self.audit_period = Some(period);
         self
     }
 
-    /// The largest object that is kept, in bytes (8 MiB by default). A larger one is skipped and reported.
+    /// Sets the size of the largest object that is cached, in bytes.
+    ///
+    /// Larger objects are skipped and reported as unreadable. The size excludes `managedFields`, which are
+    /// never cached, and top-level or metadata fields that a field filter drops. Defaults to 8 MiB; the
+    /// maximum is 1 GiB.
     pub fn max_object_bytes(mut self, bytes: usize) -> Self {
         self.max_object_bytes = Some(bytes);
         self
     }
 
-    /// How long a request may take until its response headers are there.
-    pub fn response_header_timeout(mut self, deadline: Duration) -> Self {
-        self.response_header_timeout = Some(deadline);
+    /// Sets the timeout of a request until its response headers arrive, including the time to connect.
+    ///
+    /// Defaults to 30 s for watches and 70 s for lists: kube-apiserver allows itself one minute for a list,
+    /// so a shorter timeout would make slow lists fail every time. A [`source`](Self::source) applies its
+    /// own timeout; whatever the source does, a request without headers fails after two minutes, or after
+    /// twice this timeout if that is longer.
+    pub fn response_header_timeout(mut self, timeout: Duration) -> Self {
+        self.response_header_timeout = Some(timeout);
         self
     }
 
-    /// How waits grow after failures: from `first`, doubling, up to `longest`.
-    pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
-        self.backoff = Some(BackoffConfig::new(first, longest));
+    /// Sets the delays after failed requests: the first is `initial`, each further one is twice as long, up
+    /// to `max`.
+    ///
+    /// Each delay is multiplied by a random factor between one and two, and is never shorter than a
+    /// `Retry-After` of the server (up to ten minutes). A watch that stays open for ten seconds resets the
+    /// backoff. Kinds that are forbidden or not served are retried every 30 to 60 s instead. Defaults to
+    /// 800 ms and 30 s.
+    pub fn backoff(mut self, initial: Duration, max: Duration) -> Self {
+        self.backoff = Some(BackoffConfig::new(initial, max));
         self
     }
 
-    /// Where the randomness of waits comes from: with the same seed the same answers lead to the same requests at the same times. For
-    /// tests that repeat a run. Clients of a real server must differ, or they all come at once; so by default it is not set.
+    /// Sets the seed of the random jitter, so that equal responses lead to equal requests at equal times.
+    ///
+    /// For tests that reproduce a run. Do not set it in production: clients with equal seeds send their
+    /// requests to the server at the same time. Defaults to a random seed per informer.
     pub fn jitter_seed(mut self, seed: u64) -> Self {
         self.jitter_seed = Some(seed);
         self
     }
 
-    /// Is called with the resource and every problem, whatever its class; errors inside a watch stream too. It must not block.
+    /// Sets a function that is called with the description of the informer and every diagnostic.
+    ///
+    /// Diagnostics are failed requests, errors inside watch streams, unreadable objects, panics and slow
+    /// handlers. They are also logged with `tracing`. The function must not block; a panic in it is caught
+    /// and logged. Defaults to none.
     ///
     /// ```
     /// use informer::InformerOptions;
@@ -251,14 +352,24 @@ impl InformerOptions {
         self
     }
 
-    /// Leaves parts of every object out while it is read, by path: they cost neither memory nor decoding. What is left out must be
-    /// optional for the type, or have a default there, or `typed()` fails. Replaces an earlier [`InformerOptions::keep_fields`].
+    /// Drops fields of every object, given by paths, while it is read.
+    ///
+    /// Dropped fields cost neither memory nor decoding time. They must be optional in the Rust type, or
+    /// have a default, or [`typed`](crate::Object::typed) fails. Replaces earlier calls of this method and
+    /// of [`keep_fields`](Self::keep_fields). By default only `metadata.managedFields` is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a path cannot be parsed, or names a field that identifies the object or that
+    /// controllers rely on, such as `metadata.uid`, `metadata.ownerReferences` or `metadata.finalizers`.
     ///
     /// ```
     /// use informer::InformerOptions;
     ///
-    /// let options = InformerOptions::default()
-    ///     .drop_fields(["status", "metadata.annotations['kubectl.kubernetes.io/last-applied-configuration']"])?;
+    /// let options = InformerOptions::default().drop_fields([
+    ///     "status",
+    ///     "metadata.annotations['kubectl.kubernetes.io/last-applied-configuration']",
+    /// ])?;
     /// # Ok::<(), informer::error::ConfigError>(())
     /// ```
     pub fn drop_fields<S: AsRef<str>>(
@@ -266,27 +377,42 @@ impl InformerOptions {
         paths: impl IntoIterator<Item = S>,
     ) -> Result<Self, ConfigError> {
         let paths = FieldFilterMode::Drop(paths.into_iter().map(|path| path.as_ref().to_owned()).collect());
-        self.projection = Some((paths.projection()?, paths));
+        self.field_filter = Some((paths.build()?, paths));
         Ok(self)
     }
 
-    /// Keeps nothing of an object but these parts, its identity, labels, owners and finalizers. Replaces an earlier [`InformerOptions::drop_fields`].
+    /// Keeps only the given fields of every object, besides its identity, labels, owner references and
+    /// finalizers.
+    ///
+    /// All other fields are dropped while the object is read, as with [`drop_fields`](Self::drop_fields).
+    /// Replaces earlier calls of both methods.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a path cannot be parsed.
     pub fn keep_fields<S: AsRef<str>>(
         mut self,
         paths: impl IntoIterator<Item = S>,
     ) -> Result<Self, ConfigError> {
         let paths = FieldFilterMode::Keep(paths.into_iter().map(|path| path.as_ref().to_owned()).collect());
-        self.projection = Some((paths.projection()?, paths));
+        self.field_filter = Some((paths.build()?, paths));
         Ok(self)
     }
 
-    /// Changes every object before it is cached, exactly once each time it is received. It must not change namespace, name, uid,
-    /// version, deletion, owners or finalizers. It is applied to whole objects of its own kind and version only, also where the options are those of a whole factory, or of
-    /// another kind.
+    /// Sets a function that changes every object before it is cached.
     ///
-    /// This decodes and encodes every object: where leaving parts out is enough, [`InformerOptions::drop_fields`] is far cheaper. The same object
-    /// should always become the same bytes: one with a `HashMap` in it does not, and is told as changed by every relist. The text
-    /// of an error is logged.
+    /// The function is called exactly once for each received object, after [field
+    /// filters](Self::drop_fields). It must not change the namespace, name, uid, resource version,
+    /// deletion, owner references or finalizers. It applies only to complete objects (not to metadata) of
+    /// kind `K` in its API version, even if the options belong to a factory or to another kind. If the
+    /// function fails, panics, or returns an object that violates these rules, the failure is counted and
+    /// reported, and [`transform_fallback`](Self::transform_fallback) applies. The text of an error is
+    /// logged, so it should not quote the object. Replaces an earlier transform.
+    ///
+    /// A transform is expensive: every object is requested as JSON, decoded and encoded again, and nothing
+    /// else is received meanwhile. If dropping fields is enough, [`drop_fields`](Self::drop_fields) is far
+    /// cheaper. The function and the serialization of `K` should be deterministic: an object whose bytes
+    /// differ, for example because it contains a `HashMap`, is delivered as updated after every relist.
     ///
     /// ```
     /// use informer::InformerOptions;
@@ -301,54 +427,60 @@ impl InformerOptions {
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Serialize,
     {
-        self.transforming(Some(ResourceType::of::<K>(&())), change)
+        self.with_transform(Some(ResourceType::of::<K>(&())), change)
     }
 
-    /// The same for objects of any kind.
+    /// Sets a function that changes every object of any kind before it is cached, also objects of which
+    /// only the metadata is requested.
+    ///
+    /// The rules and costs of [`transform`](Self::transform) apply. Replaces an earlier transform.
     pub fn transform_dynamic(
         self,
         change: impl Fn(&mut DynamicObject) -> Result<(), BoxError> + Send + Sync + 'static,
     ) -> Self {
-        self.transforming(None, change)
+        self.with_transform(None, change)
     }
 
-    fn transforming<K: DeserializeOwned + Serialize>(
+    fn with_transform<K: DeserializeOwned + Serialize>(
         mut self,
         kind: Option<ResourceType>,
         change: impl Fn(&mut K) -> Result<(), BoxError> + Send + Sync + 'static,
     ) -> Self {
         let transform = Transform::new(move |entry| {
-            let decode = |error: serde_json::Error| place("does not decode", &error);
+            let decode = |error: serde_json::Error| error_at_column("decode object", &error);
             let mut object: K = serde_json::from_slice(&entry.bytes()).map_err(decode)?;
             change(&mut object).map_err(|error| error.to_string().into_boxed_str())?;
-            serde_json::to_vec(&object).map_err(|error| place("does not encode", &error))
+            serde_json::to_vec(&object).map_err(|error| error_at_column("encode result", &error))
         });
         self.transform = Some(Arc::new(KindTransform { kind, transform }));
         self
     }
 
-    /// What becomes of an object whose transform fails. It is kept as received, unless it is a Secret: of that, only the metadata.
-    pub fn transform_fallback(mut self, choice: TransformFallback) -> Self {
-        self.transform_fallback = Some(choice);
+    /// Sets what is cached of an object whose transform fails.
+    ///
+    /// Defaults to [`TransformFallback::KeepOriginal`], and to [`TransformFallback::MetadataOnly`] for
+    /// Secrets.
+    pub fn transform_fallback(mut self, fallback: TransformFallback) -> Self {
+        self.transform_fallback = Some(fallback);
         self
     }
 }
 
-/// Where something went wrong. What the decoder says may quote the object.
-fn place(what: &str, error: &serde_json::Error) -> Box<str> {
-    format!("it {what} at column {}", error.column()).into()
+/// Returns a message with the position of a serde error, but without its text, which may quote the object.
+fn error_at_column(operation: &str, error: &serde_json::Error) -> Box<str> {
+    format!("{operation}: failed at column {}", error.column()).into()
 }
 
-/// What was set; functions are only named.
+/// Prints the selection and the main settings, but no functions.
 impl fmt::Debug for InformerOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("InformerOptions")
             .field("selection", &self.selection())
             .field("resync_period", &self.resync_period)
             .field("retention", &self.retention)
             .field("watch_list", &self.watch_list)
             .field("page_size", &self.page_size)
-            .field("relist_every", &self.audit_period)
+            .field("audit_period", &self.audit_period)
             .field("source", &self.source.is_some())
             .finish_non_exhaustive()
     }

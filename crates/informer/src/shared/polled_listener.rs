@@ -1,4 +1,4 @@
-//! A listener that is emptied by whoever polls it, instead of by a task.
+//! A listener without a task: events are taken by polling it.
 
 use super::engine::Engine;
 use super::listener::{Listener, ListenerOptions};
@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Takes events out of a listener. Keeps the informer alive; the listener ends with it.
+/// A handle that takes events from a listener by polling. It keeps the informer alive; dropping it removes
+/// the listener.
 pub(crate) struct PolledListener {
     engine: Arc<Engine>,
     listener: Arc<Listener>,

@@ -1,8 +1,10 @@
-//! The pump: the one task that writes the cache and tells the listeners.
+//! The pump: the only task that writes the store and fills the outboxes.
 //!
-//! It applies a batch, the store publishes it, then the changes go to every listener's outbox (C4). Listeners and indexes are added
-//! between two batches, so that each sees a clean cut: the state before, then every change after (C6). Resyncs happen there too: every
-//! outbox then holds each change up to the published state, so repeating that state overtakes nothing (C1, C12).
+//! It applies a batch, the store publishes it, then the changes are added to the outbox of every listener
+//! (C4). Listeners and indexes are added between two batches, so that a listener receives one snapshot as
+//! its initial list and then every later change (C6). Resyncs happen between two batches as well: every
+//! outbox has then received each change up to the published snapshot, so a resync overtakes no change (C1,
+//! C12).
 
 use super::command::Command;
 use super::compression::CacheCompression;
@@ -19,11 +21,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
-/// How many deltas are applied and published at a time.
+/// Upper bound on the deltas that are applied and published together.
 const MAX_BATCH_DELTAS: usize = 256;
-/// So many batches and commands are a turn.
+/// Number of batches and commands after which the pump is rescheduled.
 const YIELD_BUDGET: u32 = 32;
-/// How often a quiet pump looks whether old states can be let go.
+/// Period at which an idle pump checks whether the memory of retired snapshots can be freed.
 const RELEASE_PERIOD: Duration = Duration::from_secs(1);
 
 pub(super) struct Pump {
@@ -36,11 +38,11 @@ pub(super) struct Pump {
     pub(super) stop: watch::Sender<bool>,
     pub(super) clock: Clock,
     pub(super) diagnostics: DiagnosticSink,
-    /// What looks after compression, if objects are compressed.
+    /// Set if the retention is compressed.
     pub(super) compression: Option<CacheCompression>,
 }
 
-/// However the pump ends: the driver has nobody to work for, ends too, and everybody can see it (C9).
+/// However the pump ends, it stops the informer: its drivers end, and its state becomes `Stopped` (C9).
 impl Drop for Pump {
     fn drop(&mut self) {
         self.stop.send_replace(true);
@@ -50,7 +52,7 @@ impl Drop for Pump {
             match self.commands.try_recv() {
                 Ok(Command::AddListener(listener)) => drop(listener.close(false)),
                 Ok(_) => {}
-                // Somebody is in the middle of sending.
+                // A sender is in the middle of sending.
                 Err(TryRecvError::Empty) => std::thread::yield_now(),
                 Err(TryRecvError::Disconnected) => break,
             }
@@ -58,7 +60,7 @@ impl Drop for Pump {
     }
 }
 
-/// The listeners that are told, and their tasks.
+/// The listeners that receive changes, and their tasks.
 #[derive(Default)]
 struct Listeners {
     active: Vec<Arc<Listener>>,
@@ -66,7 +68,8 @@ struct Listeners {
     synced: bool,
 }
 
-/// Whatever ends the pump, nobody waits for what it would have told; what it has told can still be taken.
+/// However the pump ends, the listeners are closed, so that nothing waits for further events. Streams can
+/// still take pending events.
 impl Drop for Listeners {
     fn drop(&mut self) {
         for listener in &self.active {
@@ -76,20 +79,21 @@ impl Drop for Listeners {
 }
 
 impl Listeners {
-    /// When the next resync is due.
+    /// Returns when the next resync of any listener is due.
     fn next_resync(&self) -> Option<Moment> {
         self.active.iter().filter_map(|listener| listener.next_resync()).min()
     }
 }
 
 impl Pump {
-    /// Runs until the queue is closed and empty, then lets the listeners tell what they still have. To end that
-    /// early, close the listeners.
+    /// Runs until the queue is closed and empty, then waits until the listeners have delivered their
+    /// pending events. Closing the listeners ends this wait early.
     pub(super) async fn run(mut self) {
         let mut listeners = Listeners::default();
-        let (mut open, mut turn) = (true, YieldBudget::new(YIELD_BUDGET));
-        // Whether somebody still holds an old state, whose memory is then to be let go when nothing else happens.
-        let mut held = false;
+        let (mut open, mut budget) = (true, YieldBudget::new(YIELD_BUDGET));
+        // Whether readers still hold retired snapshots. Their memory is then freed later, when the pump is
+        // idle.
+        let mut has_retired = false;
         loop {
             let resync_at = self.next_resync(&listeners).map(|at| self.clock.instant(at));
             tokio::select! {
@@ -97,21 +101,23 @@ impl Pump {
                 command = self.commands.recv(), if open => match command {
                     Some(command) => {
                         self.handle_command(command, &mut listeners);
-                        held = self.writer.release();
+                        has_retired = self.writer.release();
                     }
                     None => open = false,
                 },
                 () = sleep_until(resync_at) => self.resync(&listeners),
                 batch = self.queue.pop(MAX_BATCH_DELTAS) => match batch {
-                    Some((lane, batch)) => {
-                        self.apply(lane, batch, &mut listeners);
-                        held = self.writer.release();
+                    Some((scope_index, batch)) => {
+                        self.apply(scope_index, batch, &mut listeners);
+                        has_retired = self.writer.release();
                     }
                     None => break,
                 },
-                () = tokio::time::sleep(RELEASE_PERIOD), if held => held = self.writer.release(),
+                () = tokio::time::sleep(RELEASE_PERIOD), if has_retired => {
+                    has_retired = self.writer.release();
+                }
             }
-            turn.consume().await;
+            budget.consume().await;
         }
         self.commands.close();
         while let Some(command) = self.commands.recv().await {
@@ -123,14 +129,15 @@ impl Pump {
         while listeners.tasks.join_next().await.is_some() {}
     }
 
-    /// When the next resync is due. None follows once a shutdown has begun: it would take time from the events that are left (C10).
+    /// Returns when the next resync is due; `None` during a shutdown, because a resync would delay pending
+    /// events (C10).
     fn next_resync(&self, listeners: &Listeners) -> Option<Moment> {
         listeners.next_resync().filter(|_| !self.queue.is_closed())
     }
 
-    fn apply(&mut self, lane: usize, batch: informer_core::Batch, listeners: &mut Listeners) {
+    fn apply(&mut self, scope_index: usize, batch: informer_core::Batch, listeners: &mut Listeners) {
         let (initial, end) = (batch.initial, batch.end());
-        let Some(scope) = self.scopes.get(lane) else { return };
+        let Some(scope) = self.scopes.get(scope_index) else { return };
         let applied = self.writer.apply(scope, batch.deltas);
         let cached = self.reader.snapshot();
         self.status.record_batch(&applied, &cached, self.clock.now());
@@ -146,34 +153,34 @@ impl Pump {
         if let Some(compression) = &self.compression {
             compression.observe_batch(&applied.changes, &cached);
         }
-        if self.queue.applied(lane, end) && !listeners.synced {
+        if self.queue.applied(scope_index, end) && !listeners.synced {
             listeners.synced = true;
-            // The informer first: a handler is never synced before its informer is.
+            // The informer first: a handler must not be synced before its informer.
             self.status.set_synced(self.clock.now());
             for listener in &listeners.active {
                 listener.mark_initial_list_complete();
             }
         }
-        // Finished tasks of removed listeners are let go.
+        // Frees the finished tasks of removed listeners.
         while listeners.tasks.try_join_next().is_some() {}
     }
 
-    /// Gives each listener whose resync is due the objects it is to repeat.
+    /// Adds the due objects to the outbox of each listener whose resync is due.
     fn resync(&self, listeners: &Listeners) {
-        let present = self.reader.snapshot();
+        let snapshot = self.reader.snapshot();
         for listener in &listeners.active {
-            listener.resync(&present);
+            listener.resync(&snapshot);
         }
     }
 
     fn handle_command(&mut self, command: Command, listeners: &mut Listeners) {
         match command {
-            // Removed before it was added: it is never called.
+            // The listener was closed before it was added: its handler is never called.
             Command::AddListener(listener) if !listener.begin() => {}
             Command::AddListener(listener) => {
-                let present = self.reader.snapshot();
-                let mut initial = Vec::with_capacity(present.len());
-                initial.extend(present.list().map(|entry| Change::Added(Arc::clone(entry))));
+                let snapshot = self.reader.snapshot();
+                let mut initial = Vec::with_capacity(snapshot.len());
+                initial.extend(snapshot.list().map(|entry| Change::Added(Arc::clone(entry))));
                 listener.enqueue(&initial, true);
                 if listeners.synced {
                     listener.mark_initial_list_complete();
@@ -188,9 +195,9 @@ impl Pump {
             }
             Command::InstallIndex(built) => self.writer.install_index(*built),
             #[cfg(feature = "compression")]
-            Command::Rewrite(rewrite, done) => {
-                self.writer.install_recompressed(rewrite);
-                // Nobody waits for it any more if the informer is to stop.
+            Command::InstallRecompressed(recompression, done) => {
+                self.writer.install_recompressed(recompression);
+                // The receiver is dropped if the informer is being stopped.
                 let _ = done.send(());
             }
         }

@@ -1,6 +1,6 @@
-//! A resync in every order with listeners that are added, removed or closed, and with changes (C1, C6, C12).
+//! Resyncs in every order with changes and with listeners that are added, removed or closed (C1, C6, C12).
 //!
-//! The pump runs one step at a time here, so that each order is exactly the one that a test names.
+//! The tests run the pump one step at a time, so that each order is exactly the one in the test's name.
 
 use super::super::listener::{ListenerOptions, Mode};
 use super::*;
@@ -11,15 +11,16 @@ use std::task::{Context, Poll};
 
 const PERIOD: Duration = Duration::from_secs(100);
 
-struct Steps {
+/// A pump that a test runs step by step.
+struct SteppedPump {
     pump: Pump,
     listeners: Listeners,
-    /// Keeps the channel of commands open.
+    /// Keeps the command channel open.
     _commands: mpsc::UnboundedSender<Command>,
 }
 
-impl Steps {
-    /// A pump without listeners, over an empty cache that is not synced.
+impl SteppedPump {
+    /// Creates a pump without listeners, with an empty cache that is not synced.
     fn new() -> Self {
         let (writer, reader) = StoreWriter::new([Scope::All]);
         let (commands, receiver) = mpsc::unbounded_channel();
@@ -38,11 +39,11 @@ impl Steps {
         Self { pump, listeners: Listeners::default(), _commands: commands }
     }
 
-    /// The same with a cache that is synced and holds `a@1` and `b@2`.
+    /// Creates a pump without listeners, with a synced cache that contains `a@1` and `b@2`.
     async fn synced() -> Self {
-        let mut steps = Self::new();
-        steps.sync().await;
-        steps
+        let mut harness = Self::new();
+        harness.sync().await;
+        harness
     }
 
     async fn sync(&mut self) {
@@ -60,11 +61,11 @@ impl Steps {
 
     async fn apply(&mut self, delta: Delta) {
         self.pump.queue.push(0, &mut [delta].into()).await.unwrap();
-        let (lane, batch) = self.pump.queue.pop(MAX_BATCH_DELTAS).await.unwrap();
-        self.pump.apply(lane, batch, &mut self.listeners);
+        let (scope_index, batch) = self.pump.queue.pop(MAX_BATCH_DELTAS).await.unwrap();
+        self.pump.apply(scope_index, batch, &mut self.listeners);
     }
 
-    /// A listener that no task empties, and that the pump does not know.
+    /// Creates a listener without a task that is not added to the pump.
     fn listener(&self) -> Arc<Listener> {
         let options = ListenerOptions {
             name: "test".into(),
@@ -80,7 +81,7 @@ impl Steps {
         self.pump.handle_command(Command::AddListener(Arc::clone(listener)), &mut self.listeners);
     }
 
-    /// A listener that has taken its initial set.
+    /// Adds a listener and takes its initial list.
     fn added(&mut self) -> Arc<Listener> {
         let listener = self.listener();
         self.add(&listener);
@@ -92,7 +93,7 @@ impl Steps {
         self.pump.handle_command(Command::RemoveListener(Arc::clone(listener)), &mut self.listeners);
     }
 
-    /// A resync after a whole period: everything is due.
+    /// Resyncs after a whole period, when every object is due.
     async fn resync(&mut self) {
         tokio::time::advance(PERIOD).await;
         self.pump.resync(&self.listeners);
@@ -103,7 +104,7 @@ fn diagnostics() -> DiagnosticSink {
     DiagnosticSink { resource: "pods".into(), hook: None }
 }
 
-/// What a listener has pending, and whether it has ended.
+/// Takes the pending events of a listener; the text ends with `end` if the listener has ended.
 fn taken(listener: &Listener) -> String {
     let mut context = Context::from_waker(noop_waker_ref());
     let mut all = Vec::new();
@@ -121,106 +122,106 @@ fn taken(listener: &Listener) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c12_add_then_resync_repeats_the_initial_set_only_once_it_is_taken() {
-    let mut steps = Steps::synced().await;
-    let (quick, slow) = (steps.added(), steps.listener());
-    steps.add(&slow);
-    steps.resync().await;
-    assert_eq!(taken(&quick), "=a@1 =b@2");
-    assert_eq!(taken(&slow), "+a@1! +b@2!", "what is pending is not repeated");
+async fn c12_add_then_resync_repeats_the_initial_list_only_after_it_was_taken() {
+    let mut harness = SteppedPump::synced().await;
+    let (fast, slow) = (harness.added(), harness.listener());
+    harness.add(&slow);
+    harness.resync().await;
+    assert_eq!(taken(&fast), "=a@1 =b@2");
+    assert_eq!(taken(&slow), "+a@1! +b@2!", "pending events are not repeated");
 }
 
 #[tokio::test(start_paused = true)]
-async fn c6_resync_then_add_brings_the_initial_set_alone() {
-    let mut steps = Steps::synced().await;
-    let early = steps.added();
-    steps.resync().await;
-    let late = steps.added();
-    steps.pump.resync(&steps.listeners);
-    assert_eq!(taken(&late), "", "its own period has just begun");
+async fn c6_resync_then_add_delivers_only_the_initial_list() {
+    let mut harness = SteppedPump::synced().await;
+    let early = harness.added();
+    harness.resync().await;
+    let late = harness.added();
+    harness.pump.resync(&harness.listeners);
+    assert_eq!(taken(&late), "", "its own period has just started");
     assert_eq!(taken(&early), "=a@1 =b@2");
 }
 
 #[tokio::test(start_paused = true)]
-async fn c12_a_listener_that_is_added_before_the_sync_is_not_due_before_it() {
-    let mut steps = Steps::new();
-    let listener = steps.listener();
-    steps.add(&listener);
-    steps.resync().await;
-    assert_eq!((taken(&listener).as_str(), steps.listeners.next_resync()), ("", None));
-    steps.sync().await;
+async fn c12_listener_added_before_the_sync_is_not_due_before_it() {
+    let mut harness = SteppedPump::new();
+    let listener = harness.listener();
+    harness.add(&listener);
+    harness.resync().await;
+    assert_eq!((taken(&listener).as_str(), harness.listeners.next_resync()), ("", None));
+    harness.sync().await;
     assert_eq!(taken(&listener), "+a@1! +b@2!");
-    steps.resync().await;
+    harness.resync().await;
     assert_eq!(taken(&listener), "=a@1 =b@2");
 }
 
 #[tokio::test(start_paused = true)]
-async fn c6_close_then_resync_brings_nothing_although_the_pump_still_has_the_listener() {
-    let mut steps = Steps::synced().await;
-    let listener = steps.added();
+async fn c6_close_then_resync_delivers_nothing_although_the_pump_still_has_the_listener() {
+    let mut harness = SteppedPump::synced().await;
+    let listener = harness.added();
     listener.close(false);
-    steps.resync().await;
+    harness.resync().await;
     assert_eq!(taken(&listener), "end");
-    steps.remove(&listener);
-    assert_eq!(steps.listeners.next_resync(), None);
+    harness.remove(&listener);
+    assert_eq!(harness.listeners.next_resync(), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn c6_resync_then_close_drops_what_the_resync_brought() {
-    let mut steps = Steps::synced().await;
-    let listener = steps.added();
-    steps.resync().await;
+async fn c6_resync_then_close_drops_the_resync_events() {
+    let mut harness = SteppedPump::synced().await;
+    let listener = harness.added();
+    harness.resync().await;
     listener.close(false);
     assert_eq!(taken(&listener), "end");
 }
 
 #[tokio::test(start_paused = true)]
-async fn c10_resync_then_drain_still_brings_it() {
-    let mut steps = Steps::synced().await;
-    let listener = steps.added();
-    steps.resync().await;
+async fn c10_resync_then_drain_delivers_the_resync_events() {
+    let mut harness = SteppedPump::synced().await;
+    let listener = harness.added();
+    harness.resync().await;
     listener.close(true);
     assert_eq!(taken(&listener), "=a@1 =b@2 end");
 }
 
-/// A resync was delivered while a shutdown drained the queue, and took time from the events that were left.
+/// A resync was delivered while a shutdown drained the queue, and delayed the remaining events.
 #[tokio::test(start_paused = true)]
-async fn c10_no_resync_is_due_once_the_shutdown_has_begun() {
-    let mut steps = Steps::synced().await;
-    let _listener = steps.added();
-    assert!(steps.pump.next_resync(&steps.listeners).is_some());
-    steps.pump.queue.close();
-    assert_eq!(steps.pump.next_resync(&steps.listeners), None);
+async fn c10_no_resync_is_due_during_a_shutdown() {
+    let mut harness = SteppedPump::synced().await;
+    let _listener = harness.added();
+    assert!(harness.pump.next_resync(&harness.listeners).is_some());
+    harness.pump.queue.close();
+    assert_eq!(harness.pump.next_resync(&harness.listeners), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn c6_remove_then_resync_fills_no_outbox() {
-    let mut steps = Steps::synced().await;
-    let listener = steps.added();
-    steps.remove(&listener);
-    steps.resync().await;
-    assert_eq!((listener.backlog().0, steps.listeners.next_resync()), (0, None));
+    let mut harness = SteppedPump::synced().await;
+    let listener = harness.added();
+    harness.remove(&listener);
+    harness.resync().await;
+    assert_eq!((listener.backlog().0, harness.listeners.next_resync()), (0, None));
 }
 
 #[tokio::test(start_paused = true)]
-async fn c6_close_then_add_then_resync_brings_nothing() {
-    let mut steps = Steps::synced().await;
-    let listener = steps.listener();
+async fn c6_close_then_add_then_resync_delivers_nothing() {
+    let mut harness = SteppedPump::synced().await;
+    let listener = harness.listener();
     listener.close(false);
-    steps.add(&listener);
-    steps.resync().await;
-    assert_eq!((listener.backlog().0, steps.listeners.next_resync()), (0, None));
+    harness.add(&listener);
+    harness.resync().await;
+    assert_eq!((listener.backlog().0, harness.listeners.next_resync()), (0, None));
 }
 
-/// However a change and a resync follow each other, no state is repeated that is older than one that was delivered.
+/// In any order of a change and a resync, the resync delivers no state that is older than a delivered one.
 #[tokio::test(start_paused = true)]
-async fn c1_a_resync_overtakes_no_change_and_none_overtakes_it() {
-    let mut steps = Steps::synced().await;
-    let listener = steps.added();
-    steps.apply(Delta::Updated(entry("a", 3))).await;
-    steps.resync().await;
+async fn c1_resync_and_change_do_not_overtake_each_other() {
+    let mut harness = SteppedPump::synced().await;
+    let listener = harness.added();
+    harness.apply(Delta::Updated(entry("a", 3))).await;
+    harness.resync().await;
     assert_eq!(taken(&listener), "~a@1>a@3 =b@2");
-    steps.resync().await;
-    steps.apply(Delta::Updated(entry("a", 4))).await;
+    harness.resync().await;
+    harness.apply(Delta::Updated(entry("a", 4))).await;
     assert_eq!(taken(&listener), "~a@3>a@4 =b@2");
 }

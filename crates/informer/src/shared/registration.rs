@@ -1,4 +1,4 @@
-//! The handle of a handler: as long as it lives, the handler is called.
+//! The registration: an RAII guard that keeps a handler registered.
 
 use super::engine::{DetachedListener, Engine};
 use super::listener::{Handler as ListenerHandler, Listener, ListenerOptions, SyncStage};
@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Keeps a handler registered, and its informer alive. Dropping it removes the handler.
+/// A guard that keeps a handler registered and its informer alive; dropping it removes the handler.
 ///
-/// [`Registration::detach`] gives it up without removing the handler.
+/// Dropping does not wait for a call in progress; [`remove`](Self::remove) does. [`detach`](Self::detach)
+/// consumes the registration and leaves the handler registered.
 #[must_use = "dropping a registration removes its handler; detach() keeps it"]
 pub struct Registration {
     engine: Arc<Engine>,
@@ -24,7 +25,13 @@ impl Registration {
         Self { engine, listener: Some(listener) }
     }
 
-    /// Waits until the handler has returned from every event of the initial set; `false` if that will never be.
+    /// Waits until the handler has returned from every event of the initial list.
+    ///
+    /// Returns `false` if that will never happen, because the informer or the handler has ended before.
+    ///
+    /// # Cancel safety
+    ///
+    /// This function is cancel safe.
     pub async fn wait_for_sync(&self) -> bool {
         let Some(listener) = &self.listener else { return false };
         let mut stage = listener.stage();
@@ -32,22 +39,28 @@ impl Registration {
         reached.is_ok_and(|stage| stage.has_synced())
     }
 
-    /// Returns when the handler will not be called any more.
+    /// Waits until the handler will not be called any more.
     pub(crate) async fn ended(&self) {
         let Some(listener) = &self.listener else { return };
-        // A listener that is gone has ended.
-        let _gone =
+        // A listener that was dropped has ended.
+        let _dropped =
             listener.stage().wait_for(|stage| matches!(stage, SyncStage::Ended { .. })).await.is_err();
     }
 
-    /// Whether the handler has returned from every event of the initial set.
+    /// Returns whether the handler has returned from every event of the initial list.
     pub fn has_synced(&self) -> bool {
         self.listener.as_ref().is_some_and(|listener| listener.stage().borrow().has_synced())
     }
 
-    /// Removes the handler. When this returns, the handler is not running and is never called again.
+    /// Removes the handler and waits for a call in progress.
     ///
-    /// From inside the handler's own call it returns at once: the call in progress is then the last one.
+    /// When this returns, the handler is not running and is never called again (C6). Called inside the
+    /// handler itself, it returns immediately, and the call in progress is the last one.
+    ///
+    /// # Cancel safety
+    ///
+    /// The handler is removed even if the future is dropped after its first poll, or without any; only the
+    /// wait is cancelled.
     pub async fn remove(mut self) {
         let Some(listener) = self.listener.take() else { return };
         if self.engine.remove_listener(&listener) && !listener.is_calling() {
@@ -55,32 +68,36 @@ impl Registration {
         }
     }
 
-    /// Leaves the handler registered: for as long as the factory lives that its informer came from, which keeps the informer alive too.
-    /// Without a factory, for as long as the informer lives.
+    /// Leaves the handler registered for as long as its factory exists.
     ///
-    /// Beware of circles: a handler that holds a handle of its own informer (a lister, say) keeps it alive. With a registration, or a
-    /// factory to detach to, that ends with those; detached from an informer that stands alone it ends only with
-    /// [`SharedInformer::shutdown`](crate::SharedInformer::shutdown). A detached handler that holds its own factory ends only with the factory's.
+    /// The factory then keeps the informer alive too. If the informer was created without a factory, the
+    /// handler stays registered for as long as the informer exists.
+    ///
+    /// Beware of reference cycles: a handler that holds a handle of its own informer, for example a lister,
+    /// keeps that informer alive. A registration or a factory ends the cycle when it is dropped. A detached
+    /// handler of an informer without a factory ends only with
+    /// [`SharedInformer::shutdown`](crate::SharedInformer::shutdown), and a detached handler that holds its
+    /// own factory only with [`SharedInformerFactory::shutdown`](crate::SharedInformerFactory::shutdown).
     pub fn detach(mut self) {
         let Some(listener) = self.listener.take() else { return };
-        if let Some(keeper) = self.engine.keeper.get().and_then(std::sync::Weak::upgrade) {
-            keeper.adopt_detached(Arc::clone(&self.engine), DetachedListener(listener));
+        if let Some(target) = self.engine.detach_target.get().and_then(std::sync::Weak::upgrade) {
+            target.adopt_detached(Arc::clone(&self.engine), DetachedListener(listener));
         }
     }
 
-    /// How many objects the handler has still to be told about; of a handler that wants every state, how many states.
+    /// Returns the number of objects with pending events, or of pending events if the handler is uncoalesced.
     pub fn pending_events(&self) -> usize {
         self.listener.as_ref().map_or(0, |listener| listener.backlog().0)
     }
 
-    /// For how long the oldest of them has been waiting; `None` if there is none.
+    /// Returns the age of the oldest pending event; `None` if no event is pending.
     pub fn oldest_pending_age(&self) -> Option<Duration> {
         self.listener.as_ref().and_then(|listener| listener.backlog().1)
     }
 
-    /// How often the handler panicked.
+    /// Returns how often the handler has panicked.
     pub fn panics(&self) -> u64 {
-        self.listener.as_ref().map_or(0, |listener| listener.tally.panics.load(Ordering::Relaxed))
+        self.listener.as_ref().map_or(0, |listener| listener.counters.panics.load(Ordering::Relaxed))
     }
 }
 

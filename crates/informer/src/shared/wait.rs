@@ -1,4 +1,4 @@
-//! Waiting for an informer, and why a wait ended without success (C7).
+//! Waiting until an informer has synced or has reached a resource version, and why a wait fails (C7).
 
 use super::engine::Engine;
 use crate::clock::Clock;
@@ -9,7 +9,7 @@ use informer_core::{ResourceVersion, Scope};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// What can be known of an informer without keeping it alive.
+/// A handle that reads the status of an informer without keeping it alive.
 #[derive(Clone)]
 pub(crate) struct SyncWaiter {
     pub(crate) resource: Arc<str>,
@@ -19,7 +19,7 @@ pub(crate) struct SyncWaiter {
 }
 
 impl SyncWaiter {
-    /// Whether nobody has a handle of it any more.
+    /// Returns whether all handles of the informer were dropped.
     pub(crate) fn is_dropped(&self) -> bool {
         self.engine.strong_count() == 0
     }
@@ -28,7 +28,7 @@ impl SyncWaiter {
         self.status.get(self.clock.now())
     }
 
-    /// Waits until the first complete set is in the cache, or waiting is useless.
+    /// Waits until the initial list is in the cache, or the informer is in a state in which it cannot sync.
     pub(crate) async fn wait_for_sync(&self, timeout: Duration) -> Result<(), SyncError> {
         let mut status = self.status.subscribe();
         let settled = status.wait_for(|status| is_synced(status) || is_unavailable(&status.state));
@@ -45,7 +45,7 @@ impl SyncWaiter {
         Err(SyncError { informers: vec![sync], timeout: expired })
     }
 
-    /// Where the informer stands now.
+    /// Returns the current sync state of the informer.
     pub(crate) fn sync(&self) -> InformerSync {
         let status = self.status();
         let (informer, synced) = (Arc::clone(&self.resource), is_synced(&status));
@@ -59,7 +59,7 @@ impl Engine {
         SyncWaiter { resource, status, clock: self.clock, engine: Arc::downgrade(self) }
     }
 
-    /// Waits until the cache has reached a version.
+    /// Waits until the cache, or its part for one namespace, has reached a resource version.
     pub(crate) async fn wait_for_resource_version(
         &self,
         namespace: Option<&str>,
@@ -87,13 +87,13 @@ impl Engine {
     }
 }
 
-/// Whether the cache is complete and somebody keeps it so. One that has stopped was synced once; whoever waits for it now would read a
-/// state that is never brought up to date.
+/// Returns whether the cache is complete and still updated. A stopped informer does not count as synced,
+/// because its cache is outdated.
 pub(crate) fn is_synced(status: &InformerStatus) -> bool {
     status.synced && status.state != InformerState::Stopped
 }
 
-/// States in which waiting is useless (C7).
+/// Returns whether waiting for a sync cannot succeed in this state (C7).
 pub(crate) fn is_unavailable(state: &InformerState) -> bool {
     matches!(
         state,
@@ -101,7 +101,7 @@ pub(crate) fn is_unavailable(state: &InformerState) -> bool {
     )
 }
 
-/// What a wait for a version has come to, if it is over.
+/// Returns the result of a wait for a version, or `None` if the wait must continue.
 fn outcome(
     status: &InformerStatus,
     namespace: Option<&str>,
@@ -114,8 +114,8 @@ fn outcome(
     let version = match namespace {
         None => &status.resource_version,
         Some(name) => {
-            let holds = |scope: &Scope| *scope == Scope::All || *scope == Scope::namespace(name);
-            match status.scopes.iter().find(|scope| holds(&scope.scope)) {
+            let covers = |scope: &Scope| *scope == Scope::All || *scope == Scope::namespace(name);
+            match status.scopes.iter().find(|scope| covers(&scope.scope)) {
                 Some(scope) => &scope.resource_version,
                 None => return Some(Err(VersionWaitReason::NotWatched)),
             }
@@ -127,7 +127,8 @@ fn outcome(
             Some(_) => {}
             None => return Some(Err(VersionWaitReason::NotComparable)),
         },
-        // Complete, and yet without a version: those of the namespaces have no smallest.
+        // Synced without a version: the versions of the namespaces cannot be compared, so there is no
+        // smallest.
         None if status.synced => return Some(Err(VersionWaitReason::NotComparable)),
         None => {}
     }

@@ -1,4 +1,4 @@
-//! What options come to: one set over another, compared, and as the parts of an informer need them.
+//! Uses of the options: merging and comparing them, and deriving the configuration of an informer's parts.
 
 use super::{FieldFilterMode, InformerOptions};
 use crate::resource::ResourceType;
@@ -11,24 +11,24 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, RandomState
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A list of everything more often than this would be an attack.
+/// Lower bound of the audit period; each audit is a full list.
 const MIN_AUDIT_PERIOD: Duration = Duration::from_mins(1);
 
-/// Where the contents of objects lie, apart from their metadata.
+/// Top-level fields of built-in kinds that contain the contents of an object, as opposed to its metadata.
 const CONTENT_FIELDS: [&str; 9] =
     ["spec", "status", "data", "stringData", "binaryData", "rules", "subsets", "webhooks", "endpoints"];
 
-/// What is selected: part of an informer's identity.
+/// The selected objects, as part of an informer's identity in a factory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SelectionKey {
-    /// None means all.
+    /// Empty selects all namespaces.
     pub(crate) namespaces: Vec<String>,
     labels: String,
     fields: String,
 }
 
 impl InformerOptions {
-    /// These, and those of `defaults` where these are left open.
+    /// Returns these options, with unset ones taken from `defaults`.
     pub(crate) fn or(self, defaults: &Self) -> Self {
         let defaults = defaults.clone();
         Self {
@@ -36,7 +36,7 @@ impl InformerOptions {
             label_selector: self.label_selector.or(defaults.label_selector),
             field_selector: self.field_selector.or(defaults.field_selector),
             resync_period: self.resync_period.or(defaults.resync_period),
-            tweak: self.tweak.or(defaults.tweak),
+            parameter_hook: self.parameter_hook.or(defaults.parameter_hook),
             source: self.source.or(defaults.source),
             retention: self.retention.or(defaults.retention),
             watch_list: self.watch_list.or(defaults.watch_list),
@@ -46,19 +46,20 @@ impl InformerOptions {
             response_header_timeout: self.response_header_timeout.or(defaults.response_header_timeout),
             backoff: self.backoff.or(defaults.backoff),
             on_diagnostic: self.on_diagnostic.or(defaults.on_diagnostic),
-            projection: self.projection.or(defaults.projection),
+            field_filter: self.field_filter.or(defaults.field_filter),
             transform: self.transform.or(defaults.transform),
             transform_fallback: self.transform_fallback.or(defaults.transform_fallback),
             jitter_seed: self.jitter_seed.or(defaults.jitter_seed),
             prefer_protobuf: self.prefer_protobuf.or(defaults.prefer_protobuf),
             gzip_lists: self.gzip_lists.or(defaults.gzip_lists),
-            link: self.link.or(defaults.link),
+            throughput: self.throughput.or(defaults.throughput),
         }
     }
 
-    /// What is kept where only metadata is asked for: a server that does not know that form sends whole objects.
-    fn metadata_projection(&self) -> Option<FieldFilter> {
-        let paths = match &self.projection {
+    /// Returns the field filter for an informer that requests only metadata. It is needed because a server
+    /// that does not support such requests returns complete objects.
+    fn metadata_filter(&self) -> Option<FieldFilter> {
+        let paths = match &self.field_filter {
             None => FieldFilterMode::Keep(vec!["metadata".to_owned()]),
             Some((_, FieldFilterMode::Keep(paths))) => FieldFilterMode::Keep(
                 paths.iter().filter(|path| path.starts_with("metadata")).cloned().collect(),
@@ -67,72 +68,77 @@ impl InformerOptions {
                 paths.iter().cloned().chain(CONTENT_FIELDS.map(ToOwned::to_owned)).collect(),
             ),
         };
-        // The paths were read once already; should they not be now, nothing but the head is kept.
-        paths.projection().or_else(|_| FieldFilter::keep::<&str>([])).ok()
+        // The paths were parsed before, so this cannot fail; if it did, only the head would be kept.
+        paths.build().or_else(|_| FieldFilter::keep::<&str>([])).ok()
     }
 
-    /// The parameters as the hook wants them.
-    pub(crate) fn parameters_once(&self) -> QueryParameters {
+    /// Returns the query parameters, after calling the hook. Must be called once per informer.
+    pub(crate) fn build_parameters(&self) -> QueryParameters {
         let selection = self.selection();
         let mut parameters = QueryParameters::default();
         parameters.set("labelSelector", selection.labels);
         parameters.set("fieldSelector", selection.fields);
-        if let Some(tweak) = &self.tweak {
-            tweak(&mut parameters);
+        if let Some(hook) = &self.parameter_hook {
+            hook(&mut parameters);
         }
         parameters
     }
 
-    /// What a factory can pass on to all its kinds.
+    /// Returns the options that a factory can use for all its kinds: without a source, and with a shared
+    /// throughput measurement.
     pub(crate) fn for_all_kinds(self) -> Self {
-        Self { source: None, link: Some(self.link()), ..self }
+        Self { source: None, throughput: Some(self.throughput()), ..self }
     }
 
-    /// Only what says which objects are meant.
+    /// Returns options with only the namespaces and selectors of these.
     pub(crate) fn selection_only(self) -> Self {
-        let Self { namespaces, label_selector: labels, field_selector: fields, .. } = self;
-        Self { namespaces, label_selector: labels, field_selector: fields, ..Self::default() }
+        let Self { namespaces, label_selector, field_selector, .. } = self;
+        Self { namespaces, label_selector, field_selector, ..Self::default() }
     }
 
-    /// The first setting in which two differ. Functions and sources are the same only if they are shared.
+    /// Returns the name of the first setting in which two options differ. Functions and sources are equal
+    /// only if they are the same `Arc`.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         let (left, right) = (self.selection(), other.selection());
         let differ = [
             ("namespaces", left.namespaces != right.namespaces),
-            ("labels", left.labels != right.labels),
-            ("fields", left.fields != right.fields),
+            ("label_selector", left.labels != right.labels),
+            ("field_selector", left.fields != right.fields),
             ("resync_period", self.effective_resync_period() != other.effective_resync_period()),
-            ("parameters", !same(self.tweak.as_ref(), other.tweak.as_ref())),
+            ("query_parameters", !same(self.parameter_hook.as_ref(), other.parameter_hook.as_ref())),
             ("source", !same(self.source.as_ref(), other.source.as_ref())),
             ("retention", self.retention_or_default() != other.retention_or_default()),
             ("watch_list", self.watch_list.unwrap_or_default() != other.watch_list.unwrap_or_default()),
             ("page_size", self.page_size != other.page_size),
-            ("relist_every", self.audit_period.unwrap_or_default() != other.audit_period.unwrap_or_default()),
-            ("object_limit", self.max_object_bytes != other.max_object_bytes),
-            ("headers_deadline", self.response_header_timeout != other.response_header_timeout),
+            ("audit_period", self.audit_period.unwrap_or_default() != other.audit_period.unwrap_or_default()),
+            ("max_object_bytes", self.max_object_bytes != other.max_object_bytes),
+            ("response_header_timeout", self.response_header_timeout != other.response_header_timeout),
             ("backoff", self.backoff != other.backoff),
-            ("on_error", !same(self.on_diagnostic.as_ref(), other.on_diagnostic.as_ref())),
-            ("drop_fields or keep_fields", self.projection != other.projection),
+            ("on_diagnostic", !same(self.on_diagnostic.as_ref(), other.on_diagnostic.as_ref())),
+            ("drop_fields or keep_fields", self.field_filter != other.field_filter),
             ("transform", !same(self.transform.as_ref(), other.transform.as_ref())),
-            ("on_transform_error", self.transform_fallback != other.transform_fallback),
-            ("seed", self.jitter_seed != other.jitter_seed),
-            ("protobuf", self.prefer_protobuf.unwrap_or(true) != other.prefer_protobuf.unwrap_or(true)),
-            ("compress_lists", self.gzip_lists != other.gzip_lists),
+            ("transform_fallback", self.transform_fallback != other.transform_fallback),
+            ("jitter_seed", self.jitter_seed != other.jitter_seed),
+            (
+                "prefer_protobuf",
+                self.prefer_protobuf.unwrap_or(true) != other.prefer_protobuf.unwrap_or(true),
+            ),
+            ("gzip_lists", self.gzip_lists != other.gzip_lists),
         ];
         differ.into_iter().find(|(_, differs)| *differs).map(|(name, _)| name)
     }
 
-    /// What is chosen, in words: `in all namespaces`, `in a, b with app=web`.
+    /// Describes the selection for messages: `in all namespaces`, `in namespaces a, b with app=web`.
     pub(crate) fn describe_selection(&self) -> String {
-        /// More names than these only make a message longer.
-        const NAMED: usize = 8;
+        /// Upper bound on the namespaces that are listed by name.
+        const MAX_NAMES: usize = 8;
         let SelectionKey { namespaces, labels, fields } = self.selection();
         let mut text = match &*namespaces {
             [] => "in all namespaces".to_owned(),
             [one] => format!("in namespace {one}"),
-            some if some.len() <= NAMED => format!("in namespaces {}", some.join(", ")),
+            some if some.len() <= MAX_NAMES => format!("in namespaces {}", some.join(", ")),
             many => {
-                format!("in namespaces {} and {} more", many[..NAMED].join(", "), many.len() - NAMED)
+                format!("in namespaces {} and {} more", many[..MAX_NAMES].join(", "), many.len() - MAX_NAMES)
             }
         };
         for selector in [labels, fields].iter().filter(|selector| !selector.is_empty()) {
@@ -150,16 +156,19 @@ impl InformerOptions {
         }
     }
 
-    /// The period of handlers that say nothing about it.
+    /// Returns the resync period of handlers that do not set their own.
     pub(crate) fn effective_resync_period(&self) -> Duration {
         self.resync_period.unwrap_or_default()
     }
 
-    /// The seed of one scope of an informer: as different as may be, or the same in every run.
-    pub(crate) fn seed_of(&self, informer: &str, lane: usize) -> u64 {
+    /// Returns the jitter seed of one scope of an informer: reproducible if `jitter_seed` is set, otherwise
+    /// random.
+    pub(crate) fn seed_of(&self, informer: &str, scope_index: usize) -> u64 {
         match self.jitter_seed {
-            Some(seed) => BuildHasherDefault::<DefaultHasher>::default().hash_one((seed, informer, lane)),
-            None => RandomState::new().hash_one((informer, lane)),
+            Some(seed) => {
+                BuildHasherDefault::<DefaultHasher>::default().hash_one((seed, informer, scope_index))
+            }
+            None => RandomState::new().hash_one((informer, scope_index)),
         }
     }
 
@@ -171,12 +180,13 @@ impl InformerOptions {
         self.on_diagnostic.clone()
     }
 
-    /// The connection over which its sets come.
-    pub(crate) fn link(&self) -> Throughput {
-        self.link.clone().unwrap_or_default()
+    /// Returns the throughput measurement of the factory, or a new one.
+    pub(crate) fn throughput(&self) -> Throughput {
+        self.throughput.clone().unwrap_or_default()
     }
 
-    /// What the cache is fed from: everything, or one namespace each.
+    /// Returns the scopes of the cache, each with its own reflector: all namespaces, or one scope per
+    /// namespace.
     pub(crate) fn scopes(&self) -> Vec<Scope> {
         match self.namespaces.as_deref() {
             Some(names) if !names.is_empty() && self.source.is_none() => {
@@ -186,14 +196,14 @@ impl InformerOptions {
         }
     }
 
-    /// The source of one scope.
+    /// Creates the source of one scope; `None` without a client and without a source of the user.
     pub(crate) fn source_of(
         &self,
         client: Option<&kube::Client>,
         resource: &ResourceType,
         scope: &Scope,
         parameters: &QueryParameters,
-        link: &Throughput,
+        throughput: &Throughput,
     ) -> Option<Arc<dyn Source>> {
         if let Some(source) = &self.source {
             return Some(Arc::clone(source));
@@ -203,39 +213,40 @@ impl InformerOptions {
             Scope::Namespace(name) => Some(&**name),
         };
         let mut source = KubeSource::new(client?.clone(), resource.url_path(namespace))
-            .query_parameters(|own| own.clone_from(parameters))
+            .query_parameters(|target| target.clone_from(parameters))
             .metadata_only(resource.metadata_only)
             .protobuf(self.reads_protobuf(resource))
-            .link(link.clone());
-        if let Some(compress) = self.gzip_lists {
-            source = source.gzip_lists(compress);
+            .link(throughput.clone());
+        if let Some(gzip) = self.gzip_lists {
+            source = source.gzip_lists(gzip);
         }
-        if let Some(deadline) = self.response_header_timeout {
-            source = source.response_header_timeout(deadline);
+        if let Some(timeout) = self.response_header_timeout {
+            source = source.response_header_timeout(timeout);
         }
         Some(Arc::new(source))
     }
 
-    /// Whether objects can be taken in protobuf: the kind must have that form, and a transform reads JSON.
+    /// Returns whether protobuf is requested: its message must be known, and there must be no transform,
+    /// which needs JSON.
     fn reads_protobuf(&self, resource: &ResourceType) -> bool {
         self.prefer_protobuf.unwrap_or(true)
             && self.transform_of(resource).is_none()
             && message_of(&resource.types()).is_some()
     }
 
-    /// The transform, if it is meant for this kind.
+    /// Returns the transform, if it applies to this kind.
     fn transform_of(&self, resource: &ResourceType) -> Option<&Transform> {
-        let own = self.transform.as_ref()?;
-        own.kind.as_ref().is_none_or(|kind| kind == resource).then_some(&own.transform)
+        let transform = self.transform.as_ref()?;
+        transform.kind.as_ref().is_none_or(|kind| kind == resource).then_some(&transform.transform)
     }
 
     pub(crate) fn config(&self, resource: &ResourceType, scope: Scope) -> Config {
         let mut config = Config::new(resource.types(), scope);
         config.retention = self.retention_or_default();
         config.watch_list = self.watch_list.unwrap_or_default();
-        // Lists are worth more than streams only if they are compressed.
-        let compresses = self.source.is_none() && self.gzip_lists != Some(false);
-        if config.watch_list == WatchListPolicy::Auto && !compresses {
+        // Over a slow connection, lists arrive sooner than watch-lists only with gzip.
+        let can_gzip = self.source.is_none() && self.gzip_lists != Some(false);
+        if config.watch_list == WatchListPolicy::Auto && !can_gzip {
             config.watch_list = WatchListPolicy::Always;
         }
         config.page_size = self.page_size;
@@ -243,16 +254,16 @@ impl InformerOptions {
             self.audit_period.filter(|period| !period.is_zero()).map(|period| period.max(MIN_AUDIT_PERIOD));
         config.limits = self.max_object_bytes.map_or_else(Limits::default, Limits::new);
         config.backoff = self.backoff.unwrap_or_default();
-        config.field_filter = self.projection.as_ref().map(|(projection, _)| projection.clone());
+        config.field_filter = self.field_filter.as_ref().map(|(filter, _)| filter.clone());
         if resource.metadata_only {
-            config.field_filter = self.metadata_projection();
+            config.field_filter = self.metadata_filter();
         }
         config.transform = self.transform_of(resource).cloned();
-        let cautious =
+        let default_fallback =
             if resource.is_secret() { TransformFallback::MetadataOnly } else { TransformFallback::default() };
-        config.transform_fallback = self.transform_fallback.unwrap_or(cautious);
-        if let Some(deadline) = self.response_header_timeout {
-            config.response_header_timeout = config.response_header_timeout.max(deadline.saturating_mul(2));
+        config.transform_fallback = self.transform_fallback.unwrap_or(default_fallback);
+        if let Some(timeout) = self.response_header_timeout {
+            config.response_header_timeout = config.response_header_timeout.max(timeout.saturating_mul(2));
         }
         config
     }

@@ -1,8 +1,9 @@
-//! At most one pending transition per key (C8).
+//! The default outbox: at most one pending transition per key (C8).
 //!
-//! A handler that falls behind gets fewer, larger steps, never a wrong one: what is pending leads from what this handler last saw to what is
-//! there now. Nothing is told about an object that came and went in between. A deletion and the re-creation after it keep a place
-//! each, so that the deletions of a relist stay in front. Pure: the listener's task drives it.
+//! For a handler that lags, the changes of a key are coalesced into one event that leads from the state the
+//! handler saw last to the current state. An object that appeared and disappeared in between is not
+//! delivered. A deletion and a re-creation after it have a queue position each, so that the deletions of a
+//! relist stay in front. Performs no I/O and reads no clock: the caller passes the time.
 
 use crate::event::{Event, Untyped, UpdateCause};
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -11,63 +12,66 @@ use std::collections::VecDeque;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
-/// Pending steps, oldest first.
+/// Pending events of one handler, coalesced per key, oldest first.
 #[derive(Debug, Default)]
 pub(in crate::shared) struct CoalescingOutbox {
-    /// The places of the steps, by ascending number. May hold places whose step is settled; those are skipped.
+    /// Positions of the pending events, by ascending sequence number. May contain obsolete positions, whose
+    /// event was delivered or dropped; they are skipped.
     order: VecDeque<QueuePosition>,
-    /// What is pending for each key. Invariant: every step's number stands in `order`; no key is here without a step.
+    /// The pending events of each key. Invariants: the sequence number of every event is in `order`; every
+    /// key has an event.
     pending: Pending,
-    /// Whether the end of an object that came and went unseen is told.
+    /// Whether to deliver the deletion of an object whose addition was never delivered.
     deliver_transient_deletes: bool,
-    /// How many steps are pending.
-    steps: usize,
-    last_number: u64,
-    /// Every number up to this one belongs to the initial set; known once the informer has synced.
+    /// Number of pending events.
+    events: usize,
+    last_sequence: u64,
+    /// Last sequence number of the initial list; known once the informer has synced.
     initial_end: Option<u64>,
 }
 
-/// Where a step stands, and since when.
+/// The position of an event in the queue, and when it was added.
 #[derive(Debug)]
 struct QueuePosition {
-    number: u64,
+    sequence: u64,
     at: Moment,
-    /// Of its key in `pending`; of another key by now if the step is settled.
+    /// Slot of the event's key in `pending`; may belong to another key if the position is obsolete.
     slot: u32,
 }
 
-/// The steps of keys. Keys are not copied: an initial set is here whole, and the entries have them.
+/// The pending events of all keys. Keys are not copied, because the whole initial list is stored here and its
+/// entries contain them.
 #[derive(Debug, Default)]
 struct Pending {
-    steps: Vec<PendingKey>,
-    /// Which of `steps` are empty.
+    keys: Vec<PendingKey>,
+    /// Slots of `keys` that are empty.
     free: Vec<u32>,
-    /// Which are not, by key.
+    /// Slots of `keys` that are in use, by key.
     slots: HashTable<u32>,
-    // Keys have a hash of their own, with a secret.
+    // A fast hasher suffices: it hashes the hash in the key, which is seeded with a secret per process.
     hasher: DefaultHashBuilder,
 }
 
-/// The steps of one key, in this order.
+/// The pending events of one key, in the order of delivery.
 #[derive(Debug, Default)]
 struct PendingKey {
-    /// The object that the handler knows is gone.
+    /// Deletes the object that the handler knows.
     delete: Option<PendingDelete>,
-    /// An object is there, or changed.
-    here: Option<PendingUpsert>,
+    /// Adds or updates the object.
+    upsert: Option<PendingUpsert>,
 }
 
 #[derive(Debug)]
 struct PendingDelete {
-    number: u64,
+    sequence: u64,
     last: Arc<Entry>,
     observed: bool,
 }
 
 #[derive(Debug)]
 struct PendingUpsert {
-    number: u64,
-    /// What the handler saw last; `None` if it does not know this object.
+    sequence: u64,
+    /// The state that the handler saw last; `None` if it does not know this object.
     before: Option<Arc<Entry>>,
     after: Arc<Entry>,
     initial: bool,
@@ -75,70 +79,71 @@ struct PendingUpsert {
 }
 
 impl CoalescingOutbox {
-    pub(super) fn new(brief: bool) -> Self {
-        Self { deliver_transient_deletes: brief, ..Self::default() }
+    pub(super) fn new(deliver_transient_deletes: bool) -> Self {
+        Self { deliver_transient_deletes, ..Self::default() }
     }
 
-    /// Makes room for so many changes.
+    /// Reserves capacity for additional changes.
     pub(super) fn reserve(&mut self, changes: usize) {
         self.order.reserve(changes);
         self.pending.reserve(changes);
     }
 
-    /// Takes in a change. `initial` says that it belongs to the set that was there before the handler began.
+    /// Adds a change; `initial` marks an object of the initial list.
     pub(super) fn add(&mut self, change: &Change, initial: bool, now: Moment) {
         match change {
-            Change::Added(entry) => self.add_here(None, entry, initial, UpdateCause::Change, now),
-            Change::Updated { old, new } => self.add_here(Some(old), new, false, UpdateCause::Change, now),
+            Change::Added(entry) => self.add_upsert(None, entry, initial, UpdateCause::Change, now),
+            Change::Updated { old, new } => self.add_upsert(Some(old), new, false, UpdateCause::Change, now),
             Change::Deleted { last, observed } => self.add_delete(last, *observed, now),
         }
     }
 
-    /// Takes in an object that is to be told again. What is pending will be told anyway, and is newer.
+    /// Adds an object for a resync, unless its key has a pending event, which will deliver the same state
+    /// or a newer one.
     pub(super) fn add_resync(&mut self, entry: &Arc<Entry>, now: Moment) {
         if self.pending.find(entry.key()).is_none() {
-            self.add_here(Some(entry), entry, false, UpdateCause::Resync, now);
+            self.add_upsert(Some(entry), entry, false, UpdateCause::Resync, now);
         }
     }
 
-    /// Says that everything of the initial set has been added.
+    /// Marks everything added so far as the complete initial list; later calls have no effect.
     pub(super) fn mark_initial_list_complete(&mut self) {
-        self.initial_end.get_or_insert(self.last_number);
+        self.initial_end.get_or_insert(self.last_sequence);
     }
 
-    /// The next thing to tell.
+    /// Removes and returns the oldest pending event.
     pub(super) fn pop(&mut self) -> Option<Event<Untyped>> {
         loop {
-            let Some(QueuePosition { number, slot, .. }) = self.order.pop_front() else {
+            let Some(QueuePosition { sequence, slot, .. }) = self.order.pop_front() else {
                 self.release_memory();
                 return None;
             };
-            if let Some(event) = self.pending.take(slot, number) {
-                self.steps -= 1;
+            if let Some(event) = self.pending.take(slot, sequence) {
+                self.events -= 1;
                 return Some(event);
             }
         }
     }
 
-    /// Whether the initial set is known and nothing of it is left.
+    /// Returns whether the initial list is complete and none of its events is pending.
     pub(super) fn initial_list_delivered(&mut self) -> bool {
         self.clear_front();
-        let oldest = self.order.front().map(|place| place.number);
+        let oldest = self.order.front().map(|position| position.sequence);
         self.initial_end.is_some_and(|end| oldest.is_none_or(|oldest| oldest > end))
     }
 
-    /// When the oldest pending step was taken in.
+    /// Returns when the oldest pending event was added.
     pub(super) fn oldest(&mut self) -> Option<Moment> {
         self.clear_front();
-        self.order.front().map(|place| place.at)
+        self.order.front().map(|position| position.at)
     }
 
-    /// How many steps are pending.
-    pub(super) fn steps(&self) -> usize {
-        self.steps
+    /// Returns the number of pending events.
+    pub(super) fn pending_events(&self) -> usize {
+        self.events
     }
 
-    /// How many keys have something pending.
+    /// Returns the number of keys with pending events.
     pub(super) fn len(&self) -> usize {
         self.pending.len()
     }
@@ -147,7 +152,7 @@ impl CoalescingOutbox {
         self.pending.is_empty()
     }
 
-    fn add_here(
+    fn add_upsert(
         &mut self,
         before: Option<&Arc<Entry>>,
         after: &Arc<Entry>,
@@ -155,94 +160,103 @@ impl CoalescingOutbox {
         cause: UpdateCause,
         now: Moment,
     ) {
-        let slot = self.pending.slot(after.key());
-        let steps = &mut self.pending.steps[slot as usize];
-        if let Some(here) = &mut steps.here {
-            here.after = Arc::clone(after);
-            here.cause = cause;
+        let slot = self.pending.slot_for(after.key());
+        let key = &mut self.pending.keys[slot as usize];
+        if let Some(upsert) = &mut key.upsert {
+            upsert.after = Arc::clone(after);
+            upsert.cause = cause;
             return;
         }
-        self.last_number += 1;
-        let number = self.last_number;
-        steps.here =
-            Some(PendingUpsert { number, before: before.cloned(), after: Arc::clone(after), initial, cause });
-        self.steps += 1;
-        self.place(number, slot, now);
+        self.last_sequence += 1;
+        let sequence = self.last_sequence;
+        key.upsert = Some(PendingUpsert {
+            sequence,
+            before: before.cloned(),
+            after: Arc::clone(after),
+            initial,
+            cause,
+        });
+        self.events += 1;
+        self.push_position(sequence, slot, now);
     }
 
     fn add_delete(&mut self, last: &Arc<Entry>, observed: bool, now: Moment) {
-        let slot = self.pending.slot(last.key());
-        let steps = &mut self.pending.steps[slot as usize];
-        match steps.here.take() {
-            // The handler never saw it: there is nothing to tell. How the life before it ended is still to be told, if it is.
+        let slot = self.pending.slot_for(last.key());
+        let key = &mut self.pending.keys[slot as usize];
+        match key.upsert.take() {
+            // The handler never saw this incarnation, so its addition and deletion cancel out. A pending
+            // delete of the previous incarnation stays.
             Some(PendingUpsert { before: None, .. })
-                if !self.deliver_transient_deletes || steps.delete.is_some() =>
+                if !self.deliver_transient_deletes || key.delete.is_some() =>
             {
-                self.steps -= 1;
-                if steps.delete.is_none() {
-                    self.pending.forget(slot, last.key());
+                self.events -= 1;
+                if key.delete.is_none() {
+                    self.pending.remove(slot, last.key());
                 }
             }
-            Some(PendingUpsert { number, .. }) => {
-                steps.delete = Some(PendingDelete { number, last: Arc::clone(last), observed })
+            Some(PendingUpsert { sequence, .. }) => {
+                key.delete = Some(PendingDelete { sequence, last: Arc::clone(last), observed })
             }
             None => {
-                self.last_number += 1;
-                let number = self.last_number;
-                steps.delete = Some(PendingDelete { number, last: Arc::clone(last), observed });
-                self.steps += 1;
-                self.place(number, slot, now);
+                self.last_sequence += 1;
+                let sequence = self.last_sequence;
+                key.delete = Some(PendingDelete { sequence, last: Arc::clone(last), observed });
+                self.events += 1;
+                self.push_position(sequence, slot, now);
             }
         }
     }
 
-    /// Puts a new step at the end. Settled places are cleared away once they are the greater part.
-    fn place(&mut self, number: u64, slot: u32, now: Moment) {
-        self.order.push_back(QueuePosition { number, at: now, slot });
-        if self.order.len() > 2 * self.steps + 64 {
-            self.order.retain(|place| self.pending.has(place));
+    /// Appends the position of a new event. Removes obsolete positions once they are the majority.
+    fn push_position(&mut self, sequence: u64, slot: u32, now: Moment) {
+        self.order.push_back(QueuePosition { sequence, at: now, slot });
+        if self.order.len() > 2 * self.events + 64 {
+            self.order.retain(|position| self.pending.contains(position));
         }
     }
 
-    /// Panics if what is pending and its places do not agree.
+    /// Panics if the pending events and their positions are inconsistent.
     #[cfg(test)]
     pub(super) fn check_invariants(&self) {
-        let Pending { steps, free, slots, .. } = &self.pending;
-        assert_eq!(slots.len() + free.len(), steps.len(), "slots are used or free");
+        let Pending { keys, free, slots, .. } = &self.pending;
+        assert_eq!(slots.len() + free.len(), keys.len(), "every slot is either used or free");
         for slot in slots {
-            let key = steps[*slot as usize].key().expect("no key without a step");
-            assert_eq!(self.pending.find(key), Some(*slot), "{key} is found where its steps are");
+            let key = keys[*slot as usize].key().expect("a used slot has an event");
+            assert_eq!(self.pending.find(key), Some(*slot), "{key} is found in its slot");
         }
-        let numbers = steps.iter().flat_map(|steps| {
-            let gone = steps.delete.as_ref().map(|gone| gone.number);
-            gone.into_iter().chain(steps.here.as_ref().map(|here| here.number))
+        let sequences = keys.iter().flat_map(|key| {
+            let delete = key.delete.as_ref().map(|delete| delete.sequence);
+            delete.into_iter().chain(key.upsert.as_ref().map(|upsert| upsert.sequence))
         });
-        let mut numbers: Vec<u64> = numbers.collect();
-        numbers.sort_unstable();
-        assert_eq!(numbers.len(), self.steps, "steps are counted");
-        let placed = self.order.iter().filter(|place| self.pending.has(place)).map(|place| place.number);
-        assert!(placed.eq(numbers), "each step has its place, in order");
+        let mut sequences: Vec<u64> = sequences.collect();
+        sequences.sort_unstable();
+        assert_eq!(sequences.len(), self.events, "events are counted");
+        let positions = self.order.iter().filter(|position| self.pending.contains(position));
+        assert!(
+            positions.map(|position| position.sequence).eq(sequences),
+            "each event has its position, in order"
+        );
     }
 
-    /// Gives back the memory that a burst took, the initial set above all: an idle handler must not cost what a busy one does.
+    /// Frees the memory that a burst took, above all the initial list, so that an idle handler costs little.
     fn release_memory(&mut self) {
-        /// What a batch of the pump brings stays in place.
+        /// Capacity that is kept: one batch of the pump.
         const RETAINED_CAPACITY: usize = 256;
-        debug_assert!(self.pending.is_empty(), "every pending step has a place");
+        debug_assert!(self.pending.is_empty(), "every pending event has a position");
         self.order.shrink_to(RETAINED_CAPACITY);
-        self.pending.empty(RETAINED_CAPACITY);
+        self.pending.clear(RETAINED_CAPACITY);
     }
 
-    /// Takes away places in front whose step is settled.
+    /// Removes obsolete positions from the front.
     fn clear_front(&mut self) {
-        while self.order.front().is_some_and(|place| !self.pending.has(place)) {
+        while self.order.front().is_some_and(|position| !self.pending.contains(position)) {
             self.order.pop_front();
         }
     }
 }
 
 impl Pending {
-    /// How many keys there are.
+    /// Returns the number of keys.
     fn len(&self) -> usize {
         self.slots.len()
     }
@@ -251,91 +265,91 @@ impl Pending {
         self.slots.is_empty()
     }
 
-    fn reserve(&mut self, keys: usize) {
-        let Self { steps, slots, hasher, .. } = self;
-        steps.reserve(keys);
-        slots.reserve(keys, |slot| hash_of(steps, hasher, *slot));
+    fn reserve(&mut self, additional: usize) {
+        let Self { keys, slots, hasher, .. } = self;
+        keys.reserve(additional);
+        slots.reserve(additional, |slot| hash_of(keys, hasher, *slot));
     }
 
     fn find(&self, key: &Key) -> Option<u32> {
-        let is_it = |slot: &u32| self.steps[*slot as usize].key() == Some(key);
-        self.slots.find(self.hasher.hash_one(key), is_it).copied()
+        let has_key = |slot: &u32| self.keys[*slot as usize].key() == Some(key);
+        self.slots.find(self.hasher.hash_one(key), has_key).copied()
     }
 
-    /// Where the steps of a key are. If it had none, the caller puts one there.
-    fn slot(&mut self, key: &Key) -> u32 {
+    /// Returns the slot of a key, allocating one if it has none. The caller must then store an event in it.
+    fn slot_for(&mut self, key: &Key) -> u32 {
         if let Some(slot) = self.find(key) {
             return slot;
         }
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.steps.push(PendingKey::default());
+            self.keys.push(PendingKey::default());
             // There are far fewer objects than four billion.
-            u32::try_from(self.steps.len() - 1).unwrap_or(u32::MAX)
+            u32::try_from(self.keys.len() - 1).unwrap_or(u32::MAX)
         });
-        let Self { steps, slots, hasher, .. } = self;
-        slots.insert_unique(hasher.hash_one(key), slot, |slot| hash_of(steps, hasher, *slot));
+        let Self { keys, slots, hasher, .. } = self;
+        slots.insert_unique(hasher.hash_one(key), slot, |slot| hash_of(keys, hasher, *slot));
         slot
     }
 
-    /// Lets a key go that has no steps any more.
-    fn forget(&mut self, slot: u32, key: &Key) {
-        let is_it = |known: &u32| *known == slot;
-        if let Ok(found) = self.slots.find_entry(self.hasher.hash_one(key), is_it) {
+    /// Removes a key that has no events any more and frees its slot.
+    fn remove(&mut self, slot: u32, key: &Key) {
+        let is_slot = |known: &u32| *known == slot;
+        if let Ok(found) = self.slots.find_entry(self.hasher.hash_one(key), is_slot) {
             found.remove();
             self.free.push(slot);
         }
     }
 
-    /// Takes the step with this number, if it is still pending.
-    fn take(&mut self, slot: u32, number: u64) -> Option<Event<Untyped>> {
-        let steps = self.steps.get_mut(slot as usize)?;
-        let event = steps.take(number)?;
-        if steps.key().is_none() {
-            self.forget(slot, event.object().key());
+    /// Takes the event with this sequence number, if it is still pending.
+    fn take(&mut self, slot: u32, sequence: u64) -> Option<Event<Untyped>> {
+        let key = self.keys.get_mut(slot as usize)?;
+        let event = key.take(sequence)?;
+        if key.key().is_none() {
+            self.remove(slot, event.object().key());
         }
         Some(event)
     }
 
-    /// Whether the step of this place is still to be told.
-    fn has(&self, place: &QueuePosition) -> bool {
-        self.steps.get(place.slot as usize).is_some_and(|steps| {
-            let gone = steps.delete.as_ref().map(|gone| gone.number);
-            let here = steps.here.as_ref().map(|here| here.number);
-            gone == Some(place.number) || here == Some(place.number)
+    /// Returns whether the event at this position is still pending.
+    fn contains(&self, position: &QueuePosition) -> bool {
+        self.keys.get(position.slot as usize).is_some_and(|key| {
+            let delete = key.delete.as_ref().map(|delete| delete.sequence);
+            let upsert = key.upsert.as_ref().map(|upsert| upsert.sequence);
+            delete == Some(position.sequence) || upsert == Some(position.sequence)
         })
     }
 
-    /// Forgets which places were used, when none is, and keeps room for so many.
-    fn empty(&mut self, room: usize) {
-        self.steps.clear();
-        self.steps.shrink_to(room);
+    /// Removes all slots, none of which may be in use, and keeps at most this capacity.
+    fn clear(&mut self, capacity: usize) {
+        self.keys.clear();
+        self.keys.shrink_to(capacity);
         self.free.clear();
-        self.free.shrink_to(room);
+        self.free.shrink_to(capacity);
         self.slots.clear();
-        self.slots.shrink_to(room, |_| 0);
+        self.slots.shrink_to(capacity, |_| 0);
     }
 }
 
-/// The hash under which a slot is found that has steps.
-fn hash_of(steps: &[PendingKey], hasher: &DefaultHashBuilder, slot: u32) -> u64 {
-    steps[slot as usize].key().map_or(0, |key| hasher.hash_one(key))
+/// Returns the hash of the key in a used slot.
+fn hash_of(keys: &[PendingKey], hasher: &DefaultHashBuilder, slot: u32) -> u64 {
+    keys[slot as usize].key().map_or(0, |key| hasher.hash_one(key))
 }
 
 impl PendingKey {
-    /// Whose they are; none if there are none.
+    /// Returns the key of the events; `None` if there are no events.
     fn key(&self) -> Option<&Key> {
-        let here = self.here.as_ref().map(|here| here.after.key());
-        here.or_else(|| self.delete.as_ref().map(|gone| gone.last.key()))
+        let upsert = self.upsert.as_ref().map(|upsert| upsert.after.key());
+        upsert.or_else(|| self.delete.as_ref().map(|delete| delete.last.key()))
     }
 
-    /// Takes the step with this number, if it is still pending.
-    fn take(&mut self, number: u64) -> Option<Event<Untyped>> {
-        if let Some(PendingDelete { last, observed, .. }) = self.delete.take_if(|gone| gone.number == number)
-        {
+    /// Takes the event with this sequence number, if it is still pending.
+    fn take(&mut self, sequence: u64) -> Option<Event<Untyped>> {
+        let delete = self.delete.take_if(|delete| delete.sequence == sequence);
+        if let Some(PendingDelete { last, observed, .. }) = delete {
             return Some(Event::Deleted { last: Object::new(last), observed });
         }
         let PendingUpsert { before, after, initial, cause, .. } =
-            self.here.take_if(|here| here.number == number)?;
+            self.upsert.take_if(|upsert| upsert.sequence == sequence)?;
         let after = Object::new(after);
         Some(match before {
             Some(old) => Event::Updated { old: Object::new(old), new: after, cause },

@@ -1,4 +1,4 @@
-//! Transitions as one handler sees them, however late it is.
+//! Tests of the coalescing outbox: the events that a handler receives, however late it takes them.
 
 use super::*;
 use crate::test_support::{added, deleted, entry, text, updated};
@@ -9,7 +9,7 @@ fn drain(outbox: &mut CoalescingOutbox) -> String {
     std::iter::from_fn(|| outbox.pop()).map(|event| text(&event.into())).collect::<Vec<_>>().join(" ")
 }
 
-/// What is told when all changes come before the handler is called once.
+/// Checks the events that are delivered if all changes are added before the first one is taken.
 #[track_caller]
 fn check(changes: &[Change], expected: &str) {
     let mut outbox = CoalescingOutbox::default();
@@ -17,11 +17,11 @@ fn check(changes: &[Change], expected: &str) {
         outbox.add(change, false, Moment::default());
     }
     assert_eq!(drain(&mut outbox), expected);
-    assert!(outbox.is_empty() && outbox.steps == 0 && outbox.order.is_empty());
+    assert!(outbox.is_empty() && outbox.events == 0 && outbox.order.is_empty());
 }
 
 #[test]
-fn c8_a_late_handler_gets_one_transition_per_key() {
+fn c8_late_handler_receives_one_transition_per_key() {
     check(&[added("a", 1), updated("a", 1, 2), updated("a", 2, 3)], "+a@3");
     check(&[updated("a", 1, 2), added("b", 3), updated("a", 2, 4)], "~a@1>a@4 +b@3");
     check(&[updated("a", 1, 2), deleted("a", 3)], "-a@3");
@@ -32,33 +32,33 @@ fn c8_a_late_handler_gets_one_transition_per_key() {
 }
 
 #[test]
-fn c5_the_deletions_of_a_relist_stay_in_front() {
+fn c5_deletions_of_a_relist_stay_in_front() {
     check(&[deleted("x", 1), deleted("y", 2), updated("a", 3, 8), added("x", 9)], "-x@1 -y@2 ~a@3>a@8 +x@9");
 }
 
 #[test]
-fn the_initial_set_is_told_when_its_last_place_is_empty() {
+fn initial_list_is_delivered_when_none_of_its_events_is_pending() {
     let mut outbox = CoalescingOutbox::default();
     outbox.add(&added("a", 1), true, Moment::default());
     outbox.add(&added("b", 2), true, Moment::default());
-    assert!(!outbox.initial_list_delivered(), "the set is not complete");
+    assert!(!outbox.initial_list_delivered(), "the initial list is not complete");
     outbox.mark_initial_list_complete();
     outbox.add(&added("c", 3), false, Moment::default());
     outbox.add(&deleted("b", 4), false, Moment::default());
     assert_eq!(text(&outbox.pop().unwrap().into()), "+a@1!");
-    assert!(outbox.initial_list_delivered(), "b came and went, c is not of the set");
+    assert!(outbox.initial_list_delivered(), "b was deleted, c is not in the initial list");
     assert_eq!(drain(&mut outbox), "+c@3");
 }
 
 #[test]
-fn an_empty_set_is_told_at_once() {
+fn empty_initial_list_is_delivered_immediately() {
     let mut outbox = CoalescingOutbox::default();
     outbox.mark_initial_list_complete();
     assert!(outbox.initial_list_delivered());
 }
 
 #[test]
-fn c12_a_resync_tells_what_is_not_pending_anyway() {
+fn c12_resync_skips_keys_with_pending_events() {
     let mut outbox = CoalescingOutbox::default();
     outbox.add(&updated("a", 1, 3), false, Moment::default());
     outbox.add_resync(&entry("a", 3), Moment::default());
@@ -67,7 +67,7 @@ fn c12_a_resync_tells_what_is_not_pending_anyway() {
 }
 
 #[test]
-fn the_age_is_that_of_the_oldest_step_still_pending() {
+fn oldest_is_the_time_of_the_oldest_pending_event() {
     let at = |seconds| Moment::at(std::time::Duration::from_secs(seconds));
     let mut outbox = CoalescingOutbox::default();
     outbox.add(&added("a", 1), false, at(1));
@@ -81,51 +81,54 @@ fn the_age_is_that_of_the_oldest_step_still_pending() {
 }
 
 #[test]
-fn settled_places_do_not_pile_up() {
+fn obsolete_positions_do_not_accumulate() {
     let mut outbox = CoalescingOutbox::default();
     for version in 0..10_000 {
         outbox.add(&added("a", version), false, Moment::default());
         outbox.add(&deleted("a", version), false, Moment::default());
     }
-    assert!(outbox.order.len() < 200, "{} places for nothing", outbox.order.len());
+    assert!(outbox.order.len() < 200, "{} positions without an event", outbox.order.len());
 }
 
 #[test]
-fn a_burst_leaves_no_memory_behind() {
-    // The initial set of 50,000 pods left 7 MB in every handler's outbox, for as long as the handler lived.
+fn drained_outbox_releases_the_memory_of_a_burst() {
+    // The initial list of 50,000 pods left 7 MB in the outbox of every handler, for as long as the handler
+    // lived.
     let mut outbox = CoalescingOutbox::default();
     for number in 0..5000 {
         outbox.add(&added(&format!("pod-{number}"), 1), true, Moment::default());
     }
     while outbox.pop().is_some() {}
-    let Pending { steps, free, slots, .. } = &outbox.pending;
-    let room = [outbox.order.capacity(), steps.capacity(), free.capacity(), slots.capacity()];
-    assert!(room.iter().all(|room| *room < 1000), "{room:?}");
+    let Pending { keys, free, slots, .. } = &outbox.pending;
+    let capacities = [outbox.order.capacity(), keys.capacity(), free.capacity(), slots.capacity()];
+    assert!(capacities.iter().all(|capacity| *capacity < 1000), "{capacities:?}");
 }
 
-/// Hundreds of keys at a time, long without a call and then all at once, so that places are used again and the table grows and shrinks with steps
-/// in it: what is pending always leads from what the handler saw to what is there (C2, C3).
+/// Hundreds of keys, long phases without a call followed by a complete drain, so that slots are reused and
+/// the table grows and shrinks while it contains events: the pending events always lead from the state that
+/// the handler knows to the current one (C2, C3).
 #[test]
-fn bursts_of_many_keys_fold_to_the_truth() {
+fn bursts_of_many_keys_fold_to_the_current_state() {
     for seed in 0..20 {
         let mut random = Random::new(seed);
-        let (mut outbox, brief) = (CoalescingOutbox::new(seed % 2 == 1), seed % 2 == 1);
-        let (mut truth, mut fold) = (BTreeMap::new(), BTreeMap::new());
+        let transient_deletes = seed % 2 == 1;
+        let mut outbox = CoalescingOutbox::new(transient_deletes);
+        let (mut current, mut folded) = (BTreeMap::new(), BTreeMap::new());
         for version in 1..3000_u64 {
             let name = format!("pod-{}", random.below(300));
-            match (truth.get(&name).copied(), random.below(4)) {
+            match (current.get(&name).copied(), random.below(4)) {
                 (None, _) => {
                     outbox.add(&added(&name, version), false, Moment::default());
-                    truth.insert(name, version);
+                    current.insert(name, version);
                 }
                 (Some(old), 0) => {
                     outbox.add(&deleted(&name, old), false, Moment::default());
-                    truth.remove(&name);
+                    current.remove(&name);
                 }
                 (Some(old), 1) => outbox.add_resync(&entry(&name, old), Moment::default()),
                 (Some(old), _) => {
                     outbox.add(&updated(&name, old, version), false, Moment::default());
-                    truth.insert(name, version);
+                    current.insert(name, version);
                 }
             }
             if random.below(200) == 0 {
@@ -133,38 +136,39 @@ fn bursts_of_many_keys_fold_to_the_truth() {
             }
             let calls = if random.below(500) == 0 { u64::MAX } else { random.below(2) };
             for _ in 0..calls {
-                let Some(told) = outbox.pop() else { break };
-                see(&told, &mut fold, brief);
+                let Some(event) = outbox.pop() else { break };
+                fold(&event, &mut folded, transient_deletes);
             }
             if version % 16 == 0 {
                 outbox.check_invariants();
             }
         }
-        while let Some(told) = outbox.pop() {
-            see(&told, &mut fold, brief);
+        while let Some(event) = outbox.pop() {
+            fold(&event, &mut folded, transient_deletes);
         }
         outbox.check_invariants();
-        assert_eq!(fold, truth, "seed {seed}");
+        assert_eq!(folded, current, "seed {seed}");
     }
 }
 
-/// Does to what the handler knows what it is told.
-fn see(event: &Event<Untyped>, fold: &mut BTreeMap<String, u64>, brief: bool) {
+/// Applies an event to the states that the handler knows.
+fn fold(event: &Event<Untyped>, folded: &mut BTreeMap<String, u64>, transient_deletes: bool) {
     let parts = |object: &Object<Untyped>| {
         (object.name().to_owned(), object.resource_version().as_str().parse::<u64>().unwrap())
     };
     match event {
         Event::Added { object, .. } => {
             let (name, version) = parts(object);
-            assert_eq!(fold.insert(name, version), None, "added what was known");
+            assert_eq!(folded.insert(name, version), None, "added an object that was known");
         }
         Event::Updated { old, new, .. } => {
             let (name, version) = parts(new);
-            assert_eq!(fold.insert(name, version), Some(parts(old).1), "old is not what was seen");
+            let before = folded.insert(name, version);
+            assert_eq!(before, Some(parts(old).1), "old is not the last delivered state");
         }
         Event::Deleted { last, .. } => {
-            let known = fold.remove(last.key().name());
-            assert!(known.is_some() || brief, "deleted what was not known");
+            let known = folded.remove(last.key().name());
+            assert!(known.is_some() || transient_deletes, "deleted an object that was not known");
         }
     }
 }

@@ -1,7 +1,8 @@
-//! What one handler has still to be told.
+//! The outbox: the events pending for one handler.
 //!
-//! Two ways to keep it, with one face: [`merged`] (the default, at most one transition per key) and [`every_state`] (each one, up to a
-//! bound). Both are pure: the pump fills them, the listener's task empties them.
+//! Two implementations behind one interface: [`coalescing`] (the default, at most one transition per key)
+//! and [`uncoalesced`] (every event, up to a capacity). Both perform no I/O and read no clock: the pump
+//! fills them, the listener empties them.
 
 mod coalescing;
 mod uncoalesced;
@@ -12,7 +13,7 @@ use informer_core::{Change, Entry, Moment};
 use std::sync::Arc;
 use uncoalesced::UncoalescedOutbox;
 
-/// Pending events of one handler, oldest first.
+/// The pending events of one handler, oldest first.
 #[derive(Debug)]
 pub(super) enum Outbox {
     Coalescing(CoalescingOutbox),
@@ -20,16 +21,19 @@ pub(super) enum Outbox {
 }
 
 impl Outbox {
-    /// Every state up to `bound` pending ones, or, with no bound, one transition per key. `brief` says that of an object that came and went
-    /// unseen the end is told.
-    pub(super) fn new(bound: Option<usize>, brief: bool) -> Self {
-        match bound {
-            Some(bound) => Self::Uncoalesced(UncoalescedOutbox::new(bound, brief)),
-            None => Self::Coalescing(CoalescingOutbox::new(brief)),
+    /// Creates an outbox that keeps every event up to `capacity`, or without a capacity one transition per
+    /// key.
+    ///
+    /// `deliver_transient_deletes` delivers the deletion of an object whose addition was coalesced away.
+    pub(super) fn new(capacity: Option<usize>, deliver_transient_deletes: bool) -> Self {
+        match capacity {
+            Some(capacity) => Self::Uncoalesced(UncoalescedOutbox::new(capacity, deliver_transient_deletes)),
+            None => Self::Coalescing(CoalescingOutbox::new(deliver_transient_deletes)),
         }
     }
 
-    /// Makes room for so many changes that come now. A set that grows into its room step by step leaves holes of the same size behind.
+    /// Reserves capacity for additional changes. Growing in several steps would fragment the heap with the
+    /// freed smaller buffers.
     pub(super) fn reserve(&mut self, changes: usize) {
         match self {
             Self::Coalescing(outbox) => outbox.reserve(changes),
@@ -37,7 +41,7 @@ impl Outbox {
         }
     }
 
-    /// Takes in a change. `initial` says that it belongs to the set that was there before the handler began.
+    /// Adds a change; `initial` marks an object of the initial list.
     pub(super) fn add(&mut self, change: &Change, initial: bool, now: Moment) {
         match self {
             Self::Coalescing(outbox) => outbox.add(change, initial, now),
@@ -45,7 +49,7 @@ impl Outbox {
         }
     }
 
-    /// Takes in an object that is to be told again.
+    /// Adds an object for a resync.
     pub(super) fn add_resync(&mut self, entry: &Arc<Entry>, now: Moment) {
         match self {
             Self::Coalescing(outbox) => outbox.add_resync(entry, now),
@@ -53,7 +57,7 @@ impl Outbox {
         }
     }
 
-    /// Says that everything of the initial set has been added.
+    /// Marks everything added so far as the complete initial list; later calls have no effect.
     pub(super) fn mark_initial_list_complete(&mut self) {
         match self {
             Self::Coalescing(outbox) => outbox.mark_initial_list_complete(),
@@ -61,7 +65,7 @@ impl Outbox {
         }
     }
 
-    /// The next thing to tell.
+    /// Removes and returns the next delivery.
     pub(super) fn pop(&mut self) -> Option<Delivery<Untyped>> {
         match self {
             Self::Coalescing(outbox) => outbox.pop().map(Delivery::Event),
@@ -69,7 +73,7 @@ impl Outbox {
         }
     }
 
-    /// Whether the initial set is known and nothing of it is left.
+    /// Returns whether the initial list is complete and none of its events is pending.
     pub(super) fn initial_list_delivered(&mut self) -> bool {
         match self {
             Self::Coalescing(outbox) => outbox.initial_list_delivered(),
@@ -77,7 +81,7 @@ impl Outbox {
         }
     }
 
-    /// When the oldest pending event was taken in.
+    /// Returns when the oldest pending event was added.
     pub(super) fn oldest(&mut self) -> Option<Moment> {
         match self {
             Self::Coalescing(outbox) => outbox.oldest(),
@@ -85,7 +89,7 @@ impl Outbox {
         }
     }
 
-    /// How much is pending: keys, or states.
+    /// Returns the number of pending keys, or of pending events in an uncoalesced outbox.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Coalescing(outbox) => outbox.len(),

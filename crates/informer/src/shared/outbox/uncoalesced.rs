@@ -1,7 +1,8 @@
-//! Every state, up to a bound; past it, merged ones and word of how many were lost in them.
+//! The outbox that keeps every event up to a capacity, and coalesces the events beyond it.
 //!
-//! Invariants: what is in the queue was taken in before anything that is merged; a change is told, pending, or counted as skipped. What is
-//! only told again (a resync) is left out where there is no room: it carries no news.
+//! Invariants: every event in the queue is older than every event in the overflow; every change is
+//! delivered, pending, or counted as skipped. A resync is dropped if there is no capacity, because it
+//! carries no new state.
 
 use super::coalescing::CoalescingOutbox;
 use crate::event::{Delivery, Event, Untyped, UpdateCause};
@@ -9,48 +10,51 @@ use informer_core::{Change, Entry, Moment, Object};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Pending events, oldest first.
+/// Pending events of one handler, coalesced only beyond a capacity, oldest first.
 #[derive(Debug)]
 pub(in crate::shared) struct UncoalescedOutbox {
-    bound: usize,
-    queue: VecDeque<Step>,
-    /// How many steps of the queue count against the bound: the initial set does not, it is one state per object anyway.
+    capacity: usize,
+    queue: VecDeque<QueuedEvent>,
+    /// Number of queued events that count against the capacity. The initial list does not: it is one state
+    /// per object in any case.
     counted: usize,
-    last_number: u64,
-    /// Every number up to this one belongs to the initial set.
+    last_sequence: u64,
+    /// Last sequence number of the initial list.
     initial_end: Option<u64>,
-    /// What came while the queue was full.
-    merged: CoalescingOutbox,
-    /// Changes that went to `merged`, how many steps of it were told, and how many changes were told to be skipped.
-    taken: u64,
-    delivered: u64,
+    /// Changes that arrived while the queue was full, coalesced.
+    overflow: CoalescingOutbox,
+    /// Changes added to `overflow`.
+    overflowed: u64,
+    /// Events delivered from `overflow`.
+    overflow_delivered: u64,
+    /// Changes reported as skipped by [`Delivery::Lagged`].
     skipped: u64,
 }
 
 #[derive(Debug)]
-struct Step {
-    number: u64,
+struct QueuedEvent {
+    sequence: u64,
     at: Moment,
     counted: bool,
     event: Event<Untyped>,
 }
 
 impl UncoalescedOutbox {
-    pub(super) fn new(bound: usize, brief: bool) -> Self {
+    pub(super) fn new(capacity: usize, deliver_transient_deletes: bool) -> Self {
         Self {
-            bound: bound.max(1),
+            capacity: capacity.max(1),
             queue: VecDeque::new(),
             counted: 0,
-            last_number: 0,
+            last_sequence: 0,
             initial_end: None,
-            merged: CoalescingOutbox::new(brief),
-            taken: 0,
-            delivered: 0,
+            overflow: CoalescingOutbox::new(deliver_transient_deletes),
+            overflowed: 0,
+            overflow_delivered: 0,
             skipped: 0,
         }
     }
 
-    /// Makes room for so many changes of the initial set, which no bound holds up.
+    /// Reserves capacity for additional changes of the initial list, which is not bounded.
     pub(super) fn reserve(&mut self, changes: usize) {
         self.queue.reserve(changes);
     }
@@ -64,76 +68,76 @@ impl UncoalescedOutbox {
             }
             Change::Deleted { last, observed } => Event::Deleted { last: object(last), observed: *observed },
         };
-        if self.has_room() || (initial && self.merged.is_empty()) {
+        if self.has_capacity() || (initial && self.overflow.is_empty()) {
             return self.push(event, !initial, now);
         }
-        self.taken += 1;
-        self.merged.add(change, initial, now);
+        self.overflowed += 1;
+        self.overflow.add(change, initial, now);
     }
 
-    /// An object that is to be told again; where there is no room it is not, since nothing is lost by it.
+    /// Adds an object for a resync, unless the outbox is full.
     pub(super) fn add_resync(&mut self, entry: &Arc<Entry>, now: Moment) {
-        if self.has_room() {
+        if self.has_capacity() {
             let (old, new) = (Object::new(Arc::clone(entry)), Object::new(Arc::clone(entry)));
             self.push(Event::Updated { old, new, cause: UpdateCause::Resync }, true, now);
         }
     }
 
     pub(super) fn mark_initial_list_complete(&mut self) {
-        self.initial_end.get_or_insert(self.last_number);
-        self.merged.mark_initial_list_complete();
+        self.initial_end.get_or_insert(self.last_sequence);
+        self.overflow.mark_initial_list_complete();
     }
 
     pub(super) fn pop(&mut self) -> Option<Delivery<Untyped>> {
-        if let Some(step) = self.queue.pop_front() {
-            self.counted -= usize::from(step.counted);
+        if let Some(queued) = self.queue.pop_front() {
+            self.counted -= usize::from(queued.counted);
             if self.queue.is_empty() {
                 self.queue.shrink_to(256);
             }
-            return Some(Delivery::Event(step.event));
+            return Some(Delivery::Event(queued.event));
         }
-        let lost = self.lost();
-        if lost > 0 {
-            self.skipped += lost;
-            return Some(Delivery::Lagged { skipped: lost });
+        let skipped = self.unreported_skips();
+        if skipped > 0 {
+            self.skipped += skipped;
+            return Some(Delivery::Lagged { skipped });
         }
-        let event = self.merged.pop()?;
-        self.delivered += 1;
+        let event = self.overflow.pop()?;
+        self.overflow_delivered += 1;
         Some(Delivery::Event(event))
     }
 
     pub(super) fn initial_list_delivered(&mut self) -> bool {
-        let queued = self.queue.front().map(|step| step.number);
-        let queue_is_told = self.initial_end.is_some_and(|end| queued.is_none_or(|number| number > end));
-        queue_is_told && self.merged.initial_list_delivered()
+        let front = self.queue.front().map(|queued| queued.sequence);
+        let queue_delivered = self.initial_end.is_some_and(|end| front.is_none_or(|sequence| sequence > end));
+        queue_delivered && self.overflow.initial_list_delivered()
     }
 
     pub(super) fn oldest(&mut self) -> Option<Moment> {
-        self.queue.front().map(|step| step.at).or_else(|| self.merged.oldest())
+        self.queue.front().map(|queued| queued.at).or_else(|| self.overflow.oldest())
     }
 
     pub(super) fn len(&self) -> usize {
-        self.queue.len() + self.merged.steps()
+        self.queue.len() + self.overflow.pending_events()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.merged.is_empty() && self.lost() == 0
+        self.queue.is_empty() && self.overflow.is_empty() && self.unreported_skips() == 0
     }
 
-    /// Events that were merged away and not yet told to be.
-    fn lost(&self) -> u64 {
-        self.taken - self.delivered - self.merged.steps() as u64 - self.skipped
+    /// Returns the number of changes that were coalesced away and not yet reported as skipped.
+    fn unreported_skips(&self) -> u64 {
+        self.overflowed - self.overflow_delivered - self.overflow.pending_events() as u64 - self.skipped
     }
 
-    /// Nothing may overtake what is merged.
-    fn has_room(&self) -> bool {
-        self.merged.is_empty() && self.counted < self.bound
+    /// Returns whether an event may be queued: it must not overtake the overflow.
+    fn has_capacity(&self) -> bool {
+        self.overflow.is_empty() && self.counted < self.capacity
     }
 
     fn push(&mut self, event: Event<Untyped>, counted: bool, now: Moment) {
-        self.last_number += 1;
+        self.last_sequence += 1;
         self.counted += usize::from(counted);
-        self.queue.push_back(Step { number: self.last_number, at: now, counted, event });
+        self.queue.push_back(QueuedEvent { sequence: self.last_sequence, at: now, counted, event });
     }
 }
 
@@ -147,11 +151,11 @@ mod tests {
     }
 
     fn drain(outbox: &mut UncoalescedOutbox) -> String {
-        std::iter::from_fn(|| outbox.pop()).map(|told| text(&told)).collect::<Vec<_>>().join(" ")
+        std::iter::from_fn(|| outbox.pop()).map(|delivery| text(&delivery)).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
-    fn every_state_is_told_up_to_the_bound() {
+    fn every_state_is_delivered_up_to_the_capacity() {
         let mut outbox = UncoalescedOutbox::new(3, false);
         for change in [added("a", 1), updated("a", 1, 2), updated("a", 2, 3)] {
             outbox.add(&change, false, now());
@@ -161,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn past_the_bound_states_are_merged_and_counted() {
+    fn states_beyond_the_capacity_are_coalesced_and_counted() {
         let mut outbox = UncoalescedOutbox::new(2, false);
         let changes =
             [added("a", 1), updated("a", 1, 2), updated("a", 2, 3), updated("a", 3, 4), added("b", 5)];
@@ -169,14 +173,14 @@ mod tests {
             outbox.add(change, false, now());
         }
         assert_eq!(drain(&mut outbox), "+a@1 ~a@1>a@2 lagged 1 ~a@2>a@4 +b@5");
-        // It has caught up, and gets every state again.
+        // The handler has caught up and receives every state again.
         outbox.add(&updated("a", 4, 6), false, now());
         outbox.add(&updated("a", 6, 7), false, now());
         assert_eq!(drain(&mut outbox), "~a@4>a@6 ~a@6>a@7");
     }
 
     #[test]
-    fn an_object_that_came_and_went_counts_as_two() {
+    fn object_that_was_added_and_deleted_counts_as_two_skipped_changes() {
         let mut outbox = UncoalescedOutbox::new(1, false);
         for change in [added("a", 1), added("b", 2), deleted("b", 3)] {
             outbox.add(&change, false, now());
@@ -185,15 +189,15 @@ mod tests {
         assert!(outbox.is_empty());
     }
 
-    /// C8 for controllers: no more is kept than one transition per key, and yet no key is left out.
+    /// C8 for controllers: at most one transition per key is kept, and no key is skipped.
     #[test]
-    fn of_what_came_and_went_the_end_is_told_if_that_is_asked_for() {
+    fn transient_deletes_are_delivered_on_request() {
         let mut outbox = UncoalescedOutbox::new(1, true);
         for change in [added("a", 1), added("b", 2), updated("b", 2, 3), deleted("b", 4), added("c", 5)] {
             outbox.add(&change, false, now());
         }
         assert_eq!(drain(&mut outbox), "+a@1 lagged 2 -b@4 +c@5");
-        // The next life of it comes behind.
+        // The next incarnation of b follows its deletion.
         for change in [added("a", 6), added("b", 7), deleted("b", 8), added("b", 9)] {
             outbox.add(&change, false, now());
         }
@@ -202,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_initial_set_does_not_count_against_the_bound() {
+    fn initial_list_does_not_count_against_the_capacity() {
         let mut outbox = UncoalescedOutbox::new(1, false);
         for name in ["a", "b", "c"] {
             outbox.add(&added(name, 1), true, now());
